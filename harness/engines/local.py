@@ -1,0 +1,130 @@
+"""The engine without a container: a subprocess in a Python of this machine.
+
+For a laptop, for a Kubernetes runner pod that is the container already, and for the target that needs no GPU.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import harness
+from harness.engines import Layout, Request, Say
+from harness.errors import InfrastructureError
+from harness.records import Environment, Exit
+
+_NEEDS = ("torch", "triton", "pytest", "numpy")
+# Looks without importing: torch alone takes seconds to load, and the facts stage does it anyway.
+_LOOK = "import importlib.util, sys; print(*[name for name in sys.argv[1:] if importlib.util.find_spec(name) is None])"
+
+
+def connect() -> LocalEngine:
+    """There is nothing to connect to."""
+    return LocalEngine()
+
+
+class LocalEngine:
+    """Runs the inside as a child of this process, in the caller's own environment."""
+
+    name = "local"
+
+    def prepare(self, request: Request, say: Say) -> Environment:
+        """Make sure that the chosen Python has what the inside needs."""
+        python = request.python or sys.executable
+        try:
+            done = subprocess.run([python, "-c", _LOOK, *_NEEDS], capture_output=True, text=True, timeout=60)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise InfrastructureError(
+                f"{python} cannot be started: {error}.",
+                "The path given with --python is not a Python interpreter of this machine.",
+                "Give the path of a Python that has torch, triton and pytest.",
+            ) from None
+        missing = done.stdout.split() if done.returncode == 0 else [f"a working Python ({done.stderr.strip()[-200:]})"]
+        if missing:
+            raise InfrastructureError(
+                f"The local engine cannot run in {python}: it lacks {', '.join(missing)}.",
+                "The local engine uses a Python of this machine as it is; it installs nothing.",
+                f"`{python} -m pip install {' '.join(_NEEDS)}`, or name another one with --python, or use `--engine docker`.",
+            )
+        return Environment(engine=self.name, python=python)
+
+    def layout(self, request: Request) -> Layout:
+        """Real paths; the harness is reached through a folder of links, so that nothing else of its environment comes along."""
+        return Layout(harness=str(request.raw / ".harness"), kernels=str(request.kernels), output=str(request.raw))
+
+    def execute(self, request: Request, environment: Environment, on_line: Say) -> tuple[Environment, Exit]:
+        """Run the job to its end, to its limit, or until the user stops it; then nothing of it is left."""
+        layout = self.layout(request)
+        links = Path(layout.harness)
+        links.mkdir()
+        (links / "harness").symlink_to(Path(harness.__file__).parent)
+        command = [environment.python, "-m", "harness.inside", f"{layout.output}/job.json"]
+        started = time.monotonic()
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            cwd=layout.output,
+            env=_variables(request, layout),
+            start_new_session=True,
+        )
+        reader = threading.Thread(target=_follow, args=(process, on_line), daemon=True)
+        reader.start()
+        timed_out = interrupted = False
+        try:
+            process.wait(request.limit_s)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            _stop(process, request.grace_s)
+            reader.join(2.0)
+            if process.stdout is not None:
+                process.stdout.close()
+            (links / "harness").unlink(missing_ok=True)
+            links.rmdir()
+        ended = Exit(process.returncode, round(time.monotonic() - started, 3), timed_out=timed_out, interrupted=interrupted)
+        return environment, ended
+
+
+def _variables(request: Request, layout: Layout) -> dict[str, str]:
+    """The caller's environment, with what the target wants on top."""
+    chosen = {
+        "PYTHONPATH": layout.harness,
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # Triton warns while this is unset because its default will change; it is also a fairness switch between vendors.
+        "TRITON_DEFAULT_FP_FUSION": "1",
+        **request.target.environment,
+    }
+    if request.target.visible_devices and request.gpu is not None:
+        chosen[request.target.visible_devices] = request.gpu
+    return {**os.environ, **chosen}
+
+
+def _follow(process: subprocess.Popen[str], on_line: Say) -> None:
+    """Hand each line on; ends with the process's output."""
+    for line in process.stdout or ():
+        on_line(line.rstrip("\n"))
+
+
+def _stop(process: subprocess.Popen[str], grace_s: float) -> None:
+    """SIGINT and time to write results, then SIGKILL; a second Ctrl-C skips the wait."""
+    for number, patience in ((signal.SIGINT, grace_s), (signal.SIGKILL, 10.0)):
+        if process.poll() is not None:
+            return
+        try:
+            os.killpg(process.pid, number)
+            process.wait(patience)
+        except ProcessLookupError:
+            return
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            continue

@@ -1,0 +1,121 @@
+"""A kernel package's `triton.testing.perf_report` benchmarks: found, loaded without being run, and laid out as points.
+
+The package is not changed and imports nothing of this. Triton's tutorials run their sweep at import; `Mark.run` is held back here, so
+that the harness decides when and how each point is measured or compiled.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib.util
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from harness.records import Scalar
+
+
+@dataclass(frozen=True)
+class Point:
+    """One call of one benchmark function. `case` and `provider` name it on every target; `params` are all of its arguments."""
+
+    case: str
+    kernel: str
+    provider: str
+    unit: str
+    params: dict[str, Scalar]
+    function: Any
+    arguments: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        """Case and provider as one text."""
+        return f"{self.case} [{self.provider}]"
+
+
+def find_benches(root: Path, patterns: tuple[str, ...]) -> list[Path]:
+    """Files below `root` whose name or relative path matches a pattern, sorted; hidden folders and caches are passed over."""
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        relative = path.relative_to(root)
+        if any(part.startswith((".", "__")) for part in relative.parts[:-1]):
+            continue
+        if any(fnmatch.fnmatch(path.name, pattern) or fnmatch.fnmatch(relative.as_posix(), pattern) for pattern in patterns):
+            found.append(path)
+    return found
+
+
+def kernel_name(path: Path, root: Path) -> str:
+    """The kernel that a file is about: its folder below `root`, or, for a file in `root` itself, its name without its role."""
+    relative = path.relative_to(root)
+    return relative.parts[0] if len(relative.parts) > 1 else path.stem.removeprefix("bench_").removeprefix("test_")
+
+
+def load_module(path: Path, root: Path) -> ModuleType:
+    """Run a module's top level as pytest would import it (its folder first on `sys.path`), with `Mark.run` doing nothing."""
+    import triton.testing
+
+    name = ".".join(path.relative_to(root).with_suffix("").parts).replace("-", "_")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be loaded as a module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if str(path.parent) not in sys.path:  # and it stays there: functions may import their neighbours when they are called
+        sys.path.insert(0, str(path.parent))
+    kept, triton.testing.Mark.run = triton.testing.Mark.run, lambda self, *args, **kwargs: None
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        triton.testing.Mark.run = kept
+    return module
+
+
+def points(module: ModuleType, path: Path, root: Path, quick: bool = False) -> Iterator[Point]:
+    """Every point of every mark in a loaded module, in the author's order; `quick` keeps three sizes of each sweep."""
+    import triton.testing
+
+    kernel = kernel_name(path, root)
+    for mark in [value for value in vars(module).values() if isinstance(value, triton.testing.Mark)]:
+        benchmarks = mark.benchmarks if isinstance(mark.benchmarks, (list, tuple)) else [mark.benchmarks]
+        for bench in benchmarks:
+            sizes = list(bench.x_vals)
+            if quick and len(sizes) > 3:
+                sizes = [sizes[0], sizes[len(sizes) // 2], sizes[-1]]
+            for size in sizes:
+                values = size if isinstance(size, (list, tuple)) else [size] * len(bench.x_names)
+                swept = dict(zip(bench.x_names, values))
+                fixed = dict(bench.args)
+                for provider in bench.line_vals:
+                    params = {key: _plain(value) for key, value in {**fixed, **swept}.items()}
+                    yield Point(
+                        case=_case(kernel, bench.plot_name, swept, fixed),
+                        kernel=kernel,
+                        provider=str(_plain(provider)),
+                        unit=str(bench.ylabel or ""),
+                        params=params,
+                        function=mark.fn,
+                        arguments={**swept, **fixed, bench.line_arg: provider},
+                    )
+
+
+def _case(kernel: str, plot: str, swept: dict[str, Any], fixed: dict[str, Any]) -> str:
+    """`softmax/fp32/N=1024`: kernel, plot where it says more than the kernel, dtype where there is one, swept sizes."""
+    everything = {**fixed, **swept}
+    dtypes = [str(_plain(value)) for key, value in everything.items() if key == "dtype" or type(value).__name__ == "dtype"]
+    sizes = ",".join(f"{key}={_plain(value)}" for key, value in swept.items() if str(_plain(value)) not in dtypes)
+    return "/".join(part for part in (kernel, plot if plot != kernel else "", *dtypes, sizes) if part)
+
+
+_SHORT = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
+
+
+def _plain(value: Any) -> Scalar:
+    """A parameter as JSON can hold it; dtypes by their short names."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    text = str(value).removeprefix("torch.")
+    return _SHORT.get(text, text)

@@ -1,0 +1,125 @@
+"""The facts stage: what this environment is, and whether it can run a kernel at all. Guards every stage after it.
+
+Run as `python -m harness.inside.facts job.json`; writes `facts.json`. Imports torch and triton, launches one small product a device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict, dump
+
+
+class NotUsable(Exception):
+    """The environment cannot do what the job needs; the message is for the user."""
+
+
+def gather(job: Job) -> Facts:
+    """Look at the interpreter, at torch and triton, at the probe, and at every visible device."""
+    try:
+        import torch
+        import triton
+    except ImportError as error:
+        raise NotUsable(f"{error.name or error} is not installed in {sys.executable}") from None
+    _probe(job, torch)
+    devices = () if job.interpret else tuple(_device(torch, index) for index in range(torch.cuda.device_count()))
+    # The probe names the attribute that torch has for this vendor's runtime, and so the runtime.
+    name = (job.require or "").rpartition(".")[2]
+    return Facts(
+        python=platform.python_version(),
+        platform=platform.platform(),
+        torch=torch.__version__,
+        triton=triton.__version__,
+        runtime=f"{name} {getattr(torch.version, name)}" if name else "none",
+        driver=_driver(job) if devices else None,
+        fp_fusion=os.environ.get("TRITON_DEFAULT_FP_FUSION"),
+        kernels_hash=source_hash(Path(job.kernels)),
+        devices=devices,
+    )
+
+
+def source_hash(folder: Path) -> str:
+    """SHA-256 over the names and contents of every Python file below `folder`: two runs of the same package have the same."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        if not any(part.startswith((".", "__")) for part in path.relative_to(folder).parts):
+            digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _probe(job: Job, torch: Any) -> None:
+    """The target's own conditions: an attribute of torch that must be set, a command that must succeed."""
+    if job.require:
+        value: Any = torch
+        for part in job.require.split(".")[1:]:
+            value = getattr(value, part, None)
+        if not value:
+            raise NotUsable(f"{job.require} is not set: torch {torch.__version__} was built for another vendor, or for none")
+        if torch.cuda.device_count() == 0:
+            raise NotUsable("torch sees no GPU")
+    if job.probe:
+        done = subprocess.run(job.probe, capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            raise NotUsable(f"`{' '.join(job.probe)}` exited with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
+
+
+def _device(torch: Any, index: int) -> DeviceFacts:
+    """One GPU, proved usable by a small product with a known result."""
+    try:
+        ones = torch.ones(64, 64, device=f"cuda:{index}")
+        if float((ones @ ones).sum()) != 64.0**3:
+            raise NotUsable(f"GPU {index} computes a wrong product")
+    except RuntimeError as error:
+        raise NotUsable(f"GPU {index} does not run a small product: {str(error).splitlines()[0]}") from None
+    properties = torch.cuda.get_device_properties(index)
+    major, minor = torch.cuda.get_device_capability(index)
+    return DeviceFacts(
+        index=index,
+        name=properties.name,
+        architecture=getattr(properties, "gcnArchName", "").split(":")[0] or f"sm_{major}{minor}",
+        memory_bytes=properties.total_memory,
+        multiprocessors=properties.multi_processor_count,
+        cache_bytes=getattr(properties, "L2_cache_size", None),
+        uuid=str(getattr(properties, "uuid", "")) or None,
+        derived_gbps=_derived_gbps(index),
+    )
+
+
+def _derived_gbps(index: int) -> float | None:
+    """The bandwidth that the driver's memory clock and bus width promise; None where the driver does not tell them."""
+    from triton.testing import get_dram_gbps
+
+    try:
+        return float(get_dram_gbps(index)) or None
+    except Exception:
+        return None
+
+
+def _driver(job: Job) -> str | None:
+    """The kernel driver's version, where it tells it."""
+    try:
+        return Path(job.driver_file).read_text().strip() if job.driver_file else None
+    except OSError:
+        return None
+
+
+def main() -> None:
+    """Entry of the stage's process."""
+    job = Job.load(Path(sys.argv[1]))
+    output = Path(job.output)
+    try:
+        dump(gather(job), output / "facts.json")
+        report = StageReport(Stage.FACTS, Verdict.PASSED)
+    except NotUsable as problem:
+        report = StageReport(Stage.FACTS, Verdict.INFRA, reason=str(problem))
+    dump(report, output / Stage.FACTS.value / "report.json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""The bench stage: every point of every `perf_report` mark, measured on the device, one JSON line a point.
+
+`python -m harness.inside.measure job.json` supervises; with `--worker` it is the process that measures. A point that crashes or hangs is
+a row with a verdict, and the sweep goes on after it in a fresh process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from harness.inside.benches import Point, find_benches, kernel_name, load_module, points
+from harness.inside.events import emit
+from harness.inside.supervise import Event, Journal, supervise
+from harness.inside.timer import Timer, Timing
+from harness.records import Ceiling, Job, Sample, Stage, StageReport, Verdict, dump, to_json, worst
+
+# One copy reads and writes this much in all: far past any cache, small on any card.
+_COPY_BYTES = 4 << 30
+
+
+def measure(job: Job) -> StageReport:
+    """Supervise the sweep and write `bench/samples.jsonl` and `bench/ceilings.jsonl`."""
+    folder = Path(job.output) / Stage.BENCH.value
+    if not find_benches(Path(job.kernels), job.benches):
+        return StageReport(Stage.BENCH, Verdict.NOT_RUN, reason="no bench was found", hint=f"Looked for {', '.join(job.benches)}.")
+    verdicts: list[Verdict] = []
+    reasons: list[str] = []
+    pending: dict[str, Sample] = {}
+
+    def on_event(event: Event) -> None:
+        """Progress out, results to disk."""
+        if event["event"] == "collected":
+            pending.update({identity: Sample(**fields, verdict=Verdict.NOT_RUN) for identity, fields in event["points"].items()})
+        elif event["event"] == "start":
+            emit("case", stage="bench", id=event["id"], done=len(verdicts), total=len(pending) or None)
+        elif event["event"] == "finish" and "ceiling" in event:
+            _append(folder / "ceilings.jsonl", event["ceiling"])
+        elif event["event"] in ("finish", "death"):
+            line = event.get("sample")
+            if line is None:
+                base = pending.get(event["id"]) or Sample(event["id"], event["id"].split()[0], "", {}, 0, Verdict.ERROR)
+                line = to_json(dataclasses.replace(base, verdict=Verdict(event["verdict"]), reason=event["reason"]))
+            verdicts.append(Verdict(event["verdict"]))
+            if event["reason"]:
+                reasons.append(f"{event['id']}: {event['reason']}")
+            _append(folder / "samples.jsonl", line)
+
+    command = [sys.executable, "-m", "harness.inside.measure", sys.argv[1], "--worker"]
+    deaths = supervise(command, Journal(folder / "journal.jsonl"), job.test_limit_s, folder / "log.txt", on_event)
+    counts = {verdict.value: verdicts.count(verdict) for verdict in Verdict if verdict in verdicts}
+    if deaths and deaths[-1].case is None:
+        return StageReport(Stage.BENCH, deaths[-1].verdict, reason=deaths[-1].reason, hint="See bench/log.txt.", counts=counts)
+    return StageReport(Stage.BENCH, worst(verdicts), reason=reasons[0][:500] if reasons else "", counts=counts)
+
+
+def work(job: Job) -> None:
+    """Measure everything that the journal does not have yet."""
+    import triton.testing
+
+    journal = Journal.from_environment()
+    done = journal.done()
+    timer = Timer(job.quick)
+    triton.testing.do_bench = timer.do_bench
+    root = Path(job.kernels)
+    todo: list[Point] = []
+    for path in find_benches(root, job.benches):
+        module = load_case(journal, path, root, done)
+        if module is not None:
+            todo += points(module, path, root, job.quick)
+    journal.write("collected", points={point.id: _fields(point) for point in todo})
+    _ceiling(journal, timer, "before", done)
+    for point in todo:
+        if point.id not in done:
+            journal.write("start", id=point.id)
+            sample = _measure(point, timer)
+            journal.write("finish", id=point.id, verdict=sample.verdict.value, reason=sample.reason, sample=to_json(sample))
+            if sample.verdict is not Verdict.PASSED and not _usable():
+                journal.write("poisoned", id=point.id)
+                os._exit(1)
+    _ceiling(journal, timer, "after", done)
+    journal.write("end")
+
+
+def load_case(journal: Journal, path: Path, root: Path, done: set[str]) -> ModuleType | None:
+    """Load a bench; when that fails, or once killed a worker, it is a row of its own and its points are left out."""
+    identity = f"{kernel_name(path, root)} [loading {path.name}]"
+    if identity in done:
+        return None
+    journal.write("start", id=identity)
+    try:
+        module = load_module(path, root)
+    except Exception as error:
+        traceback.print_exc()
+        journal.write("finish", id=identity, verdict=Verdict.ERROR.value, reason=describe(error))
+        return None
+    journal.write("ready", id=identity)
+    return module
+
+
+def _fields(point: Point) -> dict[str, object]:
+    """The part of a sample that is known before it is measured."""
+    return {
+        "case": point.case,
+        "kernel": point.kernel,
+        "provider": point.provider,
+        "params": point.params,
+        "unit": point.unit,
+        "device": 0,
+    }
+
+
+def _measure(point: Point, timer: Timer) -> Sample:
+    """One point: the author's function under our timer."""
+    base = Sample(**_fields(point), verdict=Verdict.PASSED)  # type: ignore[arg-type]
+    timer.last = None
+    try:
+        returned = point.function(**point.arguments)
+        value, low, high = (*returned, None, None)[:3] if isinstance(returned, (tuple, list)) else (returned, None, None)
+        value = None if value is None else float(value)
+    except Exception as error:
+        traceback.print_exc()
+        return dataclasses.replace(base, verdict=_verdict(error), reason=describe(error))
+    if value is None or value != value or value in (float("inf"), float("-inf")):
+        return dataclasses.replace(base, verdict=Verdict.INVALID, reason=f"the benchmark returned {returned!r}")
+    sample = dataclasses.replace(base, value=value, low=_finite(low), high=_finite(high))
+    return sample if timer.last is None else _with_timing(sample, timer.last)
+
+
+def _with_timing(sample: Sample, timing: Timing) -> Sample:
+    """The raw timings behind the author's number; from GB/s and the time it was computed from follow the bytes it counted."""
+    in_gbps = sample.unit.replace(" ", "").lower() == "gb/s" and sample.value is not None
+    return dataclasses.replace(
+        sample,
+        median_ms=timing.median_ms,
+        p20_ms=timing.quantile_ms(0.2),
+        p80_ms=timing.quantile_ms(0.8),
+        times_ms=timing.times_ms,
+        timer=timing.timer,
+        flush_bytes=timing.flush_bytes,
+        warmup=timing.warmup,
+        bytes_moved=round(sample.value * timing.returned_ms * 1e6) if in_gbps and sample.value else None,
+    )
+
+
+def _ceiling(journal: Journal, timer: Timer, when: str, done: set[str]) -> None:
+    """A device-to-device copy in this very run: what a share of the ceiling is a share of."""
+    import torch
+    import triton
+
+    identity = f"ceiling {when}"
+    if identity in done:
+        return
+    journal.write("start", id=identity)
+    device = triton.runtime.driver.active.get_active_torch_device()
+    # A card with little memory left copies less; the size is part of the record.
+    free = torch.cuda.mem_get_info()[0]
+    size = min(_COPY_BYTES, free // 2) // 2 // 256 * 256
+    source, target = torch.empty(size, dtype=torch.uint8, device=device).random_(), torch.empty(size, dtype=torch.uint8, device=device)
+    timer.do_bench(lambda: target.copy_(source), return_mode="median")
+    timing = timer.last
+    assert timing is not None
+    record = Ceiling(0, 2 * size, timing.median_ms, timing.quantile_ms(0.2), timing.quantile_ms(0.8), when)
+    journal.write("finish", id=identity, verdict=Verdict.PASSED.value, reason="", ceiling=to_json(record))
+    del source, target
+    torch.cuda.empty_cache()
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+
+
+def _verdict(error: Exception) -> Verdict:
+    return Verdict.OOM if type(error).__name__ == "OutOfMemoryError" else Verdict.ERROR
+
+
+def _finite(value: object) -> float | None:
+    number = float(value) if isinstance(value, (int, float)) else None
+    return number if number is not None and abs(number) < float("inf") else None
+
+
+def _usable() -> bool:
+    """Whether the device still answers after a failure."""
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except Exception:
+        return False
+    return True
+
+
+def _append(path: Path, line: str) -> None:
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+def main() -> None:
+    """Entry of the stage's process, and of its worker."""
+    job = Job.load(Path(sys.argv[1]))
+    if "--worker" in sys.argv:
+        work(job)
+        return
+    started = time.monotonic()
+    report = dataclasses.replace(measure(job), seconds=time.monotonic() - started)
+    dump(report, Path(job.output) / Stage.BENCH.value / "report.json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Run cases in a worker process that may crash, hang or poison its device, and lose none of the others.
+
+The worker appends to a journal: `collected` (the ids it will run), `start` and `finish` around each case (`ready` for a step that is
+no case), `end`. When it dies between a
+start and its finish, that case is the culprit: it is put on record and a fresh worker goes on with those that are left. Plain pytest
+leaves no result at all after a crash or a hang; this leaves a named one, without an extra dependency in the container.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.records import Verdict
+
+JOURNAL_VARIABLE = "WARPWAVE_JOURNAL"
+_POLL_S = 0.05
+_GRACE_S = 5.0
+# Without any case started, a worker is importing torch, collecting or compiling; slow machines need minutes for it.
+_IDLE_LIMIT_S = 900.0
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Death:
+    """A worker that did not reach its end. `case` is the culprit, or None when it died outside of any case."""
+
+    case: str | None
+    verdict: Verdict
+    reason: str
+
+
+class Journal:
+    """An append-only file of events, one JSON object a line; each write is one system call, so a kill cannot tear two lines apart."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def from_environment(cls) -> Journal:
+        """The journal that the supervisor named for this worker."""
+        return cls(Path(os.environ[JOURNAL_VARIABLE]))
+
+    def write(self, event: str, **fields: object) -> None:
+        """Append one event."""
+        line = json.dumps({"event": event, "at": time.time(), **fields}, ensure_ascii=False, default=str) + "\n"
+        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(handle, line.encode("utf-8", "replace"))
+        finally:
+            os.close(handle)
+
+    def read(self) -> list[Event]:
+        """All events so far; a torn last line is left out."""
+        return list(_parse(self.path.read_bytes())) if self.path.exists() else []
+
+    def done(self) -> set[str]:
+        """Ids that need not run again."""
+        return {event["id"] for event in self.read() if event["event"] in ("finish", "death") and event.get("id")}
+
+
+def supervise(command: list[str], journal: Journal, case_limit_s: float, log: Path, on_event: Callable[[Event], None]) -> list[Death]:
+    """Run `command` until every case of it has an outcome; returns the deaths, in order.
+
+    Ends early only when a worker dies outside of any case: then there is no culprit to leave out.
+    """
+    deaths: list[Death] = []
+    finished = False
+    while not finished:
+        finished, death = _run_worker(command, journal, case_limit_s, log, on_event)
+        if death is not None:
+            deaths.append(death)
+            finished = death.case is None
+            if death.case is not None:
+                fields = {"id": death.case, "verdict": death.verdict.value, "reason": death.reason}
+                journal.write("death", **fields)
+                on_event({"event": "death", **fields})
+    return deaths
+
+
+def _run_worker(command: list[str], journal: Journal, case_limit_s: float, log: Path, on_event: Callable[[Event], None]) -> tuple[bool, Death | None]:
+    """One worker from start to end: whether all cases are through, and how it died if it did."""
+    offset = journal.path.stat().st_size if journal.path.exists() else 0
+    environment = {**os.environ, JOURNAL_VARIABLE: str(journal.path)}
+    running, since, last, timed_out = None, time.monotonic(), "", False
+    with open(log, "ab") as output:
+        worker = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True)
+        try:
+            while True:
+                exited = worker.poll() is not None
+                fresh, offset = _read_from(journal.path, offset)
+                for event in fresh:
+                    last = kind = event["event"]
+                    if kind == "start":
+                        running, since = event["id"], time.monotonic()
+                    elif kind in ("finish", "ready"):
+                        running, since = None, time.monotonic()
+                    on_event(event)
+                if exited:
+                    break
+                if time.monotonic() - since > (case_limit_s if running else _IDLE_LIMIT_S):
+                    timed_out = True
+                    break
+                time.sleep(_POLL_S)
+        finally:
+            _stop(worker)
+    if timed_out:
+        what = f"it ran longer than {case_limit_s:g} s" if running else f"no case was started for {_IDLE_LIMIT_S:g} s"
+        return False, Death(running, Verdict.TIMEOUT, what)
+    if running is None and last in ("end", "poisoned"):
+        # After a sticky device error a worker hands over to a fresh one: its case has an outcome, the others deserve a clean device.
+        return last == "end", None
+    return False, Death(running, Verdict.CRASHED, f"its process {describe_exit(worker.returncode)}")
+
+
+def describe_exit(code: int) -> str:
+    """An exit status in words: `was killed by SIGSEGV`, `exited with 3`."""
+    if code < 0:
+        try:
+            return f"was killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was killed by signal {-code}"
+    return f"exited with {code} before its end"
+
+
+def _stop(worker: subprocess.Popen[bytes]) -> None:
+    """End a worker and everything it started: SIGINT first, so that a GPU runtime can tear down, then SIGKILL."""
+    for number, patience in ((signal.SIGINT, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
+        try:
+            os.killpg(worker.pid, number)
+        except (ProcessLookupError, PermissionError):
+            break
+        if worker.poll() is None:
+            try:
+                worker.wait(patience)
+            except subprocess.TimeoutExpired:
+                continue
+    worker.poll()
+
+
+def _read_from(path: Path, offset: int) -> tuple[list[Event], int]:
+    """The complete lines after `offset`, and the offset behind them."""
+    if not path.exists():
+        return [], offset
+    with open(path, "rb") as file:
+        file.seek(offset)
+        data = file.read()
+    whole = data[: data.rfind(b"\n") + 1]
+    return list(_parse(whole)), offset + len(whole)
+
+
+def _parse(data: bytes) -> Iterator[Event]:
+    for line in data.splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and "event" in event:
+            yield event

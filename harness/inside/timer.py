@@ -1,0 +1,114 @@
+"""`triton.testing.do_bench`, taken over: the author's call and the author's number stay, the raw timings are kept.
+
+What differs from Triton's: the flush buffer is larger than every last-level cache in use and its size is recorded, the warm-up flushes
+too, and every single timing is kept in the order in which it was taken.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# Twice the largest last-level cache known (256 MiB, on MI300X to MI355X); drivers do not report memory-side caches.
+FLUSH_FLOOR_BYTES = 512 << 20
+_MOST_REPETITIONS = 10_000
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one `do_bench` call measured. `returned_ms` is the number that the author's code went on with."""
+
+    times_ms: tuple[float, ...]
+    warmup: int
+    flush_bytes: int
+    returned_ms: float
+    timer: str = "device events, cache flushed"
+
+    @property
+    def median_ms(self) -> float:
+        """Median of the raw timings."""
+        return statistics.median(self.times_ms)
+
+    def quantile_ms(self, q: float) -> float:
+        """A quantile of the raw timings, linear between neighbours."""
+        return quantile(self.times_ms, q)
+
+
+class Timer:
+    """Stands in for `do_bench`; `last` is the timing behind the latest call."""
+
+    def __init__(self, quick: bool = False) -> None:
+        import torch
+        import triton
+
+        self._triton = triton
+        self._device = triton.runtime.driver.active.get_device_interface()
+        self._quick = quick
+        cache = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", 0)
+        self.flush_bytes = max(FLUSH_FLOOR_BYTES, 4 * cache)
+        device = triton.runtime.driver.active.get_active_torch_device()
+        self._flush = torch.empty(self.flush_bytes // 4, dtype=torch.int32, device=device)
+        self.last: Timing | None = None
+
+    def do_bench(
+        self,
+        fn: Callable[[], Any],
+        warmup: float = 25,
+        rep: float = 100,
+        grad_to_none: Sequence[Any] | None = None,
+        quantiles: Sequence[float] | None = None,
+        return_mode: str = "mean",
+        **ignored: Any,
+    ) -> Any:
+        """Time `fn` for about `rep` milliseconds after `warmup` milliseconds; signature and result as in `triton.testing.do_bench`."""
+        if self._quick:
+            warmup, rep = warmup / 5, rep / 5
+        fn()
+        self._device.synchronize()
+        pace = max(self._run(fn, 3, grad_to_none)[1], 1e-3)
+        rounds_warm = max(1, min(_MOST_REPETITIONS, int(warmup / pace)))
+        rounds = max(5, min(_MOST_REPETITIONS, int(rep / pace)))
+        self._run(fn, rounds_warm, grad_to_none)
+        times, _ = self._run(fn, rounds, grad_to_none)
+        result = _summary(times, quantiles, return_mode)
+        first = result if isinstance(result, float) else statistics.median(times) if return_mode == "all" and not quantiles else result[0]
+        self.last = Timing(tuple(times), rounds_warm, self.flush_bytes, first)
+        return result
+
+    def _run(self, fn: Callable[[], Any], rounds: int, grad_to_none: Sequence[Any] | None) -> tuple[list[float], float]:
+        """Times of `fn` in milliseconds, and the pace of a round with its flush."""
+        starts = [self._device.Event(enable_timing=True) for _ in range(rounds)]
+        ends = [self._device.Event(enable_timing=True) for _ in range(rounds)]
+        before = self._device.Event(enable_timing=True)
+        before.record()
+        for start, end in zip(starts, ends):
+            for tensor in grad_to_none or ():
+                tensor.grad = None
+            self._flush.zero_()
+            start.record()
+            fn()
+            end.record()
+        self._device.synchronize()
+        pace = before.elapsed_time(ends[-1]) / rounds
+        return [start.elapsed_time(end) for start, end in zip(starts, ends)], pace
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """A quantile of `values`, linear between neighbours."""
+    ordered = sorted(values)
+    position = q * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def _summary(times: list[float], quantiles: Sequence[float] | None, mode: str) -> Any:
+    """What `do_bench` returns for these arguments."""
+    if quantiles is not None:
+        picked = [quantile(times, q) for q in quantiles]
+        return picked[0] if len(picked) == 1 else picked
+    if mode == "all":
+        return times
+    return {"mean": statistics.fmean, "median": statistics.median, "min": min, "max": max}[mode](times)

@@ -1,0 +1,127 @@
+"""The test stage: pytest over the kernel package, with a result for every test whatever becomes of the process.
+
+Run as `python -m harness.inside.verify job.json`. A crash or a hang names its test and the others still run (see `supervise`); the JUnit
+file is written by this process from the journal, once a second and at the end, so it never depends on how pytest died.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from harness.inside.benches import kernel_name
+from harness.inside.events import emit
+from harness.inside.junit import junit_xml
+from harness.inside.reporter import BENCHES_VARIABLE
+from harness.inside.supervise import Death, Event, Journal, supervise
+from harness.records import CaseResult, Job, Stage, StageReport, Verdict, dump, worst, write_text
+
+_OUTCOMES = {"passed": Verdict.PASSED, "failed": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.NOT_RUN}
+
+
+class Results:
+    """The cases so far, and the JUnit file that is kept current with them."""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        self.job, self.folder = job, folder
+        self.cases: dict[str, CaseResult] = {}
+        self.collected: dict[str, None] = {}
+        self._written = time.monotonic()
+
+    def on_event(self, event: Event) -> None:
+        """Take one journal event in."""
+        kind = event["event"]
+        if kind == "collected":
+            self.collected.update(dict.fromkeys(event["ids"]))
+        elif kind == "start":
+            emit("case", stage="test", id=event["id"], done=len(self.cases), total=len(self.collected))
+        elif kind in ("finish", "death"):
+            case = self._case(event)
+            self.cases[case.id] = case
+            emit("result", stage="test", id=case.id, verdict=case.verdict.value, message=case.message)
+            if time.monotonic() - self._written > 1.0:
+                self.write()
+
+    def _case(self, event: Event) -> CaseResult:
+        kernel = kernel_name(Path(self.job.kernels) / event["id"].split("::")[0], Path(self.job.kernels))
+        if event["event"] == "death":
+            return CaseResult(event["id"], kernel, Verdict(event["verdict"]), message=event["reason"])
+        return CaseResult(
+            id=event["id"],
+            kernel=kernel,
+            verdict=_OUTCOMES[event["outcome"]],
+            seconds=event["seconds"],
+            message=event["message"],
+            detail=event["detail"],
+            properties=event.get("properties", {}),
+        )
+
+    def never_ran(self, why: str) -> None:
+        """Tests that were collected and then not reached are rows, not gaps."""
+        for case_id in self.collected:
+            if case_id not in self.cases:
+                self.cases[case_id] = self._case({"event": "death", "id": case_id, "verdict": Verdict.NOT_RUN.value, "reason": why})
+
+    def write(self) -> None:
+        """Replace the JUnit file."""
+        write_text(self.folder / "junit.xml", junit_xml(self.job, list(self.cases.values())))
+        self._written = time.monotonic()
+
+
+def verify(job: Job) -> StageReport:
+    """Run the package's tests and write `test/junit.xml`."""
+    folder = Path(job.output) / Stage.TEST.value
+    results = Results(job, folder)
+    command = [sys.executable, "-m", "pytest", "-p", "harness.inside.reporter", *_pytest_options(job, folder), job.kernels]
+    os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.benches)
+    why = "the run was stopped before this test"
+    try:
+        deaths = supervise(command, Journal(folder / "journal.jsonl"), job.test_limit_s, folder / "log.txt", results.on_event)
+        if deaths and deaths[-1].case is None:
+            why = f"pytest stopped early: {deaths[-1].reason}"
+    finally:
+        results.never_ran(why)
+        results.write()
+    return _report(results, deaths, folder)
+
+
+def _pytest_options(job: Job, folder: Path) -> list[str]:
+    """The package may be read-only, is its own root, and one module that does not import must not hide the others."""
+    fixed = ["--rootdir", job.kernels, "-p", "no:cacheprovider", "--continue-on-collection-errors", "-v", "--color=no"]
+    if not any((Path(job.kernels) / name).exists() for name in ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")):
+        # Otherwise pytest takes the settings of whatever repository lies above, here but not in a container.
+        settings = folder / "pytest.ini"
+        settings.write_text("[pytest]\n")
+        fixed += ["-c", str(settings)]
+    return [*fixed, *job.pytest_args]
+
+
+def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
+    cases = list(results.cases.values())
+    counts = {verdict.value: sum(case.verdict is verdict for case in cases) for verdict in Verdict}
+    counts = {verdict: count for verdict, count in counts.items() if count}
+    ran = [case for case in cases if case.verdict is not Verdict.NOT_RUN]
+    verdict = worst([case.verdict for case in ran])
+    bad = [case for case in ran if case.verdict is not Verdict.PASSED]
+    reason = f"{bad[0].id}: {bad[0].message}" if bad else "" if ran else "every test was skipped" if cases else "no test was found"
+    hint = ""
+    if not cases:
+        hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
+    elif any(case.verdict is Verdict.ERROR and "::" not in case.id for case in bad):
+        hint = "A module does not import: the environment lacks what it needs, or its code is broken. Its traceback is in test/log.txt."
+    if deaths and deaths[-1].case is None:
+        verdict, reason, hint = deaths[-1].verdict, f"pytest: {deaths[-1].reason}", f"The end of {folder.name}/log.txt says why."
+    return StageReport(Stage.TEST, verdict, reason=reason[:500], hint=hint, counts=counts)
+
+
+def main() -> None:
+    """Entry of the stage's process."""
+    job = Job.load(Path(sys.argv[1]))
+    report = verify(job)
+    dump(report, Path(job.output) / Stage.TEST.value / "report.json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""What the user sees while a target runs: on standard error, a live line in a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+_STYLES = {"passed": "green", "not-run": "yellow"}
+# Without a terminal nobody watches a counter; a line a minute shows that it is alive.
+_PLAIN_PERIOD_S = 60.0
+
+
+class Progress:
+    """Follows one target's events. Use as a context manager."""
+
+    def __init__(self, console: Console, target: str, quiet: bool = False) -> None:
+        self.console, self.target, self.quiet = console, target, quiet
+        self._status: Status | None = None
+        self._bad = 0
+        self._said = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        if self.console.is_terminal and not self.quiet:
+            self._status = self.console.status(Text(f"{self.target}: preparing"))
+            self._status.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def say(self, line: str) -> None:
+        """One line of an engine's: building, pulling, falling back."""
+        if not self.quiet:
+            self.console.print(Text(line), soft_wrap=True)
+
+    def on_event(self, event: dict[str, Any]) -> None:
+        """One event of the inside's."""
+        kind = event.get("event")
+        if kind == "stage":
+            self._bad = 0
+            self._show(f"{event.get('stage')} …")
+        elif kind == "case":
+            total = f"/{event['total']}" if event.get("total") else ""
+            self._show(f"{event.get('stage')} {event.get('done', 0)}{total}  {event.get('id', '')}", counter=True)
+        elif kind == "result" and event.get("verdict") not in ("passed", "not-run"):
+            self._bad += 1
+            if self._bad <= 10:
+                self.say(f"{self.target}: {event.get('verdict')}: {event.get('id')}: {event.get('message', '')}"[:300])
+            elif self._bad == 11:
+                self.say(f"{self.target}: more failures follow; all of them are in the report")
+        elif kind == "stage-end":
+            self._end(str(event.get("stage")), str(event.get("verdict")), float(event.get("seconds") or 0.0))
+
+    def _show(self, text: str, counter: bool = False) -> None:
+        if self._status is not None:
+            self._status.update(Text(f"{self.target}: {text}"[: self.console.width - 4]))
+        elif not self.quiet and counter and time.monotonic() - self._said > _PLAIN_PERIOD_S:
+            self._said = time.monotonic()
+            self.say(f"{self.target}: {text}")
+
+    def _end(self, stage: str, verdict: str, seconds: float) -> None:
+        if self.quiet:
+            return
+        line = Text(f"{self.target}: {stage:<8}")
+        line.append(f"{verdict:<10}", _STYLES.get(verdict, "red"))
+        line.append(f"{seconds:7.1f} s")
+        self.console.print(line)

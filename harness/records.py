@@ -1,0 +1,342 @@
+"""Layer 0: the words of the house as frozen dataclasses, shared by the host and by the inside of the container.
+
+Only the standard library is imported here. Everything that crosses the seam on disk (`raw/<target>/`) is one of these, written with
+`dump` and read on the host through `collect`, which validates every field against the annotations below.
+Units are in the names: `_s` seconds, `_ms` milliseconds, `_bytes` bytes, `_gbps` GB/s with G = 1e9.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, Union
+
+SCHEMA_VERSION = 1
+
+Scalar = Union[int, float, str, bool, None]
+
+# What pydantic, on the host, is asked to hold every record to; a plain dict, so that nothing has to be imported for it here.
+_STRICT = {"extra": "forbid", "allow_inf_nan": False}
+
+
+class Verdict(str, Enum):
+    """What became of a case, a stage or a target, mildest first: `worst` relies on the order."""
+
+    PASSED = "passed"
+    ABSENT = "absent"
+    NOT_RUN = "not-run"
+    FAILED = "failed"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+    OOM = "oom"
+    GPU_HANG = "gpu-hang"
+    INVALID = "invalid"
+    STALE = "stale"
+    INCOMPLETE = "incomplete"
+    INFRA = "infra"
+
+    @property
+    def severity(self) -> int:
+        """Position in the order above; larger is worse."""
+        return list(Verdict).index(self)
+
+
+def worst(verdicts: list[Verdict], default: Verdict = Verdict.NOT_RUN) -> Verdict:
+    """The most severe of `verdicts`; `default` where there is none."""
+    return max(verdicts, key=lambda verdict: verdict.severity, default=default)
+
+
+class Stage(str, Enum):
+    """The processes that run where the GPU is, in the order in which they run."""
+
+    FACTS = "facts"
+    TEST = "test"
+    BENCH = "bench"
+    COMPILE = "compile"
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A GPU that kernels are compiled for. `properties` is what Triton's `get_device_properties` would answer on that card."""
+
+    __pydantic_config__ = _STRICT
+    name: str
+    backend: str
+    arch: Union[int, str]
+    warp_size: int
+    properties: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the inside is told to do: `job.json`. Paths are as the inside sees them."""
+
+    __pydantic_config__ = _STRICT
+    run_id: str
+    target: str
+    stages: tuple[Stage, ...]
+    kernels: str
+    output: str
+    interpret: bool = False
+    require: Union[str, None] = None
+    probe: tuple[str, ...] = ()
+    driver_file: Union[str, None] = None
+    benches: tuple[str, ...] = ("bench_*.py",)
+    pytest_args: tuple[str, ...] = ()
+    quick: bool = False
+    test_limit_s: float = 300.0
+    stage_limit_s: float = 3600.0
+    workers: int = 0
+    architectures: tuple[Architecture, ...] = ()
+    schema_version: int = SCHEMA_VERSION
+
+    @classmethod
+    def load(cls, path: Path) -> Job:
+        """Read a job that the host wrote; it is trusted, so this is a plain conversion."""
+        raw = json.loads(path.read_text())
+        raw["stages"] = tuple(Stage(stage) for stage in raw["stages"])
+        raw["architectures"] = tuple(Architecture(**entry) for entry in raw["architectures"])
+        for key in ("probe", "benches", "pytest_args"):
+            raw[key] = tuple(raw[key])
+        return cls(**raw)
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """One GPU as the inside sees it. `derived_gbps` is what the driver's memory clock and bus width give, where it tells them."""
+
+    __pydantic_config__ = _STRICT
+    index: int
+    name: str
+    architecture: str
+    memory_bytes: int
+    multiprocessors: int
+    cache_bytes: Union[int, None] = None
+    uuid: Union[str, None] = None
+    derived_gbps: Union[float, None] = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The environment that produced the numbers: `facts.json`."""
+
+    __pydantic_config__ = _STRICT
+    python: str
+    platform: str
+    torch: str
+    triton: str
+    runtime: str
+    driver: Union[str, None]
+    fp_fusion: Union[str, None]
+    kernels_hash: str
+    devices: tuple[DeviceFacts, ...] = ()
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class StageReport:
+    """How one stage ended. `counts` holds a number per verdict; `seconds` is the stage's own wall time."""
+
+    __pydantic_config__ = _STRICT
+    stage: Stage
+    verdict: Verdict
+    seconds: float = 0.0
+    reason: str = ""
+    hint: str = ""
+    exit_code: Union[int, None] = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """`stages.json`: written before the first stage and after each, so that it is there whatever happens."""
+
+    __pydantic_config__ = _STRICT
+    run_id: str
+    target: str
+    finished: bool
+    reports: tuple[StageReport, ...]
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """One test of the kernel package. `id` is pytest's node id, the same text on every target; `kernel` is its folder."""
+
+    __pydantic_config__ = _STRICT
+    id: str
+    kernel: str
+    verdict: Verdict
+    seconds: float = 0.0
+    message: str = ""
+    detail: str = ""
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One point of a sweep: a case (`softmax/N=1024`) under one provider (`triton`, `torch`, …) on one device.
+
+    `value` is what the author's function returned, in `unit` (its ylabel); `low` and `high` are the author's own band, if any.
+    `times_ms` are the raw timings behind the last `do_bench` call of the point, in the order in which they were taken.
+    """
+
+    __pydantic_config__ = _STRICT
+    case: str
+    kernel: str
+    provider: str
+    params: dict[str, Scalar]
+    device: int
+    verdict: Verdict
+    unit: str = ""
+    value: Union[float, None] = None
+    low: Union[float, None] = None
+    high: Union[float, None] = None
+    median_ms: Union[float, None] = None
+    p20_ms: Union[float, None] = None
+    p80_ms: Union[float, None] = None
+    times_ms: tuple[float, ...] = ()
+    timer: str = ""
+    flush_bytes: int = 0
+    warmup: int = 0
+    bytes_moved: Union[int, None] = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The bandwidth that a device-to-device copy reached in this very run: bytes read plus bytes written, over the median time."""
+
+    __pydantic_config__ = _STRICT
+    device: int
+    bytes_moved: int
+    median_ms: float
+    p20_ms: float
+    p80_ms: float
+    when: str
+
+    @property
+    def gbps(self) -> float:
+        """GB/s, G = 1e9."""
+        return self.bytes_moved / self.median_ms * 1e-6
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """One launch, compiled for one architecture without a GPU, and what its binary says.
+
+    `registers` are per thread (VGPRs on a wave machine); `spills` are 4-byte registers kept in memory; `shared_bytes` is shared memory or
+    LDS; `load_bits` the widest global load; `matrix` the matrix instructions in it. None where the binary does not tell.
+    """
+
+    __pydantic_config__ = _STRICT
+    kernel: str
+    function: str
+    architecture: str
+    verdict: Verdict
+    origin: str = ""
+    signature: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, Scalar] = field(default_factory=dict)
+    num_warps: Union[int, None] = None
+    num_stages: Union[int, None] = None
+    seconds: float = 0.0
+    binary_hash: str = ""
+    binary_bytes: Union[int, None] = None
+    registers: Union[int, None] = None
+    spills: Union[int, None] = None
+    stack_bytes: Union[int, None] = None
+    shared_bytes: Union[int, None] = None
+    load_bits: Union[int, None] = None
+    matrix: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What the engine ran the job in: kept in `run.json` so that a number can be traced to an image and to flags."""
+
+    __pydantic_config__ = _STRICT
+    engine: str
+    python: str
+    image: Union[str, None] = None
+    image_id: Union[str, None] = None
+    base_image: Union[str, None] = None
+    built: bool = False
+    prepare_s: float = 0.0
+    options: dict[str, Any] = field(default_factory=dict)
+    weakened: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How the process or container ended, as its engine saw it; `diagnose` turns it into a verdict."""
+
+    __pydantic_config__ = _STRICT
+    code: Union[int, None]
+    seconds: float
+    oom_killed: bool = False
+    timed_out: bool = False
+    interrupted: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The host's page about one target: `run.json`."""
+
+    __pydantic_config__ = _STRICT
+    run_id: str
+    target: str
+    label: str
+    verdict: Verdict
+    reason: str
+    hint: str
+    started: str
+    seconds: float
+    commit: str
+    kernels: str
+    command: tuple[str, ...]
+    environment: Union[Environment, None] = None
+    exit: Union[Exit, None] = None
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class TargetRun:
+    """Everything that is known of one target after its run: `raw/<target>/` read, validated and joined."""
+
+    __pydantic_config__ = _STRICT
+    record: RunRecord
+    facts: Union[Facts, None] = None
+    stages: tuple[StageReport, ...] = ()
+    cases: tuple[CaseResult, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    ceilings: tuple[Ceiling, ...] = ()
+    compiled: tuple[CompiledKernel, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def to_json(record: Any) -> str:
+    """A record as one line of strict JSON: no NaN, no infinity."""
+    return json.dumps(dataclasses.asdict(record), allow_nan=False, ensure_ascii=False)
+
+
+def dump(record: Any, path: Path) -> None:
+    """Write a record so that a reader sees the old file or the new one, never half of it."""
+    write_text(path, json.dumps(dataclasses.asdict(record), allow_nan=False, ensure_ascii=False, indent=1) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file's content in one step: temporary file, fsync, rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

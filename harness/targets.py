@@ -1,0 +1,231 @@
+"""`docker/targets.yml` (and a file of the user's laid over it) → `Target`. The only file of the harness that reads YAML.
+
+Strict: a wrong key or value is refused with the file, the key path, what was found and what is allowed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, Union
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from harness.errors import ConfigError, UsageError
+from harness.records import Architecture, Stage
+
+_STRICT = {"extra": "forbid"}
+
+
+@dataclass(frozen=True)
+class Image:
+    """Where a target's environment comes from. `base` and `digest` name the vendor's image; the Dockerfile lies beside the YAML."""
+
+    __pydantic_config__ = _STRICT
+    dockerfile: str
+    base: str
+    digest: Union[str, None] = None
+    build_args: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Devices:
+    """How a container gets at the GPUs.
+
+    `gpus`: a device request, as `docker run --gpus`. `cdi`: a CDI device name; `{gpu}` in it becomes the index asked for, or `all`.
+    `nodes`: glob patterns of device nodes. `volumes`: `source:destination[:ro]`. `groups`: numeric ids, added to those of the nodes.
+    """
+
+    __pydantic_config__ = _STRICT
+    gpus: bool = False
+    cdi: Union[str, None] = None
+    nodes: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
+    groups_from_nodes: bool = False
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What guards the environment before any kernel runs: a torch attribute that must be set, a command that must succeed.
+
+    `driver_file` is where the kernel driver tells its version; `fix` is what the user is told to do when the probe fails.
+    """
+
+    __pydantic_config__ = _STRICT
+    require: Union[str, None] = None
+    command: tuple[str, ...] = ()
+    driver_file: Union[str, None] = None
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One target as the YAML spells it."""
+
+    __pydantic_config__ = _STRICT
+    label: str
+    image: Image
+    stages: tuple[Literal[Stage.TEST, Stage.BENCH, Stage.COMPILE], ...]
+    engine: Literal["docker", "local"] = "docker"
+    python: str = "python3"
+    interpret: bool = False
+    devices: Devices = field(default_factory=Devices)
+    environment: dict[str, str] = field(default_factory=dict)
+    visible_devices: Union[str, None] = None
+    probe: Probe = field(default_factory=Probe)
+    architectures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Card:
+    """One architecture as the YAML spells it."""
+
+    __pydantic_config__ = _STRICT
+    backend: str
+    arch: Union[int, str]
+    warp_size: int
+    properties: dict[str, int]
+
+
+@dataclass(frozen=True)
+class _File:
+    """The whole YAML file."""
+
+    __pydantic_config__ = _STRICT
+    schema_version: Literal[1]
+    targets: dict[str, _Entry]
+    architectures: dict[str, _Card] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One vendor's environment, ready for use: `dockerfile` is a path, `architectures` are resolved."""
+
+    name: str
+    label: str
+    engine: str
+    stages: tuple[Stage, ...]
+    python: str
+    interpret: bool
+    image: Image
+    dockerfile: Path
+    devices: Devices
+    environment: dict[str, str]
+    visible_devices: Union[str, None]
+    probe: Probe
+    architectures: tuple[Architecture, ...]
+
+
+def default_file() -> Path:
+    """`targets.yml` as shipped: inside the installed package, or in the checkout beside it."""
+    package = Path(__file__).resolve().parent
+    packaged = package / "docker" / "targets.yml"
+    return packaged if packaged.exists() else package.parent / "docker" / "targets.yml"
+
+
+def load_targets(overlay: Path | None = None) -> dict[str, Target]:
+    """Every known target by name: the shipped file with `overlay` laid over it.
+
+    Raises:
+        ConfigError: a file is missing, is no YAML, or says something that is not allowed.
+    """
+    shipped = default_file()
+    raw = _read(shipped)
+    folders = {name: shipped.parent for name in raw.get("targets", {})}
+    if overlay is not None:
+        extra = _read(overlay)
+        for name, entry in (extra.get("targets") or {}).items():
+            if isinstance(entry, dict) and "dockerfile" in (entry.get("image") or {}):
+                folders[name] = overlay.resolve().parent
+        raw = _merge(raw, extra)
+    file = _validate(raw, overlay or shipped)
+    where = overlay or shipped
+    cards = {name: Architecture(name=name, **vars(card)) for name, card in file.architectures.items()}
+    return {name: _resolve(name, entry, folders.get(name, where.parent), cards, where) for name, entry in file.targets.items()}
+
+
+def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
+    """The targets asked for, in the order asked for.
+
+    Raises:
+        UsageError: a name is unknown.
+    """
+    for name in names:
+        if name not in targets:
+            raise UsageError(
+                f"There is no target named {name!r}.",
+                "The name is misspelt, or the file that defines it was not given with --targets.",
+                f"Choose from: {', '.join(targets)}. `warpwave list` shows them with their images and stages.",
+            )
+    return [targets[name] for name in dict.fromkeys(names)]
+
+
+def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architecture], where: Path) -> Target:
+    for position, arch in enumerate(entry.architectures):
+        if arch not in cards:
+            raise _refusal(where, f"targets.{name}.architectures[{position}]", arch, f"one of {', '.join(cards)}")
+    if not entry.stages:
+        raise _refusal(where, f"targets.{name}.stages", [], "at least one of test, bench, compile")
+    values = {key: getattr(entry, key) for key in (f.name for f in fields(_Entry)) if key != "architectures"}
+    return Target(
+        name=name,
+        dockerfile=folder / entry.image.dockerfile,
+        architectures=tuple(cards[arch] for arch in entry.architectures),
+        **values,
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"There is no targets file at {path}.", "The path given with --targets is misspelt.", "Give the path of an existing YAML file."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}.", "It is a folder, or not a text file.", "Give a UTF-8 YAML file.") from None
+    except yaml.YAMLError as error:
+        happened = f"{path} is not valid YAML: {' '.join(str(error).split())}."
+        raise ConfigError(happened, "Usually the indentation is off, or a `:` needs quotes.", "Mend the line named above.") from None
+    if not isinstance(content, dict):
+        raise _refusal(path, "(top level)", content, "a mapping with schema_version, targets and, optionally, architectures")
+    return content
+
+
+def _merge(below: Any, above: Any) -> Any:
+    """`above` laid over `below`: mappings key by key, anything else replaced."""
+    if isinstance(below, dict) and isinstance(above, dict):
+        return {**below, **{key: _merge(below.get(key), value) for key, value in above.items()}}
+    return above
+
+
+def _validate(raw: dict[str, Any], path: Path) -> _File:
+    try:
+        return TypeAdapter(_File).validate_python(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"] if part != "__args__").lstrip(".")
+        allowed = first["msg"].replace("Input should be ", "")
+        if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+            allowed = "one of the keys " + ", ".join(_known_keys(first["loc"]))
+            raise _refusal(path, where, "a key that does not exist", allowed) from None
+        found = "nothing" if first["type"] == "missing" else first["input"]
+        raise _refusal(path, where, found, "a value here: this key is required" if found == "nothing" else allowed) from None
+
+
+def _known_keys(location: tuple[int | str, ...]) -> list[str]:
+    """The keys allowed beside the one that was refused at `location`."""
+    depth = {1: _File, 3: _Entry if location[0] == "targets" else _Card}
+    inner = {"image": Image, "devices": Devices, "probe": Probe}
+    kind = depth.get(len(location)) or inner.get(str(location[2]) if len(location) > 2 else "", _File)
+    return [f.name for f in fields(kind)]
+
+
+def _refusal(path: Path, where: str, found: object, allowed: str) -> ConfigError:
+    return ConfigError(
+        f"{path}: {where}: found {found!r}, allowed is {allowed}.",
+        "The key is misspelt, at the wrong level, or its value has another type.",
+        "Mend that key; docker/targets.yml shows every key in use.",
+    )

@@ -1,0 +1,92 @@
+# /// script
+# dependencies = ["nox>=2025.2.9", "pyyaml>=6"]
+# ///
+"""`nox -s cpu`, `nox -s cuda rocm`: one session a target of docker/targets.yml, and the project's own checks.
+
+What stands behind `--` goes to `warpwave run`, e.g. `nox -s cuda -- --kernels ../my_ops --gpu 0 --stage test,bench --quick`.
+The comparison is written once, at the end, also when a target failed.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from pathlib import Path
+
+import nox
+import yaml
+
+nox.options.sessions = ["cpu"]
+nox.options.reuse_existing_virtualenvs = True
+nox.needs_version = ">=2025.2.9"
+
+TARGETS = yaml.safe_load(Path(__file__).with_name("docker").joinpath("targets.yml").read_text())["targets"]
+CPU = TARGETS["cpu"]["image"]["build_args"]
+INSIDE = [f"torch=={CPU['TORCH_VERSION']}", f"triton=={CPU['TRITON_VERSION']}", "pytest", "numpy"]
+GROUPS = nox.project.load_toml("pyproject.toml")
+OUT = Path("reports") / "runs" / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+EXPECTED: list[str] = []
+# nox would kill its children 0.5 s after Ctrl-C; a container needs longer to stop, and its results longer to be kept.
+PATIENCE = {"interrupt_timeout": 120, "terminate_timeout": 60}
+
+
+def install_inside(session: nox.Session) -> None:
+    """torch (its CPU build, from PyTorch's own index where that can be reached), Triton and pytest, for running without a container."""
+    session.install("--retries", "1", "--index-url", CPU["TORCH_INDEX"], INSIDE[0], success_codes=[0, 1], silent=True)
+    session.install(*INSIDE)
+
+
+def run_target(session: nox.Session, target: str) -> None:
+    """Run one target; the report follows as a session of its own, once, whatever becomes of this one."""
+    EXPECTED.append(target)
+    session.notify("report", posargs=[str(OUT)])
+    session.install("-e", ".")
+    if TARGETS[target].get("engine") == "local" and "docker" not in session.posargs:
+        install_inside(session)
+    session.run("warpwave", "run", target, "--out", str(OUT), "--no-report", *session.posargs, **PATIENCE)
+
+
+def define_session(name: str, label: str) -> None:
+    """A third vendor is one more entry in targets.yml, and so one more session."""
+
+    def body(session: nox.Session) -> None:
+        run_target(session, name)
+
+    body.__doc__ = f"Run the kernels on {label}."
+    nox.session(body, name=name)
+
+
+for target_name, entry in TARGETS.items():
+    define_session(target_name, entry["label"])
+
+
+@nox.session
+def report(session: nox.Session) -> None:
+    """Merge raw folders into one comparison: nox -s report -- artifacts/*."""
+    session.install("-e", ".")
+    expected = [word for name in EXPECTED for word in ("--expect", name)]
+    session.run("warpwave", "report", *(session.posargs or [str(OUT.parent)]), *expected)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The project's own tests; no GPU and no Docker needed."""
+    session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test"))
+    install_inside(session)
+    session.run("pytest", "tests/unit", *session.posargs)
+
+
+@nox.session
+def integration(session: nox.Session) -> None:
+    """Tests against a real Docker Engine; see CONTRIBUTING.md for the variables that name a base image and a wheelhouse."""
+    session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test"))
+    session.run("pytest", "tests/integration", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff and mypy."""
+    session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")

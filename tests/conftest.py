@@ -1,0 +1,40 @@
+"""Shared by all tests: where the data is, and how a stage of the inside is started as the host would start it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.records import Job, Stage, dump
+from harness.targets import load_targets
+
+REPOSITORY = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """Packages and recordings that the tests read."""
+    return Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="session")
+def run_inside(tmp_path_factory):
+    """Run the inside over a package, in a process of its own; returns the folder with the results."""
+
+    def run(package: Path, *stages: Stage, **overrides) -> Path:
+        output = tmp_path_factory.mktemp("raw")
+        cards = load_targets()["cpu"].architectures
+        settings = {"interpret": True, "architectures": cards, "benches": ("*.py",), **overrides}
+        dump(Job("run-1", "cpu", tuple(stages), str(package), str(output), **settings), output / "job.json")
+        variables = {"PYTHONPATH": str(REPOSITORY), "TRITON_DEFAULT_FP_FUSION": "1", "TRITON_CACHE_DIR": str(output / "cache")}
+        command = [sys.executable, "-m", "harness.inside", output / "job.json"]
+        done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        (output / "stdout.txt").write_text(done.stdout)
+        return output
+
+    return run
