@@ -1,0 +1,33 @@
+"""Bandwidth of vector addition over 2**12 to 2**27 elements: two reads and one write."""
+
+import torch
+from add import add
+
+import triton
+
+DEVICE = "cuda"
+
+
+@triton.testing.perf_report(
+    triton.testing.Benchmark(
+        x_names=["N"],
+        x_vals=[2**i for i in range(12, 28)],
+        x_log=True,
+        line_arg="provider",
+        line_vals=["triton", "torch"],
+        line_names=["Triton", "Torch"],
+        ylabel="GB/s",
+        plot_name="add",
+        args={"dtype": torch.float32},
+    )
+)
+def benchmark(N, dtype, provider):
+    x, y = (torch.randn(N, device=DEVICE, dtype=dtype) for _ in range(2))
+    run = {"triton": lambda: add(x, y), "torch": lambda: x + y}[provider]
+    ms, min_ms, max_ms = triton.testing.do_bench(run, quantiles=[0.5, 0.2, 0.8])
+    gbps = lambda ms: 3 * x.numel() * x.element_size() / ms * 1e-6  # noqa: E731
+    return gbps(ms), gbps(max_ms), gbps(min_ms)
+
+
+if __name__ == "__main__":
+    benchmark.run(print_data=True)
