@@ -5,6 +5,7 @@ Strict: a wrong key or value is refused with the file, the key path, what was fo
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, Union
@@ -132,18 +133,23 @@ def load_targets(overlay: Path | None = None) -> dict[str, Target]:
         ConfigError: a file is missing, is no YAML, or says something that is not allowed.
     """
     shipped = default_file()
-    raw = _read(shipped)
-    folders = {name: shipped.parent for name in raw.get("targets", {})}
+    raw, where = _read(shipped), shipped
+    folders = dict.fromkeys(raw["targets"], shipped.parent)
     if overlay is not None:
-        extra = _read(overlay)
-        for name, entry in (extra.get("targets") or {}).items():
-            if isinstance(entry, dict) and "dockerfile" in (entry.get("image") or {}):
-                folders[name] = overlay.resolve().parent
+        extra, where = _read(overlay), overlay
         raw = _merge(raw, extra)
-    file = _validate(raw, overlay or shipped)
-    where = overlay or shipped
+        # A Dockerfile is looked for beside the file that names it.
+        folders.update({name: overlay.resolve().parent for name in _keys(raw["targets"]) if _names_dockerfile(extra, name)})
+    file = _validate(raw, where)
     cards = {name: Architecture(name=name, **vars(card)) for name, card in file.architectures.items()}
-    return {name: _resolve(name, entry, folders.get(name, where.parent), cards, where) for name, entry in file.targets.items()}
+    return {name: _resolve(name, entry, folders[name], cards, where) for name, entry in file.targets.items()}
+
+
+def _names_dockerfile(extra: dict[str, Any], target: str) -> bool:
+    value: Any = extra
+    for key in ("targets", target, "image", "dockerfile"):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value is not None
 
 
 def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
@@ -165,9 +171,9 @@ def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
 def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architecture], where: Path) -> Target:
     for position, arch in enumerate(entry.architectures):
         if arch not in cards:
-            raise _refusal(where, f"targets.{name}.architectures[{position}]", arch, f"one of {', '.join(cards)}")
+            raise _refusal(where, f"targets.{name}.architectures[{position}]", repr(arch), f"one of {', '.join(cards)}")
     if not entry.stages:
-        raise _refusal(where, f"targets.{name}.stages", [], "at least one of test, bench, compile")
+        raise _refusal(where, f"targets.{name}.stages", "an empty list", "at least one of test, bench, compile")
     values = {key: getattr(entry, key) for key in (f.name for f in fields(_Entry)) if key != "architectures"}
     return Target(
         name=name,
@@ -190,8 +196,13 @@ def _read(path: Path) -> dict[str, Any]:
         happened = f"{path} is not valid YAML: {' '.join(str(error).split())}."
         raise ConfigError(happened, "Usually the indentation is off, or a `:` needs quotes.", "Mend the line named above.") from None
     if not isinstance(content, dict):
-        raise _refusal(path, "(top level)", content, "a mapping with schema_version, targets and, optionally, architectures")
+        raise _refusal(path, "(top level)", repr(content)[:80], "a mapping with schema_version, targets and, optionally, architectures")
     return content
+
+
+def _keys(value: Any) -> list[str]:
+    """The keys of what ought to be a mapping; whether it is one is for validation to say."""
+    return list(value) if isinstance(value, dict) else []
 
 
 def _merge(below: Any, above: Any) -> Any:
@@ -207,12 +218,12 @@ def _validate(raw: dict[str, Any], path: Path) -> _File:
     except ValidationError as error:
         first = error.errors()[0]
         where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"] if part != "__args__").lstrip(".")
-        allowed = first["msg"].replace("Input should be ", "")
+        allowed = re.sub(r"<[^:>]+: ('[^']*')>", r"\1", first["msg"].replace("Input should be ", ""))
         if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-            allowed = "one of the keys " + ", ".join(_known_keys(first["loc"]))
-            raise _refusal(path, where, "a key that does not exist", allowed) from None
-        found = "nothing" if first["type"] == "missing" else first["input"]
-        raise _refusal(path, where, found, "a value here: this key is required" if found == "nothing" else allowed) from None
+            raise _refusal(path, where, "a key that does not exist", "one of " + ", ".join(_known_keys(first["loc"]))) from None
+        if first["type"] == "missing":
+            raise _refusal(path, where, "nothing", "a value: this key is required") from None
+        raise _refusal(path, where, repr(first["input"]), allowed) from None
 
 
 def _known_keys(location: tuple[int | str, ...]) -> list[str]:
@@ -223,9 +234,9 @@ def _known_keys(location: tuple[int | str, ...]) -> list[str]:
     return [f.name for f in fields(kind)]
 
 
-def _refusal(path: Path, where: str, found: object, allowed: str) -> ConfigError:
+def _refusal(path: Path, where: str, found: str, allowed: str) -> ConfigError:
     return ConfigError(
-        f"{path}: {where}: found {found!r}, allowed is {allowed}.",
+        f"{path}: {where}: found {found}, allowed is {allowed}.",
         "The key is misspelt, at the wrong level, or its value has another type.",
         "Mend that key; docker/targets.yml shows every key in use.",
     )

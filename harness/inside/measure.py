@@ -65,7 +65,7 @@ def work(job: Job) -> None:
 
     journal = Journal.from_environment()
     done = journal.done()
-    timer = Timer(job.quick)
+    timer = Timer.on_active_device(job.quick)
     triton.testing.do_bench = timer.do_bench
     root = Path(job.kernels)
     todo: list[Point] = []

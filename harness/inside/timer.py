@@ -39,18 +39,22 @@ class Timing:
 class Timer:
     """Stands in for `do_bench`; `last` is the timing behind the latest call."""
 
-    def __init__(self, quick: bool = False) -> None:
+    def __init__(self, device: Any, flush: Callable[[], Any], flush_bytes: int, quick: bool = False) -> None:
+        """`device` is torch's module for it (`Event`, `synchronize`); `flush` overwrites `flush_bytes` of its memory."""
+        self._device, self._flush, self.flush_bytes, self._quick = device, flush, flush_bytes, quick
+        self.last: Timing | None = None
+
+    @classmethod
+    def on_active_device(cls, quick: bool = False) -> Timer:
+        """A timer for the device that Triton runs on."""
         import torch
         import triton
 
-        self._triton = triton
-        self._device = triton.runtime.driver.active.get_device_interface()
-        self._quick = quick
-        cache = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", 0)
-        self.flush_bytes = max(FLUSH_FLOOR_BYTES, 4 * cache)
-        device = triton.runtime.driver.active.get_active_torch_device()
-        self._flush = torch.empty(self.flush_bytes // 4, dtype=torch.int32, device=device)
-        self.last: Timing | None = None
+        driver = triton.runtime.driver.active
+        cache = getattr(torch.cuda.get_device_properties(driver.get_current_device()), "L2_cache_size", 0)
+        flush_bytes = max(FLUSH_FLOOR_BYTES, 4 * cache)
+        buffer = torch.empty(flush_bytes // 4, dtype=torch.int32, device=driver.get_active_torch_device())
+        return cls(driver.get_device_interface(), buffer.zero_, flush_bytes, quick)
 
     def do_bench(
         self,
@@ -86,7 +90,7 @@ class Timer:
         for start, end in zip(starts, ends):
             for tensor in grad_to_none or ():
                 tensor.grad = None
-            self._flush.zero_()
+            self._flush()
             start.record()
             fn()
             end.record()

@@ -1,0 +1,187 @@
+"""The bench stage, without a GPU: the timer on a clock of its own, and the sweep's book-keeping around it."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from harness.inside import measure
+from harness.inside.benches import Point
+from harness.inside.supervise import Journal
+from harness.inside.timer import Timer, quantile
+from harness.records import Job, Stage, Verdict
+
+pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+
+class FakeDevice:
+    """Events on a clock that only work moves: what a GPU's timeline looks like to the timer."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.log = []
+        device = self
+
+        class Event:
+            def __init__(self, enable_timing):
+                self.at = None
+
+            def record(self):
+                self.at = device.now
+
+            def elapsed_time(self, end):
+                return end.at - self.at
+
+        self.Event = Event
+
+    def synchronize(self):
+        pass
+
+    def flush(self):
+        self.now += 0.5
+        self.log.append("flush")
+
+    def work(self, milliseconds):
+        self.now += milliseconds
+        self.log.append("work")
+
+
+@pytest.fixture
+def device():
+    return FakeDevice()
+
+
+@pytest.fixture
+def timer(device):
+    return Timer(device, device.flush, 1 << 20)
+
+
+def test_only_the_function_is_timed(device, timer):
+    """The flush before each repetition is outside of its timing."""
+    assert timer.do_bench(lambda: device.work(0.25), return_mode="median") == 0.25
+    assert set(timer.last.times_ms) == {0.25}
+
+
+def test_every_repetition_is_flushed_the_warm_up_too(device, timer):
+    """After the first call, work never follows work: the cache is cold each time."""
+    timer.do_bench(lambda: device.work(1.0))
+
+    assert device.log[0] == "work"
+    assert all(pair == ("flush", "work") for pair in zip(device.log[1::2], device.log[2::2]))
+
+
+def test_repetitions_fill_the_time_asked_for(device, timer):
+    """`rep` milliseconds include the flush: 100 ms at 2 ms a round are 50 timings, after 25 ms of warm-up."""
+    timer.do_bench(lambda: device.work(1.5), warmup=25, rep=100)
+
+    assert (len(timer.last.times_ms), timer.last.warmup) == (50, 12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"quantiles": [0.5, 0.2, 0.8]}, [3.0, 1.8, 4.2]),
+        ({"quantiles": [0.5]}, 3.0),
+        ({"return_mode": "mean"}, 3.0),
+        ({"return_mode": "min"}, 1.0),
+        ({"return_mode": "max"}, 5.0),
+        ({"return_mode": "all"}, [1.0, 2.0, 3.0, 4.0, 5.0]),
+    ],
+)
+def test_returns_what_do_bench_returns(device, timer, arguments, expected):
+    """Five repetitions of 1, 2, 3, 4, 5 ms, in every form that an author may ask for; hand-worked."""
+    calls = iter([1.0] * 4 + [1.0] + [1.0, 2.0, 3.0, 4.0, 5.0])
+    result = timer.do_bench(lambda: device.work(next(calls)), warmup=0, rep=0, **arguments)
+
+    assert result == pytest.approx(expected)
+
+
+def test_quantiles_agree_with_triton():
+    """The same interpolation as `triton.testing`, whose function is private."""
+    from triton.testing import _quantile
+
+    values = [3.0, 1.0, 4.0, 1.5, 9.0, 2.6]
+    assert [quantile(values, q) for q in (0, 0.2, 0.5, 0.8, 1)] == pytest.approx(_quantile(values, [0, 0.2, 0.5, 0.8, 1]))
+
+
+def point(function, unit="GB/s"):
+    return Point("add/N=8", "add", "triton", unit, {"N": 8}, function, {"N": 8, "provider": "triton"})
+
+
+def test_a_sample_carries_the_authors_number_and_the_raw_timings(device, timer):
+    """Bytes follow from the author's GB/s and the time it was computed from: 96 bytes in 0.25 ms."""
+
+    def author(N, provider):
+        ms, low, high = timer.do_bench(lambda: device.work(0.25), quantiles=[0.5, 0.2, 0.8])
+        return tuple(12 * N / t * 1e-6 for t in (ms, high, low))
+
+    sample = measure._measure(point(author), timer)
+
+    assert (sample.verdict, sample.bytes_moved, sample.median_ms) == (Verdict.PASSED, 96, 0.25)
+    assert sample.value == pytest.approx(96 / 0.25 * 1e-6)
+    assert sample.flush_bytes == 1 << 20
+    assert len(sample.times_ms) > 5
+
+
+@pytest.mark.parametrize(
+    ("returned", "verdict", "words"),
+    [(float("nan"), Verdict.INVALID, "nan"), (float("inf"), Verdict.INVALID, "inf"), (None, Verdict.INVALID, "None")],
+)
+def test_what_is_no_number_is_invalid(timer, returned, verdict, words):
+    """Never 0.0, never a gap."""
+    sample = measure._measure(point(lambda N, provider: returned), timer)
+
+    assert (sample.verdict, words in sample.reason, sample.value) == (verdict, True, None)
+
+
+def test_an_author_who_raises_is_a_row(timer):
+    """The error's type and first line are the reason."""
+
+    def author(N, provider):
+        raise RuntimeError("shape mismatch\nmore")
+
+    sample = measure._measure(point(author), timer)
+
+    assert (sample.verdict, sample.reason) == (Verdict.ERROR, "RuntimeError: shape mismatch")
+
+
+def test_a_worker_takes_up_where_another_died(tmp_path, monkeypatch, device):
+    """Points that the journal has an outcome for are not measured again; the culprit is one of them."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "bench_op.py").write_text(
+        "import triton\n"
+        "@triton.testing.perf_report(triton.testing.Benchmark(x_names=['N'], x_vals=[1, 2, 3], line_arg='provider',\n"
+        "    line_vals=['triton'], line_names=['Triton'], plot_name='op', ylabel='GB/s', args={}))\n"
+        "def benchmark(N, provider):\n"
+        "    return 8.0 * N\n"
+    )
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.write("finish", id="op/N=1 [triton]", verdict="passed", reason="")
+    journal.write("death", id="op/N=2 [triton]", verdict="crashed", reason="SIGSEGV")
+    monkeypatch.setenv("WARPWAVE_JOURNAL", str(journal.path))
+    monkeypatch.setattr(measure.Timer, "on_active_device", lambda quick: Timer(device, device.flush, 1 << 20))
+    monkeypatch.setattr(measure, "_ceiling", lambda *arguments: None)
+    monkeypatch.setattr("triton.testing.do_bench", None)
+    measure.work(Job("run-1", "cuda", (Stage.BENCH,), str(package), str(tmp_path)))
+    finished = [event for event in journal.read()[2:] if event["event"] == "finish"]
+
+    assert [event["id"] for event in finished] == ["op/N=3 [triton]"]
+    assert json.loads(finished[0]["sample"])["value"] == 24.0
+    assert journal.read()[-1]["event"] == "end"
+
+
+def test_the_ceiling_is_a_copy_well_past_the_caches(monkeypatch, tmp_path, device, timer):
+    """4 GiB moved where there is room for it, less on a small card, and the size is on record."""
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 20, 1 << 30))
+    monkeypatch.setattr("triton.runtime.driver", SimpleNamespace(active=SimpleNamespace(get_active_torch_device=lambda: "cpu")))
+    journal = Journal(tmp_path / "journal.jsonl")
+    monkeypatch.setattr(torch.Tensor, "copy_", lambda self, other: device.work(2.0))
+    measure._ceiling(journal, timer, "before", set())
+    record = json.loads(journal.read()[-1]["ceiling"])
+
+    assert (record["bytes_moved"], record["median_ms"], record["when"]) == (1 << 19, 2.0, "before")

@@ -1,0 +1,132 @@
+"""targets.yml: strict reading, overlays, and a third vendor that is data only."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import ConfigError, UsageError
+from harness.records import Stage
+from harness.targets import _merge, load_targets, select
+
+THIRD = """
+architectures:
+  bmg: {backend: intel, arch: bmg, warp_size: 16, properties: {multiprocessor_count: 20, max_shared_mem: 131072}}
+targets:
+  third:
+    label: a third vendor
+    stages: [test, bench, compile]
+    image: {dockerfile: third.Dockerfile, base: "vendor/base:1"}
+    devices: {nodes: ["/dev/dri/renderD*"], groups_from_nodes: true}
+    visible_devices: THIRD_VISIBLE_DEVICES
+    probe: {require: torch.version.third, fix: "Plug the card in."}
+    architectures: [bmg]
+"""
+
+
+@pytest.fixture
+def overlay(tmp_path):
+    def write(text: str):
+        path = tmp_path / "mine.yml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_the_shipped_file_is_valid():
+    """Three targets, in this order, and eight architectures for the one that has no GPU."""
+    targets = load_targets()
+
+    assert list(targets) == ["cpu", "cuda", "rocm"]
+    assert len(targets["cpu"].architectures) == 8
+    assert all(target.dockerfile.exists() for target in targets.values())
+
+
+def test_both_vendors_pin_the_same_triton_and_torch():
+    """Else the comparison would be one of compilers."""
+    versions = {name: (t.image.build_args["TORCH_VERSION"], t.image.build_args["TRITON_VERSION"]) for name, t in load_targets().items()}
+
+    assert len(set(versions.values())) == 1, versions
+
+
+def test_a_third_vendor_is_data(overlay):
+    """One entry makes a target: no code knows its name."""
+    third = load_targets(overlay(THIRD))["third"]
+
+    assert third.stages == (Stage.TEST, Stage.BENCH, Stage.COMPILE)
+    assert third.architectures[0].arch == "bmg"
+    assert third.dockerfile.name == "third.Dockerfile"
+    assert third.dockerfile.parent == overlay("").parent
+
+
+def test_an_overlay_changes_one_key_and_keeps_the_rest(overlay):
+    """Mappings merge, values and lists replace; the Dockerfile stays the shipped one."""
+    plain = load_targets()["cuda"]
+    laid = load_targets(overlay("targets: {cuda: {image: {base: 'my/base:2'}, stages: [test]}}"))["cuda"]
+
+    assert (laid.image.base, laid.stages) == ("my/base:2", (Stage.TEST,))
+    assert (laid.dockerfile, laid.image.build_args, laid.devices) == (plain.dockerfile, plain.image.build_args, plain.devices)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("targets: {cuda: {stages: [tests]}}", ["targets.cuda.stages[0]", "'tests'", "test", "bench", "compile"]),
+        ("targets: {cuda: {device: x}}", ["targets.cuda.device", "devices", "stages"]),
+        ("targets: {cuda: {devices: {gpu: 1}}}", ["targets.cuda.devices.gpu", "gpus"]),
+        ("targets: {cuda: {probe: {fixx: a}}}", ["targets.cuda.probe.fixx", "fix"]),
+        ("targets: {new: {label: a}}", ["targets.new.image", "required"]),
+        ("targets: {cuda: {architectures: [sm_20]}}", ["targets.cuda.architectures[0]", "'sm_20'", "gfx942"]),
+        ("targets: {cuda: {stages: []}}", ["targets.cuda.stages", "at least one"]),
+        ("schema_version: 2", ["schema_version", "2", "1"]),
+        ("surprise: 1", ["surprise", "targets", "architectures"]),
+        ("targets: [", ["not valid YAML", "line"]),
+        ("- a list", ["top level", "a list"]),
+        ("targets: 5", ["targets", "5"]),
+    ],
+)
+def test_wrong_yaml_names_file_path_found_and_allowed(overlay, text, words):
+    """Every refusal says where, what was found and what is allowed, and has exit code 2."""
+    with pytest.raises(ConfigError) as caught:
+        load_targets(overlay(text))
+
+    assert [word for word in ["mine.yml", *words] if word not in str(caught.value)] == []
+    assert caught.value.exit_code == 2
+    assert caught.value.meaning
+    assert caught.value.remedy
+
+
+def test_a_missing_file_is_a_config_error(tmp_path):
+    """Not a traceback."""
+    with pytest.raises(ConfigError, match="no targets file"):
+        load_targets(tmp_path / "nowhere.yml")
+
+
+def test_an_unknown_target_lists_the_known_ones():
+    """The remedy is in the message."""
+    with pytest.raises(UsageError) as caught:
+        select(load_targets(), ["cuda", "metal"])
+
+    assert "'metal'" in caught.value.happened
+    assert "cpu, cuda, rocm" in caught.value.remedy
+
+
+def test_the_order_asked_for_is_kept_and_doubles_fall_away():
+    """`nox -s rocm cuda` runs rocm first."""
+    assert [target.name for target in select(load_targets(), ["rocm", "cuda", "rocm"])] == ["rocm", "cuda"]
+
+
+tree = st.recursive(st.integers() | st.text(max_size=3), lambda inner: st.dictionaries(st.text(max_size=2), inner, max_size=3), max_leaves=8)
+
+
+@given(tree, tree)
+def test_merging_keeps_what_the_overlay_does_not_name(below, above):
+    """Laying a tree over itself changes nothing, and every leaf of the overlay wins."""
+    assert _merge(below, below) == below
+    merged = _merge(below, above)
+    if isinstance(below, dict) and isinstance(above, dict):
+        assert set(merged) == set(below) | set(above)
+    else:
+        assert merged == above

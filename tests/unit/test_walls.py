@@ -1,0 +1,117 @@
+"""The walls of the house: who may import what, each shown in a fresh process, and no vendor in the code."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HARNESS = Path(__file__).parents[2] / "harness"
+KERNELS = HARNESS.parent / "kernels"
+HOST = sorted(path for path in HARNESS.rglob("*.py") if "inside" not in path.parts)
+INSIDE = sorted((HARNESS / "inside").glob("*.py"))
+# Who alone may import these.
+OWNERS = {
+    "docker": lambda path: path.parent.name == "engines",
+    "yaml": lambda path: path.name == "targets.py",
+    "junitparser": lambda path: path.name in ("collect.py", "guard.py", "junit.py"),
+    "torch": lambda path: False,
+    "triton": lambda path: False,
+    "harness.inside": lambda path: False,
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that a file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def below(modules: set[str], package: str) -> set[str]:
+    """Those of `modules` that are `package` or in it."""
+    return {module for module in modules if module == package or module.startswith(package + ".")}
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(HARNESS.parent))
+
+
+@pytest.mark.parametrize("path", HOST, ids=relative)
+def test_host_files_import_only_what_is_theirs(path):
+    """docker, yaml and junitparser have one owner each; torch, triton and the inside are never imported by the host."""
+    trespasses = {package for package, owner in OWNERS.items() if below(imports(path), package) and not owner(path)}
+
+    assert trespasses == set()
+
+
+@pytest.mark.parametrize("path", INSIDE, ids=relative)
+def test_the_inside_stays_poor(path):
+    """Inside there is the standard library, torch, triton, pytest, and of the harness only the records."""
+    foreign = {
+        module
+        for module in imports(path)
+        if module.split(".")[0] not in {*sys.stdlib_module_names, "torch", "triton", "pytest", "harness"}
+        or (module.startswith("harness") and not below({module}, "harness.inside") and not below({module}, "harness.records"))
+    }
+
+    assert foreign <= {"harness"}
+
+
+@pytest.mark.parametrize("path", sorted(KERNELS.rglob("*.py")), ids=relative)
+def test_kernels_know_nothing_of_the_harness(path):
+    """A kernel package imports torch, triton, pytest, the standard library and its own modules."""
+    own = {module.stem for module in KERNELS.rglob("*.py")}
+    foreign = {module.split(".")[0] for module in imports(path)} - {*sys.stdlib_module_names, "torch", "triton", "pytest", *own}
+
+    assert foreign == set()
+
+
+@pytest.mark.parametrize("module", ["harness.records", "harness.errors"])
+def test_layer_zero_needs_nothing(module):
+    """records and errors load in a Python that has only its standard library."""
+    code = f"import sys; import {module}; print({{name.split('.')[0] for name in sys.modules}} - set(sys.stdlib_module_names))"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(HARNESS.parent)!r}); {code}"],
+                          capture_output=True, text=True, check=True)
+
+    assert ast.literal_eval(done.stdout) <= {"harness", "__main__"}
+
+
+@pytest.mark.parametrize("module", ["harness.compare", "harness.stats", "harness.render.markdown", "harness.render.terminal", "harness.render.junit"])
+def test_the_middle_is_pure(module):
+    """Comparing and rendering read no file, no clock and no environment: their files name nothing that could."""
+    path = HARNESS.parent / (module.replace(".", "/") + ".py")
+    doors = {"os", "pathlib.Path", "time", "datetime", "subprocess", "socket", "io", "shutil", "tempfile"}
+
+    used = imports(path)
+
+    assert {door for door in doors if below(used, door)} == set()
+
+
+def test_the_host_starts_without_torch():
+    """`warpwave list` works where torch, triton and the docker SDK cannot be imported."""
+    block = "import sys\nfor name in ('torch', 'triton', 'docker'): sys.modules[name] = None\n"
+    run = "from harness.__main__ import _run_cli\nsys.exit(_run_cli(['list']))"
+    done = subprocess.run([sys.executable, "-c", block + run], capture_output=True, text=True)
+
+    assert (done.returncode, "rocm" in done.stdout) == (0, True), done.stderr
+
+
+VENDOR = re.compile(r"(?<![a-z])(nvidia|amd|rocm|hip|xpu)(?![a-z])", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("path", [path for path in HOST + INSIDE if path.name != "assembly.py"], ids=relative)
+def test_no_vendor_is_named_in_code(path):
+    """Vendor facts are data in targets.yml. (`torch.cuda` and `device="cuda"` are torch's names for every vendor's GPU.)"""
+    named = [line for line in path.read_text().splitlines() if VENDOR.search(line) and not line.lstrip().startswith("#")]
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+
+    assert [line for line in named if line.strip() not in docstring] == []
