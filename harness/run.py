@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -85,6 +86,12 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
         raise
     except WarpwaveError as error:
         verdict, reason, hint = Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy
+    except Exception as error:  # a fault of ours must not cost the other targets their results
+        log = raw / "engine.log"
+        with open(log, "a", encoding="utf-8") as file:
+            traceback.print_exc(file=file)
+        verdict, reason = Verdict.INFRA, f"warpwave itself failed: {type(error).__name__}: {error}"
+        hint = f"This is a fault of warpwave's; please report it with {log}."
     record = RunRecord(
         run_id=settings.run_id,
         target=target.name,

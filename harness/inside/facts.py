@@ -10,6 +10,7 @@ import os
 import platform
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def gather(job: Job) -> Facts:
     except ImportError as error:
         raise NotUsable(f"{error.name or error} is not installed in {sys.executable}") from None
     _probe(job, torch)
-    devices = () if job.interpret else tuple(_device(torch, index) for index in range(torch.cuda.device_count()))
+    devices = () if job.interpret else tuple(_device(job, torch, index) for index in range(torch.cuda.device_count()))
     # The probe names the attribute that torch has for this vendor's runtime, and so the runtime.
     name = (job.require or "").rpartition(".")[2]
     return Facts(
@@ -69,7 +70,7 @@ def _probe(job: Job, torch: Any) -> None:
             raise NotUsable(f"`{' '.join(job.probe)}` exited with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
 
 
-def _device(torch: Any, index: int) -> DeviceFacts:
+def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
     """One GPU, proved usable by a small product with a known result."""
     try:
         ones = torch.ones(64, 64, device=f"cuda:{index}")
@@ -78,17 +79,24 @@ def _device(torch: Any, index: int) -> DeviceFacts:
     except RuntimeError as error:
         raise NotUsable(f"GPU {index} does not run a small product: {str(error).splitlines()[0]}") from None
     properties = torch.cuda.get_device_properties(index)
-    major, minor = torch.cuda.get_device_capability(index)
     return DeviceFacts(
         index=index,
         name=properties.name,
-        architecture=getattr(properties, "gcnArchName", "").split(":")[0] or f"sm_{major}{minor}",
+        architecture=_architecture(job),
         memory_bytes=properties.total_memory,
         multiprocessors=properties.multi_processor_count,
         cache_bytes=getattr(properties, "L2_cache_size", None),
         uuid=str(getattr(properties, "uuid", "")) or None,
         derived_gbps=_derived_gbps(index),
     )
+
+
+def _architecture(job: Job) -> str:
+    """The architecture that Triton compiles for here, by the name it has in the job if it is one of the job's."""
+    import triton
+
+    arch = triton.runtime.driver.active.get_current_target().arch
+    return next((card.name for card in job.architectures if card.arch == arch), str(arch))
 
 
 def _derived_gbps(index: int) -> float | None:
@@ -118,6 +126,9 @@ def main() -> None:
         report = StageReport(Stage.FACTS, Verdict.PASSED)
     except NotUsable as problem:
         report = StageReport(Stage.FACTS, Verdict.INFRA, reason=str(problem))
+    except Exception as error:  # a driver, a library or a cache folder that is broken in a way of its own
+        traceback.print_exc()
+        report = StageReport(Stage.FACTS, Verdict.INFRA, reason=f"{type(error).__name__}: {error}", hint="See facts/log.txt.")
     dump(report, output / Stage.FACTS.value / "report.json")
 
 

@@ -140,7 +140,7 @@ def _with_timing(sample: Sample, timing: Timing) -> Sample:
         median_ms=timing.median_ms,
         p20_ms=timing.quantile_ms(0.2),
         p80_ms=timing.quantile_ms(0.8),
-        times_ms=timing.times_ms,
+        times_ms=tuple(round(time_ms, 6) for time_ms in timing.times_ms),  # to the nanosecond; events resolve less
         timer=timing.timer,
         flush_bytes=timing.flush_bytes,
         warmup=timing.warmup,
