@@ -19,7 +19,7 @@ from rich.text import Text
 
 from harness import __version__
 from harness.engines import Build
-from harness.errors import ExitCode, Interrupted, UsageError, WarpwaveError
+from harness.errors import ExitCode, StoppedError, UsageError, WarpwaveError
 from harness.records import Stage
 
 Options = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -89,10 +89,10 @@ def cli() -> None:
 @_output
 def run(**options: Any) -> int:
     """Run TARGETs (see `warpwave list`) in the order given, then write the comparison."""
+    from harness.progress import Progress
     from harness.report import write_report
     from harness.run import run_target
     from harness.targets import load_targets, select
-    from harness.progress import Progress
 
     targets = select(load_targets(options["overlay"]), list(options["names"]))
     settings = _settings(options)
@@ -120,7 +120,7 @@ def report(folders: tuple[Path, ...], out: Path | None, expect: tuple[str, ...],
     from harness.report import write_report
 
     expected = [name for value in expect for name in value.split(",")]
-    where = out or (folders[0] if folders[0].is_dir() else Path("."))
+    where = out or (folders[0] if folders[0].is_dir() else Path())
     return _show(write_report(list(folders), where, expected), where, options)
 
 
@@ -285,7 +285,7 @@ def _run_cli(arguments: list[str]) -> int:
     try:
         return int(cli.main(arguments, prog_name="warpwave", standalone_mode=False) or 0)
     except click.Abort:
-        error: WarpwaveError = Interrupted("Stopped by the user.", "Ctrl-C was pressed.", "What was finished has been kept.")
+        error: WarpwaveError = StoppedError("Stopped by the user.", "Ctrl-C was pressed.", "What was finished has been kept.")
     except click.ClickException as problem:
         problem.show()
         return ExitCode.USAGE

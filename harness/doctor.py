@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import importlib.util
 import os
 import platform
@@ -66,7 +65,7 @@ def _local(target: Target) -> Finding:
 
 
 def _nodes(target: Target) -> list[str]:
-    return [node for pattern in target.devices.nodes for node in sorted(glob.glob(pattern))]
+    return [node for pattern in target.devices.nodes for node in sorted(map(str, Path("/").glob(pattern.lstrip("/"))))]
 
 
 def _devices(target: Target) -> Finding:

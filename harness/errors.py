@@ -63,7 +63,7 @@ class NothingRanError(WarpwaveError):
     exit_code = ExitCode.NOTHING_RAN
 
 
-class Interrupted(WarpwaveError):
+class StoppedError(WarpwaveError):
     """The user, or the CI system, asked to stop; everything that was finished has been kept."""
 
     exit_code = ExitCode.INTERRUPTED

@@ -10,7 +10,7 @@ import subprocess
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Union
@@ -18,7 +18,7 @@ from typing import Any, Union
 from harness.diagnose import diagnose
 from harness.engines import Build, Engine, Request, Say, choose_engine
 from harness.errors import ExitCode, UsageError, WarpwaveError
-from harness.records import Environment, Exit, Job, RunRecord, Stage, Stages, StageReport, Verdict, dump
+from harness.records import Environment, Exit, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump
 from harness.targets import Target
 
 OnEvent = Callable[[dict[str, Any]], None]
@@ -41,7 +41,7 @@ class Settings:
     stage_limit_s: float = 3600.0
     limit_s: float = 3 * 3600.0
     python: Union[str, None] = None
-    build: Build = Build()
+    build: Build = field(default_factory=Build)
     weaken: tuple[str, ...] = ()
     keep: bool = False
     command: tuple[str, ...] = ()

@@ -44,7 +44,8 @@ def _read_cubin(cubin: bytes, ptx: str) -> Reading:
         usage = {key: int(value) for key, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", done.stdout)}
     vectors = [int(count or 1) * int(bits) for count, bits in re.findall(r"ld\.global[.\w:]*?(?:\.v(\d))?\.[bfus](\d+)", ptx)]
     bulk = [128] if "cp.async.bulk.tensor" in ptx else []
-    copies = [int(size, 0) * 8 for size in re.findall(r"cp\.async\.c[ag]\.shared\.global[.\w:]* \[[^\]]+\], \[[^\]]+\], (0x[0-9a-f]+|\d+)", ptx)]
+    asynchronous = r"cp\.async\.c[ag]\.shared\.global.*?\], \[[^\]]+\], (0x[0-9a-f]+|\d+)"
+    copies = [int(size, 0) * 8 for size in re.findall(asynchronous, ptx)]
     matrix = re.findall(r"\b(wgmma\.mma_async[.\w]*|mma\.sync[.\w]*|tcgen05\.mma[.\w:]*)", ptx)
     # Stack holds spilled registers; a kernel of Triton's has no other use for it.
     stack = usage.get("STACK")

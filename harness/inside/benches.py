@@ -87,7 +87,7 @@ def points(module: ModuleType, path: Path, root: Path, quick: bool = False) -> I
                 sizes = [sizes[0], sizes[len(sizes) // 2], sizes[-1]]
             for size in sizes:
                 values = size if isinstance(size, (list, tuple)) else [size] * len(bench.x_names)
-                swept = dict(zip(bench.x_names, values))
+                swept = dict(zip(bench.x_names, values, strict=True))
                 fixed = dict(bench.args)
                 for provider in bench.line_vals:
                     params = {key: _plain(value) for key, value in {**fixed, **swept}.items()}

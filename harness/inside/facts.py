@@ -17,7 +17,7 @@ from typing import Any
 from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict, dump
 
 
-class NotUsable(Exception):
+class UnusableError(Exception):
     """The environment cannot do what the job needs; the message is for the user."""
 
 
@@ -27,7 +27,7 @@ def gather(job: Job) -> Facts:
         import torch
         import triton
     except ImportError as error:
-        raise NotUsable(f"{error.name or error} is not installed in {sys.executable}") from None
+        raise UnusableError(f"{error.name or error} is not installed in {sys.executable}") from None
     _probe(job, torch)
     devices = () if job.interpret else tuple(_device(job, torch, index) for index in range(torch.cuda.device_count()))
     # The probe names the attribute that torch has for this vendor's runtime, and so the runtime.
@@ -61,13 +61,13 @@ def _probe(job: Job, torch: Any) -> None:
         for part in job.require.split(".")[1:]:
             value = getattr(value, part, None)
         if not value:
-            raise NotUsable(f"{job.require} is not set: torch {torch.__version__} was built for another vendor, or for none")
+            raise UnusableError(f"{job.require} is not set: torch {torch.__version__} was built for another vendor, or for none")
         if torch.cuda.device_count() == 0:
-            raise NotUsable("torch sees no GPU")
+            raise UnusableError("torch sees no GPU")
     if job.probe:
         done = subprocess.run(job.probe, capture_output=True, text=True, timeout=120)
         if done.returncode:
-            raise NotUsable(f"`{' '.join(job.probe)}` exited with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
+            raise UnusableError(f"`{' '.join(job.probe)}` exited with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
 
 
 def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
@@ -75,9 +75,9 @@ def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
     try:
         ones = torch.ones(64, 64, device=f"cuda:{index}")
         if float((ones @ ones).sum()) != 64.0**3:
-            raise NotUsable(f"GPU {index} computes a wrong product")
+            raise UnusableError(f"GPU {index} computes a wrong product")
     except RuntimeError as error:
-        raise NotUsable(f"GPU {index} does not run a small product: {str(error).splitlines()[0]}") from None
+        raise UnusableError(f"GPU {index} does not run a small product: {str(error).splitlines()[0]}") from None
     properties = torch.cuda.get_device_properties(index)
     return DeviceFacts(
         index=index,
@@ -124,7 +124,7 @@ def main() -> None:
     try:
         dump(gather(job), output / "facts.json")
         report = StageReport(Stage.FACTS, Verdict.PASSED)
-    except NotUsable as problem:
+    except UnusableError as problem:
         report = StageReport(Stage.FACTS, Verdict.INFRA, reason=str(problem))
     except Exception as error:  # a driver, a library or a cache folder that is broken in a way of its own
         traceback.print_exc()

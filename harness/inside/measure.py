@@ -13,6 +13,7 @@ import time
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from harness.inside.benches import Point, find_benches, kernel_name, load_module, points
 from harness.inside.events import emit
@@ -157,18 +158,23 @@ def _ceiling(journal: Journal, timer: Timer, when: str, done: set[str]) -> None:
     if identity in done:
         return
     journal.write("start", id=identity)
-    device = triton.runtime.driver.active.get_active_torch_device()
     # A card with little memory left copies less; the size is part of the record.
-    free = torch.cuda.mem_get_info()[0]
-    size = min(_COPY_BYTES, free // 2) // 2 // 256 * 256
-    source, target = torch.empty(size, dtype=torch.uint8, device=device).random_(), torch.empty(size, dtype=torch.uint8, device=device)
-    timer.do_bench(lambda: target.copy_(source), return_mode="median")
-    timing = timer.last
-    assert timing is not None
+    size = min(_COPY_BYTES, torch.cuda.mem_get_info()[0] // 2) // 2 // 256 * 256
+    timing = _time_copy(timer, size, triton.runtime.driver.active.get_active_torch_device())
     record = Ceiling(0, 2 * size, timing.median_ms, timing.quantile_ms(0.2), timing.quantile_ms(0.8), when)
     journal.write("finish", id=identity, verdict=Verdict.PASSED.value, reason="", ceiling=to_json(record))
-    del source, target
     torch.cuda.empty_cache()
+
+
+def _time_copy(timer: Timer, size: int, device: Any) -> Timing:
+    """Copy `size` bytes of random data; the buffers are gone when this returns."""
+    import torch
+
+    source = torch.empty(size, dtype=torch.uint8, device=device).random_()
+    destination = torch.empty_like(source)
+    timer.do_bench(lambda: destination.copy_(source), return_mode="median")
+    assert timer.last is not None
+    return timer.last
 
 
 def describe(error: BaseException) -> str:

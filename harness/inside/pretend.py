@@ -146,7 +146,7 @@ def call_once(function: Callable[[], object], *args: Any, quantiles: Any = None,
     return [1.0] * len(quantiles) if quantiles else [1.0] if return_mode == "all" else 1.0
 
 
-class _Redirect(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+class _Redirect(torch.overrides.TorchFunctionMode):
     """Sends what asks for `cuda` to another device.
 
     With `claim`, tensors there say that they live on that device. With `package`, they claim `is_cuda` only to code below that folder:

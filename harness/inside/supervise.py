@@ -27,6 +27,7 @@ _GRACE_S = 5.0
 _IDLE_LIMIT_S = 900.0
 
 Event = dict[str, Any]
+OnEvent = Callable[[Event], None]
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Journal:
         return {event["id"] for event in self.read() if event["event"] in ("finish", "death") and event.get("id")}
 
 
-def supervise(command: list[str], journal: Journal, case_limit_s: float, log: Path, on_event: Callable[[Event], None]) -> list[Death]:
+def supervise(command: list[str], journal: Journal, case_limit_s: float, log: Path, on_event: OnEvent) -> list[Death]:
     """Run `command` until every case of it has an outcome; returns the deaths, in order.
 
     Ends early only when a worker dies outside of any case: then there is no culprit to leave out.
@@ -86,7 +87,7 @@ def supervise(command: list[str], journal: Journal, case_limit_s: float, log: Pa
     return deaths
 
 
-def _run_worker(command: list[str], journal: Journal, case_limit_s: float, log: Path, on_event: Callable[[Event], None]) -> tuple[bool, Death | None]:
+def _run_worker(command: list[str], journal: Journal, case_limit_s: float, log: Path, on_event: OnEvent) -> tuple[bool, Death | None]:
     """One worker from start to end: whether all cases are through, and how it died if it did."""
     offset = journal.path.stat().st_size if journal.path.exists() else 0
     environment = {**os.environ, JOURNAL_VARIABLE: str(journal.path)}

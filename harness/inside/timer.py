@@ -87,7 +87,7 @@ class Timer:
         ends = [self._device.Event(enable_timing=True) for _ in range(rounds)]
         before = self._device.Event(enable_timing=True)
         before.record()
-        for start, end in zip(starts, ends):
+        for start, end in zip(starts, ends, strict=True):
             for tensor in grad_to_none or ():
                 tensor.grad = None
             self._flush()
@@ -96,7 +96,7 @@ class Timer:
             end.record()
         self._device.synchronize()
         pace = before.elapsed_time(ends[-1]) / rounds
-        return [start.elapsed_time(end) for start, end in zip(starts, ends)], pace
+        return [start.elapsed_time(end) for start, end in zip(starts, ends, strict=True)], pace
 
 
 def quantile(values: Sequence[float], q: float) -> float:
@@ -115,4 +115,5 @@ def _summary(times: list[float], quantiles: Sequence[float] | None, mode: str) -
         return picked[0] if len(picked) == 1 else picked
     if mode == "all":
         return times
-    return {"mean": statistics.fmean, "median": statistics.median, "min": min, "max": max}[mode](times)
+    summaries: dict[str, Callable[[list[float]], float]] = {"mean": statistics.fmean, "median": statistics.median, "min": min, "max": max}
+    return summaries[mode](times)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-
 import triton
 import triton.language as tl
 
@@ -27,7 +26,7 @@ def add(x: torch.Tensor, y: torch.Tensor, *, out: torch.Tensor | None = None) ->
     """`x + y`, element by element, as `torch.add` does for tensors of one shape.
 
     Args:
-        x, y: any shape, the same for both; fp32, fp16 or bf16, the same for both; on one device. Strides are free, a copy is made if needed.
+        x, y: any shape, the same for both; fp32, fp16 or bf16, the same for both; on one device. Any strides.
         out: contiguous, of the same shape and dtype; allocated if not given.
 
     Raises:

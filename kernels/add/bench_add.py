@@ -1,9 +1,8 @@
 """Bandwidth of vector addition over 2**12 to 2**27 elements: two reads and one write."""
 
 import torch
-from add import add
-
 import triton
+from add import add
 
 DEVICE = "cuda"
 

@@ -1,9 +1,8 @@
 """Bandwidth of GELU over the row lengths of the softmax sweep: one read and one write."""
 
 import torch
-from gelu import gelu
-
 import triton
+from gelu import gelu
 
 DEVICE = "cuda"
 

@@ -1,9 +1,8 @@
 """Bandwidth of row softmax over row lengths, 4096 rows: one read and one write."""
 
 import torch
-from softmax import softmax, softmax_persistent, softmax_unfused
-
 import triton
+from softmax import softmax, softmax_persistent, softmax_unfused
 
 DEVICE = "cuda"
 PROVIDERS = {

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 
 import torch
-
 import triton
 import triton.language as tl
 

@@ -69,7 +69,7 @@ def test_every_repetition_is_flushed_the_warm_up_too(device, timer):
     timer.do_bench(lambda: device.work(1.0))
 
     assert device.log[0] == "work"
-    assert all(pair == ("flush", "work") for pair in zip(device.log[1::2], device.log[2::2]))
+    assert all(pair == ("flush", "work") for pair in zip(device.log[1::2], device.log[2::2], strict=False))
 
 
 def test_repetitions_fill_the_time_asked_for(device, timer):

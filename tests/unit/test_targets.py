@@ -118,7 +118,8 @@ def test_the_order_asked_for_is_kept_and_doubles_fall_away():
     assert [target.name for target in select(load_targets(), ["rocm", "cuda", "rocm"])] == ["rocm", "cuda"]
 
 
-tree = st.recursive(st.integers() | st.text(max_size=3), lambda inner: st.dictionaries(st.text(max_size=2), inner, max_size=3), max_leaves=8)
+leaf = st.integers() | st.text(max_size=3)
+tree = st.recursive(leaf, lambda inner: st.dictionaries(st.text(max_size=2), inner, max_size=3), max_leaves=8)
 
 
 @given(tree, tree)

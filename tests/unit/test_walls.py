@@ -79,18 +79,23 @@ def test_kernels_know_nothing_of_the_harness(path):
 def test_layer_zero_needs_nothing(module):
     """records and errors load in a Python that has only its standard library."""
     code = f"import sys; import {module}; print({{name.split('.')[0] for name in sys.modules}} - set(sys.stdlib_module_names))"
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(HARNESS.parent)!r}); {code}"],
-                          capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(HARNESS.parent)!r}); {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
 
     assert ast.literal_eval(done.stdout) <= {"harness", "__main__"}
 
 
-@pytest.mark.parametrize("module", ["harness.compare", "harness.stats", "harness.render.markdown", "harness.render.terminal", "harness.render.junit"])
-def test_the_middle_is_pure(module):
-    """Comparing and rendering read no file, no clock and no environment: their files name nothing that could."""
-    path = HARNESS.parent / (module.replace(".", "/") + ".py")
-    doors = {"os", "pathlib.Path", "time", "datetime", "subprocess", "socket", "io", "shutil", "tempfile"}
+PURE = [HARNESS / f"{name}.py" for name in ("stats", "comparison", "compare", "condense", "parity", "speed", "verdict")]
 
+
+@pytest.mark.parametrize("path", PURE + sorted((HARNESS / "render").glob("*.py")), ids=relative)
+def test_the_middle_is_pure(path):
+    """Comparing and rendering read no file, no clock and no environment: their files name nothing that could."""
+    doors = {"os", "pathlib.Path", "time", "datetime", "subprocess", "socket", "io", "shutil", "tempfile"}
     used = imports(path)
 
     assert {door for door in doors if below(used, door)} == set()
