@@ -1,0 +1,38 @@
+"""nox sessions come from docker/targets.yml, and a third vendor's with them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nox")
+REPOSITORY = Path(__file__).parents[2]
+
+
+def sessions(folder: Path) -> str:
+    command = [sys.executable, "-m", "nox", "--list", "--script-mode", "none", "-f", str(folder / "noxfile.py")]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def test_every_target_has_a_session():
+    """With its label, and `cpu` is what a bare `nox` runs."""
+    listed = sessions(REPOSITORY)
+
+    assert "* cpu -> " in listed
+    assert "- cuda -> Run the kernels on NVIDIA CUDA." in listed
+    assert "- rocm -> Run the kernels on AMD ROCm." in listed
+
+
+def test_one_entry_in_the_yaml_is_one_more_session(tmp_path):
+    """The noxfile is not edited."""
+    (tmp_path / "docker").mkdir()
+    for name in ("noxfile.py", "pyproject.toml"):
+        shutil.copy(REPOSITORY / name, tmp_path)
+    text = (REPOSITORY / "docker" / "targets.yml").read_text()
+    (tmp_path / "docker" / "targets.yml").write_text(text + "\n  xpu:\n    label: Intel XPU\n    stages: [test]\n")
+
+    assert "- xpu -> Run the kernels on Intel XPU." in sessions(tmp_path)
