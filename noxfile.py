@@ -90,3 +90,11 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
+
+
+@nox.session
+def overhead(session: nox.Session) -> None:
+    """What the harness costs beside its stages, in seconds: nox -s overhead -- --engine docker."""
+    session.install("-e", ".")
+    install_inside(session)
+    session.run("python", "tests/bench/overhead.py", *session.posargs)
