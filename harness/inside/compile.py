@@ -165,7 +165,8 @@ def work(job: Job, card: Architecture) -> None:
                 try:
                     point.function(**point.arguments)
                 except Exception as error:
-                    if error is not recorder.failure:  # a kernel that does not compile has its row already
+                    # A kernel that does not compile, or that no launch could take, has its row already.
+                    if error is not recorder.failure and type(error).__name__ != "OutOfResources":
                         traceback.print_exc()
                         reason = describe(error)
                 journal.write("finish", id=point.id, verdict=Verdict.NOT_RUN.value, reason=reason)

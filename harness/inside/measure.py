@@ -178,9 +178,12 @@ def _time_copy(timer: Timer, size: int, device: Any) -> Timing:
 
 
 def describe(error: BaseException) -> str:
-    """An exception in one line."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+    """An exception in one line: its first, or its last where the first only says where (as Triton's compiler does: `at 2:37:`)."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    said = f"{lines[-1]} ({lines[0].rstrip(':')})" if lines[0].endswith(":") else lines[0]
+    return f"{type(error).__name__}: {said[:300]}"
 
 
 def _verdict(error: Exception) -> Verdict:

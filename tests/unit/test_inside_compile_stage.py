@@ -7,6 +7,7 @@ import json
 import pytest
 
 from harness.records import Stage
+from harness.targets import load_targets
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -50,3 +51,44 @@ def test_host_code_that_cannot_run_is_a_row(rows):
 
     assert len(broken) == 6 * len(ARCHITECTURES)
     assert {row["reason"] for row in broken} == {"ValueError: this provider is broken on purpose"}
+
+
+@pytest.fixture(scope="module")
+def limits(run_inside, data):
+    """Rows of kernels past the limits of a card, by architecture and provider."""
+    cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in ("sm_90", "gfx942"))
+    output = run_inside(data / "limits", Stage.COMPILE, architectures=cards)
+    rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
+    report = json.loads((output / "stages.json").read_text())["reports"][1]
+    return {(row["architecture"], row["origin"].split("[")[1].rstrip("]")): row for row in rows}, report
+
+
+def test_what_compiles_and_cannot_be_launched_has_failed(limits):
+    """The compiler checks neither the threads of a block nor its shared memory; a wave of 64 and 64 KiB make the difference."""
+    rows, _ = limits
+
+    assert rows["sm_90", "32 warps"]["verdict"] == "passed"
+    assert (rows["gfx942", "32 warps"]["verdict"], "2048 threads" in rows["gfx942", "32 warps"]["reason"]) == ("failed", True)
+    assert rows["sm_90", "shared memory"]["verdict"] == "passed"
+    assert rows["gfx942", "shared memory"]["verdict"] == "failed"
+    assert "gfx942 has 65536" in rows["gfx942", "shared memory"]["reason"]
+
+
+def test_a_kernel_that_does_not_compile_is_one_row_and_the_next_one_follows(limits):
+    """On both architectures, with the compiler's first line, and without a second row for the point."""
+    rows, report = limits
+
+    for architecture in ("sm_90", "gfx942"):
+        assert rows[architecture, "broken"]["verdict"] == "failed"
+        assert "power of 2" in rows[architecture, "broken"]["reason"], rows[architecture, "broken"]
+        assert rows[architecture, "after"]["verdict"] == "passed"
+    assert report["verdict"] == "failed"
+    assert report["counts"] == {"passed": 4, "failed": 4}
+
+
+def test_matrix_instructions_are_named(limits):
+    """The product uses each vendor's matrix unit."""
+    rows, _ = limits
+
+    assert any("mma" in name for name in rows["sm_90", "shared memory"]["matrix"])
+    assert any(name.startswith("v_mfma") for name in rows["gfx942", "shared memory"]["matrix"])
