@@ -12,13 +12,14 @@ def copy_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def product_kernel(x_ptr, y_ptr, N: tl.constexpr):
+def product_kernel(x_ptr, y_ptr, out_ptr, K, N: tl.constexpr):
     rows, columns = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
     total = tl.zeros((N, N), tl.float32)
-    for step in tl.range(0, 4, num_stages=4):
+    for step in tl.range(0, K, num_stages=3):
         x = tl.load(x_ptr + step * N * N + rows * N + columns)
-        total = tl.dot(x, x, total)
-    tl.store(y_ptr + rows * N + columns, total)
+        y = tl.load(y_ptr + step * N * N + rows * N + columns)
+        total = tl.dot(x, y, total)
+    tl.store(out_ptr + rows * N + columns, total)
 
 
 @triton.jit
@@ -28,7 +29,7 @@ def broken_kernel(x_ptr, y_ptr):
 
 LAUNCHES = {
     "32 warps": lambda x, y: copy_kernel[(1,)](x, y, 2048, num_warps=32),
-    "shared memory": lambda x, y: product_kernel[(1,)](x, y, 128, num_warps=8, num_stages=4),
+    "shared memory": lambda x, y: product_kernel[(1,)](x, x, y, 4, 128, num_warps=8),
     "broken": lambda x, y: broken_kernel[(1,)](x, y),
     "after": lambda x, y: copy_kernel[(1,)](x, y, 1024, num_warps=4),
 }

@@ -1,0 +1,103 @@
+"""How a run ended → one verdict, with the evidence and a next step. Pure: the whole table is in the tests.
+
+An exit code is never enough for a pass. The inside leaves with 0 whenever it got to its end, whatever the tests said, and engines have been
+seen to report 0 for containers that were killed; only a finished `stages.json` counts.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from harness.records import Exit, Stage, StageReport, Stages, Verdict, worst
+
+_WORDS = {
+    signal.SIGSEGV: "a segmentation fault",
+    signal.SIGABRT: "an abort; GPU runtimes abort the process on a memory fault or a hang of the device",
+    signal.SIGKILL: "a kill from outside",
+    signal.SIGTERM: "a request to end",
+    signal.SIGINT: "an interrupt",
+    signal.SIGBUS: "a bus error; often /dev/shm or a file system is full",
+    signal.SIGILL: "an illegal instruction; the build does not fit this CPU",
+    signal.SIGFPE: "an arithmetic fault",
+}
+_LOGS = "The last lines of log.txt in the stage's result folder say more."
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a run comes to, in one verdict; `reason` is the evidence, `hint` what to do."""
+
+    verdict: Verdict
+    reason: str = ""
+    hint: str = ""
+
+
+def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: str) -> Diagnosis:
+    """The verdict of a target. What the engine saw outweighs what the stages said, because a dead run cannot say how it died."""
+    if ended.interrupted:
+        return Diagnosis(Verdict.INCOMPLETE, f"stopped by the user or the CI system{_during(stages)}", "What was finished has been kept.")
+    if ended.error or ended.code is None:
+        reason = ended.error or "the engine does not know how the run ended"
+        return Diagnosis(
+            Verdict.INFRA, reason, "This is not a verdict on the kernels: mend the machine (`warpwave doctor`), then run again."
+        )
+    if ended.timed_out:
+        hint = "A kernel that never ends, or a limit that is too short: see which test was running, or give a longer limit."
+        return Diagnosis(Verdict.TIMEOUT, f"stopped after its limit of {limit_s:g} s{_during(stages)}", hint)
+    number = _signal(ended.code)
+    if ended.oom_killed and (number == signal.SIGKILL or _stage_killed(stages)):
+        limit = memory_limit or "what this machine has"
+        hint = "Use smaller sizes or fewer workers, or a machine with more memory. This is host memory, not the GPU's."
+        return Diagnosis(Verdict.OOM, f"ended by the out-of-memory killer: its memory grew past {limit}{_during(stages)}", hint)
+    if ended.code in (126, 127):
+        reason = f"exit code {ended.code}: the program to run was not {'found' if ended.code == 127 else 'executable'}"
+        return Diagnosis(Verdict.INFRA, reason, "`python` in the targets file has to name a Python of the image.")
+    if number is not None:
+        words = _WORDS.get(number, "a signal")
+        return Diagnosis(Verdict.CRASHED, f"ended by {number.name} (exit code {ended.code}), {words}{_during(stages)}", _LOGS)
+    if ended.code != 0:
+        return Diagnosis(Verdict.CRASHED, f"the harness inside failed with exit code {ended.code}{_during(stages)}", _LOGS)
+    return _from_stages(stages)
+
+
+def _from_stages(stages: Stages | None) -> Diagnosis:
+    if stages is None:
+        hint = "A test may have ended the whole process, or the results folder is not writable. " + _LOGS
+        return Diagnosis(Verdict.INCOMPLETE, "exit code 0, but there is no readable stages.json, so nothing is known", hint)
+    if not stages.finished:
+        return Diagnosis(Verdict.INCOMPLETE, f"exit code 0, but the run did not get to its end{_during(stages)}", _LOGS)
+    # A package without benchmarks is no failure; one without tests is, for green must not mean that nothing was checked.
+    telling = [report for report in stages.reports if report.verdict is not Verdict.NOT_RUN or report.stage is Stage.TEST]
+    verdict = worst([report.verdict for report in telling if report.stage is not Stage.FACTS or report.verdict is not Verdict.PASSED])
+    if verdict is Verdict.PASSED:
+        return Diagnosis(verdict)
+    report = next((report for report in stages.reports if report.verdict is verdict), None)
+    if report is None:
+        return Diagnosis(verdict, "no stage was asked for", "Name stages, or leave the choice to the target.")
+    return Diagnosis(verdict, f"{report.stage.value}: {report.reason or report.verdict.value}", report.hint)
+
+
+def _signal(code: int) -> signal.Signals | None:
+    """The signal behind an exit code: 128 + n from a container, -n from a child process."""
+    try:
+        return signal.Signals(-code if code < 0 else code - 128)
+    except ValueError:
+        return None
+
+
+def _stage_killed(stages: Stages | None) -> bool:
+    return any(_killed(report) for report in stages.reports) if stages else False
+
+
+def _killed(report: StageReport) -> bool:
+    return report.exit_code is not None and _signal(report.exit_code) == signal.SIGKILL
+
+
+def _during(stages: Stages | None) -> str:
+    """Which stage was running, as far as the reports tell: the first that has not been reached yet."""
+    if stages is None or stages.finished:
+        return ""
+    waiting = (report for report in stages.reports if report.verdict is Verdict.NOT_RUN and report.exit_code is None and not report.seconds)
+    running = next((report.stage.value for report in waiting), None)
+    return f", in stage {running}" if running else ""

@@ -1,0 +1,147 @@
+"""The life of one container: hold it to its deadline, end it gently, and find what dead runs left behind.
+
+Every error of the SDK's HTTP calls is an `OSError` (through `requests`), so nothing of the SDK is imported here.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from typing import Any, Protocol
+
+from harness.engines import Say
+from harness.engines.container import LABEL
+from harness.engines.host import owner_is_dead
+from harness.engines.output import Output, Reader
+from harness.records import Exit
+
+_POLL_S = 1.0
+_RECONNECT_S = 15.0
+_TERMINATE_S = 10.0
+_KILL_S = 15.0
+_DRAIN_S = 5.0
+
+
+class Api(Protocol):
+    """What is used of the SDK's client."""
+
+    def inspect_container(self, container: str) -> dict[str, Any]:
+        """What the engine knows of a container."""
+        ...
+
+    def containers(self, *, all: bool, filters: dict[str, str]) -> list[dict[str, Any]]:
+        """The containers that match."""
+        ...
+
+    def kill(self, container: str, signal: str = ...) -> None:
+        """Send a signal."""
+        ...
+
+    def stop(self, container: str, timeout: int) -> None:
+        """SIGTERM, and SIGKILL after `timeout` seconds."""
+        ...
+
+
+class _LostError(Exception):
+    """The engine no longer answers, or no longer knows the container."""
+
+
+def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float, grace_s: float) -> Exit:
+    """Stay with a started container until it ends, its time is up or the user has had enough; it is not running afterwards."""
+    started = time.monotonic()
+    reader = Reader(output, on_line)
+    timed_out = interrupted = False
+    state: dict[str, Any] | None = None
+    error = ""
+    try:
+        try:
+            timed_out = not _ends_before(api, container, reader.ended, started + limit_s)
+            if timed_out:
+                end(api, container, grace_s)
+        except KeyboardInterrupt:
+            interrupted = True
+            try:
+                end(api, container, grace_s)
+            except KeyboardInterrupt:  # a second Ctrl-C: no more patience
+                end(api, container, 0.0)
+        state = _state(api, container)
+    except _LostError as lost:
+        error = str(lost)
+    reader.join(_DRAIN_S)
+    seconds = round(time.monotonic() - started, 3)
+    if state is not None and state["Running"]:
+        state, error = None, "the container survives SIGKILL: a process in it hangs in the driver; drain or reboot this machine"
+    if state is None:
+        return Exit(None, seconds, timed_out=timed_out, interrupted=interrupted, error=error)
+    oom_killed, error = bool(state.get("OOMKilled")), str(state.get("Error") or "")
+    return Exit(int(state["ExitCode"]), seconds, oom_killed, timed_out, interrupted, error)
+
+
+def end(api: Api, container: str, grace_s: float) -> None:
+    """SIGINT, then SIGTERM, then SIGKILL, each rung with a bound: a GPU runtime that is killed outright can leak its memory."""
+    if grace_s > 0:
+        with suppress(OSError):
+            api.kill(container, signal="SIGINT")
+        if _is_over(api, container, grace_s):
+            return
+        with suppress(OSError):
+            api.stop(container, timeout=round(min(grace_s, _TERMINATE_S)))
+        if _is_over(api, container, 0.0):
+            return
+    with suppress(OSError):
+        api.kill(container)
+    _is_over(api, container, _KILL_S)
+
+
+def leftovers(api: Api, kept: bool) -> list[tuple[str, str]]:
+    """Id and name of each container whose run is over for certain; those that a user asked to keep only if `kept`."""
+    found = []
+    for entry in api.containers(all=True, filters={"label": f"{LABEL}.run"}):
+        labels = entry.get("Labels") or {}
+        if (kept or labels.get(f"{LABEL}.keep") != "true") and owner_is_dead(labels, LABEL, entry.get("State") == "running"):
+            found.append((entry["Id"], (entry.get("Names") or [entry["Id"][:12]])[0].lstrip("/")))
+    return found
+
+
+def _ends_before(api: Api, container: str, ended: threading.Event, deadline: float) -> bool:
+    while (left := deadline - time.monotonic()) > 0:
+        if ended.is_set():
+            time.sleep(min(left, 0.1))  # the output ends a moment before the engine knows
+        ended.wait(min(left, _POLL_S))
+        if not _state(api, container)["Running"]:
+            return True
+    return not _state(api, container)["Running"]
+
+
+def _state(api: Api, container: str) -> dict[str, Any]:
+    """The engine's view. After it was away, an end of the container is not believed: engines have made up exit code 0 on restart."""
+    broken, until = "", time.monotonic() + _RECONNECT_S
+    while True:
+        try:
+            state: dict[str, Any] = api.inspect_container(container)["State"]
+        except OSError as error:
+            if getattr(error, "status_code", None) == 404:
+                raise _LostError("the container was removed while it ran, or the engine was restarted") from None
+            broken = f"the connection to the engine broke while the container ran: {error}"
+            if time.monotonic() > until:
+                raise _LostError(broken) from None
+            time.sleep(0.5)
+        else:
+            if broken and not state["Running"]:
+                raise _LostError(f"{broken}; it is back, but how the container ended is not known")
+            return state
+
+
+def _is_over(api: Api, container: str, patience_s: float) -> bool:
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            if not api.inspect_container(container)["State"]["Running"]:
+                return True
+        except OSError as error:
+            if getattr(error, "status_code", None) == 404:
+                return True
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.1)

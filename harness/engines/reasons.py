@@ -1,0 +1,101 @@
+"""What a container engine says, in three beats for the user: pure text, no calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.engines import Request
+from harness.errors import InfrastructureError
+
+_FIND_SOCKET = "`docker context inspect --format '{{.Endpoints.docker.Host}}'`"
+_WITHOUT = "The local engine needs none: `--engine local`."
+_DEVICE_WORDS = ("device driver", "cdi device", "-container-cli", "no such device", "error gathering device information", "prestart hook")
+_BUILD_CAUSES = (
+    (("no space left on device",), "The disk of the engine is full.", "Make room: `docker system df`, then `docker image prune`."),
+    (
+        ("name resolution", "could not resolve", "no matching distribution", "connectionerror", "connection refused", "timed out"),
+        "A build step could not reach a package index, or the index does not have the pinned version.",
+        "Give the packages as files with --wheelhouse, or a mirror with --pip-config (and --ca-bundle, --build-network host).",
+    ),
+    (
+        ("certificate verify failed", "certificate_verify_failed"),
+        "A proxy on the way signs with a certificate that the image does not know.",
+        "Give its CA bundle with --ca-bundle.",
+    ),
+)
+_UNKNOWN = ("The lines above are the end of the build's output.", "Mend what they name; --rebuild starts without the cached steps.")
+
+
+def sdk_missing() -> InfrastructureError:
+    """The Python package is not there."""
+    return InfrastructureError(
+        "The Docker SDK for Python is not installed.",
+        "Its package is called `docker`, like a folder of this repository; without it Python finds the empty folder.",
+        f"`python3 -m pip install 'docker>=7.1'`. {_WITHOUT}",
+    )
+
+
+def no_engine(error: BaseException, where: str = "") -> InfrastructureError:
+    """No engine answers, or it does not answer as one should."""
+    text = _said(error).removeprefix("Error while fetching server API version: ")
+    low = text.lower()
+    if "permission denied" in low or "permissionerror" in low:
+        meaning = "The engine runs, and its socket is closed to this user."
+        remedy = f"`sudo usermod -aG docker $USER`, then log in again; or a rootless engine. {_WITHOUT}"
+    elif any(word in low for word in ("no such file", "refused", "timed out", "timeout", "name resolution", "unreachable")):
+        meaning = "The daemon is not running, or listens elsewhere than DOCKER_HOST (or /var/run/docker.sock) says."
+        remedy = f"`sudo systemctl start docker`, or export DOCKER_HOST as {_FIND_SOCKET} prints it. {_WITHOUT}"
+    elif "api version" in low or "client version" in low:
+        meaning = "The engine is older than Docker 19.03, or the SDK is older than the engine."
+        remedy = f"Update Docker Engine, and `python3 -m pip install --upgrade docker`. {_WITHOUT}"
+    else:
+        meaning = "Something answers there, but not as Docker Engine does; or DOCKER_HOST and DOCKER_TLS_VERIFY do not fit together."
+        remedy = f"Compare `docker version` with the value of DOCKER_HOST. {_WITHOUT}"
+    return InfrastructureError(f"Docker cannot be used{f' at {where}' if where else ''}: {text}.", meaning, remedy)
+
+
+def pull_failed(base: str, reason: str) -> InfrastructureError:
+    """The base image is not here and cannot be had."""
+    return InfrastructureError(
+        f"The base image {base} is not on this machine and could not be pulled: {_short(reason)}.",
+        "There is no way to the registry from here, the name is misspelt, or the registry limits anonymous pulls.",
+        "`docker login`, or --base-image with one that `docker images` shows (and --wheelhouse where packages cannot be had either).",
+    )
+
+
+def build_failed(target: str, step: str, reason: str, tail: Sequence[str]) -> InfrastructureError:
+    """A step of the Dockerfile failed; the last lines of its output are shown."""
+    shown = "".join(f"\n    {line}" for line in tail)
+    said = " ".join([reason, *tail]).lower()
+    meaning, remedy = next((cause[1:] for cause in _BUILD_CAUSES if any(word in said for word in cause[0])), _UNKNOWN)
+    return InfrastructureError(
+        f"{target}: the image could not be built, {step or 'before its first step'}: {_short(reason)}.{shown}", meaning, remedy
+    )
+
+
+def not_created(error: BaseException, request: Request) -> InfrastructureError:
+    """The engine refused to create or start the container."""
+    text, target = _said(error), request.target
+    low = text.lower()
+    if any(word in low for word in _DEVICE_WORDS):
+        meaning = "The engine cannot hand this GPU to a container: its part of the GPU vendor's toolkit is missing, broken or too old."
+        remedy = target.probe.fix or "Install the container toolkit of the GPU's vendor and restart the engine."
+    elif "executable file not found" in low or "no such file or directory: unknown" in low:
+        meaning = f"The image has no {target.python}, which `python` of the target names."
+        remedy = "Use a base image with Python 3.10 or later, or mend `python` in the targets file."
+    elif "bind source path does not exist" in low:
+        meaning = "The engine runs on another machine, or in a virtual machine that does not share this folder."
+        remedy = "Use the engine of this machine: DOCKER_HOST names the one in use."
+    else:
+        meaning = "The engine refused the container's options, or is in trouble itself."
+        remedy = "`docker info` and the engine's log say more (`journalctl -u docker`)."
+    return InfrastructureError(f"{target.name}: the container could not be started: {text}.", meaning, remedy)
+
+
+def _said(error: BaseException) -> str:
+    return _short(str(getattr(error, "explanation", None) or error or type(error).__name__))
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split()).rstrip(".")
+    return line if len(line) <= 400 else f"{line[:400]} …"

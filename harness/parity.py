@@ -1,0 +1,74 @@
+"""Tests and compiled kernels of all targets, side by side. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from harness.comparison import CodegenCell, CodegenRow, KernelTests, Parity, ParityRow, TestCell
+from harness.records import CompiledKernel, TargetRun, Verdict
+
+
+def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
+    """A row per test id and occurrence, in the order of the first target that has it."""
+    took_part = [name for name, run in runs.items() if run.cases]
+    found: dict[tuple[str, int], dict[str, TestCell]] = {}
+    for name in took_part:
+        seen: Counter[str] = Counter()
+        for case in runs[name].cases:
+            seen[case.id] += 1
+            found.setdefault((case.id, seen[case.id]), {})[name] = TestCell(name, case)
+    rows = []
+    for (identity, occurrence), cells in found.items():
+        parity, behind = _parity(cells, took_part)
+        kernel = next(iter(cells.values())).result.kernel
+        rows.append(ParityRow(identity, occurrence, kernel, parity, behind, tuple(cells.values())))
+    return tuple(rows)
+
+
+def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:
+    """The tests of each kernel on each target, counted."""
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    seconds: Counter[tuple[str, str]] = Counter()
+    for name, run in runs.items():
+        for case in run.cases:
+            counts.setdefault((case.kernel, name), Counter())[case.verdict.value] += 1
+            seconds[case.kernel, name] += case.seconds  # type: ignore[assignment]  # typeshed's Counter counts in int only
+    return tuple(KernelTests(kernel, name, dict(count), float(seconds[kernel, name])) for (kernel, name), count in counts.items())
+
+
+def compare_codegen(runs: Mapping[str, TargetRun]) -> tuple[CodegenRow, ...]:
+    """A row per launch and configuration; one that was compiled twice for an architecture on one target is a row of its own."""
+    found: dict[tuple[str, str, str, int], list[CodegenCell]] = {}
+    for name, run in runs.items():
+        seen: Counter[tuple[tuple[str, str, str], str]] = Counter()
+        for kernel in run.compiled:
+            launch = (kernel.kernel, kernel.function, configuration(kernel))
+            seen[launch, kernel.architecture] += 1
+            found.setdefault((*launch, seen[launch, kernel.architecture]), []).append(CodegenCell(name, kernel))
+    return tuple(CodegenRow(kernel, function, config, tuple(cells)) for (kernel, function, config, _), cells in found.items())
+
+
+def configuration(kernel: CompiledKernel) -> str:
+    """A launch in one line: the types of its arguments, its constants, warps and stages."""
+    types = " ".join(dict.fromkeys(text for text in kernel.signature.values() if text != "constexpr"))
+    constants = " ".join(f"{name}={value}" for name, value in kernel.constants.items())
+    warps = f"{kernel.num_warps} warps" if kernel.num_warps is not None else ""
+    stages = f"{kernel.num_stages} stages" if kernel.num_stages is not None else ""
+    return ", ".join(part for part in (types, constants, warps, stages) if part)
+
+
+def _parity(cells: Mapping[str, TestCell], took_part: list[str]) -> tuple[Parity, tuple[str, ...]]:
+    """Only a target that has tests at all can miss one, and only what passed elsewhere is a gap."""
+    if len(took_part) < 2:
+        return Parity.ONE_TARGET, ()
+    verdicts = {name: cells[name].result.verdict if name in cells else None for name in took_part}
+    if Verdict.PASSED not in verdicts.values():
+        return Parity.PASSED_NOWHERE, ()
+    failed = tuple(name for name, verdict in verdicts.items() if verdict not in (Verdict.PASSED, Verdict.NOT_RUN, None))
+    missing = tuple(name for name, verdict in verdicts.items() if verdict is None)
+    skipped = tuple(name for name, verdict in verdicts.items() if verdict is Verdict.NOT_RUN)
+    for parity, behind in ((Parity.FAILED_ON, failed), (Parity.MISSING_ON, missing), (Parity.SKIPPED_ON, skipped)):
+        if behind:
+            return parity, behind
+    return Parity.ALL_PASSED, ()

@@ -1,0 +1,1 @@
+"""Comparison → text. Strings (or rich renderables) out, nothing else: no file, no clock, no environment; writing is `report`'s job."""

@@ -1,0 +1,195 @@
+"""Comparison → sections, second part: speeds and generated code."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+from harness.comparison import FAILING, Cell, CodegenCell, CodegenRow, Comparison, Geomean, Speed
+from harness.records import CompiledKernel, Verdict
+from harness.render.section import Bit, Line, Section, name, names, say, shorten
+from harness.render.text import NOTHING, UNVERIFIED_MARK, first_line, halves, marked, number, plural, with_share
+
+# Columns of architectures that fit beside the function's name on an 80-column page.
+_CODEGEN_WIDTH = 57
+_FEW_FAILURES = 10
+
+
+def speeds(comparison: Comparison) -> list[Section]:
+    """A table per unit, a line per kernel, provider and target."""
+    return [_speeds(comparison, unit) for unit in dict.fromkeys(speed.unit for speed in comparison.speeds)]
+
+
+def cases(comparison: Comparison) -> list[Section]:
+    """A table per unit of every case: the number, its time and scatter, and the ratio."""
+    return [_cases(comparison, unit) for unit in dict.fromkeys(row.unit for row in comparison.rows)]
+
+
+def codegen(comparison: Comparison, every: bool) -> list[Section]:
+    """A line per kernel function, a column per architecture; with `every` a line per configuration."""
+    cells = [cell for row in comparison.codegen for cell in row.cells]
+    if not cells:
+        return []
+    order = sorted(dict.fromkeys(cell.compiled.architecture for cell in cells), key=_by_generation)
+    columns = sorted(dict.fromkeys((cell.compiled.architecture, cell.target) for cell in cells), key=lambda column: order.index(column[0]))
+    twice = {architecture for architecture in order if sum(column[0] == architecture for column in columns) > 1}
+    heads = {column: say(name(column[0])) + (say(" ", name(column[1])) if column[0] in twice else ()) for column in columns}
+    sections = [_codegen(comparison, part, heads, every) for part in _pages(columns)]
+    legend = ["34r: registers a thread, the most of all configurations. 12s: registers spilled to memory."]
+    legend += ["16K: shared memory (LDS) of a block, in KiB."] if every else []
+    lacking = () if every else _lacking(comparison, {cell.target for cell in cells}, "nothing compiled")
+    sections[-1] = dataclasses.replace(sections[-1], lines=lacking, legend=tuple(legend))
+    if every:
+        return sections
+    sections += _not_compiled("Did not compile", [cell for cell in cells if cell.compiled.verdict in FAILING])
+    skipped = [cell for cell in cells if cell.compiled.verdict is Verdict.NOT_RUN]
+    return [*sections, *_not_compiled("Not compiled: the benchmark's own code does not run without a GPU", skipped)]
+
+
+def _not_compiled(title: str, cells: list[CodegenCell]) -> list[Section]:
+    """A line per function, target and reason; the same reason on many architectures is told once."""
+    groups: dict[tuple[str, str, str, Verdict], list[str]] = {}
+    for cell in cells:
+        made = cell.compiled
+        key = (f"{made.kernel} {made.function}", cell.target, first_line(made.reason), made.verdict)
+        groups.setdefault(key, []).append(made.architecture)
+    lines = []
+    for (function, target, reason, verdict), found in groups.items():
+        where = list(dict.fromkeys(found))
+        shown = name(", ".join(where)) if len(where) <= 3 else f"{len(where)} architectures"
+        lines.append(say(name(function), " on ", name(target), " for ", shown, ": ", Bit(verdict.value, verdict), ": ", name(reason)))
+    return [Section(title, lines=shorten(lines, _FEW_FAILURES))] if lines else []
+
+
+def _cases(comparison: Comparison, unit: str) -> Section:
+    rows: list[tuple[Line, ...]] = []
+    for row in comparison.rows:
+        ratios = {ratio.target: ratio for ratio in row.ratios}
+        for position, cell in enumerate(row.cells if row.unit == unit else ()):
+            ratio = ratios.pop(cell.target, None)
+            lead = names(("", "") if position else (row.case, row.provider))
+            against = f"{ratio.value:.2f} {ratio.change.value}" if ratio and ratio.value else ratio.change.value if ratio else ""
+            rows.append((*lead, say(name(cell.target)), say(Bit(marked(cell), cell.verdict)), say(_time(cell)), say(against)))
+    heads = tuple(say(head) for head in ("case", "provider", "target", "value", "ms, spread", "ratio"))
+    legend = (
+        "Spread: from the 20th to the 80th percentile of the timings, over the median.",
+        "! suspect: more than 1.1 times the copy bandwidth measured on that GPU; no ratio is made of it.",
+    )
+    return Section(f"Every case, {unit or 'no unit'}", heads, tuple(rows), legend=legend, right=(3, 4, 5), folded=True)
+
+
+def _time(cell: Cell) -> str:
+    if not cell.median_ms:
+        return NOTHING
+    if cell.p20_ms is None or cell.p80_ms is None:
+        return number(cell.median_ms)
+    return f"{number(cell.median_ms)} {(cell.p80_ms - cell.p20_ms) / cell.median_ms:.1%}"
+
+
+def _speeds(comparison: Comparison, unit: str) -> Section:
+    means = {(mean.kernel, mean.provider, mean.target): mean for mean in comparison.geomeans if mean.unit == unit}
+    shown = [speed for speed in comparison.speeds if speed.unit == unit]
+    order = {key: position for position, key in enumerate(dict.fromkeys((speed.kernel, speed.provider) for speed in shown))}
+    shown.sort(key=lambda speed: order[speed.kernel, speed.provider])
+    labels = dict.fromkeys(f"{mean.target}/{mean.baseline}" for mean in means.values())
+    rows: list[tuple[Line, ...]] = []
+    before = ("", "")
+    for speed in shown:
+        key = (speed.kernel, speed.provider)
+        lead = names(("" if speed.kernel == before[0] else speed.kernel, "" if key == before else speed.provider))
+        mean = [_mean(means.get((*key, speed.target)))] if means else []
+        rows.append((*lead, say(name(speed.target)), say(str(speed.n)), *_three(speed), *mean))
+        before = key
+    heads = tuple(say(head) for head in ("kernel", "provider", "target", "n", "best", "median", "largest"))
+    return Section(
+        f"Speed, {unit or 'no unit'}",
+        heads + ((say(name(" ".join(labels))),) if means else ()),
+        tuple(rows),
+        _lacking(comparison, {speed.target for speed in comparison.speeds}, "no speeds"),
+        _legend(shown, bool(means)),
+        right=(3, 4, 5, 6, 7),
+    )
+
+
+def _lacking(comparison: Comparison, there: set[str], what: str) -> tuple[Line, ...]:
+    """A line for each target that a table has nothing of, with its verdict where that explains it."""
+    left = [target for target in comparison.targets if target.target not in there]
+    return tuple(say(name(target.target), f": {what}{'' if target.complete else f', {target.verdict.value}'}") for target in left)
+
+
+def _legend(shown: list[Speed], compared: bool) -> tuple[str, ...]:
+    left = sum(speed.left_out for speed in shown)
+    legend = ["n cases; best and median over them; largest: at the largest size."]
+    if any(speed.best_share is not None for speed in shown):
+        legend.append("%: of the copy bandwidth measured on that GPU in the same run.")
+    if any(not speed.verified for speed in shown):
+        legend.append("? unverified: the kernel's tests did not pass on that target; no ratio is made of it.")
+    if compared:
+        legend.append("Ratio: geometric mean over the cases that are sound on both, and how many these are.")
+    return (*legend, f"{plural(left, 'point')} left out: invalid or suspect.") if left else tuple(legend)
+
+
+def _three(speed: Speed) -> list[Line]:
+    mark = "" if speed.verified else UNVERIFIED_MARK
+    pairs = ((speed.best, speed.best_share), (speed.median, speed.median_share), (speed.largest, speed.largest_share))
+    return [say(with_share(value, share) + (mark if value is not None else "")) for value, share in pairs]
+
+
+def _mean(mean: Geomean | None) -> Line:
+    if mean is None:
+        return ()
+    return say(f"{mean.ratio:.2f} ({mean.n})") if mean.ratio is not None else say(Bit("none", Verdict.NOT_RUN))
+
+
+def _by_generation(architecture: str) -> tuple[str, int, str]:
+    """sm_90 before sm_100, gfx942 before gfx1100; workers finish in any order, and a report is the same each time."""
+    family, generation = halves(architecture)
+    digits = "".join(itertools.takewhile(str.isdigit, generation))
+    return family, int(digits or 0), generation
+
+
+def _pages(columns: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
+    """The columns in groups of about the same size that fit beside the function's name."""
+    widths = [max(*map(len, halves(architecture)), 5) + 1 for architecture, _ in columns]
+    pages = math.ceil(sum(widths) / _CODEGEN_WIDTH)
+    size = math.ceil(len(columns) / pages)
+    return [columns[start : start + size] for start in range(0, len(columns), size)]
+
+
+def _codegen(comparison: Comparison, columns: list[tuple[str, str]], heads: dict[tuple[str, str], Line], every: bool) -> Section:
+    groups: dict[str, dict[tuple[str, str], list[CompiledKernel]]] = {}
+    for row in comparison.codegen:
+        group = groups.setdefault(_label(row, every), {})
+        for cell in row.cells:
+            group.setdefault((cell.compiled.architecture, cell.target), []).append(cell.compiled)
+    rows = tuple((say(name(label)), *(_generated(group.get(column, []), every) for column in columns)) for label, group in groups.items())
+    return Section(
+        "Generated code, every configuration" if every else "Generated code",
+        (say("function"), *(heads[column] for column in columns)),
+        rows,
+        narrow=1,
+        folded=True,
+    )
+
+
+def _label(row: CodegenRow, every: bool) -> str:
+    title = row.function if row.function.lstrip("_").startswith(row.kernel) else f"{row.kernel} {row.function}"
+    return f"{title}, {row.config}" if every else title
+
+
+def _generated(kernels: list[CompiledKernel], every: bool) -> Line:
+    if not kernels:
+        return say(NOTHING)
+    failed = sum(kernel.verdict in FAILING for kernel in kernels)
+    if all(kernel.verdict is Verdict.NOT_RUN for kernel in kernels):
+        return say(NOTHING)
+    if failed:
+        return say(Bit("failed" if failed == len(kernels) else f"{failed}/{len(kernels)} failed", Verdict.FAILED))
+    registers = max((kernel.registers for kernel in kernels if kernel.registers is not None), default=None)
+    spills = max(kernel.spills or 0 for kernel in kernels)
+    shared = max(kernel.shared_bytes or 0 for kernel in kernels) if every else 0
+    text = (
+        ("ok" if registers is None else f"{registers}r") + (f" {spills}s" if spills else "") + (f" {shared / 1024:.3g}K" if shared else "")
+    )
+    return say(Bit(text, Verdict.ABSENT if spills else None))

@@ -1,0 +1,105 @@
+"""Comparison → Markdown for a CI job's summary: the verdict, what needs a look, and the rest folded away.
+
+Everything that came from outside stands in a code span, so that no name can become a link, a mention, a tag or a table of its own.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from itertools import groupby
+
+from harness.comparison import Comparison
+from harness.records import Verdict
+from harness.render.outline import everything, outline
+from harness.render.section import Bit, Line, Section
+from harness.render.text import visible
+
+# GitHub refuses a step summary above 1 MiB and the job stays green; the rest is room for other steps' words.
+LIMIT_BYTES = 900 * 1024
+_MARKS = {Verdict.PASSED: "", Verdict.ABSENT: "⚠️ ", Verdict.NOT_RUN: "⚠️ "}
+_SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$])")
+
+
+def render_markdown(comparison: Comparison, limit: int = LIMIT_BYTES) -> str:
+    """The report in GitHub's Markdown, at most `limit` bytes of UTF-8: sections that do not fit are left out whole, and named."""
+    mark = "✅" if comparison.exit_code == 0 else "❌"
+    text = f"### {mark} {plain(comparison.sentence)}\n"
+    sections = [*outline(comparison, full=False), *everything(comparison)]
+    sections.sort(key=lambda section: section.folded)  # stable: what is open first, each part in its order
+    left_out = []
+    room = limit - _size(text) - _size(_left_out([section.title for section in sections]))
+    for section in sections:
+        drawn = _section(section)
+        if _size(drawn) > room:
+            left_out.append(section.title)
+            continue
+        text += drawn
+        room -= _size(drawn)
+    return text + _left_out(left_out) if left_out else text
+
+
+def code(text: str, table: bool = False) -> str:
+    """`text` as a code span that it cannot end itself."""
+    shown = visible(text)
+    if table:  # a cell ends at any bare pipe, also inside code; a backslash before one would take its escape away
+        shown = shown.replace("\\|", "\\ |").replace("|", "\\|")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    pad = " " if shown.startswith("`") or shown.endswith("`") or not shown.strip() else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def plain(text: str) -> str:
+    """`text` as running words, with nothing left in it that Markdown, HTML or GitHub would act on."""
+    return _unlinked(_SPECIAL.sub(r"\\\1", visible(text).replace("&", "&amp;")))
+
+
+def _unlinked(text: str) -> str:
+    """Mentions and links are looked for after all escapes are gone, so they are broken up by a character without width."""
+    return text.replace("@", "@&#8203;").replace("://", ":&#8203;//").replace("www.", "www&#8203;.")
+
+
+def _section(section: Section) -> str:
+    body = _table(section) + _lines(section.lines)
+    body += "".join(f"\n<sub>{plain(line)}</sub><br>" for line in section.legend).removesuffix("<br>") + ("\n" if section.legend else "")
+    if section.folded:
+        return f"\n<details><summary>{_unlinked(html.escape(visible(section.title)))}</summary>\n{body}\n</details>\n"
+    return f"\n#### {plain(section.title)}\n{body}"
+
+
+def _table(section: Section) -> str:
+    if not section.heads:
+        return ""
+    rule = ["---:" if position in section.right else "---" for position in range(len(section.heads))]
+    rows = [[_text(cell, table=True) for cell in row] for row in (section.heads, *section.rows)]
+    return "\n" + "".join(f"| {' | '.join(row)} |\n" for row in (rows[0], rule, *rows[1:]))
+
+
+def _lines(lines: tuple[Line, ...]) -> str:
+    if not lines:
+        return ""
+    return "\n" + "".join(f"{'  ' if line[0].text.startswith('  ') else ''}- {_text(line).strip()}\n" for line in lines if line)
+
+
+def _text(line: Line, table: bool = False) -> str:
+    # Names that touch are one span: two code spans side by side would be read as one with a longer fence.
+    parts = []
+    for is_name, bits in groupby(line, key=lambda bit: bit.name):
+        if is_name:
+            parts.append(code("".join(bit.text for bit in bits), table))
+        else:
+            parts.append("".join(_own(bit) for bit in bits))
+    return "".join(parts)
+
+
+def _own(bit: Bit) -> str:
+    return (_MARKS.get(bit.verdict, "❌ ") if bit.verdict else "") + plain(bit.text)
+
+
+def _left_out(titles: list[str]) -> str:
+    named = ", ".join(plain(title) for title in titles)
+    return f"\n_Left out, because a summary may not be larger: {named}. All of it is in comparison.json._\n"
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8"))

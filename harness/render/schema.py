@@ -1,0 +1,25 @@
+"""The JSON Schema of `comparison.json`, derived from the dataclasses; the package carries the result in `harness/schemas/`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+from pydantic import TypeAdapter
+
+from harness import comparison, records
+from harness.comparison import Comparison
+
+
+def comparison_schema() -> str:
+    """The schema as JSON text, as `harness/schemas/comparison.schema.json` holds it."""
+    schema = TypeAdapter(Comparison).json_schema(mode="serialization")
+    for name, definition in schema["$defs"].items():
+        # Older versions of pydantic leave some of them out; the text must not depend on the version.
+        definition["description"] = inspect.getdoc(getattr(comparison, name, None) or getattr(records, name))
+    named = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"warpwave comparison, version {records.SCHEMA_VERSION}",
+        "description": inspect.getdoc(Comparison),
+    }
+    return json.dumps({**schema, **named}, indent=1, sort_keys=True) + "\n"

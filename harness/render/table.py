@@ -1,0 +1,53 @@
+"""Comparison → `bandwidth.csv`: tidy, a line per number, for whatever plots it."""
+
+from __future__ import annotations
+
+import csv
+import re
+
+from harness.comparison import Cell, Comparison, Row
+from harness.render.text import visible
+from harness.speed import is_bandwidth, lower_is_better
+
+COLUMNS = (
+    *("kernel", "case", "provider", "dtype", "x", "metric", "unit", "value", "median_ms", "p20_ms", "p80_ms"),
+    *("ceiling_share", "target", "device", "verdict"),
+)
+_DTYPE = re.compile(r"(torch\.|tl\.)?(bf16|fp?\d+\w*|float\d+\w*|bfloat16|half|double|u?int\d+|i\d+)")
+
+
+def render_csv(comparison: Comparison) -> str:
+    """Every measured point; an unsound one keeps its line, with the reason's word in `verdict`."""
+    lines = _Lines()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in comparison.rows:
+        for cell in row.cells:
+            writer.writerow(_line(row, cell))
+    return "".join(lines)
+
+
+class _Lines(list[str]):
+    """What a csv writer needs of a file."""
+
+    def write(self, line: str) -> None:
+        """Keep a line."""
+        self.append(line)
+
+
+def _line(row: Row, cell: Cell) -> list[str]:
+    dtype = next((key for key, value in row.params.items() if key == "dtype" or (isinstance(value, str) and _DTYPE.fullmatch(value))), "")
+    others = {key: value for key, value in row.params.items() if key != dtype}
+    x = str(next(iter(others.values()))) if len(others) == 1 else " ".join(f"{key}={value}" for key, value in others.items())
+    metric = "bandwidth" if is_bandwidth(cell.unit) else "time" if lower_is_better(cell.unit) else "throughput"
+    names = (row.kernel, row.case, row.provider, str(row.params.get(dtype, "")), x, metric, cell.unit)
+    numbers = (cell.value, cell.median_ms, cell.p20_ms, cell.p80_ms, cell.share)
+    state = "suspect" if cell.suspect else "unverified" if cell.value is not None and not cell.verified else cell.verdict.value
+    figures = ("" if number is None else repr(number) for number in numbers)
+    return [*map(_inert, names), *figures, _inert(cell.target), _inert(cell.gpu), state]
+
+
+def _inert(text: str) -> str:
+    """A spreadsheet takes a cell that begins like a formula for one; a leading apostrophe says that it is text."""
+    shown = visible(text)
+    return f"'{shown}" if shown.lstrip()[:1] in ("=", "+", "-", "@") else shown

@@ -1,0 +1,49 @@
+"""Comparison → the terminal: rich renderables that fit 80 columns.
+
+Every text is a `Text`, never a string that rich would search for markup: `[fp32]` in the id of a test is part of the id.
+"""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from harness.comparison import Comparison
+from harness.records import Verdict
+from harness.render.outline import outline
+from harness.render.section import Line, Section
+from harness.render.text import halves, visible
+
+_STYLES = {Verdict.PASSED: "green", Verdict.ABSENT: "yellow", Verdict.NOT_RUN: "yellow"}
+_NARROWEST = 5
+
+
+def render_terminal(comparison: Comparison, full: bool = False) -> RenderableType:
+    """The report: the verdict first, then what a person needs to act. `full` adds every test, case, configuration and reason."""
+    verdict = Text(visible(comparison.sentence), style="bold green" if comparison.exit_code == 0 else "bold red")
+    return Group(verdict, *(part for section in outline(comparison, full) for part in _draw(section)))
+
+
+def _draw(section: Section) -> list[RenderableType]:
+    parts: list[RenderableType] = [Text(), Text(visible(section.title), style="bold")]
+    if section.heads:
+        gap = 1 if section.narrow is None else 0
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0), show_edge=False)
+        for position, head in enumerate(section.heads):
+            narrow = section.narrow is not None and position >= section.narrow
+            label = _text(head)
+            if narrow:
+                # Two short lines leave the room to the names on the left.
+                label = Text("\n").join(Text(part) for part in halves(label.plain))
+            limit = max(*map(len, label.plain.split("\n")), _NARROWEST) if narrow else None
+            table.add_column(label, justify="right" if position in section.right else "left", overflow="fold", max_width=limit)
+        for row in section.rows:
+            table.add_row(*map(_text, row))
+        parts.append(table)
+    return [*parts, *map(_text, section.lines), *(Text(line, style="dim") for line in section.legend)]
+
+
+def _text(line: Line) -> Text:
+    return Text.assemble(*((visible(bit.text), _STYLES.get(bit.verdict, "red") if bit.verdict else "") for bit in line), overflow="fold")

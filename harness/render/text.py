@@ -1,0 +1,75 @@
+"""The words and numbers that all renderers share, and the one place where names from outside are made harmless to look at."""
+
+from __future__ import annotations
+
+import re
+
+from harness.comparison import Cell
+from harness.records import Verdict
+
+NOTHING = "-"
+UNVERIFIED_MARK, SUSPECT_MARK = "?", "!"
+
+# Lines that start so are orders to GitHub's runner, wherever a report is printed; folding may put one at the start of a line.
+_COMMANDS = (
+    "add-mask|add-matcher|add-path|debug|echo|endgroup|error|group|notice|remove-matcher|save-state|set-env|set-output|"
+    "stop-commands|warning"
+)
+_COMMAND = re.compile(rf"::(?=(?:{_COMMANDS})(?![\w-]))", re.IGNORECASE)
+
+
+def visible(text: str) -> str:
+    """`text` on one line, with everything that steers a terminal, a reader's eye or a CI runner spelt out instead of obeyed."""
+    shown = text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return _COMMAND.sub(r":\\x3a", shown).replace("##[", r"#\x23[")
+
+
+def first_line(text: str, limit: int = 200) -> str:
+    """The first line with something in it, cut to `limit` characters."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= limit else f"{line[:limit]} …"
+
+
+def plural(number: int, noun: str) -> str:
+    """`1 case`, `2 cases`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def number(value: float | None) -> str:
+    """About three figures: 0.0123, 1.23, 98.1, 4321."""
+    if value is None:
+        return NOTHING
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.3g}"
+
+
+def with_share(value: float | None, share: float | None) -> str:
+    """`4321 95%`: a value and its share of the ceiling, where it has one."""
+    return number(value) if share is None else f"{number(value)} {share:.0%}"
+
+
+def marked(cell: Cell) -> str:
+    """A cell in a table: the number with its share and marks, or the verdict that stands in its place."""
+    if cell.value is None:
+        return cell.verdict.value
+    return with_share(cell.value, cell.share) + (SUSPECT_MARK if cell.suspect else "") + ("" if cell.verified else UNVERIFIED_MARK)
+
+
+def counts(found: dict[str, int]) -> str:
+    """`40 passed, 2 failed, 1 skipped`, mildest first; a dash where there is nothing to count."""
+    words = {Verdict.NOT_RUN: "skipped"}
+    said = [f"{found[verdict.value]} {words.get(verdict, verdict.value)}" for verdict in Verdict if found.get(verdict.value)]
+    return ", ".join(said) or NOTHING
+
+
+def gravest(found: dict[str, int]) -> Verdict:
+    """The worst verdict in a count; `not-run` where it is empty."""
+    return next((verdict for verdict in reversed(Verdict) if found.get(verdict.value)), Verdict.NOT_RUN)
+
+
+def halves(architecture: str) -> tuple[str, str]:
+    """An architecture's family and generation: `gfx` and `1201`, `sm_` and `90`."""
+    family = re.match(r"\D*", architecture)
+    cut = family.end() if family else 0
+    return architecture[:cut], architecture[cut:]

@@ -1,0 +1,57 @@
+"""Raw folders → the files of a report. What is computed is computed elsewhere; here it is read and written."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from harness.collect import collect, find_raw
+from harness.compare import compare
+from harness.comparison import Comparison
+from harness.errors import ExitCode
+from harness.records import dump, write_text
+from harness.render.junit import render_junit
+from harness.render.markdown import render_markdown
+from harness.render.table import render_csv
+
+
+def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = ()) -> Comparison:
+    """Collect the raw folders at or below `paths`, compare, and write junit.xml, bandwidth.csv, comparison.md and comparison.json to `out`.
+
+    A file that cannot be written costs that file only: it is named in `problems`, and an exit code of 0 becomes that of infrastructure.
+
+    Raises:
+        InvalidInputError: there is no raw folder.
+    """
+    comparison = compare([collect(folder) for folder in find_raw(paths)], expected)
+    # The page and the data come last, so that both name what went wrong with the files before them.
+    for name, write in WRITERS.items():
+        path = out / name
+        try:
+            write(comparison, path)
+        except Exception as error:  # whatever one writer meets, the others still have their turn
+            comparison = _with_problem(comparison, f"{name} was not written: {type(error).__name__}: {error}")
+            _remove(path)
+    return comparison
+
+
+WRITERS: dict[str, Callable[[Comparison, Path], None]] = {
+    "junit.xml": lambda comparison, path: write_text(path, render_junit(comparison)),
+    "bandwidth.csv": lambda comparison, path: write_text(path, render_csv(comparison)),
+    "comparison.md": lambda comparison, path: write_text(path, render_markdown(comparison)),
+    "comparison.json": dump,
+}
+
+
+def _with_problem(comparison: Comparison, problem: str) -> Comparison:
+    code = comparison.exit_code or int(ExitCode.INFRASTRUCTURE)
+    return dataclasses.replace(comparison, problems=(*comparison.problems, problem), exit_code=code)
+
+
+def _remove(path: Path) -> None:
+    """A file of an earlier report beside the new ones would pass for one of them."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return

@@ -1,0 +1,106 @@
+"""A real engine for the tests in this folder, or a sentence on why there is none.
+
+`WARPWAVE_BASE_IMAGE` names a base image that the engine has (Debian or Ubuntu; with Python, venv and gcc no network is needed).
+`WARPWAVE_WHEELHOUSE` names a folder with the wheels for its Python; without it they are downloaded once into a folder under /tmp.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.engines import Build, Request
+from harness.engines.docker import connect
+from harness.errors import InfrastructureError
+from harness.targets import load_targets
+
+BASE = os.environ.get("WARPWAVE_BASE_IMAGE")
+# That of the base image, for which the wheels have to be.
+PYTHON = os.environ.get("WARPWAVE_BASE_PYTHON", "3.11")
+
+
+@pytest.fixture(scope="session")
+def engine():
+    if not BASE:
+        pytest.skip("WARPWAVE_BASE_IMAGE is not set: it names the base image that the tests with a real engine build on")
+    try:
+        connected = connect()
+    except InfrastructureError as error:
+        pytest.skip(f"no container engine answers: {error.happened}")
+    yield connected
+    connected.close()
+
+
+@pytest.fixture(scope="session")
+def wheelhouse(engine) -> Path:
+    if "WARPWAVE_WHEELHOUSE" in os.environ:
+        return Path(os.environ["WARPWAVE_WHEELHOUSE"])
+    folder = Path(tempfile.gettempdir()) / f"warpwave-wheelhouse-{PYTHON}"
+    if not list(folder.glob("triton-*.whl")):
+        arguments = load_targets()["cpu"].image.build_args
+        pins = [f"torch=={arguments['TORCH_VERSION']}", f"triton=={arguments['TRITON_VERSION']}", "pytest>=8,<10", "numpy>=1.26,<3"]
+        options = ["--only-binary=:all:", "--python-version", PYTHON, "--extra-index-url", arguments["TORCH_INDEX"], "--dest", str(folder)]
+        done = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", *options, *pins], capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"the wheels could not be downloaded: {done.stderr.strip()[-300:]}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def session_request(wheelhouse, tmp_path_factory) -> Request:
+    """The cpu target on the base image, built from the wheelhouse."""
+    kernels = tmp_path_factory.mktemp("kernels")
+    kernels.chmod(0o755)
+    (kernels / "test_nothing.py").write_text("def test_nothing(): pass\n")
+    build = Build(base_image=BASE, wheelhouse=wheelhouse)
+    return Request("session", load_targets()["cpu"], kernels, tmp_path_factory.mktemp("raw"), commit="0123456789ab", build=build)
+
+
+@pytest.fixture(scope="session")
+def built(engine, session_request):
+    """The environment of the cpu image, and what was said while it was prepared."""
+    said: list[str] = []
+    return engine.prepare(session_request, said.append), said
+
+
+@pytest.fixture
+def request_(session_request, tmp_path) -> Request:
+    """A request of its own for each test, with an empty results folder."""
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    return replace(session_request, run_id=f"t{abs(hash(tmp_path)) % 10**8}", raw=raw, limit_s=60.0, grace_s=5.0)
+
+
+@pytest.fixture
+def run(engine, built, request_):
+    """Run a Python program in a container as the inside would be run; returns environment, exit, lines and the request."""
+
+    def run(program: str, on_line=None, **changes):
+        lines: list[str] = []
+
+        def keep(line: str) -> None:
+            lines.append(line)
+            if on_line:
+                on_line(line)
+
+        request = replace(request_, **changes)
+        environment, ended = engine._run(request, built[0], keep, ["python3", "-c", program])
+        return environment, ended, lines, request
+
+    return run
+
+
+@pytest.fixture
+def ours(engine):
+    """The names of all containers that carry warpwave's labels."""
+
+    def ours() -> list[str]:
+        return [entry["Names"][0].lstrip("/") for entry in engine._api.containers(all=True, filters={"label": "io.warpwave.run"})]
+
+    return ours

@@ -1,0 +1,93 @@
+"""Images on a real engine: what is built, when it is reused, and what is said when it cannot be."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from harness.diagnose import diagnose
+from harness.engines import Build
+from harness.engines.container import container_name
+from harness.errors import InfrastructureError, UsageError
+from harness.records import Verdict
+
+
+def test_the_image_says_what_it_is(engine, built, session_request):
+    """Commit, base image, its identity and the hash of what was installed are labels of the image."""
+    environment, said = built
+    image = engine._api.inspect_image(environment.image)
+    labels = {key.removeprefix("io.warpwave."): value for key, value in image["Config"]["Labels"].items() if key.startswith("io.warpwave.")}
+    base = session_request.build.base_image
+    assert environment.image_id == image["Id"]
+    assert labels.pop("base-digest") == engine._api.inspect_image(base)["Id"]
+    assert len(labels.pop("requirements")) == 12
+    assert labels.pop("commit")
+    assert labels == {"base": base, "target": "cpu"}
+    assert image["Config"]["User"] == "65534:65534"
+    assert not image["Config"]["Entrypoint"]
+    assert said[-1].startswith("cpu: image") or any("Step 1/" in line for line in said)
+
+
+def test_wheels_do_not_stay_in_the_image(run):
+    """What was only needed to build is not in the final image."""
+    _, _, lines, _ = run("import os; print(os.path.exists('/build'), os.path.exists('/opt/warpwave'))")
+    assert lines == ["False True"]
+
+
+def test_the_second_prepare_builds_nothing(engine, built, session_request):
+    """The same inputs find the same image, at once."""
+    said: list[str] = []
+    started = time.monotonic()
+    again = engine.prepare(session_request, said.append)
+    assert time.monotonic() - started < 5
+    assert not again.built
+    assert again.image_id == built[0].image_id
+    assert said == [f"cpu: image {again.image} is there already"]
+
+
+def test_a_replaced_base_image_is_noticed(engine, built, session_request, monkeypatch):
+    """A tag of the base that points to another image than the one built on is not taken for the same."""
+    from harness.engines import images
+    from harness.engines.context import recipe
+
+    parts = recipe(session_request)
+    assert images.usable(engine._api, parts)
+    monkeypatch.setattr(images, "digest", lambda image: "sha256:another")
+    assert images.usable(engine._api, parts) is None
+
+
+def test_an_unknown_weakening_is_refused(engine, request_):
+    """A misspelt weakening stops before anything is built."""
+    with pytest.raises(UsageError, match="no weakening named 'seccomp'"):
+        engine.prepare(replace(request_, weaken=("seccomp",)), print)
+
+
+def test_an_image_without_that_python(engine, built, request_, ours):
+    """A wrong `python` of the target is the environment's fault, not the kernels', and nothing is left."""
+    lines: list[str] = []
+    request = replace(request_, target=replace(request_.target, python="python9"))
+    _, ended = engine.execute(request, built[0], lines.append)
+    assert diagnose(ended, None, 60.0, "").verdict is Verdict.INFRA
+    assert "python9" in lines[-1]
+    assert container_name(request) not in ours()
+
+
+def test_a_failed_build_shows_its_end(engine, request_, tmp_path):
+    """The step that failed and the last lines of its output are in the message."""
+    dockerfile = tmp_path / "broken.Dockerfile"
+    dockerfile.write_text("ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN echo the compiler is on strike; exit 3\n")
+    with pytest.raises(InfrastructureError) as raised:
+        engine.prepare(replace(request_, target=replace(request_.target, dockerfile=dockerfile)), lambda line: None)
+    assert "Step 3/" in raised.value.happened
+    assert "the compiler is on strike" in raised.value.happened
+
+
+def test_a_base_image_that_cannot_be_had(engine, request_):
+    """No registry: the way out is named, with the options that open it."""
+    build = Build(base_image="localhost:9/warpwave/nowhere:none")
+    with pytest.raises(InfrastructureError, match="could not be pulled") as raised:
+        engine.prepare(replace(request_, build=build), lambda line: None)
+    assert "--base-image" in raised.value.remedy
+    assert "--wheelhouse" in raised.value.remedy

@@ -1,0 +1,136 @@
+"""The life of a run on a real engine: how it ends, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+
+from harness.engines.container import container_name, container_options
+from harness.engines.docker import clean
+from harness.engines.host import boot
+
+READY = "import time; print('ready', flush=True); "
+STUBBORN = "import signal; [signal.signal(s, signal.SIG_IGN) for s in (signal.SIGINT, signal.SIGTERM)]; " + READY + "time.sleep(600)"
+POLITE = (
+    READY
+    + """
+try:
+    time.sleep(600)
+except KeyboardInterrupt:
+    open('/results/partial', 'w').write('kept')
+"""
+)
+
+
+def test_output_of_any_kind_comes_through(run):
+    """Bytes that are no text, lines without end and both streams are handed on as lines, cut where they are too long."""
+    program = (
+        "import os, time; os.write(1, b'\\xff\\xfe broken\\n'); os.write(1, b'y' * 50000 + b'\\n'); time.sleep(0.3); "
+        "os.write(2, b'err\\n'); time.sleep(0.3); os.write(1, b'no newline')"
+    )
+    _, _, lines, _ = run(program)
+    assert lines == ["\ufffd\ufffd broken", "y" * 10_000 + " … 40000 bytes cut", "err", "no newline"]
+
+
+@pytest.mark.parametrize(("program", "code"), [("import sys; sys.exit(7)", 7), ("import os; os.kill(os.getpid(), 11)", 139)])
+def test_exit_codes_arrive(run, ours, program, code):
+    """The code of the program is the code of the run, and the container is gone."""
+    _, ended, _, request = run(program)
+    assert (ended.code, ended.timed_out, ended.oom_killed, ended.error) == (code, False, False, "")
+    assert container_name(request) not in ours()
+
+
+def test_a_run_over_its_limit_may_finish_its_files(run, ours):
+    """At the limit comes SIGINT first: what the program does about it is kept, and nothing is left."""
+    _, ended, _, request = run(POLITE, limit_s=2.0)
+    assert ended.timed_out
+    assert ended.code == 0
+    assert ended.seconds < 6
+    assert (request.raw / "partial").read_text() == "kept"
+    assert container_name(request) not in ours()
+
+
+def test_a_run_that_ignores_signals_is_killed(run, ours):
+    """A program deaf to SIGINT and SIGTERM is killed within limit and grace."""
+    _, ended, _, request = run(STUBBORN, limit_s=2.0, grace_s=1.0)
+    assert ended.timed_out
+    assert ended.code == 137
+    assert not ended.oom_killed
+    assert ended.seconds < 10
+    assert container_name(request) not in ours()
+
+
+def test_memory_is_limited(engine, run, monkeypatch, ours):
+    """A program that takes too much memory is killed, and the engine knows why."""
+    observed = engine._host
+    monkeypatch.setattr(engine, "_host", lambda request: replace(observed(request), memory_bytes=320 << 20))
+    environment, ended, _, request = run("held = []\nwhile True: held.append(bytearray(1 << 24))")
+    if ended.code == 137 and not ended.oom_killed:
+        pytest.skip("this kernel or engine kills at the limit and does not say why")
+    assert (ended.code, ended.oom_killed) == (137, True)
+    assert environment.options["limits"]["memory"] == "0.2 GiB"
+    assert container_name(request) not in ours()
+
+
+def test_ctrl_c_ends_the_run_and_returns(run, ours):
+    """An interrupt is passed into the container, the run returns as interrupted, and what was written is there."""
+    _, ended, _, request = run(POLITE, on_line=lambda line: os.kill(os.getpid(), signal.SIGINT))
+    assert ended.interrupted
+    assert not ended.timed_out
+    assert (request.raw / "partial").read_text() == "kept"
+    assert container_name(request) not in ours()
+
+
+def test_a_second_ctrl_c_skips_the_grace(run, ours):
+    """Who presses twice does not wait for a program that will not listen."""
+
+    def twice(line: str) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1.0)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    _, ended, _, request = run(STUBBORN, on_line=twice, grace_s=60.0)
+    assert ended.interrupted
+    assert ended.code == 137
+    assert ended.seconds < 15
+    assert container_name(request) not in ours()
+
+
+def test_a_container_that_vanishes_is_infrastructure(engine, run, request_):
+    """Removed from under us, or lost with the engine: no exit code is made up."""
+    _, ended, _, _ = run(STUBBORN, on_line=lambda line: engine._api.remove_container(container_name(request_), force=True))
+    assert ended.code is None
+    assert "removed while it ran" in ended.error
+
+
+def test_leftovers_of_dead_runs_only(engine, run, request_, built, ours):
+    """The next run removes what a killed one left; what is alive, kept on request or of another machine and running stays."""
+    host = engine._host(request_)
+    machine = boot()
+    cases = {
+        "dead": (2**22 - 1, machine, False),
+        "alive": (os.getpid(), machine, False),
+        "kept": (2**22 - 1, machine, True),
+        "elsewhere": (2**22 - 1, "another-machine", False),
+    }
+    created = {}
+    for name, (pid, where, keep) in cases.items():
+        request = replace(request_, run_id=f"{request_.run_id}-{name}", keep=keep)
+        body = container_options(request, built[0], replace(host, pid=pid, boot=where), ["sleep", "600"])
+        created[name] = container_name(request)
+        engine._api.create_container_from_config(body, created[name])
+        engine._api.start(created[name])
+    try:
+        run("pass")
+        assert {name for name, container in created.items() if container in ours()} == {"alive", "kept", "elsewhere"}
+        assert f"container {created['kept']}" in clean(dry_run=True)
+        assert created["kept"] in ours()
+        clean(dry_run=False)
+        assert {name for name, container in created.items() if container in ours()} == {"alive", "elsewhere"}
+    finally:
+        for container in set(created.values()) & set(ours()):
+            engine._api.remove_container(container, force=True)

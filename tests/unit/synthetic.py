@@ -1,0 +1,210 @@
+"""Synthetic data for the tests. Nothing here was measured: the GPUs do not exist and every figure is made up."""
+
+import dataclasses
+import json
+from pathlib import Path
+from xml.sax.saxutils import escape, quoteattr
+
+from harness.records import (
+    CaseResult,
+    Ceiling,
+    CompiledKernel,
+    DeviceFacts,
+    Environment,
+    Facts,
+    Job,
+    RunRecord,
+    Sample,
+    Stage,
+    StageReport,
+    Stages,
+    TargetRun,
+    Verdict,
+    to_json,
+)
+
+GPU_A, GPU_B = "Synthetic GPU A", "Synthetic GPU B"
+ARCHITECTURES = ("sy_80", "sy_90", "sy_100", "syn90a", "syn942", "syn950", "syn1100", "syn1201")
+CEILING = Ceiling(device=0, bytes_moved=4_000_000_000, median_ms=1.0, p20_ms=0.99, p80_ms=1.01, when="before")  # 4000 GB/s, made up
+
+
+def case(test="softmax/test_softmax.py::test_softmax[fp32-1823x781]", verdict=Verdict.PASSED, kernel="softmax", **more):
+    return CaseResult(id=test, kernel=kernel, verdict=verdict, seconds=0.25, **more)
+
+
+def sample(n=1024, value=3000.0, kernel="softmax", provider="triton", **more):
+    """A point whose 20 to 80 % band is 1 % to either side of its made-up time."""
+    time = more.pop("median_ms", 1000.0 / value if value else None)
+    band = {} if time is None else {"median_ms": time, "p20_ms": time * 0.99, "p80_ms": time * 1.01}
+    base = Sample(
+        case=f"{kernel}/N={n}",
+        kernel=kernel,
+        provider=provider,
+        params={"N": n, "dtype": "fp32"},
+        device=0,
+        verdict=Verdict.PASSED,
+        unit="GB/s",
+        value=value,
+        timer="synthetic",
+        flush_bytes=1 << 28,
+        warmup=25,
+        bytes_moved=n * 4096,
+        **band,
+    )
+    return dataclasses.replace(base, **more)
+
+
+def compiled(architecture="sy_90", **more):
+    base = CompiledKernel(
+        kernel="softmax",
+        function="_softmax_fwd",
+        architecture=architecture,
+        verdict=Verdict.PASSED,
+        origin="bench",
+        signature={"x_ptr": "*fp32", "n": "i32"},
+        constants={"BLOCK": 1024},
+        num_warps=4,
+        num_stages=2,
+        registers=34,
+        spills=0,
+        shared_bytes=16384,
+    )
+    return dataclasses.replace(base, **more)
+
+
+def facts(gpu=GPU_A, **more):
+    devices = (DeviceFacts(index=0, name=gpu, architecture="sy_90", memory_bytes=1 << 36, multiprocessors=100, derived_gbps=4400.0),)
+    base = Facts(
+        python="3.12.0",
+        platform="Linux-synthetic",
+        torch="2.13.0+synthetic",
+        triton="3.9.0",
+        runtime="synthetic 1.0",
+        driver="1.0",
+        fp_fusion="1",
+        kernels_hash="5e1f" * 16,
+        devices=devices if gpu else (),
+    )
+    return dataclasses.replace(base, **more)
+
+
+def record(target="alpha", **more):
+    environment = Environment(engine="docker", python="python3", image="synthetic:1", image_id="sha256:" + "0" * 64)
+    base = RunRecord(
+        run_id="run-1",
+        target=target,
+        label=f"Synthetic {target}",
+        verdict=Verdict.PASSED,
+        reason="",
+        hint="",
+        started="2026-01-02T03:04:05+00:00",
+        seconds=61.0,
+        commit="0123abc",
+        kernels="kernels",
+        command=("warpwave", "run", target),
+        environment=environment,
+    )
+    return dataclasses.replace(base, **more)
+
+
+def run(target="alpha", gpu=GPU_A, **more):
+    """A complete run of three tests, three points and one compiled kernel; any field can be replaced by name."""
+    reports = tuple(StageReport(stage, Verdict.PASSED, seconds=1.0) for stage in Stage)
+    base = TargetRun(
+        record=record(target),
+        facts=facts(gpu),
+        stages=reports,
+        cases=tuple(case(f"softmax/test_softmax.py::test_softmax[{n}]") for n in (1, 2, 3)),
+        samples=tuple(sample(n, 3000.0 + n / 8) for n in (1024, 2048, 4096)),
+        ceilings=(CEILING,),
+        compiled=(compiled(),),
+    )
+    return dataclasses.replace(base, **more)
+
+
+def junit(cases):
+    """The XML that the inside would write for these cases."""
+    words = {Verdict.FAILED: "failure", Verdict.NOT_RUN: "skipped"}
+    found = []
+    for entry in cases:
+        result = ""
+        if entry.verdict is not Verdict.PASSED:
+            word = words.get(entry.verdict, "error")
+            result = f"<{word} message={quoteattr(entry.message)} type={quoteattr(entry.verdict.value)}>{escape(entry.detail)}</{word}>"
+        own = {"id": entry.id, "kernel": entry.kernel, **entry.properties}
+        listed = "".join(f"<property name={quoteattr(k)} value={quoteattr(v)}/>" for k, v in own.items())
+        inner = f"<properties>{listed}</properties>{result}"
+        found.append(f'<testcase classname="synthetic" name={quoteattr(entry.id)} time="{entry.seconds}">{inner}</testcase>')
+    return f'<?xml version="1.0" encoding="utf-8"?><testsuites><testsuite name="pytest">{"".join(found)}</testsuite></testsuites>'
+
+
+def write_raw(folder: Path, source: TargetRun, finished=True) -> Path:
+    """Lay a run out on disk as the host and the inside would."""
+    stages = tuple(report.stage for report in source.stages)
+    job = Job(source.record.run_id, source.record.target, stages, kernels="/kernels", output="/out")
+    files = {
+        "job.json": to_json(job),
+        "run.json": to_json(source.record),
+        "facts.json": to_json(source.facts),
+        "stages.json": to_json(Stages(source.record.run_id, source.record.target, finished, source.stages)),
+        "test/junit.xml": junit(source.cases),
+        "bench/samples.jsonl": "".join(to_json(entry) + "\n" for entry in source.samples),
+        "bench/ceilings.jsonl": "".join(to_json(entry) + "\n" for entry in source.ceilings),
+        "compile/kernels.jsonl": "".join(to_json(entry) + "\n" for entry in source.compiled),
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def edit(path: Path, **changes) -> None:
+    """Change keys of a JSON file."""
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def two_targets():
+    """Two made-up GPUs: the second fails a test of one kernel, lacks another test, and spills."""
+    kernels = ("vector_add", "softmax", "layer_norm", "cross_entropy")
+    tests = [case(f"{k}/test_{k}.py::test_{k}[fp32-{n}x781]", kernel=k) for k in kernels for n in (16, 1823, 4096)]
+    second = [dataclasses.replace(entry) for entry in tests[:-1]]
+    second[4] = dataclasses.replace(second[4], verdict=Verdict.FAILED, message="AssertionError: max_abs_err 0.3 > 1e-5", detail="trace")
+    points = [sample(1 << p, 800.0 + 200 * p, kernel=k, provider=v) for k in kernels for v in ("triton", "torch") for p in range(8, 16)]
+    other = [sample(p.params["N"], p.value * 1.2, kernel=p.kernel, provider=p.provider) for p in points]
+    other[3] = dataclasses.replace(other[3], value=None, verdict=Verdict.INVALID, reason="not a number")
+    other[50] = dataclasses.replace(other[50], flush_bytes=1 << 27)
+    code = [compiled(a, kernel=k, function=f"_{k}_fwd", registers=30 + len(k) * 3) for a in ARCHITECTURES[:3] for k in kernels]
+    code_b = [
+        compiled(a, kernel=k, function=f"_{k}_fwd", spills=12 if k == "layer_norm" else 0) for a in ARCHITECTURES[3:] for k in kernels
+    ]
+    ceiling = dataclasses.replace(CEILING, median_ms=0.8)
+    return [
+        run("alpha", cases=tuple(tests), samples=tuple(points), compiled=tuple(code)),
+        run(
+            "beta",
+            GPU_B,
+            record=record("beta", verdict=Verdict.FAILED, reason="1 test failed", seconds=93.0),
+            facts=facts(GPU_B, runtime="synthetic 2.0", driver="7.7", triton="3.9.1"),
+            cases=tuple(second),
+            samples=tuple(other),
+            compiled=tuple(code_b),
+            ceilings=(ceiling,),
+        ),
+    ]
+
+
+def no_gpu():
+    """A target without a GPU: tests in the interpreter, code for eight made-up architectures, one failure and one spill."""
+    code = [
+        compiled(a, kernel=k, function=f"_{k}_{d}", num_warps=w, registers=24 + 4 * w + i, constants={"BLOCK": 1024 * w})
+        for k in ("softmax", "layer_norm", "attention")
+        for d in ("fwd", "bwd")
+        for w in (4, 8)
+        for i, a in enumerate(ARCHITECTURES)
+    ]
+    code[-1] = dataclasses.replace(code[-1], verdict=Verdict.FAILED, registers=None, reason="out of resource: shared memory, 98304 > 65536")
+    code[40] = dataclasses.replace(code[40], registers=255, spills=112)
+    stages = tuple(StageReport(stage, Verdict.PASSED, seconds=1.0) for stage in (Stage.FACTS, Stage.TEST))
+    stages += (StageReport(Stage.COMPILE, Verdict.FAILED, seconds=3.5, reason="1 of 96 launches did not compile"),)
+    tests = tuple(case(f"softmax/test_softmax.py::test_softmax[{n}]") for n in range(27))
+    return run("cpu", None, stages=stages, cases=tests, samples=(), ceilings=(), compiled=tuple(code))

@@ -1,0 +1,66 @@
+"""What this machine gives to a container and takes back: device nodes, the results folder, and whose containers are orphans."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.engines import Request
+from harness.engines.host import Host, boot, check_readable, lent, observe, owner_is_dead
+from harness.errors import InfrastructureError
+from harness.targets import Devices, load_targets
+
+REQUEST = Request("r1", replace(load_targets()["rocm"], devices=Devices()), Path("/srv/kernels"), Path("/srv/raw"))
+HOST = Host(uid=1000, gid=1001, cpus=16, memory_bytes=1000, open_files=1024, pid=42, boot="b/1", created="")
+
+
+def with_nodes(*nodes: str) -> Request:
+    return replace(REQUEST, target=replace(REQUEST.target, devices=Devices(nodes=nodes, groups_from_nodes=True)))
+
+
+def test_nodes_are_looked_up_on_the_host(tmp_path):
+    """A pattern yields its character devices with their groups, and a pattern without any is the user's next step."""
+    (tmp_path / "nul1").touch()
+    found = observe(with_nodes("/dev/nul?", "/dev/zer[o]"), {"NCPU": 3, "MemTotal": 1000})
+    assert [node.path for node in found.nodes] == ["/dev/null", "/dev/zero"]
+    assert (found.cpus, found.memory_limit, found.uid) == (3, 800, os.getuid())
+    with pytest.raises(InfrastructureError, match="no device node") as raised:
+        observe(with_nodes("/dev/null", str(tmp_path / "nul*")), {})
+    assert raised.value.remedy == REQUEST.target.probe.fix
+
+
+def test_who_is_dead():
+    """Only a process that is certainly gone is taken for dead."""
+    here = {"p.boot": boot(), "p.pid": str(os.getpid())}
+    gone = {**here, "p.pid": str(2**22 - 1)}
+    rows = [(here, True, False), (here, False, False), (gone, True, True), ({**gone, "p.boot": "other"}, True, False)]
+    rows += [({**gone, "p.boot": "other"}, False, True), ({**gone, "p.pid": "x"}, True, False), ({"p.boot": boot()}, True, False)]
+    assert [owner_is_dead(labels, "p", running) for labels, running, _ in rows] == [dead for *_, dead in rows]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_a_lent_folder_comes_back(tmp_path):
+    """For the time of a run the folder is nobody's; afterwards all of it is root's again, and links are not followed."""
+    outside, raw = tmp_path / "outside", tmp_path / "raw"
+    outside.touch()
+    os.chown(outside, 7, 7)
+    (raw / "deep").mkdir(parents=True)
+    with lent(raw, (65534, 65534), observe(REQUEST, {})):
+        assert (raw / "deep").stat().st_uid == 65534
+        (raw / "deep" / "link").symlink_to(outside)
+        os.chown(raw / "deep" / "link", 65534, 65534, follow_symlinks=False)
+    assert {path.lstat().st_uid for path in (raw, *raw.rglob("*"))} == {0}
+    assert outside.stat().st_uid == 7
+
+
+def test_a_closed_folder_is_noticed(tmp_path):
+    """Root's private kernels would be unreadable inside: said before the run, with the command."""
+    tmp_path.chmod(0o700)
+    root = replace(HOST, uid=0, gid=0)
+    with pytest.raises(InfrastructureError, match="cannot be read by other users"):
+        check_readable(tmp_path, (65534, 65534), root)
+    check_readable(tmp_path, (0, 0), root)
+    check_readable(tmp_path, (1000, 1001), HOST)

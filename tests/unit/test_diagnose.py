@@ -1,0 +1,83 @@
+"""How a run ended → its verdict: the table, row by row, and the promise that every ending has a row."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from harness.diagnose import Diagnosis, diagnose
+from harness.records import Exit, Stage, StageReport, Stages, Verdict
+
+FACTS = StageReport(Stage.FACTS, Verdict.PASSED, 1.0, exit_code=0)
+PASSED = StageReport(Stage.TEST, Verdict.PASSED, 9.0, exit_code=0)
+FAILED = StageReport(Stage.TEST, Verdict.FAILED, 9.0, "2 of 9 tests failed", "see junit.xml", 0)
+KILLED = StageReport(Stage.TEST, Verdict.CRASHED, 9.0, "its process was killed by SIGKILL", "", -9)
+WAITING = StageReport(Stage.BENCH, Verdict.NOT_RUN, reason="the run ended before this stage")
+NOTHING_COLLECTED = StageReport(Stage.TEST, Verdict.NOT_RUN, 1.5, "no test was found", "", 0)
+NO_DEVICE = StageReport(Stage.FACTS, Verdict.INFRA, 2.0, "torch sees no device", "look at the driver", 0)
+
+
+def stages(*reports: StageReport, finished: bool = True) -> Stages:
+    return Stages("r1", "t", finished, reports)
+
+
+GOOD = stages(FACTS, PASSED)
+CUT = stages(FACTS, WAITING, finished=False)
+TABLE = [
+    ("a finished run with good stages", Exit(0, 9), GOOD, Verdict.PASSED, ""),
+    ("exit 0 without any stages file", Exit(0, 9), None, Verdict.INCOMPLETE, "no readable stages.json"),
+    ("exit 0 in the middle of a stage", Exit(0, 9), CUT, Verdict.INCOMPLETE, "in stage bench"),
+    ("failed tests", Exit(0, 9), stages(FACTS, FAILED), Verdict.FAILED, "test: 2 of 9 tests failed"),
+    ("the worst stage speaks", Exit(0, 9), stages(FACTS, FAILED, KILLED), Verdict.CRASHED, "killed by SIGKILL"),
+    ("nothing collected", Exit(0, 9), stages(FACTS, NOTHING_COLLECTED), Verdict.NOT_RUN, "no test was found"),
+    ("an unusable environment", Exit(0, 9), stages(NO_DEVICE, WAITING), Verdict.INFRA, "facts: torch sees no device"),
+    ("no stage at all", Exit(0, 9), stages(), Verdict.NOT_RUN, "no stage"),
+    ("137 with the engine's out-of-memory flag", Exit(137, 9, oom_killed=True), CUT, Verdict.OOM, "past 18.8 GiB, in stage bench"),
+    ("137 alone", Exit(137, 9), CUT, Verdict.CRASHED, "SIGKILL (exit code 137), a kill from outside"),
+    ("-9 from the local engine", Exit(-9, 9), None, Verdict.CRASHED, "SIGKILL (exit code -9)"),
+    ("the flag, and a stage that was killed", Exit(0, 9, oom_killed=True), stages(FACTS, KILLED), Verdict.OOM, "out-of-memory"),
+    ("the flag alone, which a container keeps for good", Exit(0, 9, oom_killed=True), GOOD, Verdict.PASSED, ""),
+    ("the flag beside another signal", Exit(139, 9, oom_killed=True), CUT, Verdict.CRASHED, "SIGSEGV"),
+    ("a segmentation fault", Exit(139, 9), CUT, Verdict.CRASHED, "SIGSEGV (exit code 139), a segmentation fault"),
+    ("an abort", Exit(134, 9), CUT, Verdict.CRASHED, "SIGABRT (exit code 134)"),
+    ("a signal without words", Exit(128 + 10, 9), None, Verdict.CRASHED, "SIGUSR1"),
+    ("the limit", Exit(130, 9, timed_out=True), CUT, Verdict.TIMEOUT, "limit of 60 s, in stage bench"),
+    ("the limit, and a clean exit on request", Exit(0, 9, timed_out=True), GOOD, Verdict.TIMEOUT, "limit of 60 s"),
+    ("the limit, a stage before it had nothing to do", Exit(137, 9, timed_out=True), stages(NOTHING_COLLECTED, WAITING, finished=False),
+     Verdict.TIMEOUT, "in stage bench"),
+    ("Ctrl-C", Exit(130, 9, interrupted=True), CUT, Verdict.INCOMPLETE, "stopped by the user"),
+    ("Ctrl-C after everything was done", Exit(0, 9, interrupted=True), GOOD, Verdict.INCOMPLETE, "stopped by the user"),
+    ("the connection broke", Exit(None, 9, error="the connection broke"), GOOD, Verdict.INFRA, "the connection broke"),
+    ("cannot be killed at its limit", Exit(None, 9, timed_out=True, error="survives SIGKILL"), CUT, Verdict.INFRA, "survives SIGKILL"),
+    ("an engine that does not know", Exit(None, 9), GOOD, Verdict.INFRA, "does not know"),
+    ("a program that is not there", Exit(127, 9), None, Verdict.INFRA, "not found"),
+    ("a program that is none", Exit(126, 9), None, Verdict.INFRA, "not executable"),
+    ("the harness inside failed", Exit(1, 9), CUT, Verdict.CRASHED, "exit code 1"),
+    ("255, as some engines make up", Exit(255, 9), GOOD, Verdict.CRASHED, "exit code 255"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ended", "reports", "verdict", "reason"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
+def test_table(ended: Exit, reports: Stages | None, verdict: Verdict, reason: str):
+    """One ending, its verdict and the evidence in its reason."""
+    found = diagnose(ended, reports, 60.0, "18.8 GiB")
+    assert found.verdict is verdict
+    assert reason in found.reason
+
+
+def test_the_hint_of_the_stage_is_kept():
+    """A stage that says what to do is not talked over."""
+    assert diagnose(Exit(0, 9), stages(FACTS, FAILED), 60.0, "").hint == "see junit.xml"
+
+
+def test_only_one_ending_passes():
+    """Whatever is combined, a pass needs exit code 0, an undisturbed run and finished stages that all passed."""
+    codes = (None, 0, 1, 2, 126, 127, 128, 134, 137, 139, 255, -9, -11, 1000)
+    for code, oom, late, stopped, error, reports in itertools.product(
+        codes, (False, True), (False, True), (False, True), ("", "x"), (None, CUT, GOOD, stages(FACTS, FAILED), stages(KILLED))
+    ):
+        found = diagnose(Exit(code, 1.0, oom, late, stopped, error), reports, 60.0, "")
+        undisturbed = code == 0 and not late and not stopped and not error
+        assert (found == Diagnosis(Verdict.PASSED)) == (undisturbed and reports is GOOD)
+        assert found.reason or found.verdict is Verdict.PASSED

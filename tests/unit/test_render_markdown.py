@@ -1,0 +1,151 @@
+"""The page of a CI job's summary. All data is synthetic."""
+
+import re
+
+import pytest
+from markdown_it import MarkdownIt
+from synthetic import case, compiled, no_gpu, record, run, sample, two_targets
+
+from harness.compare import compare
+from harness.records import Verdict
+from harness.render.markdown import LIMIT_BYTES, code, plain, render_markdown
+
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(1)</script>",
+    "</details></summary>",
+    "a|b|c",
+    "a\\|b",
+    "`tick` ``two``",
+    "```",
+    "@somebody please",
+    "[link](http://evil.example)",
+    "http://evil.example www.evil.example",
+    "::error::owned",
+    "\x1b[31mred\x9b",
+    "line\nbreak\r\n# heading\n- item",
+    "* _ ~ # + - > ! & &lt; <!-- -->",
+    " ",
+    "",
+)
+
+
+def draw(text: str) -> str:
+    """As HTML, read as GitHub reads it: tables, and raw HTML let through."""
+    return MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+
+
+def test_the_verdict_is_the_first_line():
+    """Whoever sees only the top knows."""
+    first = render_markdown(compare([run(samples=(), compiled=())], ["alpha", "beta"])).splitlines()[0]
+
+    assert first == "### ❌ 1 of 2 targets is complete: alpha passed 3 tests; beta is absent (no raw folder was given)."
+
+
+def test_what_is_good_is_marked_so():
+    """One glance."""
+    assert render_markdown(compare([run()], ["alpha"])).startswith("### ✅ 1 of 1 target is complete")
+
+
+def test_what_needs_a_look_is_open_and_the_rest_is_folded():
+    """Failures before the first fold, the long tables behind it."""
+    text = render_markdown(compare(two_targets(), ["alpha", "beta"]))
+    opened, _, folded = text.partition("<details>")
+
+    assert "  - `beta` ❌ failed: `AssertionError: max_abs_err 0.3 > 1e-5`" in opened
+    assert "| 1.20 (8) |" in opened
+    assert "`softmax/N=2048`" not in opened
+    assert "`softmax/N=2048`" in folded
+    assert text.count("<details>") == text.count("</details>") > 3
+
+
+def test_tables_have_as_many_cells_as_columns():
+    """Also with an absent target and without a GPU."""
+    for runs in (two_targets(), two_targets()[:1], [no_gpu()]):
+        widths = set()
+        for line in render_markdown(compare(runs, ["alpha", "beta"])).splitlines():
+            if line.startswith("|"):
+                widths.add(len(re.findall(r"(?<!\\)\|", line)))
+            elif widths:
+                assert len(widths) == 1
+                widths = set()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_stay_names(name):
+    """No tag, link, mention, table cell or heading comes out of a name, wherever it stands, and none of its text is lost."""
+    failed = case(f"softmax/{name}", Verdict.FAILED, kernel=name, message=name)
+    hostile = run(
+        name or "-",
+        record=record(name or "-", verdict=Verdict.FAILED, reason=name, hint=name),
+        cases=(failed, case()),
+        samples=(sample(kernel=name, provider=name, unit=name), sample(kernel=name, unit=name, params={"N": name}, case=name)),
+        compiled=(compiled(name, kernel=name, function=name, verdict=Verdict.FAILED, reason=name),),
+        problems=(name,),
+    )
+
+    text = render_markdown(compare([hostile, run()], [name or "-"]))
+    html = draw(text)
+
+    own = {"details", "summary", "sub", "br"}
+    drawn = {"h3", "h4", "p", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "code", "strong", "em"}
+    assert set(re.findall(r"<\s*/?\s*([a-z0-9]+)", html)) <= own | drawn
+    assert html.count("<details>") == html.count("</details>")
+    outside_code = re.sub(r"<code>.*?</code>", "", html, flags=re.DOTALL)
+    assert "@somebody" not in outside_code
+    assert "http://" not in outside_code
+    assert "www.evil" not in outside_code
+    assert all(character.isprintable() for line in text.splitlines() for character in line.replace("\ufe0f", ""))
+    # Every row of a drawn table has the cells of its head.
+    for table in re.findall(r"<table>.*?</table>", html, flags=re.DOTALL):
+        assert len({len(re.findall(r"<t[hd]", row)) for row in re.findall(r"<tr>.*?</tr>", table, flags=re.DOTALL)}) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in HOSTILE if name.isprintable() and name.strip() and "::" not in name])
+def test_a_code_span_gives_back_what_it_was_given(name):
+    """Drawn, the span shows the name itself; in a table, a backslash before a pipe moves away from it by a space."""
+    html = draw(code(name))
+    cell = draw(f"| a |\n| --- |\n| {code(name, table=True)} |\n")
+    escaped = name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+
+    assert f"<p><code>{escaped}</code></p>" == html.strip()
+    assert f"<td><code>{escaped.replace(chr(92) + '|', chr(92) + ' |')}</code></td>" in cell
+
+
+def test_running_words_are_inert():
+    """The sentence holds names and reasons, too."""
+    assert draw(plain("a *b* <i> [c](d) `e` @f http://g &amp; h_i_")).strip() == (
+        "<p>a *b* &lt;i&gt; [c](d) `e` @\u200bf http:\u200b//g &amp;amp; h_i_</p>"
+    )
+
+
+@pytest.mark.parametrize("limit", [LIMIT_BYTES, 60_000, 3_000, 1_200])
+def test_it_stays_below_its_limit_by_leaving_out_whole_sections(limit):
+    """GitHub drops a summary that is too large without failing the job; what is left out is named."""
+    points = tuple(sample(n, 1000.0 + n) for n in range(1, 9000))
+    tests = tuple(case(f"softmax/test.py::é[{n}]") for n in range(9000))
+    text = render_markdown(compare([run(cases=tests, samples=points)], ["alpha", "beta"]), limit)
+
+    assert len(text.encode()) <= limit
+    assert text.startswith("### ")
+    assert text.count("<details>") == text.count("</details>")
+    assert text.splitlines()[-1].startswith("_Left out")
+    assert "Every case, GB/s" in text.splitlines()[-1]
+
+
+def test_the_limit_is_one_of_bytes():
+    """Names of two-byte letters do not slip through at any size of the page."""
+    tests = tuple(case(f"softmax/t.py::{'é' * 50}[{n}]", Verdict.FAILED) for n in range(20))
+    comparison = compare([run(cases=tests)], ["alpha"])
+    size = len(render_markdown(comparison).encode())
+
+    for limit in range(1200, size, 97):
+        assert len(render_markdown(comparison, limit).encode()) <= limit
+
+
+def test_a_thousand_failures_do_not_crowd_out_the_rest():
+    """The list of failures is cut, with a word on how many more there are."""
+    tests = tuple(case(f"softmax/t.py::t[{n}]", Verdict.FAILED, message="x") for n in range(1000))
+    text = render_markdown(compare([run(cases=tests)], ["alpha"]))
+
+    assert "… and 1970 more lines, all of them in comparison.json" in text

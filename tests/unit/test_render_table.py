@@ -1,0 +1,97 @@
+"""bandwidth.csv. All data is synthetic."""
+
+import csv
+
+import pytest
+from synthetic import case, run, sample, two_targets
+
+from harness.compare import compare
+from harness.records import Verdict
+from harness.render.table import COLUMNS, render_csv
+
+
+def read(runs) -> list[dict[str, str]]:
+    """The lines by column, as any reader of CSV has them."""
+    return list(csv.DictReader(render_csv(compare(runs)).splitlines()))
+
+
+def test_a_line_per_number_with_all_that_a_plot_needs():
+    """Tidy: one number, its band, its share and where it is from."""
+    (line,) = read([run(samples=(sample(1024, 2000.0),))])
+
+    assert line == {
+        "kernel": "softmax",
+        "case": "softmax/N=1024",
+        "provider": "triton",
+        "dtype": "fp32",
+        "x": "1024",
+        "metric": "bandwidth",
+        "unit": "GB/s",
+        "value": "2000.0",
+        "median_ms": "0.5",
+        "p20_ms": "0.495",
+        "p80_ms": "0.505",
+        "ceiling_share": "0.5",
+        "target": "alpha",
+        "device": "Synthetic GPU A",
+        "verdict": "passed",
+    }
+    assert tuple(line) == COLUMNS
+
+
+def test_no_measured_point_is_missing():
+    """Both targets, all points, the invalid one with an empty value."""
+    lines = read(two_targets())
+
+    assert len(lines) == 128
+    assert [line["verdict"] for line in lines if not line["value"]] == ["invalid"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "tests", "verdict"),
+    [
+        ({"value": 9000.0}, (case(),), "suspect"),
+        ({}, (case(verdict=Verdict.FAILED),), "unverified"),
+        ({"value": float("nan")}, (case(),), "invalid"),
+        ({"value": None, "verdict": Verdict.OOM}, (case(),), "oom"),
+    ],
+)
+def test_an_unsound_number_says_so(changes, tests, verdict):
+    """A plot can leave it out without knowing the rules."""
+    assert [line["verdict"] for line in read([run(samples=(sample(**changes),), cases=tests)])] == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("params", "dtype", "x"),
+    [
+        ({"N": 8}, "", "8"),
+        ({"M": 4, "N": 8}, "", "M=4 N=8"),
+        ({"M": 4, "N": 8, "in_dtype": "bf16"}, "bf16", "M=4 N=8"),
+        ({"N": 8, "dtype": "torch.float16"}, "torch.float16", "8"),
+        ({"N": 8, "mode": "fwd"}, "", "N=8 mode=fwd"),
+        ({}, "", ""),
+    ],
+)
+def test_size_and_type_are_columns_of_their_own(params, dtype, x):
+    """Whatever the author called them."""
+    (line,) = read([run(samples=(sample(params=params),))])
+
+    assert (line["dtype"], line["x"]) == (dtype, x)
+
+
+@pytest.mark.parametrize(("unit", "metric"), [("GB/s", "bandwidth"), ("ms", "time"), ("TFLOPS", "throughput")])
+def test_the_metric_follows_from_the_unit(unit, metric):
+    """Higher is better for one, lower for the other."""
+    assert [line["metric"] for line in read([run(samples=(sample(unit=unit),))])] == [metric]
+
+
+@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "  =1", "\t=1", "\r=1", 'a,b\n"c"', "\x1b[31m"])
+def test_no_cell_is_a_formula_or_breaks_its_line(name):
+    """A spreadsheet shows it as text; every line has all its columns."""
+    lines = read([run(samples=(sample(kernel=name, provider=name, params={"N": name}), sample(2048)))])
+
+    assert len(lines) == 2
+    for column in ("kernel", "provider", "x"):
+        assert lines[0][column][:1] not in ("=", "+", "-", "@")
+        assert not lines[0][column].lstrip().startswith(("=", "+", "-", "@"))
+        assert lines[0][column].isprintable()

@@ -1,0 +1,174 @@
+"""What a person sees in a terminal of 80 columns. All data is synthetic."""
+
+import io
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from synthetic import ARCHITECTURES, case, compiled, no_gpu, record, run, sample, two_targets
+
+from harness.compare import compare
+from harness.records import Verdict
+from harness.render.terminal import render_terminal
+from harness.render.text import visible
+
+HOSTILE = (
+    "[bold]x[/bold]",
+    "[/dev/kfd]",
+    "\x1b[31mred",
+    "\x9b2J",
+    "a\r\nb\tc",
+    "::error::owned",
+    "##[error]owned",
+    "\u202egnp",
+    "\ud800",
+    "日本" * 60,
+)
+
+
+def show(runs, expected=(), full=False) -> str:
+    """The report as a terminal without colours would show it."""
+    text = io.StringIO()
+    Console(file=text, width=80, force_terminal=False, highlight=False).print(render_terminal(compare(runs, expected), full))
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("runs", [two_targets(), two_targets()[:1], [no_gpu()], [no_gpu(), *two_targets()], []], ids=len)
+def test_it_fits_eighty_columns(runs, full):
+    """No line is wider, whatever is shown."""
+    assert max(cell_len(line) for line in show(runs, ["alpha", "beta"], full).splitlines()) <= 80
+
+
+GOLDEN = """\
+1 of 2 targets is complete: alpha passed 3 tests, measured 3 points and compiled
+1 kernel; beta is absent (no raw folder was given).
+
+Targets
+target  verdict  GPU              tests     points    compiled  time
+────────────────────────────────────────────────────────────────────
+alpha   passed   Synthetic GPU A  3 passed  3 passed  1 passed  61 s
+beta    absent   -                -         -         -            -
+beta: no raw folder was given
+beta, what to do: Run it, or give its raw folder or artifact beside the others:
+raw/beta.
+
+Environment
+torch 2.13.0+synthetic, triton 3.9.0, runtime synthetic 1.0, driver 1.0, FP
+fusion 1
+GPU 0: Synthetic GPU A sy_90, copy 4000 GB/s measured, 4400 GB/s by its driver's
+figures
+
+Tests
+kernel   alpha     beta
+─────────────────────────
+softmax  3 passed  absent
+
+Speed, GB/s
+kernel   provider  target  n      best    median   largest
+──────────────────────────────────────────────────────────
+softmax  triton    alpha   3  3512 88%  3256 81%  3512 88%
+beta: no speeds, absent
+n cases; best and median over them; largest: at the largest size.
+%: of the copy bandwidth measured on that GPU in the same run.
+
+Generated code
+             sy_
+function     90
+────────────────
+_softmax_fwd 34r
+beta: nothing compiled, absent
+34r: registers a thread, the most of all configurations. 12s: registers spilled
+to memory.
+"""
+
+
+def test_one_complete_and_one_absent_target():
+    """The verdict comes first, and the absent target has its place in every table."""
+    assert "\n".join(line.rstrip() for line in show([run()], ["alpha", "beta"]).splitlines()) + "\n" == GOLDEN
+
+
+def test_two_targets_show_ratio_difference_and_what_failed():
+    """A reader finds what differs, which test failed where and why, and a ratio only where both are sound."""
+    text = show(two_targets(), ["alpha", "beta"])
+
+    assert text.startswith("2 of 2 targets are complete: alpha passed 12 tests")
+    for expected in ("beta/alpha", "1.20 (8)", "1.20 (7)", "4560 91%?", "? unverified", "1 test failed on beta", "1 test missing on beta"):
+        assert expected in text
+    assert "beta failed: AssertionError: max_abs_err 0.3 > 1e-5" in text
+    assert "different flush sizes: alpha 268435456, beta 134217728" in text.replace("\n", " ").replace("  ", " ")
+
+
+def test_eight_architectures_stand_side_by_side():
+    """One table, a spill and a failure in it, and the reason of the failure below."""
+    text = show([no_gpu()], ["cpu"])
+    lines = text.splitlines()
+    generations = next(index for index, line in enumerate(lines) if line.startswith("function"))
+    heads = zip(lines[generations - 1].split(), lines[generations].split()[1:], strict=True)
+
+    assert sorted("".join(head) for head in heads) == sorted(ARCHITECTURES)
+    assert {line.split()[0] for line in text.splitlines() if line.startswith("_") and "r " in line} >= {"_layer_norm_fwd", "_attention_bwd"}
+    assert "112s" in text
+    assert "_attention_bwd on cpu for syn1201: failed: out of resource" in text
+
+
+def test_a_spill_breaks_its_own_cell_and_not_the_name():
+    """The column of names keeps its room; `34r 112s` takes two lines."""
+    name = "_softmax_forward_kern"
+    text = show([run(compiled=tuple(compiled(architecture, function=name, spills=112) for architecture in ARCHITECTURES))])
+
+    assert any(line.startswith(f"{name} 34r") for line in text.splitlines())
+
+
+def test_many_architectures_are_split_into_tables_that_fit():
+    """A page that is too narrow gets several tables, never a missing column."""
+    names = [f"sy{number}00000" for number in range(20)]
+    text = show([run(compiled=tuple(compiled(name) for name in names))])
+
+    assert all(name.removeprefix("sy") in text for name in names)
+
+
+def test_an_architecture_compiled_on_two_targets_has_two_columns():
+    """Two compilers may make different code of one kernel."""
+    text = show([run("alpha"), run("beta", compiled=(compiled(registers=77),))])
+
+    assert "34r" in text
+    assert "77r" in text
+
+
+def test_full_adds_every_case_and_every_test():
+    """What is condensed by default can be had in whole."""
+    short, full = show([run()]), show([run()], full=True)
+
+    assert "softmax/N=2048" not in short
+    assert "softmax/N=2048" in full
+    assert "test_softmax[2]" in full
+    assert "BLOCK=1024" in full
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_cannot_steer_the_terminal(name):
+    """Markup, escape sequences and CI commands from names are shown, not obeyed, and nothing of them is lost."""
+    failed = case(f"softmax/{name}", Verdict.FAILED, kernel=name, message=name, detail=name)
+    hostile = run(
+        name,
+        record=record(name, verdict=Verdict.FAILED, reason=name, hint=name),
+        cases=(failed,),
+        samples=(sample(kernel=name, provider=name, unit=name),),
+        compiled=(compiled(name, kernel=name, function=name, verdict=Verdict.FAILED, reason=name),),
+        problems=(name,),
+    )
+
+    text = show([hostile, run()], [name], full=True)
+
+    assert all(character.isprintable() for line in text.splitlines() for character in line)
+    assert not any(line.lstrip().startswith("::error") or "##[" in line for line in text.splitlines())
+    assert visible(name)[:20] in text
+
+
+def test_colour_is_a_style_and_not_a_part_of_the_text():
+    """With colours on, a failed verdict is red; the sentence of a bad report, too."""
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system="standard", highlight=False, record=True)
+    console.print(render_terminal(compare(two_targets(), ["alpha", "beta"])))
+
+    assert "\x1b[31mfailed" in console.export_text(styles=True)

@@ -1,0 +1,120 @@
+"""From raw folders to the files of a report. All data is synthetic."""
+
+import json
+import sys
+
+import pytest
+from pydantic import TypeAdapter
+from synthetic import no_gpu, record, two_targets, write_raw
+
+from harness import report
+from harness.comparison import Comparison
+from harness.errors import InvalidInputError
+from harness.records import Verdict
+from harness.report import write_report
+
+FILES = {"junit.xml", "bandwidth.csv", "comparison.md", "comparison.json"}
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A run of two synthetic targets on disk."""
+    for source in two_targets():
+        write_raw(tmp_path / "raw" / source.record.target, source)
+    return tmp_path
+
+
+def test_all_files_are_written_and_tell_the_same(runs, tmp_path):
+    """What is returned is what is in comparison.json; no temporary file is left."""
+    out = tmp_path / "out"
+    comparison = write_report([runs], out, ["alpha", "beta"])
+
+    assert {path.name for path in out.iterdir()} == FILES
+    assert TypeAdapter(Comparison).validate_json((out / "comparison.json").read_bytes()) == comparison
+    assert (comparison.exit_code, comparison.problems) == (1, ())
+
+
+def test_artifacts_of_two_machines_make_one_report(tmp_path):
+    """Each target's folder may lie anywhere, and the order is the one expected."""
+    first, second = two_targets()
+    write_raw(tmp_path / "from-one" / "raw" / "beta", second)
+    write_raw(tmp_path / "from-another", first)
+
+    comparison = write_report([tmp_path / "from-one", tmp_path / "from-another"], tmp_path / "out", ["alpha", "beta"])
+
+    assert [target.target for target in comparison.targets] == ["alpha", "beta"]
+
+
+def test_reporting_twice_into_the_folder_of_the_run_changes_nothing(runs):
+    """The report lies beside `raw/` and is not taken for a target."""
+    assert write_report([runs], runs) == write_report([runs], runs)
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_one_writer_that_fails_costs_its_own_file_only(runs, tmp_path, monkeypatch, name):
+    """The others are there, the failure is named, and the exit code is not 0."""
+
+    def broken(*_):
+        raise OSError(28, "No space left on device")
+
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / name).write_text("of an earlier report")
+    monkeypatch.setitem(report.WRITERS, name, broken)
+
+    comparison = write_report([runs / "raw" / "alpha"], out, ["alpha"])
+
+    assert {path.name for path in out.iterdir()} == FILES - {name}
+    assert comparison.problems == (f"{name} was not written: OSError: [Errno 28] No space left on device",)
+    assert comparison.exit_code == 3
+
+
+def test_a_writer_that_fails_is_told_in_the_files_after_it(runs, tmp_path, monkeypatch):
+    """Whoever reads only the summary learns that the JUnit file is missing."""
+    monkeypatch.setitem(report.WRITERS, "junit.xml", lambda *_: sys.exit.no_such_thing)
+    write_report([runs], tmp_path / "out")
+
+    assert "junit.xml was not written" in (tmp_path / "out/comparison.md").read_text()
+    assert "junit.xml was not written" in json.loads((tmp_path / "out/comparison.json").read_text())["problems"][0]
+
+
+def test_one_broken_target_does_not_hide_the_other(runs, tmp_path):
+    """The report is made of what can be read."""
+    (runs / "raw/beta/test/junit.xml").write_text("<oops")
+    comparison = write_report([runs], tmp_path / "out", ["alpha", "beta"])
+
+    assert [target.verdict for target in comparison.targets] == [Verdict.PASSED, Verdict.INVALID]
+    assert comparison.problems == ("beta: test/junit.xml: invalid: not well-formed XML, line 1: unclosed token",)
+    assert "beta has results that cannot be used" in comparison.sentence
+
+
+def test_nothing_to_report_is_an_error(tmp_path):
+    """No folder, no files."""
+    with pytest.raises(InvalidInputError):
+        write_report([tmp_path], tmp_path / "out")
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_target_without_a_gpu_alone_makes_a_report(tmp_path):
+    """Where there is no card at all there is still something to read."""
+    write_raw(tmp_path / "raw" / "cpu", no_gpu())
+    comparison = write_report([tmp_path], tmp_path, ["cpu"])
+
+    assert comparison.sentence == "1 of 1 target is complete: cpu passed 27 tests and could not compile 1 of 96 kernels."
+    assert (tmp_path / "bandwidth.csv").read_text().count("\n") == 1
+
+
+def test_a_record_of_infrastructure_needs_no_other_file(tmp_path):
+    """A card that could not be reached is a row with its reason and what to do."""
+    folder = tmp_path / "raw" / "alpha"
+    for path in [write_raw(folder, two_targets()[0])]:
+        for name in ("job.json", "facts.json", "stages.json", "test/junit.xml"):
+            (path / name).unlink()
+    from harness.records import dump
+
+    dump(record(verdict=Verdict.INFRA, reason="no driver.", hint="Install it."), folder / "run.json")
+    comparison = write_report([folder], tmp_path, ["alpha"])
+
+    assert comparison.exit_code == 3
+    assert "alpha could not run (no driver)." in comparison.sentence
