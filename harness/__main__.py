@@ -5,8 +5,10 @@ Standard output carries the result, standard error progress and errors. Errors a
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -45,6 +47,7 @@ _what = _several(
     click.option("--stage", "stages", metavar="S,S", help=f"Only these stages: {', '.join(_STAGES)}. Default: the target's own."),
     click.option("--bench", "benches", multiple=True, help="Pattern of bench files; repeatable.  [default: bench_*.py]"),
     click.option("-k", "keyword", metavar="EXPR", help="Only tests that match, as in pytest."),
+    click.option("--commit", metavar="SHA", help="Commit of the kernels, where their folder is no git checkout.", envvar="WARPWAVE_COMMIT"),
     click.option("--gpu", metavar="N", help="Index of the GPU to use. Default: the first one that is visible."),
     click.option("--quick", is_flag=True, help="Three sizes of each sweep and a fifth of the timing: a look, not a measurement."),
     click.option("--test-timeout", type=float, default=300.0, show_default=True, metavar="S", help="Limit for one test or point."),
@@ -113,15 +116,19 @@ def run(**options: Any) -> int:
 @cli.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER...")
 @click.option("--out", type=_FOLDER, help="Where to write the comparison.  [default: the first FOLDER]")
+@click.option("--svg", type=_FILE, help="Also draw what the terminal shows into this file.")
 @click.option("--expect", multiple=True, metavar="TARGET", help="A target that must be there; shown as absent if it is not. Repeatable.")
 @_output
-def report(folders: tuple[Path, ...], out: Path | None, expect: tuple[str, ...], **options: Any) -> int:
+def report(folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect: tuple[str, ...], **options: Any) -> int:
     """Merge raw results, of this machine or of others, into one comparison."""
     from harness.report import write_report
 
     expected = [name for value in expect for name in value.split(",")]
     where = out or (folders[0] if folders[0].is_dir() else Path())
-    return _show(write_report(list(folders), where, expected), where, options)
+    comparison = write_report(list(folders), where, expected)
+    if svg is not None:
+        _draw(comparison, svg, full=options["full"])
+    return _show(comparison, where, options)
 
 
 @cli.command(name="list")
@@ -193,6 +200,7 @@ def _settings(options: dict[str, Any]) -> Any:
         engine=options["engine"],
         stages=_parse_stages(options["stages"]),
         gpu=options["gpu"],
+        commit=options["commit"],
         quick=options["quick"],
         benches=options["benches"] or ("bench_*.py",),
         pytest_args=("-k", options["keyword"]) if options["keyword"] else (),
@@ -244,6 +252,16 @@ def _show(comparison: Any, out: Path, options: dict[str, Any]) -> int:
     _stdout().print(render_terminal(comparison, full=options["full"]))
     _stdout().print(Text(f"Reports: {_shorten(out)}/comparison.md, comparison.json, junit.xml, bandwidth.csv"), soft_wrap=True)
     return code
+
+
+def _draw(comparison: Any, path: Path, *, full: bool) -> None:
+    """The terminal's view as a picture, for a README or a chat; it names a font and loads none."""
+    from harness.records import write_text
+    from harness.render.terminal import render_terminal
+
+    console = Console(record=True, width=84, file=io.StringIO(), highlight=False, force_terminal=True)
+    console.print(render_terminal(comparison, full=full))
+    write_text(path, re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="warpwave"), flags=re.DOTALL))
 
 
 def _show_records(records: list[Any], out: Path, options: dict[str, Any]) -> int:

@@ -34,6 +34,7 @@ class Settings:
     engine: Union[str, None] = None
     stages: Union[tuple[Stage, ...], None] = None
     gpu: Union[str, None] = None
+    commit: Union[str, None] = None
     quick: bool = False
     benches: tuple[str, ...] = ("bench_*.py",)
     pytest_args: tuple[str, ...] = ()
@@ -62,7 +63,7 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
         raw=raw,
         gpu=settings.gpu,
         limit_s=settings.limit_s,
-        commit=commit_of(settings.kernels),
+        commit=settings.commit or commit_of(settings.kernels),
         build=settings.build,
         python=settings.python,
         weaken=settings.weaken,

@@ -169,7 +169,7 @@ def connect() -> DockerEngine:
     try:
         _knock(where)
         client = docker.from_env(timeout=_CONNECT_S)
-    except (DockerException, OSError, ValueError, TypeError) as error:  # the last for an answer of another shape
+    except (DockerException, OSError, ValueError) as error:
         raise no_engine(error, where) from None
     version = str(client.api.api_version)
     if tuple(int(part) for part in version.split(".") if part.isdigit()) < _OLDEST_API:

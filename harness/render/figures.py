@@ -9,7 +9,7 @@ import math
 from harness.comparison import FAILING, Cell, CodegenCell, CodegenRow, Comparison, Geomean, Speed
 from harness.records import CompiledKernel, Verdict
 from harness.render.section import Bit, Line, Section, name, names, say, shorten
-from harness.render.text import NOTHING, UNVERIFIED_MARK, first_line, halves, marked, number, plural, with_share
+from harness.render.text import NOTHING, UNVERIFIED_MARK, first_line, halves, marked, plural, with_share
 
 # Columns of architectures that fit beside the function's name on an 80-column page.
 _CODEGEN_WIDTH = 57
@@ -63,28 +63,33 @@ def _not_compiled(title: str, cells: list[CodegenCell]) -> list[Section]:
 
 
 def _cases(comparison: Comparison, unit: str) -> Section:
+    """A row a case and provider, a column a target: what it reached, its share of the ceiling, and the ratio."""
+    targets = list(dict.fromkeys(cell.target for row in comparison.rows for cell in row.cells))
     rows: list[tuple[Line, ...]] = []
+    before = ""
     for row in comparison.rows:
-        ratios = {ratio.target: ratio for ratio in row.ratios}
-        for position, cell in enumerate(row.cells if row.unit == unit else ()):
-            ratio = ratios.pop(cell.target, None)
-            lead = names(("", "") if position else (row.case, row.provider))
-            against = f"{ratio.value:.2f} {ratio.change.value}" if ratio and ratio.value else ratio.change.value if ratio else ""
-            rows.append((*lead, say(name(cell.target)), say(Bit(marked(cell), cell.verdict)), say(_time(cell)), say(against)))
-    heads = tuple(say(head) for head in ("case", "provider", "target", "value", "ms, spread", "ratio"))
+        if row.unit != unit:
+            continue
+        cells = {cell.target: cell for cell in row.cells}
+        ratios = [f"{ratio.value:.2f} {ratio.change.value}" if ratio.value else ratio.change.value for ratio in row.ratios]
+        lead = names(("" if row.case == before else row.case, row.provider))
+        reached = [_reached(cells[target]) if target in cells else say(NOTHING) for target in targets]
+        rows.append((*lead, *reached, *([say(", ".join(ratios))] if len(targets) > 1 else [])))
+        before = row.case
+    heads = (say("case"), say("provider"), *names(targets), *([say("ratio")] if len(targets) > 1 else []))
     legend = (
-        "Spread: from the 20th to the 80th percentile of the timings, over the median.",
+        "Value, share of the ceiling, and ±: half the spread from the 20th to the 80th percentile, over the median.",
         "! suspect: more than 1.1 times the copy bandwidth measured on that GPU; no ratio is made of it.",
     )
-    return Section(f"Every case, {unit or 'no unit'}", heads, tuple(rows), legend=legend, right=(3, 4, 5), folded=True)
+    right = tuple(range(2, len(heads)))
+    return Section(f"Every case, {unit or 'no unit'}", heads, tuple(rows), legend=legend, right=right, folded=True)
 
 
-def _time(cell: Cell) -> str:
-    if not cell.median_ms:
-        return NOTHING
-    if cell.p20_ms is None or cell.p80_ms is None:
-        return number(cell.median_ms)
-    return f"{number(cell.median_ms)} {(cell.p80_ms - cell.p20_ms) / cell.median_ms:.1%}"
+def _reached(cell: Cell) -> Line:
+    spread = ""
+    if cell.value is not None and cell.median_ms and cell.p20_ms is not None and cell.p80_ms is not None:
+        spread = f" ±{(cell.p80_ms - cell.p20_ms) / 2 / cell.median_ms:.1%}"
+    return say(Bit(marked(cell) + spread, cell.verdict))
 
 
 def _speeds(comparison: Comparison, unit: str) -> Section:

@@ -56,8 +56,10 @@ def wheelhouse(engine) -> Path:
 def session_request(wheelhouse, tmp_path_factory) -> Request:
     """The cpu target on the base image, built from the wheelhouse."""
     kernels = tmp_path_factory.mktemp("kernels")
-    kernels.chmod(0o755)
     (kernels / "test_nothing.py").write_text("def test_nothing(): pass\n")
+    # Open to everybody, so that what protects them is the mount and not their mode.
+    kernels.chmod(0o777)
+    (kernels / "test_nothing.py").chmod(0o666)
     build = Build(base_image=BASE, wheelhouse=wheelhouse)
     return Request("session", load_targets()["cpu"], kernels, tmp_path_factory.mktemp("raw"), commit="0123456789ab", build=build)
 

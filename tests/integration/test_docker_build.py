@@ -77,11 +77,11 @@ def test_an_image_without_that_python(engine, built, request_, ours):
 def test_a_failed_build_shows_its_end(engine, request_, tmp_path):
     """The step that failed and the last lines of its output are in the message."""
     dockerfile = tmp_path / "broken.Dockerfile"
-    dockerfile.write_text("ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN echo the compiler is on strike; exit 3\n")
+    dockerfile.write_text("ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN echo the compiler is on strike | tr a-z A-Z; exit 3\n")
     with pytest.raises(InfrastructureError) as raised:
         engine.prepare(replace(request_, target=replace(request_.target, dockerfile=dockerfile)), lambda line: None)
     assert "Step 3/" in raised.value.happened
-    assert "the compiler is on strike" in raised.value.happened
+    assert "THE COMPILER IS ON STRIKE" in raised.value.happened
 
 
 def test_a_base_image_that_cannot_be_had(engine, request_):

@@ -111,6 +111,8 @@ def test_a_target_with_device_nodes():
     host = replace(HOST, nodes=NODES)
     assert options("rocm", host) == expected(target="rocm", Devices=devices, GroupAdd=["44", "109"])
     assert options("rocm", host, gpu="1") == expected("HIP_VISIBLE_DEVICES=1", target="rocm", Devices=devices, GroupAdd=["44", "109"])
+    both = replace(with_devices("rocm", gpus=True, nodes=("/dev/kfd",)), gpu="1")
+    assert container_options(both, ENVIRONMENT, host)["Env"] == GOLDEN["Env"]
 
 
 def test_a_weakened_container():
