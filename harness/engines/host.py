@@ -98,15 +98,18 @@ def owner_is_dead(labels: Mapping[str, str], prefix: str, running: bool) -> bool
 
 @contextmanager
 def lent(folder: Path, owner: tuple[int, int], host: Host) -> Iterator[None]:
-    """Give a folder to the user of the container for as long as it runs, where the caller is root and that user is not."""
-    if host.uid != 0 or owner[0] == 0:
-        yield
-        return
-    _give(folder, *owner)
+    """Hand the results folder to a container; afterwards it is the caller's, and holds nothing but files and folders.
+
+    It changes owner only where the caller is root and the user of the container is not. What is left of links, pipes and devices is
+    removed, so that no later step of the host reads or writes through something that the code under test has put there.
+    """
+    given = host.uid == 0 and owner[0] != 0
+    if given:
+        _tidy(folder, owner)
     try:
         yield
     finally:
-        _give(folder, host.uid, host.gid)
+        _tidy(folder, (host.uid, host.gid) if given else None)
 
 
 def check_readable(folder: Path, owner: tuple[int, int], host: Host) -> None:
@@ -137,14 +140,21 @@ def _nodes(request: Request) -> Iterator[Node]:
         yield from found
 
 
-def _give(folder: Path, uid: int, gid: int) -> None:
-    # What the container left may be deeper than recursion or the number of open files allows, and full of links: a list of paths,
-    # links never followed, and what cannot be reached stays as it is.
+def _tidy(folder: Path, owner: tuple[int, int] | None) -> None:
+    # The tree may be deeper than recursion or the number of open files allows: a list of paths, links never followed, and what cannot
+    # be reached stays as it is.
     waiting = [str(folder)]
     while waiting:
         path = waiting.pop()
         with suppress(OSError):
-            os.chown(path, uid, gid, follow_symlinks=False)
-            if stat.S_ISDIR(os.lstat(path).st_mode):
+            mode = os.lstat(path).st_mode
+            if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+                os.unlink(path)  # noqa: PTH108 - a string all along
+                continue
+            if mode & 0o6000:  # a program that would run as whoever owns it now
+                os.chmod(path, mode & 0o777)  # noqa: PTH101
+            if owner:
+                os.chown(path, *owner, follow_symlinks=False)
+            if stat.S_ISDIR(mode):
                 with os.scandir(path) as entries:
                     waiting += [entry.path for entry in entries]

@@ -7,7 +7,8 @@ import triton
 import triton.language as tl
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-BLOCK_SIZE = 2048
+# Over 4 warps: one or two loads of 16 bytes a thread in fp32. Twice as much was 4 % slower on an H200.
+BLOCK_SIZE = 1024
 
 
 @triton.jit

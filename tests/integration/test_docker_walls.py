@@ -95,6 +95,7 @@ def test_results_belong_to_the_caller(run, tmp_path):
     )
     _, ended, lines, request = run(program)
     assert ended.code == 0, lines
+    assert not (request.raw / "a" / "link").is_symlink()
     owners = {path.lstat().st_uid for path in [request.raw, *request.raw.rglob("*")]}
     assert owners == {os.getuid()}
     assert outside.stat().st_uid == other

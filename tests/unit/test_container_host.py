@@ -64,3 +64,36 @@ def test_a_closed_folder_is_noticed(tmp_path):
         check_readable(tmp_path, (65534, 65534), root)
     check_readable(tmp_path, (0, 0), root)
     check_readable(tmp_path, (1000, 1001), HOST)
+
+
+def test_only_files_and_folders_come_back(tmp_path):
+    """Links, pipes and sockets that a run has left are removed, so that nothing of the host goes through them; whoever the caller is."""
+    outside, raw = tmp_path / "outside", tmp_path / "raw"
+    outside.write_text("untouched")
+    raw.mkdir()
+    me = os.getuid(), os.getgid()
+    with lent(raw, me, replace(HOST, uid=me[0], gid=me[1])):
+        (raw / "folder").mkdir()
+        (raw / "folder" / "file").touch()
+        (raw / "folder" / "file").chmod(0o6755)
+        (raw / "engine.log").symlink_to(outside)
+        (raw / "elsewhere").symlink_to(tmp_path)
+        os.mkfifo(raw / "folder" / "stages.json")
+    assert sorted(path.relative_to(raw).as_posix() for path in raw.rglob("*")) == ["folder", "folder/file"]
+    assert (raw / "folder" / "file").stat().st_mode & 0o7777 == 0o755
+    assert outside.read_text() == "untouched"
+
+
+def test_a_tree_without_end_is_left_behind(tmp_path):
+    """A path longer than the system allows stops nothing."""
+    here = os.open(tmp_path, os.O_RDONLY)
+    try:
+        os.chdir(tmp_path)
+        for _ in range(60):
+            Path("d" * 100).mkdir()
+            os.chdir("d" * 100)
+    finally:
+        os.chdir(here)
+        os.close(here)
+    with lent(tmp_path, (os.getuid(), os.getgid()), replace(HOST, uid=os.getuid(), gid=os.getgid())):
+        pass
