@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
+from harness.render.text import visible
+
 _STYLES = {"passed": "green", "not-run": "yellow"}
 # Without a terminal nobody watches a counter; a line a minute shows that it is alive.
 _PLAIN_PERIOD_S = 60.0
@@ -36,10 +38,10 @@ class Progress:
     def say(self, line: str) -> None:
         """One line of an engine's: building, pulling, falling back."""
         if not self.quiet:
-            self.console.print(Text(line), soft_wrap=True)
+            self.console.print(Text(visible(line)), soft_wrap=True)
 
     def on_event(self, event: dict[str, Any]) -> None:
-        """One event of the inside's."""
+        """One event of the inside's. Whoever runs in there can print one too, so its fields may be anything."""
         kind = event.get("event")
         if kind == "stage":
             self._bad = 0
@@ -54,11 +56,12 @@ class Progress:
             elif self._bad == 11:
                 self.say(f"{self.target}: more failures follow; all of them are in the report")
         elif kind == "stage-end":
-            self._end(str(event.get("stage")), str(event.get("verdict")), float(event.get("seconds") or 0.0))
+            seconds = event.get("seconds")
+            self._end(str(event.get("stage")), str(event.get("verdict")), seconds if isinstance(seconds, float) else 0.0)
 
     def _show(self, text: str, counter: bool = False) -> None:
         if self._status is not None:
-            self._status.update(Text(f"{self.target}: {text}"[: self.console.width - 4]))
+            self._status.update(Text(visible(f"{self.target}: {text}")[: self.console.width - 4]))
         elif not self.quiet and counter and time.monotonic() - self._said > _PLAIN_PERIOD_S:
             self._said = time.monotonic()
             self.say(f"{self.target}: {text}")
@@ -66,7 +69,7 @@ class Progress:
     def _end(self, stage: str, verdict: str, seconds: float) -> None:
         if self.quiet:
             return
-        line = Text(f"{self.target}: {stage:<8}")
-        line.append(f"{verdict:<10}", _STYLES.get(verdict, "red"))
+        line = Text(visible(f"{self.target}: {stage:<8}"))
+        line.append(visible(f"{verdict:<10}"), _STYLES.get(verdict, "red"))
         line.append(f"{seconds:7.1f} s")
         self.console.print(line)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import tempfile
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -334,12 +335,14 @@ def dump(record: Any, path: Path) -> None:
 def write_text(path: Path, text: str) -> None:
     """Replace a file's content in one step: temporary file, fsync, rename."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # A name that cannot be guessed: the folder may be open to the code under test.
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
+        with open(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+            os.fchmod(handle, 0o644)
+            os.fsync(handle)
+        os.replace(temporary, path)  # noqa: PTH105 - a str, and the same on both halves
     finally:
-        temporary.unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)

@@ -9,6 +9,7 @@ import json
 import subprocess
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -18,10 +19,13 @@ from typing import Any, Union
 from harness.diagnose import diagnose
 from harness.engines import Build, Engine, Request, Say, choose_engine
 from harness.errors import ExitCode, UsageError, WarpwaveError
-from harness.records import Environment, Exit, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump
+from harness.guard import read_record
+from harness.records import Environment, Exit, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump, write_text
 from harness.targets import Target
 
 OnEvent = Callable[[dict[str, Any]], None]
+
+_NOISE_LINES = 1000
 
 
 @dataclass(frozen=True)
@@ -72,13 +76,16 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
     started, clock = datetime.now(timezone.utc), time.monotonic()
     environment: Environment | None = None
     ended: Exit | None = None
+    # Written when the run is over: while it lasts, `raw` is open to the code under test, which could plant a link for us to follow.
+    noise: deque[str] = deque(maxlen=_NOISE_LINES)
     try:
         engine = choose_engine(settings.engine, target, say)
         begun = time.monotonic()
         environment = replace(engine.prepare(request, say), prepare_s=round(time.monotonic() - begun, 3))
         dump(_job(engine, request, settings, stages), raw / "job.json")
-        environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, raw, on_event))
-        outcome = diagnose(ended, _read_stages(raw), settings.limit_s, "the container's memory limit")
+        environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event))
+        memory = environment.options.get("limits", {}).get("memory", "")
+        outcome = diagnose(ended, _read_stages(raw), settings.limit_s, memory)
         verdict, reason, hint = outcome.verdict, outcome.reason, outcome.hint or (target.probe.fix if _unusable(raw) else "")
     except KeyboardInterrupt:
         verdict, reason, hint = Verdict.INCOMPLETE, "it was stopped by the user before it started", ""
@@ -88,11 +95,9 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
     except WarpwaveError as error:
         verdict, reason, hint = Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy
     except Exception as error:  # a fault of ours must not cost the other targets their results
-        log = raw / "engine.log"
-        with open(log, "a", encoding="utf-8") as file:
-            traceback.print_exc(file=file)
+        noise.extend(traceback.format_exc().splitlines())
         verdict, reason = Verdict.INFRA, f"warpwave itself failed: {type(error).__name__}: {error}"
-        hint = f"This is a fault of warpwave's; please report it with {log}."
+        hint = f"This is a fault of warpwave's; please report it with {raw / 'engine.log'}."
     record = RunRecord(
         run_id=settings.run_id,
         target=target.name,
@@ -108,6 +113,8 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
         environment=environment,
         exit=ended,
     )
+    if noise:
+        write_text(raw / "engine.log", "\n".join(noise) + "\n")
     dump(record, raw / "run.json")
     return record
 
@@ -193,27 +200,21 @@ def _job(engine: Engine, request: Request, settings: Settings, stages: tuple[Sta
     )
 
 
-def _dispatch(line: str, raw: Path, on_event: OnEvent) -> None:
+def _dispatch(line: str, noise: deque[str], on_event: OnEvent) -> None:
     """The inside prints events only; anything else is a cry of Python's or of the engine's, and is kept."""
     try:
         event = json.loads(line)
-        if isinstance(event, dict) and "event" in event:
-            on_event(event)
-            return
-    except ValueError:
-        pass
-    with open(raw / "engine.log", "a", encoding="utf-8") as file:
-        file.write(line + "\n")
+    except (ValueError, RecursionError):
+        event = None
+    if isinstance(event, dict) and "event" in event:
+        on_event(event)
+    else:
+        noise.append(line)
 
 
 def _read_stages(raw: Path) -> Stages | None:
     """What the inside says about itself; None where it says nothing that can be read."""
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        return TypeAdapter(Stages).validate_json((raw / "stages.json").read_bytes())
-    except (OSError, ValidationError):
-        return None
+    return read_record(raw, "stages.json", Stages)[0]
 
 
 def _unusable(raw: Path) -> bool:

@@ -1,0 +1,128 @@
+"""One target from prepare to record, with engines that misbehave: whatever happens, `run.json` says so and nothing else is touched."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from harness import run as run_module
+from harness.engines import Layout
+from harness.errors import InfrastructureError
+from harness.progress import Progress
+from harness.records import Environment, Exit, Stage, StageReport, Stages, Verdict, dump
+from harness.run import Settings, run_target
+from harness.targets import load_targets
+
+
+class FakeEngine:
+    """Does in `execute` what a test tells it to."""
+
+    name = "fake"
+
+    def __init__(self, act):
+        self.act = act
+
+    def prepare(self, request, say):
+        return Environment(engine="fake", python="python3")
+
+    def layout(self, request):
+        return Layout("/harness", "/kernels", "/results")
+
+    def execute(self, request, environment, on_line):
+        return environment, self.act(request.raw, on_line) or Exit(0, 1.0)
+
+
+@pytest.fixture
+def outcome(tmp_path, monkeypatch):
+    """Run the cpu target on a fake engine; returns the record and what is on disk."""
+
+    def run(act):
+        monkeypatch.setattr(run_module, "choose_engine", lambda asked, target, say: FakeEngine(act))
+        settings = Settings("run-1", tmp_path / "out", tmp_path)
+        record = run_target(load_targets()["cpu"], settings, lambda line: None, lambda event: None)
+        return record, json.loads((tmp_path / "out" / "raw" / "cpu" / "run.json").read_text())
+
+    return run
+
+
+def finish(raw, verdict=Verdict.PASSED):
+    reports = (StageReport(Stage.FACTS, Verdict.PASSED, exit_code=0), StageReport(Stage.TEST, verdict, exit_code=0))
+    dump(Stages("run-1", "cpu", True, reports), raw / "stages.json")
+
+
+def test_a_good_run_is_on_record(outcome):
+    """The verdict is that of the stages, and the file says what the function returns."""
+    record, written = outcome(lambda raw, on_line: finish(raw))
+
+    assert (record.verdict, written["verdict"], written["environment"]["engine"]) == (Verdict.PASSED, "passed", "fake")
+
+
+def test_an_engine_that_cannot_is_on_record(outcome):
+    """Its three beats become reason and hint."""
+
+    def act(raw, on_line):
+        raise InfrastructureError("The engine is gone.", "It was stopped.", "Start it.")
+
+    record, _ = outcome(act)
+
+    assert (record.verdict, record.reason, record.hint) == (Verdict.INFRA, "The engine is gone. It was stopped.", "Start it.")
+
+
+def test_a_fault_of_ours_is_on_record_with_its_traceback(outcome, tmp_path):
+    """It costs this target its verdict, and no other target anything."""
+
+    def act(raw, on_line):
+        raise KeyError("surprise")
+
+    record, _ = outcome(act)
+
+    assert record.verdict is Verdict.INFRA
+    assert "warpwave itself failed: KeyError" in record.reason
+    assert "surprise" in (tmp_path / "out" / "raw" / "cpu" / "engine.log").read_text()
+
+
+def test_a_planted_link_is_not_followed(outcome, tmp_path):
+    """Code under test owns the folder while it runs: links there must not let it write elsewhere through us."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+
+    def act(raw, on_line):
+        for name in ("engine.log", "run.json"):
+            (raw / name).symlink_to(victim)
+        on_line("ssh-rsa attacker's key")
+        finish(raw)
+
+    record, _ = outcome(act)
+
+    assert victim.read_text() == "mine"
+    assert record.verdict is Verdict.PASSED
+    assert "attacker" in (tmp_path / "out" / "raw" / "cpu" / "engine.log").read_text()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"run_id": 1}', '{"finished": true}', "[" * 100_000])
+def test_stages_that_cannot_be_read_are_incomplete(outcome, content):
+    """Exit code 0 alone is never a pass."""
+    record, _ = outcome(lambda raw, on_line: (raw / "stages.json").write_text(content) and None)
+
+    assert record.verdict is Verdict.INCOMPLETE
+
+
+EVENTS = [
+    {"event": "stage-end", "stage": 5, "verdict": None, "seconds": "long"},
+    {"event": "case", "id": "\x1b[2Jgone", "done": {}, "total": []},
+    {"event": "result", "verdict": [1], "id": None},
+    {"event": 7},
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=str)
+def test_events_may_hold_anything(event):
+    """Progress neither fails on a forged event nor passes its escape sequences on."""
+    text = io.StringIO()
+    with Progress(Console(file=text, force_terminal=False), "cpu") as progress:
+        progress.on_event(event)
+
+    assert "\x1b" not in text.getvalue()
