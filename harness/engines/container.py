@@ -104,7 +104,8 @@ def readable(body: Body) -> dict[str, Any]:
         "ipc": host["IpcMode"],
         "devices": requests + [device["PathOnHost"] for device in host["Devices"]],
         "groups": host["GroupAdd"],
-        "mounts": [f"{mount['Source']}:{mount['Target']}:{'ro' if mount['ReadOnly'] else 'rw'}" for mount in host["Mounts"]],
+        # Not where they come from: reports travel, and the caller's folders are nobody else's business.
+        "mounts": [f"{mount['Target']}:{'ro' if mount['ReadOnly'] else 'rw'}" for mount in host["Mounts"]],
         "environment": body["Env"],
         "limits": {"memory": f"{host['Memory'] / GIB:.1f} GiB", "pids": host["PidsLimit"], "shm": "1 GiB", **host["Tmpfs"]},
     }

@@ -37,6 +37,11 @@ def engine():
     connected.close()
 
 
+def _download(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    options = ["--quiet", "--only-binary=:all:", "--python-version", PYTHON, "--dest", str(folder)]
+    return subprocess.run([sys.executable, "-m", "pip", "download", *options, *arguments], capture_output=True, text=True)
+
+
 @pytest.fixture(scope="session")
 def wheelhouse(engine) -> Path:
     if "WARPWAVE_WHEELHOUSE" in os.environ:
@@ -44,9 +49,11 @@ def wheelhouse(engine) -> Path:
     folder = Path(tempfile.gettempdir()) / f"warpwave-wheelhouse-{PYTHON}"
     if not list(folder.glob("triton-*.whl")):
         arguments = load_targets()["cpu"].image.build_args
-        pins = [f"torch=={arguments['TORCH_VERSION']}", f"triton=={arguments['TRITON_VERSION']}", "pytest>=8,<10", "numpy>=1.26,<3"]
-        options = ["--only-binary=:all:", "--python-version", PYTHON, "--extra-index-url", arguments["TORCH_INDEX"], "--dest", str(folder)]
-        done = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", *options, *pins], capture_output=True, text=True)
+        torch = f"torch=={arguments['TORCH_VERSION']}"
+        # The small CPU build from its own index where that can be reached; the second call takes what the first one brought.
+        _download(folder, "--no-deps", "--retries", "0", "--index-url", arguments["TORCH_INDEX"], torch)
+        pins = [torch, f"triton=={arguments['TRITON_VERSION']}", "pytest>=8,<10", "numpy>=1.26,<3"]
+        done = _download(folder, "--find-links", str(folder), *pins)
         if done.returncode:
             pytest.skip(f"the wheels could not be downloaded: {done.stderr.strip()[-300:]}")
     return folder
