@@ -35,7 +35,7 @@ def codegen(comparison: Comparison, every: bool) -> list[Section]:
     columns = sorted(dict.fromkeys((cell.compiled.architecture, cell.target) for cell in cells), key=lambda column: order.index(column[0]))
     twice = {architecture for architecture in order if sum(column[0] == architecture for column in columns) > 1}
     heads = {column: say(name(column[0])) + (say(" ", name(column[1])) if column[0] in twice else ()) for column in columns}
-    sections = [_codegen(comparison, part, heads, every) for part in _pages(columns)]
+    sections = [_codegen(comparison, part, heads, every) for part in _pages(columns, twice)]
     legend = ["34r: registers a thread, the most of all configurations. 12s: registers spilled to memory."]
     legend += ["16K: shared memory (LDS) of a block, in KiB."] if every else []
     lacking = () if every else _lacking(comparison, {cell.target for cell in cells}, "nothing compiled")
@@ -154,9 +154,9 @@ def _by_generation(architecture: str) -> tuple[str, int, str]:
     return family, int(digits or 0), generation
 
 
-def _pages(columns: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
+def _pages(columns: list[tuple[str, str]], twice: set[str]) -> list[list[tuple[str, str]]]:
     """The columns in groups of about the same size that fit beside the function's name."""
-    widths = [max(*map(len, halves(architecture)), 5) + 1 for architecture, _ in columns]
+    widths = [max(*map(len, halves(name)), len(target) if name in twice else 0, 5) + 1 for name, target in columns]
     pages = math.ceil(sum(widths) / _CODEGEN_WIDTH)
     size = math.ceil(len(columns) / pages)
     return [columns[start : start + size] for start in range(0, len(columns), size)]

@@ -35,8 +35,8 @@ def _draw(section: Section) -> list[RenderableType]:
             narrow = section.narrow is not None and position >= section.narrow
             label = _text(head)
             if narrow:
-                # Two short lines leave the room to the names on the left.
-                label = Text("\n").join(Text(part) for part in halves(label.plain))
+                # Short lines above each other leave the room to the names on the left.
+                label = Text("\n".join(word for half in halves(label.plain) for word in half.split(" ", 1)))
             limit = max(*map(len, label.plain.split("\n")), _NARROWEST) if narrow else None
             table.add_column(label, justify="right" if position in section.right else "left", overflow="fold", max_width=limit)
         for row in section.rows:
