@@ -71,15 +71,16 @@ class Journal:
 def supervise(command: list[str], journal: Journal, case_limit_s: float, log: Path, on_event: OnEvent) -> list[Death]:
     """Run `command` until every case of it has an outcome; returns the deaths, in order.
 
-    Ends early only when a worker dies outside of any case: then there is no culprit to leave out.
+    Ends early only when a worker dies outside of any case, or twice of the same: then there is no culprit to leave out.
     """
     deaths: list[Death] = []
     finished = False
     while not finished:
         finished, death = _run_worker(command, journal, case_limit_s, log, on_event)
         if death is not None:
+            # A case that kills a second time was not left out by its worker: going on would never end.
+            finished = death.case is None or death.case in {earlier.case for earlier in deaths}
             deaths.append(death)
-            finished = death.case is None
             if death.case is not None:
                 fields = {"id": death.case, "verdict": death.verdict.value, "reason": death.reason}
                 journal.write("death", **fields)
