@@ -74,6 +74,7 @@ class DockerEngine:
         check_weakenings(request.weaken)
         parts = recipe(request)
         with self._answering():
+            self._host(request)  # whether the GPU is here at all is known now, and not after an image of many gigabytes
             image = None if request.build.rebuild else usable(self._api, parts)
             built = image is None
             if image is None:

@@ -30,6 +30,19 @@ def test_the_image_says_what_it_is(engine, built, session_request):
     assert said[-1].startswith("cpu: image") or any("Step 1/" in line for line in said)
 
 
+def test_a_missing_device_is_told_before_anything_is_pulled(engine, session_request):
+    """The target's own fix is the remedy, and a base image that does not exist is never asked for."""
+    target = session_request.target
+    devices = replace(target.devices, nodes=("/dev/no-such-card*",))
+    wanted = replace(target, devices=devices, probe=replace(target.probe, fix="Plug the card in."))
+    said: list[str] = []
+    with pytest.raises(InfrastructureError) as caught:
+        engine.prepare(replace(session_request, target=wanted, build=Build(base_image="nowhere.invalid/base:1")), said.append)
+    assert "/dev/no-such-card*" in caught.value.happened
+    assert caught.value.remedy == "Plug the card in."
+    assert said == []
+
+
 def test_wheels_do_not_stay_in_the_image(run):
     """What was only needed to build is not in the final image."""
     _, _, lines, _ = run("import os; print(os.path.exists('/build'), os.path.exists('/opt/warpwave'))")
