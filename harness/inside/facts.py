@@ -14,6 +14,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from harness.inside.device import accelerator
 from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict, dump
 
 
@@ -29,7 +30,7 @@ def gather(job: Job) -> Facts:
     except ImportError as error:
         raise UnusableError(f"{error.name or error} is not installed in {sys.executable}") from None
     _probe(job, torch)
-    devices = () if job.interpret else tuple(_device(job, torch, index) for index in range(torch.cuda.device_count()))
+    devices = () if job.interpret else tuple(_device(job, torch, index) for index in range(torch.accelerator.device_count()))
     # The probe names the attribute that torch has for this vendor's runtime, and so the runtime.
     name = (job.require or "").rpartition(".")[2]
     return Facts(
@@ -62,7 +63,7 @@ def _probe(job: Job, torch: Any) -> None:
             value = getattr(value, part, None)
         if not value:
             raise UnusableError(f"{job.require} is not set: torch {torch.__version__} was built for another vendor, or for none")
-        if torch.cuda.device_count() == 0:
+        if torch.accelerator.device_count() == 0:
             raise UnusableError("torch sees no GPU")
     if job.probe:
         done = subprocess.run(job.probe, capture_output=True, text=True, timeout=120)
@@ -72,19 +73,22 @@ def _probe(job: Job, torch: Any) -> None:
 
 def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
     """One GPU, proved usable by a small product with a known result."""
+    here = accelerator()
+    assert here is not None
+    kind, module = here
     try:
-        ones = torch.ones(64, 64, device=f"cuda:{index}")
+        ones = torch.ones(64, 64, device=f"{kind}:{index}")
         if float((ones @ ones).sum()) != 64.0**3:
             raise UnusableError(f"GPU {index} computes a wrong product")
     except RuntimeError as error:
         raise UnusableError(f"GPU {index} does not run a small product: {str(error).splitlines()[0]}") from None
-    properties = torch.cuda.get_device_properties(index)
+    properties = module.get_device_properties(index)
     return DeviceFacts(
         index=index,
         name=properties.name,
         architecture=_architecture(job),
         memory_bytes=properties.total_memory,
-        multiprocessors=properties.multi_processor_count,
+        multiprocessors=getattr(properties, "multi_processor_count", 0),
         cache_bytes=getattr(properties, "L2_cache_size", None),
         uuid=str(getattr(properties, "uuid", "")) or None,
         derived_gbps=_derived_gbps(index),

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from harness.inside.benches import Point, find_benches, kernel_name, load_module, points
+from harness.inside.device import accelerator, is_usable
 from harness.inside.events import emit
 from harness.inside.supervise import Event, Journal, supervise
 from harness.inside.timer import Timer, Timing
@@ -81,7 +82,7 @@ def work(job: Job) -> None:
             journal.write("start", id=point.id)
             sample = _measure(point, timer)
             journal.write("finish", id=point.id, verdict=sample.verdict.value, reason=sample.reason, sample=to_json(sample))
-            if sample.verdict is not Verdict.PASSED and not _usable():
+            if sample.verdict is not Verdict.PASSED and not is_usable():
                 journal.write("poisoned", id=point.id)
                 os._exit(1)
     _ceiling(journal, timer, "after", done)
@@ -151,7 +152,6 @@ def _with_timing(sample: Sample, timing: Timing) -> Sample:
 
 def _ceiling(journal: Journal, timer: Timer, when: str, done: set[str]) -> None:
     """A device-to-device copy in this very run: what a share of the ceiling is a share of."""
-    import torch
     import triton
 
     identity = f"ceiling {when}"
@@ -159,11 +159,13 @@ def _ceiling(journal: Journal, timer: Timer, when: str, done: set[str]) -> None:
         return
     journal.write("start", id=identity)
     # A card with little memory left copies less; the size is part of the record.
-    size = min(_COPY_BYTES, torch.cuda.mem_get_info()[0] // 2) // 2 // 256 * 256
+    here = accelerator()
+    assert here is not None
+    size = min(_COPY_BYTES, here[1].mem_get_info()[0] // 2) // 2 // 256 * 256
     timing = _time_copy(timer, size, triton.runtime.driver.active.get_active_torch_device())
     record = Ceiling(0, 2 * size, timing.median_ms, timing.quantile_ms(0.2), timing.quantile_ms(0.8), when)
     journal.write("finish", id=identity, verdict=Verdict.PASSED.value, reason="", ceiling=to_json(record))
-    torch.cuda.empty_cache()
+    here[1].empty_cache()
 
 
 def _time_copy(timer: Timer, size: int, device: Any) -> Timing:
@@ -193,17 +195,6 @@ def _verdict(error: Exception) -> Verdict:
 def _finite(value: object) -> float | None:
     number = float(value) if isinstance(value, (int, float)) else None
     return number if number is not None and abs(number) < float("inf") else None
-
-
-def _usable() -> bool:
-    """Whether the device still answers after a failure."""
-    import torch
-
-    try:
-        torch.cuda.synchronize()
-    except Exception:
-        return False
-    return True
 
 
 def _append(path: Path, line: str) -> None:

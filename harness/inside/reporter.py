@@ -10,11 +10,11 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.inside.benches import load_module
+from harness.inside.device import accelerator, is_usable
 from harness.inside.supervise import Journal
 
 BENCHES_VARIABLE = "WARPWAVE_BENCHES"
@@ -122,15 +122,11 @@ def _matches(name: str, relative: str, pattern: str) -> bool:
 
 
 def _device_is_poisoned() -> bool:
-    """Whether the GPU refuses to work after a failure, as CUDA does once a kernel has faulted."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
+    """Whether a failure has left the GPU unusable; nothing is initialized to find out."""
+    if "torch" not in sys.modules:
         return False
-    try:
-        torch.cuda.synchronize()
-    except Exception:
-        return True
-    return False
+    here = accelerator()
+    return here is not None and here[1].is_initialized() and not is_usable()
 
 
 def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -51,10 +51,11 @@ class Timer:
         import triton
 
         driver = triton.runtime.driver.active
-        cache = getattr(torch.cuda.get_device_properties(driver.get_current_device()), "L2_cache_size", 0)
+        device = driver.get_device_interface()
+        cache = getattr(device.get_device_properties(driver.get_current_device()), "L2_cache_size", 0)
         flush_bytes = max(FLUSH_FLOOR_BYTES, 4 * cache)
         buffer = torch.empty(flush_bytes // 4, dtype=torch.int32, device=driver.get_active_torch_device())
-        return cls(driver.get_device_interface(), buffer.zero_, flush_bytes, quick)
+        return cls(device, buffer.zero_, flush_bytes, quick)
 
     def do_bench(
         self,

@@ -177,7 +177,8 @@ def test_the_ceiling_is_a_copy_well_past_the_caches(monkeypatch, tmp_path, devic
     """4 GiB moved where there is room for it, less on a small card, and the size is on record."""
     import torch
 
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 20, 1 << 30))
+    card = SimpleNamespace(mem_get_info=lambda: (1 << 20, 1 << 30), empty_cache=lambda: None)
+    monkeypatch.setattr(measure, "accelerator", lambda: ("card", card))
     monkeypatch.setattr("triton.runtime.driver", SimpleNamespace(active=SimpleNamespace(get_active_torch_device=lambda: "cpu")))
     journal = Journal(tmp_path / "journal.jsonl")
     monkeypatch.setattr(torch.Tensor, "copy_", lambda self, other: device.work(2.0))
