@@ -105,7 +105,9 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     ran = [case for case in cases if case.verdict is not Verdict.NOT_RUN]
     verdict = worst([case.verdict for case in ran])
     bad = [case for case in ran if case.verdict is not Verdict.PASSED]
-    reason = f"{bad[0].id}: {bad[0].message.partition(chr(10))[0]}" if bad else "" if ran else "every test was skipped" if cases else "no test was found"
+    reason = "" if ran else "every test was skipped" if cases else "no test was found"
+    if bad:
+        reason = f"{bad[0].id}: {next(iter(bad[0].message.splitlines()), '')}"
     hint = ""
     if not cases:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
