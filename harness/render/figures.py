@@ -36,8 +36,8 @@ def codegen(comparison: Comparison, every: bool) -> list[Section]:
     twice = {architecture for architecture in order if sum(column[0] == architecture for column in columns) > 1}
     heads = {column: say(name(column[0])) + (say(" ", name(column[1])) if column[0] in twice else ()) for column in columns}
     sections = [_codegen(comparison, part, heads, every) for part in _pages(columns, twice)]
-    legend = ["34r: registers a thread, the most of all configurations. 12s: registers spilled to memory."]
-    legend += ["16K: shared memory (LDS) of a block, in KiB."] if every else []
+    legend = ["r: registers a thread, the most of all configurations. s: registers spilled to memory."]
+    legend += ["K: shared memory (LDS) of a block, in KiB."] if every else []
     lacking = () if every else _lacking(comparison, {cell.target for cell in cells}, "nothing compiled")
     sections[-1] = dataclasses.replace(sections[-1], lines=lacking, legend=tuple(legend))
     if every:

@@ -78,8 +78,8 @@ function     90
 ────────────────
 _softmax_fwd 34r
 beta: nothing compiled, absent
-34r: registers a thread, the most of all configurations. 12s: registers spilled
-to memory.
+r: registers a thread, the most of all configurations. s: registers spilled to
+memory.
 """
 
 
