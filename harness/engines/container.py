@@ -19,9 +19,15 @@ from harness.errors import ConfigError
 from harness.records import Environment
 
 LABEL = "io.warpwave"
-LAYOUT = Layout("/warpwave", "/kernels", "/results")
+_HARNESS, _RESULTS = "/warpwave", "/results"
+
 PACKAGE = Path(__file__).resolve().parent.parent
 GIB = 1 << 30
+
+
+def layout(request: Request) -> Layout:
+    """Where the container sees what is mounted; the kernels keep their folder's name, since a package imports itself by it."""
+    return Layout(_HARNESS, f"/packages/{request.kernels.resolve().name}", _RESULTS)
 
 
 def container_user(request: Request, host: Host) -> tuple[int, int]:
@@ -44,7 +50,7 @@ def slug(text: str) -> str:
 def container_options(request: Request, environment: Environment, host: Host, command: Sequence[str] = ()) -> Body:
     """The complete body of the create call; `command` replaces the inside, for tests of the walls around it."""
     target = request.target
-    program = tuple(command) or (target.python, "-m", "harness.inside", f"{LAYOUT.output}/job.json")
+    program = tuple(command) or (target.python, "-m", "harness.inside", f"{_RESULTS}/job.json")
     uid, gid = container_user(request, host)
     body: Body = {
         "Image": environment.image_id or environment.image,
@@ -118,7 +124,7 @@ def _variables(request: Request) -> dict[str, str]:
         # torch asks for the user's name, and a number from the host has none in the image.
         "USER": "warpwave",
         "LOGNAME": "warpwave",
-        "PYTHONPATH": LAYOUT.harness,
+        "PYTHONPATH": _HARNESS,
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "TRITON_CACHE_DIR": "/tmp/triton",  # noqa: S108
@@ -135,9 +141,9 @@ def _variables(request: Request) -> dict[str, str]:
 def _mounts(request: Request) -> list[dict[str, Any]]:
     # Mounts and not `Binds`: a source that is missing is refused instead of being created as a folder of root's, and a colon is no trap.
     mounts = [
-        _mount(str(PACKAGE), f"{LAYOUT.harness}/harness", True),
-        _mount(str(request.kernels.resolve()), LAYOUT.kernels, True),
-        _mount(str(request.raw.resolve()), LAYOUT.output, False),
+        _mount(str(PACKAGE), f"{_HARNESS}/harness", True),
+        _mount(str(request.kernels.resolve()), layout(request).kernels, True),
+        _mount(str(request.raw.resolve()), _RESULTS, False),
     ]
     for position, volume in enumerate(request.target.devices.volumes):
         source, _, rest = volume.partition(":")

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.engines import Layout, Request, Say
-from harness.engines.container import LAYOUT, PACKAGE, container_name, container_options, container_user, readable
+from harness.engines.container import PACKAGE, container_name, container_options, container_user, layout, readable
 from harness.engines.context import recipe
 from harness.engines.host import Host, check_readable, lent, observe
 from harness.engines.images import build, unnamed_stages, usable
@@ -93,7 +93,7 @@ class DockerEngine:
 
     def layout(self, request: Request) -> Layout:
         """The mount points, the same for every target."""
-        return LAYOUT
+        return layout(request)
 
     def execute(self, request: Request, environment: Environment, on_line: Say) -> tuple[Environment, Exit]:
         """Run the job in a container of its own, which is gone afterwards."""

@@ -55,17 +55,21 @@ def kernel_name(path: Path, root: Path) -> str:
 
 
 def load_module(path: Path, root: Path) -> ModuleType:
-    """Run a module's top level as pytest would import it (its folder first on `sys.path`), with `Mark.run` doing nothing."""
+    """Run a module's top level as pytest would import it, with `Mark.run` doing nothing.
+
+    Its folder comes first on `sys.path`; where that is a package, the folder around the outermost package does.
+    """
     import triton.testing
 
-    name = ".".join(path.relative_to(root).with_suffix("").parts).replace("-", "_")
+    base = next(folder for folder in path.parents if not (folder / "__init__.py").exists())
+    name = ".".join(path.relative_to(base if base != path.parent else root).with_suffix("").parts).replace("-", "_")
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} cannot be loaded as a module")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    if str(path.parent) not in sys.path:  # and it stays there: functions may import their neighbours when they are called
-        sys.path.insert(0, str(path.parent))
+    if str(base) not in sys.path:  # and it stays there: functions may import their neighbours when they are called
+        sys.path.insert(0, str(base))
     kept, triton.testing.Mark.run = triton.testing.Mark.run, lambda self, *args, **kwargs: None
     try:
         spec.loader.exec_module(module)

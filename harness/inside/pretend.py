@@ -21,6 +21,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
+from harness.inside.ops import direct_op, plain
 from harness.records import Architecture
 
 # Registers, spilled registers and threads of a loaded binary, found by its bytes.
@@ -133,11 +134,28 @@ def pretended_device(card: Architecture, load: Loader) -> Iterator[None]:
             (triton.testing, "assert_close", lambda *args, **kwargs: None),
             (triton.testing, "do_bench", call_once),
             (triton.testing, "do_bench_cudagraph", call_once),
+            (torch, "compile", plain),
+            (torch.library, "custom_op", direct_op),
+            (torch.library, "triton_op", direct_op),
         ):
             undo.callback(setattr, owner, name, getattr(owner, name, None))
             setattr(owner, name, value)
-        undo.enter_context(_Redirect(torch.device("meta"), claim=device))
+        redirect = undo.enter_context(_Redirect(torch.device("meta"), claim=device))
+        _keep_in_backward(redirect, undo)
         yield
+
+
+def _keep_in_backward(redirect: _Redirect, undo: contextlib.ExitStack) -> None:
+    """A mode is off while a function that it has seen runs, and `backward` is one: the package's own code runs in there."""
+    autograd: Any = torch.autograd
+    run_backward = autograd._engine_run_backward
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with redirect:
+            return run_backward(*args, **kwargs)
+
+    undo.callback(setattr, autograd, "_engine_run_backward", run_backward)
+    autograd._engine_run_backward = run
 
 
 def call_once(function: Callable[[], object], *args: Any, quantiles: Any = None, return_mode: str = "mean", **kwargs: Any) -> Any:

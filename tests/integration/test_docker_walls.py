@@ -23,7 +23,7 @@ def attempt(name, action):
         found[name] = type(error).__name__
 for place in ('/', '/etc', '/usr', '/opt/warpwave', '/warpwave/harness', '/kernels', '/proc/sys/kernel', '/sys/fs/cgroup', '/dev'):
     attempt('write ' + place, lambda: pathlib.Path(place, 'x').write_text('x'))
-attempt('edit kernels', lambda: pathlib.Path('/kernels/test_nothing.py').write_text('x'))
+attempt('edit kernels', lambda: pathlib.Path('/packages/kernels/test_nothing.py').write_text('x'))
 attempt('resolve', lambda: socket.gethostbyname('example.com'))
 attempt('connect', lambda: socket.create_connection(('192.0.2.1', 80), 2))
 attempt('setuid', lambda: os.setuid(0))

@@ -64,7 +64,7 @@ GOLDEN = {
         "LogConfig": {"Type": "json-file", "Config": {"max-size": "50m", "max-file": "2"}},
         "Mounts": [
             {"Type": "bind", "Source": str(PACKAGE), "Target": "/warpwave/harness", "ReadOnly": True},
-            {"Type": "bind", "Source": "/srv/kernels", "Target": "/kernels", "ReadOnly": True},
+            {"Type": "bind", "Source": "/srv/kernels", "Target": "/packages/kernels", "ReadOnly": True},
             {"Type": "bind", "Source": "/srv/raw", "Target": "/results", "ReadOnly": False},
         ],
         "Devices": [],

@@ -92,3 +92,18 @@ def test_matrix_instructions_are_named(limits):
 
     assert any("mma" in name for name in rows["sm_90", "shared memory"]["matrix"])
     assert any(name.startswith("v_mfma") for name in rows["gfx942", "shared memory"]["matrix"])
+
+
+def test_launches_behind_registered_ops_are_seen(run_inside, data):
+    """A custom op's forward, its registered backward, and what `torch.compile` is given, in a package that imports itself by name."""
+    cards = tuple(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
+    output = run_inside(data / "packaged", Stage.COMPILE, architectures=cards)
+    rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
+
+    seen = {(row["origin"], row["constants"].get("BLOCK")) for row in rows if row["verdict"] == "passed"}
+    assert seen == {
+        ("scale/n=4096 [eager]", 128),
+        ("scale/n=4096 [eager]", 256),
+        ("scale/n=4096 [compiled]", 512),
+        ("scale/n=4096 [compiled]", 1024),
+    }

@@ -1,0 +1,77 @@
+"""Custom ops on a pretended device: torch's dispatcher would run an op's fake implementation on meta tensors and launch nothing.
+
+`DirectOp` takes the place of what `torch.library.custom_op` makes while a package is loaded. It calls the function itself, with the
+gradients that the package registered, so that every launch inside it is seen.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+class DirectOp:
+    """A custom op that is called past the dispatcher. Registrations that only serve tracing are taken and forgotten."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function, self._signature = function, inspect.signature(function)
+        self._differentiable: type[torch.autograd.Function] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the op, and record it for autograd where that was registered."""
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        if self._differentiable is None:
+            return self._function(*bound.args, **bound.kwargs)
+        return self._differentiable.apply(*bound.args, bound.kwargs)  # type: ignore[no-untyped-call]
+
+    def register_autograd(self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None) -> None:
+        """As torch's: `setup_context(ctx, inputs, output)` saves, `backward(ctx, *grads)` gives a gradient an input."""
+
+        def forward(ctx: Any, *arguments: Any) -> Any:
+            *inputs, keywords = arguments
+            output = self._function(*inputs, **keywords)
+            if setup_context is not None:
+                named = {"keyword_only_inputs": keywords} if keywords else {}
+                setup_context(ctx=ctx, inputs=tuple(inputs), output=output, **named)
+            return output
+
+        def differentiate(ctx: Any, *grads: Any) -> Any:
+            found = backward(ctx, *grads)
+            return (*found, None) if isinstance(found, tuple) else (found, None)
+
+        methods = {"forward": staticmethod(forward), "backward": staticmethod(differentiate)}
+        self._differentiable = type("Direct", (torch.autograd.Function,), methods)
+
+    def register_fake(self, function: Any, /) -> Any:
+        """Taken and forgotten."""
+        return function
+
+    def register_kernel(self, device_types: Any, function: Any = None, /) -> Any:
+        """An implementation for the device that is pretended takes the function's place."""
+
+        def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
+            kinds = [device_types] if isinstance(device_types, str) else device_types
+            if kinds is None or "cuda" in kinds:
+                self._function = implementation
+            return implementation
+
+        return register if function is None else register(function)
+
+    def register_autocast(self, device_type: str, cast_inputs: torch.dtype) -> None:
+        """Taken and forgotten: a bench that measures under autocast still launches the op."""
+
+    register_vmap = register_torch_dispatch = register_fake
+
+
+def direct_op(name: str, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Stands in for `torch.library.custom_op` and `triton_op`; `name` is not registered."""
+    return DirectOp if function is None else DirectOp(function)
+
+
+def plain(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Stands in for `torch.compile`: the author's kernels are launched all the same, and nothing is generated beside them."""
+    return (lambda decorated: decorated) if function is None else function
