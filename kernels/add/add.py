@@ -1,18 +1,19 @@
-"""Vector addition: the smallest kernel that has everything, and the plainest measure of bandwidth."""
+"""Addition: the smallest kernel that has everything, and the plainest measure of bandwidth."""
 
 from __future__ import annotations
 
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-# Over 4 warps: one or two loads of 16 bytes a thread in fp32. Twice as much was 1 % slower on an H200.
-BLOCK_SIZE = 1024
+from kernels.configs import choose
+from kernels.configs.elementwise import ELEMENTWISE
+from kernels.contract import check_dtype, check_same, laid_out_as
 
 
 @triton.jit
-def add_kernel(x_ptr, y_ptr, out_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+def add_kernel(x_ptr, y_ptr, out_ptr, n_elements, alpha, BLOCK_SIZE: tl.constexpr):
     # Program number times block size passes 2**31 in large tensors.
     start = tl.program_id(0).to(tl.int64) * BLOCK_SIZE
     offsets = start + tl.arange(0, BLOCK_SIZE)
@@ -20,30 +21,50 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
     # Rounded once, at the end, as PyTorch does it.
     x = tl.load(x_ptr + offsets, mask=inside).to(tl.float32)
     y = tl.load(y_ptr + offsets, mask=inside).to(tl.float32)
-    tl.store(out_ptr + offsets, (x + y).to(out_ptr.dtype.element_ty), mask=inside)
+    tl.store(out_ptr + offsets, (x + alpha * y).to(out_ptr.dtype.element_ty), mask=inside)
 
 
-def add(x: torch.Tensor, y: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
-    """`x + y`, element by element, as `torch.add` does it for two tensors of one shape. Forward only.
+def add(input: Tensor, other: Tensor, *, alpha: float = 1.0) -> Tensor:
+    """`input + alpha * other`, differentiable, as `torch.add` of two tensors.
 
     Args:
-        x: fp32, fp16 or bf16, of any shape and strides; what is not contiguous is copied first.
-        y: of the shape, dtype and device of `x`; nothing is broadcast.
-        out: contiguous, of the same shape, dtype and device; it may be `x` or `y`. A new tensor if not given.
+        input: fp32, fp16 or bf16, of any strides; computed in fp32, rounded once.
+        other: of the same dtype and device; the two shapes are broadcast to one another.
+        alpha: multiplies `other`.
 
     Raises:
-        ValueError: the dtype is none of the three, `x` and `y` differ in shape, dtype or device, or `out` does not fit.
+        NotImplementedError: the dtype is none of the three.
+        RuntimeError: dtypes or devices differ (nothing is promoted), or the shapes do not broadcast.
     """
-    if x.dtype not in DTYPES:
-        raise ValueError(f"add takes fp32, fp16 and bf16, got {x.dtype}")
-    if (x.shape, x.dtype, x.device) != (y.shape, y.dtype, y.device):
-        seen = f"{tuple(x.shape)} {x.dtype} on {x.device} and {tuple(y.shape)} {y.dtype} on {y.device}"
-        raise ValueError(f"add needs two tensors of one shape, dtype and device, got {seen}")
-    out = torch.empty_like(x, memory_format=torch.contiguous_format) if out is None else out
-    if (out.shape, out.dtype, out.device) != (x.shape, x.dtype, x.device) or not out.is_contiguous():
-        raise ValueError(f"out must be a contiguous {tuple(x.shape)} of {x.dtype} on {x.device}")
-    n_elements = x.numel()
-    if n_elements:
-        grid = (triton.cdiv(n_elements, BLOCK_SIZE),)
-        add_kernel[grid](x.contiguous(), y.contiguous(), out, n_elements, BLOCK_SIZE=BLOCK_SIZE)
+    check_dtype("add", input, other)
+    check_same("add", input, other)
+    return _add(*torch.broadcast_tensors(input, other), float(alpha))
+
+
+@torch.library.custom_op("warpwave::add", mutates_args=())
+def _add(input: Tensor, other: Tensor, alpha: float) -> Tensor:
+    # Dense in the order of `input`, so that one flat walk serves any strides.
+    out = torch.empty_like(input)
+    if out.numel():
+        config = choose(ELEMENTWISE)
+        grid = (triton.cdiv(out.numel(), config.block),)
+        x, y = laid_out_as(input, out), laid_out_as(other, out)
+        add_kernel[grid](x, y, out, out.numel(), alpha, BLOCK_SIZE=config.block, num_warps=config.warps)
     return out
+
+
+@_add.register_fake
+def _(input: Tensor, other: Tensor, alpha: float) -> Tensor:
+    return torch.empty_like(input)
+
+
+def _setup_context(ctx, inputs, output) -> None:
+    ctx.alpha = inputs[2]
+
+
+def _backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    of_other = (grad if ctx.alpha == 1.0 else grad * ctx.alpha) if ctx.needs_input_grad[1] else None
+    return grad if ctx.needs_input_grad[0] else None, of_other, None
+
+
+_add.register_autograd(_backward, setup_context=_setup_context)

@@ -1,34 +1,33 @@
-"""Bandwidth of vector addition, fp32, 2**12 to 2**27 elements. Bytes: two reads and one write."""
+"""Bandwidth of addition, 12 MiB to 1.5 GiB moved. Bytes: two reads and one write."""
+
+import operator
 
 import torch
 import triton
-from add import add
 
-DEVICE = "cuda"
+from kernels.add import add
+from kernels.peers import LINES, bandwidth, compiled, providers
+
+PROVIDERS = providers(triton=add, copy=torch.add, torch=torch.add, compile=compiled(operator.add))
 
 
 @triton.testing.perf_report(
     triton.testing.Benchmark(
         x_names=["N"],
-        x_vals=[2**i for i in range(12, 28)],
+        x_vals=[2**i for i in range(20, 28)],
         x_log=True,
         line_arg="provider",
-        line_vals=["triton", "torch"],
-        line_names=["Triton", "PyTorch"],
+        line_vals=list(PROVIDERS),
+        line_names=[LINES[name] for name in PROVIDERS],
         ylabel="GB/s",
         plot_name="add",
         args={"dtype": torch.float32},
     )
 )
-def benchmark(N, dtype, provider):
-    x, y = (torch.randn(N, device=DEVICE, dtype=dtype) for _ in range(2))
-    run = {"triton": add, "torch": torch.add}[provider]
-    ms, min_ms, max_ms = triton.testing.do_bench(lambda: run(x, y), quantiles=[0.5, 0.2, 0.8])
-
-    def gbps(ms):
-        return 3 * x.numel() * x.element_size() / ms * 1e-6
-
-    return gbps(ms), gbps(max_ms), gbps(min_ms)
+@bandwidth
+def benchmark(provider, N, dtype):
+    x, y = (torch.randn(N, device="cuda", dtype=dtype) for _ in range(2))
+    return 3 * x.nbytes, lambda: PROVIDERS[provider](x, y)
 
 
 if __name__ == "__main__":

@@ -1,36 +1,50 @@
-"""Bandwidth of GELU, fp32, over the sweep of the softmax bench: 4096 rows of 256 to 12672. One read and one write."""
+"""Bandwidth of GELU, 4096 rows of 4096 to 32768. Bytes: forward one read and one write, backward two reads and one write."""
 
 import functools
 
 import torch
 import triton
-from gelu import gelu
+from torch.nn import functional as F
 
-DEVICE = "cuda"
+from kernels.gelu import gelu
+from kernels.peers import LINES, bandwidth, compiled, providers
+
+PROVIDERS = providers(triton=gelu, copy=F.gelu, torch=F.gelu, compile=compiled(F.gelu))
 
 
-@triton.testing.perf_report(
-    triton.testing.Benchmark(
-        x_names=["N"],
-        x_vals=[128 * i for i in range(2, 100)],
-        line_arg="provider",
-        line_vals=["triton", "torch"],
-        line_names=["Triton", "PyTorch"],
-        ylabel="GB/s",
-        plot_name="gelu",
-        args={"M": 4096, "dtype": torch.float32},
-    )
-)
-def benchmark(M, N, dtype, provider):
-    x = torch.randn(M, N, device=DEVICE, dtype=dtype)
-    run = {"triton": gelu, "torch": functools.partial(torch.nn.functional.gelu, approximate="tanh")}[provider]
-    ms, min_ms, max_ms = triton.testing.do_bench(lambda: run(x), quantiles=[0.5, 0.2, 0.8])
+def benchmark_of(direction, dtypes):
+    return [
+        triton.testing.Benchmark(
+            x_names=["N"],
+            x_vals=[2**i for i in range(12, 16)],
+            line_arg="provider",
+            line_vals=list(PROVIDERS),
+            line_names=[LINES[name] for name in PROVIDERS],
+            ylabel="GB/s",
+            plot_name=f"{direction}-{approximate}",
+            args={"M": 4096, "dtype": dtype, "approximate": approximate},
+        )
+        for dtype in dtypes
+        for approximate in ("none", "tanh")
+    ]
 
-    def gbps(ms):
-        return 2 * x.numel() * x.element_size() / ms * 1e-6
 
-    return gbps(ms), gbps(max_ms), gbps(min_ms)
+@triton.testing.perf_report(benchmark_of("forward", [torch.float32, torch.bfloat16]))
+@bandwidth
+def forward(provider, M, N, dtype, approximate):
+    x = torch.randn(M, N, device="cuda", dtype=dtype)
+    return 2 * x.nbytes, functools.partial(PROVIDERS[provider], x, approximate=approximate)
+
+
+@triton.testing.perf_report(benchmark_of("backward", [torch.bfloat16]))
+@bandwidth
+def backward(provider, M, N, dtype, approximate):
+    x = torch.randn(M, N, device="cuda", dtype=dtype, requires_grad=True)
+    out = PROVIDERS[provider](x, approximate=approximate)
+    grad = torch.randn_like(out)
+    return 3 * x.nbytes, lambda: torch.autograd.grad(out, x, grad, retain_graph=True)
 
 
 if __name__ == "__main__":
-    benchmark.run(print_data=True)
+    forward.run(print_data=True)
+    backward.run(print_data=True)

@@ -1,0 +1,1 @@
+from kernels.add.add import add as add

@@ -1,0 +1,59 @@
+"""Which GPU is active, and the one place where configurations differ by architecture: a table an op, in the files beside this one.
+
+A table maps patterns of architecture names to configurations, e.g. `{"sm_90": ..., "gfx9*": ..., "*": ...}`; the first that matches is
+taken. The names are those of the vendors' compilers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+import triton
+
+Config = TypeVar("Config")
+
+
+@dataclass(frozen=True)
+class Card:
+    """The GPU that kernels are launched on: architecture, lanes a warp, multiprocessors, bytes of shared memory that a program may have."""
+
+    name: str
+    warp_size: int
+    processors: int
+    shared_bytes: int
+
+
+# Any size is right in the interpreter; a small one is fast, and several programs exercise strides over programs.
+INTERPRETER = Card("interpreter", 32, 4, 64 << 10)
+
+
+def card() -> Card:
+    """The active GPU, or `INTERPRETER`. Costs microseconds, and never synchronizes."""
+    if triton.knobs.runtime.interpret:
+        return INTERPRETER
+    driver = triton.runtime.driver.active
+    return _card(driver.get_current_device(), driver.get_current_target())
+
+
+@functools.cache
+def _card(device: int, target: Any) -> Card:
+    properties = triton.runtime.driver.active.utils.get_device_properties(device)
+    name = f"sm_{target.arch}" if isinstance(target.arch, int) else target.arch.split(":")[0]
+    return Card(name, target.warp_size, properties["multiprocessor_count"], properties["max_shared_mem"])
+
+
+def choose(table: Mapping[str, Config]) -> Config:
+    """The configuration of the first pattern that matches the active GPU.
+
+    Raises:
+        NotImplementedError: none matches.
+    """
+    name = card().name
+    for pattern, config in table.items():
+        if fnmatchcase(name, pattern):
+            return config
+    raise NotImplementedError(f"there is no configuration for {name}; this op has some for {', '.join(table)}")

@@ -1,0 +1,50 @@
+"""What every op does at its door: dtypes it takes, autocast, and layouts that a kernel may walk through in memory order."""
+
+from __future__ import annotations
+
+import torch
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def check_dtype(op: str, *tensors: torch.Tensor | None) -> None:
+    """Refuse what no kernel here computes in, by the exception that PyTorch raises.
+
+    Raises:
+        NotImplementedError: a dtype is not among `DTYPES`.
+    """
+    for tensor in tensors:
+        if tensor is not None and tensor.dtype not in DTYPES:
+            raise NotImplementedError(f'"{op}" is implemented for fp32, fp16 and bf16, not for {tensor.dtype}')
+
+
+def check_same(op: str, *tensors: torch.Tensor) -> None:
+    """Refuse tensors of different dtypes or devices.
+
+    Raises:
+        RuntimeError: they differ.
+    """
+    first = tensors[0]
+    for other in tensors[1:]:
+        if (other.dtype, other.device) != (first.dtype, first.device):
+            seen = f"{first.dtype} on {first.device} and {other.dtype} on {other.device}"
+            raise RuntimeError(f"{op} expected all tensors to be of one dtype on one device, but got {seen}")
+
+
+def autocast(tensor: torch.Tensor, to: torch.dtype | None = None) -> torch.Tensor:
+    """`tensor` as autocast wants it: in `to`, or in autocast's own dtype; as it is where autocast is off or it holds no fp16, bf16 or fp32.
+
+    torch.library can register one fixed dtype for an op; this follows the one that the user chose.
+    """
+    kind = tensor.device.type
+    if tensor.dtype not in DTYPES or not torch.is_autocast_enabled(kind):
+        return tensor
+    return tensor.to(to or torch.get_autocast_dtype(kind))
+
+
+def laid_out_as(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """`tensor` with the strides of `like`, which is dense: a copy only where they differ.
+
+    An element-wise kernel can then walk through both in memory order, whatever that order is.
+    """
+    return tensor if tensor.stride() == like.stride() else torch.empty_like(like, dtype=tensor.dtype).copy_(tensor)

@@ -1,0 +1,1 @@
+from kernels.dropout.dropout import dropout as dropout
