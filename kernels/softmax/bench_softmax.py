@@ -1,45 +1,91 @@
-"""Bandwidth of row softmax, fp32, 4096 rows of 256 to 12672.
+"""Bandwidth of softmax and log_softmax: rows of any length in 2**29 elements, and many short rows.
 
-Bytes: one read and one write. A provider that moves more shows as slower, not as busier.
+Bytes: forward one read and one write, backward two reads and one write.
 """
 
 import functools
 
 import torch
 import triton
-from softmax import softmax, softmax_persistent, softmax_unfused
 
-DEVICE = "cuda"
-PROVIDERS = {
-    "triton": softmax,
-    "persistent": softmax_persistent,
-    "torch": functools.partial(torch.softmax, dim=-1),
-    "unfused": softmax_unfused,
-}
+from kernels.peers import LINES, bandwidth, compiled, peer, providers
+from kernels.softmax import log_softmax, softmax
+
+
+def of_pytorch(op):
+    return getattr(torch, op)
+
+
+def of_triton(op):
+    return {"softmax": softmax, "log_softmax": log_softmax}[op]
+
+
+def of_compile(op):
+    return compiled(getattr(torch, op))
+
+
+def of_peer(module, name):
+    """Peers have softmax over the last dimension alone."""
+    function = peer(module, name)
+    return function and (lambda op: lambda x, dim: getattr(function, "apply", function)(x))
+
+
+PROVIDERS = providers(
+    triton=of_triton,
+    copy=of_pytorch,
+    torch=of_pytorch,
+    compile=of_compile,
+    liger=of_peer("liger_kernel.ops.softmax", "LigerSoftmaxFunction"),
+    quack=of_peer("quack.softmax", "softmax"),
+)
+
+
+def benchmark_of(plot_name, op, dtype, shapes):
+    names = [name for name in PROVIDERS if op == "softmax" or name not in ("liger", "quack")]
+    return triton.testing.Benchmark(
+        x_names=["M", "N"],
+        x_vals=shapes,
+        line_arg="provider",
+        line_vals=names,
+        line_names=[LINES[name] for name in names],
+        ylabel="GB/s",
+        plot_name=plot_name,
+        args={"op": op, "dtype": dtype},
+    )
+
+
+def rows_of(*lengths):
+    return [(2**29 // length, length) for length in lengths]
 
 
 @triton.testing.perf_report(
-    triton.testing.Benchmark(
-        x_names=["N"],
-        x_vals=[128 * i for i in range(2, 100)],
-        line_arg="provider",
-        line_vals=list(PROVIDERS),
-        line_names=["Triton (a program a row)", "Triton (persistent)", "PyTorch", "PyTorch (naive, unfused)"],
-        ylabel="GB/s",
-        plot_name="softmax",
-        args={"M": 4096, "dtype": torch.float32},
-    )
+    [
+        benchmark_of("forward-fp32", "softmax", torch.float32, rows_of(64, 1024, 8192, 32768, 65536, 262144)),
+        benchmark_of("forward-bf16", "softmax", torch.bfloat16, rows_of(256, 4096, 16384, 32768, 50257, 65536, 131072, 262144)),
+        benchmark_of("forward-short", "softmax", torch.float32, [(2048 * length, length) for length in (16, 32, 64, 128, 512)]),
+        benchmark_of("forward-log", "log_softmax", torch.bfloat16, rows_of(4096, 32768, 131072)),
+    ]
 )
-def benchmark(M, N, dtype, provider):
-    x = torch.randn(M, N, device=DEVICE, dtype=dtype)
-    run = PROVIDERS[provider]
-    ms, min_ms, max_ms = triton.testing.do_bench(lambda: run(x), quantiles=[0.5, 0.2, 0.8])
+@bandwidth
+def forward(provider, M, N, op, dtype):
+    x = torch.randn(M, N, device="cuda", dtype=dtype)
+    return 2 * x.nbytes, functools.partial(PROVIDERS[provider](op), x, dim=-1)
 
-    def gbps(ms):
-        return 2 * x.numel() * x.element_size() / ms * 1e-6
 
-    return gbps(ms), gbps(max_ms), gbps(min_ms)
+@triton.testing.perf_report(
+    [
+        benchmark_of("backward-bf16", "softmax", torch.bfloat16, rows_of(1024, 8192, 16384, 65536, 262144)),
+        benchmark_of("backward-log", "log_softmax", torch.bfloat16, rows_of(4096, 131072)),
+    ]
+)
+@bandwidth
+def backward(provider, M, N, op, dtype):
+    x = torch.randn(M, N, device="cuda", dtype=dtype, requires_grad=True)
+    out = PROVIDERS[provider](op)(x, dim=-1)
+    grad = torch.randn_like(out)
+    return 3 * x.nbytes, lambda: torch.autograd.grad(out, x, grad, retain_graph=True)
 
 
 if __name__ == "__main__":
-    benchmark.run(print_data=True)
+    forward.run(print_data=True)
+    backward.run(print_data=True)

@@ -1,138 +1,172 @@
-"""Row softmax with the row held in registers: memory is read and written once, not in eight passes.
-
-Two designs of one result: a program for each row, and as many programs as the card holds, striding over the rows.
-"""
+"""Softmax and log-softmax along any dimension, of any length, and their gradients."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 import triton
-import triton.language as tl
+from torch import Tensor
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-# A longer row does not fit the registers of one program and spills.
-MAX_COLUMNS = 32768
-# Programs in the interpreter, which has no card to fill: any number is right, and several exercise the stride.
-INTERPRETED_PROGRAMS = 8
-
-# By device, dtype, block and evenness of rows: compiling and asking the driver costs far more than a launch.
-_plans: dict[tuple[object, ...], tuple[dict[str, int], int]] = {}
+from kernels.configs import card, choose
+from kernels.configs.softmax import SOFTMAX, Tile
+from kernels.contract import DTYPES, check_dtype
+from kernels.softmax.rows import softmax_backward_kernel, softmax_kernel
+from kernels.softmax.strided import softmax_strided_backward_kernel, softmax_strided_kernel
 
 
-@triton.jit
-def _softmax_of(row):
-    # Padding is -inf, and adds nothing. A row of -inf alone becomes NaN throughout, as in PyTorch.
-    numerator = tl.exp(row - tl.max(row, axis=0))
-    return numerator / tl.sum(numerator, axis=0)
-
-
-@triton.jit
-def softmax_row_kernel(out_ptr, x_ptr, row_stride, n_columns, BLOCK_SIZE: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    columns = tl.arange(0, BLOCK_SIZE)
-    inside = columns < n_columns
-    x = tl.load(x_ptr + row * row_stride + columns, mask=inside, other=-float("inf")).to(tl.float32)
-    tl.store(out_ptr + row * n_columns + columns, _softmax_of(x).to(out_ptr.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def softmax_persistent_kernel(
-    out_ptr,
-    x_ptr,
-    row_stride,
-    n_rows,
-    n_columns,
-    BLOCK_SIZE: tl.constexpr,
-    NUM_STAGES: tl.constexpr,
-):
-    columns = tl.arange(0, BLOCK_SIZE)
-    inside = columns < n_columns
-    one = tl.full((), 1, tl.int64)  # a row's number times its stride passes 2**31
-    for number in tl.range(tl.program_id(0), n_rows, tl.num_programs(0), num_stages=NUM_STAGES):
-        row = number * one
-        x = tl.load(x_ptr + row * row_stride + columns, mask=inside, other=-float("inf")).to(tl.float32)
-        tl.store(out_ptr + row * n_columns + columns, _softmax_of(x).to(out_ptr.dtype.element_ty), mask=inside)
-
-
-def softmax(x: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
-    """Softmax over the last dimension, as `torch.softmax(x, -1)`, by a program for each row. Forward only.
+def softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+    """`exp(input)` over its sum along `dim`; differentiable, as `torch.softmax`.
 
     Args:
-        x: (..., N) in fp32, fp16 or bf16, N at most `MAX_COLUMNS`; computed in fp32. Rows may have any stride; where
-            neighbours in a row are not neighbours in memory, a copy is made first.
-        out: contiguous, of the same shape, dtype and device; it may be `x`. A new tensor if not given.
+        input: fp32, fp16 or bf16, of any shape and strides; computed in fp32. Of another dtype it is converted first.
+        dim: the dimension that sums to one.
+        dtype: of the result; fp32, fp16 or bf16. The input's own if not given, and fp32 under autocast.
 
     Raises:
-        ValueError: the dtype is none of the three, a row is too long, or `out` does not fit.
+        NotImplementedError: the result would be of another dtype.
+        IndexError: there is no such dimension.
     """
-    rows, out = _prepare(x, out)
-    if rows.numel():
-        n_rows, n_columns = rows.shape
-        block = triton.next_power_of_2(n_columns)
-        softmax_row_kernel[(n_rows,)](out, rows, rows.stride(0), n_columns, BLOCK_SIZE=block, num_warps=_warps(block))
+    return _along("softmax", input, dim, dtype)
+
+
+def log_softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+    """The logarithm of `softmax`, without its loss of digits; arguments and errors are the same."""
+    return _along("log_softmax", input, dim, dtype)
+
+
+def _along(op: str, input: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
+    if dtype is None:
+        dtype = torch.float32 if torch.is_autocast_enabled(input.device.type) and input.dtype in DTYPES else input.dtype
+    if input.dtype not in DTYPES or dtype not in DTYPES:
+        input = input.to(dtype)
+    check_dtype(op, input)
+    n_dims = max(1, input.dim())
+    if not -n_dims <= dim < n_dims:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-n_dims}, {n_dims - 1}], but got {dim})")
+    return _softmax(input, dim % n_dims, dtype, op == "log_softmax")
+
+
+@torch.library.custom_op("warpwave::softmax", mutates_args=())
+def _softmax(input: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
+    out = torch.empty(input.shape, dtype=dtype, device=input.device)
+    _, length, width = _sizes(input, dim)
+    if not out.numel():
+        return out
+    if width > 1:
+        _launch_strided(softmax_strided_kernel, out, (input.contiguous(),), dim, log)
+        return out
+    rows = input.reshape(-1, length)
+    rows = rows if length == 1 or rows.stride(1) == 1 else rows.contiguous()
+    _launch_rows(softmax_kernel, out, (rows,), (rows.stride(0),), length, log, choose(SOFTMAX).forward[out.element_size()])
     return out
 
 
-def softmax_persistent(x: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
-    """The same as `softmax`, arguments and errors included, by as many programs as the current device holds at once."""
-    rows, out = _prepare(x, out)
-    if rows.numel():
-        block = triton.next_power_of_2(rows.shape[1])
-        size = rows.element_size()
-        even = (rows.data_ptr() | rows.stride(0) * size | rows.shape[1] * size) % 16 == 0
-        arguments = (out, rows, rows.stride(0), *rows.shape)
-        key = (x.device, x.dtype, block, even)
-        if key not in _plans:
-            _plans[key] = _plan(arguments, block, 2 * block * size if even else None)
-        options, resident = _plans[key]
-        softmax_persistent_kernel[(min(rows.shape[0], resident),)](*arguments, **options)
+@torch.library.custom_op("warpwave::softmax_backward", mutates_args=())
+def _softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
+    out = torch.empty(output.shape, dtype=dtype, device=output.device)
+    _, length, width = _sizes(output, dim)
+    if not out.numel():
+        return out
+    inputs = grad.contiguous(), output.contiguous()
+    if width > 1:
+        _launch_strided(softmax_strided_backward_kernel, out, inputs, dim, log)
+    else:
+        _launch_rows(softmax_backward_kernel, out, inputs, (), length, log, choose(SOFTMAX).backward[out.element_size()])
     return out
 
 
-def softmax_unfused(x: torch.Tensor) -> torch.Tensor:
-    """Softmax over the last dimension in five operators of PyTorch, each through memory: the bar for fusion."""
-    shifted = x - x.amax(dim=-1, keepdim=True)
-    numerator = shifted.exp()
-    return numerator / numerator.sum(dim=-1, keepdim=True)
+@_softmax.register_fake
+def _(input: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
+    return torch.empty(input.shape, dtype=dtype, device=input.device)
 
 
-def _prepare(x: torch.Tensor, out: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """The input as (rows, columns) with the columns side by side in memory, and an output that fits."""
-    if x.dtype not in DTYPES:
-        raise ValueError(f"softmax takes fp32, fp16 and bf16, got {x.dtype}")
-    n_columns = x.shape[-1] if x.dim() else 1
-    if n_columns > MAX_COLUMNS:
-        raise ValueError(f"softmax holds a row in registers, at most {MAX_COLUMNS} columns, got {n_columns}")
-    out = torch.empty_like(x, memory_format=torch.contiguous_format) if out is None else out
-    if (out.shape, out.dtype, out.device) != (x.shape, x.dtype, x.device) or not out.is_contiguous():
-        raise ValueError(f"out must be a contiguous {tuple(x.shape)} of {x.dtype} on {x.device}")
-    rows = x.reshape(-1, n_columns) if x.numel() else x
-    return rows if n_columns < 2 or rows.stride(-1) == 1 else rows.contiguous(), out
+@_softmax_backward.register_fake
+def _(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
+    return torch.empty(output.shape, dtype=dtype, device=output.device)
 
 
-def _warps(block: int) -> int:
-    """A warp for every 1024 columns, 32 or 16 a lane; 16 warps are all that a block of 64-wide ones may have."""
-    return min(16, max(1, block // 1024))
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    input, ctx.dim, _, ctx.log = inputs
+    ctx.dtype = input.dtype
+    ctx.save_for_backward(output)
 
 
-def _plan(arguments: tuple[object, ...], block: int, ahead: int | None) -> tuple[dict[str, int], int]:
-    """Launch options, and how many programs of the kernel they compile to are resident at once on the current device.
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+    return _softmax_backward(grad, *ctx.saved_tensors, ctx.dim, ctx.dtype, ctx.log), None, None, None
 
-    `ahead` is the shared memory that two programs need to load a row ahead each; where there is less, none does. None
-    for rows that are copied element by element, whose addresses and masks would spill registers.
-    """
-    options = {"BLOCK_SIZE": block, "NUM_STAGES": 1, "num_warps": _warps(block)}
-    if not isinstance(softmax_persistent_kernel, triton.runtime.JITFunction):
-        return options, INTERPRETED_PROGRAMS
-    driver = triton.runtime.driver.active
-    card = driver.utils.get_device_properties(driver.get_current_device())
-    if ahead is not None and ahead <= card["max_shared_mem"]:
-        options["NUM_STAGES"] = 2
-    kernel = softmax_persistent_kernel.warmup(*arguments, grid=(1,), **options)
-    kernel._init_handles()  # the registers are known once the binary is loaded
-    threads = options["num_warps"] * driver.get_current_target().warp_size
-    by_registers = card["max_num_regs"] // (max(1, kernel.n_regs) * threads)
-    by_shared = card["max_shared_mem"] // max(1, kernel.metadata.shared)
-    # Not every driver tells the threads of a multiprocessor. A program too many waits for its turn and does no harm.
-    by_threads = card.get("max_threads_per_sm", 2048) // threads
-    return options, card["multiprocessor_count"] * max(1, min(by_registers, by_shared, by_threads))
+
+_softmax.register_autograd(_backward, setup_context=_setup_context)
+
+
+def _sizes(tensor: Tensor, dim: int) -> tuple[int, int, int]:
+    """A contiguous tensor as (before, along, after) `dim`."""
+    shape = tensor.shape or (1,)
+    return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
+
+
+def _launch_strided(kernel: Any, out: Tensor, inputs: Sequence[Tensor], dim: int, log: bool) -> None:
+    """Launch over contiguous tensors whose elements along `dim` are no neighbours."""
+    before, length, width = _sizes(out, dim)
+    tile = choose(SOFTMAX).strided
+    columns = min(tile.columns, triton.next_power_of_2(width))
+    steps = min(tile.elements // columns, triton.next_power_of_2(length))
+    tiles = triton.cdiv(width, columns)
+    kernel[(before * tiles,)](out, *inputs, length, width, tiles, LOG=log, BLOCK=steps, WIDTH=columns, num_warps=tile.warps)
+
+
+def _launch_rows(
+    kernel: Any, out: Tensor, inputs: Sequence[Tensor], strides: tuple[int, ...], n_columns: int, log: bool, tiles: Sequence[Tile]
+) -> None:
+    """Launch over rows of neighbours: contiguous ones, but for those whose stride is given."""
+    n_rows = out.numel() // n_columns
+    # Elements of 16 bytes. Rows that start anywhere need a body and edges, the same in all tensors.
+    vector = 16 // min(tensor.element_size() for tensor in (out, *inputs))
+    even = all(size % vector == 0 for size in (n_columns, *strides))
+    if any(tensor.data_ptr() % 16 for tensor in inputs) or not (even or all(stride == n_columns for stride in strides)):
+        vector, even = 1, True
+
+    gpu, config = card(), choose(SOFTMAX)
+    block = triton.next_power_of_2(n_columns)
+    tile = next((tile for tile in tiles if block <= tile.columns), tiles[-1])
+    # As many parts as are needed, of about the same size.
+    parts = triton.cdiv(n_columns, min(block, tile.elements))
+    segment = triton.cdiv(n_columns, parts * vector) * vector
+    split, block = triton.cdiv(n_columns, segment), triton.next_power_of_2(segment)
+    rows = max(1, tile.elements // block) if split == 1 else 1
+    if split == 1:
+        phases, slots = ("whole",), out
+    elif config.exchange and split <= gpu.processors:
+        # All of some row's programs are resident, whatever else runs, and a row whose programs all are can finish.
+        phases, slots = ("exchange",), torch.zeros(n_rows * split, dtype=torch.int64, device=out.device)
+    else:
+        phases, slots = ("publish", "finish"), torch.empty(n_rows * split, dtype=torch.int64, device=out.device)
+    edges = 0 if even else 2 * vector
+    if edges and (rows > 1 or kernel is softmax_backward_kernel):
+        # The compiler takes a tile of fewer elements than threads for cheap, and loads it again where it needs it again. Measured: this is
+        # better, but for a forward pass of one row a program.
+        edges = max(edges, tile.warps * gpu.warp_size // rows)
+    limit = {"maxnreg": tile.registers} if tile.registers and even else {}
+    for phase in phases:
+        kernel[(triton.cdiv(n_rows, rows) * split,)](
+            out,
+            *inputs,
+            slots,
+            *strides,
+            n_rows,
+            n_columns,
+            split,
+            segment,
+            LOG=log,
+            PHASE=phase,
+            PACKED=tile.packed,
+            VECTOR=vector,
+            EDGES=edges,
+            ROWS=rows,
+            BLOCK=block,
+            SLOTS=triton.next_power_of_2(split),
+            num_warps=tile.warps,
+            **limit,
+        )

@@ -1,0 +1,214 @@
+"""Softmax of rows whose elements are neighbours in memory: each is read once, held in registers, and written once.
+
+Short rows share a program. A long one is spread over several programs, which tell each other the maximum and the sum of their parts.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def exp(x):
+    # The hardware's exponential has base 2.
+    return tl.exp2(x * 1.4426950408889634)
+
+
+@triton.jit
+def careful_exp(x):
+    # x log2(e), rounded, would be off by as much as x is large, so the whole powers of 2 are taken out first, in two pieces (Cody and
+    # Waite). The bound makes 0 of -inf, and lets NaN through.
+    x = tl.where(x < -110.0, -110.0, x)
+    whole = tl.floor(x * 1.4426950408889634 + 0.5)
+    return exp((x - whole * 0.693359375) + whole * 2.12194440e-4) * tl.exp2(whole)
+
+
+@triton.jit
+def _place(program, n_rows, split, ROWS: tl.constexpr):
+    """The rows of a program, which of them exist, and which part of them is its own."""
+    rows = (program // split).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    return rows, rows < n_rows, tl.full((ROWS,), program % split, tl.int64)
+
+
+@triton.jit
+def _body(rows, exists, part, row_stride, n_columns, segment, VECTOR: tl.constexpr, EDGES: tl.constexpr, BLOCK: tl.constexpr):
+    """Where this part of each row's body lies, and which elements belong to it.
+
+    Rows of odd length start anywhere. Their body starts at the next 16 bytes and ends with the last whole 16 bytes; with anything else
+    as a bound, each element would be loaded by itself. Without `EDGES` the body is the row, and rounding tells the compiler what
+    divides it.
+    """
+    start = rows * row_stride
+    first = (tl.cdiv(start, VECTOR) if EDGES else start // VECTOR) * VECTOR
+    head = tl.minimum(first - start, n_columns).to(tl.int32)
+    length = (n_columns - head) // VECTOR * VECTOR
+    segment = segment // VECTOR * VECTOR
+    begin = part * segment
+    lane = tl.arange(0, BLOCK)[None, :]
+    inside = exists[:, None] & (lane < segment) & (lane < (length - begin)[:, None])
+    return (first + begin)[:, None] + lane, inside
+
+
+@triton.jit
+def _edges(rows, exists, part, n_columns, VECTOR: tl.constexpr, EDGES: tl.constexpr):
+    """Where the elements before and after each row's body lie, fewer than `VECTOR` of either, and which exist: the first part has them.
+
+    `EDGES` lanes, at least two times `VECTOR`, share them out.
+    """
+    start = rows * n_columns
+    head = tl.minimum(tl.cdiv(start, VECTOR) * VECTOR - start, n_columns)[:, None]
+    tail = head + (n_columns - head) // VECTOR * VECTOR
+    lane = tl.arange(0, EDGES)[None, :]
+    columns = tl.where(lane < VECTOR, lane, tail + lane - VECTOR)
+    inside = (lane < head) | ((lane >= VECTOR) & (columns < n_columns))
+    return start[:, None] + columns, inside & exists[:, None] & (part == 0)[:, None]
+
+
+@triton.jit
+def _load(ptr, inside, other: tl.constexpr):
+    # Results then leave the cache first. On an H200 this is worth 3 % where a row is read once and never again.
+    return tl.load(ptr, mask=inside, other=other, eviction_policy="evict_last")
+
+
+@triton.jit
+def _again(loaded, PACKED: tl.constexpr):
+    # The compiler would keep what is needed twice in fp32, in twice the registers of a half-precision dtype. It does not see through this.
+    if PACKED and loaded.dtype.primitive_bitwidth == 16:
+        loaded = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [loaded], dtype=loaded.dtype, is_pure=False, pack=2)
+    return loaded
+
+
+@triton.jit
+def _publish(slot_ptr, high, low):
+    # Two fp32 in one word: whoever sees one sees the other, and needs no fence.
+    word = (high.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (low.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)
+    tl.atomic_xchg(slot_ptr, word, sem="relaxed")
+
+
+@triton.jit
+def _collect(slots_ptr, split, SLOTS: tl.constexpr):
+    # An empty slot is 0, which nobody publishes: where a part's maximum is 0, its sum is 1 at least.
+    slot = tl.arange(0, SLOTS)
+    words = tl.load(slots_ptr + slot, mask=slot < split, other=1, volatile=True)
+    while tl.min(tl.where(words == 0, 0, 1), axis=0) == 0:
+        words = tl.load(slots_ptr + slot, mask=slot < split, other=1, volatile=True)
+    high = tl.where(slot < split, (words >> 32).to(tl.int32).to(tl.float32, bitcast=True), -float("inf"))
+    return high, tl.where(slot < split, words.to(tl.int32).to(tl.float32, bitcast=True), 0.0)
+
+
+@triton.jit
+def _shift(top):
+    # What can be subtracted: -inf from -inf is no number.
+    return tl.where(top == -float("inf"), 0.0, top)
+
+
+@triton.jit
+def softmax_kernel(
+    out_ptr,
+    x_ptr,
+    slots_ptr,
+    row_stride,
+    n_rows,
+    n_columns,
+    split,
+    segment,
+    LOG: tl.constexpr,
+    PHASE: tl.constexpr,
+    PACKED: tl.constexpr,
+    VECTOR: tl.constexpr,
+    EDGES: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SLOTS: tl.constexpr,
+):
+    program = tl.program_id(0)
+    rows, exists, part = _place(program, n_rows, split, ROWS)
+    x_at, inside = _body(rows, exists, part, row_stride, n_columns, segment, VECTOR, EDGES, BLOCK)
+    out_at, _ = _body(rows, exists, part, n_columns, n_columns, segment, VECTOR, EDGES, BLOCK)
+    kind = out_ptr.dtype.element_ty
+    # Rounded to the result's dtype first, as PyTorch does where the two differ.
+    loaded = _load(x_ptr + x_at, inside, -float("inf"))
+    top = tl.max(loaded.to(tl.float32).to(kind).to(tl.float32), axis=1)
+    if EDGES:
+        edge_at, at_edge = _edges(rows, exists, part, n_columns, VECTOR, EDGES)
+        edge = tl.load(x_ptr + edge_at, mask=at_edge, other=-float("inf")).to(tl.float32).to(kind).to(tl.float32)
+        top = tl.maximum(top, tl.max(edge, axis=1))
+
+    # Padding is -inf and adds nothing. A row of -inf alone has a total of 0 and becomes NaN throughout, as in PyTorch.
+    x = _again(loaded, PACKED).to(tl.float32).to(kind).to(tl.float32)
+    total = tl.sum(exp(x - _shift(top)[:, None]), axis=1)
+    if EDGES:
+        total += tl.sum(exp(edge - _shift(top)[:, None]), axis=1)
+    if PHASE != "whole":
+        slots_ptr += rows * split
+        if PHASE != "finish":
+            _publish(slots_ptr + part, top, total)
+        if PHASE == "publish":
+            return
+        tops, totals = _collect(slots_ptr, split, SLOTS)
+        top = tl.maximum(top, tl.max(tops, axis=0))
+        total = tl.full((ROWS,), tl.sum(totals * exp(tops - _shift(tl.max(tops, axis=0))), axis=0), tl.float32)
+
+    x = _again(loaded, PACKED).to(tl.float32).to(kind).to(tl.float32)
+    tl.store(out_ptr + out_at, _result(x, top, total, LOG).to(kind), mask=inside)
+    if EDGES:
+        tl.store(out_ptr + edge_at, _result(edge, top, total, LOG).to(kind), mask=at_edge)
+
+
+@triton.jit
+def _result(x, top, total, LOG: tl.constexpr):
+    if LOG:
+        return x - top[:, None] - tl.log(total)[:, None]
+    return exp(x - _shift(top)[:, None]) * (1.0 / total)[:, None]
+
+
+@triton.jit
+def _gradient(dy, y, total, LOG: tl.constexpr):
+    return dy - careful_exp(y) * total[:, None] if LOG else y * (dy - total[:, None])
+
+
+@triton.jit
+def softmax_backward_kernel(
+    dx_ptr,
+    dy_ptr,
+    y_ptr,
+    slots_ptr,
+    n_rows,
+    n_columns,
+    split,
+    segment,
+    LOG: tl.constexpr,
+    PHASE: tl.constexpr,
+    PACKED: tl.constexpr,
+    VECTOR: tl.constexpr,
+    EDGES: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SLOTS: tl.constexpr,
+):
+    program = tl.program_id(0)
+    rows, exists, part = _place(program, n_rows, split, ROWS)
+    at, inside = _body(rows, exists, part, n_columns, n_columns, segment, VECTOR, EDGES, BLOCK)
+    kind = dx_ptr.dtype.element_ty
+    dy, y = _load(dy_ptr + at, inside, 0.0), _load(y_ptr + at, inside, 0.0)
+    total = tl.sum(dy.to(tl.float32) if LOG else dy.to(tl.float32) * y.to(tl.float32), axis=1)
+    if EDGES:
+        edge_at, at_edge = _edges(rows, exists, part, n_columns, VECTOR, EDGES)
+        edge_dy = tl.load(dy_ptr + edge_at, mask=at_edge, other=0.0).to(tl.float32)
+        edge_y = tl.load(y_ptr + edge_at, mask=at_edge, other=0.0).to(tl.float32)
+        total += tl.sum(edge_dy if LOG else edge_dy * edge_y, axis=1)
+    if PHASE != "whole":
+        slots_ptr += rows * split
+        if PHASE != "finish":
+            _publish(slots_ptr + part, tl.full((ROWS,), 1.0, tl.float32), total)
+        if PHASE == "publish":
+            return
+        _, totals = _collect(slots_ptr, split, SLOTS)
+        total = tl.full((ROWS,), tl.sum(totals, axis=0), tl.float32)
+
+    dy = _again(dy, PACKED).to(tl.float32)
+    y = _again(y, PACKED).to(tl.float32)
+    tl.store(dx_ptr + at, _gradient(dy, y, total, LOG).to(kind), mask=inside)
+    if EDGES:
+        tl.store(dx_ptr + edge_at, _gradient(edge_dy, edge_y, total, LOG).to(kind), mask=at_edge)
