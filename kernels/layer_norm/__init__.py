@@ -1,0 +1,1 @@
+from kernels.layer_norm.layer_norm import layer_norm as layer_norm

@@ -1,0 +1,302 @@
+"""The kernels of layer_norm and rms_norm. RMS norm is layer norm about zero: where `mean_ptr` is None, nothing is subtracted.
+
+In every kernel a None instead of a pointer leaves its part out: no weight, no bias, a gradient that nobody asked for.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def mean_of(total, n_columns):
+    # A plain division may be two units off, which of a mean of 1000 is all that a deviation of 1e-4 has.
+    return tl.div_rn(total, tl.cast(n_columns, tl.float32))
+
+
+@triton.jit
+def rstd_of(squares, n_columns, eps):
+    """1 / sqrt(mean + eps), rounded as IEEE says: it is one number a row, and an error in it is one in every column."""
+    root = tl.sqrt_rn(mean_of(squares, n_columns) + eps)
+    return tl.div_rn(tl.full(root.shape, 1.0, tl.float32), root)
+
+
+@triton.jit
+def forward_kernel(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    out_ptr,
+    mean_ptr,
+    rstd_ptr,
+    row_stride,
+    n_rows,
+    n_columns,
+    eps,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """ROWS rows a program, each in registers as a whole: one read and one write."""
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    columns = tl.arange(0, BLOCK)
+    in_rows, in_columns = rows < n_rows, columns < n_columns
+    inside = in_rows[:, None] & in_columns[None, :]
+    x = tl.load(x_ptr + rows[:, None] * row_stride + columns[None, :], mask=inside, other=0.0).to(tl.float32)
+    # Where rows share them, the parameters are on their way while sums are taken; one row alone would pay in registers.
+    if ROWS > 1:
+        if weight_ptr is not None:
+            weight = tl.load(weight_ptr + columns, mask=in_columns, other=0.0)
+        if bias_ptr is not None:
+            bias = tl.load(bias_ptr + columns, mask=in_columns, other=0.0)
+    if mean_ptr is not None:
+        mean = mean_of(tl.sum(x, 1), n_columns)
+        tl.store(mean_ptr + rows, mean, mask=in_rows)
+        # About the mean, not E[x**2] - E[x]**2, which cancels.
+        x = tl.where(in_columns[None, :], x - mean[:, None], 0.0)
+    rstd = rstd_of(tl.sum(x * x, 1), n_columns, eps)
+    tl.store(rstd_ptr + rows, rstd, mask=in_rows)
+    out = x * rstd[:, None]
+    if weight_ptr is not None:
+        if ROWS == 1:
+            weight = tl.load(weight_ptr + columns, mask=in_columns, other=0.0)
+        out *= weight.to(tl.float32)[None, :]
+    if bias_ptr is not None:
+        if ROWS == 1:
+            bias = tl.load(bias_ptr + columns, mask=in_columns, other=0.0)
+        out += bias.to(tl.float32)[None, :]
+    tl.store(out_ptr + rows[:, None] * n_columns + columns[None, :], out.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def forward_steps_kernel(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    out_ptr,
+    mean_ptr,
+    rstd_ptr,
+    row_stride,
+    n_columns,
+    eps,
+    BLOCK: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """A row a program, in steps of BLOCK columns, EVEN if none is left over; the second read is of a cache, if that has room."""
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * row_stride
+    out_ptr += row * n_columns
+    columns = tl.arange(0, BLOCK)
+    # Welford's recurrence: a mean for each lane, and squares about it. The lanes meet after the loop, by Chan's formula.
+    means = tl.zeros((BLOCK,), tl.float32)
+    squares = tl.zeros((BLOCK,), tl.float32)
+    count = 0.0
+    for start in tl.range(0, n_columns, BLOCK):
+        inside = None if EVEN else start + columns < n_columns
+        x = tl.load(x_ptr + start + columns, mask=inside, eviction_policy="evict_last").to(tl.float32)
+        if mean_ptr is not None:
+            count += 1.0
+            distance = x - means
+            next_means = means + distance * (1.0 / count)
+            products = distance * (x - next_means)
+            means = next_means if EVEN else tl.where(inside, next_means, means)
+        else:
+            products = x * x
+        squares += products if EVEN else tl.where(inside, products, 0.0)
+    mean = 0.0
+    if mean_ptr is not None:
+        counts = ((n_columns - columns + BLOCK - 1) // BLOCK).to(tl.float32)
+        mean = mean_of(tl.sum(means * counts, 0), n_columns)
+        tl.store(mean_ptr + row, mean)
+        squares += counts * (means - mean) * (means - mean)
+    rstd = rstd_of(tl.sum(squares, 0), n_columns, eps)
+    tl.store(rstd_ptr + row, rstd)
+    for start in tl.range(0, n_columns, BLOCK):
+        inside = None if EVEN else start + columns < n_columns
+        x = tl.load(x_ptr + start + columns, mask=inside, eviction_policy="evict_first").to(tl.float32)
+        out = (x - mean) * rstd
+        if weight_ptr is not None:
+            out *= tl.load(weight_ptr + start + columns, mask=inside, eviction_policy="evict_last").to(tl.float32)
+        if bias_ptr is not None:
+            out += tl.load(bias_ptr + start + columns, mask=inside, eviction_policy="evict_last").to(tl.float32)
+        tl.store(out_ptr + start + columns, out.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+# With n = (x - mean) rstd and g = grad weight, the gradient of a row is dx = rstd (g - mean(g) - n mean(n g)), the second term only where
+# a mean is subtracted; those of weight and bias are sums over rows, dw = sum(grad n) and db = sum(grad).
+
+
+@triton.jit
+def add_both(a, b, c, d):
+    return a + c, b + d
+
+
+@triton.jit
+def backward_kernel(
+    grad_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    dweight_ptr,
+    dbias_ptr,
+    row_stride,
+    n_rows,
+    n_columns,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Programs stride over tiles of ROWS rows, and hold their sums over rows in registers: row `program` of dweight and dbias."""
+    columns = tl.arange(0, BLOCK)
+    in_columns = columns < n_columns
+    if weight_ptr is not None:
+        weight = tl.load(weight_ptr + columns, mask=in_columns, other=0.0)[None, :]
+    dweight = tl.zeros((ROWS, BLOCK), tl.float32)
+    dbias = tl.zeros((ROWS, BLOCK), tl.float32)
+    one = tl.full((), 1, tl.int64)  # a row's number times its stride passes 2**31
+    for tile in tl.range(tl.program_id(0), tl.cdiv(n_rows, ROWS), tl.num_programs(0), num_stages=STAGES):
+        rows = tile * one * ROWS + tl.arange(0, ROWS)
+        in_rows = rows < n_rows
+        inside = in_rows[:, None] & in_columns[None, :]
+        grad = tl.load(grad_ptr + rows[:, None] * n_columns + columns[None, :], mask=inside, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + rows[:, None] * row_stride + columns[None, :], mask=inside, other=0.0).to(tl.float32)
+        rstd = tl.load(rstd_ptr + rows, mask=in_rows, other=0.0)[:, None]
+        if mean_ptr is not None:
+            x -= tl.load(mean_ptr + rows, mask=in_rows, other=0.0)[:, None]
+        normal = x * rstd
+        if dweight_ptr is not None:
+            dweight += grad * normal
+        if dbias_ptr is not None:
+            dbias += grad
+        if weight_ptr is not None:
+            grad *= weight.to(tl.float32)
+        if mean_ptr is not None:
+            product, shift = tl.reduce((normal * grad, grad), 1, add_both)
+            dx = grad - normal * (product / n_columns)[:, None] - (shift / n_columns)[:, None]
+        else:
+            dx = grad - normal * (tl.sum(normal * grad, 1) / n_columns)[:, None]
+        tl.store(dx_ptr + rows[:, None] * n_columns + columns[None, :], (dx * rstd).to(dx_ptr.dtype.element_ty), mask=inside)
+    own = tl.program_id(0) * n_columns + columns
+    if dweight_ptr is not None:
+        tl.store(dweight_ptr + own, tl.sum(dweight, 0), mask=in_columns)
+    if dbias_ptr is not None:
+        tl.store(dbias_ptr + own, tl.sum(dbias, 0), mask=in_columns)
+
+
+@triton.jit
+def backward_steps_kernel(
+    grad_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    row_stride,
+    n_columns,
+    BLOCK: tl.constexpr,
+):
+    """The gradient of a row a program, in steps of BLOCK columns; the second reads are of the cache if the rows in flight fit it."""
+    row = tl.program_id(0).to(tl.int64)
+    grad_ptr += row * n_columns
+    x_ptr += row * row_stride
+    dx_ptr += row * n_columns
+    columns = tl.arange(0, BLOCK)
+    rstd = tl.load(rstd_ptr + row)
+    mean = 0.0
+    if mean_ptr is not None:
+        mean = tl.load(mean_ptr + row)
+    sums = tl.zeros((BLOCK,), tl.float32)
+    products = tl.zeros((BLOCK,), tl.float32)
+    for start in tl.range(0, n_columns, BLOCK):
+        inside = start + columns < n_columns
+        grad = tl.load(grad_ptr + start + columns, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        x = tl.load(x_ptr + start + columns, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        if weight_ptr is not None:
+            grad *= tl.load(weight_ptr + start + columns, mask=inside, other=0.0).to(tl.float32)
+        sums += grad
+        products += grad * ((x - mean) * rstd)
+    product = tl.sum(products, 0) / n_columns
+    shift = 0.0
+    if mean_ptr is not None:
+        shift = tl.sum(sums, 0) / n_columns
+    for start in tl.range(0, n_columns, BLOCK):
+        inside = start + columns < n_columns
+        grad = tl.load(grad_ptr + start + columns, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        x = tl.load(x_ptr + start + columns, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        if weight_ptr is not None:
+            grad *= tl.load(weight_ptr + start + columns, mask=inside, other=0.0).to(tl.float32)
+        dx = (grad - shift - ((x - mean) * rstd) * product) * rstd
+        tl.store(dx_ptr + start + columns, dx.to(dx_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def column_sums_kernel(
+    grad_ptr,
+    x_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dweight_ptr,
+    dbias_ptr,
+    row_stride,
+    n_rows,
+    n_columns,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """The sums over rows of long rows: BLOCK columns a program, over tiles of ROWS rows; row `program` of dweight and dbias."""
+    columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    in_columns = columns < n_columns
+    dweight = tl.zeros((ROWS, BLOCK), tl.float32)
+    dbias = tl.zeros((ROWS, BLOCK), tl.float32)
+    one = tl.full((), 1, tl.int64)
+    for tile in tl.range(tl.program_id(1), tl.cdiv(n_rows, ROWS), tl.num_programs(1), num_stages=STAGES):
+        rows = tile * one * ROWS + tl.arange(0, ROWS)
+        in_rows = rows < n_rows
+        inside = in_rows[:, None] & in_columns[None, :]
+        grad = tl.load(grad_ptr + rows[:, None] * n_columns + columns[None, :], mask=inside, other=0.0).to(tl.float32)
+        if dweight_ptr is not None:
+            x = tl.load(x_ptr + rows[:, None] * row_stride + columns[None, :], mask=inside, other=0.0).to(tl.float32)
+            if mean_ptr is not None:
+                x -= tl.load(mean_ptr + rows, mask=in_rows, other=0.0)[:, None]
+            dweight += grad * (x * tl.load(rstd_ptr + rows, mask=in_rows, other=0.0)[:, None])
+        if dbias_ptr is not None:
+            dbias += grad
+    own = tl.program_id(1) * n_columns + columns
+    if dweight_ptr is not None:
+        tl.store(dweight_ptr + own, tl.sum(dweight, 0), mask=in_columns)
+    if dbias_ptr is not None:
+        tl.store(dbias_ptr + own, tl.sum(dbias, 0), mask=in_columns)
+
+
+@triton.jit
+def _total(parts_ptr, out_ptr, n_parts, n_columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((ROWS, BLOCK), tl.float32)
+    for start in tl.range(0, n_parts, ROWS):
+        rows = start + tl.arange(0, ROWS)
+        inside = (rows < n_parts)[:, None] & (columns < n_columns)[None, :]
+        total += tl.load(parts_ptr + rows[:, None] * n_columns + columns[None, :], mask=inside, other=0.0)
+    tl.store(out_ptr + columns, tl.sum(total, 0).to(out_ptr.dtype.element_ty), mask=columns < n_columns)
+
+
+@triton.jit
+def totals_kernel(
+    dweights_ptr,
+    dbiases_ptr,
+    dweight_ptr,
+    dbias_ptr,
+    n_parts,
+    n_columns,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """The sums of what the programs of a backward hold, always in the same order: no atomics."""
+    if tl.program_id(1) == 0:
+        if dweight_ptr is not None:
+            _total(dweights_ptr, dweight_ptr, n_parts, n_columns, ROWS, BLOCK)
+    else:
+        if dbias_ptr is not None:
+            _total(dbiases_ptr, dbias_ptr, n_parts, n_columns, ROWS, BLOCK)

@@ -1,0 +1,84 @@
+"""Layer normalization, forward and backward, each at one read of what it is given and one write of what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from kernels import norm
+from kernels.contract import autocast, check_dtype
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """`(input - mean) / sqrt(variance + eps) * weight + bias`; differentiable, as `torch.nn.functional.layer_norm`.
+
+    Ba, Kiros and Hinton, "Layer Normalization" (2016). The variance is the biased one.
+
+    Args:
+        input: fp32, fp16 or bf16, of any strides; computed in fp32. The result has its dtype.
+        normalized_shape: how the shape of `input` ends; mean and variance are over these dimensions.
+        weight: of that shape, in any of the three dtypes. Its gradient has its dtype.
+        bias: the same.
+        eps: added to the variance.
+
+    Under autocast all are taken in fp32, as PyTorch has it.
+
+    Raises:
+        NotImplementedError: a dtype is none of the three.
+        RuntimeError: shapes do not match, or devices differ.
+    """
+    check_dtype("layer_norm", input, weight, bias)
+    n_columns = norm.columns_of(input, normalized_shape, weight=weight, bias=bias)
+    tensors = (None if tensor is None else autocast(tensor, torch.float32) for tensor in (input, weight, bias))
+    return _layer_norm(*tensors, n_columns, eps)[0]
+
+
+@torch.library.custom_op("warpwave::layer_norm", mutates_args=())
+def _layer_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    return norm.forward(input, weight, bias, n_columns, eps, centered=True)
+
+
+@torch.library.custom_op("warpwave::layer_norm_backward", mutates_args=())
+def _layer_norm_backward(
+    grad: Tensor, input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, rstd: Tensor, wanted: list[bool]
+) -> tuple[Tensor, Tensor, Tensor]:
+    return norm.backward(grad, input, (weight, bias), mean, rstd, wanted)
+
+
+@_layer_norm.register_fake
+def _(input: Tensor, weight: Tensor | None, bias: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    return norm.empty_results(input, n_columns)
+
+
+@_layer_norm_backward.register_fake
+def _(
+    grad: Tensor, input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, rstd: Tensor, wanted: list[bool]
+) -> tuple[Tensor, Tensor, Tensor]:
+    return norm.empty_gradients(input, (weight, bias), wanted)
+
+
+def _setup_context(ctx, inputs, output) -> None:
+    input, weight, bias, _, _ = inputs
+    _, mean, rstd = output
+    ctx.save_for_backward(input, weight, bias, mean, rstd)
+    ctx.mark_non_differentiable(mean, rstd)
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+    if grad is None:
+        return (None,) * 5
+    wanted = list(ctx.needs_input_grad[:3])
+    grads = _layer_norm_backward(grad, *ctx.saved_tensors, wanted)
+    return (*(found if want else None for found, want in zip(grads, wanted, strict=True)), None, None)
+
+
+_layer_norm.register_autograd(_backward, setup_context=_setup_context)

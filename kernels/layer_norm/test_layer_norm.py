@@ -1,0 +1,223 @@
+"""Layer normalization and its gradients against float64."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from torch.nn import functional as F
+
+from kernels import norm
+from kernels.configs import choose
+from kernels.configs.norm import Tile
+from kernels.layer_norm import layer_norm, split
+from kernels.layer_norm.layer_norm import _layer_norm, _layer_norm_backward
+from kernels.rms_norm import rms_norm
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def parameters(shape, dtype, device):
+    return (1 + 0.5 * torch.randn(shape, device=device)).to(dtype), torch.randn(shape, device=device).to(dtype)
+
+
+@pytest.fixture
+def long_rows(monkeypatch):
+    """All rows go by the kernels for long ones, in steps of 256 columns, so that few columns make several and a tail."""
+    config = choose(norm.LAYER_NORM)
+    tile = dataclasses.replace(config.forward_long, elements=256, warps=4)
+    sums = dataclasses.replace(config.column_sums, columns=64, elements=512)
+    config = dataclasses.replace(config, forward=(), backward=(), forward_long=tile, backward_long=tile, column_sums=sums)
+    monkeypatch.setattr(norm, "LAYER_NORM", {"*": dataclasses.replace(config, forward_split=None, backward_split=None)})
+
+
+@triton.jit
+def _collect_at_once(words_ptr, n_parts, SLOTS: tl.constexpr):
+    slots = tl.arange(0, SLOTS)
+    words = tl.load(words_ptr + slots, mask=slots < n_parts, other=0)
+    return (words >> 32).to(tl.int32).to(tl.float32, bitcast=True), words.to(tl.int32).to(tl.float32, bitcast=True)
+
+
+class Twice:
+    """A kernel that is run twice at each launch: what its programs write for each other in the first, they find in the second."""
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+
+    def __getitem__(self, grid):
+        return lambda *args, **kwargs: [self.kernel[grid](*args, **kwargs) for _ in range(2)]
+
+
+@pytest.fixture
+def shared_rows(monkeypatch, device):
+    """All rows are shared by programs of 64 elements of two bytes. The interpreter runs one program after the other: there none waits."""
+    if torch.version.hip:
+        pytest.skip("the wait is in PTX")
+    tile = Tile(0, 64, 4, programs=2, stages=3)
+    config = dataclasses.replace(choose(norm.LAYER_NORM), forward=(), backward=(), forward_split=tile, backward_split=tile)
+    monkeypatch.setattr(norm, "LAYER_NORM", {"*": config})
+    monkeypatch.setattr(norm, "RMS_NORM", {"*": config})
+    if device.type == "cpu":
+        monkeypatch.setattr(split, "_collect", _collect_at_once)
+        for name in ("forward_split_kernel", "backward_split_kernel"):
+            monkeypatch.setattr(norm, name, Twice(getattr(norm, name)))
+
+
+@pytest.mark.parametrize(("dtype", "shape"), [("fp32", (3, 100)), ("bf16", (2, 128))], ids=str)
+def test_rows_that_programs_share(dtype, shape, shared_rows, device, compare):
+    x = (10 + torch.randn(shape, device=device)).to(DTYPES[dtype])
+    compare(layer_norm, F.layer_norm, x, shape[-1:], *parameters(shape[-1:], x.dtype, device))
+    compare(rms_norm, F.rms_norm, x, shape[-1:], parameters(shape[-1:], x.dtype, device)[0], eps=1e-5)
+    compare(layer_norm, F.layer_norm, x, shape[-1:])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7, 64), (11, 257), (2, 1100)], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_layer_norm(dtype, shape, device, compare):
+    x = torch.randn(shape, device=device).to(DTYPES[dtype])
+    compare(layer_norm, F.layer_norm, x, shape[-1:], *parameters(shape[-1:], x.dtype, device))
+
+
+@pytest.mark.parametrize("shape", [(3, 512), (2, 2, 511), (9, 259)], ids=str)
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_long_rows(dtype, shape, long_rows, device, compare):
+    x = torch.randn(shape, device=device).to(DTYPES[dtype])
+    compare(layer_norm, F.layer_norm, x, shape[-1:], *parameters(shape[-1:], x.dtype, device))
+
+
+@pytest.mark.parametrize("columns", [40_000, 65_536, 131_080])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_rows_longer_than_registers(dtype, columns, roomy_device, compare):
+    x = torch.randn(700, columns, device=roomy_device).to(DTYPES[dtype])
+    compare(layer_norm, F.layer_norm, x, (columns,), *parameters((columns,), x.dtype, roomy_device))
+
+
+def test_several_dimensions_are_normalized_together(device, compare):
+    x = torch.randn(4, 3, 5, 7, device=device)
+    compare(layer_norm, F.layer_norm, x, (3, 5, 7), *parameters((3, 5, 7), x.dtype, device), eps=0.1)
+    compare(layer_norm, F.layer_norm, x, (4, 3, 5, 7), *parameters((4, 3, 5, 7), x.dtype, device))
+
+
+def test_sums_of_more_programs_than_are_added_at_a_time(long_rows, device, compare, monkeypatch):
+    config = choose(norm.LAYER_NORM)
+    many = dataclasses.replace(config.column_sums, elements=64, programs=100)
+    monkeypatch.setattr(norm, "LAYER_NORM", {"*": dataclasses.replace(config, column_sums=many)})
+    x = torch.randn(66, 5, device=device)
+    compare(layer_norm, F.layer_norm, x, (5,), *parameters((5,), x.dtype, device))
+
+
+def test_without_weight_or_bias(device, compare):
+    x = torch.randn(6, 50, device=device)
+    weight, bias = parameters((50,), x.dtype, device)
+    compare(layer_norm, F.layer_norm, x, (50,))
+    compare(layer_norm, F.layer_norm, x, (50,), weight)
+    compare(layer_norm, F.layer_norm, x, (50,), None, bias)
+
+
+def test_without_weight_or_bias_in_long_rows(long_rows, device, compare):
+    x = torch.randn(6, 300, device=device)
+    compare(layer_norm, F.layer_norm, x, (300,))
+    compare(layer_norm, F.layer_norm, x, (300,), None, parameters((300,), x.dtype, device)[1])
+
+
+def test_parameters_in_fp32_of_rows_in_bf16(device, compare):
+    def pytorch(x, shape, weight, bias):
+        return F.layer_norm(x.to(weight.dtype), shape, weight, bias).to(x.dtype)  # on a GPU it refuses a mixture
+
+    x = torch.randn(6, 50, device=device).bfloat16()
+    compare(layer_norm, pytorch, x, (50,), *parameters((50,), torch.float32, device))
+
+
+def test_strides_are_free(device, compare):
+    x = torch.randn(10, 130, device=device)
+    weight, bias = parameters((65,), x.dtype, device)
+    compare(layer_norm, F.layer_norm, x[::2, :65], (65,), weight, bias)
+    compare(layer_norm, F.layer_norm, x[:, ::2], (65,), weight, bias)
+    compare(layer_norm, F.layer_norm, x.t()[:9], (10,), *parameters((20,), x.dtype, device)[0].view(10, 2).unbind(1))
+    compare(layer_norm, F.layer_norm, x[:1, :65].expand(5, 65), (65,), weight, bias)
+
+
+def test_a_gradient_of_any_strides(device, judge):
+    x = torch.randn(12, 20, device=device, requires_grad=True)
+    grad = torch.randn(20, 12, device=device).t()
+    mine, theirs = (torch.autograd.grad(op(x, (20,)), x, grad)[0] for op in (layer_norm, F.layer_norm))
+    judge(mine, theirs, torch.autograd.grad(F.layer_norm(x.double(), (20,)), x, grad.double())[0])
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_a_mean_far_from_zero_cancels_nothing(long, device, compare, request):
+    """Rows at 1000, and rows whose first element alone is far away: both ruin a variance that is taken as E[x**2] - E[x]**2."""
+    if long:
+        request.getfixturevalue("long_rows")
+    x = torch.randn(6, 900, device=device)
+    x[:3] += 1000
+    x[3:, 0] = 3000
+    compare(layer_norm, F.layer_norm, x, (900,), *parameters((900,), x.dtype, device))
+
+
+def test_infinities_and_nan_stay_in_their_row(device, compare):
+    x = torch.randn(5, 33, device=device)
+    x[1, 3], x[2, 0], x[3] = float("inf"), float("nan"), 7.0
+    compare(layer_norm, F.layer_norm, x, (33,), gradients=False)
+
+
+def test_no_rows_or_no_columns(device):
+    weight = torch.ones(8, device=device, requires_grad=True)
+    x = torch.randn(0, 8, device=device, requires_grad=True)
+    grads = torch.autograd.grad(layer_norm(x, (8,), weight, weight * 2).sum(), (x, weight))
+    assert grads[0].shape == (0, 8)
+    assert torch.equal(grads[1], torch.zeros(8, device=device))
+    assert layer_norm(torch.ones(3, 0, device=device), (0,)).shape == (3, 0)
+
+
+def test_only_the_gradients_asked_for(device):
+    x, (weight, bias) = torch.randn(4, 30, device=device), parameters((30,), torch.float32, device)
+    reference = torch.autograd.grad(F.layer_norm(x, (30,), weight, bias.requires_grad_()).square().sum(), bias)
+    torch.testing.assert_close(torch.autograd.grad(layer_norm(x, (30,), weight, bias).square().sum(), bias), reference)
+
+
+def test_gradients_of_parameters_are_the_same_every_time(device):
+    x, grad = (torch.randn(90, 30, device=device) for _ in range(2))
+    weight, bias = (p.requires_grad_() for p in parameters((30,), x.dtype, device))
+    out = layer_norm(x, (30,), weight, bias)
+    first, second = (torch.autograd.grad(out, (weight, bias), grad, retain_graph=True) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_autocast_computes_and_returns_fp32(device):
+    x = torch.randn(3, 16, device=device).bfloat16()
+    with torch.autocast(device.type, torch.bfloat16):
+        out = layer_norm(x, (16,))
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out, F.layer_norm(x.float(), (16,)))
+
+
+def test_more_elements_than_32_bits_count(roomy_device):
+    x = torch.randn(1 << 18, 8200, device=roomy_device, dtype=torch.bfloat16).requires_grad_()
+    out = layer_norm(x, (8200,))
+    (dx,) = torch.autograd.grad(out, x, out)
+    torch.testing.assert_close(out[-9:], F.layer_norm(x[-9:], (8200,)))
+    reference = torch.autograd.grad(F.layer_norm(x[-9:].float(), (8200,)), x, out[-9:].float())[0][-9:]
+    torch.testing.assert_close(dx[-9:], reference, atol=0.02, rtol=0.02)
+
+
+def test_it_is_a_registered_op(device, registered):
+    x, (weight, bias) = torch.randn(5, 12, device=device), parameters((12,), torch.float32, device)
+    leaves = [tensor.requires_grad_() for tensor in (x, weight, bias)]
+    registered(lambda x, w, b: layer_norm(x, (12,), w, b), _layer_norm, tuple(leaves), (*leaves, 12, 1e-5))
+    _, mean, rstd = _layer_norm(x.detach(), None, None, 12, 1e-5)
+    torch.library.opcheck(_layer_norm_backward, (x.detach(), x.detach(), weight.detach(), None, mean, rstd, [True, True, False]))
+
+
+def test_what_it_does_not_take_is_refused(device):
+    x = torch.ones(4, 8, device=device)
+    with pytest.raises(NotImplementedError, match="fp32, fp16 and bf16"):
+        layer_norm(x.double(), (8,))
+    for shape in ((7,), (), (1, 4, 8)):
+        with pytest.raises(RuntimeError, match="normalized_shape"):
+            layer_norm(x, shape)
+    with pytest.raises(RuntimeError, match="Expected bias to be of same shape"):
+        layer_norm(x, (8,), x[0], x[:, 0])

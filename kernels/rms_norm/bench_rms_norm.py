@@ -1,0 +1,57 @@
+"""Bandwidth of RMS norm, bf16, 256 MB a tensor. Bytes: forward one read and one write, backward two reads and one write of the rows."""
+
+import torch
+import triton
+from torch.nn import functional as F
+
+from kernels.peers import LINES, bandwidth, compiled, peer, providers
+from kernels.rms_norm import rms_norm
+
+liger = peer("liger_kernel.ops.rms_norm", "LigerRMSNormFunction")
+PROVIDERS = providers(
+    triton=rms_norm,
+    copy=F.rms_norm,
+    torch=F.rms_norm,
+    compile=compiled(F.rms_norm),
+    liger=liger and (lambda x, shape, weight, eps: liger.apply(x, weight, eps)),
+)
+
+
+def sweep(direction):
+    return triton.testing.Benchmark(
+        x_names=["N"],
+        x_vals=[2**i for i in range(8, 18)],
+        line_arg="provider",
+        line_vals=list(PROVIDERS),
+        line_names=[LINES[name] for name in PROVIDERS],
+        ylabel="GB/s",
+        plot_name=direction,
+        args={"elements": 1 << 27, "dtype": torch.bfloat16},
+    )
+
+
+def inputs(N, elements, dtype):
+    x = torch.randn(elements // N, N, device="cuda", dtype=dtype)
+    return x, (N,), torch.randn(N, device="cuda", dtype=dtype), 1e-6
+
+
+@triton.testing.perf_report(sweep("forward"))
+@bandwidth
+def forward(provider, N, elements, dtype):
+    arguments = inputs(N, elements, dtype)
+    return 2 * arguments[0].nbytes, lambda: PROVIDERS[provider](*arguments)
+
+
+@triton.testing.perf_report(sweep("backward"))
+@bandwidth
+def backward(provider, N, elements, dtype):
+    x, shape, weight, eps = inputs(N, elements, dtype)
+    leaves = x.requires_grad_(), weight.requires_grad_()
+    out = PROVIDERS[provider](x, shape, weight, eps)
+    grad = torch.randn_like(out)
+    return 3 * x.nbytes, lambda: torch.autograd.grad(out, leaves, grad, retain_graph=True)
+
+
+if __name__ == "__main__":
+    forward.run(print_data=True)
+    backward.run(print_data=True)

@@ -1,0 +1,80 @@
+"""Root mean square normalization, forward and backward, each at one read of what it is given and one write of what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from kernels import norm
+from kernels.contract import autocast, check_dtype
+
+
+def rms_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    """`input / sqrt(mean(input ** 2) + eps) * weight`; differentiable, as `torch.nn.functional.rms_norm`.
+
+    Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019).
+
+    Args:
+        input: fp32, fp16 or bf16, of any strides; computed in fp32. The result has its dtype.
+        normalized_shape: how the shape of `input` ends; the mean is over these dimensions.
+        weight: of that shape, in any of the three dtypes. Its gradient has its dtype.
+        eps: added to the mean. If None, the spacing of fp32 at one, 2**-23: that of the dtype PyTorch computes in, too.
+
+    Under autocast both tensors are taken in fp32, as PyTorch has it.
+
+    Raises:
+        NotImplementedError: a dtype is none of the three.
+        RuntimeError: shapes do not match, or devices differ.
+    """
+    check_dtype("rms_norm", input, weight)
+    n_columns = norm.columns_of(input, normalized_shape, weight=weight)
+    eps = torch.finfo(torch.float32).eps if eps is None else eps
+    input, weight = autocast(input, torch.float32), None if weight is None else autocast(weight, torch.float32)
+    return _rms_norm(input, weight, n_columns, eps)[0]
+
+
+@torch.library.custom_op("warpwave::rms_norm", mutates_args=())
+def _rms_norm(input: Tensor, weight: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor]:
+    out, _, rstd = norm.forward(input, weight, None, n_columns, eps, centered=False)
+    return out, rstd
+
+
+@torch.library.custom_op("warpwave::rms_norm_backward", mutates_args=())
+def _rms_norm_backward(grad: Tensor, input: Tensor, weight: Tensor | None, rstd: Tensor, wanted: list[bool]) -> tuple[Tensor, Tensor]:
+    return norm.backward(grad, input, (weight,), None, rstd, wanted)
+
+
+@_rms_norm.register_fake
+def _(input: Tensor, weight: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor]:
+    out, _, rstd = norm.empty_results(input, n_columns)
+    return out, rstd
+
+
+@_rms_norm_backward.register_fake
+def _(grad: Tensor, input: Tensor, weight: Tensor | None, rstd: Tensor, wanted: list[bool]) -> tuple[Tensor, Tensor]:
+    return norm.empty_gradients(input, (weight,), wanted)
+
+
+def _setup_context(ctx, inputs, output) -> None:
+    input, weight, _, _ = inputs
+    ctx.save_for_backward(input, weight, output[1])
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+    if grad is None:
+        return (None,) * 4
+    wanted = list(ctx.needs_input_grad[:2])
+    grads = _rms_norm_backward(grad, *ctx.saved_tensors, wanted)
+    return (*(found if want else None for found, want in zip(grads, wanted, strict=True)), None, None)
+
+
+_rms_norm.register_autograd(_backward, setup_context=_setup_context)
