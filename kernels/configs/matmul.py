@@ -1,0 +1,103 @@
+"""Tiles of the matrix product by architecture, the widest first; which of them a shape gets is decided in `kernels/matmul`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A program's block of the output, and of the inner dimension at a time.
+
+    `group_m`: rows of tiles that are worked on together; `chiplets`: parts of the card that each have an L2 cache of their own; `options`:
+    what only one vendor's compiler knows.
+    """
+
+    m: int
+    n: int
+    k: int
+    warps: int
+    stages: int
+    group_m: int = 8
+    chiplets: int = 1
+    options: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Specialized:
+    """The same for the kernel whose warps divide the labour; `part_n`: columns converted and stored at a time."""
+
+    m: int
+    n: int
+    k: int
+    stages: int
+    part_n: int
+    group_m: int = 8
+
+
+@dataclass(frozen=True)
+class Config:
+    """`narrow`: fp16 and bf16; `frugal`: the same where addresses need more registers, with rows of odd length or a second output.
+
+    `ieee`, `tf32`: fp32 by its precision; without the latter the former is taken. `specialized`: fp16 and bf16 that TMA can reach.
+    `tf32_dense_k`, `ieee_dense_n`: tf32 reads both operands, and fp32 its second, several times faster in this layout: a copy pays.
+    `widen`: operands are converted to fp32 before they are multiplied.
+    """
+
+    narrow: tuple[Tile, ...]
+    frugal: tuple[Tile, ...]
+    ieee: tuple[Tile, ...]
+    tf32: tuple[Tile, ...] = ()
+    specialized: tuple[Specialized, ...] = ()
+    tf32_dense_k: bool = False
+    ieee_dense_n: bool = False
+    widen: bool = False
+
+
+_SMALL = Tile(64, 64, 64, 4, 4)
+_FRUGAL = (Tile(128, 128, 64, 8, 3), _SMALL)
+# Multiply-adds without matrix instructions: registers bound the tile.
+_FMA = (Tile(128, 64, 16, 8, 3), Tile(64, 64, 16, 8, 3))
+_TF32 = (Tile(128, 128, 32, 8, 3), Tile(64, 64, 32, 4, 3))
+_MFMA = {"matrix_instr_nonkdim": 16, "waves_per_eu": 2}
+
+
+def _cdna(*tiles: tuple[int, int, int, int], group_m: int = 8, chiplets: int = 1) -> tuple[Tile, ...]:
+    return tuple(Tile(m, n, k, 8, stages, group_m, chiplets, _MFMA) for m, n, k, stages in tiles)
+
+
+MATMUL = {
+    "sm_90": Config(
+        narrow=(Tile(128, 128, 64, 4, 3), _SMALL),
+        frugal=_FRUGAL,
+        ieee=_FMA,
+        tf32=(Tile(128, 256, 32, 8, 3), Tile(128, 128, 32, 4, 3), Tile(64, 64, 32, 4, 3)),
+        tf32_dense_k=True,
+        ieee_dense_n=True,
+        specialized=(Specialized(128, 256, 64, 4, 64), Specialized(128, 128, 64, 6, 64), Specialized(128, 64, 64, 8, 64)),
+    ),
+    "sm_100": Config(narrow=(Tile(128, 256, 64, 8, 3), *_FRUGAL), frugal=_FRUGAL, ieee=_FMA, tf32=_TF32),
+    "sm_*": Config(narrow=_FRUGAL, frugal=(Tile(128, 64, 64, 8, 3), _SMALL), ieee=_FMA, tf32=_TF32),
+    # Eight chiplets on the MI300 and MI350 series. Tiles, groups and occupancy start from ROCm/aiter's tables; not measured here.
+    "gfx942": Config(
+        narrow=_cdna((256, 256, 64, 2), (128, 128, 64, 2), group_m=4, chiplets=8),
+        frugal=_cdna((128, 128, 64, 2), group_m=4, chiplets=8),
+        ieee=_cdna((128, 128, 32, 2), group_m=4, chiplets=8),
+        tf32=_cdna((128, 128, 32, 2), group_m=4, chiplets=8),
+    ),
+    "gfx95*": Config(
+        narrow=_cdna((256, 128, 64, 3), (128, 128, 64, 3), chiplets=8),
+        frugal=_cdna((128, 128, 64, 3), chiplets=8),
+        ieee=_cdna((128, 128, 32, 2), chiplets=8),
+    ),
+    "gfx9*": Config(narrow=_cdna((128, 128, 32, 2)), frugal=_cdna((128, 128, 32, 2)), ieee=_cdna((128, 128, 32, 2))),
+    "gfx1*": Config(narrow=(Tile(128, 128, 32, 8, 2),), frugal=(Tile(128, 128, 32, 8, 2),), ieee=(Tile(64, 64, 16, 8, 2),)),
+    # Triton's interpreter multiplies the bits of bf16.
+    "interpreter": Config(
+        narrow=(Tile(64, 32, 64, 4, 2, 2, 3), Tile(32, 32, 64, 4, 2, 2, 3)),
+        frugal=(Tile(32, 64, 32, 4, 2, 2, 3),),
+        ieee=(Tile(32, 64, 64, 4, 2, 2, 3),),
+        widen=True,
+    ),
+    "*": Config(narrow=(_SMALL,), frugal=(_SMALL,), ieee=(Tile(64, 64, 16, 4, 2),)),
+}

@@ -1,0 +1,88 @@
+"""TFLOP/s of the matrix product, and of the linear layer with its activation: squares, and layers as language models have them.
+
+`torch` is the vendor's library, with GELU as a kernel of its own. Operands are random: constants draw less power, and run faster.
+"""
+
+import functools
+
+import torch
+import triton
+from torch.nn import functional as F
+
+from kernels.matmul import linear, matmul
+from kernels.peers import LINES, compiled
+
+SQUARES = [(n, n, n) for n in (1024, 2048, 4096, 8192, 16384)]
+LAYERS = [(4096, 4096, 14336), (8192, 28672, 8192), (16384, 4096, 4096), (4096, 128256, 4096)]
+# An inner dimension that no vector divides, and few tiles.
+AWKWARD = [(4096, 4096, 4093), (512, 512, 4096)]
+
+
+def torch_linear_gelu(x, weight, bias):
+    return F.gelu(F.linear(x, weight, bias))
+
+
+MATMUL = {"triton": matmul, "torch": torch.matmul}
+LINEAR = {"triton": functools.partial(linear, activation="gelu"), "torch": torch_linear_gelu, "compile": compiled(torch_linear_gelu)}
+
+
+def mark(name, shapes, providers, **args):
+    return triton.testing.Benchmark(
+        x_names=["M", "N", "K"],
+        x_vals=shapes,
+        line_arg="provider",
+        line_vals=list(providers),
+        line_names=[LINES[provider] for provider in providers],
+        ylabel="TFLOP/s",
+        plot_name=name,
+        args=args,
+    )
+
+
+def tflops(flops, run):
+    median, fast, slow = triton.testing.do_bench(run, quantiles=[0.5, 0.2, 0.8])
+    return flops / median * 1e-9, flops / slow * 1e-9, flops / fast * 1e-9
+
+
+def operands(M, N, K, dtype):
+    """Rows of an input and of a weight, both dense along K, as layers have them."""
+    return torch.randn(M, K, device="cuda", dtype=dtype), torch.randn(N, K, device="cuda", dtype=dtype)
+
+
+@triton.testing.perf_report(
+    [
+        mark("forward", SQUARES + LAYERS + AWKWARD, MATMUL, dtype=torch.bfloat16),
+        mark("forward-fp16", [(4096, 4096, 4096)], MATMUL, dtype=torch.float16),
+        mark("forward-fp32", [(4096, 4096, 4096)], MATMUL, dtype=torch.float32),
+    ]
+)
+def forward(provider, M, N, K, dtype):
+    x, weight = operands(M, N, K, dtype)
+    return tflops(2 * M * N * K, lambda: MATMUL[provider](x, weight.t()))
+
+
+@triton.testing.perf_report([mark("batched", [(2048, 2048, 128), (1024, 1024, 1024)], MATMUL, batch=32)])
+def batched(provider, M, N, K, batch):
+    a, b = torch.randn(batch, M, K, device="cuda", dtype=torch.bfloat16), torch.randn(batch, K, N, device="cuda", dtype=torch.bfloat16)
+    return tflops(2 * batch * M * N * K, lambda: MATMUL[provider](a, b))
+
+
+@triton.testing.perf_report([mark("forward-linear-gelu", [(4096, 4096, 4096), (4096, 14336, 4096), (8192, 28672, 8192)], LINEAR)])
+def forward_linear_gelu(provider, M, N, K):
+    x, weight = operands(M, N, K, torch.bfloat16)
+    bias = torch.randn(N, device="cuda", dtype=torch.bfloat16)
+    return tflops(2 * M * N * K, lambda: LINEAR[provider](x, weight, bias))
+
+
+@triton.testing.perf_report([mark("backward-linear-gelu", [(4096, 4096, 4096), (4096, 14336, 4096), (8192, 28672, 8192)], LINEAR)])
+def backward_linear_gelu(provider, M, N, K):
+    x, weight = (operand.requires_grad_() for operand in operands(M, N, K, torch.bfloat16))
+    bias = torch.randn(N, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    out = LINEAR[provider](x, weight, bias)
+    grad = torch.randn_like(out)
+    return tflops(4 * M * N * K, lambda: torch.autograd.grad(out, (x, weight, bias), grad, retain_graph=True))
+
+
+if __name__ == "__main__":
+    for benchmark in (forward, batched, forward_linear_gelu, backward_linear_gelu):
+        benchmark.run(print_data=True)

@@ -1,0 +1,169 @@
+"""`torch.matmul` and `torch.nn.functional.linear` by kernels of this package; the latter with its activation on the fp32 accumulators."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+import triton
+
+from kernels.contract import autocast, check_dtype, check_same
+from kernels.matmul.kernels import activation_backward_kernel
+from kernels.matmul.launch import multiply
+
+ACTIVATIONS = (None, "gelu", "gelu_tanh", "relu", "silu")
+BLOCK_SIZE = 1024
+
+
+def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Matrix product, as `torch.matmul`: of vectors, matrices, and batches of matrices, whose batch dimensions broadcast.
+
+    fp32 is multiplied as such, or in tf32 where `torch.backends.cuda.matmul.allow_tf32` is set; sums are fp32 throughout. A matrix that is
+    the transpose of a dense one is read in place; one without a dense dimension, and batches that no single stride describes, are copied.
+
+    Args:
+        input: (K), (M, K) or (..., M, K) in fp32, fp16 or bf16.
+        other: (K), (K, N) or (..., K, N) of the same dtype.
+
+    Raises:
+        RuntimeError: a 0-D tensor, or shapes, dtypes or devices that do not go together.
+        NotImplementedError: the dtype is none of the three.
+    """
+    if not (input.dim() and other.dim()):
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {input.dim()}D and {other.dim()}D")
+    input, other = autocast(input), autocast(other)
+    check_dtype("matmul", input, other)
+    check_same("matmul", input, other)
+    a = input if input.dim() > 1 else input[None, :]
+    b = other if other.dim() > 1 else other[:, None]
+    if a.shape[-1] != b.shape[-2]:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({_by(input)} and {_by(other)})")
+    if b.dim() == 2:
+        lead = a.shape[:-1]
+        out = _matmul(a.flatten(0, -2), b).reshape(*lead, b.shape[-1])
+    else:
+        lead = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        a, b = (x.expand(*lead, *x.shape[-2:]).flatten(0, -3) for x in (a, b))
+        out = _matmul(a, b).reshape(*lead, a.shape[-2], b.shape[-1])
+    if other.dim() == 1:
+        out = out.squeeze(-1)
+    return out if input.dim() > 1 else out.squeeze(-1 if other.dim() == 1 else -2)
+
+
+def linear(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str | None = None,
+) -> torch.Tensor:
+    """`activation(input @ weight.T + bias)`, as `torch.nn.functional.linear`, with the activation applied before rounding to the output.
+
+    Where a gradient will be wanted, the forward also writes what went into the activation, but for relu, whose output tells enough. To
+    recompute it would cost a third product in the backward; to keep it costs one write and one read of the output's size.
+
+    Args:
+        input: (..., K) in fp32, fp16 or bf16.
+        weight: (N, K) of the same dtype.
+        bias: (N) of the same dtype.
+        activation: None, "gelu", "gelu_tanh", "relu" or "silu".
+
+    Raises:
+        RuntimeError: shapes, dtypes or devices that do not go together.
+        NotImplementedError: the dtype is none of the three.
+        ValueError: the activation is unknown.
+    """
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {ACTIVATIONS}, got {activation!r}")
+    given = [autocast(x) for x in (input, weight, bias) if x is not None]
+    check_dtype("linear", *given)
+    check_same("linear", *given)
+    input, weight, bias = (*given, None)[:3]
+    if weight.dim() != 2 or not input.dim() or input.shape[-1] != weight.shape[1]:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({_by(input)} and {_by(weight.mT if weight.dim() > 1 else weight)})")
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise RuntimeError(f"bias of {_by(bias)} does not fit an output of {weight.shape[0]} columns")
+    differentiable = torch.is_grad_enabled() and any(x.requires_grad for x in given)
+    save = differentiable and activation not in (None, "relu")
+    rows = input.flatten(0, -2) if input.dim() > 1 else input[None, :]
+    out, _ = _linear(rows, weight, bias, activation, save)
+    return out.reshape(*input.shape[:-1], weight.shape[0])
+
+
+def _by(x: torch.Tensor) -> str:
+    return "x".join(map(str, x.shape)) or "scalar"
+
+
+@torch.library.custom_op("warpwave::matmul", mutates_args=())
+def _matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return multiply(a, b)[0]
+
+
+@_matmul.register_fake
+def _(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return a.new_empty((*a.shape[:-1], b.shape[-1]))
+
+
+def _matmul_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _matmul_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    a, b = ctx.saved_tensors
+    wanted = ctx.needs_input_grad
+    return (_matmul(grad, b.mT) if wanted[0] else None, _matmul(a.mT, grad) if wanted[1] else None)
+
+
+_matmul.register_autograd(_matmul_backward, setup_context=_matmul_context)
+
+
+@torch.library.custom_op("warpwave::linear", mutates_args=())
+def _linear(
+    input: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor], activation: Optional[str], save: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return multiply(input, weight.t(), bias, activation, save)
+
+
+@_linear.register_fake
+def _(
+    input: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor], activation: Optional[str], save: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    shape = (input.shape[0], weight.shape[0])
+    return input.new_empty(shape), input.new_empty(shape if save else (0,))
+
+
+def _linear_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+    input, weight, _, ctx.activation, save = inputs
+    out, saved = output
+    ctx.mark_non_differentiable(saved)
+    ctx.save_for_backward(input, weight, saved if save else out if ctx.activation else None)
+
+
+def _linear_backward(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    input, weight, known = ctx.saved_tensors
+    wanted = ctx.needs_input_grad
+    if ctx.activation:
+        grad = _activation_backward(grad, known, ctx.activation)
+    return (
+        _matmul(grad, weight) if wanted[0] else None,
+        _matmul(grad.t(), input) if wanted[1] else None,
+        grad.sum(0) if wanted[2] else None,
+        None,
+        None,
+    )
+
+
+_linear.register_autograd(_linear_backward, setup_context=_linear_context)
+
+
+@torch.library.custom_op("warpwave::linear_activation_backward", mutates_args=())
+def _activation_backward(grad: torch.Tensor, x: torch.Tensor, activation: str) -> torch.Tensor:
+    out = torch.empty_like(x)
+    if n := x.numel():
+        grid = (triton.cdiv(n, BLOCK_SIZE),)
+        activation_backward_kernel[grid](out, grad.contiguous(), x, n, ACTIVATION=activation, BLOCK_SIZE=BLOCK_SIZE)
+    return out
+
+
+@_activation_backward.register_fake
+def _(grad: torch.Tensor, x: torch.Tensor, activation: str) -> torch.Tensor:
+    return torch.empty_like(x)
