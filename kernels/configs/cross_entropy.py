@@ -1,0 +1,91 @@
+"""Launch configurations of cross entropy: how rows of logits are walked through, and how they are held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Part:
+    """How rows of up to `columns` columns are held: `elements` a program, a power of two, and its warps.
+
+    `packed`: logits in half precision stay so until they are needed again, by inline assembly of NVIDIA's. `registers`: a limit a thread,
+    so that more programs fit a multiprocessor.
+    """
+
+    columns: int
+    elements: int
+    warps: int
+    packed: bool = False
+    registers: int | None = None
+
+
+@dataclass(frozen=True)
+class CrossEntropy:
+    """A row is read by one program of `warps` warps, `depth` times `width` columns a step, and from `split_from` columns on by `splits`.
+
+    Each lane keeps a maximum and a sum of its own over the `depth` rows of the tile. `held`: for loss and gradient at once, by bytes an
+    element, then by length; the last serves all that are longer. With `exchange`, the programs that hold parts of one row wait for one
+    another's maximum and sum, so that each logit is read once; without, rows of more than one part are read twice.
+    """
+
+    depth: int
+    width: int
+    warps: int
+    splits: int
+    split_from: int
+    gradient: Part
+    held: Mapping[int, tuple[Part, ...]]
+    exchange: bool = False
+
+
+_HELD = (Part(4096, 4096, 4), Part(8192, 8192, 8))
+
+CROSS_ENTROPY = {
+    "sm_90": CrossEntropy(
+        depth=8,
+        width=1024,
+        warps=4,
+        splits=4,
+        split_from=65536,
+        gradient=Part(1 << 30, 4096, 4),
+        held={
+            2: (
+                Part(4096, 4096, 4),
+                Part(8192, 8192, 8),
+                Part(16384, 16384, 8, packed=True),
+                Part(32768, 32768, 8, packed=True),
+                Part(1 << 30, 16384, 4, packed=True, registers=128),
+            ),
+            4: (
+                Part(4096, 4096, 4),
+                Part(8192, 8192, 8),
+                Part(16384, 16384, 16),
+                Part(32768, 32768, 32),
+                Part(1 << 30, 8192, 4, registers=96),
+            ),
+        },
+        exchange=True,
+    ),
+    "sm_*": CrossEntropy(
+        depth=8, width=1024, warps=4, splits=4, split_from=65536, gradient=Part(1 << 30, 4096, 4), held={2: _HELD, 4: _HELD}
+    ),
+    # 64 lanes a warp.
+    "gfx9*": CrossEntropy(
+        depth=4, width=2048, warps=4, splits=4, split_from=65536, gradient=Part(1 << 30, 8192, 4), held={2: _HELD, 4: _HELD}
+    ),
+    "gfx1*": CrossEntropy(
+        depth=4, width=1024, warps=4, splits=4, split_from=65536, gradient=Part(1 << 30, 4096, 4), held={2: _HELD, 4: _HELD}
+    ),
+    # The interpreter: small, so that small tests reach every branch.
+    "*": CrossEntropy(
+        depth=2,
+        width=64,
+        warps=4,
+        splits=3,
+        split_from=1000,
+        gradient=Part(1 << 30, 512, 4),
+        held=dict.fromkeys((2, 4), (Part(512, 512, 4),)),
+    ),
+}

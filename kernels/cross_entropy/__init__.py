@@ -1,0 +1,1 @@
+from kernels.cross_entropy.cross_entropy import cross_entropy as cross_entropy

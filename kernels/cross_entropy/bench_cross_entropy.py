@@ -1,0 +1,80 @@
+"""Bandwidth of cross entropy, bf16, 1 GiB of logits, at the sizes of vocabularies.
+
+Bytes: one read for the loss; one read and one write for its gradient, and for both at once, which is what writing over the logits moves. A
+provider that moves more shows as slower, not as busier.
+"""
+
+import torch
+import torch.nn.functional as F
+import triton
+
+from kernels.cross_entropy import cross_entropy
+from kernels.peers import LINES, bandwidth, compiled, peer, providers
+
+ELEMENTS = 2**29
+VOCABULARIES = [32768, 50257, 128256, 262144]
+
+
+def _liger(logits, target):
+    return LIGER.apply(logits, target, None, -100)[0]
+
+
+LIGER = peer("liger_kernel.ops.cross_entropy", "LigerCrossEntropyFunction")
+LOSS = providers(triton=cross_entropy, copy=F.cross_entropy, torch=F.cross_entropy, compile=compiled(F.cross_entropy))
+GRADIENT = providers(**LOSS, liger=LIGER and _liger)
+
+
+def _drawn(V, dtype):
+    rows = ELEMENTS // V
+    return torch.randn(rows, V, device="cuda", dtype=dtype), torch.randint(V, (rows,), device="cuda")
+
+
+def _mark(name, lines):
+    return triton.testing.perf_report(
+        triton.testing.Benchmark(
+            x_names=["V"],
+            x_vals=VOCABULARIES,
+            x_log=True,
+            line_arg="provider",
+            line_vals=list(lines),
+            line_names=[LINES[line] for line in lines],
+            ylabel="GB/s",
+            plot_name=name,
+            args={"dtype": torch.bfloat16},
+        )
+    )
+
+
+@_mark("cross_entropy", LOSS)
+@bandwidth
+def benchmark(provider, V, dtype):
+    logits, target = _drawn(V, dtype)
+    return logits.nbytes, lambda: LOSS[provider](logits, target)
+
+
+@_mark("cross_entropy_backward", LOSS)
+@bandwidth
+def benchmark_backward(provider, V, dtype):
+    logits, target = _drawn(V, dtype)
+    loss = LOSS[provider](logits.requires_grad_(), target)
+    return 2 * logits.nbytes, lambda: torch.autograd.grad(loss, logits, retain_graph=True)
+
+
+@_mark("cross_entropy_and_gradient", GRADIENT)
+@bandwidth
+def benchmark_gradient(provider, V, dtype):
+    logits, target = _drawn(V, dtype)
+    logits.requires_grad_()
+    run = GRADIENT[provider]
+
+    def step():
+        options = {"inplace_backward": True} if provider == "triton" else {}
+        return torch.autograd.grad(run(logits, target, **options), logits)
+
+    return 2 * logits.nbytes, step
+
+
+if __name__ == "__main__":
+    benchmark.run(print_data=True)
+    benchmark_backward.run(print_data=True)
+    benchmark_gradient.run(print_data=True)

@@ -1,0 +1,157 @@
+"""Losses and gradient with every logit read once and written over: a row is held by as many programs as it has parts.
+
+Each program publishes the largest logit and the sum of its part as one word of 64 bits, which is zero until it is there, and waits for the
+words of the row's other parts; the row itself stays in registers. Programs start in the order of their numbers, so the ones waited for
+run too, or are next to start.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from kernels.cross_entropy.kernels import (
+    LOG2E,
+    NEVER,
+    at_target,
+    edge_columns,
+    factor_of,
+    finite,
+    logit_at,
+    row_body,
+    row_weight,
+    scale_of,
+    spread_of,
+    weighted,
+    write_edges,
+)
+
+
+@triton.jit
+def prepare_kernel(target_ptr, weight_ptr, divisors_ptr, words_ptr, n_rows, n_columns, n_words, ignore_index, BLOCK_SIZE: tl.constexpr):
+    """The mean's divisor, the weight of all rows, in as many parts as there are programs; and words that are not there yet."""
+    step = tl.num_programs(0) * BLOCK_SIZE
+    first = tl.program_id(0) * BLOCK_SIZE
+    weights = tl.zeros((BLOCK_SIZE,), tl.float32)
+    for at in tl.range(first, n_rows, step):
+        rows = at + tl.arange(0, BLOCK_SIZE)
+        target = tl.load(target_ptr + rows, mask=rows < n_rows, other=0).to(tl.int64)
+        weights += tl.where(rows < n_rows, row_weight(target, weight_ptr, n_columns, ignore_index), 0.0)
+    tl.store(divisors_ptr + tl.program_id(0), tl.sum(weights, axis=0))
+    for at in tl.range(first, n_words, step):
+        words = at + tl.arange(0, BLOCK_SIZE)
+        tl.store(words_ptr + words, tl.zeros((BLOCK_SIZE,), tl.int64), mask=words < n_words)
+
+
+@triton.jit
+def exchange(peak, total, words_ptr, part, N_PARTS: tl.constexpr, PADDED: tl.constexpr):
+    """The row's largest logit and sum of exp(logit - largest), from those of this part and of the others."""
+    word = (peak.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (total.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)
+    # A word is all that is published, so nothing else has to be in order with it.
+    tl.atomic_xchg(words_ptr + part, word, sem="relaxed")
+    parts = tl.arange(0, PADDED)
+    words = tl.load(words_ptr + parts, mask=parts < N_PARTS, other=1, volatile=True)
+    while tl.min((words != 0).to(tl.int32), axis=0) == 0:
+        words = tl.load(words_ptr + parts, mask=parts < N_PARTS, other=1, volatile=True)
+    peaks = tl.where(parts < N_PARTS, (words >> 32).to(tl.int32).to(tl.float32, bitcast=True), NEVER)
+    totals = tl.where(parts < N_PARTS, (words & 0xFFFFFFFF).to(tl.int32).to(tl.float32, bitcast=True), 0.0)
+    highest = tl.max(peaks, axis=0)
+    return highest, tl.sum(totals * tl.exp2((peaks - finite(highest)) * LOG2E), axis=0)
+
+
+@triton.jit
+def again(logits, PACKED: tl.constexpr):
+    """Logits that are needed again. The compiler would keep them in fp32, in twice the registers of half precision; it cannot see through
+    this."""
+    if PACKED and logits.dtype.primitive_bitwidth == 16:
+        logits = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [logits], dtype=logits.dtype, is_pure=False, pack=2)
+    return logits
+
+
+@triton.jit
+def held_kernel(
+    x_ptr,
+    target_ptr,
+    weight_ptr,
+    class_weight_ptr,
+    upstream_ptr,
+    divisors_ptr,
+    words_ptr,
+    peak_ptr,
+    total_ptr,
+    spread_ptr,
+    logit_ptr,
+    row_stride,
+    n_columns,
+    segment,
+    ignore_index,
+    SMOOTHING: tl.constexpr,
+    EVEN: tl.constexpr,
+    WIDTH: tl.constexpr,
+    PART: tl.constexpr,
+    N_PARTS: tl.constexpr,
+    PADDED: tl.constexpr,
+    DIVISORS: tl.constexpr,
+    PACKED: tl.constexpr,
+):
+    """One part of a row a program: what `walk_kernel` finds, and the gradient in the place of the logits."""
+    row = tl.program_id(0) // N_PARTS
+    part = tl.program_id(0) % N_PARTS
+    start, head, body = row_body(row, row_stride, n_columns, WIDTH, EVEN)
+    first = tl.multiple_of(part * segment, WIDTH)
+    length = tl.multiple_of(tl.minimum(segment, body - first), WIDTH)
+    lanes = tl.arange(0, PART)
+    inside = lanes < length
+    columns = head + first + lanes
+    tile = x_ptr + tl.multiple_of(start + head, WIDTH) + first + lanes
+    logits = tl.load(tile, mask=inside, other=NEVER, eviction_policy="evict_last")
+    target = tl.load(target_ptr + row).to(tl.int64)
+    # Whoever writes over the target's logit reads it first.
+    in_part = (target >= head + first) & (target < head + first + length)
+    in_edges = (target < head) | (target >= head + body)
+    is_owner = tl.where(part == 0, in_part | in_edges, in_part)
+    logit = logit_at(x_ptr, start, target, n_columns, is_owner)
+    weight = row_weight(target, weight_ptr, n_columns, ignore_index)
+    scale = scale_of(upstream_ptr, 1, divisors_ptr, row, target == ignore_index, DIVISORS)
+    factor = factor_of(scale, weight, class_weight_ptr, n_columns, SMOOTHING)
+    peak = tl.max(logits.to(tl.float32), axis=0)
+    # The first part has the edges. Their few elements are read three times, and cost the other parts nothing.
+    has_edges = (part == 0) & (body < n_columns)
+    edge = edge_columns(head, body, WIDTH)
+    if has_edges:
+        edges = tl.load(x_ptr + start + edge, mask=edge < n_columns, other=NEVER).to(tl.float32)
+        peak = tl.maximum(peak, tl.max(edges, axis=0))
+    if SMOOTHING > 0.0:
+        spread = tl.sum(weighted(logits, weight_ptr, columns, inside), axis=0)
+        if has_edges:
+            edges = tl.load(x_ptr + start + edge, mask=edge < n_columns, other=NEVER).to(tl.float32)
+            spread += tl.sum(weighted(edges, weight_ptr, edge, edge < n_columns), axis=0)
+        tl.store(spread_ptr + tl.program_id(0), spread)
+    base = finite(peak)
+    total = tl.sum(tl.exp2((again(logits, PACKED).to(tl.float32) - base) * LOG2E), axis=0)
+    if has_edges:
+        edges = tl.load(x_ptr + start + edge, mask=edge < n_columns, other=NEVER).to(tl.float32)
+        total += tl.sum(tl.exp2((edges - base) * LOG2E), axis=0)
+    tl.store(peak_ptr + tl.program_id(0), peak)
+    tl.store(total_ptr + tl.program_id(0), total)
+    if is_owner:
+        tl.store(logit_ptr + row, logit)
+    if N_PARTS > 1:
+        highest, row_total = exchange(peak, total, words_ptr + row.to(tl.int64) * N_PARTS, part, N_PARTS, PADDED)
+        rescale = tl.exp2((peak - highest) * LOG2E) / row_total
+    else:
+        # Of a row of -inf alone nothing is left but NaN, as in PyTorch.
+        rescale = tl.exp2((peak - peak) * LOG2E) / total
+    tl.debug_barrier()  # no warp writes before all have read
+    factor *= rescale
+    gradient = tl.exp2((again(logits, PACKED).to(tl.float32) - base) * LOG2E) * factor
+    if SMOOTHING > 0.0:
+        gradient -= spread_of(columns, scale, weight_ptr, inside, n_columns, SMOOTHING)
+    tl.store(tile, gradient.to(x_ptr.dtype.element_ty), mask=inside)
+    if has_edges:
+        write_edges(x_ptr + start, x_ptr + start, edge, base, factor, target, scale, weight, weight_ptr, n_columns, SMOOTHING)
+    if in_part:
+        # The target's column again, by itself: comparing every column with it would cost registers and time.
+        tl.debug_barrier()
+        taken = at_target(scale, weight, SMOOTHING) + scale * weight * (SMOOTHING / n_columns)
+        tl.store(x_ptr + start + target, (tl.exp2((logit - base) * LOG2E) * factor - taken).to(x_ptr.dtype.element_ty))

@@ -1,0 +1,245 @@
+"""Cross entropy and its gradients against float64, both ways of making the gradient, at the sizes of vocabularies and at ugly ones."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from kernels.configs import choose
+from kernels.configs.cross_entropy import CROSS_ENTROPY
+from kernels.cross_entropy import cross_entropy
+from kernels.cross_entropy.cross_entropy import _cross_entropy, _cross_entropy_
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+INF = float("inf")
+
+
+@pytest.fixture(params=[False, True], ids=["kept", "in-place"])
+def ours(request):
+    """The op, with its logits kept or written over, on a copy."""
+    if not request.param:
+        return cross_entropy
+
+    return lambda input, *args, **kwargs: cross_entropy(input.clone(), *args, inplace_backward=True, **kwargs)
+
+
+def drawn(rows, classes, device, dtype=torch.float32, ignored=1):
+    """Logits, and targets that include the first and the last class and, if there are rows for it, ignored ones."""
+    target = torch.randint(classes, (rows,), device=device)
+    target[:1], target[1:2], target[2 : 2 + ignored] = 0, classes - 1, -100
+    return (3 * torch.randn(rows, classes, device=device)).to(dtype), target
+
+
+@pytest.mark.parametrize("classes", [1, 130, 512, 1003])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_any_number_of_classes(dtype, classes, ours, device, compare):
+    compare(ours, F.cross_entropy, *drawn(4, classes, device, DTYPES[dtype]))
+
+
+@pytest.mark.parametrize("classes", [4096, 32768, 50257, 128256, 262144])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_vocabularies(dtype, classes, ours, device, compare):
+    if device.type != "cuda":
+        pytest.skip("the interpreter has smaller tiles, and smaller sizes to cross them")
+    compare(ours, F.cross_entropy, *drawn(301, classes, device, DTYPES[dtype], ignored=7))
+
+
+OPTIONS = {
+    "sum": {"reduction": "sum"},
+    "none": {"reduction": "none"},
+    "smoothed": {"label_smoothing": 0.1},
+    "smoothed-none": {"label_smoothing": 1.0, "reduction": "none"},
+    "weighted": {"weight": True},
+    "weighted-smoothed": {"weight": True, "label_smoothing": 0.3},
+    "weighted-smoothed-sum": {"weight": True, "label_smoothing": 0.3, "reduction": "sum"},
+    "a-class-ignored": {"ignore_index": 0},
+    "deprecated": {"size_average": False},
+}
+
+
+@pytest.mark.filterwarnings("ignore:size_average and reduce args:UserWarning")
+@pytest.mark.parametrize("classes", [64, 1003])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options(name, classes, ours, device, compare):
+    options = dict(OPTIONS[name])
+    weight = torch.rand(classes, device=device) if options.pop("weight", None) else None
+
+    def weighted(op):
+        return lambda x, t: op(x, t, None if weight is None else weight.to(x.dtype), **options)
+
+    compare(weighted(ours), weighted(F.cross_entropy), *drawn(4, classes, device, ignored="ignore_index" not in options))
+
+
+def test_class_weights_of_zero_are_no_ignored_rows(ours, device, compare):
+    weight = torch.tensor([0.0, 1.0, 2.0], device=device)
+    x, target = torch.randn(4, 3, device=device), torch.tensor([0, 1, -100, 2], device=device)
+    compare(
+        lambda x, t: ours(x, t, weight.to(x.dtype), label_smoothing=0.2),
+        lambda x, t: F.cross_entropy(x, t, weight.to(x.dtype), label_smoothing=0.2),
+        x,
+        target,
+    )
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_nothing_but_ignored_rows(reduction, ours, device, compare):
+    x, target = torch.randn(3, 600, device=device), torch.full((3,), -100, device=device)
+    compare(functools.partial(ours, reduction=reduction), functools.partial(F.cross_entropy, reduction=reduction), x, target)
+
+
+@pytest.mark.parametrize("classes", [33, 1003])
+def test_rows_with_infinities_and_nan_are_as_in_pytorch(classes, ours, device, compare):
+    x, target = drawn(6, classes, device)
+    x[0] = -INF
+    x[1, : classes - 1] = -INF
+    x[3, 3] = float("nan")
+    x[4, 5] = INF
+    x[5, ::2] = -INF
+    options = {"reduction": "none"}
+    compare(functools.partial(ours, **options), functools.partial(F.cross_entropy, **options), x, target)
+
+
+@pytest.mark.parametrize("make", [lambda x: 1e4 * x, lambda x: x + 1e4, lambda x: 1e-30 * x], ids=["large", "shifted", "tiny"])
+def test_magnitudes(make, ours, device, compare):
+    x, target = drawn(4, 700, device)
+    compare(ours, F.cross_entropy, make(x), target)
+
+
+def test_programs_of_many_rows(ours, device, compare):
+    """More rows than one program makes a loss of."""
+    rows = 4099 if device.type == "cuda" else 33
+    compare(ours, F.cross_entropy, *drawn(rows, 5, device))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("shape", [(5,), (3, 7, 2), (2, 5, 3, 2), (0, 5), (2, 5, 0)], ids=str)
+def test_shapes(shape, reduction, device, compare):
+    x = torch.randn(shape, device=device)
+    target = torch.randint(5, shape[:1] + shape[2:] if len(shape) > 1 else (), device=device)
+    compare(functools.partial(cross_entropy, reduction=reduction), functools.partial(F.cross_entropy, reduction=reduction), x, target)
+
+
+VIEWS = {
+    "transposed": lambda x: x.t(),
+    "every-second-class": lambda x: x[:, ::2],
+    "every-second-row": lambda x: x[::2],
+    "inner-block": lambda x: x[1:, 3:],
+    "expanded": lambda x: x[:1].expand(9, -1),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_strides_are_free(view, device, compare):
+    x = VIEWS[view](torch.randn(11, 53, device=device))
+    compare(
+        lambda x, t: cross_entropy(VIEWS[view](x), t),
+        lambda x, t: F.cross_entropy(VIEWS[view](x), t),
+        torch.randn(11, 53, device=device),
+        torch.randint(x.shape[1], x.shape[:1], device=device),
+    )
+
+
+def test_bytes_as_targets(device, compare):
+    compare(cross_entropy, F.cross_entropy, torch.randn(4, 9, device=device), torch.tensor([0, 8, 3, 3], device=device, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize("wild", [-1, 700, 2**40], ids=str)
+def test_a_target_that_is_no_class_makes_its_row_nan(wild, ours, device):
+    x, target = drawn(4, 700, device, ignored=0)
+    target[2] = wild
+    x.requires_grad_()
+    losses = ours(x, target, reduction="none")
+    assert losses.isnan().tolist() == [False, False, True, False]
+    (grad,) = torch.autograd.grad(losses.nan_to_num(0.0).sum(), x)
+    assert grad.isfinite().all(1).tolist()[:2] == [True, True]
+    assert ours(x, target).isnan()
+
+
+def test_the_gradient_is_in_the_place_of_the_logits(device):
+    x, target = drawn(5, 1003, device)
+    expected = torch.autograd.grad(cross_entropy(x.requires_grad_(), target), x)[0]
+    spent = x.detach().clone().requires_grad_()
+    loss = cross_entropy(spent, target, inplace_backward=True)
+    torch.testing.assert_close(spent.detach(), expected)
+    loss.backward(retain_graph=True)
+    assert spent.grad.data_ptr() == spent.data_ptr()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_logits_that_need_no_gradient_are_not_spent(device):
+    x, target = drawn(5, 100, device)
+    before = x.clone()
+    cross_entropy(x, target, inplace_backward=True)
+    with torch.no_grad():
+        cross_entropy(x.requires_grad_(), target, inplace_backward=True)
+    assert torch.equal(x, before)
+
+
+def test_autocast_computes_the_loss_in_fp32(device):
+    x, target = drawn(5, 100, device, torch.bfloat16)
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        ours, theirs = cross_entropy(x, target), F.cross_entropy(x, target)
+    assert ours.dtype == theirs.dtype == torch.float32
+    torch.testing.assert_close(ours, F.cross_entropy(x.float(), target))  # PyTorch's own is rounded to bf16 on a GPU
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_it_is_a_registered_op(reduction, device, registered):
+    x, target = drawn(4, 64, device)
+    arguments = (x.requires_grad_(), target, None, -100, reduction, 0.1, torch.float32)
+    registered(lambda x: cross_entropy(x, target, reduction=reduction, label_smoothing=0.1), _cross_entropy, (x,), arguments)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # by torch.compile
+def test_in_place_is_a_registered_op(device, registered):
+    x, target = drawn(4, 64, device)
+    arguments = (x.clone(), target, None, -100, "mean", 0.0, torch.float32)
+    registered(lambda x: cross_entropy(x * 2, target, inplace_backward=True), _cross_entropy_, (x,), arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"input": torch.randn(3, 5).double()}, NotImplementedError, "fp32, fp16 and bf16"),
+        ({"target": torch.rand(3, 5)}, NotImplementedError, "probabilities"),
+        ({"target": torch.zeros(2).long()}, ValueError, "batch_size"),
+        ({"target": torch.zeros(3).int()}, RuntimeError, "Long or Byte"),
+        ({"target": torch.zeros(3, 1).long()}, RuntimeError, "one for each row"),
+        ({"weight": torch.ones(4)}, RuntimeError, "all 5 classes"),
+        ({"label_smoothing": 2.0}, RuntimeError, "between 0.0 and 1.0"),
+        ({"reduction": "median"}, ValueError, "median is not a valid"),
+        ({"input": torch.randn(5, 3).t().requires_grad_(), "inplace_backward": True}, RuntimeError, "neighbours in memory"),
+    ],
+    ids=["dtype", "probabilities", "batch", "target-dtype", "target-shape", "weight", "smoothing", "reduction", "in-place"],
+)
+def test_what_does_not_fit_is_refused(change, error, message, device):
+    arguments = {"input": torch.randn(3, 5), "target": torch.zeros(3).long(), **change}
+    with pytest.raises(error, match=message):
+        cross_entropy(**{name: x.to(device) if isinstance(x, torch.Tensor) else x for name, x in arguments.items()})
+
+
+def test_more_elements_than_32_bits_count(ours, roomy_device):
+    classes, rows = 128256, 2**31 // 128256 + 3
+    x = torch.zeros(rows, classes, device=roomy_device, dtype=torch.bfloat16)
+    x[-2:] = torch.randn(2, classes, device=roomy_device)
+    target = torch.arange(rows, device=roomy_device)
+    tail = x[-2:].clone().requires_grad_()
+    expected = F.cross_entropy(tail, target[-2:], reduction="sum")
+    losses = ours(x.requires_grad_(), target, reduction="none")
+    torch.testing.assert_close(losses[-2:].sum(), expected)
+    losses.sum().backward()
+    torch.testing.assert_close(x.grad[-2:], torch.autograd.grad(expected, tail)[0])
+
+
+def test_small_tests_cross_every_border():
+    """The sizes above lie on both sides of what a program takes, wherever they run in the interpreter."""
+    config = CROSS_ENTROPY["*"]
+    assert config.gradient.elements < 1003 < 2048
+    assert config.held[4][-1].elements < 1003
+    assert config.split_from <= 1003
+    assert config.depth * config.width < 130
+    assert choose(CROSS_ENTROPY) in CROSS_ENTROPY.values()

@@ -1,0 +1,1 @@
+from kernels.linear_cross_entropy.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy

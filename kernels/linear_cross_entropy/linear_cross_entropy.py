@@ -1,0 +1,253 @@
+"""Linear layer and cross entropy in one op: loss and gradients at three products, without ever holding all logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from kernels.contract import autocast, check_dtype, check_same
+from kernels.cross_entropy import launch
+from kernels.cross_entropy.cross_entropy import scale_
+from kernels.cross_entropy.launch import Targets
+
+# Tokens at a time: enough for products at full speed, or little enough that their logits are small beside the weight's gradient.
+CHUNKS = {"speed": 2048, "low": 512}
+
+
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    memory: str = "speed",
+) -> Tensor:
+    """`cross_entropy(linear(input, linear_weight, linear_bias), target, ...)`, as `torch.nn.functional.linear_cross_entropy` has it.
+
+    The forward takes a chunk of tokens at a time: logits, their gradient in the same place, and what that adds to the gradients of input,
+    weight and bias, which wait for the backward; it multiplies them by the gradient that flows in, and does nothing where that is 1. So
+    there can be one backward only. With `reduction="none"`, nothing is known before the backward, which makes the logits again: four
+    products. The gradient of the weight is summed over chunks in the weight's dtype, once a chunk, fp32 inside.
+
+    Args:
+        input: tokens (H,), (N, H) or (..., H), fp32, fp16 or bf16.
+        linear_weight: (V, H), of the same dtype; linear_bias: (V,), likewise.
+        target: class indices, of `input`'s shape but for the last dimension, int64 or uint8.
+        weight, reduction, ignore_index, label_smoothing: as in `cross_entropy`, out-of-range targets included.
+        memory: "speed" holds the logits of 2048 tokens, "low" of 512.
+
+    Raises:
+        ValueError: there is no such reduction or `memory`.
+        RuntimeError: shapes, dtypes or devices do not fit.
+        NotImplementedError: another dtype.
+    """
+    input, linear_weight = autocast(input), autocast(linear_weight)
+    linear_bias = None if linear_bias is None else autocast(linear_bias)
+    _check(input, linear_weight, linear_bias, target, weight, reduction, label_smoothing, memory)
+    dtype = torch.float32 if torch.is_autocast_enabled(input.device.type) else input.dtype
+    grad = torch.is_grad_enabled()
+    wanted = [grad and tensor is not None and tensor.requires_grad for tensor in (input, linear_weight, linear_bias)]
+    tokens = input.reshape(-1, input.shape[-1])
+    loss, *_ = _linear_cross_entropy(
+        tokens.contiguous(),
+        linear_weight.contiguous(),
+        linear_bias,
+        target.reshape(-1),
+        weight,
+        ignore_index,
+        reduction,
+        float(label_smoothing),
+        dtype,
+        CHUNKS[memory],
+        wanted,
+    )
+    return loss.view(target.shape) if reduction == "none" else loss
+
+
+def _check(
+    input: Tensor,
+    linear_weight: Tensor,
+    linear_bias: Tensor | None,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: str,
+    label_smoothing: float,
+    memory: str,
+) -> None:
+    check_dtype("linear_cross_entropy", input)
+    check_same("linear_cross_entropy", input, linear_weight, *([] if linear_bias is None else [linear_bias]))
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    if memory not in CHUNKS:
+        raise ValueError(f"memory is one of {', '.join(CHUNKS)}, not {memory}")
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if target.is_floating_point():
+        raise NotImplementedError("linear_cross_entropy takes class indices; class probabilities are not implemented")
+    if target.dtype not in (torch.int64, torch.uint8):
+        raise RuntimeError(f"linear_cross_entropy expected target dtype to be Long or Byte, but got {target.dtype}")
+    if linear_weight.dim() != 2 or not input.dim() or input.shape[-1] != linear_weight.shape[1] or target.shape != input.shape[:-1]:
+        shapes = f"input {tuple(input.shape)}, weight {tuple(linear_weight.shape)} and target {tuple(target.shape)}"
+        raise RuntimeError(f"linear_cross_entropy expected (..., H), (V, H) and (...), but got {shapes}")
+    for name, tensor in {"linear_bias": linear_bias, "weight": weight}.items():
+        if tensor is not None and tensor.shape != linear_weight.shape[:1]:
+            raise RuntimeError(f"linear_cross_entropy expected {name} of {linear_weight.shape[0]} classes, but got {tuple(tensor.shape)}")
+    if any(tensor is not None and tensor.device != input.device for tensor in (target, weight)):
+        raise RuntimeError("linear_cross_entropy expected all tensors to be on the same device")
+
+
+@torch.library.custom_op("warpwave::linear_cross_entropy", mutates_args=())
+def _linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    linear_bias: Tensor | None,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    label_smoothing: float,
+    dtype: torch.dtype,
+    chunk: int,
+    wanted: list[bool],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The loss, and the gradients of it that are wanted, of input, weight and bias; those that are not are empty."""
+    n_tokens, n_classes = input.shape[0], linear_weight.shape[0]
+    targets = Targets.of(target, weight, ignore_index, label_smoothing)
+    if reduction == "none" or not any(wanted):
+        grads = _empty_like(input, linear_weight, linear_bias, [False] * 3)
+        found = [launch.walk(logits, targets[rows]) for rows, logits in _logits(input, linear_weight, linear_bias, chunk)]
+    else:
+        grads = _empty_like(input, linear_weight, linear_bias, wanted)
+        words = torch.empty(launch.n_words(input.dtype, n_tokens, n_classes), device=input.device, dtype=torch.int64)
+        divisor = launch.divisors(targets, n_classes, words)
+        divisor = divisor if reduction == "mean" else None
+        found = _gradients(input, linear_weight, linear_bias, targets, None, divisor, words, chunk, wanted, grads)
+    known = launch.Parts.concatenated(found, targets)
+    loss, _ = launch.losses(known, targets, n_classes, reduction, dtype, None)
+    return loss, *grads
+
+
+@_linear_cross_entropy.register_fake
+def _(input, linear_weight, linear_bias, target, weight, ignore_index, reduction, label_smoothing, dtype, chunk, wanted):
+    grads = _empty_like(input, linear_weight, linear_bias, [False] * 3 if reduction == "none" else wanted)
+    return input.new_empty(input.shape[0] if reduction == "none" else (), dtype=dtype), *grads
+
+
+@torch.library.custom_op("warpwave::linear_cross_entropy_backward", mutates_args=())
+def _linear_cross_entropy_backward(
+    grad: Tensor,
+    input: Tensor,
+    linear_weight: Tensor,
+    linear_bias: Tensor | None,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    label_smoothing: float,
+    chunk: int,
+    wanted: list[bool],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients from one of each token's loss."""
+    targets = Targets.of(target, weight, ignore_index, label_smoothing)
+    grads = _empty_like(input, linear_weight, linear_bias, wanted)
+    words = torch.empty(launch.n_words(input.dtype, input.shape[0], linear_weight.shape[0]), device=input.device, dtype=torch.int64)
+    launch.divisors(targets, linear_weight.shape[0], words)
+    _gradients(input, linear_weight, linear_bias, targets, grad.contiguous(), None, words, chunk, wanted, grads)
+    return grads
+
+
+@_linear_cross_entropy_backward.register_fake
+def _(grad, input, linear_weight, linear_bias, target, weight, ignore_index, label_smoothing, chunk, wanted):
+    return _empty_like(input, linear_weight, linear_bias, wanted)
+
+
+def _empty_like(input: Tensor, weight: Tensor, bias: Tensor | None, wanted: list[bool]) -> tuple[Tensor, Tensor, Tensor]:
+    new = [
+        torch.empty_like(t) if t is not None and want else input.new_empty(0) for t, want in zip((input, weight, bias), wanted, strict=True)
+    ]
+    return new[0], new[1], new[2]
+
+
+def _chunks(n_tokens: int, at_most: int) -> list[slice]:
+    """Tokens in chunks of one size, a multiple of 128, but for the last."""
+    n_chunks = max(1, -(-n_tokens // at_most))
+    size = min(at_most, max(1, -(-n_tokens // (128 * n_chunks))) * 128)
+    return [slice(start, min(start + size, n_tokens)) for start in range(0, n_tokens, size)]
+
+
+def _logits(x: Tensor, weight: Tensor, bias: Tensor | None, chunk: int) -> Iterator[tuple[slice, Tensor]]:
+    """The logits of a chunk of tokens after the other, in one place."""
+    chunks = _chunks(x.shape[0], chunk)
+    place = torch.empty(chunks[0].stop if chunks else 0, weight.shape[0], device=x.device, dtype=x.dtype)
+    for rows in chunks:
+        logits = place[: rows.stop - rows.start]
+        if bias is None:
+            torch.mm(x[rows], weight.t(), out=logits)
+        else:
+            torch.addmm(bias, x[rows], weight.t(), out=logits)
+        yield rows, logits
+
+
+def _gradients(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Targets,
+    upstream: Tensor | None,
+    divisor: Tensor | None,
+    words: Tensor,
+    chunk: int,
+    wanted: list[bool],
+    grads: tuple[Tensor, Tensor, Tensor],
+) -> list[launch.Parts]:
+    """Gradients of input, weight and bias, chunk by chunk, and what is known of the tokens."""
+    of_input, of_weight, of_bias = grads
+    words_a_row = words.numel() // max(1, x.shape[0])
+    if not x.shape[0]:
+        of_weight.zero_()
+        of_bias.zero_()
+    of_bias_exactly = torch.zeros(weight.shape[0], device=x.device, dtype=torch.float32) if wanted[2] else None
+    found = []
+    for rows, logits in _logits(x, weight, bias, chunk):
+        some_words = words[rows.start * words_a_row : rows.stop * words_a_row]
+        found.append(launch.in_place(logits, targets[rows], None if upstream is None else upstream[rows], divisor, some_words))
+        if wanted[0]:
+            torch.mm(logits, weight, out=of_input[rows])
+        if wanted[1]:
+            # With beta 0, what is in the output already is not read.
+            torch.addmm(of_weight, logits.t(), x[rows], beta=float(rows.start > 0), out=of_weight)
+        if of_bias_exactly is not None:
+            of_bias_exactly += logits.sum(0, dtype=torch.float32)
+    if of_bias_exactly is not None:
+        of_bias.copy_(of_bias_exactly)
+    return found
+
+
+def _setup_context(ctx, inputs, output) -> None:
+    *tensors, ctx.ignore_index, ctx.reduction, ctx.label_smoothing, _, ctx.chunk, ctx.wanted = inputs
+    _, *grads = output
+    ctx.mark_non_differentiable(*grads)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*(tensors if ctx.reduction == "none" else grads))
+
+
+def _backward(ctx, grad: Tensor | None, *_) -> tuple[Tensor | None, ...]:
+    if grad is None:
+        return (None,) * 11
+    if ctx.reduction == "none":
+        grads = _linear_cross_entropy_backward(grad, *ctx.saved_tensors, ctx.ignore_index, ctx.label_smoothing, ctx.chunk, ctx.wanted)
+    else:
+        # A second backward would scale them again; autograd refuses it, for they have another version then.
+        grads = ctx.saved_tensors
+        for tensor in grads:
+            scale_(tensor, grad)
+    wanted = (gradient if want else None for gradient, want in zip(grads, ctx.wanted, strict=True))
+    return *wanted, *(None,) * 8
+
+
+_linear_cross_entropy.register_autograd(_backward, setup_context=_setup_context)
