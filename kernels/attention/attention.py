@@ -1,0 +1,167 @@
+"""`torch.nn.functional.scaled_dot_product_attention` by kernels of this package."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels.attention.backward import backward
+from kernels.attention.forward import forward
+from kernels.attention.tiles import padded
+from kernels.configs import choose
+from kernels.configs.attention import ATTENTION, Tiles
+from kernels.contract import autocast, check_dtype, check_same
+
+WIDEST = 256
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """`softmax(scale * query @ key.mT) @ value` by heads; differentiable, as `torch.nn.functional.scaled_dot_product_attention`.
+
+    Products have fp32 accumulators, the softmax is fp32. Gradients repeat bit by bit. Where the last dimension has a stride of one, any
+    other strides are read in place, broadcast ones included.
+
+    Args:
+        query: (..., L, E) in fp32, fp16 or bf16; leading dimensions broadcast. E is at most 256; a power of two wastes nothing.
+        key: (..., S, E) of the same dtype.
+        value: (..., S, Ev) of the same dtype.
+        attn_mask: None; masks are not implemented.
+        dropout_p: 0; dropout is not implemented.
+        is_causal: query i sees keys 0 to i.
+        scale: of the scores; by default `E ** -0.5`.
+        enable_gqa: `query` may have a multiple of the heads (third dimension from the end) of `key` and `value`.
+
+    Raises:
+        NotImplementedError: a mask, dropout, a head dimension over 256, or a dtype that is none of the three.
+        RuntimeError: shapes, dtypes or devices that do not go together.
+    """
+    if attn_mask is not None or dropout_p:
+        raise NotImplementedError("scaled_dot_product_attention is implemented without attn_mask and without dropout")
+    query, key, value = autocast(query), autocast(key), autocast(value)
+    check_dtype("scaled_dot_product_attention", query, key, value)
+    check_same("scaled_dot_product_attention", query, key, value)
+    query, key, value, lead = _by_heads(query, key, value, enable_gqa)
+    if scale is None:
+        scale = max(1, query.shape[-1]) ** -0.5
+    if scale <= 0:  # the kernels take the highest score before they scale
+        query, scale = query * (-1.0 if scale < 0 else 0.0), -scale or 1.0
+    out, _ = _attention(query, key, value, is_causal, scale)
+    return out.reshape(*lead, *out.shape[-2:])
+
+
+def _by_heads(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[Tensor, Tensor, Tensor, torch.Size]:
+    """The three as (batch, heads, length, width), and the leading dimensions that the result has."""
+    shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+    if min(x.dim() for x in (query, key, value)) < 2:
+        raise RuntimeError(f"query, key and value must have at least two dimensions, but they are {shapes}")
+    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+        raise RuntimeError(f"query and key must be of one width, key and value of one length, but they are {shapes}")
+    if max(query.shape[-1], value.shape[-1]) > WIDEST:
+        raise NotImplementedError(f"scaled_dot_product_attention is implemented for head dimensions of up to {WIDEST}; got {shapes}")
+    if enable_gqa:
+        if min(x.dim() for x in (query, key, value)) < 3:
+            raise RuntimeError(f"grouped heads need at least three dimensions, but they are {shapes}")
+        heads = [x.shape[-3] for x in (query, key, value)]
+        if any(not n or heads[0] % n for n in heads[1:]):
+            raise RuntimeError(f"heads of query must be a multiple of those of key and value, but they are {shapes}")
+        if heads[1] != heads[2]:
+            key, value = (x.repeat_interleave(heads[0] // x.shape[-3], -3) for x in (key, value))
+        batch = torch.broadcast_shapes(*(x.shape[:-3] for x in (query, key, value)))
+        lead = torch.Size((*batch, heads[0]))
+        tensors = [x.expand(*batch, *x.shape[-3:]) for x in (query, key, value)]
+    else:
+        lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (query, key, value)))
+        tensors = [x.expand(*lead, *x.shape[-2:]) for x in (query, key, value)]
+    for _ in range(2 - len(lead)):
+        tensors = [x.unsqueeze(0) for x in tensors]
+    query, key, value = (x.flatten(0, -4) if x.dim() > 4 else x for x in tensors)
+    return query, key, value, lead
+
+
+def _hopper(direction: str, query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Any:
+    """The module of the warp-specialised kernels if this GPU has a configuration for them and they support the shape, or None.
+
+    Gluon is experimental: it is imported only where it is wanted.
+    """
+    if choose(ATTENTION).design != "hopper":
+        return None
+    module = importlib.import_module(f"kernels.attention.hopper_{direction}")
+    return module if module.supports(query, key, value, causal) else None
+
+
+def _tiles(query: Tensor, value: Tensor) -> tuple[Tiles, str]:
+    """Tiles for these dtypes and widths, and the precision of products."""
+    config, width = choose(ATTENTION), padded(max(query.shape[-1], value.shape[-1]))
+    narrow = query.dtype != torch.float32
+    tiles = next(tiles for tiles in (config.narrow if narrow else config.wide) if width <= tiles.width)
+    return tiles, config.precision
+
+
+def _is_empty(query: Tensor, value: Tensor) -> bool:
+    """Whether there is no output, or nothing to attend to."""
+    return not (value.numel() and query.shape[:-1].numel())
+
+
+@torch.library.custom_op("warpwave::attention", mutates_args=())
+def _attention(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+    """Output, and natural logarithms of the sums of exponentials (fp32)."""
+    if _is_empty(query, value):
+        out = query.new_empty((*query.shape[:-1], value.shape[-1]))
+        return out.zero_(), out.new_empty(query.shape[:-1], dtype=torch.float32).fill_(-math.inf)
+    if hopper := _hopper("forward", query, key, value, causal):
+        return hopper.forward(query, key, value, causal, scale)
+    tiles, precision = _tiles(query, value)
+    return forward(query, key, value, causal, scale, tiles.forward, precision)
+
+
+@torch.library.custom_op("warpwave::attention_backward", mutates_args=())
+def _attention_backward(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    if _is_empty(query, value):
+        dq, dk, dv = (x.new_empty(x.shape).zero_() for x in (query, key, value))
+        return dq, dk, dv
+    if hopper := _hopper("backward", query, key, value, causal):
+        return hopper.backward(grad, query, key, value, out, lse, causal, scale)
+    tiles, precision = _tiles(query, value)
+    return backward(grad, query, key, value, out, lse, causal, scale, tiles.query, tiles.key_value, precision)
+
+
+@_attention.register_fake
+def _(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+    out = query.new_empty((*query.shape[:-1], value.shape[-1]))
+    return out, out.new_empty(query.shape[:-1], dtype=torch.float32)
+
+
+@_attention_backward.register_fake
+def _(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    return query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape)
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    query, key, value, ctx.causal, ctx.scale = inputs
+    ctx.save_for_backward(query, key, value, *output)
+    ctx.set_materialize_grads(False)  # no gradient flows into the logarithms, and zeros for it would be written for nothing
+
+
+def _backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+    grads = (None, None, None) if grad is None else _attention_backward(grad, *ctx.saved_tensors, ctx.causal, ctx.scale)
+    return *grads, None, None
+
+
+_attention.register_autograd(_backward, setup_context=_setup_context)

@@ -1,0 +1,276 @@
+"""Attention backward in Triton's own language: one kernel for the queries' gradient, one for that of keys and values.
+
+Formula: Dao, "FlashAttention-2" (arXiv 2307.08691), section 3.1. Both kernels compute the probabilities P = exp(scale Q K' - lse) anew, so
+that nothing is added to memory by several programs: results repeat bit by bit. In one kernel the three accumulators would not fit the
+registers.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from kernels.attention.tiles import (
+    described,
+    exponential,
+    in_reach_of_tma,
+    load_tile,
+    options,
+    placed,
+    product,
+    readable,
+    rows_by_rows,
+    store_tile,
+)
+from kernels.configs.attention import Tile
+
+
+@triton.jit
+def _sweep_keys(
+    dq,
+    q_tile,
+    dout_tile,
+    lse,
+    delta,
+    q,
+    k,
+    v,
+    dout,
+    first,
+    begin,
+    end,
+    keys,
+    scale,
+    WIDTH: tl.constexpr,
+    V_WIDTH: tl.constexpr,
+    N: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    MASKED: tl.constexpr,
+    TMA: tl.constexpr,
+    PART: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    for start in tl.range(begin, end, N):
+        k_tile = load_tile(k, start, 0, WIDTH, N, q_tile.shape[1], TMA, not MASKED)
+        v_tile = load_tile(v, start, 0, V_WIDTH, N, dout_tile.shape[1], TMA, not MASKED)
+        scores = rows_by_rows(q_tile, q, first, k_tile, k, start, WIDTH, PART, PRECISION)
+        dp = rows_by_rows(dout_tile, dout, first, v_tile, v, start, V_WIDTH, PART, PRECISION)
+        p = exponential(scores, scale, lse[:, None], q_tile.dtype == tl.float32)
+        if MASKED:
+            column = start + tl.arange(0, N)
+            seen = (column < keys)[None, :]
+            if CAUSAL:
+                seen &= (first + tl.arange(0, q_tile.shape[0]))[:, None] >= column[None, :]
+            p = tl.where(seen, p, 0.0)
+        ds = p * (dp - delta[:, None])
+        dq = product(ds, k_tile, dq, PRECISION)
+    return dq
+
+
+@triton.jit(do_not_specialize=["tiles", "heads"])
+def query_kernel(
+    q,
+    k,
+    v,
+    dout,
+    out,
+    lse_ptr,
+    delta_ptr,
+    dq_ptr,
+    q_strides,
+    k_strides,
+    v_strides,
+    dout_strides,
+    out_strides,
+    tiles,
+    heads,
+    group,
+    rows,
+    keys,
+    scale,
+    WIDTH: tl.constexpr,
+    V_WIDTH: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    V_COLUMNS: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    EVEN: tl.constexpr,
+    TMA: tl.constexpr,
+    PART: tl.constexpr,
+    HEADS_FIRST: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """dQ of a tile of queries; on the way delta, the sum of dO * O by row, which dP is reduced by."""
+    tile, batch, head = placed(tiles, heads, HEADS_FIRST)
+    first = tile * M
+    q_view = (q, q_strides, batch, head, rows)
+    k_view = (k, k_strides, batch, head // group, keys)
+    v_view = (v, v_strides, batch, head // group, keys)
+    dout_view = (dout, dout_strides, batch, head, rows)
+    dout_tile = load_tile(dout_view, first, 0, V_WIDTH, M, V_COLUMNS, TMA, False)
+    out_tile = load_tile((out, out_strides, batch, head, rows), first, 0, V_WIDTH, M, V_COLUMNS, False, False)
+    q_tile = load_tile(q_view, first, 0, WIDTH, M, COLUMNS, TMA, False)
+    delta = tl.sum(dout_tile.to(tl.float32) * out_tile.to(tl.float32), 1)
+    index = batch * heads + head
+    row = first + tl.arange(0, M)
+    at = tl.cast(index, tl.int64) * rows + row
+    tl.store(delta_ptr + at, delta, mask=row < rows)
+    lse = tl.load(lse_ptr + at, mask=row < rows, other=float("inf"))
+    dq = tl.zeros((M, COLUMNS), tl.float32)
+
+    end = tl.minimum(keys, first + M) if CAUSAL else keys
+    clear = (tl.minimum(keys, first) if CAUSAL else keys) // N * N
+    within = (q_tile, dout_tile, lse, delta, q_view, k_view, v_view, dout_view, first)
+    dq = _sweep_keys(dq, *within, 0, clear, keys, scale, WIDTH, V_WIDTH, N, CAUSAL, False, TMA, PART, PRECISION)
+    if CAUSAL or not EVEN:
+        dq = _sweep_keys(dq, *within, clear, end, keys, scale, WIDTH, V_WIDTH, N, CAUSAL, True, TMA, PART, PRECISION)
+    store_tile(dq_ptr, dq * scale, index, first, rows, WIDTH, M, COLUMNS)
+
+
+@triton.jit
+def _sweep_queries(
+    dk,
+    dv,
+    k_tile,
+    v_tile,
+    q,
+    k,
+    v,
+    dout,
+    lse_ptr,
+    delta_ptr,
+    first,
+    begin,
+    end,
+    rows,
+    scale,
+    WIDTH: tl.constexpr,
+    V_WIDTH: tl.constexpr,
+    M: tl.constexpr,
+    EVEN: tl.constexpr,
+    DIAGONAL: tl.constexpr,
+    TMA: tl.constexpr,
+    PART: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    for start in tl.range(begin, end, M):
+        row = start + tl.arange(0, M)
+        q_tile = load_tile(q, start, 0, WIDTH, M, k_tile.shape[1], TMA, EVEN)
+        # Scores lie on their side, so that P' and dS' go into their products from registers.
+        scores = rows_by_rows(k_tile, k, first, q_tile, q, start, WIDTH, PART, PRECISION)
+        # Past the last query, P is exp(-inf), and nothing else counts.
+        lse = tl.load(lse_ptr + row, mask=row < rows, other=float("inf"))
+        p = exponential(scores, scale, lse[None, :], k_tile.dtype == tl.float32)
+        if DIAGONAL:
+            p = tl.where(row[None, :] >= (first + tl.arange(0, k_tile.shape[0]))[:, None], p, 0.0)
+        dout_tile = load_tile(dout, start, 0, V_WIDTH, M, v_tile.shape[1], TMA, EVEN)
+        dv = product(p, dout_tile, dv, PRECISION)
+        dp = rows_by_rows(v_tile, v, first, dout_tile, dout, start, V_WIDTH, PART, PRECISION)
+        delta = tl.load(delta_ptr + row, mask=row < rows, other=0.0)
+        ds = p * (dp - delta[None, :])
+        dk = product(ds, q_tile, dk, PRECISION)
+    return dk, dv
+
+
+@triton.jit(do_not_specialize=["tiles", "kv_heads"])
+def key_value_kernel(
+    q,
+    k,
+    v,
+    dout,
+    lse_ptr,
+    delta_ptr,
+    dk_ptr,
+    dv_ptr,
+    q_strides,
+    k_strides,
+    v_strides,
+    dout_strides,
+    tiles,
+    kv_heads,
+    group,
+    rows,
+    keys,
+    scale,
+    WIDTH: tl.constexpr,
+    V_WIDTH: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    V_COLUMNS: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    EVEN: tl.constexpr,
+    TMA: tl.constexpr,
+    PART: tl.constexpr,
+    HEADS_FIRST: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """dK and dV of a tile of keys, summed over the query heads that share it."""
+    tile, batch, head = placed(tiles, kv_heads, HEADS_FIRST)
+    # Of the keys it is the first tile that most queries see.
+    first = (tiles - 1 - tile) * N
+    k_view = (k, k_strides, batch, head, keys)
+    v_view = (v, v_strides, batch, head, keys)
+    k_tile = load_tile(k_view, first, 0, WIDTH, N, COLUMNS, TMA, False)
+    v_tile = load_tile(v_view, first, 0, V_WIDTH, N, V_COLUMNS, TMA, False)
+    dk = tl.zeros((N, COLUMNS), tl.float32)
+    dv = tl.zeros((N, V_COLUMNS), tl.float32)
+
+    # Queries that see this tile, and from where on they see all of it.
+    begin = first // M * M if CAUSAL else 0
+    clear = tl.minimum(tl.cdiv(first + N, M) * M, rows) if CAUSAL else 0
+    for member in range(group):
+        q_head = head * group + member
+        at = (tl.cast(batch, tl.int64) * kv_heads * group + q_head) * rows
+        q_view = (q, q_strides, batch, q_head, rows)
+        dout_view = (dout, dout_strides, batch, q_head, rows)
+        within = (k_tile, v_tile, q_view, k_view, v_view, dout_view, lse_ptr + at, delta_ptr + at, first)
+        if CAUSAL:
+            dk, dv = _sweep_queries(dk, dv, *within, begin, clear, rows, scale, WIDTH, V_WIDTH, M, EVEN, True, TMA, PART, PRECISION)
+        dk, dv = _sweep_queries(dk, dv, *within, clear, rows, rows, scale, WIDTH, V_WIDTH, M, EVEN, False, TMA, PART, PRECISION)
+    index = batch * kv_heads + head
+    store_tile(dk_ptr, dk * scale, index, first, keys, WIDTH, N, COLUMNS)
+    store_tile(dv_ptr, dv, index, first, keys, V_WIDTH, N, V_COLUMNS)
+
+
+def backward(
+    dout: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    lse: torch.Tensor,
+    causal: bool,
+    scale: float,
+    query_tile: Tile,
+    key_value_tile: Tile,
+    precision: str,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Gradients of q, k and v, dense; arguments as those and the results of `forward`."""
+    batch, heads, rows, width = q.shape
+    kv_heads, keys, v_width = v.shape[-3:]
+    dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+    delta = torch.empty_like(lse)
+    q, k, v, dout, out = (readable(x) for x in (q, k, v, dout, out))
+    strides = [x.stride()[:3] for x in (q, k, v, dout)]
+    sizes = (heads // kv_heads, rows, keys, scale)
+
+    def operands(tile: Tile) -> tuple[list[object], dict[str, object]]:
+        """The four tensors as a kernel takes them, and what its tile decides."""
+        tma = tile.tma and in_reach_of_tma(q, k, v, dout)
+        tensors = [described(x, n) if tma else x for x, n in ((q, tile.m), (k, tile.n), (v, tile.n), (dout, tile.m))]
+        return tensors, {"CAUSAL": causal, "TMA": tma, "PRECISION": precision, **options(tile, width, v_width)}
+
+    tiles = triton.cdiv(rows, query_tile.m)
+    tensors, meta = operands(query_tile)
+    query_kernel[(tiles * batch * heads,)](
+        *tensors, out, lse, delta, dq, *strides, out.stride()[:3], tiles, heads, *sizes, EVEN=keys % query_tile.n == 0, **meta
+    )
+    tiles = triton.cdiv(keys, key_value_tile.n)
+    tensors, meta = operands(key_value_tile)
+    key_value_kernel[(tiles * batch * kv_heads,)](
+        *tensors, lse, delta, dk, dv, *strides, tiles, kv_heads, *sizes, EVEN=rows % key_value_tile.m == 0, **meta
+    )
+    return dq, dk, dv

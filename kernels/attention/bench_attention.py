@@ -1,0 +1,93 @@
+"""TFLOP/s of attention: two products forward, five backward, half of each under a causal mask.
+
+`torch` is what PyTorch chooses by itself, `cudnn` its fastest backend on Hopper, `fa3` FlashAttention-3 where it is installed. Inputs are
+random: constants draw less power, and run faster.
+"""
+
+import functools
+
+import torch
+import triton
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from kernels.attention import scaled_dot_product_attention
+from kernels.peers import LINES, peer, providers
+
+flash_attn_3 = peer("fa3_fwd_interface", "flash_attn_func")
+
+
+def cudnn(query, key, value, **kwargs):
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        return F.scaled_dot_product_attention(query, key, value, **kwargs)
+
+
+def fa3(query, key, value, is_causal, enable_gqa):
+    """Heads behind rows is how it takes its inputs."""
+    with torch.no_grad():
+        out = flash_attn_3(*(x.transpose(1, 2) for x in (query, key, value)), causal=is_causal)
+    return out[0] if isinstance(out, tuple) else out
+
+
+BACKWARD = providers(triton=scaled_dot_product_attention, torch=F.scaled_dot_product_attention, cudnn=cudnn if torch.version.cuda else None)
+FORWARD = BACKWARD | providers(fa3=flash_attn_3 and fa3)
+NAMES = LINES | {"cudnn": "cuDNN", "fa3": "FlashAttention-3"}
+
+# (batch, query heads, heads of keys and values, length): as many products a head at each length; the last is a layer of Llama 3.
+SHAPES = [(16, 32, 32, 1024), (4, 32, 32, 4096), (1, 32, 32, 16384), (2, 64, 8, 8192)]
+RAGGED = [(4, 32, 32, 4000)]
+# Kernels of their own, at one length.
+OTHERS = [("D256", 256, torch.bfloat16), ("fp16", 128, torch.float16), ("fp32", 128, torch.float32)]
+
+
+def mark(name, shapes, candidates, causal, width=128, dtype=torch.bfloat16):
+    return triton.testing.Benchmark(
+        x_names=["B", "H", "KV", "S"],
+        x_vals=shapes,
+        line_arg="provider",
+        line_vals=list(candidates),
+        line_names=[NAMES[provider] for provider in candidates],
+        ylabel="TFLOP/s",
+        plot_name=f"{name}-{'causal' if causal else 'full'}",
+        args={"D": width, "causal": causal, "dtype": dtype},
+    )
+
+
+def marks(direction, candidates):
+    own = {"triton": candidates["triton"], "torch": candidates["torch"]}
+    found = [
+        mark(f"{direction}-D{width}", shapes, candidates, causal, width)
+        for width, shapes in ((128, SHAPES + RAGGED), (64, SHAPES[1:2]))
+        for causal in (False, True)
+    ]
+    return found + [mark(f"{direction}-{name}", [(1, 16, 16, 4096)], own, True, width, dtype) for name, width, dtype in OTHERS]
+
+
+def inputs(B, H, KV, S, D, dtype, requires_grad):
+    return [torch.randn(B, heads, S, D, device="cuda", dtype=dtype, requires_grad=requires_grad) for heads in (H, KV, KV)]
+
+
+def tflops(products, B, H, S, D, causal, run):
+    median, fast, slow = triton.testing.do_bench(run, quantiles=[0.5, 0.2, 0.8])
+    flops = products * 2 * B * H * S * S * D / (2 if causal else 1)
+    return flops / median * 1e-9, flops / slow * 1e-9, flops / fast * 1e-9
+
+
+@triton.testing.perf_report(marks("forward", FORWARD))
+def forward(provider, B, H, KV, S, D, causal, dtype):
+    tensors = inputs(B, H, KV, S, D, dtype, requires_grad=False)
+    run = functools.partial(FORWARD[provider], *tensors, is_causal=causal, enable_gqa=H != KV)
+    return tflops(2, B, H, S, D, causal, run)
+
+
+@triton.testing.perf_report(marks("backward", BACKWARD))
+def backward(provider, B, H, KV, S, D, causal, dtype):
+    tensors = inputs(B, H, KV, S, D, dtype, requires_grad=True)
+    out = BACKWARD[provider](*tensors, is_causal=causal, enable_gqa=H != KV)
+    grad = torch.randn_like(out)
+    return tflops(5, B, H, S, D, causal, lambda: torch.autograd.grad(out, tensors, grad, retain_graph=True))
+
+
+if __name__ == "__main__":
+    forward.run(print_data=True)
+    backward.run(print_data=True)

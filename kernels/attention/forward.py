@@ -1,0 +1,163 @@
+"""Attention forward in Triton's own language: a program walks over the keys of one tile of queries, its softmax corrected as it goes.
+
+Formula: Dao, "FlashAttention-2" (arXiv 2307.08691), section 3.1. Scores are never in memory; what the backward needs of them is their
+logarithmic sum, one number a row.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from kernels.attention.tiles import (
+    described,
+    exponential,
+    in_reach_of_tma,
+    load_tile,
+    options,
+    placed,
+    product,
+    readable,
+    rows_by_rows,
+    store_tile,
+)
+from kernels.configs.attention import Tile
+
+
+@triton.jit
+def _attend(
+    state,
+    q_tile,
+    q,
+    k,
+    v,
+    first,
+    begin,
+    end,
+    keys,
+    scale,
+    WIDTH: tl.constexpr,
+    V_WIDTH: tl.constexpr,
+    V_COLUMNS: tl.constexpr,
+    N: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    MASKED: tl.constexpr,
+    TMA: tl.constexpr,
+    PART: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Blocks of keys from `begin` to `end`; `MASKED`: some lie past the diagonal or past the last key."""
+    acc, total, peak = state
+    for start in tl.range(begin, end, N):
+        k_tile = load_tile(k, start, 0, WIDTH, N, q_tile.shape[1], TMA, not MASKED)
+        scores = rows_by_rows(q_tile, q, first, k_tile, k, start, WIDTH, PART, PRECISION)
+        if MASKED:
+            column = start + tl.arange(0, N)
+            seen = (column < keys)[None, :]
+            if CAUSAL:
+                seen &= (first + tl.arange(0, q_tile.shape[0]))[:, None] >= column[None, :]
+            scores = tl.where(seen, scores, -float("inf"))
+        new_peak = tl.maximum(peak, tl.max(scores, 1) * scale)
+        offset = tl.where(new_peak == -float("inf"), 0.0, new_peak)
+        p = exponential(scores, scale, offset[:, None], q_tile.dtype == tl.float32)
+        shrink = exponential(peak, 1.0, offset, True)
+        total = total * shrink + tl.sum(p, 1)
+        acc = acc * shrink[:, None]
+        v_tile = load_tile(v, start, 0, V_WIDTH, N, V_COLUMNS, TMA, not MASKED)
+        acc = product(p, v_tile, acc, PRECISION)
+        peak = new_peak
+    return acc, total, peak
+
+
+@triton.jit(do_not_specialize=["tiles", "heads"])
+def forward_kernel(
+    q,
+    k,
+    v,
+    out_ptr,
+    lse_ptr,
+    q_strides,
+    k_strides,
+    v_strides,
+    tiles,
+    heads,
+    group,
+    rows,
+    keys,
+    scale,
+    WIDTH: tl.constexpr,
+    V_WIDTH: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    V_COLUMNS: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    EVEN: tl.constexpr,
+    TMA: tl.constexpr,
+    PART: tl.constexpr,
+    HEADS_FIRST: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    tile, batch, head = placed(tiles, heads, HEADS_FIRST)
+    first = tile * M
+    q_view = (q, q_strides, batch, head, rows)
+    k_view = (k, k_strides, batch, head // group, keys)
+    v_view = (v, v_strides, batch, head // group, keys)
+    q_tile = load_tile(q_view, first, 0, WIDTH, M, COLUMNS, TMA, False)
+    acc = tl.zeros((M, V_COLUMNS), tl.float32)
+    total = tl.zeros((M,), tl.float32)
+    peak = tl.full((M,), -float("inf"), tl.float32)
+    state = (acc, total, peak)
+
+    # Keys that this tile sees, and how many of them in blocks that need no mask.
+    end = tl.minimum(keys, first + M) if CAUSAL else keys
+    clear = (tl.minimum(keys, first) if CAUSAL else keys) // N * N
+    within = (q_tile, q_view, k_view, v_view, first)
+    state = _attend(state, *within, 0, clear, keys, scale, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, False, TMA, PART, PRECISION)
+    if CAUSAL or not EVEN:
+        state = _attend(state, *within, clear, end, keys, scale, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, True, TMA, PART, PRECISION)
+
+    acc, total, peak = state
+    index = batch * heads + head
+    row = first + tl.arange(0, M)
+    tl.store(lse_ptr + tl.cast(index, tl.int64) * rows + row, peak + tl.log(total), mask=row < rows)
+    store_tile(out_ptr, acc / total[:, None], index, first, rows, V_WIDTH, M, V_COLUMNS)
+
+
+def forward(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float, tile: Tile, precision: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Output (B, H, L, Ev) and, in fp32, natural logarithms of the sums of exponentials (B, H, L).
+
+    `q` is (B, H, L, E), `k` (B, H / group, S, E) and `v` (B, H / group, S, Ev), nothing empty; `scale` is positive.
+    """
+    batch, heads, rows, width = q.shape
+    keys, v_width = v.shape[-2:]
+    out = torch.empty((batch, heads, rows, v_width), dtype=q.dtype, device=q.device)
+    lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
+    q, k, v = readable(q), readable(k), readable(v)
+    tiles = triton.cdiv(rows, tile.m)
+    tma = tile.tma and in_reach_of_tma(q, k, v)
+    forward_kernel[(tiles * batch * heads,)](
+        described(q, tile.m) if tma else q,
+        described(k, tile.n) if tma else k,
+        described(v, tile.n) if tma else v,
+        out,
+        lse,
+        q.stride()[:3],
+        k.stride()[:3],
+        v.stride()[:3],
+        tiles,
+        heads,
+        heads // k.shape[1],
+        rows,
+        keys,
+        scale,
+        CAUSAL=causal,
+        EVEN=keys % tile.n == 0,
+        TMA=tma,
+        PRECISION=precision,
+        **options(tile, width, v_width),
+    )
+    return out, lse

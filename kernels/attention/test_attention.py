@@ -1,0 +1,254 @@
+"""Attention and its gradients against float64 and PyTorch's own, whatever backend that takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from kernels.attention import scaled_dot_product_attention as attention
+from kernels.attention.attention import _attention, _attention_backward
+from kernels.configs import choose
+from kernels.configs.attention import ATTENTION
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+@pytest.fixture(params=[False, True], ids=["full", "causal"])
+def causal(request):
+    return request.param
+
+
+@pytest.fixture
+def draw(device):
+    def draw(*shape, dtype=torch.float32):
+        return torch.randn(shape, device=device).to(dtype)
+
+    return draw
+
+
+@pytest.mark.parametrize("rows, keys", [(32, 64), (33, 70), (70, 33)])
+def test_lengths(rows, keys, causal, draw, compare):
+    q, k, v = (draw(1, 1, n, 16) for n in (rows, keys, keys))
+    compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes(dtype, causal, draw, compare):
+    q, k, v = (draw(2, 2, n, 16, dtype=DTYPES[dtype]) for n in (33, 40, 40))
+    compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_query_of_many_keys(dtype, draw, compare):
+    compare(attention, F.scaled_dot_product_attention, *(draw(1, 2, n, 16, dtype=DTYPES[dtype]) for n in (1, 40, 40)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_key_is_all_there_is(dtype, causal, draw):
+    """The gradients of query and key are differences of equal sums: zero up to rounding, which has no size to be judged by."""
+    q, k, v = (draw(2, 1, 16, dtype=DTYPES[dtype]).requires_grad_() for _ in range(3))
+    grad = torch.randn_like(q)
+    out = attention(q, k, v, is_causal=causal)
+    dq, dk, dv = torch.autograd.grad(out, (q, k, v), grad)
+    assert torch.equal(out, v)
+    assert torch.equal(dv, grad)
+    assert max(dq.abs().max(), dk.abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize("width", [1, 24, 128, 256])
+def test_widths(width, draw, compare):
+    q, k, v = (draw(1, 1, n, width, dtype=torch.float16) for n in (40, 35, 35))
+    compare(attention, F.scaled_dot_product_attention, q, k, v)
+
+
+@pytest.mark.parametrize("width, v_width", [(24, 40), (80, 16)])
+def test_values_may_have_a_width_of_their_own(width, v_width, causal, draw):
+    """PyTorch then has its scores in memory, and its gradients from probabilities that were never rounded: no bar for a fused kernel."""
+    leaves = [draw(1, 1, n, d).requires_grad_() for n, d in ((40, width), (35, width), (35, v_width))]
+    results = []
+    for op, to in ((attention, torch.float32), (F.scaled_dot_product_attention, torch.float64)):
+        out = op(*(x.to(to) for x in leaves), is_causal=causal)
+        results.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
+    torch.testing.assert_close(*results, rtol=1e-5, atol=1e-5, check_dtype=False)
+
+
+@pytest.mark.parametrize("dtype, width", [("fp16", 64), ("bf16", 128)])
+def test_several_tiles(dtype, width, causal, draw, compare):
+    q, k, v = (draw(1, 1, 70, width, dtype=DTYPES[dtype]) for _ in range(3))
+    compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal)
+
+
+@pytest.mark.parametrize("how", [{"part": 16}, {"tma": True, "heads_first": True}], ids=str)
+def test_what_a_tile_may_decide(how, causal, draw, compare, monkeypatch):
+    """On every card, though the tables ask for it on some only."""
+    config = choose(ATTENTION)
+
+    def decided(tiles):
+        return [replace(t, **{name: replace(getattr(t, name), **how) for name in ("forward", "query", "key_value")}) for t in tiles]
+
+    changed = replace(config, wide=decided(config.wide), narrow=decided(config.narrow), design="tl")
+    monkeypatch.setattr("kernels.attention.attention.choose", lambda table: changed)
+    q, k, v = (draw(2, 1, n, 32, dtype=torch.float16) for n in (33, 40, 40))
+    compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal)
+
+
+@pytest.mark.parametrize("heads, kv_heads", [(4, 2), (3, 1)])
+def test_grouped_heads(heads, kv_heads, causal, draw, compare):
+    q, k, v = draw(1, heads, 33, 16), draw(1, kv_heads, 40, 16), draw(1, kv_heads, 40, 16)
+    compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal, enable_gqa=True)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((5, 8), (7, 8), (7, 8)),
+        ((3, 5, 8), (3, 7, 8), (3, 7, 8)),
+        ((2, 1, 2, 5, 8), (2, 1, 2, 7, 8), (2, 1, 2, 7, 8)),
+        ((2, 2, 5, 8), (2, 1, 7, 8), (1, 2, 7, 8)),
+        ((5, 8), (2, 7, 8), (2, 1, 7, 8)),
+    ],
+    ids=["2D", "3D", "5D", "broadcast", "mixed"],
+)
+def test_leading_dimensions(shapes, draw, compare):
+    compare(attention, F.scaled_dot_product_attention, *(draw(*shape, dtype=torch.float16) for shape in shapes))
+
+
+def test_strides_are_free(causal, draw, compare):
+    """Heads behind rows, as a projection leaves them; rows apart; a last dimension that is not dense."""
+    q = draw(1, 40, 2, 16).transpose(1, 2)
+    k = draw(1, 2, 100, 16)[:, :, ::2]
+    v = draw(1, 2, 16, 50).mT
+    compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal)
+
+
+def test_nothing_is_copied_where_rows_are_dense(draw, monkeypatch):
+    q, k, v = (draw(1, 40, 2, 16).transpose(1, 2) for _ in range(3))
+    monkeypatch.setattr(torch.Tensor, "contiguous", None)
+    attention(q, k, v)
+
+
+def test_the_gradient_may_have_any_strides(draw, compare):
+    def transposed(op):
+        return lambda *args: op(*args).transpose(-1, -2)
+
+    q, k, v = (draw(1, 2, 33, 16) for _ in range(3))
+    compare(transposed(attention), transposed(F.scaled_dot_product_attention), q, k, v)
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    sums = [torch.autograd.grad(op(*leaves).sum(), leaves) for op in (attention, F.scaled_dot_product_attention)]
+    torch.testing.assert_close(*sums)
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 5, 8), (2, 0, 5, 8), (2, 2, 0, 8)], ids=str)
+def test_no_batch_no_heads_no_rows(shape, draw, compare):
+    compare(attention, F.scaled_dot_product_attention, *(draw(*shape) for _ in range(3)))
+
+
+def test_no_keys(draw):
+    q, k, v = draw(1, 4, 8).requires_grad_(), draw(1, 0, 8).requires_grad_(), draw(1, 0, 8).requires_grad_()
+    out = attention(q, k, v)
+    assert torch.equal(out, torch.zeros_like(q))
+    assert torch.equal(torch.autograd.grad(out.sum(), q)[0], torch.zeros_like(q))
+
+
+def test_no_rows_give_keys_no_gradient(draw):
+    q, k, v = draw(1, 0, 8), draw(1, 5, 8).requires_grad_(), draw(1, 5, 8).requires_grad_()
+    assert all(not grad.any() for grad in torch.autograd.grad(attention(q, k, v).sum(), (k, v)))
+
+
+@pytest.mark.parametrize("scale", [0.3, -0.3, 0.0, 5.0])
+def test_scales(scale, draw, compare):
+    q, k, v = (draw(1, 1, 40, 16) for _ in range(3))
+    compare(attention, F.scaled_dot_product_attention, q, k, v, scale=scale)
+
+
+def test_a_mask_is_no_score_whatever_the_scale(draw):
+    """A backend of PyTorch gives NaN here: it scales the mask."""
+    q, k, v = (draw(1, 1, 40, 16) for _ in range(3))
+    assert torch.equal(attention(q, k, v, is_causal=True, scale=-0.3), attention(-q, k, v, is_causal=True, scale=0.3))
+    means = v.cumsum(-2) / torch.arange(1, 41, device=v.device)[:, None]
+    torch.testing.assert_close(attention(q, k, v, is_causal=True, scale=0.0), means)
+
+
+def test_large_scores_do_not_overflow(causal, draw, compare):
+    q, k, v = 40 * draw(1, 1, 40, 16), 40 * draw(1, 1, 70, 16), draw(1, 1, 70, 16)
+    compare(attention, F.scaled_dot_product_attention, q, k, v, gradients=False, is_causal=causal)
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    grads = [torch.autograd.grad(op(*leaves, is_causal=causal).sum(), leaves) for op in (attention, F.scaled_dot_product_attention)]
+    # Scores in the tens of thousands are known to a hundredth, and so are the gradients' exponentials.
+    torch.testing.assert_close(*grads, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN slice:RuntimeWarning")  # numpy below the interpreter
+def test_nan_reaches_its_row_and_no_other(draw):
+    q, k, v = (draw(1, 70, 16) for _ in range(3))
+    q[0, 3, 5] = float("nan")
+    out = attention(q, k, v)
+    assert out[0, 3].isnan().all()
+    assert out.isnan().sum() == 16
+
+
+def test_a_query_does_not_see_the_future(draw):
+    q, k, v = (draw(1, 70, 16) for _ in range(3))
+    out = attention(q, k, v, is_causal=True)
+    k[0, 40:], v[0, 40:] = float("nan"), float("nan")
+    assert torch.equal(attention(q[:, :40], k, v, is_causal=True)[0, :30], out[0, :30])
+
+
+def test_it_repeats_bit_by_bit(causal, draw):
+    q, k, v, grad = (draw(1, 2, 40, 16).requires_grad_() for _ in range(4))
+    runs = []
+    for _ in range(2):
+        out = attention(q, k[:, :1], v[:, :1], is_causal=causal, enable_gqa=True)
+        runs.append((out, *torch.autograd.grad(out, (q, k, v), grad)))
+    assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
+
+
+def test_autocast(device, draw):
+    q, k, v = (draw(1, 33, 16) for _ in range(3))
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        assert attention(q, k, v).dtype == torch.bfloat16
+
+
+def test_it_is_a_registered_op(causal, draw, registered):
+    q, k, v = (draw(1, 2, 20, 16).requires_grad_() for _ in range(3))
+    registered(lambda q, k, v: attention(q, k, v, is_causal=causal), _attention, (q, k, v), (q, k, v, causal, 0.25))
+    q, k, v = q.detach(), k.detach(), v.detach()
+    out, lse = _attention(q, k, v, causal, 0.25)
+    torch.library.opcheck(_attention_backward, (draw(*out.shape), q, k, v, out, lse, causal, 0.25))
+
+
+def test_logarithms_are_natural(causal, draw):
+    """What both designs agree upon, so that either's backward takes either's forward."""
+    q, k, v = (draw(1, 2, 40, 16) for _ in range(3))
+    scores = 0.25 * q.double() @ k.double().mT
+    if causal:
+        scores = scores.masked_fill(~torch.ones(40, 40, dtype=torch.bool, device=q.device).tril(), float("-inf"))
+    torch.testing.assert_close(_attention(q, k, v, causal, 0.25)[1].double(), scores.logsumexp(-1), rtol=1e-5, atol=1e-5)
+
+
+def test_what_it_does_not_take_is_refused(draw):
+    x = draw(2, 4, 8)
+    for kwargs in ({"attn_mask": x}, {"dropout_p": 0.1}):
+        with pytest.raises(NotImplementedError, match="without attn_mask and without dropout"):
+            attention(x, x, x, **kwargs)
+    with pytest.raises(NotImplementedError, match="up to 256"):
+        attention(*(draw(1, 2, 257) for _ in range(3)))
+    with pytest.raises(NotImplementedError, match="fp32, fp16 and bf16"):
+        attention(x.double(), x.double(), x.double())
+    for wrong in ((x, x.half(), x), (x, x[..., :4], x), (x, x, x[:, :3]), (x[0, 0], x, x), (x, draw(3, 4, 8), x)):
+        with pytest.raises(RuntimeError):
+            attention(*wrong)
+    with pytest.raises(RuntimeError, match="multiple"):
+        attention(draw(3, 4, 8), x, x, enable_gqa=True)
+
+
+def test_more_than_2_31_elements(roomy_device):
+    """The last head starts past what 32 bits reach."""
+    heads, rows, width = 1 << 14, 1056, 128
+    q = torch.randn(1, 1, rows, width, device=roomy_device, dtype=torch.bfloat16).expand(1, heads, -1, -1)
+    k, v = (torch.empty(1, heads, rows, width, device=roomy_device, dtype=torch.bfloat16).normal_() for _ in range(2))
+    out = attention(q, k, v)
+    torch.testing.assert_close(out[:, -1], F.scaled_dot_product_attention(q[:, -1], k[:, -1], v[:, -1]), rtol=2e-2, atol=2e-2)

@@ -1,0 +1,123 @@
+"""Tiles of attention by architecture, dtype and padded head dimension."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`m` queries by `n` keys at a time.
+
+    `tma`: tiles come through tensor descriptors where those can describe the tensors. `part`: columns that products of rows take at a time,
+    where registers do not hold the operands whole; 0 for all. `heads_first`: the order of programs, see `kernels/attention/tiles.py`.
+    `options`: what only one vendor's compiler knows.
+    """
+
+    m: int
+    n: int
+    warps: int
+    stages: int
+    tma: bool = False
+    part: int = 0
+    heads_first: bool = False
+    options: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Of the three kernels, for head dimensions of up to `width`."""
+
+    width: int
+    forward: Tile
+    query: Tile
+    key_value: Tile
+
+
+@dataclass(frozen=True)
+class Config:
+    """`narrow`: fp16 and bf16. `wide`: fp32. Each by head dimension, the smallest first.
+
+    `design`: "hopper" takes the warp-specialised kernels where they support a shape. `precision`: of products, see
+    `kernels/attention/tiles.py`; fp32 is multiplied as such, also where the user would allow tf32.
+    """
+
+    narrow: tuple[Tiles, ...]
+    wide: tuple[Tiles, ...]
+    design: str = "tl"
+    precision: str = "ieee"
+
+
+_MFMA = {"matrix_instr_nonkdim": 16}
+
+
+def _cdna(m: int, n: int, part: int = 0) -> Tile:
+    """Eight warps, so that two programs share a compute unit; tiles of a head meet in the cache of one chiplet."""
+    return Tile(m, n, 8, 1, part=part, heads_first=True, options=_MFMA)
+
+
+def _tma(m: int, n: int) -> Tile:
+    return Tile(m, n, 8, 2, tma=True)
+
+
+_NARROW = (
+    Tiles(64, forward=Tile(64, 64, 4, 2), query=Tile(128, 64, 8, 2), key_value=Tile(32, 64, 8, 1)),
+    Tiles(128, forward=Tile(64, 64, 4, 2), query=Tile(64, 32, 4, 2), key_value=Tile(32, 64, 8, 1)),
+    Tiles(256, forward=Tile(64, 32, 8, 1), query=Tile(64, 32, 8, 1, part=64), key_value=Tile(32, 64, 8, 1, part=64)),
+)
+# Multiply-adds without matrix instructions: registers bound the tile.
+_FMA = (
+    Tiles(64, forward=Tile(32, 32, 4, 1), query=Tile(32, 32, 8, 1, part=32), key_value=Tile(16, 16, 8, 1, part=32)),
+    Tiles(128, forward=Tile(32, 32, 8, 1), query=Tile(16, 32, 8, 1, part=32), key_value=Tile(16, 32, 8, 1, part=64)),
+    Tiles(256, forward=Tile(16, 32, 8, 1, part=32), query=Tile(16, 16, 8, 1, part=32), key_value=Tile(16, 32, 8, 1, part=32)),
+)
+
+ATTENTION = {
+    "sm_90": Config(
+        narrow=(
+            Tiles(128, forward=_tma(128, 128), query=_tma(128, 64), key_value=_tma(64, 64)),
+            _NARROW[2],
+        ),
+        wide=_FMA,
+        design="hopper",
+    ),
+    # Blackwell's tensor memory leaves the keys' kernel fewer registers: a tile below what fills it.
+    "sm_100": Config(narrow=(*(replace(tiles, key_value=Tile(32, 32, 4, 2)) for tiles in _NARROW[:2]), _NARROW[2]), wide=_FMA),
+    "sm_*": Config(narrow=_NARROW, wide=_FMA),
+    "gfx9*": Config(
+        narrow=(
+            Tiles(64, forward=_cdna(128, 64), query=_cdna(128, 64), key_value=_cdna(64, 64)),
+            Tiles(128, forward=_cdna(128, 64), query=_cdna(64, 64), key_value=_cdna(32, 64)),
+            Tiles(256, forward=_cdna(64, 32), query=_cdna(64, 32, part=32), key_value=_cdna(16, 64, part=32)),
+        ),
+        wide=(
+            Tiles(64, forward=_cdna(64, 32), query=_cdna(64, 32), key_value=_cdna(32, 64)),
+            Tiles(128, forward=_cdna(64, 32), query=_cdna(32, 32), key_value=_cdna(16, 64, part=32)),
+            Tiles(256, forward=_cdna(32, 32, part=32), query=_cdna(32, 16, part=32), key_value=_cdna(16, 32, part=32)),
+        ),
+    ),
+    "gfx1*": Config(
+        narrow=(
+            Tiles(64, forward=Tile(128, 64, 8, 1), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(32, 64, 8, 1, part=32)),
+            Tiles(128, forward=Tile(64, 32, 8, 1, part=32), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(32, 64, 8, 1, part=32)),
+            Tiles(256, forward=Tile(32, 32, 4, 1, part=32), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(16, 32, 8, 1, part=32)),
+        ),
+        wide=(
+            Tiles(64, forward=Tile(32, 32, 8, 1, part=32), query=Tile(32, 32, 8, 1, part=32), key_value=Tile(16, 32, 8, 1, part=32)),
+            Tiles(128, forward=Tile(32, 32, 8, 1, part=32), query=Tile(32, 32, 8, 1, part=32), key_value=Tile(16, 16, 8, 1, part=32)),
+            Tiles(256, forward=Tile(16, 16, 8, 1, part=32), query=Tile(16, 16, 8, 1, part=32), key_value=Tile(16, 16, 8, 1, part=32)),
+        ),
+    ),
+    # For the interpreter.
+    "*": Config(
+        narrow=(
+            Tiles(64, forward=Tile(64, 32, 4, 1), query=Tile(64, 32, 4, 1), key_value=Tile(32, 64, 4, 1)),
+            Tiles(256, forward=Tile(32, 32, 4, 1), query=Tile(32, 32, 4, 1), key_value=Tile(32, 32, 4, 1)),
+        ),
+        wide=(
+            Tiles(64, forward=Tile(32, 32, 4, 1), query=Tile(32, 32, 4, 1), key_value=Tile(32, 32, 4, 1)),
+            Tiles(256, forward=Tile(32, 16, 4, 1), query=Tile(32, 16, 4, 1), key_value=Tile(16, 32, 4, 1)),
+        ),
+        precision="widened",
+    ),
+}
