@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 class Tile:
     """`m` queries by `n` keys at a time.
 
-    `tma`: tiles come through tensor descriptors where those can describe the tensors. `part`: columns that products of rows take at a time,
-    where registers do not hold the operands whole; 0 for all. `heads_first`: the order of programs, see `kernels/attention/tiles.py`.
-    `options`: what only one vendor's compiler knows.
+    `tma`: tiles come through tensor descriptors where those can describe the tensors. `part`: columns that products of rows take at a
+    time, where registers do not hold the operands whole; 0 for all, as it is with `tma`. `heads_first`: the order of programs, see
+    `kernels/attention/tiles.py`. `options`: what only one vendor's compiler knows.
     """
 
     m: int

@@ -217,4 +217,5 @@ def test_offsets_beyond_two_to_the_31(roomy_device):
         torch.testing.assert_close(matmul(tall[:, :64].t(), a), tall[:, :64].t() @ a, rtol=0.02, atol=20)  # of about 2000
         del tall
     wide = torch.randn(16, 2**27 + 64, device=roomy_device, dtype=torch.bfloat16)  # 16 rows of 2**27: a tile's own offsets pass 32 bits
-    torch.testing.assert_close(matmul(wide, wide[:4].t()), wide @ wide[:4].t(), rtol=0.02, atol=500)  # of about 10 000
+    ends = wide[:, -4096:]
+    torch.testing.assert_close(matmul(ends, ends[:4].t()), ends @ ends[:4].t(), rtol=0.02, atol=2)  # of about 64
