@@ -1,0 +1,164 @@
+"""What the kernels set out to reach on an H200, and what a recorded run says they did: `python -m kernels.goals reports/h200/raw/cuda`.
+
+A goal is a ratio of two medians of one run: of the kernel and of a copy of as many bytes, of the vendor's library, or of the matrix
+products that cannot be avoided. Where it is to hold at every size, the worst size is what counts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+MIB = 1 << 20
+# Providers that are floors, or this package's own.
+NO_PEERS = {"copy", "floor", "triton", "low"}
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Cases (patterns of their ids), what they are measured against, and the ratio to reach.
+
+    `speed` is of the kernel over the other's, at least; with `time`, the kernel's time over the other's, at most. `sizes` are the first and
+    the last of the parameter `axis`; `floor_mib` leaves out cases that move less. `mean` holds the geometric mean to the goal instead of
+    the worst case.
+    """
+
+    what: str
+    cases: tuple[str, ...]
+    against: str
+    speed: float = 0.0
+    time: float = 0.0
+    axis: str = "N"
+    sizes: tuple[int, float] = (0, math.inf)
+    floor_mib: int = 0
+    mean: bool = False
+    mine: str = "triton"
+
+    def covers(self, case: str, sample: dict[str, Any]) -> bool:
+        """Whether a case with this sample of the kernel is one that the goal speaks of."""
+        named = any(fnmatchcase(case, pattern) for pattern in self.cases)
+        first, last = self.sizes
+        moved = sample["value"] * sample["median_ms"] * 1e6
+        return named and first <= sample["params"].get(self.axis, first) <= last and moved >= self.floor_mib * MIB
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A goal's ratios by case, the best peer's, and the cases where a peer is more than 2 % faster."""
+
+    goal: Goal
+    ratios: dict[str, float]
+    peers: dict[str, float]
+    faster: dict[str, tuple[str, float]]
+
+    @property
+    def figure(self) -> float:
+        """The ratio that is held to the goal."""
+        if self.goal.mean:
+            return math.exp(math.fsum(map(math.log, self.ratios.values())) / len(self.ratios))
+        return max(self.ratios.values()) if self.goal.time else min(self.ratios.values())
+
+    @property
+    def met(self) -> bool:
+        """To the two digits that the goals have."""
+        figure = round(self.figure, 2)
+        return figure <= self.goal.time if self.goal.time else figure >= self.goal.speed
+
+
+Medians = dict[str, dict[str, dict[str, Any]]]
+
+
+def read(raw: Path) -> Medians:
+    """The samples that passed, by case and provider."""
+    found: Medians = {}
+    for line in (raw / "bench" / "samples.jsonl").read_text(encoding="utf-8").splitlines():
+        sample = json.loads(line)
+        if sample["verdict"] == "passed" and sample.get("median_ms"):
+            found.setdefault(sample["case"], {})[sample["provider"]] = sample
+    return found
+
+
+def measure(goal: Goal, samples: Medians, peers: tuple[str, ...] = ("compile", "liger")) -> Reached | None:
+    """The goal's ratios in a run, or None where the run has none of its cases."""
+    ratios, best, faster = {}, {}, {}
+    for case, providers in samples.items():
+        if not {goal.mine, goal.against} <= providers.keys() or not goal.covers(case, providers[goal.mine]):
+            continue
+        other = providers[goal.against]
+        speed = {name: other["median_ms"] / sample["median_ms"] for name, sample in providers.items()}
+        ratios[case] = 1 / speed[goal.mine] if goal.time else speed[goal.mine]
+        rivals = {name: value for name, value in speed.items() if name not in NO_PEERS}
+        if rivals:
+            best[case] = max(rivals.values())
+        for name in peers:
+            if speed.get(name, 0.0) > 1.02 * speed[goal.mine]:
+                faster[case] = (name, speed[name] / speed[goal.mine])
+    return Reached(goal, ratios, best, faster) if ratios else None
+
+
+def table(goals: tuple[Goal, ...], samples: Medians) -> str:
+    """The goals as a Markdown table: what was asked, reached and what the best peer has."""
+    lines = ["| op | goal | reached, worst to best | best peer | met |", "|---|---|---|---|---|"]
+    met = 0
+    for goal in goals:
+        reached = measure(goal, samples)
+        asked = f"at most {goal.time:.2f} x the time of {goal.against}" if goal.time else f"at least {goal.speed:.2f} of {goal.against}"
+        asked += ", geometric mean" if goal.mean else ""
+        if reached is None:
+            lines.append(f"| {goal.what} | {asked} | not in this run | | |")
+            continue
+        met += reached.met
+        span = _span(reached.ratios.values()) + (f", mean {reached.figure:.2f}" if goal.mean else "")
+        peer = _span([1 / value if goal.time else value for value in reached.peers.values()]) if reached.peers else "none installed"
+        lines.append(f"| {goal.what} | {asked} | {span} ({len(reached.ratios)} cases) | {peer} | {'yes' if reached.met else 'no'} |")
+    return "\n".join([*lines, "", f"{met} of {len(goals)} reached."])
+
+
+def _span(values: Any) -> str:
+    low, high = min(values), max(values)
+    return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
+
+
+SOFTMAX = ("softmax/forward-fp32/*", "softmax/forward-bf16/*", "softmax/forward-log/*")
+GOALS: tuple[Goal, ...] = (
+    Goal("add", ("add/*",), "copy", speed=1.00, floor_mib=512),
+    Goal("gelu forward", ("gelu/forward-*",), "copy", speed=0.99, floor_mib=128),
+    Goal("gelu backward", ("gelu/backward-*",), "copy", speed=1.00, floor_mib=128),
+    Goal("softmax, log_softmax forward, N to 32768", SOFTMAX, "copy", speed=0.98, sizes=(64, 32768)),
+    Goal("softmax forward, many short rows", ("softmax/forward-short/*",), "copy", time=1.03),
+    Goal("softmax, log_softmax forward, N = 65536", SOFTMAX, "copy", speed=0.96, sizes=(65536, 65536)),
+    Goal("softmax, log_softmax forward, N = 131072", SOFTMAX, "copy", speed=0.92, sizes=(131072, 131072)),
+    Goal("softmax, log_softmax forward, N from 262144", SOFTMAX, "copy", speed=0.90, sizes=(262144, math.inf)),
+    Goal("softmax backward, N to 16384", ("softmax/backward-*",), "copy", speed=1.01, sizes=(0, 16384)),
+    Goal("softmax backward, N = 65536 to 262144", ("softmax/backward-*",), "copy", speed=0.92, sizes=(65536, 262144)),
+    Goal("rms_norm forward, N = 1K to 16K", ("rms_norm/forward/*",), "copy", speed=0.99, sizes=(1024, 16384)),
+    Goal("rms_norm forward, N = 65536", ("rms_norm/forward/*",), "copy", speed=0.96, sizes=(65536, 65536)),
+    Goal("layer_norm forward, N = 1K to 16K", ("layer_norm/forward/*",), "copy", speed=0.98, sizes=(1024, 16384)),
+    Goal("layer_norm forward, N = 65536", ("layer_norm/forward/*",), "copy", speed=0.93, sizes=(65536, 65536)),
+    Goal("rms_norm, layer_norm backward", ("*_norm/backward/*",), "copy", speed=0.93, sizes=(1024, 16384)),
+    Goal("cross_entropy, V = 32K to 262K", ("cross_entropy/bf16/*",), "copy", speed=1.00, axis="V", sizes=(32768, 262144)),
+    Goal("cross_entropy, V = 50257", ("cross_entropy/bf16/*",), "copy", speed=0.90, axis="V", sizes=(50257, 50257)),
+    Goal("cross_entropy and gradient in place", ("cross_entropy/cross_entropy_and_gradient/*",), "copy", speed=0.93),
+    Goal(
+        "matmul, K from 2048",
+        ("matmul/forward/*", "matmul/forward-fp16/*"),
+        "torch",
+        speed=0.98,
+        axis="K",
+        sizes=(2048, math.inf),
+        mean=True,
+    ),
+    Goal("linear_cross_entropy, for speed", ("linear_cross_entropy/*",), "floor", time=1.06),
+    Goal("linear_cross_entropy, for memory", ("linear_cross_entropy/*",), "floor", time=1.13, mine="low"),
+    Goal("attention forward, no mask", ("attention/forward-D128-full/*",), "cudnn", speed=0.93, axis="S", sizes=(4096, math.inf)),
+    Goal("attention forward, causal", ("attention/forward-D128-causal/*",), "cudnn", speed=0.90, axis="S", sizes=(4096, math.inf)),
+    Goal("attention backward", ("attention/backward-D128-*",), "cudnn", speed=0.88, axis="S", sizes=(4096, math.inf)),
+)
+
+if __name__ == "__main__":
+    sys.stdout.write(table(GOALS, read(Path(sys.argv[1]))) + "\n")
