@@ -108,8 +108,9 @@ def _cheapest(tiles: Sequence[AnyTile], *shape: int) -> AnyTile:
     processors = card().processors
 
     def cost(tile: AnyTile) -> int:
-        programs = (batch[0] if batch else 1) * triton.cdiv(m, tile.m) * triton.cdiv(n, tile.n)
-        return triton.cdiv(programs, processors) * (tile.m * tile.n + FETCH * (tile.m + tile.n))
+        # Plain divisions that round up: `triton.cdiv` costs the host microseconds.
+        programs = (batch[0] if batch else 1) * -(-m // tile.m) * -(-n // tile.n)
+        return -(-programs // processors) * (tile.m * tile.n + FETCH * (tile.m + tile.n))
 
     return min(tiles, key=cost)
 

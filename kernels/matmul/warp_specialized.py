@@ -7,8 +7,9 @@ its half, the other keeps the tensor cores busy as far as the buffers reach ahea
 
 from __future__ import annotations
 
+import functools
+
 import torch
-import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
@@ -224,7 +225,7 @@ def launch(
     a_transposed, b_transposed = a.stride(-1) != 1, b.stride(-1) != 1
     half_m = tile.m // 2
     out_desc = _describe(out, half_m, tile.part_n)
-    programs = min(card().processors, batches * triton.cdiv(m, tile.m) * triton.cdiv(n, tile.n))
+    programs = min(card().processors, batches * -(-m // tile.m) * -(-n // tile.n))
     matmul_specialized_kernel[(programs,)](
         _describe(a.mT, tile.k, half_m) if a_transposed else _describe(a, half_m, tile.k),
         _describe(b.mT, tile.n, tile.k) if b_transposed else _describe(b, tile.k, tile.n),
@@ -250,6 +251,10 @@ def launch(
 def _describe(x: torch.Tensor, rows: int, columns: int) -> TensorDescriptor:
     """A matrix is a batch of one."""
     batch, stride = (x.shape[0], x.stride(0)) if x.dim() == 3 else (1, x.shape[0] * x.stride(0))
-    block = [1, rows, columns]
-    layout = gl.NVMMASharedLayout.get_default_for(block, GLUON[x.dtype])
-    return TensorDescriptor(x, [batch, *x.shape[-2:]], [stride, x.stride(-2), 1], block, layout)
+    return TensorDescriptor(x, [batch, *x.shape[-2:]], [stride, x.stride(-2), 1], [1, rows, columns], _layout(rows, columns, x.dtype))
+
+
+@functools.cache
+def _layout(rows: int, columns: int, dtype: torch.dtype) -> gl.NVMMASharedLayout:
+    """Kept, because making one takes the host longer than a small product takes the GPU."""
+    return gl.NVMMASharedLayout.get_default_for([1, rows, columns], GLUON[dtype])
