@@ -21,9 +21,9 @@ def attempt(name, action):
         found[name] = repr(action())
     except BaseException as error:
         found[name] = type(error).__name__
-for place in ('/', '/etc', '/usr', '/opt/warpwave', '/warpwave/harness', '/kernels', '/proc/sys/kernel', '/sys/fs/cgroup', '/dev'):
+for place in ('/', '/etc', '/usr', '/opt/warpwave', '/warpwave/harness', '/packages/KERNELS', '/proc/sys/kernel', '/sys/fs/cgroup', '/dev'):
     attempt('write ' + place, lambda: pathlib.Path(place, 'x').write_text('x'))
-attempt('edit kernels', lambda: pathlib.Path('/packages/kernels/test_nothing.py').write_text('x'))
+attempt('edit kernels', lambda: pathlib.Path('/packages/KERNELS/test_nothing.py').write_text('x'))
 attempt('resolve', lambda: socket.gethostbyname('example.com'))
 attempt('connect', lambda: socket.create_connection(('192.0.2.1', 80), 2))
 attempt('setuid', lambda: os.setuid(0))
@@ -61,10 +61,10 @@ def test_the_flags_reach_the_engine(engine, run, request_):
     assert environment.weakened == ()
 
 
-def test_a_hostile_program_reaches_nothing(run, monkeypatch):
+def test_a_hostile_program_reaches_nothing(run, request_, monkeypatch):
     """Code under test writes to its results and to /tmp, and nowhere else; no network, no capability, none of the caller's secrets."""
     monkeypatch.setenv("GITHUB_TOKEN", "hunter2")
-    _, ended, lines, request = run(HOSTILE)
+    _, ended, lines, request = run(HOSTILE.replace("KERNELS", request_.kernels.name))
     assert ended.code == 0, lines
     found = json.loads(lines[-1])
     reached = {key for key, value in found.items() if key.startswith("write ") and value == "1"}
