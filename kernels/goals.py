@@ -104,7 +104,7 @@ def measure(goal: Goal, samples: Medians, peers: tuple[str, ...] = ("compile", "
 def table(goals: tuple[Goal, ...], samples: Medians) -> str:
     """The goals as a Markdown table: what was asked, reached and what the best peer has."""
     lines = ["| op | goal | reached, worst to best | best peer | met |", "|---|---|---|---|---|"]
-    met = 0
+    met, faster = 0, {}
     for goal in goals:
         reached = measure(goal, samples)
         asked = f"at most {goal.time:.2f} x the time of {goal.against}" if goal.time else f"at least {goal.speed:.2f} of {goal.against}"
@@ -113,10 +113,13 @@ def table(goals: tuple[Goal, ...], samples: Medians) -> str:
             lines.append(f"| {goal.what} | {asked} | not in this run | | |")
             continue
         met += reached.met
+        faster.update(reached.faster)
         span = _span(reached.ratios.values()) + (f", mean {reached.figure:.2f}" if goal.mean else "")
         peer = _span([1 / value if goal.time else value for value in reached.peers.values()]) if reached.peers else "none installed"
         lines.append(f"| {goal.what} | {asked} | {span} ({len(reached.ratios)} cases) | {peer} | {'yes' if reached.met else 'no'} |")
-    return "\n".join([*lines, "", f"{met} of {len(goals)} reached."])
+    lines += ["", f"{met} of {len(goals)} reached."]
+    lines += [f"- {case}: {peer} is {ratio:.2f} x as fast" for case, (peer, ratio) in faster.items()]
+    return "\n".join(lines)
 
 
 def _span(values: Any) -> str:
