@@ -32,7 +32,7 @@ def dropout_kernel(x_ptr, out_ptr, seed_ptr, n_elements, threshold, scale, QUART
     low, high = (counter & 0xFFFFFFFF).to(tl.uint32), (counter >> 32).to(tl.uint32)
     first, second, third, fourth = tl.philox(tl.load(seed_ptr), low, high, low * 0, low * 0, n_rounds=7)
     offsets = program * (4 * QUARTER) + lane
-    threshold = threshold.to(tl.uint32)
+    threshold = tl.cast(threshold, tl.uint32)  # a threshold of 1 is a constant, and no tensor
     _keep(x_ptr, out_ptr, offsets, n_elements, first, threshold, scale)
     _keep(x_ptr, out_ptr, offsets + QUARTER, n_elements, second, threshold, scale)
     _keep(x_ptr, out_ptr, offsets + 2 * QUARTER, n_elements, third, threshold, scale)

@@ -35,6 +35,13 @@ def test_as_many_are_dropped_as_asked_for(p, device):
         assert abs(part.sum().item() - part.numel() * p) < 5 * deviation
 
 
+def test_the_smallest_probability_and_one_below_it_keep_everything(device):
+    """Thresholds of 1 and 0, which Triton specialises."""
+    x = torch.randn(300, device=device)
+    for p in (2.0**-32, 2.0**-34):
+        assert torch.equal(dropout(x, p), x)
+
+
 def test_neighbours_are_dropped_independently(device):
     """The mask is uncorrelated with itself at every distance that the kernel's layout has."""
     dropped = (dropout(torch.ones(1 << 18, device=device), 0.5) == 0).float() - 0.5
