@@ -184,7 +184,8 @@ class Sample:
     """One point of a sweep: a case (`softmax/N=1024`) under one provider (`triton`, `torch`, …) on one device.
 
     `value` is what the author's function returned, in `unit` (its ylabel); `low` and `high` are the author's own band, if any.
-    `times_ms` are the raw timings behind the last `do_bench` call of the point, in the order in which they were taken.
+    `times_ms` are the raw timings behind the last `do_bench` call of the point, in the order in which they were taken; `host_ms` is how
+    long the host took to enqueue it, the median.
     """
 
     __pydantic_config__ = _STRICT
@@ -205,6 +206,7 @@ class Sample:
     timer: str = ""
     flush_bytes: int = 0
     warmup: int = 0
+    host_ms: Union[float, None] = None
     bytes_moved: Union[int, None] = None
     reason: str = ""
 
@@ -233,6 +235,14 @@ class CompiledKernel:
 
     `registers` are per thread (VGPRs on a wave machine); `spills` are 4-byte registers kept in memory; `shared_bytes` is shared memory or
     LDS; `load_bits` the widest global load; `matrix` the matrix instructions in it. None where the binary does not tell.
+
+    `vgprs` and `agprs` are per thread and together `registers` (with `agprs`, the first are rounded up to fours); `sgprs` are per wave.
+    `spill_store_bytes` and `spill_load_bytes` are what the code's instructions move for one thread, each counted once. `load_widths` and
+    `store_widths` are those of global accesses in bits, narrowest first. `instructions` counts matrix instructions and asynchronous
+    copies by name.
+    `programs` of this kernel fit into one multiprocessor (SM, CU or WGP) at a time, of `resident_warps` warps in all, which is the share
+    `occupancy` (0 to 1) of its slots; `limited_by` names each resource without room for one more. `compiler_waves` is what the compiler
+    thinks that a SIMD holds: it knows neither shared memory, which is asked for at launch, nor that only whole programs start.
     """
 
     __pydantic_config__ = _STRICT
@@ -254,6 +264,19 @@ class CompiledKernel:
     shared_bytes: Union[int, None] = None
     load_bits: Union[int, None] = None
     matrix: tuple[str, ...] = ()
+    vgprs: Union[int, None] = None
+    agprs: Union[int, None] = None
+    sgprs: Union[int, None] = None
+    spill_store_bytes: Union[int, None] = None
+    spill_load_bytes: Union[int, None] = None
+    load_widths: Union[tuple[int, ...], None] = None
+    store_widths: Union[tuple[int, ...], None] = None
+    instructions: Union[dict[str, int], None] = None
+    compiler_waves: Union[int, None] = None
+    programs: Union[int, None] = None
+    resident_warps: Union[int, None] = None
+    occupancy: Union[float, None] = None
+    limited_by: Union[tuple[str, ...], None] = None
     reason: str = ""
 
 

@@ -5,20 +5,31 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Registers per thread, 4-byte registers spilled to memory, bytes of stack, bits of the widest global load, matrix instructions."""
+    """What `CompiledKernel` says under the same names; None where the binary does not tell."""
 
-    registers: int | None = None
-    spills: int | None = None
-    stack_bytes: int | None = None
-    load_bits: int | None = None
+    registers: Union[int, None] = None
+    spills: Union[int, None] = None
+    stack_bytes: Union[int, None] = None
+    load_bits: Union[int, None] = None
     matrix: tuple[str, ...] = ()
+    vgprs: Union[int, None] = None
+    agprs: Union[int, None] = None
+    sgprs: Union[int, None] = None
+    spill_store_bytes: Union[int, None] = None
+    spill_load_bytes: Union[int, None] = None
+    load_widths: Union[tuple[int, ...], None] = None
+    store_widths: Union[tuple[int, ...], None] = None
+    instructions: Union[dict[str, int], None] = None
+    compiler_waves: Union[int, None] = None
 
 
 def read(asm: Any) -> Reading:
@@ -30,50 +41,123 @@ def read(asm: Any) -> Reading:
     return Reading()
 
 
-def _read_cubin(cubin: bytes, ptx: str) -> Reading:
-    """Resources from `cuobjdump`, which Triton ships; access widths and instructions from PTX, which maps one to one for these."""
-    import triton
+# PTX. A tensor copy names where it goes before where it comes from.
+_PTX_MATRIX = re.compile(r"\b(wgmma\.mma_async[.\w]*|mma\.sync[.\w]*|tcgen05\.mma[.\w:]*)")
+_PTX_COPY = re.compile(r"\b(cp\.(?:reduce\.)?async\.bulk\.tensor\.\dd\.(?:shared|global)|cp\.async\.c[ag])\b")
+_PTX_ACCESS = re.compile(r"\b(ld|st)\.global[.\w:]*?(?:\.v(\d))?\.[bfus](\d+)")
+_PTX_ASYNC_BYTES = re.compile(r"cp\.async\.c[ag]\.shared\.global.*?\], \[[^\]]+\], (0x[0-9a-f]+|\d+)")
+_TENSOR_COPY_BITS = 128  # the smallest piece that a tensor copy moves is 16 bytes
+# SASS: local memory, 32 bits unless the name says otherwise.
+_SASS_LOCAL = re.compile(r"\b(LDL|STL)\b((?:\.\w+)*)")
 
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-    usage: dict[str, int] = {}
-    if tool.exists():
-        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-            file.write(cubin)
-            file.flush()
-            done = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, timeout=60)
-        usage = {key: int(value) for key, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", done.stdout)}
-    vectors = [int(count or 1) * int(bits) for count, bits in re.findall(r"ld\.global[.\w:]*?(?:\.v(\d))?\.[bfus](\d+)", ptx)]
-    bulk = [128] if "cp.async.bulk.tensor" in ptx else []
-    asynchronous = r"cp\.async\.c[ag]\.shared\.global.*?\], \[[^\]]+\], (0x[0-9a-f]+|\d+)"
-    copies = [int(size, 0) * 8 for size in re.findall(asynchronous, ptx)]
-    matrix = re.findall(r"\b(wgmma\.mma_async[.\w]*|mma\.sync[.\w]*|tcgen05\.mma[.\w:]*)", ptx)
+
+def _read_cubin(cubin: bytes, ptx: str) -> Reading:
+    """Resources and spills from the tools that Triton ships; widths and instructions from PTX, which maps one to one for these."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        told = _tool("cuobjdump", "--dump-resource-usage", file.name)
+        usage = {key: int(value) for key, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", told)}
+        # A disassembly takes half a second, so only what has a stack is asked for the use it makes of it.
+        sass = _tool("nvdisasm", "-c", "-ndf", file.name) if usage.get("STACK") else ""
+    copies = Counter(_PTX_COPY.findall(ptx))
+    matrix = Counter(_PTX_MATRIX.findall(ptx))
+    widths: dict[str, list[int]] = {"ld": [int(size, 0) * 8 for size in _PTX_ASYNC_BYTES.findall(ptx)], "st": []}
+    for verb, count, bits in _PTX_ACCESS.findall(ptx):
+        widths[verb].append(int(count or 1) * int(bits))
+    for name in copies:
+        if "tensor" in name:
+            widths["ld" if name.endswith("shared") else "st"].append(_TENSOR_COPY_BITS)
     # Stack holds spilled registers; a kernel of Triton's has no other use for it.
     stack = usage.get("STACK")
+    spilled = _local_bytes(sass) if sass else (0, 0) if stack == 0 else (None, None)
     return Reading(
         registers=usage.get("REG"),
         spills=None if stack is None else stack // 4,
         stack_bytes=stack,
-        load_bits=max([*vectors, *bulk, *copies], default=None),
-        matrix=tuple(sorted(set(matrix))),
+        load_bits=max(widths["ld"], default=None),
+        matrix=tuple(sorted(matrix)),
+        spill_store_bytes=spilled[0],
+        spill_load_bytes=spilled[1],
+        load_widths=_distinct(widths["ld"]),
+        store_widths=_distinct(widths["st"]),
+        instructions=dict(sorted((matrix + copies).items())),
     )
 
 
-_WIDTHS = {"dword": 32, "b32": 32, "dwordx2": 64, "b64": 64, "dwordx3": 96, "b96": 96, "dwordx4": 128, "b128": 128}
+def _tool(name: str, *arguments: str) -> str:
+    """What a binary utility in Triton's wheel prints; nothing where it is missing or gets stuck."""
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / name
+    if not tool.exists():
+        return ""
+    try:
+        return subprocess.run([tool, *arguments], capture_output=True, text=True, timeout=60).stdout
+    except subprocess.TimeoutExpired:
+        return ""
+
+
+def _local_bytes(sass: str) -> tuple[int, int]:
+    """Bytes that the instructions for local memory store and load, each counted once: the figures that ptxas prints when asked."""
+    total = {"STL": 0, "LDL": 0}
+    for verb, modifiers in _SASS_LOCAL.findall(sass):
+        width = re.search(r"\.[US]?(8|16|64|128)\b", modifiers)
+        total[verb] += int(width.group(1)) // 8 if width else 4
+    return total["STL"], total["LDL"]
+
+
+_GCN_MATRIX = re.compile(r"^\s+(v_(?:s?mfmac?|s?wmmac?)_\w+)", re.MULTILINE)
+_GCN_ACCESS = re.compile(r"^\s+((global|buffer|flat|scratch)_(load|store)_(\w+))(.*)$", re.MULTILINE)
 
 
 def _read_amdgcn(text: str) -> Reading:
-    """Everything from the assembly: the metadata at its end, and the instructions."""
+    """Everything from the assembly: the metadata at its end, the comments behind the kernel, and the instructions."""
 
-    def metadata(key: str) -> int | None:
-        match = re.search(rf"^\s+\.{key}:\s+(\d+)", text, re.MULTILINE)
+    def told(pattern: str) -> int | None:
+        match = re.search(rf"^{pattern}:\s+(\d+)", text, re.MULTILINE)
         return int(match.group(1)) if match else None
 
-    loads = re.findall(r"^\s+(?:global|buffer|flat)_load_(?:lds_)?(\w+)", text, re.MULTILINE)
-    narrow = [int(match.group(1)) for load in loads if (match := re.match(r"[usi]?(?:short|byte|[iu])_?(?:d16_)?(?:[bi])?(8|16)", load))]
+    widths: dict[str, list[int]] = {"load": [], "store": []}
+    spilled = {"load": 0, "store": 0}
+    copies: Counter[str] = Counter()
+    for name, family, verb, kind, rest in _GCN_ACCESS.findall(text):
+        # Without scratch instructions (gfx90a) a spill goes through a buffer, and only the comment tells it from an access of the kernel's.
+        if family == "scratch" or "Folded" in rest:
+            spilled[verb] += _bits(kind) // 8
+            continue
+        widths[verb].append(_bits(kind))
+        if kind.startswith("lds_") or re.search(r"\blds\b", rest.split(";")[0]):
+            copies[name if "_lds_" in name else f"{name} lds"] += 1
+    matrix = Counter(_GCN_MATRIX.findall(text))
     return Reading(
-        registers=metadata("vgpr_count"),
-        spills=metadata("vgpr_spill_count"),
-        stack_bytes=metadata("private_segment_fixed_size"),
-        load_bits=max([_WIDTHS[load] for load in loads if load in _WIDTHS] + narrow, default=None),
-        matrix=tuple(sorted(set(re.findall(r"\b(v_(?:s?mfmac?|s?wmmac?)_\w+)", text)))),
+        registers=told(r"\s+\.vgpr_count"),
+        spills=told(r"\s+\.vgpr_spill_count"),
+        stack_bytes=told(r"\s+\.private_segment_fixed_size"),
+        load_bits=max(filter(None, widths["load"]), default=None),
+        matrix=tuple(sorted(matrix)),
+        vgprs=told("; NumVgprs"),
+        agprs=told(r"[\s-]+\.agpr_count"),
+        sgprs=told(r"\s+\.sgpr_count"),
+        spill_store_bytes=spilled["store"],
+        spill_load_bytes=spilled["load"],
+        load_widths=_distinct(widths["load"]),
+        store_widths=_distinct(widths["store"]),
+        instructions=dict(sorted((matrix + copies).items())),
+        compiler_waves=told("; Occupancy"),
     )
+
+
+def _bits(kind: str) -> int:
+    """The width in the name of an access: `dwordx4` and `b128` are 128, `ushort` and `d16_hi_b16` 16; 0 where it has none."""
+    if match := re.search(r"dword(?:x(\d))?", kind):
+        return 32 * int(match.group(1) or 1)
+    if match := re.search(r"byte|short", kind):
+        return {"byte": 8, "short": 16}[match.group()]
+    match = re.search(r"[biu](\d+)$", kind)
+    return int(match.group(1)) if match else 0
+
+
+def _distinct(widths: Iterable[int]) -> tuple[int, ...]:
+    """Each width once, narrowest first; those that no name told are left out."""
+    return tuple(sorted(filter(None, set(widths))))

@@ -21,6 +21,7 @@ from harness.inside.assembly import read
 from harness.inside.benches import find_benches, kernel_name, points
 from harness.inside.events import emit
 from harness.inside.measure import describe, load_case
+from harness.inside.occupancy import LIMITS, occupancy
 from harness.inside.supervise import Event, Journal, supervise
 from harness.records import Architecture, CompiledKernel, Job, Scalar, Stage, StageReport, Verdict, dump, to_json, worst
 
@@ -138,7 +139,11 @@ class Recorder:
         if threads > _MOST_THREADS:
             reason = f"{metadata.num_warps} warps of {self.card.warp_size} are {threads} threads, {_MOST_THREADS} can be launched"
             return dataclasses.replace(row, verdict=Verdict.FAILED, reason=reason)
-        return row
+        limits = LIMITS.get(self.card.arch)
+        if limits is None or row.registers is None:
+            return row
+        fits = occupancy(limits, metadata.num_warps, row.registers, metadata.shared, row.sgprs)
+        return dataclasses.replace(row, programs=fits.programs, resident_warps=fits.warps, occupancy=fits.share, limited_by=fits.limited_by)
 
     def _write(self, row: CompiledKernel) -> None:
         self.journal.write("kernel", row=dataclasses.asdict(row))

@@ -146,6 +146,7 @@ def _with_timing(sample: Sample, timing: Timing) -> Sample:
         timer=timing.timer,
         flush_bytes=timing.flush_bytes,
         warmup=timing.warmup,
+        host_ms=timing.host_ms,
         bytes_moved=round(sample.value * timing.returned_ms * 1e6) if in_gbps and sample.value else None,
     )
 

@@ -1,12 +1,16 @@
 """`triton.testing.do_bench`, taken over: the author's call and the author's number stay, the raw timings are kept.
 
 What differs from Triton's: the flush buffer is larger than every last-level cache in use and its size is recorded, the warm-up flushes
-too, and every single timing is kept in the order in which it was taken.
+too, and every single timing is kept in the order in which it was taken. And the host is ahead: where enqueuing a call takes it longer than
+the flush takes the device, the device flushes again, so that what is timed is the device and not its waiting for the host. How long the
+host took is kept beside it.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,17 +18,24 @@ from typing import Any
 # Twice the largest last-level cache known (256 MiB, on MI300X to MI355X); drivers do not report memory-side caches.
 FLUSH_FLOOR_BYTES = 512 << 20
 _MOST_REPETITIONS = 10_000
+# The host's time varies more than the device's; a function that waits for the device is never ahead of it.
+_HEAD_START = 1.5
+_MOST_FLUSHES = 16
+# A queue of launches that is full holds the host up; in these rounds it is not.
+_HOST_ROUNDS = 20
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What one `do_bench` call measured. `returned_ms` is the number that the author's code went on with."""
+    """What one `do_bench` call measured. `returned_ms` is the number that the author's code went on with, `host_ms` the time that the host
+    needs to enqueue a call."""
 
     times_ms: tuple[float, ...]
     warmup: int
     flush_bytes: int
     returned_ms: float
-    timer: str = "device events, cache flushed"
+    host_ms: float
+    timer: str = "device events, cache flushed, host ahead"
 
     @property
     def median_ms(self) -> float:
@@ -36,6 +47,15 @@ class Timing:
         return quantile(self.times_ms, q)
 
 
+@dataclass(frozen=True)
+class _Rounds:
+    """Times of a function on the device, the median of the host's, and the pace of a round with its flushes."""
+
+    times_ms: list[float]
+    host_ms: float
+    pace_ms: float
+
+
 class Timer:
     """Stands in for `do_bench`; `last` is the timing behind the latest call."""
 
@@ -43,6 +63,7 @@ class Timer:
         """`device` is torch's module for it (`Event`, `synchronize`); `flush` overwrites `flush_bytes` of its memory."""
         self._device, self._flush, self.flush_bytes, self._quick = device, flush, flush_bytes, quick
         self.last: Timing | None = None
+        self._flush_ms: float | None = None
 
     @classmethod
     def on_active_device(cls, quick: bool = False) -> Timer:
@@ -72,32 +93,44 @@ class Timer:
             warmup, rep = warmup / 5, rep / 5
         fn()
         self._device.synchronize()
-        pace = max(self._run(fn, 3, grad_to_none)[1], 1e-3)
+        pilot = self._run(fn, 3, grad_to_none)
+        pace = max(pilot.pace_ms, 1e-3)
         rounds_warm = max(1, min(_MOST_REPETITIONS, int(warmup / pace)))
         rounds = max(5, min(_MOST_REPETITIONS, int(rep / pace)))
-        self._run(fn, rounds_warm, grad_to_none)
-        times, _ = self._run(fn, rounds, grad_to_none)
+        warm = self._run(fn, rounds_warm, grad_to_none, self._flushes(pilot.host_ms))
+        measured = self._run(fn, rounds, grad_to_none, self._flushes(warm.host_ms))
+        times = measured.times_ms
         result = _summary(times, quantiles, return_mode)
         first = result if isinstance(result, float) else statistics.median(times) if return_mode == "all" and not quantiles else result[0]
-        self.last = Timing(tuple(times), rounds_warm, self.flush_bytes, first)
+        self.last = Timing(tuple(times), rounds_warm, self.flush_bytes, first, measured.host_ms)
         return result
 
-    def _run(self, fn: Callable[[], Any], rounds: int, grad_to_none: Sequence[Any] | None) -> tuple[list[float], float]:
-        """Times of `fn` in milliseconds, and the pace of a round with its flush."""
+    def _flushes(self, host_ms: float) -> int:
+        """How many flushes keep the device busy until the host has enqueued what comes after them."""
+        if self._flush_ms is None:
+            self._flush_ms = max(self._run(lambda: None, 3, None).pace_ms, 1e-3)
+        return max(1, min(_MOST_FLUSHES, math.ceil(_HEAD_START * host_ms / self._flush_ms)))
+
+    def _run(self, fn: Callable[[], Any], rounds: int, grad_to_none: Sequence[Any] | None, flushes: int = 1) -> _Rounds:
+        """Time `fn` again and again, each time after so many flushes."""
         starts = [self._device.Event(enable_timing=True) for _ in range(rounds)]
         ends = [self._device.Event(enable_timing=True) for _ in range(rounds)]
+        host_s = []
         before = self._device.Event(enable_timing=True)
         before.record()
         for start, end in zip(starts, ends, strict=True):
             for tensor in grad_to_none or ():
                 tensor.grad = None
-            self._flush()
+            for _ in range(flushes):
+                self._flush()
+            began = time.perf_counter()
             start.record()
             fn()
             end.record()
+            host_s.append(time.perf_counter() - began)
         self._device.synchronize()
-        pace = before.elapsed_time(ends[-1]) / rounds
-        return [start.elapsed_time(end) for start, end in zip(starts, ends, strict=True)], pace
+        times = [start.elapsed_time(end) for start, end in zip(starts, ends, strict=True)]
+        return _Rounds(times, statistics.median(host_s[:_HOST_ROUNDS]) * 1e3, before.elapsed_time(ends[-1]) / rounds)
 
 
 def quantile(values: Sequence[float], q: float) -> float:

@@ -14,6 +14,8 @@ from harness.render.text import NOTHING, UNVERIFIED_MARK, first_line, halves, ma
 # Columns of architectures that fit beside the function's name on an 80-column page.
 _CODEGEN_WIDTH = 57
 _FEW_FAILURES = 10
+# Words short enough for a column of five.
+_LIMITED_BY = {"warps": "warps", "programs": "progs", "registers": "regs", "scalars": "sregs", "shared": "smem"}
 
 
 def speeds(comparison: Comparison) -> list[Section]:
@@ -37,7 +39,10 @@ def codegen(comparison: Comparison, every: bool) -> list[Section]:
     heads = {column: say(name(column[0])) + (say(" ", name(column[1])) if column[0] in twice else ()) for column in columns}
     sections = [_codegen(comparison, part, heads, every) for part in _pages(columns, twice)]
     legend = ["r: registers a thread, the most of all configurations. s: registers spilled to memory."]
-    legend += ["K: shared memory (LDS) of a block, in KiB."] if every else []
+    if every:
+        legend += ["K: shared memory (LDS) of a block, in KiB."]
+        legend += ["4x8w regs: a multiprocessor (SM, CU, WGP) holds 4 programs of 8 warps at a time, and what leaves no room for more:"]
+        legend += ["registers, shared memory, slots of programs or of warps, scalar registers. Nothing named: its warps are all there."]
     lacking = () if every else _lacking(comparison, {cell.target for cell in cells}, "nothing compiled")
     sections[-1] = dataclasses.replace(sections[-1], lines=lacking, legend=tuple(legend))
     if every:
@@ -197,4 +202,16 @@ def _generated(kernels: list[CompiledKernel], every: bool) -> Line:
     text = (
         ("ok" if registers is None else f"{registers}r") + (f" {spills}s" if spills else "") + (f" {shared / 1024:.3g}K" if shared else "")
     )
-    return say(Bit(text, Verdict.ABSENT if spills else None))
+    return say(Bit(text + (_resident(kernels) if every else ""), Verdict.ABSENT if spills else None))
+
+
+def _resident(kernels: list[CompiledKernel]) -> str:
+    """` 4x8w regs`: what of these fits into a multiprocessor, the tightest of them; nothing where none of them tells."""
+    told = [kernel for kernel in kernels if kernel.occupancy is not None and kernel.programs is not None]
+    if not told:
+        return ""
+    tightest = min(told, key=lambda kernel: kernel.occupancy or 0)
+    # A multiprocessor that is full has no room for more either, but nothing to mend.
+    full = tightest.occupancy == 1
+    why = [] if full else [_LIMITED_BY[resource] for resource in tightest.limited_by or () if resource in _LIMITED_BY]
+    return " " + " ".join([f"{tightest.programs}x{tightest.num_warps}w", *why])

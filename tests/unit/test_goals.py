@@ -17,6 +17,7 @@ def samples(tmp_path, **medians_ms):
             "params": {"N": 8},
             "verdict": "passed" if ms else "crashed",
             "median_ms": ms,
+            "unit": "GB/s",
             "value": ms and 2e3 / ms,
         }
         for name, ms in medians_ms.items()
@@ -36,6 +37,16 @@ def test_a_time_is_at_most(tmp_path):
     found = samples(tmp_path, triton=2.1, floor=2.0)
     assert measure(Goal("op", ("op/*",), "floor", time=1.05), found).met
     assert not measure(Goal("op", ("op/*",), "floor", time=1.04), found).met
+
+
+def test_memory_is_at_most(tmp_path):
+    (tmp_path / "bench").mkdir()
+    sample = {"case": "op/N=8", "params": {"N": 8}, "verdict": "passed", "median_ms": None, "unit": "GiB"}
+    lines = [{**sample, "provider": name, "value": gib} for name, gib in {"triton": 1.59, "torch": 23.5}.items()]
+    (tmp_path / "bench" / "samples.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found = read(tmp_path)
+    assert not measure(Goal("op", ("op/*",), gib=1.58), found).met
+    assert "| op | at most 1.60 GiB | 1.59 (1 cases) | 23.50 | yes |" in table((Goal("op", ("op/*",), gib=1.6),), found)
 
 
 def test_what_a_goal_does_not_speak_of_is_left_out(tmp_path):

@@ -69,7 +69,47 @@ def test_every_repetition_is_flushed_the_warm_up_too(device, timer):
     timer.do_bench(lambda: device.work(1.0))
 
     assert device.log[0] == "work"
-    assert all(pair == ("flush", "work") for pair in zip(device.log[1::2], device.log[2::2], strict=False))
+    assert device.log.count("work") > 5
+    assert all(before == "flush" for before, step in zip(device.log, device.log[1:], strict=False) if step == "work")
+
+
+class SlowHost(FakeDevice):
+    """A device that cannot start what the host has not enqueued yet."""
+
+    def __init__(self, monkeypatch):
+        super().__init__()
+        self.host = 0.0
+        monkeypatch.setattr("harness.inside.timer.time.perf_counter", lambda: self.host / 1e3)
+
+    def synchronize(self):
+        self.host = max(self.host, self.now)
+
+    def call(self, host_ms, device_ms):
+        self.host += host_ms
+        self.now = max(self.now, self.host)
+        self.work(device_ms)
+
+
+def test_the_device_does_not_wait_for_the_host(monkeypatch):
+    """Two milliseconds of the host for a quarter of the device's: flushes of half a millisecond go on until the host is ahead."""
+    device = SlowHost(monkeypatch)
+    timer = Timer(device, device.flush, 1 << 20)
+
+    assert timer.do_bench(lambda: device.call(2.0, 0.25), return_mode="median") == 0.25
+    assert timer.last.host_ms == pytest.approx(2.0)
+
+
+def test_a_function_that_waits_for_the_device_is_not_waited_for_forever(monkeypatch):
+    """A host that is never ahead costs sixteen flushes a round, no more."""
+    device = SlowHost(monkeypatch)
+
+    def waits():
+        device.call(100.0, 0.25)
+        device.synchronize()
+
+    Timer(device, device.flush, 1 << 20).do_bench(waits, rep=10)
+    rounds = "".join(step[0] for step in device.log).split("w")
+    assert len(rounds[-2]) == 16
 
 
 def test_repetitions_fill_the_time_asked_for(device, timer):

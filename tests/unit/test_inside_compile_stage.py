@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from harness.inside.assembly import read
+from harness.inside.occupancy import LIMITS, occupancy
 from harness.records import Stage
 from harness.targets import load_targets
 
@@ -36,6 +38,29 @@ def test_binaries_are_read(rows):
             assert row["registers"] > 0, row
             assert (row["spills"], row["stack_bytes"], row["shared_bytes"]) == (0, 0, 0), row
             assert row["load_bits"] in (32, 64, 128), row
+
+
+def test_every_row_says_what_fits_into_a_multiprocessor(rows):
+    """Small kernels of four warps fill every slot; what the compiler says of its own kernel is the same."""
+    plain = {row["architecture"]: row for row in rows if row["function"] == "scale_kernel" and row["verdict"] == "passed"}
+
+    assert {name: row["programs"] for name, row in plain.items()} == {name: 8 if name.startswith("gfx9") else 16 for name in ARCHITECTURES}
+    for name, row in plain.items():
+        assert (row["resident_warps"], row["occupancy"], row["limited_by"]) == (4 * row["programs"], 1.0, ["warps"])
+        assert row["compiler_waves"] == (row["programs"] if name.startswith("gfx") else None)
+
+
+def test_kinds_of_registers_are_told_apart(rows):
+    """VGPRs and SGPRs are counted on every wave machine, AGPRs where there are some; elsewhere none of them."""
+    for row in (row for row in rows if row["verdict"] == "passed"):
+        name = row["architecture"]
+        known = {kind for kind in ("vgprs", "agprs", "sgprs") if row[kind] is not None}
+        assert known == (
+            {"vgprs", "agprs", "sgprs"} if name.startswith("gfx9") else {"vgprs", "sgprs"} if name.startswith("gfx") else set()
+        )
+        assert row["vgprs"] in (None, row["registers"])
+        assert (row["spill_store_bytes"], row["spill_load_bytes"]) == (0, 0)
+        assert row["load_widths"][-1] == row["load_bits"]
 
 
 def test_specialization_is_that_of_a_real_launch(rows):
@@ -92,6 +117,129 @@ def test_matrix_instructions_are_named(limits):
 
     assert any("mma" in name for name in rows["sm_90", "shared memory"]["matrix"])
     assert any(name.startswith("v_mfma") for name in rows["gfx942", "shared memory"]["matrix"])
+
+
+def test_what_shared_memory_limits_is_told(limits):
+    """192 KiB leave room for one program on an SM; what cannot be launched has no occupancy."""
+    rows, _ = limits
+
+    fits = rows["sm_90", "shared memory"]
+    assert (fits["programs"], fits["resident_warps"], fits["occupancy"], fits["limited_by"]) == (1, 8, 0.125, ["shared"])
+    assert (rows["gfx942", "shared memory"]["programs"], rows["gfx942", "32 warps"]["occupancy"]) == (None, None)
+
+
+def test_instructions_are_counted_by_name(limits):
+    """The matrix instructions of `matrix`, and the copies that go past the registers."""
+    rows, _ = limits
+
+    for card in ("sm_90", "gfx942"):
+        row = rows[card, "shared memory"]
+        assert set(row["matrix"]) <= set(row["instructions"])
+        assert all(count > 0 for count in row["instructions"].values())
+    assert rows["sm_90", "shared memory"]["instructions"]["cp.async.cg"] > 1
+    assert rows["sm_90", "after"]["instructions"] == {}
+    assert (rows["sm_90", "after"]["load_widths"], rows["sm_90", "32 warps"]["store_widths"]) == ([128], [64])
+
+
+WIDE = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def wide_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    tl.store(y_ptr + tl.arange(0, BLOCK), x - tl.max(x, 0))
+
+@triton.testing.perf_report(triton.testing.Benchmark(["N"], [16384], "provider", ["triton"], ["triton"], "wide", {}))
+def benchmark(N, provider):
+    x, y = torch.randn(N, device="cuda"), torch.empty(N, device="cuda")
+    return triton.testing.do_bench(lambda: wide_kernel[(1,)](x, y, N, num_warps=1))
+"""
+
+
+def test_what_does_not_fit_into_registers_is_counted(run_inside, tmp_path):
+    """512 values a thread go to the stack on one machine; 256 on the other need both kinds of registers and leave one wave a SIMD."""
+    (tmp_path / "bench_wide.py").write_text(WIDE)
+    cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in ("sm_80", "gfx90a"))
+    output = run_inside(tmp_path, Stage.COMPILE, architectures=cards)
+    rows = {row["architecture"]: row for row in map(json.loads, (output / "compile" / "kernels.jsonl").read_text().splitlines())}
+
+    thread, wave = rows["sm_80"], rows["gfx90a"]
+    # A slot of the stack is written once at least, and nothing is read that was not written; each is 4 bytes or more.
+    assert thread["spills"] * 4 == thread["stack_bytes"] > 0
+    assert thread["spill_store_bytes"] >= thread["stack_bytes"]
+    assert thread["spill_load_bytes"] >= thread["stack_bytes"]
+    assert (wave["spill_store_bytes"], wave["spills"], wave["compiler_waves"], wave["programs"]) == (0, 0, 1, 4)
+    assert wave["registers"] == wave["vgprs"] + wave["agprs"] > wave["vgprs"] == 256
+
+
+ASSEMBLY = """
+	global_load_dwordx4 v[2:5], v[0:1], off
+	buffer_load_ushort v7, v8, s[4:7], 0 offen
+	global_load_d16_hi_b16 v9, v[0:1], off
+	buffer_load_dword v1, s[4:7], 0 offen lds
+	global_load_lds_dwordx4 v[0:1], off
+	buffer_store_dword v6, off, s[88:91], 0 offset:100 ; 4-byte Folded Spill
+	buffer_load_dword v6, off, s[88:91], 0 offset:100 ; 4-byte Folded Reload
+	s_clause 0x1                            ; 32-byte Folded Reload
+	scratch_load_b128 v[1:4], off, off
+	scratch_load_dwordx3 v[1:3], off, off offset:16
+	v_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], a[0:15]
+	v_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], a[0:15]
+	flat_store_byte v[0:1], v2
+	global_store_b64 v[0:1], v[2:3], off
+; TotalNumSgprs: 30
+; NumVgprs: 97
+; NumAgprs: 16
+; Occupancy: 4
+amdhsa.kernels:
+  - .agpr_count:     16
+    .private_segment_fixed_size: 44
+    .sgpr_count:     30
+    .sgpr_spill_count: 5
+    .vgpr_count:     116
+    .vgpr_spill_count: 11
+"""
+
+
+def test_widths_and_spills_of_wave_assembly():
+    """A spill through a buffer is no access of the kernel's, and every spelling of a width is known."""
+    found = read({"amdgcn": ASSEMBLY})
+
+    assert (found.load_widths, found.load_bits, found.store_widths) == ((16, 32, 128), 128, (8, 64))
+    assert (found.spill_store_bytes, found.spill_load_bytes, found.spills, found.stack_bytes) == (4, 32, 11, 44)
+    assert (found.registers, found.vgprs, found.agprs, found.sgprs, found.compiler_waves) == (116, 97, 16, 30, 4)
+    assert found.instructions == {"buffer_load_dword lds": 1, "global_load_lds_dwordx4": 1, "v_mfma_f32_32x32x8_f16": 2}
+    assert occupancy(LIMITS["gfx942"], 4, 116, scalars=30).warps == 4 * 4
+
+
+PTX = """
+	@%p1 cp.async.cg.shared.global [ %r20 + 0 ], [ %rd24 + 0 ], 0x10, %r21;
+	cp.async.ca.shared.global [ %r20 + 0 ], [ %rd24 + 0 ], 0x4, %r21;
+	cp.async.commit_group;
+	ld.global.L1::evict_last.v2.b32 { %r1, %r2 }, [ %rd1 + 0 ];
+	wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%f1}, %rd1, %rd2, 1, 1, 1, 0, 0;
+	st.global.b16 [ %rd1 + 0 ], { %rs1 };
+"""
+TENSOR_LOAD = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r2, %r3}], [%r4];"
+TENSOR_STORE = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r2, %r3}], [%r1];"
+
+
+def test_widths_and_copies_of_ptx():
+    """Asynchronous copies are loads of the width that they name; what the binary's tools do not tell stays unknown."""
+    found = read({"cubin": b"", "ptx": PTX})
+
+    assert (found.load_widths, found.load_bits, found.store_widths) == ((32, 64, 128), 128, (16,))
+    matrix = "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16"
+    assert (found.matrix, found.instructions) == ((matrix,), {"cp.async.ca": 1, "cp.async.cg": 1, matrix: 1})
+    assert (found.registers, found.stack_bytes, found.spill_store_bytes, found.spill_load_bytes) == (None, None, None, None)
+
+
+def test_a_tensor_copy_counts_where_it_goes():
+    """Into shared memory it is a load, into global memory a store; 16 bytes are the least that it moves."""
+    load, store = (read({"cubin": b"", "ptx": text}) for text in (TENSOR_LOAD, TENSOR_STORE))
+
+    assert (load.load_widths, load.store_widths, load.instructions) == ((128,), (), {"cp.async.bulk.tensor.2d.shared": 1})
+    assert (store.load_widths, store.store_widths, store.instructions) == ((), (128,), {"cp.async.bulk.tensor.2d.global": 1})
 
 
 def test_launches_behind_registered_ops_are_seen(run_inside, data):

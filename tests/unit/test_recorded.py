@@ -22,7 +22,16 @@ def test_a_recorded_run_renders_to_the_same_results(run, tmp_path):
 
     assert (again["exit_code"], again["problems"]) == (0, [])
     for part in ("targets", "tests", "rows", "codegen"):
-        assert again[part] == recorded[part], part
+        assert known_then(again[part], recorded[part]) == recorded[part], part
+
+
+def known_then(again, recorded):
+    """`again` without the fields that were added after the run had been recorded."""
+    if isinstance(recorded, dict):
+        return {key: known_then(again[key], value) for key, value in recorded.items() if key in again}
+    if isinstance(recorded, list) and len(again) == len(recorded):
+        return [known_then(new, old) for new, old in zip(again, recorded, strict=True)]
+    return again
 
 
 def test_there_is_a_recorded_run():
