@@ -153,7 +153,7 @@ def registered(poison: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
     monkeypatch.undo()  # poison sits at an offset in its storage, and a fake tensor does not
 
     def check(function: Callable[..., torch.Tensor], op: Any, arguments: tuple[Any, ...], op_arguments: tuple[Any, ...]) -> None:
-        torch.library.opcheck(op, op_arguments)
+        torch.library.opcheck(op.registered, op_arguments)
         torch._dynamo.reset()
         whole = torch.compile(function, fullgraph=True, backend="aot_eager")
         results = []

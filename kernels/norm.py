@@ -6,20 +6,14 @@ import math
 from collections.abc import Sequence
 
 import torch
-import triton
 from torch import Tensor
 
 from kernels.configs import card, choose
-from kernels.configs.norm import LAYER_NORM, RMS_NORM, Norm, Tile
-from kernels.layer_norm.kernels import (
-    backward_kernel,
-    backward_steps_kernel,
-    column_sums_kernel,
-    forward_kernel,
-    forward_steps_kernel,
-    totals_kernel,
-)
-from kernels.layer_norm.split import backward_split_kernel, forward_split_kernel
+from kernels.configs.norm import LAYER_NORM, RMS_NORM, Norm, Parts, Ring, Tile
+from kernels.dispatch import cdiv, next_power_of_2
+from kernels.layer_norm import ring
+from kernels.layer_norm.backward import backward_kernel, backward_steps_kernel, column_sums_kernel, totals_kernel
+from kernels.layer_norm.forward import forward_kernel, forward_steps_kernel
 
 # Columns of a block at least: thousands of rows of a column or two, with their offsets, would not fit registers.
 _FEWEST = 4
@@ -65,20 +59,35 @@ def forward(
     if not out.numel():
         return out, mean, rstd
     config, n_rows, rows = _config(centered), rstd.numel(), _rows(input, n_columns)
-    block = max(_FEWEST, triton.next_power_of_2(n_columns))
-    tile = _fitting(config.forward, block) or _splitting(config.forward_split, rows) or config.forward_long
     tensors = rows, _dense(weight), _dense(bias), out, mean if centered else None, rstd
-    if tile is config.forward_split:
-        n_parts, groups, words, options = _split(tile, rows)
-        sizes = rows.stride(0), n_rows, n_columns, n_parts, eps
-        forward_split_kernel[(groups * n_parts,)](*tensors, words, *sizes, **options)
-    elif tile.elements < block:
-        sizes, even = (rows.stride(0), n_columns, eps), n_columns % tile.elements == 0
-        forward_steps_kernel[(n_rows,)](*tensors, *sizes, BLOCK=tile.elements, EVEN=even, num_warps=tile.warps)
+    tile: Tile | Parts | None = _fitting(config.forward, rows)
+    if isinstance(tile, Tile):
+        block, n_parts = _block(n_columns), 1
+        height = max(1, tile.elements // _units(rows, block))
+    elif config.forward_parts and _parts(config.forward_parts, rows) <= card().processors:
+        tile = config.forward_parts
+        block, n_parts, height = tile.columns * 2 // rows.element_size(), _parts(tile, rows), tile.rows
     else:
-        height = tile.elements // block
-        sizes = rows.stride(0), n_rows, n_columns, eps
-        forward_kernel[(triton.cdiv(n_rows, height),)](*tensors, *sizes, ROWS=height, BLOCK=block, num_warps=tile.warps)
+        tile, sizes = config.forward_long, (rows.stride(0), n_columns, eps)
+        even = n_columns % tile.elements == 0
+        forward_steps_kernel[(n_rows,)](*tensors, *sizes, BLOCK=tile.elements, EVEN=even, num_warps=tile.warps)
+        return out, mean, rstd
+    forward_kernel[(cdiv(n_rows, height) * n_parts,)](
+        *tensors,
+        None if n_parts == 1 else _words(rows, n_parts),
+        rows.stride(0),
+        n_rows,
+        n_columns,
+        n_parts,
+        eps,
+        PACKED=tile.packed,
+        ROWS=height,
+        WIDTH=block // tile.chunks,
+        CHUNKS=tile.chunks,
+        SLOTS=next_power_of_2(n_parts),
+        num_warps=tile.warps,
+        **_limit(tile.registers),
+    )
     return out, mean, rstd
 
 
@@ -99,25 +108,23 @@ def backward(
     dweight, dbias = ([gradient if gradient.numel() else None for gradient in gradients[1:]] + [None])[:2]
     rows, config = _rows(input, n_columns), _config(mean is not None)
     given = grad.contiguous(), rows, _dense(parameters[0]), mean, rstd
-    block = max(_FEWEST, triton.next_power_of_2(n_columns))
-    tile = _fitting(config.backward, block) or _splitting(config.backward_split, rows) or config.backward_long
-    if tile is config.backward_split:
-        n_parts, groups, words, options = _split(tile, rows)
-        sums = _sums(groups, n_columns, dweight, dbias)
-        sizes = rows.stride(0), n_rows, n_columns, n_parts
-        backward_split_kernel[(groups * n_parts,)](*given, dx, *sums, words, *sizes, **options)
-    elif tile is config.backward_long:
-        backward_steps_kernel[(n_rows,)](*given, dx, rows.stride(0), n_columns, BLOCK=tile.elements, num_warps=tile.warps)
-        sums = _column_sums(config.column_sums, given, n_rows, n_columns, dweight, dbias)
-    else:
-        height = tile.elements // block
-        programs = min(triton.cdiv(n_rows, height), card().processors * tile.programs)
+    tile = _fitting(config.backward, rows)
+    if tile:
+        block = _block(n_columns)
+        height = max(1, tile.elements // _units(rows, block))
+        programs = min(cdiv(n_rows, height), card().processors * tile.programs)
         sums = _sums(programs, n_columns, dweight, dbias)
         sizes = rows.stride(0), n_rows, n_columns
         backward_kernel[(programs,)](*given, dx, *sums, *sizes, ROWS=height, BLOCK=block, STAGES=tile.stages, num_warps=tile.warps)
+    elif config.backward_ring and ring.takes(rows, given[0]) and _parts(config.backward_ring, rows) <= _running(config.backward_ring):
+        sums = _share_rows(config.backward_ring, given, dx, dweight, dbias)
+    else:
+        tile = config.backward_long
+        backward_steps_kernel[(n_rows,)](*given, dx, rows.stride(0), n_columns, BLOCK=tile.elements, num_warps=tile.warps)
+        sums = _column_sums(config.column_sums, given, n_rows, n_columns, dweight, dbias)
     if any(sum is not None for sum in sums):
         n_parts = next(sum.shape[0] for sum in sums if sum is not None)
-        totals_kernel[(triton.cdiv(n_columns, 32), 2)](*sums, dweight, dbias, n_parts, n_columns, ROWS=64, BLOCK=32, num_warps=4)
+        totals_kernel[(cdiv(n_columns, 32), 2)](*sums, dweight, dbias, n_parts, n_columns, ROWS=64, BLOCK=32, num_warps=4)
     return gradients
 
 
@@ -132,8 +139,8 @@ def _column_sums(
     if dweight is None and dbias is None:
         return [None, None]
     grad, rows, _, mean, rstd = given
-    height, across = tile.elements // tile.columns, triton.cdiv(n_columns, tile.columns)
-    groups = min(triton.cdiv(n_rows, height), max(1, card().processors * tile.programs // across))
+    height, across = tile.elements // tile.columns, cdiv(n_columns, tile.columns)
+    groups = min(cdiv(n_rows, height), max(1, card().processors * tile.programs // across))
     sums = _sums(groups, n_columns, dweight, dbias)
     column_sums_kernel[(across, groups)](
         grad,
@@ -152,6 +159,43 @@ def _column_sums(
     return sums
 
 
+def _share_rows(tile: Ring, given: tuple[Tensor, ...], dx: Tensor, dweight: Tensor | None, dbias: Tensor | None) -> list[Tensor | None]:
+    rows = given[1]
+    (n_rows, n_columns), n_parts = rows.shape, _parts(tile, rows)
+    groups = min(n_rows, _running(tile) // n_parts)
+    sums = _sums(groups, n_columns, dweight, dbias)
+    vector = ring.VECTOR_BYTES // rows.element_size()
+    ring.backward_ring_kernel[(groups * n_parts,)](
+        *given,
+        dx,
+        *sums,
+        _words(rows, n_parts),
+        rows.stride(0) // vector,
+        n_rows,
+        n_columns // vector,
+        n_parts,
+        VECTOR=vector,
+        BLOCK=tile.columns * 2 // rows.element_size(),
+        SLOTS=next_power_of_2(n_parts),
+        AHEAD=tile.ahead,
+        LAG=tile.lag,
+        WARPS=tile.warps,
+        num_warps=tile.warps,
+        **_limit(tile.registers),
+    )
+    return sums
+
+
+def _running(tile: Ring) -> int:
+    """Programs that run at the same time."""
+    return card().processors * tile.programs
+
+
+def _words(rows: Tensor, n_parts: int) -> Tensor:
+    """A word of zeros for each part of each row."""
+    return torch.zeros(rows.shape[0] * n_parts, dtype=torch.int64, device=rows.device)
+
+
 def _rows(input: Tensor, n_columns: int) -> Tensor:
     """(rows, columns), where columns are neighbours in memory; a copy only where no strides say so."""
     rows = input.reshape(-1, n_columns)
@@ -166,25 +210,25 @@ def _config(centered: bool) -> Norm:
     return choose(LAYER_NORM if centered else RMS_NORM)
 
 
-def _fitting(tiles: Sequence[Tile], block: int) -> Tile | None:
+def _block(n_columns: int) -> int:
+    return max(_FEWEST, next_power_of_2(n_columns))
+
+
+def _units(rows: Tensor, n: int) -> int:
+    """What n elements are in units of two bytes, in which tiles are given."""
+    return n * rows.element_size() // 2
+
+
+def _fitting(tiles: Sequence[Tile], rows: Tensor) -> Tile | None:
     """The first of the tiles that a row fits."""
-    return next((tile for tile in tiles if block <= tile.columns), None)
+    size = _units(rows, _block(rows.shape[1]))
+    return next((tile for tile in tiles if size <= tile.columns), None)
 
 
-def _splitting(tile: Tile | None, rows: Tensor) -> Tile | None:
-    """`tile`, if all the programs of a row run at the same time, as they have to: they wait for one another."""
-    return tile if tile and _parts(tile, rows) <= card().processors * tile.programs else None
+def _parts(tile: Parts | Ring, rows: Tensor) -> int:
+    """How many programs share a row."""
+    return cdiv(_units(rows, rows.shape[1]), tile.columns)
 
 
-def _parts(tile: Tile, rows: Tensor) -> int:
-    return triton.cdiv(rows.shape[1] * rows.element_size(), tile.elements * 2)
-
-
-def _split(tile: Tile, rows: Tensor) -> tuple[int, int, Tensor, dict[str, int]]:
-    """Parts of a row, groups of as many programs, their words, and launch options."""
-    n_rows, n_parts = rows.shape[0], _parts(tile, rows)
-    groups = min(n_rows, card().processors * tile.programs // n_parts)
-    # A word of zeros for each part of each row, and of the row more by which a group is late at its end.
-    words = torch.zeros((n_rows + groups) * n_parts, dtype=torch.int64, device=rows.device)
-    block, slots = tile.elements * 2 // rows.element_size(), triton.next_power_of_2(n_parts)
-    return n_parts, groups, words, {"SLOTS": slots, "BLOCK": block, "STAGES": tile.stages, "num_warps": tile.warps}
+def _limit(registers: int | None) -> dict[str, int]:
+    return {"maxnreg": registers} if registers else {}

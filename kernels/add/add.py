@@ -10,6 +10,7 @@ from torch import Tensor
 from kernels.configs import choose
 from kernels.configs.elementwise import ELEMENTWISE
 from kernels.contract import check_dtype, check_same, laid_out_as
+from kernels.dispatch import cdiv, custom_op
 
 
 @triton.jit
@@ -41,13 +42,13 @@ def add(input: Tensor, other: Tensor, *, alpha: float = 1.0) -> Tensor:
     return _add(*torch.broadcast_tensors(input, other), float(alpha))
 
 
-@torch.library.custom_op("warpwave::add", mutates_args=())
+@custom_op("warpwave::add")
 def _add(input: Tensor, other: Tensor, alpha: float) -> Tensor:
     # Dense in the order of `input`, so that one flat walk serves any strides.
     out = torch.empty_like(input)
     if out.numel():
         config = choose(ELEMENTWISE)
-        grid = (triton.cdiv(out.numel(), config.block),)
+        grid = (cdiv(out.numel(), config.block),)
         x, y = laid_out_as(input, out), laid_out_as(other, out)
         add_kernel[grid](x, y, out, out.numel(), alpha, BLOCK_SIZE=config.block, num_warps=config.warps)
     return out

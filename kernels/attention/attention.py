@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 from typing import Any
@@ -15,6 +16,7 @@ from kernels.attention.tiles import padded
 from kernels.configs import choose
 from kernels.configs.attention import ATTENTION, Tiles
 from kernels.contract import autocast, check_dtype, check_same
+from kernels.dispatch import custom_op
 
 WIDEST = 256
 
@@ -31,8 +33,8 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """`softmax(scale * query @ key.mT) @ value` by heads; differentiable, as `torch.nn.functional.scaled_dot_product_attention`.
 
-    Products have fp32 accumulators, the softmax is fp32. Gradients repeat bit by bit. Where the last dimension has a stride of one, any
-    other strides are read in place, broadcast ones included.
+    Products have fp32 accumulators, the softmax is fp32. Gradients repeat bit by bit, but for the query's in the kernels for Hopper. Where
+    the last dimension has a stride of one, any other strides are read in place, broadcast ones included.
 
     Args:
         query: (..., L, E) in fp32, fp16 or bf16; leading dimensions broadcast. E is at most 256; a power of two wastes nothing.
@@ -59,11 +61,13 @@ def scaled_dot_product_attention(
     if scale <= 0:  # the kernels take the highest score before they scale
         query, scale = query * (-1.0 if scale < 0 else 0.0), -scale or 1.0
     out, _ = _attention(query, key, value, is_causal, scale)
-    return out.reshape(*lead, *out.shape[-2:])
+    return out if len(lead) == 2 else out.reshape(*lead, *out.shape[-2:])
 
 
 def _by_heads(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[Tensor, Tensor, Tensor, torch.Size]:
     """The three as (batch, heads, length, width), and the leading dimensions that the result has."""
+    if _are_by_heads(query.shape, key.shape, value.shape, enable_gqa):  # what most calls bring costs them no more than a look
+        return query, key, value, query.shape[:2]
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if min(x.dim() for x in (query, key, value)) < 2:
         raise RuntimeError(f"query, key and value must have at least two dimensions, but they are {shapes}")
@@ -91,6 +95,19 @@ def _by_heads(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tu
     return query, key, value, lead
 
 
+def _are_by_heads(query: torch.Size, key: torch.Size, value: torch.Size, enable_gqa: bool) -> bool:
+    """Whether the three are (batch, heads, length, width), go together, and have nothing to broadcast."""
+    return (
+        len(query) == len(key) == len(value) == 4
+        and query[0] == key[0] == value[0]
+        and key[1] == value[1]
+        and (query[1] == key[1] or (enable_gqa and key[1] > 0 and query[1] % key[1] == 0))
+        and query[3] == key[3]
+        and key[2] == value[2]
+        and max(query[3], value[3]) <= WIDEST
+    )
+
+
 def _hopper(direction: str, query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Any:
     """The module of the warp-specialised kernels if this GPU has a configuration for them and they support the shape, or None.
 
@@ -98,12 +115,15 @@ def _hopper(direction: str, query: Tensor, key: Tensor, value: Tensor, causal: b
     """
     if choose(ATTENTION).design != "hopper":
         return None
-    module = importlib.import_module(f"kernels.attention.hopper_{direction}")
+    module = _module(f"kernels.attention.hopper_{direction}")
     return module if module.supports(query, key, value, causal) else None
 
 
-def _tiles(query: Tensor, value: Tensor) -> tuple[Tiles, str]:
-    """Tiles for these dtypes and widths, and the precision of products."""
+_module = functools.cache(importlib.import_module)
+
+
+def plain_tiles(query: Tensor, value: Tensor) -> tuple[Tiles, str]:
+    """Tiles of the kernels in Triton's own language for these dtypes and widths, and the precision of products."""
     config, width = choose(ATTENTION), padded(max(query.shape[-1], value.shape[-1]))
     narrow = query.dtype != torch.float32
     tiles = next(tiles for tiles in (config.narrow if narrow else config.wide) if width <= tiles.width)
@@ -115,7 +135,7 @@ def _is_empty(query: Tensor, value: Tensor) -> bool:
     return not (value.numel() and query.shape[:-1].numel())
 
 
-@torch.library.custom_op("warpwave::attention", mutates_args=())
+@custom_op("warpwave::attention")
 def _attention(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
     """Output, and natural logarithms of the sums of exponentials (fp32)."""
     if _is_empty(query, value):
@@ -123,11 +143,11 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: f
         return out.zero_(), out.new_empty(query.shape[:-1], dtype=torch.float32).fill_(-math.inf)
     if hopper := _hopper("forward", query, key, value, causal):
         return hopper.forward(query, key, value, causal, scale)
-    tiles, precision = _tiles(query, value)
+    tiles, precision = plain_tiles(query, value)
     return forward(query, key, value, causal, scale, tiles.forward, precision)
 
 
-@torch.library.custom_op("warpwave::attention_backward", mutates_args=())
+@custom_op("warpwave::attention_backward")
 def _attention_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -136,7 +156,7 @@ def _attention_backward(
         return dq, dk, dv
     if hopper := _hopper("backward", query, key, value, causal):
         return hopper.backward(grad, query, key, value, out, lse, causal, scale)
-    tiles, precision = _tiles(query, value)
+    tiles, precision = plain_tiles(query, value)
     return backward(grad, query, key, value, out, lse, causal, scale, tiles.query, tiles.key_value, precision)
 
 

@@ -14,14 +14,15 @@ import triton.language as tl
 from kernels.attention.tiles import (
     described,
     exponential,
-    in_reach_of_tma,
     load_tile,
     options,
     placed,
     product,
+    reachable,
     readable,
     rows_by_rows,
     store_tile,
+    visible,
 )
 from kernels.configs.attention import Tile
 
@@ -58,11 +59,7 @@ def _sweep_keys(
         dp = rows_by_rows(dout_tile, dout, first, v_tile, v, start, V_WIDTH, PART, PRECISION)
         p = exponential(scores, scale, lse[:, None], q_tile.dtype == tl.float32)
         if MASKED:
-            column = start + tl.arange(0, N)
-            seen = (column < keys)[None, :]
-            if CAUSAL:
-                seen &= (first + tl.arange(0, q_tile.shape[0]))[:, None] >= column[None, :]
-            p = tl.where(seen, p, 0.0)
+            p = tl.where(visible(first, start, keys, q_tile.shape[0], N, CAUSAL), p, 0.0)
         ds = p * (dp - delta[:, None])
         dq = product(ds, k_tile, dq, PRECISION)
     return dq
@@ -142,6 +139,8 @@ def _sweep_queries(
     lse_ptr,
     delta_ptr,
     first,
+    heads,
+    group,
     begin,
     end,
     rows,
@@ -151,26 +150,43 @@ def _sweep_queries(
     M: tl.constexpr,
     EVEN: tl.constexpr,
     DIAGONAL: tl.constexpr,
+    DK: tl.constexpr,
+    DV: tl.constexpr,
     TMA: tl.constexpr,
     PART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    for start in tl.range(begin, end, M):
+    """Queries from `begin` to `end` of each head of a group. One loop, since two, one within the other, take more registers."""
+    q_ptr, q_strides, batch, q_head, _ = q
+    dout_ptr, dout_strides, _, _, _ = dout
+    head, start = q_head, begin
+    for _ in tl.range(0, tl.cdiv(end - begin, M) * group):
+        q = (q_ptr, q_strides, batch, head, rows)
+        dout = (dout_ptr, dout_strides, batch, head, rows)
         row = start + tl.arange(0, M)
+        inside = (row < rows) | EVEN
         q_tile = load_tile(q, start, 0, WIDTH, M, k_tile.shape[1], TMA, EVEN)
         # Scores lie on their side, so that P' and dS' go into their products from registers.
         scores = rows_by_rows(k_tile, k, first, q_tile, q, start, WIDTH, PART, PRECISION)
         # Past the last query, P is exp(-inf), and nothing else counts.
-        lse = tl.load(lse_ptr + row, mask=row < rows, other=float("inf"))
+        at = (tl.cast(batch, tl.int64) * heads + head) * rows
+        lse = tl.load(lse_ptr + at + row, mask=inside, other=float("inf"))
         p = exponential(scores, scale, lse[None, :], k_tile.dtype == tl.float32)
         if DIAGONAL:
             p = tl.where(row[None, :] >= (first + tl.arange(0, k_tile.shape[0]))[:, None], p, 0.0)
         dout_tile = load_tile(dout, start, 0, V_WIDTH, M, v_tile.shape[1], TMA, EVEN)
-        dv = product(p, dout_tile, dv, PRECISION)
-        dp = rows_by_rows(v_tile, v, first, dout_tile, dout, start, V_WIDTH, PART, PRECISION)
-        delta = tl.load(delta_ptr + row, mask=row < rows, other=0.0)
-        ds = p * (dp - delta[None, :])
-        dk = product(ds, q_tile, dk, PRECISION)
+        if DV:
+            dv = product(p, dout_tile, dv, PRECISION)
+        if DK:
+            dp = rows_by_rows(v_tile, v, first, dout_tile, dout, start, V_WIDTH, PART, PRECISION)
+            delta = tl.load(delta_ptr + at + row, mask=inside, other=0.0)
+            ds = p * (dp - delta[None, :])
+            dk = product(ds, q_tile, dk, PRECISION)
+        start += M
+        if group > 1:
+            past = start >= end
+            head += past
+            start = tl.where(past, begin, start)
     return dk, dv
 
 
@@ -202,12 +218,14 @@ def key_value_kernel(
     N: tl.constexpr,
     CAUSAL: tl.constexpr,
     EVEN: tl.constexpr,
+    DK: tl.constexpr,
+    DV: tl.constexpr,
     TMA: tl.constexpr,
     PART: tl.constexpr,
     HEADS_FIRST: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """dK and dV of a tile of keys, summed over the query heads that share it."""
+    """dK and dV of a tile of keys, or one of them, summed over the query heads that share it."""
     tile, batch, head = placed(tiles, kv_heads, HEADS_FIRST)
     # Of the keys it is the first tile that most queries see.
     first = (tiles - 1 - tile) * N
@@ -221,18 +239,17 @@ def key_value_kernel(
     # Queries that see this tile, and from where on they see all of it.
     begin = first // M * M if CAUSAL else 0
     clear = tl.minimum(tl.cdiv(first + N, M) * M, rows) if CAUSAL else 0
-    for member in range(group):
-        q_head = head * group + member
-        at = (tl.cast(batch, tl.int64) * kv_heads * group + q_head) * rows
-        q_view = (q, q_strides, batch, q_head, rows)
-        dout_view = (dout, dout_strides, batch, q_head, rows)
-        within = (k_tile, v_tile, q_view, k_view, v_view, dout_view, lse_ptr + at, delta_ptr + at, first)
-        if CAUSAL:
-            dk, dv = _sweep_queries(dk, dv, *within, begin, clear, rows, scale, WIDTH, V_WIDTH, M, EVEN, True, TMA, PART, PRECISION)
-        dk, dv = _sweep_queries(dk, dv, *within, clear, rows, rows, scale, WIDTH, V_WIDTH, M, EVEN, False, TMA, PART, PRECISION)
+    q_view = (q, q_strides, batch, head * group, rows)
+    dout_view = (dout, dout_strides, batch, head * group, rows)
+    within = (k_tile, v_tile, q_view, k_view, v_view, dout_view, lse_ptr, delta_ptr, first, kv_heads * group, group)
+    if CAUSAL:
+        dk, dv = _sweep_queries(dk, dv, *within, begin, clear, rows, scale, WIDTH, V_WIDTH, M, EVEN, True, DK, DV, TMA, PART, PRECISION)
+    dk, dv = _sweep_queries(dk, dv, *within, clear, rows, rows, scale, WIDTH, V_WIDTH, M, EVEN, False, DK, DV, TMA, PART, PRECISION)
     index = batch * kv_heads + head
-    store_tile(dk_ptr, dk * scale, index, first, keys, WIDTH, N, COLUMNS)
-    store_tile(dv_ptr, dv, index, first, keys, V_WIDTH, N, V_COLUMNS)
+    if DK:
+        store_tile(dk_ptr, dk * scale, index, first, keys, WIDTH, N, COLUMNS)
+    if DV:
+        store_tile(dv_ptr, dv, index, first, keys, V_WIDTH, N, V_COLUMNS)
 
 
 def backward(
@@ -254,23 +271,25 @@ def backward(
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
     delta = torch.empty_like(lse)
     q, k, v, dout, out = (readable(x) for x in (q, k, v, dout, out))
+    if query_tile.tma or key_value_tile.tma:
+        q, k, v, dout = (reachable(x) for x in (q, k, v, dout))
     strides = [x.stride()[:3] for x in (q, k, v, dout)]
     sizes = (heads // kv_heads, rows, keys, scale)
 
     def operands(tile: Tile) -> tuple[list[object], dict[str, object]]:
         """The four tensors as a kernel takes them, and what its tile decides."""
-        tma = tile.tma and in_reach_of_tma(q, k, v, dout)
-        tensors = [described(x, n) if tma else x for x, n in ((q, tile.m), (k, tile.n), (v, tile.n), (dout, tile.m))]
-        return tensors, {"CAUSAL": causal, "TMA": tma, "PRECISION": precision, **options(tile, width, v_width)}
+        tensors = [described(x, n) if tile.tma else x for x, n in ((q, tile.m), (k, tile.n), (v, tile.n), (dout, tile.m))]
+        return tensors, {"CAUSAL": causal, "TMA": tile.tma, "PRECISION": precision, **options(tile, width, v_width)}
 
-    tiles = triton.cdiv(rows, query_tile.m)
+    tiles = -(-rows // query_tile.m)
     tensors, meta = operands(query_tile)
     query_kernel[(tiles * batch * heads,)](
         *tensors, out, lse, delta, dq, *strides, out.stride()[:3], tiles, heads, *sizes, EVEN=keys % query_tile.n == 0, **meta
     )
-    tiles = triton.cdiv(keys, key_value_tile.n)
+    tiles = -(-keys // key_value_tile.n)
     tensors, meta = operands(key_value_tile)
-    key_value_kernel[(tiles * batch * kv_heads,)](
-        *tensors, lse, delta, dk, dv, *strides, tiles, kv_heads, *sizes, EVEN=rows % key_value_tile.m == 0, **meta
-    )
+    for wanted in ({"DK": True, "DV": False}, {"DK": False, "DV": True}) if key_value_tile.split else ({"DK": True, "DV": True},):
+        key_value_kernel[(tiles * batch * kv_heads,)](
+            *tensors, lse, delta, dk, dv, *strides, tiles, kv_heads, *sizes, EVEN=rows % key_value_tile.m == 0, **wanted, **meta
+        )
     return dq, dk, dv

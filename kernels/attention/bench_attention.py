@@ -1,7 +1,7 @@
 """TFLOP/s of attention: two products forward, five backward, half of each under a causal mask.
 
-`torch` is what PyTorch chooses by itself, `cudnn` its fastest backend on Hopper, `fa3` FlashAttention-3 where it is installed. Inputs are
-random: constants draw less power, and run faster.
+`torch` is what PyTorch chooses by itself, `cudnn` its fastest backend on Hopper, `fa3` FlashAttention-3 where it is installed; `tl` are the
+kernels in Triton's own language where `triton` takes those for Hopper. Inputs are random: constants draw less power, and run faster.
 """
 
 import functools
@@ -12,6 +12,9 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from kernels.attention import scaled_dot_product_attention
+from kernels.attention.attention import plain_tiles
+from kernels.attention.backward import backward as plain_backward
+from kernels.attention.forward import forward as plain_forward
 from kernels.peers import LINES, peer, providers
 
 flash_attn_3 = peer("fa3_fwd_interface", "flash_attn_func")
@@ -22,6 +25,30 @@ def cudnn(query, key, value, **kwargs):
         return F.scaled_dot_product_attention(query, key, value, **kwargs)
 
 
+class Plain(torch.autograd.Function):
+    """The kernels in Triton's own language, whatever design the table prefers."""
+
+    @staticmethod
+    def forward(ctx, query, key, value, causal):
+        tiles, precision = plain_tiles(query, value)
+        out, lse = plain_forward(query, key, value, causal, query.shape[-1] ** -0.5, tiles.forward, precision)
+        ctx.save_for_backward(query, key, value, out, lse)
+        ctx.causal = causal
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        query, _, value, _, _ = ctx.saved_tensors
+        tiles, precision = plain_tiles(query, value)
+        scale = query.shape[-1] ** -0.5
+        grads = plain_backward(grad, *ctx.saved_tensors, ctx.causal, scale, tiles.query, tiles.key_value, precision)
+        return *grads, None
+
+
+def tl(query, key, value, is_causal, enable_gqa):
+    return Plain.apply(query, key, value, is_causal)
+
+
 def fa3(query, key, value, is_causal, enable_gqa):
     """Heads behind rows is how it takes its inputs."""
     with torch.no_grad():
@@ -29,9 +56,15 @@ def fa3(query, key, value, is_causal, enable_gqa):
     return out[0] if isinstance(out, tuple) else out
 
 
-BACKWARD = providers(triton=scaled_dot_product_attention, torch=F.scaled_dot_product_attention, cudnn=cudnn if torch.version.cuda else None)
+# No other vendor's cards have two designs.
+BACKWARD = providers(
+    triton=scaled_dot_product_attention,
+    tl=None if torch.version.hip else tl,
+    torch=F.scaled_dot_product_attention,
+    cudnn=cudnn if torch.version.cuda else None,
+)
 FORWARD = BACKWARD | providers(fa3=flash_attn_3 and fa3)
-NAMES = LINES | {"cudnn": "cuDNN", "fa3": "FlashAttention-3"}
+NAMES = LINES | {"tl": "Triton language", "cudnn": "cuDNN", "fa3": "FlashAttention-3"}
 
 # (batch, query heads, heads of keys and values, length): as many products a head at each length; the last is a layer of Llama 3.
 SHAPES = [(16, 32, 32, 1024), (4, 32, 32, 4096), (1, 32, 32, 16384), (2, 64, 8, 8192)]

@@ -13,14 +13,15 @@ import triton.language as tl
 from kernels.attention.tiles import (
     described,
     exponential,
-    in_reach_of_tma,
     load_tile,
     options,
     placed,
     product,
+    reachable,
     readable,
     rows_by_rows,
     store_tile,
+    visible,
 )
 from kernels.configs.attention import Tile
 
@@ -53,11 +54,7 @@ def _attend(
         k_tile = load_tile(k, start, 0, WIDTH, N, q_tile.shape[1], TMA, not MASKED)
         scores = rows_by_rows(q_tile, q, first, k_tile, k, start, WIDTH, PART, PRECISION)
         if MASKED:
-            column = start + tl.arange(0, N)
-            seen = (column < keys)[None, :]
-            if CAUSAL:
-                seen &= (first + tl.arange(0, q_tile.shape[0]))[:, None] >= column[None, :]
-            scores = tl.where(seen, scores, -float("inf"))
+            scores = tl.where(visible(first, start, keys, q_tile.shape[0], N, CAUSAL), scores, -float("inf"))
         new_peak = tl.maximum(peak, tl.max(scores, 1) * scale)
         offset = tl.where(new_peak == -float("inf"), 0.0, new_peak)
         p = exponential(scores, scale, offset[:, None], q_tile.dtype == tl.float32)
@@ -136,13 +133,12 @@ def forward(
     keys, v_width = v.shape[-2:]
     out = torch.empty((batch, heads, rows, v_width), dtype=q.dtype, device=q.device)
     lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
-    q, k, v = readable(q), readable(k), readable(v)
-    tiles = triton.cdiv(rows, tile.m)
-    tma = tile.tma and in_reach_of_tma(q, k, v)
+    q, k, v = (reachable(readable(x)) if tile.tma else readable(x) for x in (q, k, v))
+    tiles = -(-rows // tile.m)
     forward_kernel[(tiles * batch * heads,)](
-        described(q, tile.m) if tma else q,
-        described(k, tile.n) if tma else k,
-        described(v, tile.n) if tma else v,
+        described(q, tile.m) if tile.tma else q,
+        described(k, tile.n) if tile.tma else k,
+        described(v, tile.n) if tile.tma else v,
         out,
         lse,
         q.stride()[:3],
@@ -156,7 +152,7 @@ def forward(
         scale,
         CAUSAL=causal,
         EVEN=keys % tile.n == 0,
-        TMA=tma,
+        TMA=tile.tma,
         PRECISION=precision,
         **options(tile, width, v_width),
     )

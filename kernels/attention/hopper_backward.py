@@ -23,14 +23,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.attention.hopper_tiles import AVAILABLE, jit, ring, supports, tiles, travels, with_positive_scale
+from kernels.attention.hopper_tiles import AVAILABLE, jit, largest_divisor, ring, supports, tiles, travels, with_positive_scale
 
 if AVAILABLE:
     from triton.experimental.gluon import language as gl
     from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-    from kernels.attention.hopper_tiles import async_atomic_add, async_load, async_store
+    from kernels.attention.hopper_tiles import async_atomic_add, async_load, async_store, fp32_layouts
 
 __all__ = ["backward", "supports"]
 
@@ -265,12 +265,11 @@ def backward(
     q, positive = with_positive_scale(q, scale)
     batch, heads, rows, depth = q.shape
     kv_heads, keys = k.shape[1:3]
-    row_tiles, blocks = triton.cdiv(rows, _ROWS), triton.cdiv(keys, 2 * _KEYS)
+    row_tiles, blocks = -(-rows // _ROWS), -(-keys // (2 * _KEYS))
     dout = dout if travels(dout) else dout.clone(memory_format=torch.contiguous_format)
     # Under a mask the first keys have the most queries: programs that start together are of several heads, so that all of these come
     # first, but of no more than the cache holds. Without one, of one head after the other.
-    section = min(max(1, _SHARED_CACHE // (8 * rows * depth)), batch * kv_heads) if causal else 1
-    section = next(n for n in range(section, 0, -1) if batch * kv_heads % n == 0)
+    section = largest_divisor(batch * kv_heads, max(1, _SHARED_CACHE // (8 * rows * depth))) if causal else 1
     delta = torch.empty(batch * heads * row_tiles * _ROWS, dtype=torch.float32, device=q.device)
     start = torch.empty_like(delta)
     total = torch.empty((batch * kv_heads // section, heads // kv_heads * section, rows, depth), dtype=torch.float32, device=q.device)
@@ -279,8 +278,7 @@ def backward(
     )
     dq = torch.empty((batch, heads, rows, depth), dtype=q.dtype, device=q.device)
     dk, dv = (torch.empty((batch, kv_heads, keys, depth), dtype=x.dtype, device=x.device) for x in (k, v))
-    vector = gl.NVMMASharedLayout(swizzle_byte_width=0, element_bitwidth=32, rank=1)
-    half_rows = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=32, rank=4)
+    vector, half_rows = fp32_layouts()
     descriptors = (
         tiles(q, _ROWS),
         tiles(k, _KEYS, swizzle=depth),  # half of K's columns, one consumer's share of dQ's product, are then whole panels

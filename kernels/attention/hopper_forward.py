@@ -16,10 +16,9 @@ from __future__ import annotations
 import math
 
 import torch
-import triton
 from torch import Tensor
 
-from kernels.attention.hopper_tiles import AVAILABLE, jit, ring, supports, tiles, with_positive_scale
+from kernels.attention.hopper_tiles import AVAILABLE, jit, largest_divisor, ring, supports, tiles, with_positive_scale
 from kernels.configs import card
 
 if AVAILABLE:
@@ -218,14 +217,13 @@ def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tupl
     keys = k.shape[2]
     out = torch.empty((batch, heads, rows, depth), dtype=q.dtype, device=q.device)
     lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
-    row_tiles = triton.cdiv(rows, 2 * _ROWS)
+    row_tiles = -(-rows // (2 * _ROWS))
     total = row_tiles * batch * heads
     # Tiles of one length: a program a multiprocessor, which fetches its next tile under the last one's end. Of many lengths: one a tile,
     # and the hardware hands them out as programs end, the longest first.
     programs = total if causal else min(total, card().processors)
     group = heads // k.shape[1]
-    section = max(1, _SHARED_CACHE // (2 * keys * depth * k.element_size())) * group
-    section = next(n for n in range(min(section, batch * heads), 0, -1) if batch * heads % n == 0)
+    section = largest_divisor(batch * heads, max(1, _SHARED_CACHE // (2 * keys * depth * k.element_size())) * group)
     descriptors = tiles(q, _ROWS), tiles(k, _BLOCK), tiles(v, _BLOCK), tiles(out, _ROWS)
     sizes = total, section, row_tiles, heads, group, rows, keys
     stages = 2 if depth > 64 else 3  # with Q and the output 192 KB and 128 KB of shared memory

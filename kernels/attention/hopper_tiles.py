@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -57,21 +58,24 @@ def supports(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
         AVAILABLE
         and not triton.knobs.runtime.interpret
         and q.shape[0] * q.shape[1] < 1 << 16  # heads are an axis of the backward's grid
-        and q.shape[-1] in (64, 128)
-        and q.shape[-1] == k.shape[-1] == v.shape[-1]
-        and all(travels(x) for x in (q, k, v))
+        and q.shape[3] in (64, 128)
+        and q.shape[3] == k.shape[3] == v.shape[3]
+        and travels(q)
+        and travels(k)
+        and travels(v)
     )
 
 
 def travels(x: Tensor) -> bool:
     """Whether the tensor memory accelerator can fetch tiles of a 4-dimensional tensor: 16-byte steps, and none of size zero."""
-    return (
-        x.dtype in (torch.float16, torch.bfloat16)
-        and x.numel() > 0
-        and x.data_ptr() % 16 == 0
-        and x.stride(-1) == 1
-        and all(stride > 0 and stride % 8 == 0 for size, stride in zip(x.shape[:-1], x.stride()[:-1], strict=True) if size > 1)
-    )
+    return x.data_ptr() % 16 == 0 and x.dtype in (torch.float16, torch.bfloat16) and _has_steps(x.shape, x.stride())
+
+
+# What follows from a shape alone is worked out once: it would be a third of the host's time for a forward.
+@functools.lru_cache
+def _has_steps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    steps = [stride for size, stride in zip(shape[:-1], strides[:-1], strict=True) if size > 1]
+    return 0 not in shape and strides[-1] == 1 and all(step > 0 and step % 8 == 0 for step in steps)
 
 
 def tiles(x: Tensor, rows: int, swizzle: int = 128) -> Any:
@@ -79,9 +83,28 @@ def tiles(x: Tensor, rows: int, swizzle: int = 128) -> Any:
 
     In shared memory a tile lies in panels of `swizzle` bytes a row, with 16-byte units permuted so that columns are free of conflicts.
     """
-    strides = [stride if size > 1 else x.shape[-1] for size, stride in zip(x.shape, x.stride(), strict=True)]
+    return TensorDescriptor(x, *_described(x.shape, x.stride(), rows, swizzle))
+
+
+@functools.lru_cache
+def _described(shape: tuple[int, ...], strides: tuple[int, ...], rows: int, swizzle: int) -> tuple[Any, ...]:
+    """Shape, strides, block and layout of `tiles`."""
+    steps = [stride if size > 1 else shape[-1] for size, stride in zip(shape[:-1], strides[:-1], strict=True)]
     layout = gl.NVMMASharedLayout(swizzle_byte_width=swizzle, element_bitwidth=16, rank=4)
-    return TensorDescriptor(x, list(x.shape), [*strides[:-1], 1], [1, 1, rows, x.shape[-1]], layout)
+    return list(shape), [*steps, 1], [1, 1, rows, shape[-1]], layout
+
+
+@functools.cache
+def fp32_layouts() -> tuple[Any, Any]:
+    """Of vectors, and of tiles in panels of 128 bytes a row."""
+    vector = gl.NVMMASharedLayout(swizzle_byte_width=0, element_bitwidth=32, rank=1)
+    return vector, gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=32, rank=4)
+
+
+@functools.lru_cache
+def largest_divisor(number: int, limit: int) -> int:
+    """The largest divisor of `number` that is no larger than `limit`."""
+    return next(n for n in range(min(number, limit), 0, -1) if number % n == 0)
 
 
 def with_positive_scale(q: Tensor, scale: float) -> tuple[Tensor, float]:

@@ -81,7 +81,7 @@ def test_several_tiles(dtype, width, causal, draw, compare):
     compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal)
 
 
-@pytest.mark.parametrize("how", [{"part": 16, "tma": False}, {"tma": True, "heads_first": True}], ids=str)
+@pytest.mark.parametrize("how", [{"part": 16, "tma": False}, {"tma": True, "heads_first": True, "split": True}], ids=str)
 def test_what_a_tile_may_decide(how, causal, draw, compare, monkeypatch):
     """On every card, though the tables ask for it on some only."""
     config = choose(ATTENTION)
@@ -227,7 +227,7 @@ def test_it_is_a_registered_op(causal, draw, registered):
     registered(lambda q, k, v: attention(q, k, v, is_causal=causal), _attention, (q, k, v), (q, k, v, causal, 0.25))
     q, k, v = q.detach(), k.detach(), v.detach()
     out, lse = _attention(q, k, v, causal, 0.25)
-    torch.library.opcheck(_attention_backward, (draw(*out.shape), q, k, v, out, lse, causal, 0.25))
+    torch.library.opcheck(_attention_backward.registered, (draw(*out.shape), q, k, v, out, lse, causal, 0.25))
 
 
 def test_logarithms_are_natural(causal, draw):

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.configs.attention import Tile
 
@@ -64,6 +65,15 @@ def store_tile(x, tile, index, first, length, WIDTH: tl.constexpr, ROWS: tl.cons
 
 
 @triton.jit
+def visible(first, start, keys, M: tl.constexpr, N: tl.constexpr, CAUSAL: tl.constexpr):
+    """Which of N keys from `start` on each of M queries from `first` on sees. One comparison, for registers' sake."""
+    last = tl.full((M,), keys - 1, tl.int32)
+    if CAUSAL:
+        last = tl.minimum(last, first + tl.arange(0, M))
+    return (start + tl.arange(0, N))[None, :] <= last[:, None]
+
+
+@triton.jit
 def product(a, b, acc, PRECISION: tl.constexpr):
     """`a @ b + acc` with `a` rounded to the dtype of `b`. "widened" is for the interpreter, which multiplies the bits of bf16."""
     if PRECISION == "widened":
@@ -100,7 +110,7 @@ def exponential(scores, scale, offset, EXACT: tl.constexpr):
 
 def padded(width: int) -> int:
     """The width that tiles have: a power of two that matrix instructions take."""
-    return max(16, triton.next_power_of_2(width))
+    return max(16, 1 << (width - 1).bit_length())
 
 
 def readable(x: torch.Tensor) -> torch.Tensor:
@@ -108,18 +118,25 @@ def readable(x: torch.Tensor) -> torch.Tensor:
     return x if (x.stride(-1) == 1 or x.shape[-1] == 1) and x.stride(-2) < 2**22 else x.contiguous()
 
 
-def in_reach_of_tma(*tensors: torch.Tensor) -> bool:
-    """Whether tensor descriptors can describe them: start and strides on 16 bytes, no dimension that is broadcast."""
-    return all(
-        x.numel() and x.data_ptr() % 16 == 0 and all(stride > 0 and stride * x.element_size() % 16 == 0 for stride in x.stride()[:-1])
-        for x in tensors
-    )
+def in_reach_of_tma(x: torch.Tensor) -> bool:
+    """Whether a tensor descriptor can describe it: start and strides on 16 bytes, no dimension that is broadcast."""
+    return x.data_ptr() % 16 == 0 and all(stride > 0 and stride * x.element_size() % 16 == 0 for stride in x.stride()[:-1])
+
+
+def reachable(x: torch.Tensor) -> torch.Tensor:
+    """`x`, which is `readable`, for tensor descriptors: a copy with longer rows where they cannot describe it.
+
+    A copy is little beside the products of attention, and tiles that suit descriptors spill hundreds of registers to loads by pointer.
+    """
+    if in_reach_of_tma(x):
+        return x
+    unit = 16 // x.element_size()
+    longer = torch.empty((*x.shape[:-1], -(-x.shape[-1] // unit) * unit), dtype=x.dtype, device=x.device)
+    return longer[..., : x.shape[-1]].copy_(x)
 
 
 def described(x: torch.Tensor, rows: int) -> Any:
     """A tensor descriptor of `x` that hands out tiles of so many rows of a head."""
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
     return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, 1, rows, padded(x.shape[-1])])
 
 

@@ -36,12 +36,14 @@ def card() -> Card:
     if triton.knobs.runtime.interpret:
         return INTERPRETER
     driver = triton.runtime.driver.active
-    return _card(driver.get_current_device(), driver.get_current_target())
+    return _card(driver, driver.get_current_device())
 
 
 @functools.cache
-def _card(device: int, target: Any) -> Card:
-    properties = triton.runtime.driver.active.utils.get_device_properties(device)
+def _card(driver: Any, device: int) -> Card:
+    # Asking for the target costs more than many a kernel runs.
+    target = driver.get_current_target()
+    properties = driver.utils.get_device_properties(device)
     name = f"sm_{target.arch}" if isinstance(target.arch, int) else target.arch.split(":")[0]
     return Card(name, target.warp_size, properties["multiprocessor_count"], properties["max_shared_mem"])
 

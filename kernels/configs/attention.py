@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 class Tile:
     """`m` queries by `n` keys at a time.
 
-    `tma`: tiles come through tensor descriptors where those can describe the tensors. `part`: columns that products of rows take at a
+    `tma`: tiles come through tensor descriptors. `part`: columns that products of rows take at a
     time, where registers do not hold the operands whole; 0 for all, as it is with `tma`. `heads_first`: the order of programs, see
-    `kernels/attention/tiles.py`. `options`: what only one vendor's compiler knows.
+    `kernels/attention/tiles.py`. `split`: dK and dV take a launch each, where registers do not hold both. `options`: what only one vendor's
+    compiler knows.
     """
 
     m: int
@@ -21,6 +22,7 @@ class Tile:
     tma: bool = False
     part: int = 0
     heads_first: bool = False
+    split: bool = False
     options: dict[str, int] = field(default_factory=dict)
 
 
@@ -39,7 +41,8 @@ class Config:
     """`narrow`: fp16 and bf16. `wide`: fp32. Each by head dimension, the smallest first.
 
     `design`: "hopper" takes the warp-specialised kernels where they support a shape. `precision`: of products, see
-    `kernels/attention/tiles.py`; fp32 is multiplied as such, also where the user would allow tf32.
+    `kernels/attention/tiles.py`; fp32 is multiplied as such, or split into tf32 so that it errs no more than PyTorch's, also where the user
+    would allow tf32 itself.
     """
 
     narrow: tuple[Tiles, ...]
@@ -56,8 +59,8 @@ def _cdna(m: int, n: int, part: int = 0) -> Tile:
     return Tile(m, n, 8, 1, part=part, heads_first=True, options=_MFMA)
 
 
-def _tma(m: int, n: int) -> Tile:
-    return Tile(m, n, 8, 2, tma=True)
+def _tma(m: int, n: int, warps: int, stages: int, split: bool = False) -> Tile:
+    return Tile(m, n, warps, stages, tma=True, split=split)
 
 
 _NARROW = (
@@ -72,14 +75,21 @@ _FMA = (
     Tiles(256, forward=Tile(16, 32, 8, 1, part=32), query=Tile(16, 16, 8, 1, part=32), key_value=Tile(16, 32, 8, 1, part=32)),
 )
 
+# By tensor cores, three products for one.
+_TF32X3 = (
+    Tiles(128, forward=Tile(128, 32, 8, 1, part=32), query=Tile(64, 32, 4, 1, part=32), key_value=Tile(16, 32, 4, 1, part=32)),
+    Tiles(256, forward=Tile(32, 32, 8, 1, part=32), query=Tile(32, 32, 8, 1, part=32), key_value=Tile(16, 32, 8, 1, part=32, split=True)),
+)
+
 ATTENTION = {
     "sm_90": Config(
         narrow=(
-            Tiles(128, forward=_tma(128, 128), query=_tma(128, 64), key_value=_tma(64, 64)),
-            _NARROW[2],
+            Tiles(128, forward=_tma(64, 64, 4, 3), query=_tma(128, 64, 8, 3), key_value=_tma(64, 64, 4, 2)),
+            Tiles(256, forward=_tma(128, 64, 8, 2), query=_tma(128, 32, 8, 2), key_value=_tma(32, 128, 8, 2, split=True)),
         ),
-        wide=_FMA,
+        wide=_TF32X3,
         design="hopper",
+        precision="tf32x3",
     ),
     # Blackwell's tensor memory leaves the keys' kernel fewer registers: a tile below what fills it.
     "sm_100": Config(narrow=(*(replace(tiles, key_value=Tile(32, 32, 4, 2)) for tiles in _NARROW[:2]), _NARROW[2]), wide=_FMA),

@@ -11,7 +11,7 @@ class Part:
     """How rows of up to `columns` columns are held: `elements` a program, a power of two, and its warps.
 
     `packed`: logits in half precision stay so until they are needed again, by inline assembly of NVIDIA's. `registers`: a limit a thread,
-    so that more programs fit a multiprocessor.
+    so that more programs fit a multiprocessor; label smoothing, which needs more, goes without.
     """
 
     columns: int
@@ -56,7 +56,7 @@ CROSS_ENTROPY = {
                 Part(8192, 8192, 8),
                 Part(16384, 16384, 8, packed=True),
                 Part(32768, 32768, 8, packed=True),
-                Part(1 << 30, 16384, 4, packed=True, registers=128),
+                Part(1 << 30, 8192, 2, packed=True, registers=104),
             ),
             4: (
                 Part(4096, 4096, 4),

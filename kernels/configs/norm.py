@@ -1,4 +1,4 @@
-"""Launch configurations of layer_norm and rms_norm, forward and backward."""
+"""Launch configurations of layer_norm and rms_norm, forward and backward. Columns and elements are of two bytes: half as many of four."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ class Tile:
     """What rows of up to `columns` columns, a power of two, are worked on by.
 
     `elements` a program at a time: several rows, or a step of one that is longer. Its warps; and where programs stride over rows, how
-    many there are for each multiprocessor, and in how many stages their loads run ahead.
+    many there are for each multiprocessor, and in how many stages their loads run ahead. Forward: in how many `chunks` a program has its
+    columns; `packed`, if what is needed again stays in half precision meanwhile; and the most `registers` a thread may have.
     """
 
     columns: int
@@ -18,16 +19,45 @@ class Tile:
     warps: int
     programs: int = 1
     stages: int = 1
+    chunks: int = 1
+    packed: bool = False
+    registers: int | None = None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Programs share rows, `rows` at a time: each has up to `columns` columns of them; the rest is as in `Tile`."""
+
+    rows: int
+    columns: int
+    warps: int
+    chunks: int = 1
+    packed: bool = False
+    registers: int | None = None
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Programs share rows: each has up to `columns` columns, and strides over the rows.
+
+    `programs` for each multiprocessor, with `ahead` rows on their way to shared memory, and `lag` rows that wait for other parts.
+    """
+
+    columns: int
+    warps: int
+    programs: int
+    ahead: int
+    lag: int
+    registers: int | None = None
 
 
 @dataclass(frozen=True)
 class Norm:
-    """Tiles by the length of rows; rows longer than the `columns` of the last go by the others, in steps or parts of their `elements`.
+    """Tiles by the length of rows; rows longer than the `columns` of the last go by the others.
 
-    `forward_split`, `backward_split`: programs share a row and wait for each other, so that each element is read once. Their `elements`
-    are of two bytes, and half as many where there are four. None where no GPU has shown that it starts programs in order: then a
-    program has the row for itself and reads it twice (`forward_long`, `backward_long`), and sums over rows are a launch of their own
-    (`column_sums`).
+    `forward_parts`, `backward_ring`: programs share a row and wait for each other, so that each element is read once. None where no GPU
+    has shown that it starts programs in order: then a program has the row for itself and reads it twice, in steps of `elements`
+    (`forward_long`, `backward_long`), and sums over rows are a launch of their own (`column_sums`).
     """
 
     forward: tuple[Tile, ...]
@@ -35,18 +65,9 @@ class Norm:
     forward_long: Tile
     backward_long: Tile
     column_sums: Tile
-    forward_split: Tile | None = None
-    backward_split: Tile | None = None
+    forward_parts: Parts | None = None
+    backward_ring: Ring | None = None
 
-
-# Rows that run ahead wait in shared memory, two stages of them, so that registers are left for sums over rows.
-_HOPPER_BACKWARD = (
-    Tile(512, 2048, 2, programs=4, stages=3),
-    Tile(1024, 4096, 4, programs=2, stages=3),
-    Tile(2048, 2048, 4, programs=3, stages=3),
-    Tile(8192, 8192, 8, programs=1, stages=3),
-)
-_BACKWARD_SPLIT = Tile(0, 8192, 16, programs=1, stages=3)
 
 _PORTABLE = Norm(
     forward=(Tile(1024, 2048, 4), Tile(4096, 4096, 4), Tile(16384, 16384, 8)),
@@ -56,38 +77,47 @@ _PORTABLE = Norm(
     column_sums=Tile(256, 2048, 4, programs=8),
 )
 
+# Rows that run ahead wait in shared memory, two stages of them, so that registers are left for sums over rows.
+_HOPPER = replace(
+    _PORTABLE,
+    backward=(
+        Tile(512, 2048, 2, programs=4, stages=3),
+        Tile(1024, 4096, 4, programs=2, stages=3),
+        Tile(2048, 2048, 4, programs=3, stages=3),
+        Tile(8192, 8192, 8, programs=1, stages=3),
+    ),
+    backward_ring=Ring(2048, 2, programs=6, ahead=1, lag=1, registers=168),
+)
+
 LAYER_NORM = {
     "sm_90": replace(
-        _PORTABLE,
+        _HOPPER,
         forward=(
-            Tile(1024, 2048, 2),
-            Tile(2048, 2048, 1),
-            Tile(4096, 8192, 4),
-            Tile(8192, 8192, 4),
-            Tile(16384, 16384, 8),
-            Tile(32768, 4096, 16),
+            Tile(1024, 2048, 2, packed=True),
+            Tile(2048, 2048, 2, packed=True),
+            Tile(4096, 4096, 4),
+            Tile(8192, 16384, 8, chunks=4, packed=True, registers=80),
+            Tile(16384, 16384, 8, chunks=4, packed=True, registers=72),
+            Tile(32768, 32768, 16, chunks=8, packed=True, registers=64),
         ),
-        backward=_HOPPER_BACKWARD,
-        backward_split=_BACKWARD_SPLIT,
+        forward_parts=Parts(2, 8192, 4, chunks=8, packed=True, registers=96),
     ),
     "*": _PORTABLE,
 }
 
 RMS_NORM = {
-    # Two reads of a row by many warps beat a row in registers where there is one sum to wait for: the second is of the L1 cache.
     "sm_90": replace(
-        _PORTABLE,
+        _HOPPER,
         forward=(
-            Tile(1024, 2048, 2),
-            Tile(2048, 1024, 4),
-            Tile(4096, 2048, 8),
-            Tile(8192, 4096, 16),
-            Tile(16384, 8192, 16),
-            Tile(32768, 8192, 32),
+            Tile(1024, 2048, 2, packed=True),
+            Tile(2048, 2048, 2),
+            Tile(4096, 4096, 4),
+            Tile(8192, 8192, 4),
+            Tile(16384, 16384, 8, chunks=4, packed=True, registers=64),
+            Tile(32768, 32768, 16, chunks=4, packed=True, registers=64),
         ),
-        forward_split=Tile(0, 16384, 16, programs=1, stages=3),
-        backward=_HOPPER_BACKWARD,
-        backward_split=_BACKWARD_SPLIT,
+        forward_parts=Parts(4, 4096, 4, chunks=4, packed=True, registers=96),
+        backward_ring=Ring(2048, 2, programs=6, ahead=1, lag=1, registers=144),
     ),
     "*": _PORTABLE,
 }

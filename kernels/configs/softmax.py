@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -12,6 +12,7 @@ class Tile:
 
     Where a row has fewer elements, a program has several rows; where it has more, several programs have parts of it. `packed`: what is
     needed twice stays in half precision meanwhile. `registers`: a limit a thread, so that one more program fits the multiprocessor.
+    `odd`: what takes its place where rows start anywhere, and not on 16 bytes; without one, it is this tile without a limit.
     """
 
     columns: int
@@ -19,6 +20,11 @@ class Tile:
     warps: int
     packed: bool = False
     registers: int | None = None
+    odd: Tile | None = None
+
+    def of_rows(self, even: bool) -> Tile:
+        """The tile for rows that all start on 16 bytes, or anywhere."""
+        return self if even else self.odd or replace(self, registers=None)
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class Softmax:
 _FORWARD = (Tile(1024, 2048, 4), Tile(4096, 4096, 4), Tile(8192, 8192, 8), Tile(16384, 16384, 16), Tile(65536, 8192, 16))
 _BACKWARD = (Tile(1024, 2048, 4), Tile(4096, 4096, 8), Tile(8192, 8192, 16), Tile(16384, 8192, 16))
 
+_ODD = Tile(16384, 16384, 4, packed=True, registers=104)
+
 SOFTMAX = {
     "sm_90": Softmax(
         forward={
@@ -47,10 +55,10 @@ SOFTMAX = {
                 Tile(2048, 2048, 2),
                 Tile(4096, 4096, 4),
                 Tile(8192, 8192, 8),
-                Tile(16384, 16384, 8, packed=True),
-                Tile(32768, 32768, 8, packed=True),
-                Tile(131072, 16384, 4, packed=True, registers=96),
-                Tile(262144, 16384, 4, packed=True, registers=104),
+                Tile(16384, 16384, 8, packed=True, odd=_ODD),
+                Tile(32768, 32768, 8, packed=True, odd=_ODD),
+                Tile(131072, 16384, 4, packed=True, registers=96, odd=_ODD),
+                Tile(262144, 16384, 4, packed=True, registers=104, odd=_ODD),
             ),
             4: (
                 Tile(16, 512, 1),

@@ -8,6 +8,7 @@ from torch import Tensor
 from kernels.contract import check_dtype
 from kernels.cross_entropy import launch
 from kernels.cross_entropy.launch import Targets
+from kernels.dispatch import custom_op
 
 
 def cross_entropy(
@@ -90,7 +91,7 @@ def _checked(input: Tensor, target: Tensor, weight: Tensor | None, reduction: st
     return rows if rows.stride(-1) == 1 or rows.shape[-1] < 2 else rows.contiguous()
 
 
-@torch.library.custom_op("warpwave::cross_entropy", mutates_args=())
+@custom_op("warpwave::cross_entropy")
 def _cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -115,7 +116,7 @@ def _(input, target, weight, ignore_index, reduction, label_smoothing, dtype):
     return loss, input.new_empty(2, input.shape[0], dtype=torch.float32), divisor
 
 
-@torch.library.custom_op("warpwave::cross_entropy_backward", mutates_args=())
+@custom_op("warpwave::cross_entropy_backward")
 def _cross_entropy_backward(
     grad: Tensor,
     input: Tensor,
@@ -152,7 +153,7 @@ def _backward(ctx, grad: Tensor, *_) -> tuple[Tensor | None, ...]:
 _cross_entropy.register_autograd(_backward, setup_context=_setup_context)
 
 
-@torch.library.custom_op("warpwave::cross_entropy_", mutates_args=("input",))
+@custom_op("warpwave::cross_entropy_", mutates_args=("input",))
 def _cross_entropy_(
     input: Tensor,
     target: Tensor,
@@ -175,7 +176,7 @@ def _(input, target, weight, ignore_index, reduction, label_smoothing, dtype):
     return input.new_empty(input.shape[0] if reduction == "none" else (), dtype=dtype)
 
 
-@torch.library.custom_op("warpwave::scale_", mutates_args=("x",))
+@custom_op("warpwave::scale_", mutates_args=("x",))
 def scale_(x: Tensor, by: Tensor) -> None:
     """`x` times a number, or its rows each times one; where that is 1, as it mostly is, nothing is read or written."""
     launch.scale(x, by)

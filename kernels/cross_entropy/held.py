@@ -44,11 +44,15 @@ def prepare_kernel(target_ptr, weight_ptr, divisors_ptr, words_ptr, n_rows, n_co
 
 
 @triton.jit
-def exchange(peak, total, words_ptr, part, N_PARTS: tl.constexpr, PADDED: tl.constexpr):
-    """The row's largest logit and sum of exp(logit - largest), from those of this part and of the others."""
+def publish(peak, total, word_ptr):
+    """A part's largest logit and sum as one word. It is all that is published, so nothing else has to be in order with it."""
     word = (peak.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (total.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)
-    # A word is all that is published, so nothing else has to be in order with it.
-    tl.atomic_xchg(words_ptr + part, word, sem="relaxed")
+    tl.atomic_xchg(word_ptr, word, sem="relaxed")
+
+
+@triton.jit
+def collect(words_ptr, N_PARTS: tl.constexpr, PADDED: tl.constexpr):
+    """A row's largest logit and sum of exp(logit - largest), from those of all its parts, when they are there."""
     parts = tl.arange(0, PADDED)
     words = tl.load(words_ptr + parts, mask=parts < N_PARTS, other=1, volatile=True)
     while tl.min((words != 0).to(tl.int32), axis=0) == 0:
@@ -105,15 +109,6 @@ def held_kernel(
     columns = head + first + lanes
     tile = x_ptr + tl.multiple_of(start + head, WIDTH) + first + lanes
     logits = tl.load(tile, mask=inside, other=NEVER, eviction_policy="evict_last")
-    target = tl.load(target_ptr + row).to(tl.int64)
-    # Whoever writes over the target's logit reads it first.
-    in_part = (target >= head + first) & (target < head + first + length)
-    in_edges = (target < head) | (target >= head + body)
-    is_owner = tl.where(part == 0, in_part | in_edges, in_part)
-    logit = logit_at(x_ptr, start, target, n_columns, is_owner)
-    weight = row_weight(target, weight_ptr, n_columns, ignore_index)
-    scale = scale_of(upstream_ptr, 1, divisors_ptr, row, target == ignore_index, DIVISORS)
-    factor = factor_of(scale, weight, class_weight_ptr, n_columns, SMOOTHING)
     peak = tl.max(logits.to(tl.float32), axis=0)
     # The first part has the edges. Their few elements are read three times, and cost the other parts nothing.
     has_edges = (part == 0) & (body < n_columns)
@@ -121,29 +116,42 @@ def held_kernel(
     if has_edges:
         edges = tl.load(x_ptr + start + edge, mask=edge < n_columns, other=NEVER).to(tl.float32)
         peak = tl.maximum(peak, tl.max(edges, axis=0))
-    if SMOOTHING > 0.0:
-        spread = tl.sum(weighted(logits, weight_ptr, columns, inside), axis=0)
-        if has_edges:
-            edges = tl.load(x_ptr + start + edge, mask=edge < n_columns, other=NEVER).to(tl.float32)
-            spread += tl.sum(weighted(edges, weight_ptr, edge, edge < n_columns), axis=0)
-        tl.store(spread_ptr + tl.program_id(0), spread)
     base = finite(peak)
     total = tl.sum(tl.exp2((again(logits, PACKED).to(tl.float32) - base) * LOG2E), axis=0)
     if has_edges:
         edges = tl.load(x_ptr + start + edge, mask=edge < n_columns, other=NEVER).to(tl.float32)
         total += tl.sum(tl.exp2((edges - base) * LOG2E), axis=0)
+    words_ptr += row.to(tl.int64) * N_PARTS
+    if N_PARTS > 1:
+        publish(peak, total, words_ptr + part)
+
+    # All that the other parts of the row need not wait for is done while theirs are awaited.
     tl.store(peak_ptr + tl.program_id(0), peak)
     tl.store(total_ptr + tl.program_id(0), total)
+    target = tl.load(target_ptr + row).to(tl.int64)
+    # Whoever writes over the target's logit reads it first.
+    in_part = (target >= head + first) & (target < head + first + length)
+    in_edges = (target < head) | (target >= head + body)
+    is_owner = tl.where(part == 0, in_part | in_edges, in_part)
+    logit = logit_at(x_ptr, start, target, n_columns, is_owner)
     if is_owner:
         tl.store(logit_ptr + row, logit)
+    weight = row_weight(target, weight_ptr, n_columns, ignore_index)
+    scale = scale_of(upstream_ptr, 1, divisors_ptr, row, target == ignore_index, DIVISORS)
+    factor = factor_of(scale, weight, class_weight_ptr, n_columns, SMOOTHING)
+    if SMOOTHING > 0.0:
+        spread = tl.sum(weighted(again(logits, PACKED), weight_ptr, columns, inside), axis=0)
+        if has_edges:
+            edges = tl.load(x_ptr + start + edge, mask=edge < n_columns, other=NEVER).to(tl.float32)
+            spread += tl.sum(weighted(edges, weight_ptr, edge, edge < n_columns), axis=0)
+        tl.store(spread_ptr + tl.program_id(0), spread)
     if N_PARTS > 1:
-        highest, row_total = exchange(peak, total, words_ptr + row.to(tl.int64) * N_PARTS, part, N_PARTS, PADDED)
-        rescale = tl.exp2((peak - highest) * LOG2E) / row_total
+        highest, row_total = collect(words_ptr, N_PARTS, PADDED)
+        factor *= tl.exp2((peak - highest) * LOG2E) / row_total
     else:
         # Of a row of -inf alone nothing is left but NaN, as in PyTorch.
-        rescale = tl.exp2((peak - peak) * LOG2E) / total
+        factor *= tl.exp2((peak - peak) * LOG2E) / total
     tl.debug_barrier()  # no warp writes before all have read
-    factor *= rescale
     gradient = tl.exp2((again(logits, PACKED).to(tl.float32) - base) * LOG2E) * factor
     if SMOOTHING > 0.0:
         gradient -= spread_of(columns, scale, weight_ptr, inside, n_columns, SMOOTHING)

@@ -6,7 +6,6 @@ import functools
 from dataclasses import dataclass, replace
 
 import torch
-import triton
 from torch import Tensor
 
 from kernels.configs import card, choose
@@ -14,6 +13,7 @@ from kernels.configs.cross_entropy import CROSS_ENTROPY, CrossEntropy, Part
 from kernels.cross_entropy.held import held_kernel, prepare_kernel
 from kernels.cross_entropy.kernels import gradient_kernel, scale_kernel
 from kernels.cross_entropy.losses import rows_kernel, sum_kernel, walk_kernel
+from kernels.dispatch import cdiv, next_power_of_2
 
 # Programs that sum up the mean's divisor, each a part of it, at most.
 DIVISORS = 64
@@ -80,7 +80,7 @@ def walk(x: Tensor, targets: Targets) -> Parts:
     config = choose(CROSS_ENTROPY)
     n_rows, n_columns = x.shape
     # A row that is shorter than a tile has a smaller one, of as many elements a lane.
-    tile_width = max(32, min(config.width, triton.next_power_of_2(n_columns) // config.depth))
+    tile_width = max(32, min(config.width, next_power_of_2(n_columns) // config.depth))
     tile = config.depth * tile_width
     n_parts = config.splits if n_columns >= config.split_from else 1
     found = Parts.empty(n_rows, n_parts, targets)
@@ -95,7 +95,7 @@ def walk(x: Tensor, targets: Targets) -> Parts:
             found.logit,
             x.stride(0),
             n_columns,
-            triton.cdiv(n_columns, n_parts * tile) * tile,
+            cdiv(n_columns, n_parts * tile) * tile,
             N_PARTS=n_parts,
             SMOOTHING=targets.smoothing,
             TILE_DEPTH=config.depth,
@@ -111,9 +111,9 @@ def losses(
 ) -> tuple[Tensor, Tensor]:
     """The loss of each row, and nothing; or of all, and the divisor of the mean, 1 for a sum."""
     n_rows, n_parts = found.peak.shape
-    padded = triton.next_power_of_2(n_parts)
-    block = max(16, min(PARTS_AT_ONCE // padded, triton.next_power_of_2(n_rows)))
-    programs = max(1, triton.cdiv(n_rows, block))
+    padded = next_power_of_2(n_parts)
+    block = max(16, min(PARTS_AT_ONCE // padded, next_power_of_2(n_rows)))
+    programs = max(1, cdiv(n_rows, block))
     new = functools.partial(torch.empty, device=found.peak.device)
     at_once = reduction == "none" or programs == 1
     out = new(n_rows, dtype=dtype) if reduction == "none" else new(programs, dtype=dtype if at_once else torch.float32)
@@ -155,7 +155,7 @@ def gradient(x: Tensor, out: Tensor, targets: Targets, statistics: Tensor, upstr
     if not x.numel():
         return
     part, warps = _fitting(config, n_columns)
-    n_parts = triton.cdiv(n_columns, part)
+    n_parts = cdiv(n_columns, part)
     gradient_kernel[(n_rows * n_parts,)](
         x,
         out,
@@ -183,7 +183,7 @@ def gradient(x: Tensor, out: Tensor, targets: Targets, statistics: Tensor, upstr
 def divisors(targets: Targets, n_columns: int, words: Tensor) -> Tensor:
     """The divisor of the mean, in parts, before there are any logits; and `words` made ready for an exchange."""
     n_rows, block = targets.target.shape[0], 1024
-    programs = min(DIVISORS, triton.next_power_of_2(triton.cdiv(max(n_rows, words.numel(), 1), block)))
+    programs = min(DIVISORS, next_power_of_2(cdiv(max(n_rows, words.numel(), 1), block)))
     parts = torch.empty(programs, device=targets.target.device, dtype=torch.float32)
     prepare_kernel[(programs,)](
         targets.target,
@@ -203,7 +203,7 @@ def divisors(targets: Targets, n_columns: int, words: Tensor) -> Tensor:
 def n_words(x: torch.dtype, n_rows: int, n_columns: int) -> int:
     """Words that the parts of rows of a dtype exchange, where they do."""
     config = choose(CROSS_ENTROPY)
-    n_parts = triton.cdiv(n_columns, _held(config, x.itemsize, n_columns).elements)
+    n_parts = cdiv(n_columns, _held(config, x.itemsize, n_columns).elements)
     return n_rows * n_parts if config.exchange and n_parts > 1 else 0
 
 
@@ -213,7 +213,7 @@ def in_place(x: Tensor, targets: Targets, upstream: Tensor | None, divisor: Tens
     n_rows, n_columns = x.shape
     held = _held(config, x.element_size(), n_columns)
     part, warps = _fitting(held, n_columns)
-    n_parts = max(1, triton.cdiv(n_columns, part))
+    n_parts = max(1, cdiv(n_columns, part))
     if n_parts > 1 and not config.exchange:
         found = walk(x, targets)
         statistics = torch.empty(2, n_rows, device=x.device, dtype=torch.float32)
@@ -237,16 +237,16 @@ def in_place(x: Tensor, targets: Targets, upstream: Tensor | None, divisor: Tens
             x.stride(0),
             n_columns,
             # Parts of one size, all of it whole vectors: none has to wait for a larger one.
-            triton.cdiv(n_columns, 16 * n_parts) * 16,
+            cdiv(n_columns, 16 * n_parts) * 16,
             targets.ignore_index,
             SMOOTHING=targets.smoothing,
             PART=part,
             N_PARTS=n_parts,
-            PADDED=triton.next_power_of_2(n_parts),
+            PADDED=next_power_of_2(n_parts),
             DIVISORS=1 if divisor is None else divisor.numel(),
             PACKED=held.packed,
             num_warps=warps,
-            **({"maxnreg": held.registers} if held.registers else {}),
+            **({"maxnreg": held.registers} if held.registers and not targets.smoothing else {}),
             **width(x),
         )
     return found
@@ -257,8 +257,8 @@ def scale(x: Tensor, upstream: Tensor) -> None:
     if not x.numel():
         return
     rows = x.view(-1, x.shape[-1])
-    block = min(4096, triton.next_power_of_2(rows.shape[1]))
-    tiles_a_row = triton.cdiv(rows.shape[1], block)
+    block = min(4096, next_power_of_2(rows.shape[1]))
+    tiles_a_row = cdiv(rows.shape[1], block)
     n_tiles = rows.shape[0] * tiles_a_row
     scale_kernel[(min(n_tiles, 8 * card().processors),)](
         rows,
@@ -280,5 +280,5 @@ def _held(config: CrossEntropy, itemsize: int, n_columns: int) -> Part:
 
 def _fitting(part: Part, n_columns: int) -> tuple[int, int]:
     """Elements and warps for rows that may be shorter: fewer warps then, of as many elements a lane."""
-    elements = min(part.elements, max(32, triton.next_power_of_2(n_columns)))
+    elements = min(part.elements, max(32, next_power_of_2(n_columns)))
     return elements, max(1, part.warps * elements // part.elements)

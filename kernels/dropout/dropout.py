@@ -10,6 +10,7 @@ from torch import Tensor
 from kernels.configs import choose
 from kernels.configs.elementwise import DROPOUT
 from kernels.contract import check_dtype, laid_out_as
+from kernels.dispatch import cdiv, custom_op
 
 
 @triton.jit
@@ -66,14 +67,14 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return input.copy_(out) if inplace else out
 
 
-@torch.library.custom_op("warpwave::dropout", mutates_args=())
+@custom_op("warpwave::dropout")
 def _dropout(input: Tensor, seed: Tensor, p: float) -> Tensor:
     out = torch.empty_like(input)
     if out.numel():
         config = choose(DROPOUT)
         # All are dropped where p is 1, and no factor is infinite.
         scale, threshold = (0.0, 2**32 - 1) if p == 1.0 else (1.0 / (1.0 - p), min(round(p * 2**32), 2**32 - 1))
-        grid = (triton.cdiv(out.numel(), config.block),)
+        grid = (cdiv(out.numel(), config.block),)
         tensors = laid_out_as(input, out), out, seed
         dropout_kernel[grid](*tensors, out.numel(), threshold, scale, QUARTER=config.block // 4, num_warps=config.warps)
     return out

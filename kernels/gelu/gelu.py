@@ -10,6 +10,7 @@ from torch import Tensor
 from kernels.configs import choose
 from kernels.configs.elementwise import ELEMENTWISE
 from kernels.contract import check_dtype, laid_out_as
+from kernels.dispatch import cdiv, custom_op
 
 
 @triton.jit
@@ -91,23 +92,23 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     return _gelu(input, approximate == "tanh")
 
 
-@torch.library.custom_op("warpwave::gelu", mutates_args=())
+@custom_op("warpwave::gelu")
 def _gelu(input: Tensor, tanh: bool) -> Tensor:
     out = torch.empty_like(input)
     if out.numel():
         config = choose(ELEMENTWISE)
-        grid = (triton.cdiv(out.numel(), config.block),)
+        grid = (cdiv(out.numel(), config.block),)
         x = laid_out_as(input, out)
         gelu_kernel[grid](x, out, out.numel(), TANH=tanh, BLOCK_SIZE=config.block, num_warps=config.warps)
     return out
 
 
-@torch.library.custom_op("warpwave::gelu_backward", mutates_args=())
+@custom_op("warpwave::gelu_backward")
 def _gelu_backward(grad: Tensor, input: Tensor, tanh: bool) -> Tensor:
     out = torch.empty_like(input)
     if out.numel():
         config = choose(ELEMENTWISE)
-        grid = (triton.cdiv(out.numel(), config.block),)
+        grid = (cdiv(out.numel(), config.block),)
         tensors = laid_out_as(grad, out), laid_out_as(input, out), out
         gelu_backward_kernel[grid](*tensors, out.numel(), TANH=tanh, BLOCK_SIZE=config.block, num_warps=config.warps)
     return out

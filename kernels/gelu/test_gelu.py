@@ -65,7 +65,7 @@ def test_it_is_a_registered_op(approximate, device, registered):
     tanh = approximate == "tanh"
     x = torch.randn(5, 4, device=device, requires_grad=True)
     registered(lambda x: gelu(x, approximate=approximate), _gelu, (x,), (x, tanh))
-    torch.library.opcheck(_gelu_backward, (torch.randn(4, 5, device=device).t(), x.detach(), tanh))
+    torch.library.opcheck(_gelu_backward.registered, (torch.randn(4, 5, device=device).t(), x.detach(), tanh))
 
 
 def test_what_it_does_not_take_is_refused(device):

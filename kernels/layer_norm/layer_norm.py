@@ -9,6 +9,7 @@ from torch import Tensor
 
 from kernels import norm
 from kernels.contract import autocast, check_dtype
+from kernels.dispatch import custom_op
 
 
 def layer_norm(
@@ -41,12 +42,12 @@ def layer_norm(
     return _layer_norm(*tensors, n_columns, eps)[0]
 
 
-@torch.library.custom_op("warpwave::layer_norm", mutates_args=())
+@custom_op("warpwave::layer_norm")
 def _layer_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     return norm.forward(input, weight, bias, n_columns, eps, centered=True)
 
 
-@torch.library.custom_op("warpwave::layer_norm_backward", mutates_args=())
+@custom_op("warpwave::layer_norm_backward")
 def _layer_norm_backward(
     grad: Tensor, input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, rstd: Tensor, wanted: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:

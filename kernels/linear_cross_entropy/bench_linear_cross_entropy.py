@@ -1,4 +1,4 @@
-"""Linear cross entropy, loss and gradients, bf16, hidden 4096, vocabulary 128256: TFLOP/s of its three products.
+"""Linear cross entropy, loss and gradients, bf16, hidden 4096, vocabulary 128256: TFLOP/s of its three products, and peak memory.
 
 The floor is those three products and nothing else, each whole. A provider that makes the logits twice does a fourth, and shows as slower.
 """
@@ -44,29 +44,31 @@ def _products(input, weight):
     return run
 
 
-@triton.testing.perf_report(
-    triton.testing.Benchmark(
+def mark(name, sizes, kinds, unit):
+    return triton.testing.Benchmark(
         x_names=["N"],
-        x_vals=[4096, 16384],
+        x_vals=sizes,
         line_arg="provider",
-        line_vals=list(PROVIDERS),
-        line_names=[NAMES[name] for name in PROVIDERS],
-        ylabel="TFLOP/s",
-        plot_name="linear_cross_entropy",
+        line_vals=list(kinds),
+        line_names=[NAMES[kind] for kind in kinds],
+        ylabel=unit,
+        plot_name=name,
         args={"H": 4096, "V": 128256, "dtype": torch.bfloat16},
     )
-)
-def benchmark(N, H, V, dtype, provider):
+
+
+def leaves_and_step(provider, N, H, V, dtype):
     input, weight = torch.randn(N, H, device="cuda", dtype=dtype), torch.randn(V, H, device="cuda", dtype=dtype) / H**0.5
     target = torch.randint(V, (N,), device="cuda")
     leaves = (input.requires_grad_(), weight.requires_grad_())
+    return leaves, lambda: torch.autograd.grad(PROVIDERS[provider](*leaves, target), leaves)
+
+
+@triton.testing.perf_report(mark("linear_cross_entropy", [4096, 16384], PROVIDERS, "TFLOP/s"))
+def benchmark(N, H, V, dtype, provider):
+    leaves, run = leaves_and_step(provider, N, H, V, dtype)
     if provider == "floor":
-        run = _products(input.detach(), weight.detach())
-    else:
-
-        def run():
-            return torch.autograd.grad(PROVIDERS[provider](*leaves, target), leaves)
-
+        run = _products(*(leaf.detach() for leaf in leaves))
     ms, fast, slow = triton.testing.do_bench(run, quantiles=[0.5, 0.2, 0.8])
 
     def tflops(ms):
@@ -75,5 +77,18 @@ def benchmark(N, H, V, dtype, provider):
     return tflops(ms), tflops(slow), tflops(fast)
 
 
+@triton.testing.perf_report(mark("memory", [16384], [kind for kind in PROVIDERS if kind != "floor"], "GiB"))
+def memory(N, H, V, dtype, provider):
+    """The most memory that was held at a time above the inputs, gradients included."""
+    _, run = leaves_and_step(provider, N, H, V, dtype)
+    run()  # libraries keep workspaces
+    before = torch.cuda.memory_allocated()
+    if torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
+    run()
+    return (torch.cuda.max_memory_allocated() - before) / 2**30
+
+
 if __name__ == "__main__":
     benchmark.run(print_data=True)
+    memory.run(print_data=True)

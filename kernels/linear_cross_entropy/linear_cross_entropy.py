@@ -11,6 +11,7 @@ from kernels.contract import autocast, check_dtype, check_same
 from kernels.cross_entropy import launch
 from kernels.cross_entropy.cross_entropy import scale_
 from kernels.cross_entropy.launch import Targets
+from kernels.dispatch import custom_op
 
 # Tokens at a time: enough for products at full speed, or little enough that their logits are small beside the weight's gradient.
 CHUNKS = {"speed": 2048, "low": 512}
@@ -102,7 +103,7 @@ def _check(
         raise RuntimeError("linear_cross_entropy expected all tensors to be on the same device")
 
 
-@torch.library.custom_op("warpwave::linear_cross_entropy", mutates_args=())
+@custom_op("warpwave::linear_cross_entropy")
 def _linear_cross_entropy(
     input: Tensor,
     linear_weight: Tensor,
@@ -139,7 +140,7 @@ def _(input, linear_weight, linear_bias, target, weight, ignore_index, reduction
     return input.new_empty(input.shape[0] if reduction == "none" else (), dtype=dtype), *grads
 
 
-@torch.library.custom_op("warpwave::linear_cross_entropy_backward", mutates_args=())
+@custom_op("warpwave::linear_cross_entropy_backward")
 def _linear_cross_entropy_backward(
     grad: Tensor,
     input: Tensor,

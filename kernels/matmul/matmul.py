@@ -8,6 +8,7 @@ import torch
 import triton
 
 from kernels.contract import autocast, check_dtype, check_same
+from kernels.dispatch import custom_op
 from kernels.matmul.kernels import activation_backward_kernel
 from kernels.matmul.launch import multiply
 
@@ -93,7 +94,7 @@ def _by(x: torch.Tensor) -> str:
     return "x".join(map(str, x.shape)) or "scalar"
 
 
-@torch.library.custom_op("warpwave::matmul", mutates_args=())
+@custom_op("warpwave::matmul")
 def _matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return multiply(a, b)[0]
 
@@ -116,7 +117,7 @@ def _matmul_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None,
 _matmul.register_autograd(_matmul_backward, setup_context=_matmul_context)
 
 
-@torch.library.custom_op("warpwave::linear", mutates_args=())
+@custom_op("warpwave::linear")
 def _linear(
     input: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor], activation: Optional[str], save: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -155,7 +156,7 @@ def _linear_backward(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple[tor
 _linear.register_autograd(_linear_backward, setup_context=_linear_context)
 
 
-@torch.library.custom_op("warpwave::linear_activation_backward", mutates_args=())
+@custom_op("warpwave::linear_activation_backward")
 def _activation_backward(grad: torch.Tensor, x: torch.Tensor, activation: str) -> torch.Tensor:
     out = torch.empty_like(x)
     if n := x.numel():

@@ -163,8 +163,8 @@ def test_they_are_registered_ops(device, registered):
     registered(lambda x, w: matmul(x, w.t()), _matmul, (x, w), (x[0].requires_grad_(), w.t().requires_grad_()))
     arguments = (x[0].detach().requires_grad_(), w.detach().requires_grad_(), b.clone().requires_grad_(), "gelu", True)
     registered(functools.partial(linear, activation="gelu"), _linear, (x, w, b), arguments)
-    torch.library.opcheck(_linear, (*arguments[:2], None, None, False))
-    torch.library.opcheck(_activation_backward, (torch.randn(8, 5, device=device).t(), torch.randn(5, 8, device=device), "silu"))
+    torch.library.opcheck(_linear.registered, (*arguments[:2], None, None, False))
+    torch.library.opcheck(_activation_backward.registered, (torch.randn(8, 5, device=device).t(), torch.randn(5, 8, device=device), "silu"))
 
 
 def test_gradients_have_gradients(device):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from kernels import norm
 from kernels.contract import autocast, check_dtype
+from kernels.dispatch import custom_op
 
 
 def rms_norm(
@@ -40,13 +41,13 @@ def rms_norm(
     return _rms_norm(input, weight, n_columns, eps)[0]
 
 
-@torch.library.custom_op("warpwave::rms_norm", mutates_args=())
+@custom_op("warpwave::rms_norm")
 def _rms_norm(input: Tensor, weight: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor]:
     out, _, rstd = norm.forward(input, weight, None, n_columns, eps, centered=False)
     return out, rstd
 
 
-@torch.library.custom_op("warpwave::rms_norm_backward", mutates_args=())
+@custom_op("warpwave::rms_norm_backward")
 def _rms_norm_backward(grad: Tensor, input: Tensor, weight: Tensor | None, rstd: Tensor, wanted: list[bool]) -> tuple[Tensor, Tensor]:
     return norm.backward(grad, input, (weight,), None, rstd, wanted)
 

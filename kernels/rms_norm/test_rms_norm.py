@@ -27,7 +27,7 @@ def long_rows(monkeypatch):
     tile = dataclasses.replace(config.forward_long, elements=256, warps=4)
     sums = dataclasses.replace(config.column_sums, columns=64, elements=512)
     config = dataclasses.replace(config, forward=(), backward=(), forward_long=tile, backward_long=tile, column_sums=sums)
-    monkeypatch.setattr(norm, "RMS_NORM", {"*": dataclasses.replace(config, forward_split=None, backward_split=None)})
+    monkeypatch.setattr(norm, "RMS_NORM", {"*": dataclasses.replace(config, forward_parts=None, backward_ring=None)})
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7, 64), (11, 257), (2, 1100)], ids=str)
@@ -109,7 +109,7 @@ def test_it_is_a_registered_op(device, registered):
     x, weight = (torch.randn(shape, device=device).requires_grad_() for shape in ((5, 12), (12,)))
     registered(lambda x, w: rms_norm(x, (12,), w), _rms_norm, (x, weight), (x, weight, 12, 1e-5))
     rstd = _rms_norm(x.detach(), None, 12, 1e-5)[1]
-    torch.library.opcheck(_rms_norm_backward, (x.detach(), x.detach(), weight.detach(), rstd, [True, True]))
+    torch.library.opcheck(_rms_norm_backward.registered, (x.detach(), x.detach(), weight.detach(), rstd, [True, True]))
 
 
 def test_what_it_does_not_take_is_refused(device):

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
 from kernels.configs import card, choose
 from kernels.configs.softmax import SOFTMAX, Tile
 from kernels.contract import DTYPES, check_dtype
+from kernels.dispatch import cdiv, custom_op, next_power_of_2
 from kernels.softmax.rows import softmax_backward_kernel, softmax_kernel
 from kernels.softmax.strided import softmax_strided_backward_kernel, softmax_strided_kernel
 
@@ -49,7 +49,7 @@ def _along(op: str, input: Tensor, dim: int, dtype: torch.dtype | None) -> Tenso
     return _softmax(input, dim % n_dims, dtype, op == "log_softmax")
 
 
-@torch.library.custom_op("warpwave::softmax", mutates_args=())
+@custom_op("warpwave::softmax")
 def _softmax(input: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
     out = torch.empty(input.shape, dtype=dtype, device=input.device)
     _, length, width = _sizes(input, dim)
@@ -64,7 +64,7 @@ def _softmax(input: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
     return out
 
 
-@torch.library.custom_op("warpwave::softmax_backward", mutates_args=())
+@custom_op("warpwave::softmax_backward")
 def _softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
     out = torch.empty(output.shape, dtype=dtype, device=output.device)
     _, length, width = _sizes(output, dim)
@@ -111,9 +111,9 @@ def _launch_strided(kernel: Any, out: Tensor, inputs: Sequence[Tensor], dim: int
     """Launch over contiguous tensors whose elements along `dim` are no neighbours."""
     before, length, width = _sizes(out, dim)
     tile = choose(SOFTMAX).strided
-    columns = min(tile.columns, triton.next_power_of_2(width))
-    steps = min(tile.elements // columns, triton.next_power_of_2(length))
-    tiles = triton.cdiv(width, columns)
+    columns = min(tile.columns, next_power_of_2(width))
+    steps = min(tile.elements // columns, next_power_of_2(length))
+    tiles = cdiv(width, columns)
     kernel[(before * tiles,)](out, *inputs, length, width, tiles, LOG=log, BLOCK=steps, WIDTH=columns, num_warps=tile.warps)
 
 
@@ -129,12 +129,12 @@ def _launch_rows(
         vector, even = 1, True
 
     gpu, config = card(), choose(SOFTMAX)
-    block = triton.next_power_of_2(n_columns)
-    tile = next((tile for tile in tiles if block <= tile.columns), tiles[-1])
+    block = next_power_of_2(n_columns)
+    tile = next((tile for tile in tiles if block <= tile.columns), tiles[-1]).of_rows(even)
     # As many parts as are needed, of about the same size.
-    parts = triton.cdiv(n_columns, min(block, tile.elements))
-    segment = triton.cdiv(n_columns, parts * vector) * vector
-    split, block = triton.cdiv(n_columns, segment), triton.next_power_of_2(segment)
+    parts = cdiv(n_columns, min(block, tile.elements))
+    segment = cdiv(n_columns, parts * vector) * vector
+    split, block = cdiv(n_columns, segment), next_power_of_2(segment)
     rows = max(1, tile.elements // block) if split == 1 else 1
     if split == 1:
         phases, slots = ("whole",), out
@@ -148,9 +148,9 @@ def _launch_rows(
         # The compiler takes a tile of fewer elements than threads for cheap, and loads it again where it needs it again. Measured: this is
         # better, but for a forward pass of one row a program.
         edges = max(edges, tile.warps * gpu.warp_size // rows)
-    limit = {"maxnreg": tile.registers} if tile.registers and even else {}
+    limit = {"maxnreg": tile.registers} if tile.registers else {}
     for phase in phases:
-        kernel[(triton.cdiv(n_rows, rows) * split,)](
+        kernel[(cdiv(n_rows, rows) * split,)](
             out,
             *inputs,
             slots,
@@ -166,7 +166,7 @@ def _launch_rows(
             EDGES=edges,
             ROWS=rows,
             BLOCK=block,
-            SLOTS=triton.next_power_of_2(split),
+            SLOTS=next_power_of_2(split),
             num_warps=tile.warps,
             **limit,
         )

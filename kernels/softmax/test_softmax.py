@@ -151,7 +151,7 @@ def test_it_is_a_registered_op(shape, pair, device, registered):
     x = torch.randn(shape, device=device, requires_grad=True)
     registered(lambda x: pair[0](x, 1), _softmax, (x,), (x, 1, torch.float32, log))
     y = pair[1](x.detach(), 1)
-    torch.library.opcheck(_softmax_backward, (torch.randn_like(y), y, 1, torch.float32, log))
+    torch.library.opcheck(_softmax_backward.registered, (torch.randn_like(y), y, 1, torch.float32, log))
 
 
 def test_more_elements_than_32_bits_count(pair, roomy_device):

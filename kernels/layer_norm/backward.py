@@ -1,129 +1,15 @@
-"""The kernels of layer_norm and rms_norm. RMS norm is layer norm about zero: where `mean_ptr` is None, nothing is subtracted.
+"""The backward kernels of layer_norm and rms_norm. RMS norm is layer norm about zero: where `mean_ptr` is None, nothing is subtracted.
 
-In every kernel a None instead of a pointer leaves its part out: no weight, no bias, a gradient that nobody asked for.
+In every kernel a None instead of a pointer leaves its part out: no weight, or a gradient that nobody asked for.
+
+With n = (x - mean) rstd and g = grad weight, the gradient of a row is dx = rstd (g - mean(g) - n mean(n g)), the second term only where
+a mean is subtracted; those of weight and bias are sums over rows, dw = sum(grad n) and db = sum(grad).
 """
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
-
-
-@triton.jit
-def mean_of(total, n_columns):
-    # A plain division may be two units off, which of a mean of 1000 is all that a deviation of 1e-4 has.
-    return tl.div_rn(total, tl.cast(n_columns, tl.float32))
-
-
-@triton.jit
-def rstd_of(squares, n_columns, eps):
-    """1 / sqrt(mean + eps), rounded as IEEE says: it is one number a row, and an error in it is one in every column."""
-    root = tl.sqrt_rn(mean_of(squares, n_columns) + eps)
-    return tl.div_rn(tl.full(root.shape, 1.0, tl.float32), root)
-
-
-@triton.jit
-def forward_kernel(
-    x_ptr,
-    weight_ptr,
-    bias_ptr,
-    out_ptr,
-    mean_ptr,
-    rstd_ptr,
-    row_stride,
-    n_rows,
-    n_columns,
-    eps,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """ROWS rows a program, each in registers as a whole: one read and one write."""
-    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    columns = tl.arange(0, BLOCK)
-    in_rows, in_columns = rows < n_rows, columns < n_columns
-    inside = in_rows[:, None] & in_columns[None, :]
-    x = tl.load(x_ptr + rows[:, None] * row_stride + columns[None, :], mask=inside, other=0.0).to(tl.float32)
-    # Where rows share them, the parameters are on their way while sums are taken; one row alone would pay in registers.
-    if ROWS > 1:
-        if weight_ptr is not None:
-            weight = tl.load(weight_ptr + columns, mask=in_columns, other=0.0)
-        if bias_ptr is not None:
-            bias = tl.load(bias_ptr + columns, mask=in_columns, other=0.0)
-    if mean_ptr is not None:
-        mean = mean_of(tl.sum(x, 1), n_columns)
-        tl.store(mean_ptr + rows, mean, mask=in_rows)
-        # About the mean, not E[x**2] - E[x]**2, which cancels.
-        x = tl.where(in_columns[None, :], x - mean[:, None], 0.0)
-    rstd = rstd_of(tl.sum(x * x, 1), n_columns, eps)
-    tl.store(rstd_ptr + rows, rstd, mask=in_rows)
-    out = x * rstd[:, None]
-    if weight_ptr is not None:
-        if ROWS == 1:
-            weight = tl.load(weight_ptr + columns, mask=in_columns, other=0.0)
-        out *= weight.to(tl.float32)[None, :]
-    if bias_ptr is not None:
-        if ROWS == 1:
-            bias = tl.load(bias_ptr + columns, mask=in_columns, other=0.0)
-        out += bias.to(tl.float32)[None, :]
-    tl.store(out_ptr + rows[:, None] * n_columns + columns[None, :], out.to(out_ptr.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def forward_steps_kernel(
-    x_ptr,
-    weight_ptr,
-    bias_ptr,
-    out_ptr,
-    mean_ptr,
-    rstd_ptr,
-    row_stride,
-    n_columns,
-    eps,
-    BLOCK: tl.constexpr,
-    EVEN: tl.constexpr,
-):
-    """A row a program, in steps of BLOCK columns, EVEN if none is left over; the second read is of a cache, if that has room."""
-    row = tl.program_id(0).to(tl.int64)
-    x_ptr += row * row_stride
-    out_ptr += row * n_columns
-    columns = tl.arange(0, BLOCK)
-    # Welford's recurrence: a mean for each lane, and squares about it. The lanes meet after the loop, by Chan's formula.
-    means = tl.zeros((BLOCK,), tl.float32)
-    squares = tl.zeros((BLOCK,), tl.float32)
-    count = 0.0
-    for start in tl.range(0, n_columns, BLOCK):
-        inside = None if EVEN else start + columns < n_columns
-        x = tl.load(x_ptr + start + columns, mask=inside, eviction_policy="evict_last").to(tl.float32)
-        if mean_ptr is not None:
-            count += 1.0
-            distance = x - means
-            next_means = means + distance * (1.0 / count)
-            products = distance * (x - next_means)
-            means = next_means if EVEN else tl.where(inside, next_means, means)
-        else:
-            products = x * x
-        squares += products if EVEN else tl.where(inside, products, 0.0)
-    mean = 0.0
-    if mean_ptr is not None:
-        counts = ((n_columns - columns + BLOCK - 1) // BLOCK).to(tl.float32)
-        mean = mean_of(tl.sum(means * counts, 0), n_columns)
-        tl.store(mean_ptr + row, mean)
-        squares += counts * (means - mean) * (means - mean)
-    rstd = rstd_of(tl.sum(squares, 0), n_columns, eps)
-    tl.store(rstd_ptr + row, rstd)
-    for start in tl.range(0, n_columns, BLOCK):
-        inside = None if EVEN else start + columns < n_columns
-        x = tl.load(x_ptr + start + columns, mask=inside, eviction_policy="evict_first").to(tl.float32)
-        out = (x - mean) * rstd
-        if weight_ptr is not None:
-            out *= tl.load(weight_ptr + start + columns, mask=inside, eviction_policy="evict_last").to(tl.float32)
-        if bias_ptr is not None:
-            out += tl.load(bias_ptr + start + columns, mask=inside, eviction_policy="evict_last").to(tl.float32)
-        tl.store(out_ptr + start + columns, out.to(out_ptr.dtype.element_ty), mask=inside)
-
-
-# With n = (x - mean) rstd and g = grad weight, the gradient of a row is dx = rstd (g - mean(g) - n mean(n g)), the second term only where
-# a mean is subtracted; those of weight and bias are sums over rows, dw = sum(grad n) and db = sum(grad).
 
 
 @triton.jit

@@ -1,0 +1,223 @@
+"""The forward kernels of layer_norm and rms_norm. RMS norm is layer norm about zero: where `mean_ptr` is None, nothing is subtracted.
+
+In every kernel a None instead of a pointer leaves its part out: no weight, no bias.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def mean_of(total, n_columns):
+    # A plain division may be two units off, which of a mean of 1000 is all that a deviation of 1e-4 has.
+    return tl.div_rn(total, tl.cast(n_columns, tl.float32))
+
+
+@triton.jit
+def rstd_of(squares, n_columns, eps):
+    """1 / sqrt(mean + eps), rounded as IEEE says: it is one number a row, and an error in it is one in every column."""
+    root = tl.sqrt_rn(mean_of(squares, n_columns) + eps)
+    return tl.div_rn(tl.full(root.shape, 1.0, tl.float32), root)
+
+
+@triton.jit
+def _packed(x, PACKED: tl.constexpr):
+    # The compiler would keep what is needed again in fp32, in twice the registers of a half-precision dtype. It does not see through this.
+    if PACKED and x.dtype.primitive_bitwidth == 16:
+        x = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=2)
+    return x
+
+
+@triton.jit
+def _publish(words_ptr, first, second, exist):
+    """Writes two sums as one word where zeros are: whoever sees one sees the other, and needs no fence. Minus zero stands for zero."""
+    high = first.to(tl.int32, bitcast=True)
+    high = tl.where(high == 0, -2147483648, high).to(tl.int64) << 32
+    tl.atomic_xchg(words_ptr, high | (second.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF), mask=exist, sem="relaxed")
+
+
+@triton.jit
+def _wait(words_ptr):
+    # In assembly, for each thread to wait for its own words: those of a loop in Triton could be seen by some threads and not by others.
+    return tl.inline_asm_elementwise(
+        """{
+        .reg .pred absent;
+        again:
+        ld.relaxed.gpu.global.u64 $0, [$1];
+        setp.eq.u64 absent, $0, 0;
+        @absent bra again;
+        }""",
+        "=l,l",
+        [words_ptr],
+        dtype=tl.int64,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def _collect(words_ptr, first_row, n_rows, n_parts, ROWS: tl.constexpr, SLOTS: tl.constexpr):
+    """(ROWS, SLOTS): the sums of all parts of each row, each once it is there, and zeros in further slots."""
+    # Flat first: a thread has one word to wait for, not a vector of them one after the other.
+    flat = tl.arange(0, ROWS * SLOTS)
+    rows = tl.minimum(first_row + flat // SLOTS, n_rows - 1)
+    there = flat % SLOTS < n_parts
+    words = _wait(words_ptr + rows.to(tl.int64) * n_parts + tl.where(there, flat % SLOTS, 0))
+    words = tl.reshape(tl.where(there, words, 0), (ROWS, SLOTS))
+    return (words >> 32).to(tl.int32).to(tl.float32, bitcast=True), words.to(tl.int32).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _parameter(ptr, columns, n_columns):
+    return tl.load(ptr + columns, mask=columns < n_columns, other=0.0, eviction_policy="evict_last")
+
+
+@triton.jit
+def forward_kernel(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    out_ptr,
+    mean_ptr,
+    rstd_ptr,
+    words_ptr,
+    row_stride,
+    n_rows,
+    n_columns,
+    n_parts,
+    eps,
+    PACKED: tl.constexpr,
+    ROWS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    SLOTS: tl.constexpr,
+):
+    """ROWS rows a program, or a part of them, in registers: one read and one write.
+
+    They are CHUNKS tensors of WIDTH columns. In one tensor, the compiler would have all of the weights on their way before it uses the
+    first, in registers that other programs lack. The programs that have the parts of the same rows (SLOTS of them at most) are neighbours
+    in the grid, and wait for each other's sums. GPUs start programs in the order of their numbers, so a program waits only for some that
+    run, or that will once others end.
+    """
+    first_row = tl.program_id(0) // n_parts * ROWS
+    part = tl.program_id(0) % n_parts
+    rows = first_row.to(tl.int64) + tl.arange(0, ROWS)
+    in_rows = rows < n_rows
+    columns = part * CHUNKS * WIDTH + tl.arange(0, WIDTH)[None, :]
+    x_ptr += rows[:, None] * row_stride + columns
+    chunks = ()
+    for i in tl.static_range(CHUNKS):
+        # Results then leave the cache first. On an H200 this is worth 3 % where a row is read once and never again.
+        inside = in_rows[:, None] & (columns + i * WIDTH < n_columns)
+        chunks += (tl.load(x_ptr + i * WIDTH, mask=inside, other=0.0, eviction_policy="evict_last"),)
+    # Where rows share them, the parameters are on their way while sums are taken; one row alone would pay in registers.
+    EARLY: tl.constexpr = ROWS > 1 and CHUNKS == 1
+    if EARLY:
+        if weight_ptr is not None:
+            weight = _parameter(weight_ptr, columns, n_columns)
+        if bias_ptr is not None:
+            bias = _parameter(bias_ptr, columns, n_columns)
+
+    if mean_ptr is not None:
+        sums = tl.zeros((ROWS, WIDTH), tl.float32)
+        for i in tl.static_range(CHUNKS):
+            sums += chunks[i].to(tl.float32)
+        total = tl.sum(sums, 1)
+        mean = mean_of(total, tl.minimum(n_columns - part * CHUNKS * WIDTH, CHUNKS * WIDTH))
+    squares = tl.zeros((ROWS, WIDTH), tl.float32)
+    for i in tl.static_range(CHUNKS):
+        if mean_ptr is not None:
+            # About the mean, not E[x**2] - E[x]**2, which cancels.
+            x = tl.where(columns + i * WIDTH < n_columns, _packed(chunks[i], PACKED).to(tl.float32) - mean[:, None], 0.0)
+        else:
+            x = chunks[i].to(tl.float32)
+        squares += x * x
+    square = tl.sum(squares, 1)
+    if SLOTS > 1:
+        _publish(words_ptr + rows * n_parts + part, square, total if mean_ptr is not None else square, in_rows)
+        squares, totals = _collect(words_ptr, first_row, n_rows, n_parts, ROWS, SLOTS)
+        if mean_ptr is not None:
+            # Chan's formula: from squares about the mean of each part to squares about that of the row.
+            mean = mean_of(tl.sum(totals, 1), n_columns)
+            counts = tl.minimum(tl.maximum(n_columns - tl.arange(0, SLOTS) * CHUNKS * WIDTH, 0), CHUNKS * WIDTH).to(tl.float32)[None, :]
+            shifts = totals / tl.maximum(counts, 1.0) - mean[:, None]
+            squares += counts * shifts * shifts
+        square = tl.sum(squares, 1)
+
+    rstd = rstd_of(square, n_columns, eps)
+    one_of_them = rows < tl.where(part == 0, n_rows, 0)
+    if mean_ptr is not None:
+        tl.store(mean_ptr + rows, mean, mask=one_of_them)
+    tl.store(rstd_ptr + rows, rstd, mask=one_of_them)
+    out_ptr += rows[:, None] * n_columns + columns
+    for i in tl.static_range(CHUNKS):
+        out = _packed(chunks[i], PACKED).to(tl.float32)
+        if mean_ptr is not None:
+            out -= mean[:, None]
+        out *= rstd[:, None]
+        if weight_ptr is not None:
+            if not EARLY:
+                weight = _parameter(weight_ptr, columns + i * WIDTH, n_columns)
+            out *= weight.to(tl.float32)
+        if bias_ptr is not None:
+            if not EARLY:
+                bias = _parameter(bias_ptr, columns + i * WIDTH, n_columns)
+            out += bias.to(tl.float32)
+        inside = in_rows[:, None] & (columns + i * WIDTH < n_columns)
+        tl.store(out_ptr + i * WIDTH, out.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def forward_steps_kernel(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    out_ptr,
+    mean_ptr,
+    rstd_ptr,
+    row_stride,
+    n_columns,
+    eps,
+    BLOCK: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """A row a program, in steps of BLOCK columns, EVEN if none is left over; the second read is of a cache, if that has room."""
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * row_stride
+    out_ptr += row * n_columns
+    columns = tl.arange(0, BLOCK)
+    # Welford's recurrence: a mean for each lane, and squares about it. The lanes meet after the loop, by Chan's formula.
+    means = tl.zeros((BLOCK,), tl.float32)
+    squares = tl.zeros((BLOCK,), tl.float32)
+    count = 0.0
+    for start in tl.range(0, n_columns, BLOCK):
+        inside = None if EVEN else start + columns < n_columns
+        x = tl.load(x_ptr + start + columns, mask=inside, eviction_policy="evict_last").to(tl.float32)
+        if mean_ptr is not None:
+            count += 1.0
+            distance = x - means
+            next_means = means + distance * (1.0 / count)
+            products = distance * (x - next_means)
+            means = next_means if EVEN else tl.where(inside, next_means, means)
+        else:
+            products = x * x
+        squares += products if EVEN else tl.where(inside, products, 0.0)
+    mean = 0.0
+    if mean_ptr is not None:
+        counts = ((n_columns - columns + BLOCK - 1) // BLOCK).to(tl.float32)
+        mean = mean_of(tl.sum(means * counts, 0), n_columns)
+        tl.store(mean_ptr + row, mean)
+        squares += counts * (means - mean) * (means - mean)
+    rstd = rstd_of(tl.sum(squares, 0), n_columns, eps)
+    tl.store(rstd_ptr + row, rstd)
+    for start in tl.range(0, n_columns, BLOCK):
+        inside = None if EVEN else start + columns < n_columns
+        x = tl.load(x_ptr + start + columns, mask=inside, eviction_policy="evict_first").to(tl.float32)
+        out = (x - mean) * rstd
+        if weight_ptr is not None:
+            out *= tl.load(weight_ptr + start + columns, mask=inside, eviction_policy="evict_last").to(tl.float32)
+        if bias_ptr is not None:
+            out += tl.load(bias_ptr + start + columns, mask=inside, eviction_policy="evict_last").to(tl.float32)
+        tl.store(out_ptr + start + columns, out.to(out_ptr.dtype.element_ty), mask=inside)

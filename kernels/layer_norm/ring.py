@@ -1,0 +1,179 @@
+"""The backward of layer_norm and rms_norm for rows that several programs share, so that each element is read once.
+
+A program has one part of the columns, with its weights and its sums over rows in registers, and strides over the rows. They travel through
+a ring of buffers in shared memory: `AHEAD` are on their way, and `LAG` wait for the sums of the other parts. Those come as one word of
+64 bits each, written by one atomic: what is there is whole, and nothing else needs to be ordered. All add the words up in the same order.
+
+The programs of a row are neighbours in the grid. GPUs start programs in the order of their numbers, so a program waits only for some that
+run, or that will once others end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+try:
+    from triton.experimental import gluon
+    from triton.experimental.gluon import language as gl
+    from triton.experimental.gluon.language.nvidia.ampere import async_copy
+
+    # The name is that of Triton 3.9; 3.6 has another.
+    async_load = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
+    AVAILABLE = True
+except ImportError:
+    AVAILABLE = False
+
+VECTOR_BYTES = 16  # a copy to shared memory: rows have to start, and end, at multiples of it
+
+
+def jit(function: Callable[..., Any]) -> Any:
+    """`gluon.jit`, and nothing where there is no Gluon: importing a kernel never fails."""
+    return gluon.jit(function) if AVAILABLE else function
+
+
+def takes(rows: Tensor, *others: Tensor) -> bool:
+    """Whether these rows, of which the first tensor's may have any stride, start and end where copies do."""
+    sizes = (size * rows.element_size() for size in (rows.shape[1], rows.stride(0)))
+    return AVAILABLE and not any(size % VECTOR_BYTES for size in (*sizes, *(tensor.data_ptr() for tensor in (rows, *others))))
+
+
+@jit
+def _packed(x):
+    # The compiler would keep what every row needs in fp32, in twice the registers of a half-precision dtype. It does not see through this.
+    if x.dtype.primitive_bitwidth == 16:
+        x = gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=2)
+    return x
+
+
+@jit
+def _fetch_row(grads, xs, grad_ptr, x_ptr, row, n_rows, n_columns, row_stride, columns, slot):
+    inside = columns < gl.where(row < n_rows, n_columns, 0)
+    async_load(grads.index(slot), grad_ptr + row.to(gl.int64) * n_columns + columns, mask=inside)
+    async_load(xs.index(slot), x_ptr + row.to(gl.int64) * row_stride + columns, mask=inside)
+    async_copy.commit_group()
+
+
+@jit
+def _publish(word_ptr, first, second, exists):
+    """Writes two sums where zeros are. Minus zero stands for zero, so that no word is zero."""
+    high = first.to(gl.int32, bitcast=True)
+    high = gl.where(high == 0, -2147483648, high).to(gl.int64) << 32
+    gl.atomic_xchg(word_ptr, high | (second.to(gl.int32, bitcast=True).to(gl.int64) & 0xFFFFFFFF), mask=exists, sem="relaxed")
+
+
+@jit
+def _collect(words_ptr, n_parts, slots):
+    """The sums of all parts, each once it is there, and zeros in further slots."""
+    there = slots < n_parts
+    # In assembly, for each thread to wait for its own word.
+    words = gl.inline_asm_elementwise(
+        """{
+        .reg .pred absent;
+        again:
+        ld.relaxed.gpu.global.u64 $0, [$1];
+        setp.eq.u64 absent, $0, 0;
+        @absent bra again;
+        }""",
+        "=l,l",
+        [words_ptr + gl.where(there, slots, 0)],
+        dtype=gl.int64,
+        is_pure=False,
+        pack=1,
+    )
+    first = (words >> 32).to(gl.int32).to(gl.float32, bitcast=True)
+    second = words.to(gl.int32).to(gl.float32, bitcast=True)
+    return gl.where(there, first, 0.0), gl.where(there, second, 0.0)
+
+
+@jit
+def _add_both(a, b, c, d):
+    return a + c, b + d
+
+
+@jit
+def backward_ring_kernel(
+    grad_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    dweights_ptr,
+    dbiases_ptr,
+    words_ptr,
+    row_vectors,
+    n_rows,
+    n_vectors,
+    n_parts,
+    VECTOR: gl.constexpr,
+    BLOCK: gl.constexpr,
+    SLOTS: gl.constexpr,
+    AHEAD: gl.constexpr,
+    LAG: gl.constexpr,
+    WARPS: gl.constexpr,
+):
+    """As `backward_kernel`: sums over rows are in registers, and in row `group` of dweights and dbiases at the end."""
+    layout: gl.constexpr = gl.BlockedLayout([VECTOR], [32], [WARPS], [0])
+    slots = gl.arange(0, SLOTS, layout=gl.BlockedLayout([1], [32], [WARPS], [0]))
+    grads = gl.allocate_shared_memory(grad_ptr.dtype.element_ty, [AHEAD + LAG + 1, BLOCK], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    xs = gl.allocate_shared_memory(x_ptr.dtype.element_ty, [AHEAD + LAG + 1, BLOCK], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    n_columns, row_stride = n_vectors * VECTOR, row_vectors * VECTOR
+    part, group, groups = gl.program_id(0) % n_parts, gl.program_id(0) // n_parts, gl.num_programs(0) // n_parts
+    columns = part * BLOCK + gl.arange(0, BLOCK, layout=layout)
+    inside = columns < n_columns
+    if weight_ptr is not None:
+        weight = gl.load(weight_ptr + columns, mask=inside, other=0.0)
+    dweight = gl.zeros([BLOCK], gl.float32, layout=layout)
+    dbias = gl.zeros([BLOCK], gl.float32, layout=layout)
+    for i in gl.static_range(AHEAD):
+        _fetch_row(grads, xs, grad_ptr, x_ptr, group + i * groups, n_rows, n_columns, row_stride, columns, i)
+
+    for i in range(0, gl.cdiv(n_rows - group, groups) + LAG):
+        row = group + i * groups
+        slot = (i + AHEAD) % (AHEAD + LAG + 1)
+        _fetch_row(grads, xs, grad_ptr, x_ptr, row + AHEAD * groups, n_rows, n_columns, row_stride, columns, slot)
+        async_copy.wait_group(AHEAD)
+        rstd = gl.load(rstd_ptr + gl.minimum(row, n_rows - 1))
+        mean = gl.load(mean_ptr + gl.minimum(row, n_rows - 1)) if mean_ptr is not None else 0.0
+        slot = i % (AHEAD + LAG + 1)
+        x = xs.index(slot).load(layout).to(gl.float32)
+        scaled = grads.index(slot).load(layout).to(gl.float32)
+        if weight_ptr is not None:
+            scaled *= _packed(weight).to(gl.float32)
+        if mean_ptr is not None:
+            product, shift = gl.reduce((scaled * (x - mean), scaled), 0, _add_both)
+        else:
+            product = gl.sum(scaled * x, 0)
+            shift = product
+        _publish(words_ptr + row.to(gl.int64) * n_parts + part, product * rstd, shift, row < n_rows)
+
+        late_row = row - LAG * groups
+        if late_row >= group:
+            products, shifts = _collect(words_ptr + late_row.to(gl.int64) * n_parts, n_parts, slots)
+            late_rstd = gl.load(rstd_ptr + late_row)
+            product, shift = gl.sum(products, 0) / n_columns, gl.sum(shifts, 0) / n_columns
+            slot = (i + AHEAD + 1) % (AHEAD + LAG + 1)
+            normal = xs.index(slot).load(layout).to(gl.float32)
+            if mean_ptr is not None:
+                normal -= gl.load(mean_ptr + late_row)
+            normal *= late_rstd
+            grad = grads.index(slot).load(layout).to(gl.float32)
+            if dweights_ptr is not None:
+                dweight += grad * normal
+            if dbiases_ptr is not None:
+                dbias += grad
+            if weight_ptr is not None:
+                grad *= _packed(weight).to(gl.float32)
+            dx = grad - normal * product
+            if mean_ptr is not None:
+                dx -= shift
+            gl.store(dx_ptr + late_row.to(gl.int64) * n_columns + columns, (dx * late_rstd).to(dx_ptr.dtype.element_ty), mask=inside)
+    async_copy.wait_group(0)
+    own = group * n_columns + columns
+    if dweights_ptr is not None:
+        gl.store(dweights_ptr + own, dweight, mask=inside)
+    if dbiases_ptr is not None:
+        gl.store(dbiases_ptr + own, dbias, mask=inside)
