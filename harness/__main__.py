@@ -1,4 +1,4 @@
-"""The command line: `warpwave run | report | list | doctor | clean`. nox sessions call it, so both do the same.
+"""The command line: `warpwave run | report | codegen | list | doctor | clean`. nox sessions call it, so both do the same.
 
 Standard output carries the result, standard error progress and errors. Errors are raised anywhere and caught once, here.
 """
@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from harness import __version__
+from harness.commands_codegen import codegen
 from harness.errors import ExitCode, StoppedError, WarpwaveError
 from harness.options import FILE, FOLDER, build_options, output_options, settings_of, what_options, where_options
 
@@ -79,6 +80,9 @@ def report(folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect
     if svg is not None:
         _draw(comparison, svg, full=options["full"])
     return _show(comparison, where, options)
+
+
+cli.add_command(codegen)
 
 
 @cli.command(name="list")

@@ -43,6 +43,7 @@ _ERROR_TYPES = {
 }
 _MAX_CASES = 100_000
 _MAX_PROPERTIES = 64
+_MAX_WAIVERS = 200  # each is held against each compiled kernel
 
 Judged = TypeVar("Judged", RunRecord, StageReport)
 
@@ -77,6 +78,9 @@ def collect(folder: Path) -> TargetRun:
     samples, samples_fault = read_lines(folder, "bench/samples.jsonl", Sample)
     ceilings, ceilings_fault = read_lines(folder, "bench/ceilings.jsonl", Ceiling)
     compiled, compiled_fault = read_lines(folder, "compile/kernels.jsonl", CompiledKernel)
+    launched, launched_fault = read_lines(folder, "bench/kernels.jsonl", CompiledKernel)
+    if launched_fault and launched_fault.missing:
+        launched_fault = None  # younger than the format: a bundle without it is whole
 
     run = record or _stand_in(folder.name, job, stages)
     problems: list[str] = []
@@ -86,7 +90,7 @@ def collect(folder: Path) -> TargetRun:
             problems.append(str(fault))
 
     reports = {report.stage: report for report in stages.reports} if stages else {}
-    for fault in (facts_fault, cases_fault, samples_fault, ceilings_fault, compiled_fault):
+    for fault in (facts_fault, cases_fault, samples_fault, ceilings_fault, compiled_fault, launched_fault):
         stage = _OUTPUTS[fault.name.partition("/")[0]] if fault else None
         if fault and stage and _matters(fault, reports.get(stage), run):
             reports[stage] = _lower(reports.get(stage, StageReport(stage, Verdict.NOT_RUN)), fault.verdict, str(fault))
@@ -102,6 +106,10 @@ def collect(folder: Path) -> TargetRun:
     if short := _short(reports.get(Stage.TEST), len(cases or ()), bool(cases_fault)):
         reports[Stage.TEST] = _lower(reports[Stage.TEST], Verdict.INCOMPLETE, short)
         problems.append(f"test/junit.xml: incomplete: {short}")
+    gates = job.gates if job else None
+    if gates and len(gates.waivers) > _MAX_WAIVERS:
+        problems.append(f"job.json: more than {_MAX_WAIVERS} waivers, so their use is not told")
+        gates = None
     return TargetRun(
         record=run,
         facts=facts,
@@ -110,6 +118,8 @@ def collect(folder: Path) -> TargetRun:
         samples=samples,
         ceilings=ceilings,
         compiled=compiled,
+        launched=launched,
+        gates=gates,
         problems=tuple(problems),
     )
 

@@ -10,7 +10,7 @@ from harness import verdict
 from harness.comparison import Comparison, Difference, TargetSummary
 from harness.condense import condense, geomeans, refusals
 from harness.errors import ExitCode
-from harness.parity import compare_codegen, compare_tests, count_tests
+from harness.parity import compare_codegen, compare_tests, count_tests, use_of_waivers
 from harness.records import TargetRun, Verdict
 from harness.speed import compare_speeds
 
@@ -33,6 +33,7 @@ def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparis
         geomeans=geomeans(rows),
         rows=rows,
         codegen=compare_codegen(given),
+        waivers=use_of_waivers(given),
         refusals=refusals(rows),
         problems=tuple(f"{name}: {problem}" for name, run in given.items() for problem in run.problems),
     )

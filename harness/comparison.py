@@ -10,7 +10,19 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Union
 
-from harness.records import SCHEMA_VERSION, CaseResult, Ceiling, CompiledKernel, Environment, Facts, Scalar, StageReport, Verdict
+from harness.records import (
+    SCHEMA_VERSION,
+    CaseResult,
+    Ceiling,
+    CompiledKernel,
+    Environment,
+    Facts,
+    Gates,
+    Scalar,
+    StageReport,
+    Verdict,
+    Waiver,
+)
 
 # What a test, a kernel or a stage that did run can end in, short of passing.
 FAILING = (Verdict.FAILED, Verdict.ERROR, Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG)
@@ -219,6 +231,15 @@ class CodegenRow(_Strict):
 
 
 @dataclass(frozen=True)
+class WaiverUse(_Strict):
+    """What became of a waiver: of the `covered` compiled kernels that it names, `used` broke the gate and were let through."""
+
+    waiver: Waiver
+    covered: int
+    used: int
+
+
+@dataclass(frozen=True)
 class DeviceSummary(_Strict):
     """One GPU, with the copy bandwidth measured on it in this run and the one that its driver's figures give."""
 
@@ -234,6 +255,7 @@ class DeviceSummary(_Strict):
 class TargetSummary(_Strict):
     """One target. The counts hold a number per verdict, of its tests, its measured points and its compiled kernels.
 
+    `only_gates` of the kernels that failed did compile and could be launched; `gates` is what they were asked to meet, if anything.
     `complete`: it did all that it was asked to do, whatever came out. A test that crashed leaves it so, a stage that crashed does not.
     """
 
@@ -256,6 +278,8 @@ class TargetSummary(_Strict):
     tests: dict[str, int] = field(default_factory=dict)
     points: dict[str, int] = field(default_factory=dict)
     compiled: dict[str, int] = field(default_factory=dict)
+    only_gates: int = 0
+    gates: Union[Gates, None] = None
 
     @property
     def gpus(self) -> str:
@@ -290,6 +314,7 @@ class Comparison(_Strict):
     geomeans: tuple[Geomean, ...] = ()
     rows: tuple[Row, ...] = ()
     codegen: tuple[CodegenRow, ...] = ()
+    waivers: tuple[WaiverUse, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     problems: tuple[str, ...] = ()
     schema_version: int = SCHEMA_VERSION

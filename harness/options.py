@@ -11,6 +11,7 @@ import click
 
 from harness.engines import Build
 from harness.errors import UsageError
+from harness.gates import load_gates, load_launches
 from harness.records import Stage
 from harness.run import Settings, new_run_id
 
@@ -36,6 +37,7 @@ what_options = several(
     click.option("--kernels", type=FOLDER, default=Path("kernels"), show_default=True, help="Folder of the kernel package."),
     click.option("--stage", "stages", metavar="S,S", help=f"Only these stages: {', '.join(_STAGES)}. Default: the target's own."),
     click.option("--bench", "benches", multiple=True, help="Pattern of bench files; repeatable.  [default: bench_*.py]"),
+    click.option("--launches", metavar="W,W", help="Whose launches are compiled.  [default: pyproject.toml's, or bench,test]"),
     click.option("-k", "keyword", metavar="EXPR", help="Only tests that match, as in pytest."),
     click.option("--commit", metavar="SHA", help="Commit of the kernels, where their folder is no git checkout.", envvar="WARPWAVE_COMMIT"),
     click.option("--gpu", metavar="N", help="Index of the GPU to use. Default: the first one that is visible."),
@@ -72,6 +74,7 @@ def settings_of(options: dict[str, Any]) -> Settings:
 
     Raises:
         UsageError: they ask for something that does not exist.
+        ConfigError: the kernel package's `pyproject.toml` does.
     """
     kernels: Path = options["kernels"]
     if not kernels.is_dir():
@@ -91,6 +94,8 @@ def settings_of(options: dict[str, Any]) -> Settings:
         commit=options["commit"],
         quick=options["quick"],
         benches=options["benches"] or ("bench_*.py",),
+        launches=_parse_launches(options["launches"]) if options["launches"] else load_launches(kernels),
+        gates=load_gates(kernels),
         pytest_args=("-k", options["keyword"]) if options["keyword"] else (),
         test_limit_s=options["test_timeout"],
         stage_limit_s=options["timeout"],
@@ -118,6 +123,15 @@ def _parse_stages(text: str | None) -> tuple[Stage, ...] | None:
         if name not in _STAGES:
             raise UsageError(f"There is no stage {name!r}.", "Stages are separated by commas.", f"Choose from {', '.join(_STAGES)}.")
     return tuple(Stage(name) for name in text.split(","))
+
+
+def _parse_launches(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(text.split(",")))
+    if not set(names) <= {"bench", "test"}:
+        raise UsageError(
+            f"--launches {text!r} names something else.", "Benches and tests launch kernels.", "Choose bench, test or bench,test."
+        )
+    return names
 
 
 def _key_value(pair: str) -> tuple[str, str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from harness.comparison import CodegenCell, CodegenRow, KernelTests, Parity, ParityRow, TestCell
-from harness.records import CompiledKernel, TargetRun, Verdict
+from harness.alignment import align
+from harness.alignment import configuration as configuration  # the JUnit writer names its cases by it
+from harness.comparison import CodegenCell, CodegenRow, KernelTests, Parity, ParityRow, TestCell, WaiverUse
+from harness.records import TargetRun, Verdict, Waiver
 
 
 def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
@@ -38,24 +40,22 @@ def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:
 
 
 def compare_codegen(runs: Mapping[str, TargetRun]) -> tuple[CodegenRow, ...]:
-    """A row per launch and configuration; one that was compiled twice for an architecture on one target is a row of its own."""
-    found: dict[tuple[str, str, str, int], list[CodegenCell]] = {}
-    for name, run in runs.items():
-        seen: Counter[tuple[tuple[str, str, str], str]] = Counter()
-        for kernel in run.compiled:
-            launch = (kernel.kernel, kernel.function, configuration(kernel))
-            seen[launch, kernel.architecture] += 1
-            found.setdefault((*launch, seen[launch, kernel.architecture]), []).append(CodegenCell(name, kernel))
-    return tuple(CodegenRow(kernel, function, config, tuple(cells)) for (kernel, function, config, _), cells in found.items())
+    """A row per launch and configuration, with all architectures in it."""
+    return align(CodegenCell(name, kernel) for name, run in runs.items() for kernel in run.compiled)
 
 
-def configuration(kernel: CompiledKernel) -> str:
-    """A launch in one line: the types of its arguments, its constants, warps and stages."""
-    types = " ".join(dict.fromkeys(text for text in kernel.signature.values() if text != "constexpr"))
-    constants = " ".join(f"{name}={value}" for name, value in kernel.constants.items())
-    warps = f"{kernel.num_warps} warps" if kernel.num_warps is not None else ""
-    stages = f"{kernel.num_stages} stages" if kernel.num_stages is not None else ""
-    return ", ".join(part for part in (types, constants, warps, stages) if part)
+def use_of_waivers(runs: Mapping[str, TargetRun]) -> tuple[WaiverUse, ...]:
+    """Every waiver of every target that compiled kernels, once, with what it was good for on all of them."""
+    covered: Counter[Waiver] = Counter()
+    used: Counter[Waiver] = Counter()
+    for run in runs.values():
+        waivers = run.gates.waivers if run.gates and run.compiled else ()
+        for waiver in waivers:
+            rows = [row for row in run.compiled if row.verdict is not Verdict.NOT_RUN and waiver.which.covers(row)]
+            covered[waiver] += len(rows)
+            # Where two name the same gate of a kernel, the first one is the reason given.
+            used[waiver] += sum(row.waived.get(waiver.gate) == waiver.reason for row in rows)
+    return tuple(WaiverUse(waiver, covered[waiver], used[waiver]) for waiver in covered)
 
 
 def _parity(cells: Mapping[str, TestCell], took_part: list[str]) -> tuple[Parity, tuple[str, ...]]:

@@ -13,12 +13,16 @@ import os
 import tempfile
 from dataclasses import dataclass, field
 from enum import Enum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Union
 
 SCHEMA_VERSION = 1
 
 Scalar = Union[int, float, str, bool, None]
+
+# In the place of a function's name: a point or a test that launched nothing, or not all of what it would have.
+HOST_CODE = "(host code)"
 
 # What pydantic, on the host, is asked to hold every record to; a plain dict, so that nothing has to be imported for it here.
 _STRICT = {"extra": "forbid", "allow_inf_nan": False}
@@ -63,7 +67,8 @@ class Stage(str, Enum):
 
 @dataclass(frozen=True)
 class Architecture:
-    """A GPU that kernels are compiled for. `properties` is what Triton's `get_device_properties` would answer on that card."""
+    """A GPU that kernels are compiled for. `properties` is what Triton's `get_device_properties` would answer on that card, `torch_version`
+    what `torch.version` would have there."""
 
     __pydantic_config__ = _STRICT
     name: str
@@ -71,11 +76,96 @@ class Architecture:
     arch: Union[int, str]
     warp_size: int
     properties: dict[str, int]
+    torch_version: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Which:
+    """Some of the compiled kernels: those whose every name fits one of the shell patterns for it.
+
+    `kernel` is the folder; `types` are those of the arguments as a report spells them, `*bf16 *fp32 i32`; `launched_by` is `bench` or
+    `test`, for tests try odd sizes on purpose, of which nobody asks that they be fast.
+    """
+
+    __pydantic_config__ = _STRICT
+    kernel: tuple[str, ...] = ("*",)
+    function: tuple[str, ...] = ("*",)
+    architecture: tuple[str, ...] = ("*",)
+    types: tuple[str, ...] = ("*",)
+    launched_by: tuple[str, ...] = ("*",)
+
+    def covers(self, row: CompiledKernel) -> bool:
+        """Whether `row` is one of them."""
+        patterns = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
+        return all(any(fnmatchcase(getattr(row, name), pattern) for pattern in some) for name, some in patterns.items())
+
+    @classmethod
+    def restore(cls, raw: dict[str, Any]) -> Which:
+        """Undo `dataclasses.asdict`."""
+        return cls(**{name: tuple(patterns) for name, patterns in raw.items()})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A value a gate, named as in `pyproject.toml`; None or False where the gate is open. docs/gates.md says what each means.
+
+    At most: `spills` in registers a thread, `private_bytes` a thread. At least: `occupancy` as a share of a multiprocessor's warps (0 to
+    1), `load_bits` and `store_bits` of the widest global access.
+    """
+
+    __pydantic_config__ = _STRICT
+    spills: Union[int, None] = 0
+    private_bytes: Union[int, None] = 0
+    occupancy: Union[float, None] = None
+    load_bits: Union[int, None] = None
+    store_bits: Union[int, None] = None
+    matrix: bool = False
+    explicit_precision: bool = True
+
+
+OPEN = Limits(spills=None, private_bytes=None, explicit_precision=False)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Limits for some kernels. It can only tighten: of all limits that cover a kernel the strictest holds."""
+
+    __pydantic_config__ = _STRICT
+    which: Which
+    limits: Limits
+
+
+@dataclass(frozen=True)
+class Waiver:
+    """One gate that some kernels may break, and why. It shows in the report, also where nothing needs it."""
+
+    __pydantic_config__ = _STRICT
+    gate: str
+    reason: str
+    which: Which
+
+
+@dataclass(frozen=True)
+class Gates:
+    """What the author of a kernel package asks of its generated code. `source` is the file that says so; empty for the defaults."""
+
+    __pydantic_config__ = _STRICT
+    limits: Limits = field(default_factory=Limits)
+    rules: tuple[Rule, ...] = ()
+    waivers: tuple[Waiver, ...] = ()
+    source: str = ""
+
+    @classmethod
+    def restore(cls, raw: dict[str, Any]) -> Gates:
+        """Undo `dataclasses.asdict`; trusted, as in `Job.load`."""
+        rules = tuple(Rule(Which.restore(entry["which"]), Limits(**entry["limits"])) for entry in raw["rules"])
+        waivers = tuple(Waiver(**{**entry, "which": Which.restore(entry["which"])}) for entry in raw["waivers"])
+        return cls(Limits(**raw["limits"]), rules, waivers, raw["source"])
 
 
 @dataclass(frozen=True)
 class Job:
-    """What the inside is told to do: `job.json`. Paths are as the inside sees them."""
+    """What the inside is told to do: `job.json`. Paths are as the inside sees them. Without `gates` generated code is not judged."""
 
     __pydantic_config__ = _STRICT
     run_id: str
@@ -88,12 +178,14 @@ class Job:
     probe: tuple[str, ...] = ()
     driver_file: Union[str, None] = None
     benches: tuple[str, ...] = ("bench_*.py",)
+    launches: tuple[str, ...] = ("bench", "test")
     pytest_args: tuple[str, ...] = ()
     quick: bool = False
     test_limit_s: float = 300.0
     stage_limit_s: float = 3600.0
     workers: int = 0
     architectures: tuple[Architecture, ...] = ()
+    gates: Union[Gates, None] = None
     schema_version: int = SCHEMA_VERSION
 
     @classmethod
@@ -102,8 +194,9 @@ class Job:
         raw = json.loads(path.read_text())
         raw["stages"] = tuple(Stage(stage) for stage in raw["stages"])
         raw["architectures"] = tuple(Architecture(**entry) for entry in raw["architectures"])
-        for key in ("probe", "benches", "pytest_args"):
+        for key in ("probe", "benches", "launches", "pytest_args"):
             raw[key] = tuple(raw[key])
+        raw["gates"] = Gates.restore(raw["gates"]) if raw.get("gates") else None
         return cls(**raw)
 
 
@@ -236,6 +329,7 @@ class CompiledKernel:
     `registers` are per thread (VGPRs on a wave machine); `spills` are 4-byte registers kept in memory; `shared_bytes` is shared memory or
     LDS; `load_bits` the widest global load; `matrix` the matrix instructions in it. None where the binary does not tell.
 
+    `attributes` are what the JIT found out about arguments, such as `tt.divisibility=16`.
     `vgprs` and `agprs` are per thread and together `registers` (with `agprs`, the first are rounded up to fours); `sgprs` are per wave.
     `spill_store_bytes` and `spill_load_bytes` are what the code's instructions move for one thread, each counted once. `load_widths` and
     `store_widths` are those of global accesses in bits, narrowest first. `instructions` counts matrix instructions and asynchronous
@@ -243,6 +337,9 @@ class CompiledKernel:
     `programs` of this kernel fit into one multiprocessor (SM, CU or WGP) at a time, of `resident_warps` warps in all, which is the share
     `occupancy` (0 to 1) of its slots; `limited_by` names each resource without room for one more. `compiler_waves` is what the compiler
     thinks that a SIMD holds: it knows neither shared memory, which is asked for at launch, nor that only whole programs start.
+
+    `unnamed_precision` holds `file.py:line` of each product of fp32 operands that leaves its precision to the compiler. `broken` holds what
+    was found and what is allowed for each gate that the kernel breaks, `waived` the reason for those of them that do not count.
     """
 
     __pydantic_config__ = _STRICT
@@ -253,6 +350,7 @@ class CompiledKernel:
     origin: str = ""
     signature: dict[str, str] = field(default_factory=dict)
     constants: dict[str, Scalar] = field(default_factory=dict)
+    attributes: dict[str, str] = field(default_factory=dict)
     num_warps: Union[int, None] = None
     num_stages: Union[int, None] = None
     seconds: float = 0.0
@@ -277,7 +375,25 @@ class CompiledKernel:
     resident_warps: Union[int, None] = None
     occupancy: Union[float, None] = None
     limited_by: Union[tuple[str, ...], None] = None
+    unnamed_precision: tuple[str, ...] = ()
+    broken: dict[str, str] = field(default_factory=dict)
+    waived: dict[str, str] = field(default_factory=dict)
     reason: str = ""
+
+    @property
+    def types(self) -> str:
+        """The types of its arguments, each once: `*bf16 *fp32 i32`."""
+        return " ".join(dict.fromkeys(text for text in self.signature.values() if text != "constexpr"))
+
+    @property
+    def launched_by(self) -> str:
+        """`test` where its origin is one of pytest's node ids, else `bench`; what both launch, the bench launches first."""
+        return "test" if "::" in self.origin else "bench"
+
+    @property
+    def only_gates(self) -> bool:
+        """Whether it compiled, could be launched, and failed for its gates alone."""
+        return self.verdict is Verdict.FAILED and bool(self.broken)
 
 
 @dataclass(frozen=True)
@@ -332,7 +448,10 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class TargetRun:
-    """Everything that is known of one target after its run: `raw/<target>/` read, validated and joined."""
+    """Everything that is known of one target after its run: `raw/<target>/` read, validated and joined.
+
+    `compiled` is the compile stage's, without a GPU; `launched` what the JIT compiled on the card in the bench stage.
+    """
 
     __pydantic_config__ = _STRICT
     record: RunRecord
@@ -342,6 +461,8 @@ class TargetRun:
     samples: tuple[Sample, ...] = ()
     ceilings: tuple[Ceiling, ...] = ()
     compiled: tuple[CompiledKernel, ...] = ()
+    launched: tuple[CompiledKernel, ...] = ()
+    gates: Union[Gates, None] = None
     problems: tuple[str, ...] = ()
 
 

@@ -20,7 +20,7 @@ from harness.diagnose import diagnose
 from harness.engines import Build, Engine, Request, Say, choose_engine
 from harness.errors import ExitCode, UsageError, WarpwaveError
 from harness.guard import read_record
-from harness.records import Environment, Exit, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump, write_text
+from harness.records import Environment, Exit, Gates, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump, write_text
 from harness.targets import Target
 
 OnEvent = Callable[[dict[str, Any]], None]
@@ -41,6 +41,8 @@ class Settings:
     commit: Union[str, None] = None
     quick: bool = False
     benches: tuple[str, ...] = ("bench_*.py",)
+    launches: tuple[str, ...] = ("bench", "test")
+    gates: Gates = field(default_factory=Gates)
     pytest_args: tuple[str, ...] = ()
     test_limit_s: float = 300.0
     stage_limit_s: float = 3600.0
@@ -192,11 +194,13 @@ def _job(engine: Engine, request: Request, settings: Settings, stages: tuple[Sta
         probe=target.probe.command,
         driver_file=target.probe.driver_file,
         benches=settings.benches,
+        launches=settings.launches,
         pytest_args=settings.pytest_args,
         quick=settings.quick,
         test_limit_s=settings.test_limit_s,
         stage_limit_s=settings.stage_limit_s,
         architectures=target.architectures,
+        gates=settings.gates,
     )
 
 

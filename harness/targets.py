@@ -88,6 +88,7 @@ class _Card:
     arch: Union[int, str]
     warp_size: int
     properties: dict[str, int]
+    torch_version: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

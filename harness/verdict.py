@@ -74,6 +74,8 @@ def summarise(name: str, run: TargetRun) -> TargetSummary:
         tests=tests,
         points=points,
         compiled=compiled,
+        only_gates=sum(kernel.only_gates for kernel in run.compiled),
+        gates=run.gates,
     )
 
 
@@ -112,17 +114,25 @@ def _explained(verdict: Verdict, run: TargetRun, counts: Iterable[dict[str, int]
 
 def _phrase(target: TargetSummary) -> str:
     measured = _count_sentence(target.points, "point", "measured", "could not measure")
-    compiled = _count_sentence(target.compiled, "kernel", "compiled", "could not compile")
+    compiled = _count_sentence(_compiles(target), "kernel", "compiled", "could not compile")
+    gates = f"broke a gate with {target.only_gates}" if target.only_gates else ""
     reason = " ".join(target.reason.split()).rstrip(".")
     reason = f" ({reason if len(reason) <= _REASON_LIMIT else f'{reason[:_REASON_LIMIT]} …'})" if reason else ""
     if target.verdict is Verdict.NOT_RUN and (measured or compiled):
-        done = [f"ran no test{reason}", measured, compiled]
+        done = [f"ran no test{reason}", measured, compiled, gates]
     elif target.complete:
-        done = [_count_sentence(target.tests, "test", "passed", "failed"), measured, compiled]
+        done = [_count_sentence(target.tests, "test", "passed", "failed"), measured, compiled, gates]
     else:
         done = [_PHRASES[target.verdict] + reason]
     said = [text for text in done if text] or [target.verdict.value]
     return f"{target.target} {' and '.join([', '.join(said[:-1]), said[-1]] if len(said) > 1 else said)}"
+
+
+def _compiles(target: TargetSummary) -> dict[str, int]:
+    """The compiled kernels by verdict, as if there were no gates: what breaks one did compile."""
+    moved = Counter({Verdict.PASSED.value: target.only_gates, Verdict.FAILED.value: -target.only_gates})
+    moved.update(target.compiled)
+    return dict(moved)
 
 
 def _count_sentence(counts: dict[str, int], noun: str, good: str = "passed", bad: str = "failed") -> str:

@@ -53,14 +53,19 @@ def poison(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     An element that a kernel leaves out cannot pass for a result, and a store outside of an output fails the test at its end.
     """
     guards: list[torch.Tensor] = []
+    allocating = False
 
     def poisoned(allocate: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         def allocate_poisoned(*args: Any, **kwargs: Any) -> torch.Tensor:
+            nonlocal allocating
             tensor = allocate(*args, **kwargs)
-            if type(tensor) is not torch.Tensor or not tensor.is_floating_point() or not tensor.numel():
+            # Tensors without data are filled by Python, which allocates.
+            if allocating or type(tensor) is not torch.Tensor or not tensor.is_floating_point() or not tensor.numel():
                 return tensor
             extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+            allocating = True
             whole = torch.full((extent + 2 * GUARD,), float("nan"), dtype=tensor.dtype, device=tensor.device)
+            allocating = False
             guards.extend((whole[:GUARD], whole[-GUARD:]))
             return tensor.set_(whole.untyped_storage(), GUARD, tensor.shape, tensor.stride())
 

@@ -7,6 +7,7 @@ a row with a verdict, and the sweep goes on after it in a fresh process.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import sys
 import time
@@ -18,8 +19,11 @@ from typing import Any
 from harness.inside.benches import Point, find_benches, kernel_name, load_module, points
 from harness.inside.device import accelerator, is_usable
 from harness.inside.events import emit
+from harness.inside.recorder import Recorder, card_here
 from harness.inside.supervise import Event, Journal, supervise
 from harness.inside.timer import Timer, Timing
+from harness.inside.words import describe
+from harness.inside.workers import die_with_parent, spawned
 from harness.records import Ceiling, Job, Sample, Stage, StageReport, Verdict, dump, to_json, worst
 
 # One copy reads and writes this much in all: far past any cache, small on any card.
@@ -27,7 +31,7 @@ _COPY_BYTES = 4 << 30
 
 
 def measure(job: Job) -> StageReport:
-    """Supervise the sweep and write `bench/samples.jsonl` and `bench/ceilings.jsonl`."""
+    """Supervise the sweep and write `bench/samples.jsonl` and `bench/ceilings.jsonl`; `bench/kernels.jsonl` has what the JIT compiled."""
     folder = Path(job.output) / Stage.BENCH.value
     if not find_benches(Path(job.kernels), job.benches):
         return StageReport(Stage.BENCH, Verdict.NOT_RUN, reason="no bench was found", hint=f"Looked for {', '.join(job.benches)}.")
@@ -41,6 +45,8 @@ def measure(job: Job) -> StageReport:
             pending.update({identity: Sample(**fields, verdict=Verdict.NOT_RUN) for identity, fields in event["points"].items()})
         elif event["event"] == "start":
             emit("case", stage="bench", id=event["id"], done=len(verdicts), total=len(pending) or None)
+        elif event["event"] == "kernel":
+            _append(folder / "kernels.jsonl", json.dumps(event["row"]))
         elif event["event"] == "finish" and "ceiling" in event:
             _append(folder / "ceilings.jsonl", event["ceiling"])
         elif event["event"] in ("finish", "death"):
@@ -54,7 +60,7 @@ def measure(job: Job) -> StageReport:
             _append(folder / "samples.jsonl", line)
 
     command = [sys.executable, "-m", "harness.inside.measure", sys.argv[1], "--worker"]
-    deaths = supervise(command, Journal(folder / "journal.jsonl"), job.test_limit_s, folder / "log.txt", on_event)
+    deaths = supervise(spawned(command), Journal(folder / "journal.jsonl"), job.test_limit_s, folder / "log.txt", on_event)
     counts = {verdict.value: verdicts.count(verdict) for verdict in Verdict if verdict in verdicts}
     if deaths and deaths[-1].case is None:
         return StageReport(Stage.BENCH, deaths[-1].verdict, reason=deaths[-1].reason, hint="See bench/log.txt.", counts=counts)
@@ -69,6 +75,8 @@ def work(job: Job) -> None:
     done = journal.done()
     timer = Timer.on_active_device(job.quick)
     triton.testing.do_bench = timer.do_bench
+    # The same rows as the compile stage's, from real launches: what says that the two compile the same code.
+    recorder = Recorder(card_here(), journal)
     root = Path(job.kernels)
     todo: list[Point] = []
     for path in find_benches(root, job.benches):
@@ -80,6 +88,7 @@ def work(job: Job) -> None:
     for point in todo:
         if point.id not in done:
             journal.write("start", id=point.id)
+            recorder.kernel, recorder.origin = point.kernel, point.id
             sample = _measure(point, timer)
             journal.write("finish", id=point.id, verdict=sample.verdict.value, reason=sample.reason, sample=to_json(sample))
             if sample.verdict is not Verdict.PASSED and not is_usable():
@@ -180,15 +189,6 @@ def _time_copy(timer: Timer, size: int, device: Any) -> Timing:
     return timer.last
 
 
-def describe(error: BaseException) -> str:
-    """An exception in one line: its first, or its last where the first only says where (as Triton's compiler does: `at 2:37:`)."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not lines:
-        return type(error).__name__
-    said = f"{lines[-1]} ({lines[0].rstrip(':')})" if lines[0].endswith(":") else lines[0]
-    return f"{type(error).__name__}: {said[:300]}"
-
-
 def _verdict(error: Exception) -> Verdict:
     return Verdict.OOM if type(error).__name__ == "OutOfMemoryError" else Verdict.ERROR
 
@@ -207,6 +207,7 @@ def main() -> None:
     """Entry of the stage's process, and of its worker."""
     job = Job.load(Path(sys.argv[1]))
     if "--worker" in sys.argv:
+        die_with_parent()
         work(job)
         return
     started = time.monotonic()

@@ -21,6 +21,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
+from harness.inside.assertions import answer, asks_for_data
 from harness.inside.ops import direct_op, plain
 from harness.records import Architecture
 
@@ -123,10 +124,12 @@ def pretended_device(card: Architecture, load: Loader) -> Iterator[None]:
             (torch.cuda, "get_device_name", lambda device=None: card.name),
             (torch.cuda, "get_device_capability", lambda device=None: capability),
             (torch.cuda, "get_device_properties", lambda device=None: properties),
+            (torch.cuda, "mem_get_info", lambda device=None: (properties.total_memory, properties.total_memory)),
             (torch.cuda, "Stream", lambda *args, **kwargs: SimpleNamespace(cuda_stream=0)),
             (torch.cuda, "current_stream", lambda device=None: SimpleNamespace(cuda_stream=0)),
             (torch.cuda, "set_stream", lambda stream: None),
             (torch.cuda, "device", lambda index: contextlib.nullcontext()),
+            *((torch.version, name, version) for name, version in card.torch_version.items()),
             # There is no data to compare; what is checked here is the code.
             (torch, "allclose", lambda *args, **kwargs: True),
             (torch, "equal", lambda *args, **kwargs: True),
@@ -182,6 +185,15 @@ class _Redirect(torch.overrides.TorchFunctionMode):
             return self._attribute(func, args)
         if name == "cuda":
             return args[0].to(self.to)
+        if self.claim is not None and _is_on(self.to, args):
+            if asks_for_data(name):
+                return answer(name, sys._getframe(1))
+            if name == "cpu":
+                return args[0]
+            if name == "to":
+                # There is nothing to copy out, and what is made of it on the host is compared with nothing.
+                args = tuple(self.to if str(value) == "cpu" else value for value in args)
+                kwargs = {key: self.to if str(value) == "cpu" else value for key, value in kwargs.items()}
         if "device" in kwargs:
             kwargs["device"] = self._device(kwargs["device"])
         if name == "to":
@@ -202,6 +214,11 @@ class _Redirect(torch.overrides.TorchFunctionMode):
     def _device(self, device: Any) -> Any:
         names_cuda = isinstance(device, (str, torch.device)) and str(device).split(":")[0] == "cuda"
         return self.to if names_cuda or (isinstance(device, int) and not isinstance(device, bool)) else device
+
+
+def _is_on(device: torch.device, args: Any) -> bool:
+    """Whether a method is called on a tensor of a device."""
+    return bool(args) and isinstance(args[0], torch.Tensor) and torch.Tensor.device.__get__(args[0]) == device
 
 
 def interpreted_device(package: Path) -> Callable[[], None]:

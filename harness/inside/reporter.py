@@ -16,6 +16,7 @@ import pytest
 from harness.inside.benches import load_module
 from harness.inside.device import accelerator, is_usable
 from harness.inside.supervise import Journal
+from harness.inside.workers import die_with_parent
 
 BENCHES_VARIABLE = "WARPWAVE_BENCHES"
 _CUT = 20_000  # characters of a traceback that are kept; the whole of it is in the stage's log
@@ -100,6 +101,7 @@ class BenchItem(pytest.Item):
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the reporter, and stand in for a GPU where the tests run in Triton's interpreter."""
+    die_with_parent()
     config.pluginmanager.register(Reporter(Journal.from_environment()), "warpwave-reporter")
     if os.environ.get("TRITON_INTERPRET") == "1":
         from harness.inside.pretend import interpreted_device

@@ -12,15 +12,16 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.inside.workers import JOURNAL_VARIABLE, Start, Worker
 from harness.records import Verdict
 
-JOURNAL_VARIABLE = "WARPWAVE_JOURNAL"
 _POLL_S = 0.05
 _GRACE_S = 5.0
 # Without any case started, a worker is importing torch, collecting or compiling; slow machines need minutes for it.
@@ -68,15 +69,20 @@ class Journal:
         return {event["id"] for event in self.read() if event["event"] in ("finish", "death") and event.get("id")}
 
 
-def supervise(command: list[str], journal: Journal, case_limit_s: float, log: Path, on_event: OnEvent) -> list[Death]:
-    """Run `command` until every case of it has an outcome; returns the deaths, in order.
+def supervise(
+    start: Start, journal: Journal, case_limit_s: float, log: Path, on_event: OnEvent, stop: threading.Event | None = None
+) -> list[Death]:
+    """Start a worker, and another after each death, until every case of it has an outcome; returns the deaths, in order.
 
     Ends early only when a worker dies outside of any case, or twice of the same: then there is no culprit to leave out.
+
+    Raises:
+        KeyboardInterrupt: the user's, or `stop`, which is for supervisors in threads that no signal reaches; the worker is gone.
     """
     deaths: list[Death] = []
     finished = False
     while not finished:
-        finished, death = _run_worker(command, journal, case_limit_s, log, on_event)
+        finished, death = _run_worker(start, journal, case_limit_s, log, on_event, stop or threading.Event())
         if death is not None:
             # A case that kills a second time was not left out by its worker: going on would never end.
             finished = death.case is None or death.case in {earlier.case for earlier in deaths}
@@ -88,39 +94,41 @@ def supervise(command: list[str], journal: Journal, case_limit_s: float, log: Pa
     return deaths
 
 
-def _run_worker(command: list[str], journal: Journal, case_limit_s: float, log: Path, on_event: OnEvent) -> tuple[bool, Death | None]:
+def _run_worker(
+    start: Start, journal: Journal, case_limit_s: float, log: Path, on_event: OnEvent, stop: threading.Event
+) -> tuple[bool, Death | None]:
     """One worker from start to end: whether all cases are through, and how it died if it did."""
     offset = journal.path.stat().st_size if journal.path.exists() else 0
-    environment = {**os.environ, JOURNAL_VARIABLE: str(journal.path)}
     running, since, last, timed_out = None, time.monotonic(), "", False
-    with open(log, "ab") as output:
-        worker = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True)
-        try:
-            while True:
-                exited = worker.poll() is not None
-                fresh, offset = _read_from(journal.path, offset)
-                for event in fresh:
-                    last = kind = event["event"]
-                    if kind == "start":
-                        running, since = event["id"], time.monotonic()
-                    elif kind in ("finish", "ready"):
-                        running, since = None, time.monotonic()
-                    on_event(event)
-                if exited:
-                    break
-                if time.monotonic() - since > (case_limit_s if running else _IDLE_LIMIT_S):
-                    timed_out = True
-                    break
-                time.sleep(_POLL_S)
-        finally:
-            _stop(worker)
+    worker = start(journal.path, log)
+    try:
+        while True:
+            exited = worker.poll() is not None
+            fresh, offset = _read_from(journal.path, offset)
+            for event in fresh:
+                last = kind = event["event"]
+                if kind == "start":
+                    running, since = event["id"], time.monotonic()
+                elif kind in ("finish", "ready"):
+                    running, since = None, time.monotonic()
+                on_event(event)
+            if exited:
+                break
+            if stop.is_set():
+                raise KeyboardInterrupt
+            if time.monotonic() - since > (case_limit_s if running else _IDLE_LIMIT_S):
+                timed_out = True
+                break
+            time.sleep(_POLL_S)
+    finally:
+        _stop(worker)
     if timed_out:
         what = f"it ran longer than {case_limit_s:g} s" if running else f"no case was started for {_IDLE_LIMIT_S:g} s"
         return False, Death(running, Verdict.TIMEOUT, what)
     if running is None and last in ("end", "poisoned"):
         # After a sticky device error a worker hands over to a fresh one: its case has an outcome, the others deserve a clean device.
         return last == "end", None
-    return False, Death(running, Verdict.CRASHED, f"its process {describe_exit(worker.returncode)}")
+    return False, Death(running, Verdict.CRASHED, f"its process {describe_exit(worker.returncode or 0)}")
 
 
 def describe_exit(code: int) -> str:
@@ -133,13 +141,16 @@ def describe_exit(code: int) -> str:
     return f"exited with {code} before its end"
 
 
-def _stop(worker: subprocess.Popen[bytes]) -> None:
+def _stop(worker: Worker) -> None:
     """End a worker and everything it started: SIGINT first, so that a GPU runtime can tear down, then SIGKILL."""
     for number, patience in ((signal.SIGINT, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
         try:
             os.killpg(worker.pid, number)
         except (ProcessLookupError, PermissionError):
-            break
+            # Gone; or a forked one that leads no group yet.
+            if worker.poll() is not None:
+                break
+            os.kill(worker.pid, number)
         if worker.poll() is None:
             try:
                 worker.wait(patience)

@@ -16,6 +16,7 @@ from harness.inside.events import emit
 from harness.inside.junit import junit_xml
 from harness.inside.reporter import BENCHES_VARIABLE
 from harness.inside.supervise import Death, Event, Journal, supervise
+from harness.inside.workers import spawned
 from harness.records import CaseResult, Job, Stage, StageReport, Verdict, dump, worst, write_text
 
 _OUTCOMES = {"passed": Verdict.PASSED, "failed": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.NOT_RUN}
@@ -74,11 +75,11 @@ def verify(job: Job) -> StageReport:
     """Run the package's tests and write `test/junit.xml`."""
     folder = Path(job.output) / Stage.TEST.value
     results = Results(job, folder)
-    command = [sys.executable, "-m", "pytest", "-p", "harness.inside.reporter", *_pytest_options(job, folder), job.kernels]
+    command = [sys.executable, "-m", "pytest", "-p", "harness.inside.reporter", *pytest_options(job, folder), job.kernels]
     os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.benches)
     why = "the run was stopped before this test"
     try:
-        deaths = supervise(command, Journal(folder / "journal.jsonl"), job.test_limit_s, folder / "log.txt", results.on_event)
+        deaths = supervise(spawned(command), Journal(folder / "journal.jsonl"), job.test_limit_s, folder / "log.txt", results.on_event)
         if deaths and deaths[-1].case is None:
             why = f"pytest stopped early: {deaths[-1].reason}"
     finally:
@@ -87,7 +88,7 @@ def verify(job: Job) -> StageReport:
     return _report(results, deaths, folder)
 
 
-def _pytest_options(job: Job, folder: Path) -> list[str]:
+def pytest_options(job: Job, folder: Path) -> list[str]:
     """The package may be read-only, is its own root, and one module that does not import must not hide the others."""
     fixed = ["--rootdir", job.kernels, "-p", "no:cacheprovider", "--continue-on-collection-errors", "-v", "--color=no"]
     if not any((Path(job.kernels) / name).exists() for name in ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")):

@@ -7,7 +7,7 @@ import itertools
 import math
 
 from harness.comparison import FAILING, Cell, CodegenCell, CodegenRow, Comparison, Geomean, Speed
-from harness.records import CompiledKernel, Verdict
+from harness.records import HOST_CODE, CompiledKernel, Verdict
 from harness.render.section import Bit, Line, Section, name, names, say, shorten
 from harness.render.text import NOTHING, UNVERIFIED_MARK, first_line, halves, marked, plural, with_share
 
@@ -40,30 +40,46 @@ def codegen(comparison: Comparison, every: bool) -> list[Section]:
     sections = [_codegen(comparison, part, heads, every) for part in _pages(columns, twice)]
     legend = ["r: registers a thread, the most of all configurations. s: registers spilled to memory."]
     if every:
-        legend += ["K: shared memory (LDS) of a block, in KiB."]
+        legend += ["16B, 4K: shared memory (LDS) of a block in bytes or KiB. 3/2 stages: not the same on all architectures."]
         legend += ["4x8w regs: a multiprocessor (SM, CU, WGP) holds 4 programs of 8 warps at a time, and what leaves no room for more:"]
         legend += ["registers, shared memory, slots of programs or of warps, scalar registers. Nothing named: its warps are all there."]
     lacking = () if every else _lacking(comparison, {cell.target for cell in cells}, "nothing compiled")
     sections[-1] = dataclasses.replace(sections[-1], lines=lacking, legend=tuple(legend))
     if every:
         return sections
-    sections += _not_compiled("Did not compile", [cell for cell in cells if cell.compiled.verdict in FAILING])
+    sections += _not_compiled(
+        "Did not compile", [cell for cell in cells if cell.compiled.verdict in FAILING and not cell.compiled.only_gates]
+    )
     skipped = [cell for cell in cells if cell.compiled.verdict is Verdict.NOT_RUN]
-    return [*sections, *_not_compiled("Not compiled: the benchmark's own code does not run without a GPU", skipped)]
+    return [*sections, *_not_compiled("Not compiled: host code that does not run without a GPU", skipped)]
 
 
 def _not_compiled(title: str, cells: list[CodegenCell]) -> list[Section]:
-    """A line per function, target and reason; the same reason on many architectures is told once."""
-    groups: dict[tuple[str, str, str, Verdict], list[str]] = {}
+    """A line per function, target and reason; the same reason on many architectures, or of many points of a sweep, is told once."""
+    groups: dict[tuple[str, str, str, Verdict], list[CompiledKernel]] = {}
     for cell in cells:
         made = cell.compiled
-        key = (f"{made.kernel} {made.function}", cell.target, first_line(made.reason), made.verdict)
-        groups.setdefault(key, []).append(made.architecture)
+        groups.setdefault((f"{made.kernel} {made.function}", cell.target, first_line(made.reason), made.verdict), []).append(made)
     lines = []
     for (function, target, reason, verdict), found in groups.items():
-        where = list(dict.fromkeys(found))
+        where = list(dict.fromkeys(made.architecture for made in found))
         shown = name(", ".join(where)) if len(where) <= 3 else f"{len(where)} architectures"
-        lines.append(say(name(function), " on ", name(target), " for ", shown, ": ", Bit(verdict.value, verdict), ": ", name(reason)))
+        origins = list(dict.fromkeys(made.origin for made in found if made.origin))
+        what, more = (origins[0], len(origins) - 1) if found[0].function == HOST_CODE and origins else (function, 0)
+        lines.append(
+            say(
+                name(what),
+                f" and {more} more" if more else "",
+                " on ",
+                name(target),
+                " for ",
+                shown,
+                ": ",
+                Bit(verdict.value, verdict),
+                ": ",
+                name(reason),
+            )
+        )
     return [Section(title, lines=shorten(lines, _FEW_FAILURES))] if lines else []
 
 
@@ -191,7 +207,7 @@ def _label(row: CodegenRow, every: bool) -> str:
 def _generated(kernels: list[CompiledKernel], every: bool) -> Line:
     if not kernels:
         return say(NOTHING)
-    failed = sum(kernel.verdict in FAILING for kernel in kernels)
+    failed = sum(kernel.verdict in FAILING and not kernel.only_gates for kernel in kernels)
     if all(kernel.verdict is Verdict.NOT_RUN for kernel in kernels):
         return say(NOTHING)
     if failed:
@@ -199,10 +215,14 @@ def _generated(kernels: list[CompiledKernel], every: bool) -> Line:
     registers = max((kernel.registers for kernel in kernels if kernel.registers is not None), default=None)
     spills = max(kernel.spills or 0 for kernel in kernels)
     shared = max(kernel.shared_bytes or 0 for kernel in kernels) if every else 0
-    text = (
-        ("ok" if registers is None else f"{registers}r") + (f" {spills}s" if spills else "") + (f" {shared / 1024:.3g}K" if shared else "")
-    )
-    return say(Bit(text + (_resident(kernels) if every else ""), Verdict.ABSENT if spills else None))
+    text = ("ok" if registers is None else f"{registers}r") + (f" {spills}s" if spills else "") + (f" {_memory(shared)}" if shared else "")
+    verdict = Verdict.FAILED if any(kernel.only_gates for kernel in kernels) else Verdict.ABSENT if spills else None
+    return say(Bit(text + (_resident(kernels) if every else ""), verdict))
+
+
+def _memory(count: int) -> str:
+    """`16B`, `64K`: short enough for a column of five."""
+    return f"{count}B" if count < 1024 else f"{count / 1024:.3g}K"
 
 
 def _resident(kernels: list[CompiledKernel]) -> str:

@@ -16,6 +16,7 @@ from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped,
 from harness.comparison import COMPLETE, Comparison, TargetSummary
 from harness.parity import configuration
 from harness.records import CaseResult, CompiledKernel, Stage, StageReport, Verdict
+from harness.render.gates import how_to_waive
 from harness.render.text import first_line, visible
 
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.:+Z-]*")
@@ -86,7 +87,12 @@ def _test(result: CaseResult, occurrence: int) -> TestCase:
 
 def _compiled(kernel: CompiledKernel) -> TestCase:
     case = _case(f"{kernel.kernel}.{kernel.function}", configuration(kernel) or kernel.function, kernel.seconds)
-    return _with_result(case, kernel.verdict, kernel.reason, "")
+    if kernel.waived:
+        listed = Properties()  # type: ignore[no-untyped-call]
+        for gate, reason in kernel.waived.items():
+            listed.add_property(Property(visible(f"waived.{gate}"), visible(f"{kernel.broken.get(gate, '')}: {reason}")))
+        case.append(listed)  # type: ignore[no-untyped-call]
+    return _with_result(case, kernel.verdict, kernel.reason, how_to_waive(kernel) if kernel.only_gates else "")
 
 
 def _run(target: TargetSummary) -> list[TestCase]:

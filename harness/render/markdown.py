@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
 from itertools import groupby
 
 from harness.comparison import Comparison
@@ -23,20 +24,25 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$])")
 
 def render_markdown(comparison: Comparison, limit: int = LIMIT_BYTES) -> str:
     """The report in GitHub's Markdown, at most `limit` bytes of UTF-8: sections that do not fit are left out whole, and named."""
-    mark = "✅" if comparison.exit_code == 0 else "❌"
-    text = f"### {mark} {plain(comparison.sentence)}\n"
     sections = [*outline(comparison, full=False), *everything(comparison)]
-    sections.sort(key=lambda section: section.folded)  # stable: what is open first, each part in its order
+    return render_page(comparison.sentence, sections, good=comparison.exit_code == 0, limit=limit)
+
+
+def render_page(
+    sentence: str, sections: Sequence[Section], *, good: bool, all_in: str = "comparison.json", limit: int = LIMIT_BYTES
+) -> str:
+    """A page of sections below its verdict, likewise limited. `all_in` is where a reader finds what was left out."""
+    text = f"### {'✅' if good else '❌'} {plain(sentence)}\n"
     left_out = []
-    room = limit - _size(text) - _size(_left_out([section.title for section in sections]))
-    for section in sections:
+    room = limit - _size(text) - _size(_left_out([section.title for section in sections], all_in))
+    for section in sorted(sections, key=lambda section: section.folded):  # stable: what is open first, each part in its order
         drawn = _section(section)
         if _size(drawn) > room:
             left_out.append(section.title)
             continue
         text += drawn
         room -= _size(drawn)
-    return text + _left_out(left_out) if left_out else text
+    return text + _left_out(left_out, all_in) if left_out else text
 
 
 def code(text: str, table: bool = False) -> str:
@@ -96,9 +102,9 @@ def _own(bit: Bit) -> str:
     return (_MARKS.get(bit.verdict, "❌ ") if bit.verdict else "") + plain(bit.text)
 
 
-def _left_out(titles: list[str]) -> str:
+def _left_out(titles: list[str], all_in: str) -> str:
     named = ", ".join(plain(title) for title in titles)
-    return f"\n_Left out, because a summary may not be larger: {named}. All of it is in comparison.json._\n"
+    return f"\n_Left out, because a summary may not be larger: {named}. All of it is in {plain(all_in)}._\n"
 
 
 def _size(text: str) -> int:

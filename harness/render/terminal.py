@@ -5,8 +5,11 @@ Every text is a `Text`, never a string that rich would search for markup: `[fp32
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich import box
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -22,8 +25,13 @@ _NARROWEST = 5
 
 def render_terminal(comparison: Comparison, full: bool = False) -> RenderableType:
     """The report: the verdict first, then what a person needs to act. `full` adds every test, case, configuration and reason."""
-    verdict = Text(visible(comparison.sentence), style="bold green" if comparison.exit_code == 0 else "bold red")
-    return Group(verdict, *(part for section in outline(comparison, full) for part in _draw(section)))
+    return draw_page(comparison.sentence, outline(comparison, full), good=comparison.exit_code == 0)
+
+
+def draw_page(sentence: str, sections: Sequence[Section], *, good: bool) -> RenderableType:
+    """A page of sections below its verdict."""
+    verdict = Text(visible(sentence), style="bold green" if good else "bold red")
+    return Group(verdict, *(part for section in sections for part in _draw(section)))
 
 
 def _draw(section: Section) -> list[RenderableType]:
@@ -42,7 +50,14 @@ def _draw(section: Section) -> list[RenderableType]:
         for row in section.rows:
             table.add_row(*map(_text, row))
         parts.append(table)
-    return [*parts, *map(_text, section.lines), *(Text(line, style="dim") for line in section.legend)]
+    return [*parts, *map(_line, section.lines), *(Text(line, style="dim") for line in section.legend)]
+
+
+def _line(line: Line) -> RenderableType:
+    """What is set in stays so where it goes on in the next line."""
+    text = _text(line)
+    indent = len(text.plain) - len(text.plain.lstrip(" "))
+    return Padding(text[indent:], (0, 0, 0, indent), expand=False) if indent and indent < len(text) else text
 
 
 def _text(line: Line) -> Text:

@@ -66,9 +66,10 @@ BACKWARD = providers(
 FORWARD = BACKWARD | providers(fa3=flash_attn_3 and fa3)
 NAMES = LINES | {"tl": "Triton language", "cudnn": "cuDNN", "fa3": "FlashAttention-3"}
 
-# (batch, query heads, heads of keys and values, length): as many products a head at each length; the last is a layer of Llama 3.
-SHAPES = [(16, 32, 32, 1024), (4, 32, 32, 4096), (1, 32, 32, 16384), (2, 64, 8, 8192)]
-RAGGED = [(4, 32, 32, 4000)]
+# (batch, query heads, heads of keys and values, length): as many products a head at each length.
+SHAPES = [(16, 32, 32, 1024), (4, 32, 32, 4096), (1, 32, 32, 16384)]
+# Under a mask also a layer of Llama 3, and a length that no tile divides: kernels of their own.
+CAUSAL = [*SHAPES, (2, 64, 8, 8192), (4, 32, 32, 4000)]
 # Kernels of their own, at one length.
 OTHERS = [("D256", 256, torch.bfloat16), ("fp16", 128, torch.float16), ("fp32", 128, torch.float32)]
 
@@ -89,9 +90,9 @@ def mark(name, shapes, candidates, causal, width=128, dtype=torch.bfloat16):
 def marks(direction, candidates):
     own = {"triton": candidates["triton"], "torch": candidates["torch"]}
     found = [
-        mark(f"{direction}-D{width}", shapes, candidates, causal, width)
-        for width, shapes in ((128, SHAPES + RAGGED), (64, SHAPES[1:2]))
-        for causal in (False, True)
+        mark(f"{direction}-D128", SHAPES, candidates, False),
+        mark(f"{direction}-D128", CAUSAL, candidates, True),
+        mark(f"{direction}-D64", SHAPES[1:2], candidates, True, 64),
     ]
     return found + [mark(f"{direction}-{name}", [(1, 16, 16, 4096)], own, True, width, dtype) for name, width, dtype in OTHERS]
 

@@ -1,22 +1,29 @@
-"""Which kernel and which tile a product gets, and the launch."""
+"""Which kernel and which tile a product gets, and the launch.
+
+All that shapes, strides and dtypes decide is decided once and kept: it takes the host longer than a small product takes the GPU.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
-import triton
 
-from kernels.configs import card, choose
+from kernels.configs import Card, card, choose
 from kernels.configs.matmul import MATMUL, Specialized, Tile
 from kernels.matmul.kernels import matmul_kernel
+from kernels.matmul.layout import Launch, Layout
 
 # What fetching an element of a row or a column of operands costs, in products of a row and a column.
 FETCH = 32
 
 # Rows or columns of the output for which an operand is read often enough to be copied first, where its layout is slow to read.
 WORTH_A_COPY = 256
+
+# Products from which on the widest tile has an activation hidden; done at once, it is short of registers.
+HIDES_ACTIVATION = 512
 
 AnyTile = TypeVar("AnyTile", Tile, Specialized)
 
@@ -33,102 +40,97 @@ def multiply(
     out = torch.empty(shape, dtype=a.dtype, device=a.device)
     saved = torch.empty(shape if save else (0,), dtype=a.dtype, device=a.device)
     if out.numel():
+        precision = None
+        if a.dtype == torch.float32:
+            precision = "tf32" if choose(MATMUL).tf32 and torch.backends.cuda.matmul.allow_tf32 else "ieee"
+            a, b = _read_fast(a, b, precision)
         a, b = _unit_stride(a), _unit_stride(b)
         bias = bias if bias is None else bias.contiguous()
-        tiles = choose(MATMUL).specialized
-        if tiles and all(_in_reach_of_tma(operand) for operand in (a, b, out)):
-            # Gluon is experimental: it is imported only for a GPU that has a configuration for it.
-            from kernels.matmul.warp_specialized import launch
-
-            launch(_cheapest(tiles, *shape), a, b, out, saved, bias, activation, save)
-        else:
-            _launch(a, b, out, saved, bias, activation, save)
+        aligned = (a.data_ptr() | b.data_ptr() | out.data_ptr() | saved.data_ptr()) % 16 == 0
+        launch = _plan(card(), a.dtype, precision, aligned, Layout.of(a), Layout.of(b), bias is not None, activation, save)
+        launch(a, b, out, saved, bias)
     return out, saved
 
 
-def _launch(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    out: torch.Tensor,
-    saved: torch.Tensor,
-    bias: torch.Tensor | None,
+@functools.lru_cache(maxsize=4096)
+def _plan(
+    on: Card,
+    dtype: torch.dtype,
+    precision: str | None,
+    aligned: bool,
+    a: Layout,
+    b: Layout,
+    bias: bool,
     activation: str | None,
     save: bool,
-) -> None:
+) -> Launch:
     config = choose(MATMUL)
+    shape = (*a.shape[:-1], b.shape[-1])
+    epilogue = {"bias": bias, "activation": activation, "save": save}
+    if config.specialized and not precision and aligned and shape[-1] % 8 == 0 and a.in_reach_of_tma() and b.in_reach_of_tma():
+        narrow = activation and a.shape[-1] < HIDES_ACTIVATION
+        # Gluon is experimental: it is imported only for a GPU that has a configuration for it.
+        from kernels.matmul.specialized import specialized
+
+        return specialized(_cheapest(config.specialized[1 if narrow else 0 :], on, shape), on, dtype, a, b, epilogue)
+    tiles = config.narrow
+    if precision:
+        tiles = getattr(config, precision)
+    elif save or a.shape[-1] % 64 or any(step % 16 for step in (*a.stride, *b.stride) if step != 1):
+        tiles = config.frugal
+    return _pointers(_cheapest(tiles, on, shape), precision, config.widen, a, b, epilogue)
+
+
+def _pointers(tile: Tile, precision: str | None, widen: bool, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
     (m, k), n = a.shape[-2:], b.shape[-1]
-    batches = a.shape[0] if a.dim() == 3 else 1
-    precision = "ieee"
-    if a.dtype != torch.float32:
-        even = k % 64 == 0 and all(stride % 16 == 0 for stride in (*a.stride(), *b.stride()) if stride != 1)
-        tiles = config.narrow if even and not save else config.frugal
-    elif config.tf32 and torch.backends.cuda.matmul.allow_tf32:
-        precision, tiles = "tf32", config.tf32
-        if config.tf32_dense_k:
-            a, b = (a.contiguous() if n >= WORTH_A_COPY else a), (b.mT.contiguous().mT if m >= WORTH_A_COPY else b)
-    else:
-        tiles = config.ieee
-        if config.ieee_dense_n and m >= WORTH_A_COPY:
-            b = b.contiguous()
-    tile = _cheapest(tiles, *out.shape)
-    steps = (tile.m * max(a.stride(-2), n), tile.n * b.stride(-1), tile.k * max(a.stride(-1), b.stride(-2)))
-    matmul_kernel[(batches * triton.cdiv(m, tile.m) * triton.cdiv(n, tile.n),)](
-        a,
-        b,
-        out,
-        saved,
-        out if bias is None else bias,
-        m,
-        n,
-        k,
-        *_strides(a),
-        *_strides(b),
-        BLOCK_M=tile.m,
-        BLOCK_N=tile.n,
-        BLOCK_K=tile.k,
-        GROUP_M=tile.group_m,
-        CHIPLETS=tile.chiplets,
-        EVEN_K=k % tile.k == 0,
-        WIDE=max(steps) >= 2**31,
-        PRECISION=precision,
-        SPLIT=a.dtype == torch.float32 and precision == "ieee",
-        WIDEN=config.widen,
-        BIAS=bias is not None,
-        ACTIVATION=activation,
-        SAVE=save,
-        num_warps=tile.warps,
-        num_stages=tile.stages,
+    programs = a.matrices * -(-m // tile.m) * -(-n // tile.n)
+    steps = (tile.m * max(a.stride[-2], n), tile.n * b.stride[-1], tile.k * max(a.stride[-1], b.stride[-2]))
+    strides = [step for x in (a, b) for step in (x.stride if len(x.shape) == 3 else (0, *x.stride))]
+    options: dict[str, Any] = {
+        "BLOCK_M": tile.m,
+        "BLOCK_N": tile.n,
+        "BLOCK_K": tile.k,
+        "GROUP_M": tile.group_m,
+        "CHIPLETS": tile.chiplets,
+        "EVEN_K": k % tile.k == 0,
+        "WIDE": max(steps) >= 2**31,
+        "PRECISION": precision or "ieee",
+        "SPLIT": precision == "ieee",
+        "WIDEN": widen,
+        "num_warps": tile.warps,
+        "num_stages": tile.stages,
+        **{name.upper(): value for name, value in epilogue.items()},
         **tile.options,
-    )
+    }
+
+    def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
+        matmul_kernel[(programs,)](a, b, out, saved, out if bias is None else bias, m, n, k, *strides, **options)
+
+    return launch
 
 
-def _cheapest(tiles: Sequence[AnyTile], *shape: int) -> AnyTile:
+def _cheapest(tiles: Sequence[AnyTile], on: Card, shape: tuple[int, ...]) -> AnyTile:
     """The tile that takes the fewest waves over the card's multiprocessors, each weighed by its products and by the operands it fetches."""
     *batch, m, n = shape
-    processors = card().processors
 
     def cost(tile: AnyTile) -> int:
-        # Plain divisions that round up: `triton.cdiv` costs the host microseconds.
         programs = (batch[0] if batch else 1) * -(-m // tile.m) * -(-n // tile.n)
-        return -(-programs // processors) * (tile.m * tile.n + FETCH * (tile.m + tile.n))
+        return -(-programs // on.processors) * (tile.m * tile.n + FETCH * (tile.m + tile.n))
 
     return min(tiles, key=cost)
+
+
+def _read_fast(a: torch.Tensor, b: torch.Tensor, precision: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """fp32 operands, copied where the kernel reads them several times faster for it."""
+    config = choose(MATMUL)
+    m, n = a.shape[-2], b.shape[-1]
+    if precision == "tf32" and config.tf32_dense_k:
+        return a.contiguous() if n >= WORTH_A_COPY else a, b.mT.contiguous().mT if m >= WORTH_A_COPY else b
+    if precision == "ieee" and config.ieee_dense_n and m >= WORTH_A_COPY:
+        b = b.contiguous()
+    return a, b
 
 
 def _unit_stride(x: torch.Tensor) -> torch.Tensor:
     """`x`, copied if neither of its last two dimensions is dense in memory."""
     return x if 1 in x.stride()[-2:] else x.contiguous()
-
-
-def _strides(x: torch.Tensor) -> tuple[int, ...]:
-    return x.stride() if x.dim() == 3 else (0, *x.stride())
-
-
-def _in_reach_of_tma(x: torch.Tensor) -> bool:
-    """Whether a tensor descriptor can describe `x`: 16-bit elements, rows and start on 16 bytes, rows and matrices that do not overlap."""
-    if x.element_size() != 2 or not x.numel() or x.data_ptr() % 16:
-        return False
-    *batch, outer, inner = x.shape if x.stride(-1) == 1 else x.mT.shape
-    stride = x.stride(-2) if x.stride(-1) == 1 else x.stride(-1)
-    strides = (stride, x.stride(0)) if batch else (stride,)
-    return all(stride > 0 and stride % 8 == 0 for stride in strides) and (stride >= inner or outer == 1)

@@ -39,6 +39,8 @@ def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     b = other if other.dim() > 1 else other[:, None]
     if a.shape[-1] != b.shape[-2]:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({_by(input)} and {_by(other)})")
+    if 2 <= input.dim() == other.dim() <= 3 and a.shape[:-2] == b.shape[:-2]:
+        return _matmul(a, b)
     if b.dim() == 2:
         lead = a.shape[:-1]
         out = _matmul(a.flatten(0, -2), b).reshape(*lead, b.shape[-1])
@@ -85,6 +87,8 @@ def linear(
         raise RuntimeError(f"bias of {_by(bias)} does not fit an output of {weight.shape[0]} columns")
     differentiable = torch.is_grad_enabled() and any(x.requires_grad for x in given)
     save = differentiable and activation not in (None, "relu")
+    if input.dim() == 2:
+        return _linear(input, weight, bias, activation, save)[0]
     rows = input.flatten(0, -2) if input.dim() > 1 else input[None, :]
     out, _ = _linear(rows, weight, bias, activation, save)
     return out.reshape(*input.shape[:-1], weight.shape[0])

@@ -109,6 +109,20 @@ def test_linear(dtype, activation, device, compare):
     compare(linear, pytorch_linear, x[0], w / 4, activation=activation, gradients=False)
 
 
+@pytest.mark.parametrize("activation", [None, "gelu", "silu"])
+def test_linear_of_many_tiles(activation, device, compare):
+    """A program has several, where there is a card to hold them, and finishes one while it multiplies the next."""
+    m, n, k = (4104, 3080, 1032) if device.type == "cuda" else (40, 72, 40)
+    x, w, b = (torch.randn(shape, device=device).bfloat16() for shape in ((m, k), (n, k), (n,)))
+    compare(linear, pytorch_linear, x, w / k**0.5, b, activation=activation)
+
+
+@pytest.mark.parametrize("activation", [None, "gelu"])
+def test_linear_of_few_tiles_and_a_long_sum(activation, device, compare):
+    x, w, b = (torch.randn(shape, device=device).bfloat16() for shape in ((40, 4096), (24, 4096), (24,)))
+    compare(linear, pytorch_linear, x, w / 64, b, activation=activation)
+
+
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_activations_of_large_and_odd_numbers(activation, device, compare):
     x = torch.tensor([float("inf"), float("nan"), 0.0, -0.0, 1e-6, -1e-6, 30, -30, 1e30, -1e30], device=device)

@@ -1,28 +1,21 @@
 """The product for GPUs with warpgroup instructions and a tensor memory accelerator (TMA), in Gluon.
 
 One program a multiprocessor strides over the tiles of the output. One warp does nothing but fetch; two warpgroups multiply, each its half
-of a tile's rows, from the same buffers. They wait for the fetching warp only, never for each other, so while one converts and stores
-its half, the other keeps the tensor cores busy as far as the buffers reach ahead.
+of a tile's rows, from the same buffers. They wait for the fetching warp only, never for each other. A finished tile is held back in
+registers, rounded: its activation and its stores are done part by part while the tensor cores work on the next tile.
 """
 
 from __future__ import annotations
 
-import functools
-
-import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from kernels.configs import card
-from kernels.configs.matmul import Specialized
 from kernels.matmul.kernels import activate, grouped
 
 # Triton's names for them changed.
 _load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 _put = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
-GLUON = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}
 
 
 @gluon.jit
@@ -75,22 +68,87 @@ def _split(x, PARTS: gl.constexpr):
 
 
 @gluon.jit
-def _store(desc, x, batch, row, column, staging, PENDING: gl.constexpr):
-    # Of this warpgroup's two buffers the one in turn is free once the store before the previous one has read it.
-    tma.store_wait(PENDING)
-    staging.reshape(x.shape).store(x.to(desc.dtype))
+def _pack(low, high, dtype: gl.constexpr):
+    """Two rounded numbers in one register: left to itself, the compiler gives every 16-bit number one of its own."""
+    NAME: gl.constexpr = "bf16x2" if dtype == gl.bfloat16 else "f16x2"
+    return gl.inline_asm_elementwise("cvt.rn." + NAME + ".f32 $0, $2, $1;", "=r,f,f", [low, high], dtype=gl.int32, is_pure=True, pack=1)
+
+
+@gluon.jit
+def _hold(acc, PARTS: gl.constexpr, dtype: gl.constexpr):
+    """A tile in parts, rounded: the first of them in low halves of registers, the others in high ones."""
+    parts = _split(acc, PARTS)
+    held = ()
+    for i in gl.static_range(PARTS // 2):
+        held += (_pack(parts[i], parts[i + PARTS // 2], dtype),)
+    return held
+
+
+@gluon.jit
+def _put_part(desc, x, part, at, buffer):
+    # Of two buffers the one in turn is free once the store before the previous one has read it.
+    tma.store_wait(1)
+    buffer.reshape(x.shape).store(x.to(desc.dtype))
     fence_async_shared()
-    _put(desc, [batch, row, column], staging)
+    batch, row, column = at
+    _put(desc, [batch, row, column + part * desc.block_type.shape[2]], buffer)
+
+
+@gluon.jit
+def _finish(x, part, at, results, buffers, ACTIVATION: gl.constexpr, SAVE: gl.constexpr):
+    """A part of a tile through its activation to memory."""
+    out_desc, saved_desc = results
+    turn = part % 2
+    if SAVE:
+        _put_part(saved_desc, x, part, at, buffers.index(0))
+        turn = 1
+    _put_part(out_desc, activate(x.to(gl.float32), ACTIVATION, False), part, at, buffers.index(turn))
+
+
+@gluon.jit
+def _finish_held(held, part, at, results, buffers, ACTIVATION: gl.constexpr, SAVE: gl.constexpr):
+    """The part in turn of what is held; returns the others, the next one first. In a loop, for instruction caches are small."""
+    x = held[0].to(gl.int16).to(results[0].dtype, bitcast=True)
+    _finish(x, part, at, results, buffers, ACTIVATION, SAVE)
+    rest = ()
+    for i in gl.static_range(len(held) - 1):
+        rest += (held[i + 1],)
+    return rest + (held[0] >> 16,)  # noqa: RUF005
+
+
+@gluon.jit
+def _product(acc, k, step, HALF: gl.constexpr, buffers, ready, A_TRANSPOSED: gl.constexpr, B_TRANSPOSED: gl.constexpr):
+    """Begins to add what the stage of this step holds."""
+    a_bufs, b_bufs = buffers
+    STAGES: gl.constexpr = ready.shape[0]
+    HALF_M: gl.constexpr = acc.shape[0]
+    BLOCK_N: gl.constexpr = acc.shape[1]
+    BLOCK_K: gl.constexpr = b_bufs.shape[3 if B_TRANSPOSED else 2]
+    stage = step % STAGES
+    mbarrier.wait(ready.index(stage), step // STAGES & 1)
+    a = a_bufs.index(2 * stage + HALF).reshape([BLOCK_K, HALF_M] if A_TRANSPOSED else [HALF_M, BLOCK_K])
+    b = b_bufs.index(stage).reshape([BLOCK_N, BLOCK_K] if B_TRANSPOSED else [BLOCK_K, BLOCK_N])
+    if A_TRANSPOSED:
+        a = a.permute((1, 0))
+    if B_TRANSPOSED:
+        b = b.permute((1, 0))
+    return warpgroup_mma(a, b, acc, use_acc=k > 0, is_async=True)
+
+
+@gluon.jit
+def _one_before(acc, step, empty, PENDING: gl.constexpr, pred=True):
+    """With one product in flight the one before it is done, and its stage may be overwritten."""
+    STAGES: gl.constexpr = empty.shape[0]
+    acc = warpgroup_mma_wait(PENDING, (acc,))
+    mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), count=1, pred=pred)
+    return acc
 
 
 @gluon.jit
 def _multiply(
     HALF: gl.constexpr,
-    results,
-    bias_ptr,
-    buffers,
     staging,
-    barriers,
+    tensors,
     shape,
     A_TRANSPOSED: gl.constexpr,
     B_TRANSPOSED: gl.constexpr,
@@ -98,59 +156,59 @@ def _multiply(
     BIAS: gl.constexpr,
     ACTIVATION: gl.constexpr,
     SAVE: gl.constexpr,
+    SPREAD: gl.constexpr,
 ):
     batches, M, N, K = shape
-    a_bufs, b_bufs = buffers
+    buffers, barriers, results, bias_ptr = tensors
     ready, empty = barriers
-    out_desc, saved_desc = results
-    STAGES: gl.constexpr = ready.shape[0]
+    out_desc, _ = results
     HALF_M: gl.constexpr = out_desc.block_type.shape[1]
     PART_N: gl.constexpr = out_desc.block_type.shape[2]
-    BLOCK_K: gl.constexpr = b_bufs.shape[3 if B_TRANSPOSED else 2]
-    BLOCK_N: gl.constexpr = b_bufs.shape[2 if B_TRANSPOSED else 3]
+    BLOCK_K: gl.constexpr = buffers[1].shape[3 if B_TRANSPOSED else 2]
+    BLOCK_N: gl.constexpr = buffers[1].shape[2 if B_TRANSPOSED else 3]
     PARTS: gl.constexpr = BLOCK_N // PART_N
     layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BLOCK_N, 16])
+    dense: gl.constexpr = gl.BlockedLayout([max(1, BLOCK_N // 128)], [32], [4], [0])
     tiles_m = gl.cdiv(M, 2 * HALF_M)
     tiles_n = gl.cdiv(N, BLOCK_N)
     step = 0
-    # A head start for the first warpgroup: in step, both would compute a long activation at once, and leave the tensor cores idle.
-    if HALF == 1 and ACTIVATION is not None and K > (STAGES - 1) * BLOCK_K:
-        mbarrier.wait(ready.index(STAGES - 1), 0)
-    for tile in range(gl.program_id(0), batches * tiles_m * tiles_n, gl.num_programs(0)):
+    first = gl.program_id(0)
+    at = (0, 0, 0)
+    if SPREAD:
+        held = _hold(gl.zeros((HALF_M, BLOCK_N), gl.float32, layout), PARTS, out_desc.dtype)
+    for tile in range(first, batches * tiles_m * tiles_n, gl.num_programs(0)):
         batch = tile // (tiles_m * tiles_n)
         tile_m, tile_n = grouped(tile % (tiles_m * tiles_n), tiles_m, tiles_n, GROUP_M)
-        columns = tile_n * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, layout))
+        hiding = PARTS if SPREAD and tile > first else 0
         if BIAS:
+            columns = tile_n * BLOCK_N + gl.arange(0, BLOCK_N, dense)
             bias = gl.load(bias_ptr + columns, mask=columns < N, other=0.0)
         acc = gl.zeros((HALF_M, BLOCK_N), gl.float32, layout)
-        for k in range(0, K, BLOCK_K):
-            stage = step % STAGES
-            mbarrier.wait(ready.index(stage), step // STAGES & 1)
-            a = a_bufs.index(2 * stage + HALF).reshape([BLOCK_K, HALF_M] if A_TRANSPOSED else [HALF_M, BLOCK_K])
-            b = b_bufs.index(stage).reshape([BLOCK_N, BLOCK_K] if B_TRANSPOSED else [BLOCK_K, BLOCK_N])
-            if A_TRANSPOSED:
-                a = a.permute((1, 0))
-            if B_TRANSPOSED:
-                b = b.permute((1, 0))
-            acc = warpgroup_mma(a, b, acc, use_acc=k > 0, is_async=True)
-            # With one product in flight the one before it is done, and its stage may be overwritten.
-            acc = warpgroup_mma_wait(1, (acc,))
-            mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), count=1, pred=k > 0)
+        if SPREAD:
+            for i in range(hiding):
+                for j in gl.static_range(SPREAD):
+                    acc = _product(acc, i + j, step, HALF, buffers, ready, A_TRANSPOSED, B_TRANSPOSED)
+                    if j == SPREAD - 1:
+                        held = _finish_held(held, i, at, results, staging, ACTIVATION, SAVE)
+                    acc = _one_before(acc, step, empty, 1, i + j > 0)
+                    step += 1
+        for k in range(hiding * SPREAD * BLOCK_K, K, BLOCK_K):
+            acc = _product(acc, k, step, HALF, buffers, ready, A_TRANSPOSED, B_TRANSPOSED)
+            acc = _one_before(acc, step, empty, 1, k > 0)
             step += 1
-        acc = warpgroup_mma_wait(0, (acc,))
-        mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), count=1)
+        acc = _one_before(acc, step, empty, 0)
         if BIAS:
-            acc += bias.to(gl.float32)[None, :]
-        row = tile_m * (2 * HALF_M) + HALF * HALF_M
-        parts = _split(acc, PARTS)
-        for i in gl.static_range(PARTS):
-            x = parts[i]
-            column = tile_n * BLOCK_N + i * PART_N
-            if SAVE:
-                _store(saved_desc, x, batch, row, column, staging.index(2 * HALF), 1)
-                _store(out_desc, activate(x, ACTIVATION, False), batch, row, column, staging.index(2 * HALF + 1), 1)
-            else:
-                _store(out_desc, activate(x, ACTIVATION, False), batch, row, column, staging.index(2 * HALF + i % 2), 1 if PARTS > 1 else 0)
+            acc += gl.convert_layout(bias.to(gl.float32), gl.SliceLayout(0, layout))[None, :]
+        at = (batch, tile_m * (2 * HALF_M) + HALF * HALF_M, tile_n * BLOCK_N)
+        if SPREAD:
+            held = _hold(acc, PARTS, out_desc.dtype)
+        else:
+            parts = _split(acc, PARTS)
+            for i in gl.static_range(PARTS):
+                _finish(parts[i], i, at, results, staging, ACTIVATION, SAVE)
+    if SPREAD:
+        for i in range(PARTS):
+            held = _finish_held(held, i, at, results, staging, ACTIVATION, SAVE)
     tma.store_wait(0)
 
 
@@ -177,10 +235,12 @@ def matmul_specialized_kernel(
     BIAS: gl.constexpr,
     ACTIVATION: gl.constexpr,
     SAVE: gl.constexpr,
+    SPREAD: gl.constexpr,
 ):
     a_bufs = _blocks(a_desc, 2 * STAGES)
     b_bufs = _blocks(b_desc, STAGES)
-    staging = _blocks(out_desc, 4)
+    first = _blocks(out_desc, 2)
+    second = _blocks(out_desc, 2)
     ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(STAGES):
@@ -189,72 +249,15 @@ def matmul_specialized_kernel(
     fence_async_shared()
     buffers = (a_bufs, b_bufs)
     barriers = (ready, empty)
-    results = (out_desc, saved_desc)
     shape = (batches, M, N, K)
-    # 128 accumulators a thread and what surrounds them: 232 registers; a warp that fetches needs the fewest there are.
+    # 128 accumulators a thread, 64 for what is held, and what surrounds them; a warp that fetches needs the fewest registers there are.
+    tensors = (buffers, barriers, (out_desc, saved_desc), bias_ptr)
     gl.warp_specialize(
         [
-            (
-                _multiply,
-                (0, results, bias_ptr, buffers, staging, barriers, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE),
-            ),
-            (
-                _multiply,
-                (1, results, bias_ptr, buffers, staging, barriers, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE),
-            ),
+            (_multiply, (0, first, tensors, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, SPREAD)),
+            (_multiply, (1, second, tensors, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, SPREAD)),
             (_fetch, (a_desc, b_desc, buffers, barriers, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M)),
         ],
         [4, 1],
-        [232, 24],
+        [240, 24],
     )
-
-
-def launch(
-    tile: Specialized,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    out: torch.Tensor,
-    saved: torch.Tensor,
-    bias: torch.Tensor | None,
-    activation: str | None,
-    save: bool,
-) -> None:
-    """`out = activation(a @ b + bias)` of operands that TMA can reach; `saved`, if wanted, is what went into the activation."""
-    (m, k), n = a.shape[-2:], b.shape[-1]
-    batches = a.shape[0] if a.dim() == 3 else 1
-    a_transposed, b_transposed = a.stride(-1) != 1, b.stride(-1) != 1
-    half_m = tile.m // 2
-    out_desc = _describe(out, half_m, tile.part_n)
-    programs = min(card().processors, batches * -(-m // tile.m) * -(-n // tile.n))
-    matmul_specialized_kernel[(programs,)](
-        _describe(a.mT, tile.k, half_m) if a_transposed else _describe(a, half_m, tile.k),
-        _describe(b.mT, tile.n, tile.k) if b_transposed else _describe(b, tile.k, tile.n),
-        out_desc,
-        _describe(saved, half_m, tile.part_n) if save else out_desc,
-        out if bias is None else bias,
-        batches,
-        m,
-        n,
-        k,
-        A_TRANSPOSED=a_transposed,
-        B_TRANSPOSED=b_transposed,
-        STAGES=tile.stages,
-        GROUP_M=tile.group_m,
-        BIAS=bias is not None,
-        ACTIVATION=activation,
-        SAVE=save,
-        num_warps=4,
-        maxnreg=168,
-    )
-
-
-def _describe(x: torch.Tensor, rows: int, columns: int) -> TensorDescriptor:
-    """A matrix is a batch of one."""
-    batch, stride = (x.shape[0], x.stride(0)) if x.dim() == 3 else (1, x.shape[0] * x.stride(0))
-    return TensorDescriptor(x, [batch, *x.shape[-2:]], [stride, x.stride(-2), 1], [1, rows, columns], _layout(rows, columns, x.dtype))
-
-
-@functools.cache
-def _layout(rows: int, columns: int, dtype: torch.dtype) -> gl.NVMMASharedLayout:
-    """Kept, because making one takes the host longer than a small product takes the GPU."""
-    return gl.NVMMASharedLayout.get_default_for([1, rows, columns], GLUON[dtype])

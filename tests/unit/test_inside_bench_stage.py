@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +18,11 @@ from harness.inside.timer import Timer, quantile
 from harness.records import Job, Stage, Verdict
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+
+REPOSITORY = Path(__file__).parents[2]
+# What the JIT says of a pointer on 16 bytes, to less than 2 GiB, on AMD.
+WIDE_POINTER = "tt.divisibility=16,tt.pointer_range=32"
 
 
 class FakeDevice:
@@ -204,6 +213,8 @@ def test_a_worker_takes_up_where_another_died(tmp_path, monkeypatch, device):
     monkeypatch.setenv("WARPWAVE_JOURNAL", str(journal.path))
     monkeypatch.setattr(measure.Timer, "on_active_device", lambda quick: Timer(device, device.flush, 1 << 20))
     monkeypatch.setattr(measure, "_ceiling", lambda *arguments: None)
+    monkeypatch.setattr(measure, "card_here", lambda: None)
+    monkeypatch.setattr(measure, "Recorder", lambda card, journal: SimpleNamespace())
     monkeypatch.setattr("triton.testing.do_bench", None)
     measure.work(Job("run-1", "cuda", (Stage.BENCH,), str(package), str(tmp_path)))
     finished = [event for event in journal.read()[2:] if event["event"] == "finish"]
@@ -211,6 +222,39 @@ def test_a_worker_takes_up_where_another_died(tmp_path, monkeypatch, device):
     assert [event["id"] for event in finished] == ["op/N=3 [triton]"]
     assert json.loads(finished[0]["sample"])["value"] == 24.0
     assert journal.read()[-1]["event"] == "end"
+
+
+def test_what_the_jit_compiles_for_a_point_is_recorded(tmp_path, data):
+    """A bench on a card, here a pretended one: rows with the point as their origin, and the card under the name of its architecture."""
+    program = f"""
+from pathlib import Path
+from harness.inside import measure
+from harness.inside.pretend import call_once, pretended_device
+from harness.inside.timer import Timer, Timing
+from harness.records import Job, Stage
+from harness.targets import load_targets
+
+class Once(Timer):
+    def do_bench(self, fn, **options):
+        self.last = Timing((1.0,), 0, 0, 1.0, 0.0)
+        return call_once(fn, **options)
+
+card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
+measure.Timer.on_active_device = classmethod(lambda cls, quick: Once(None, None, 0))
+measure._ceiling, measure.is_usable = lambda *arguments: None, lambda: True
+with pretended_device(card, lambda binary: (32, 0, 1024)):
+    measure.work(Job("run-1", "rocm", (Stage.BENCH,), {str(data / "limits")!r}, {str(tmp_path)!r}))
+"""
+    journal = tmp_path / "journal.jsonl"
+    variables = {"WARPWAVE_JOURNAL": str(journal), "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, **variables}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = [event["row"] for event in Journal(journal).read() if event["event"] == "kernel"]
+
+    assert {row["architecture"] for row in rows} == {"gfx942"}
+    after = next(row for row in rows if row["origin"] == "limits/N=65536 [after]")
+    assert (after["function"], after["verdict"], after["attributes"]["x_ptr"]) == ("copy_kernel", "passed", WIDE_POINTER)
+    assert len(after["binary_hash"]) == 64
 
 
 def test_the_ceiling_is_a_copy_well_past_the_caches(monkeypatch, tmp_path, device, timer):

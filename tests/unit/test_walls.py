@@ -90,7 +90,8 @@ def test_layer_zero_needs_nothing(module):
     assert ast.literal_eval(done.stdout) <= {"harness", "__main__"}
 
 
-PURE = [HARNESS / f"{name}.py" for name in ("stats", "comparison", "compare", "condense", "parity", "speed", "verdict")]
+GENERATED = ("alignment", "bundles", "codegen", "deltas", "pairing", "vendors")
+PURE = [HARNESS / f"{name}.py" for name in ("stats", "comparison", "compare", "condense", "parity", "speed", "verdict", *GENERATED)]
 
 
 @pytest.mark.parametrize("path", PURE + sorted((HARNESS / "render").glob("*.py")), ids=relative)

@@ -1,0 +1,201 @@
+"""What changed between two binaries of one configuration, figure by figure, and whether that is for the worse. Pure.
+
+A figure that one of the two does not tell is not compared: nothing is made of a difference between two readers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from harness.records import CompiledKernel
+
+
+class Concern(str, Enum):
+    """What a change is about, gravest first: the order in which changes are listed, and the words that `--fail-on` takes."""
+
+    VERDICT = "verdict"
+    MATRIX = "matrix"
+    SPILLS = "spills"
+    OCCUPANCY = "occupancy"
+    ACCESS = "access"
+    REGISTERS = "registers"
+    SHARED = "shared"
+    SIZE = "size"
+
+    @property
+    def rank(self) -> int:
+        """Position in the order above; smaller is graver."""
+        return list(Concern).index(self)
+
+
+class Trend(str, Enum):
+    """Whether a figure moved for the worse, for the better, or in a way that alone says neither."""
+
+    WORSE = "worse"
+    BETTER = "better"
+    NEITHER = "neither"
+
+
+@dataclass(frozen=True)
+class Delta:
+    """One figure before and after, as it is shown. `weight` is how far it moved, to order changes of one concern by; never negative."""
+
+    concern: Concern
+    trend: Trend
+    what: str
+    before: str
+    after: str
+    weight: float = 0.0
+
+
+# Debug information holds line numbers, so that a new comment already makes a binary a little larger or smaller.
+_SIZE_NOISE = 0.05
+_REGISTER_BYTES = 4
+_FRAME_BYTES = 16  # private memory is handed out in multiples of this, also for one spilled register
+# Generations of matrix instructions by the first word of their names: who falls back to an earlier one has lost the later one's speed.
+_GENERATIONS = ("mma", "wgmma", "tcgen05")
+# A tile's shape in the name of a matrix instruction: a retuned tile uses another shape, and has lost nothing by it.
+_SHAPE = re.compile(r"m\d+n\d+k\d+|\d+x\d+x\d+")
+
+
+def deltas(before: CompiledKernel, after: CompiledKernel) -> tuple[Delta, ...]:
+    """Every figure that differs, gravest concern first. A kernel that only breaks its gates has a binary, and figures to compare."""
+    verdict = tuple(_verdict(before, after))
+    if before.registers is None or after.registers is None:  # there is no binary, or nothing that reads it
+        return verdict
+    return (
+        *verdict,
+        *_matrix(before, after),
+        *_more(Concern.SPILLS, "spilled registers", before.spills, after.spills, scale=_REGISTER_BYTES),
+        *_private(before, after),
+        *_occupancy(before, after),
+        *_access(before, after),
+        *_copies(before, after),
+        *_more(Concern.REGISTERS, "registers", before.registers, after.registers),
+        *_kinds(before, after),
+        *_more(Concern.SHARED, "shared memory", before.shared_bytes, after.shared_bytes, size=True),
+        *_binary(before, after),
+    )
+
+
+def _verdict(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    if before.verdict is not after.verdict:
+        worse = after.verdict.severity > before.verdict.severity
+        severity = max(before.verdict.severity, after.verdict.severity)
+        yield Delta(Concern.VERDICT, _trend(worse), "verdict", before.verdict.value, after.verdict.value, float(severity))
+
+
+def _trend(worse: bool) -> Trend:
+    return Trend.WORSE if worse else Trend.BETTER
+
+
+def _bytes(count: int) -> str:
+    """Exact, so that two sizes that differ never look the same."""
+    return f"{count} B" if count % 1024 or not count else f"{count // 1024} KiB"
+
+
+def _more(concern: Concern, what: str, before: int | None, after: int | None, size: bool = False, scale: int = 1) -> Iterator[Delta]:
+    """A figure of which more is worse."""
+    if before is None or after is None or before == after:
+        return
+    shown = (_bytes(before), _bytes(after)) if size else (str(before), str(after))
+    yield Delta(concern, _trend(after > before), what, *shown, float(abs(after - before) * scale))
+
+
+def _private(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    """Private memory, where it is not just the room of the spilled registers, which are told already."""
+    if any((row.stack_bytes or 0) > -(-_REGISTER_BYTES * (row.spills or 0) // _FRAME_BYTES) * _FRAME_BYTES for row in (before, after)):
+        yield from _more(Concern.SPILLS, "private memory", before.stack_bytes, after.stack_bytes, size=True)
+
+
+def _names(row: CompiledKernel, matrix: bool) -> dict[str, int | None]:
+    """Matrix instructions, or asynchronous copies, by name; without a count where only the names were kept."""
+    if row.instructions is None:
+        return dict.fromkeys(row.matrix) if matrix else {}
+    return {name: count for name, count in row.instructions.items() if (name in row.matrix) == matrix}
+
+
+def _counts(concern: Concern, trend: Trend, before: dict[str, int | None], after: dict[str, int | None]) -> Iterator[Delta]:
+    """A delta a name. Only what is gone is worse, and only what is new is better: a count alone depends on the tile and on unrolling."""
+    for name in sorted({**before, **after}):
+        old, new = before.get(name, 0), after.get(name, 0)
+        if old == new or (old is None and new) or (new is None and old):  # there on both sides, counted on one
+            continue
+        moved = trend if (trend is Trend.WORSE and new == 0) or (trend is Trend.BETTER and old == 0) else Trend.NEITHER
+        shown = ["some" if count is None else str(count) for count in (old, new)]
+        yield Delta(concern, moved, name, shown[0], shown[1], float(abs((old or 0) - (new or 0))))
+
+
+def _matrix(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    """Lost: a kind of instruction is gone and none came in its place, or only one of an earlier generation."""
+    old, new = _names(before, matrix=True), _names(after, matrix=True)
+    kinds = [{_SHAPE.sub("", name) for name in names} for names in (old, new)]
+    generations = [max((_generation(name) for name in names), default=-1) for names in (old, new)]
+    if generations[0] != generations[1] and old and new:
+        trend = _trend(generations[1] < generations[0])
+    else:
+        trend = Trend.WORSE if kinds[1] < kinds[0] else Trend.BETTER if kinds[0] < kinds[1] else Trend.NEITHER
+    yield from _counts(Concern.MATRIX, trend, old, new)
+
+
+def _generation(name: str) -> int:
+    family = re.match(r"\w*", name)
+    return _GENERATIONS.index(family.group()) if family and family.group() in _GENERATIONS else 0
+
+
+def _copies(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    """Asynchronous copies: worse where none is left, better where there were none."""
+    if before.instructions is None or after.instructions is None:
+        return
+    old, new = _names(before, matrix=False), _names(after, matrix=False)
+    yield from _counts(Concern.ACCESS, Trend.NEITHER if old and new else _trend(not new), old, new)
+
+
+def _occupancy(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    if before.occupancy is None or after.occupancy is None:
+        return
+    if before.occupancy == after.occupancy and before.programs == after.programs:
+        return
+    fell = before.occupancy - after.occupancy
+    trend = _trend(fell > 0) if fell else Trend.NEITHER
+    yield Delta(Concern.OCCUPANCY, trend, "occupancy", _resident(before), _resident(after), abs(fell))
+
+
+def _resident(row: CompiledKernel) -> str:
+    """`75% (6x8w, registers)`: the share of a multiprocessor's slots, programs x warps of each, and what has no room for more."""
+    why = "" if row.occupancy == 1 else "".join(f", {resource}" for resource in row.limited_by or ())
+    return f"{row.occupancy:.0%} ({row.programs}x{row.num_warps}w{why})"
+
+
+def _access(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    """The widest global load and store, in bits."""
+    pairs = (
+        ("widest load", _widest(before.load_widths, before.load_bits), _widest(after.load_widths, after.load_bits)),
+        ("widest store", _widest(before.store_widths, None), _widest(after.store_widths, None)),
+    )
+    for what, old, new in pairs:
+        if old is not None and new is not None and old != new:
+            yield Delta(Concern.ACCESS, _trend(new < old), what, str(old), f"{new} bits", float(abs(old - new)))
+
+
+def _widest(widths: tuple[int, ...] | None, told: int | None) -> int | None:
+    return max(widths, default=told) if widths is not None else told
+
+
+def _kinds(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    """Kinds of registers where they are told apart: they explain a change of `registers`, and alone are neither good nor bad."""
+    kinds = [("SGPR", before.sgprs, after.sgprs), ("AGPR", before.agprs, after.agprs)]
+    if before.agprs or after.agprs:  # else they are the registers, told already
+        kinds.insert(0, ("VGPR", before.vgprs, after.vgprs))
+    for what, old, new in kinds:
+        if old is not None and new is not None and old != new:
+            yield Delta(Concern.REGISTERS, Trend.NEITHER, what, str(old), str(new), float(abs(old - new)))
+
+
+def _binary(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    old, new = before.binary_bytes, after.binary_bytes
+    if old and new and abs(new - old) > _SIZE_NOISE * min(old, new):
+        yield Delta(Concern.SIZE, _trend(new > old), "binary", _bytes(old), _bytes(new), abs(new - old) / min(old, new))

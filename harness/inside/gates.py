@@ -1,0 +1,97 @@
+"""The gates: what the author of a kernel package asks of its generated code, held against one compiled kernel. Pure.
+
+That a kernel compiles, and that a card can launch it, is no gate: it holds always, and is decided before any of these.
+What a binary does not tell breaks no gate.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from harness.records import CompiledKernel, Gates, Limits, Verdict
+
+_REGISTER_BYTES = 4
+_FRAME_BYTES = 16  # private memory is aligned to this
+
+
+def judge(row: CompiledKernel, gates: Gates) -> CompiledKernel:
+    """The row with the gates that it breaks and those of them that are waived; failed where one is left."""
+    if row.verdict is not Verdict.PASSED:
+        return row
+    limits = strictest([gates.limits, *(rule.limits for rule in gates.rules if rule.which.covers(row))])
+    broken = {gate: found for gate, check in _CHECKS.items() if (found := check(row, getattr(limits, gate)))}
+    waived: dict[str, str] = {}
+    for waiver in gates.waivers:
+        if waiver.gate in broken and waiver.which.covers(row):
+            waived.setdefault(waiver.gate, waiver.reason)
+    left = [f"{gate}: {found}" for gate, found in broken.items() if gate not in waived]
+    verdict = Verdict.FAILED if left else row.verdict
+    return dataclasses.replace(row, verdict=verdict, broken=broken, waived=waived, reason="; ".join(left) or row.reason)
+
+
+def strictest(limits: Sequence[Limits]) -> Limits:
+    """Of each gate the limit that is hardest to meet: rules tighten, in whatever order they stand."""
+    return Limits(
+        spills=_hardest(min, [entry.spills for entry in limits]),
+        private_bytes=_hardest(min, [entry.private_bytes for entry in limits]),
+        occupancy=_hardest(max, [entry.occupancy for entry in limits]),
+        load_bits=_hardest(max, [entry.load_bits for entry in limits]),
+        store_bits=_hardest(max, [entry.store_bits for entry in limits]),
+        matrix=any(entry.matrix for entry in limits),
+        explicit_precision=any(entry.explicit_precision for entry in limits),
+    )
+
+
+def _hardest(choose: Callable[[list[Any]], Any], values: Iterable[Any]) -> Any:
+    known = [value for value in values if value is not None]
+    return choose(known) if known else None
+
+
+def _spills(row: CompiledKernel, limit: int | None) -> str:
+    if limit is None or row.spills is None or row.spills <= limit:
+        return ""
+    return f"{row.spills} register{'' if row.spills == 1 else 's'}, {limit} allowed"
+
+
+def _private_bytes(row: CompiledKernel, limit: int | None) -> str:
+    """Spilled registers lie in private memory, too: they have a gate of their own, so that one fault breaks one gate."""
+    if limit is None or row.stack_bytes is None:
+        return ""
+    # And one slot more, through which the compiler moves registers once it spills.
+    slots = row.spills + 1 if row.spills else 0
+    spilled = -(-slots * _REGISTER_BYTES // _FRAME_BYTES) * _FRAME_BYTES
+    rest = row.stack_bytes - spilled
+    return f"{rest} bytes{' beside spilled registers' if spilled else ''}, {limit} allowed" if rest > limit else ""
+
+
+def _occupancy(row: CompiledKernel, limit: float | None) -> str:
+    if limit is None or row.occupancy is None or row.occupancy >= limit:
+        return ""
+    by = f"; limited by {', '.join(row.limited_by)}" if row.limited_by else ""
+    return f"{row.occupancy:.3g} of the warps, {limit:g} wanted{by}"
+
+
+def _bits(widths: tuple[int, ...] | None, limit: int | None) -> str:
+    """What loads nothing, or stores nothing, does not do it narrowly."""
+    return f"{max(widths)} bits at most, {limit} wanted" if limit is not None and widths and max(widths) < limit else ""
+
+
+def _matrix(row: CompiledKernel, wanted: bool) -> str:
+    return "no matrix instruction" if wanted and row.instructions is not None and not row.matrix else ""
+
+
+def _explicit_precision(row: CompiledKernel, wanted: bool) -> str:
+    return f"left to the compiler for fp32 operands at {', '.join(row.unnamed_precision)}" if wanted and row.unnamed_precision else ""
+
+
+_CHECKS: dict[str, Callable[[CompiledKernel, Any], str]] = {
+    "spills": _spills,
+    "private_bytes": _private_bytes,
+    "occupancy": _occupancy,
+    "load_bits": lambda row, limit: _bits(row.load_widths, limit),
+    "store_bits": lambda row, limit: _bits(row.store_widths, limit),
+    "matrix": _matrix,
+    "explicit_precision": _explicit_precision,
+}

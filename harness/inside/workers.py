@@ -1,0 +1,104 @@
+"""How a supervised worker comes to life: as a process of its own, or forked from one that has imported what all of them need.
+
+torch and what its compiler brings along take seconds to import; a worker an architecture would take them each time. A fork server is a
+process without threads, so what it forks holds nobody's locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+JOURNAL_VARIABLE = "WARPWAVE_JOURNAL"
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
+
+class Worker(Protocol):
+    """A process in a session of its own, as `subprocess.Popen` has it."""
+
+    pid: int
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status, negative for a signal; None while it runs."""
+
+    def poll(self) -> int | None:
+        """`returncode`, looked up."""
+
+    def wait(self, timeout: float) -> int:
+        """Wait for the end.
+
+        Raises:
+            subprocess.TimeoutExpired: it did not come.
+        """
+
+
+# Starts a worker that writes to a journal, with its output in a log.
+Start = Callable[[Path, Path], Worker]
+
+
+def spawned(command: list[str]) -> Start:
+    """A new process."""
+
+    def start(journal: Path, log: Path) -> Worker:
+        environment = {**os.environ, JOURNAL_VARIABLE: str(journal)}
+        with open(log, "ab") as output:
+            return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True)
+
+    return start
+
+
+def forked(function: Callable[..., None], *arguments: Any) -> Start:
+    """`function(*arguments)` in a process that begins with torch and Triton imported. Both must be known by name in a module."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["harness.inside.imported"])
+
+    def start(journal: Path, log: Path) -> Worker:
+        process = context.Process(target=_begin, args=(str(journal), str(log), function, arguments))
+        process.start()
+        return _Forked(process)
+
+    return start
+
+
+class _Forked:
+    def __init__(self, process: Any) -> None:
+        self._process, self.pid = process, process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode  # type: ignore[no-any-return]
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(["forked worker"], timeout)
+        return self.returncode
+
+
+def die_with_parent() -> None:
+    """Called in a worker: the kernel kills it when its supervisor is gone, so that a killed run leaves nothing running. Linux only."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _begin(journal: str, log: str, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    os.setsid()
+    die_with_parent()
+    handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.dup2(handle, sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    os.dup2(handle, sys.__stderr__.fileno() if sys.__stderr__ else 2)
+    os.environ[JOURNAL_VARIABLE] = journal
+    function(*arguments)
+    sys.stdout.flush()

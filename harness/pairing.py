@@ -1,0 +1,126 @@
+"""Which configuration of one run is which of another, and what tells a launch's configurations apart. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+
+from harness.records import CompiledKernel, Scalar
+
+Pair = tuple[CompiledKernel | None, CompiledKernel | None]
+
+# Pairing what is left of one launch looks at every pair: above this, a file made to be slow, they are told as removed and added.
+_MOST_PAIRS = 250_000
+
+
+def parts(row: CompiledKernel) -> dict[str, tuple[str, Scalar]]:
+    """What makes a configuration, by name: each argument's type or constant, warps and stages; what a failed compile left open is out."""
+    told: dict[str, tuple[str, Scalar]] = {name: ("type", kind) for name, kind in row.signature.items() if kind != "constexpr"}
+    told |= {name: ("constant", value) for name, value in row.constants.items()}
+    told |= {what: ("option", value) for what, value in (("warps", row.num_warps), ("stages", row.num_stages)) if value is not None}
+    return told
+
+
+def identity(row: CompiledKernel) -> Hashable:
+    """The same for the same configuration, in whatever order its arguments are told; 1, 1.0 and True are three constants."""
+    return tuple(sorted((name, kind, type(value).__name__, str(value)) for name, (kind, value) in parts(row).items()))
+
+
+def pair(before: Sequence[CompiledKernel], after: Sequence[CompiledKernel]) -> list[Pair]:
+    """Rows of one kernel function on one architecture, each once: the same configuration first, then what was retuned.
+
+    One configuration may be compiled several times (for other divisibilities, which a row does not tell), so that the case that launched
+    it decides first. What is then left of the same case was retuned: the nearest configurations belong together.
+    """
+    left, right = list(before), list(after)
+    pairs = _match(left, right, lambda row: (identity(row), row.origin)) + _match(left, right, identity)
+    pairs += _retuned(left, right)
+    return [*pairs, *((row, None) for row in left), *((None, row) for row in right)]
+
+
+def _match(left: list[CompiledKernel], right: list[CompiledKernel], key: Callable[[CompiledKernel], Hashable]) -> list[Pair]:
+    """Take out of both what has the same key, in order."""
+    waiting: dict[Hashable, list[CompiledKernel]] = defaultdict(list)
+    for row in right:
+        waiting[key(row)].append(row)
+    pairs: list[Pair] = []
+    for row in list(left):
+        if found := waiting[key(row)]:
+            pairs.append((row, found.pop(0)))
+    _take(left, right, pairs)
+    return pairs
+
+
+def _retuned(left: list[CompiledKernel], right: list[CompiledKernel]) -> list[Pair]:
+    pairs: list[Pair] = []
+    for origin in dict.fromkeys(row.origin for row in left):
+        old, new = ([row for row in rows if row.origin == origin] for rows in (left, right))
+        if not new or len(old) * len(new) > _MOST_PAIRS:
+            continue
+        near = sorted((distance(a, b), i, j) for i, a in enumerate(old) for j, b in enumerate(new))
+        taken: tuple[set[int], set[int]] = (set(), set())
+        for _, i, j in near:
+            if i not in taken[0] and j not in taken[1]:
+                taken[0].add(i)
+                taken[1].add(j)
+                pairs.append((old[i], new[j]))
+    _take(left, right, pairs)
+    return pairs
+
+
+def _take(left: list[CompiledKernel], right: list[CompiledKernel], pairs: Iterable[Pair]) -> None:
+    gone = {id(row) for found in pairs for row in found}
+    left[:] = [row for row in left if id(row) not in gone]
+    right[:] = [row for row in right if id(row) not in gone]
+
+
+def distance(one: CompiledKernel, other: CompiledKernel) -> int:
+    """In how many parts two configurations differ; a part that only one of them tells counts, open options do not."""
+    return len(differing(one, other))
+
+
+def differing(one: CompiledKernel, other: CompiledKernel) -> list[str]:
+    """The names of the parts in which two configurations differ."""
+    mine, theirs = parts(one), parts(other)
+    options = {"warps", "stages"}
+    return [
+        name
+        for name in {**mine, **theirs}
+        if _text(mine.get(name)) != _text(theirs.get(name)) and not (name in options and (name not in mine or name not in theirs))
+    ]
+
+
+def moved(before: CompiledKernel, after: CompiledKernel) -> tuple[str, ...]:
+    """What was retuned: `BLOCK 512 → 1024`, `4 → 8 warps`; empty where it is the same configuration."""
+    old, new = parts(before), parts(after)
+    return tuple(
+        f"{old[name][1]} → {new[name][1]} {name}" if name in ("warps", "stages") else f"{name} {_value(old, name)} → {_value(new, name)}"
+        for name in differing(before, after)
+    )
+
+
+def telling(launch: Sequence[CompiledKernel]) -> frozenset[str]:
+    """The names of the parts that are not the same in all configurations of a launch."""
+    seen: dict[str, set[str]] = defaultdict(set)
+    counted: Counter[str] = Counter()
+    for row in launch:
+        for name, part in parts(row).items():
+            seen[name].add(_text(part))
+            counted[name] += 1
+    return frozenset(name for name, texts in seen.items() if len(texts) > 1 or counted[name] < len(launch))
+
+
+def variant(row: CompiledKernel, names: Collection[str]) -> str:
+    """The named parts of a configuration in one line: `BLOCK=1024, 8 warps`."""
+    told = parts(row)
+    return ", ".join(
+        f"{told[name][1]} {name}" if name in ("warps", "stages") else f"{name}={_value(told, name)}" for name in told if name in names
+    )
+
+
+def _value(told: dict[str, tuple[str, Scalar]], name: str) -> str:
+    return str(told[name][1]) if name in told else "nothing"
+
+
+def _text(part: tuple[str, Scalar] | None) -> str:
+    return "" if part is None else f"{part[0]} {type(part[1]).__name__} {part[1]}"

@@ -1,0 +1,35 @@
+"""What decides a launch, and what a launch takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+# Takes the operands, the output, what is saved, and the bias.
+Launch = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None], None]
+
+
+class Layout(NamedTuple):
+    """Shape and strides of an operand; hashable, so that a launch can be kept by them."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    @classmethod
+    def of(cls, x: torch.Tensor) -> Layout:
+        return cls(x.shape, x.stride())
+
+    @property
+    def matrices(self) -> int:
+        """In the batch, or one where there is none."""
+        return self.shape[0] if len(self.shape) > 2 else 1
+
+    def in_reach_of_tma(self) -> bool:
+        """Whether a tensor descriptor can describe it, of 16-bit elements: rows on 16 bytes, rows and matrices that do not overlap."""
+        dense_last = self.stride[-1] == 1
+        outer, inner = self.shape[-2:] if dense_last else self.shape[:-3:-1]
+        row = self.stride[-2] if dense_last else self.stride[-1]
+        strides = (row, *self.stride[:-2])
+        return 0 not in self.shape and all(step > 0 and step % 8 == 0 for step in strides) and (row >= inner or outer == 1)

@@ -1,0 +1,358 @@
+"""Gates: how a package spells them, how a compiled kernel is judged by them, and what of it a reader sees."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sys
+import types
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from click.testing import CliRunner
+from pydantic import TypeAdapter
+from synthetic import compiled, run, write_raw
+
+from harness.__main__ import _run_cli, cli
+from harness.collect import collect
+from harness.compare import compare
+from harness.errors import ConfigError
+from harness.gates import load_gates
+from harness.inside.gates import judge
+from harness.inside.precision import unnamed_products
+from harness.records import OPEN, Gates, Job, Limits, Rule, Stage, Verdict, Waiver, Which, dump, to_json
+from harness.render.junit import render_junit
+from harness.render.markdown import render_markdown
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A kernel package whose `pyproject.toml` says what a test gives."""
+
+    def write(text):
+        (tmp_path / "pyproject.toml").write_text(text)
+        (tmp_path / "kernels").mkdir(exist_ok=True)
+        return tmp_path / "kernels"
+
+    return write
+
+
+SPELT = """
+[tool.warpwave.gates]
+spills = 2
+private_bytes = false
+[[tool.warpwave.rules]]
+kernel = ["softmax", "log_*"]
+launched_by = "bench"
+load_bits = 128
+occupancy = 0.5
+matrix = true
+[[tool.warpwave.waivers]]
+gate = "spills"
+kernel = "matmul"
+architecture = "gfx1*"
+types = "*bf16*"
+reason = "no time yet"
+"""
+
+
+def test_every_key_arrives(package):
+    """The nearest file above the kernels counts; what it leaves out has its default, and a rule sets nothing else."""
+    assert load_gates(package(SPELT)) == Gates(
+        limits=Limits(spills=2, private_bytes=None, explicit_precision=True),
+        rules=(
+            Rule(Which(("softmax", "log_*"), launched_by=("bench",)), dataclasses.replace(OPEN, load_bits=128, occupancy=0.5, matrix=True)),
+        ),
+        waivers=(Waiver("spills", "no time yet", Which(("matmul",), architecture=("gfx1*",), types=("*bf16*",))),),
+        source="pyproject.toml",
+    )
+
+
+@pytest.mark.parametrize("text", ["", "[project]\nname = 'kernels'\n", "[tool.warpwave]\n"])
+def test_the_defaults_hold_where_nothing_is_said(package, text):
+    """No spills, no private memory, and a precision with each product."""
+    assert load_gates(package(text)).limits == Limits(spills=0, private_bytes=0, explicit_precision=True)
+
+
+def test_gates_travel_in_the_job(package, tmp_path):
+    """What was read is what the inside loads, and what the report reads again; a job from before there were gates has none."""
+    job = Job("run-1", "cpu", (Stage.COMPILE,), "/kernels", "/out", gates=load_gates(package(SPELT)))
+    dump(job, tmp_path / "job.json")
+    old = {key: value for key, value in json.loads(to_json(job)).items() if key != "gates"}
+    (tmp_path / "old.json").write_text(json.dumps(old))
+
+    assert Job.load(tmp_path / "job.json") == job == TypeAdapter(Job).validate_json(to_json(job), strict=True)
+    assert Job.load(tmp_path / "old.json").gates is None
+
+
+WAIVER = "[[tool.warpwave.waivers]]\ngate = 'spills'\nkernel = 'matmul'\n"
+WRONG = {
+    "[tool.warpwave.gates]\nspils = 0": "tool.warpwave.gates.spils: found a key that does not exist, allowed is one of spills",
+    "[tool.warpwave.gate]\nspills = 0": "tool.warpwave.gate: found a key that does not exist, allowed is one of gates, rules, waivers",
+    "[tool.warpwave.gates]\nspills = -1": "gates.spills: found -1, allowed is a whole number of registers",
+    "[tool.warpwave.gates]\nspills = true": "gates.spills: found True",
+    "[tool.warpwave.gates]\noccupancy = 50": "gates.occupancy: found 50, allowed is a share above 0 and up to 1",
+    "[tool.warpwave.gates]\noccupancy = nan": "gates.occupancy: found nan",
+    "[tool.warpwave.gates]\nload_bits = 100": "gates.load_bits: found 100, allowed is one of 8, 16, 32, 64, 128",
+    "[tool.warpwave]\ngates = 3": "tool.warpwave.gates: found 3, allowed is a table",
+    "[tool.warpwave.rules]\nkernel = 'a'": "tool.warpwave.rules: found one table, allowed is a list of tables",
+    "[[tool.warpwave.rules]]\nload_bits = 128": "rules[0].kernel: found nothing",
+    "[[tool.warpwave.rules]]\nkernel = 'a'": "rules[0]: found a rule that sets no gate",
+    "[[tool.warpwave.rules]]\nkernel = 'a'\nspills = false": "rules[0].spills: found False, allowed is a whole number",
+    "[[tool.warpwave.rules]]\nkernel = []\nmatrix = true": "rules[0].kernel: found []",
+    "[[tool.warpwave.rules]]\nkernel = 'a'\nlaunched_by = 'x'\nmatrix = true": "rules[0].launched_by: found 'x', allowed is one of bench",
+    WAIVER: "waivers[0].reason: found nothing",
+    WAIVER + "reason = '  '": "waivers[0].reason: found '  ', allowed is a text that is not empty",
+    WAIVER + "reason = 'why'\nfunctoin = 'x'": "waivers[0].functoin: found a key that does not exist",
+    WAIVER.replace("spills", "compiles") + "reason = 'why'": "waivers[0].gate: found 'compiles', allowed is one of spills",
+    WAIVER.replace("'spills'", "['spills']") + "reason = 'why'": "waivers[0].gate: found ['spills']",
+    WAIVER.replace("kernel = 'matmul'", "reason = 'why'"): "waivers[0].kernel: found nothing",
+    "[tool.warpwave.gates\n": "is not valid TOML",
+}
+
+
+@pytest.mark.parametrize("text", WRONG, ids=WRONG.values())
+def test_what_is_misspelt_is_refused(package, text):
+    """With the file, the key path, what was found and what is allowed; a gate that nobody reads would stand open."""
+    kernels = package(text)
+    with pytest.raises(ConfigError) as raised:
+        load_gates(kernels)
+
+    assert WRONG[text] in raised.value.happened
+    assert str(kernels.parent / "pyproject.toml") in raised.value.happened
+
+
+def test_a_wrong_file_stops_the_run_before_it_starts(package, tmp_path, capsys):
+    """It is a wrong use of warpwave, exit code 2, and no folder is made."""
+    kernels = package("[tool.warpwave.gates]\nspils = 0")
+    code = _run_cli(["run", "cpu", "--kernels", str(kernels), "--out", str(tmp_path / "out"), "--stage", "compile"])
+
+    assert (code, (tmp_path / "out").exists()) == (2, False)
+    assert "tool.warpwave.gates.spils" in "".join(capsys.readouterr().err.split())
+
+
+def row(**more):
+    return compiled(**{"stack_bytes": 0, "load_widths": (32, 64), "store_widths": (32,), "instructions": {}, "occupancy": 0.25, **more})
+
+
+def only(**limits):
+    return Gates(dataclasses.replace(OPEN, **limits))
+
+
+FOUND = [
+    (row(spills=6, stack_bytes=24), only(spills=0, private_bytes=0), {"spills": "6 registers, 0 allowed"}),
+    (row(spills=6, stack_bytes=24), only(spills=6, private_bytes=0), {}),
+    (row(spills=1), only(spills=0), {"spills": "1 register, 0 allowed"}),
+    (row(spills=28, stack_bytes=116), only(private_bytes=0), {}),
+    (row(spills=None), only(spills=0), {}),
+    (row(stack_bytes=24), only(private_bytes=16), {"private_bytes": "24 bytes, 16 allowed"}),
+    (row(spills=2, stack_bytes=80), only(private_bytes=0), {"private_bytes": "64 bytes beside spilled registers, 0 allowed"}),
+    (row(spills=None, stack_bytes=None), only(private_bytes=0), {}),
+    (row(limited_by=("registers",)), only(occupancy=0.5), {"occupancy": "0.25 of the warps, 0.5 wanted; limited by registers"}),
+    (row(), only(occupancy=0.25), {}),
+    (row(occupancy=None), only(occupancy=1), {}),
+    (row(), only(load_bits=128), {"load_bits": "64 bits at most, 128 wanted"}),
+    (row(), only(load_bits=64, store_bits=32), {}),
+    (row(), only(store_bits=64), {"store_bits": "32 bits at most, 64 wanted"}),
+    (row(store_widths=(), load_widths=None), only(load_bits=128, store_bits=128), {}),
+    (row(), only(matrix=True), {"matrix": "no matrix instruction"}),
+    (row(matrix=("wgmma",)), only(matrix=True), {}),
+    (row(instructions=None), only(matrix=True), {}),
+    (
+        row(unnamed_precision=("a.py:3",)),
+        only(explicit_precision=True),
+        {"explicit_precision": "left to the compiler for fp32 operands at a.py:3"},
+    ),
+    (row(spills=6, stack_bytes=99, unnamed_precision=("a.py:3",)), Gates(OPEN), {}),
+]
+
+
+@pytest.mark.parametrize(("made", "gates", "broken"), FOUND)
+def test_each_gate(made, gates, broken):
+    """The figure and the limit, where the binary tells a figure; what lies on the limit is within it."""
+    judged = judge(made, gates)
+
+    assert judged.broken == broken
+    assert judged.verdict is (Verdict.FAILED if broken else Verdict.PASSED)
+    assert judged.reason == "; ".join(f"{gate}: {found}" for gate, found in broken.items())
+
+
+def test_the_strictest_of_all_limits_holds():
+    """Whatever their order, and 0 is a limit; a rule for other kernels is none."""
+    rules = [
+        Rule(Which(("soft*",)), dataclasses.replace(OPEN, spills=4, load_bits=32)),
+        Rule(Which(("softmax",), ("_softmax_fwd",)), dataclasses.replace(OPEN, spills=0, load_bits=64)),
+        Rule(Which(("softmax",), launched_by=("test",)), dataclasses.replace(OPEN, load_bits=128)),
+        Rule(Which(("matmul", "rms_norm")), dataclasses.replace(OPEN, matrix=True)),
+    ]
+    made = row(spills=2, stack_bytes=8, load_widths=(32,))
+    for some in (rules, rules[::-1]):
+        judged = judge(made, Gates(Limits(spills=8), tuple(some)))
+        assert judged.broken == {"spills": "2 registers, 0 allowed", "load_bits": "32 bits at most, 64 wanted"}
+
+
+def test_a_waiver_takes_its_gate_and_its_kernels_only():
+    """The row passes where nothing is left, keeps the figure, and says why; the first waiver that fits gives the reason."""
+    waivers = (
+        Waiver("spills", "elsewhere", Which(architecture=("gfx*",))),
+        Waiver("spills", "on purpose", Which(("softmax",), types=("*fp32*",))),
+        Waiver("spills", "too late", Which()),
+    )
+    gates = Gates(Limits(load_bits=128), waivers=waivers)
+    spilling = row(spills=6, stack_bytes=24, load_widths=(128,))
+    passed, failed = judge(spilling, gates), judge(dataclasses.replace(spilling, load_widths=(64,)), gates)
+
+    assert (passed.verdict, passed.reason, passed.waived) == (Verdict.PASSED, "", {"spills": "on purpose"})
+    assert passed.broken == {"spills": "6 registers, 0 allowed"}
+    assert (failed.verdict, failed.reason) == (Verdict.FAILED, "load_bits: 64 bits at most, 128 wanted")
+
+
+def test_what_no_card_can_launch_is_beyond_gates():
+    """Its verdict and its reason stay, and no waiver touches it."""
+    dead = row(verdict=Verdict.FAILED, reason="needs 99999 bytes of shared memory", spills=6)
+
+    assert judge(dead, Gates(waivers=(Waiver("spills", "why", Which()),))) == dead
+
+
+SOURCE = """import triton.language as tl
+def kernel(x, y, more, PRECISION):
+    a = tl.dot(x, y)
+    b = tl.dot(x, y, input_precision=PRECISION)
+    c = tl.dot(x, y, None, "ieee")
+    d = tl.dot(x, y, allow_tf32=False)
+    e = tl.dot(x, y, **more)
+    f = tl.dot(*more)
+    g = tl.dot(x, y, input_precision=None)
+    h = tl.dot(x, tl.dot(x, y), None, "ieee")
+    i = dot(
+        x, y).to(float)
+    j = tl.sum(x)
+"""
+PRODUCT = "    %1 = tt.dot %x, %y, %z, inputPrecision = tf32 : tensor<32x16x{0}> * tensor<16x32x{0}> -> tensor<32x32xf32> loc({1})\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "named"),
+    [
+        *[(3, 9, False), (4, 9, True), (5, 9, True), (6, 9, True), (7, 9, True), (8, 9, True), (9, 9, False)],
+        *[(10, 9, True), (10, 19, False), (11, 9, False), (13, 9, True), (3, 1, False), (10, 1, True), (99, 9, True)],
+    ],
+)
+def test_a_call_that_names_no_precision_is_found_where_it_stands(tmp_path, line, column, named):
+    """By line and column, or by line where only one product stands on it; what cannot be told is not claimed."""
+    (tmp_path / "k.py").write_text(SOURCE)
+    ttir = PRODUCT.format("f32", "#loc2") + f'#loc1 = loc("{tmp_path}/k.py":{line}:{column})\n#loc2 = loc("a"(#loc1))\n'
+
+    assert unnamed_products(ttir) == (() if named else (f"k.py:{line}",))
+
+
+def test_only_products_of_fp32_are_looked_at(tmp_path):
+    """Half precision is the same everywhere; an inlined function is found where it is written; a file that is gone says nothing."""
+    (tmp_path / "k.py").write_text(SOURCE)
+    places = f'#loc1 = loc("{tmp_path}/k.py":3:9)\n#loc2 = loc(callsite(#loc1 at #loc3))\n#loc3 = loc("{tmp_path}/gone.py":3:9)\n'
+
+    assert unnamed_products(PRODUCT.format("f16", "#loc1") + places) == ()
+    assert unnamed_products(PRODUCT.format("f32", "#loc2") + places) == ("k.py:3",)
+    assert unnamed_products(PRODUCT.format("f32", "#loc3") + places) == ()
+    assert unnamed_products(PRODUCT.format("f32", "#loc4") + "#loc4 = loc(fused[#loc4, #loc5])\n") == ()
+
+
+def test_a_file_that_moved_is_found_again(tmp_path, monkeypatch):
+    """The compiler's cache remembers the folder of an earlier run; what counts is the module of this one, of the right room."""
+    for room, source in (("one", SOURCE), ("two", SOURCE.replace("(x, y)", "(x, y, allow_tf32=True)"))):
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "k.py").write_text(source)
+        module = types.ModuleType(room)
+        module.__file__ = str(tmp_path / room / "k.py")
+        monkeypatch.setitem(sys.modules, f"gates_test_{room}", module)
+
+    for room, found in (("one", ("k.py:3",)), ("two", ())):
+        assert unnamed_products(PRODUCT.format("f32", "#loc1") + f'#loc1 = loc("/earlier/{room}/k.py":3:9)\n') == found
+
+
+def judged_run(gates, *rows):
+    """A run with no tests whose compiled kernels have been through the gates."""
+    return run(compiled=tuple(judge(made, gates) for made in rows), gates=gates, cases=(), samples=())
+
+
+WAIVERS = (
+    Waiver("spills", "on purpose <b>", Which(("softmax",), architecture=("sy_90",))),
+    Waiver("matrix", "not asked", Which(("softmax",))),
+    Waiver("spills", "misspelt", Which(("sofmax",))),
+)
+
+
+def test_what_a_reader_sees_of_gates():
+    """Broken gates apart from kernels that do not compile; each waiver with its reason and its use; what stands open."""
+    gates = Gates(Limits(private_bytes=None), waivers=WAIVERS)
+    spilling = row(spills=6, stack_bytes=24)
+    host = row(function="(host code)", verdict=Verdict.NOT_RUN, reason="needs data")
+    comparison = compare([judged_run(gates, spilling, dataclasses.replace(spilling, architecture="sy_80"), row(num_warps=8), host)])
+    text = render_markdown(comparison)
+
+    assert comparison.exit_code == 1
+    assert "compiled 3 kernels (1 skipped) and broke a gate with 1" in comparison.sentence
+    assert "`softmax _softmax_fwd` on `alpha` for `sy_80`: ❌ failed: `spills: 6 registers, 0 allowed`" in text
+    assert "Did not compile" not in text
+    assert "`spills` of `softmax, sy_90`: ⚠️ waived for 1 of 2 kernels: `on purpose <b>`" in text
+    assert "`matrix` of `softmax`: ⚠️ unused, all that it names meet the gate: `not asked`" in text
+    assert "`spills` of `sofmax`: ⚠️ unused, nothing that it names was compiled here: `misspelt`" in text
+    assert "`private_bytes switched off` for every kernel on `alpha`" in text
+
+
+def test_a_bundle_may_not_keep_the_report_busy(tmp_path):
+    """Each waiver is held against each kernel; a file from elsewhere with thousands of them costs itself their use, and says so."""
+    folder = write_raw(tmp_path / "alpha", run())
+    for number, problems in ((200, 0), (201, 1)):
+        job = Job("run-1", "alpha", (Stage.COMPILE,), "/kernels", "/out", gates=Gates(waivers=WAIVERS[:1] * number))
+        dump(job, folder / "job.json")
+        found = collect(folder)
+        assert (len(found.problems), found.gates is None) == (problems, bool(problems)), found.problems
+
+
+def test_nothing_is_said_of_gates_that_all_meet():
+    """The defaults, met, take no room."""
+    assert "Gates" not in render_markdown(compare([judged_run(Gates(), row())]))
+
+
+def test_junit_has_broken_and_waived_gates():
+    """A broken gate is a failure with what to do about it, ready to paste; a waived one passes and says so."""
+    gates = Gates(waivers=WAIVERS)
+    spilling = row(spills=6, stack_bytes=24)
+    root = ElementTree.fromstring(render_junit(compare([judged_run(gates, spilling, dataclasses.replace(spilling, architecture="sy_80"))])))
+    passed, failed = (root.find(f"testsuite[@name='alpha/compile/{name}']/testcase") for name in ("sy_90", "sy_80"))
+    told = {entry.get("name"): entry.get("value") for entry in passed.findall("properties/property")}
+    failure = failed.find("failure")
+
+    assert (passed.find("failure"), told) == (None, {"waived.spills": "6 registers, 0 allowed: on purpose <b>"})
+    assert failure.get("message") == "spills: 6 registers, 0 allowed"
+    assert (
+        '[[tool.warpwave.waivers]]\ngate = "spills"\nkernel = "softmax"\nfunction = "_softmax_fwd"\narchitecture = "sy_80"' in failure.text
+    )
+
+
+def test_a_spilling_package_end_to_end(data, tmp_path):
+    """Two cards: the spill is waived on one and fails on the other, and so does the product without a precision on both."""
+    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+    shutil.copytree(data / "spilling", tmp_path / "spilling")
+    (tmp_path / "two.yml").write_text("targets: {cpu: {architectures: [sm_80, gfx1100]}}\n")
+    arguments = ["--kernels", tmp_path / "spilling", "--targets", tmp_path / "two.yml", "--out", tmp_path / "out", "--stage", "compile"]
+    done = CliRunner().invoke(cli, ["run", "cpu", *map(str, arguments), "--quiet"], standalone_mode=False)
+    comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    rows = {
+        (cell["compiled"]["architecture"], cell["compiled"]["origin"].split("[")[1].rstrip("]")): cell["compiled"]
+        for entry in comparison["codegen"]
+        for cell in entry["cells"]
+    }
+
+    assert done.return_value == 1, done.output
+    assert {name: made["verdict"] for name, made in rows.items()} == {
+        ("sm_80", "wide"): "passed",
+        ("gfx1100", "wide"): "failed",
+        **{(card, what): verdict for card in ("sm_80", "gfx1100") for what, verdict in (("named", "passed"), ("unnamed", "failed"))},
+    }
+    assert list(rows["sm_80", "wide"]["waived"]) == ["spills"]
+    assert rows["gfx1100", "wide"]["reason"] == f"spills: {rows['gfx1100', 'wide']['spills']} registers, 0 allowed"
+    assert rows["sm_80", "unnamed"]["unnamed_precision"] == ["bench_wide.py:17"]
+    assert [(use["covered"], use["used"]) for use in comparison["waivers"]] == [(1, 1), (6, 0)]
