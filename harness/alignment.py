@@ -61,12 +61,12 @@ def _either(values: Iterable[object]) -> str:
 
 def _row(cells: Sequence[CodegenCell]) -> CodegenRow:
     # Workers finish in any order, and a label is the same each time.
-    made = sorted((cell.compiled for cell in cells), key=lambda row: _by_generation(row.architecture))
+    made = sorted((cell.compiled for cell in cells), key=lambda row: by_generation(row.architecture))
     return CodegenRow(made[0].kernel, made[0].function, configuration(*made), tuple(cells))
 
 
-def _by_generation(architecture: str) -> tuple[str, int, str]:
-    """sm_90 before sm_100, gfx942 before gfx1100."""
+def by_generation(architecture: str) -> tuple[str, int, str]:
+    """A key to sort architectures by: sm_90 before sm_100, gfx942 before gfx1100, in every report the same."""
     family, digits, rest = re.fullmatch(r"(\D*)(\d*)(.*)", architecture, re.DOTALL).groups()  # type: ignore[union-attr]  # anything matches
     return family, int(digits[:18] or 0), rest
 

@@ -54,7 +54,6 @@ class Delta:
 # Debug information holds line numbers, so that a new comment already makes a binary a little larger or smaller.
 _SIZE_NOISE = 0.05
 _REGISTER_BYTES = 4
-_FRAME_BYTES = 16  # private memory is handed out in multiples of this, also for one spilled register
 # Generations of matrix instructions by the first word of their names: who falls back to an earlier one has lost the later one's speed.
 _GENERATIONS = ("mma", "wgmma", "tcgen05")
 # A tile's shape in the name of a matrix instruction: a retuned tile uses another shape, and has lost nothing by it.
@@ -107,7 +106,7 @@ def _more(concern: Concern, what: str, before: int | None, after: int | None, si
 
 def _private(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
     """Private memory, where it is not just the room of the spilled registers, which are told already."""
-    if any((row.stack_bytes or 0) > -(-_REGISTER_BYTES * (row.spills or 0) // _FRAME_BYTES) * _FRAME_BYTES for row in (before, after)):
+    if before.private_bytes or after.private_bytes:
         yield from _more(Concern.SPILLS, "private memory", before.stack_bytes, after.stack_bytes, size=True)
 
 

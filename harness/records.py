@@ -391,6 +391,14 @@ class CompiledKernel:
         return "test" if "::" in self.origin else "bench"
 
     @property
+    def private_bytes(self) -> Union[int, None]:
+        """Private memory of a thread beside that of its spilled registers: a slot each and one to move them through, in 16-byte frames."""
+        if self.stack_bytes is None:
+            return None
+        slots = self.spills + 1 if self.spills else 0
+        return max(0, self.stack_bytes - -(-4 * slots // 16) * 16)
+
+    @property
     def only_gates(self) -> bool:
         """Whether it compiled, could be launched, and failed for its gates alone."""
         return self.verdict is Verdict.FAILED and bool(self.broken)

@@ -1,8 +1,8 @@
 """The host's way to a kernel, kept short: custom ops that eager code calls directly, and the arithmetic of grids.
 
-What `torch.library.custom_op` makes costs 40 microseconds of host time a call, and 105 with a gradient to record, as much as many of these
-kernels run. Nothing in that time is needed where tensors are plain and nobody traces: then the op's own function is called, under an
-ordinary `torch.autograd.Function` where there is something to record (2 and 25 microseconds).
+What `torch.library.custom_op` makes costs 16 microseconds of host time a call, and 40 with a gradient to record (torch 2.13, an idle core),
+as much as many of these kernels run. Nothing in that time is needed where tensors are plain and nobody traces: then the op's own function
+is called, under an ordinary `torch.autograd.Function` where there is something to record (4 and 12 microseconds).
 """
 
 from __future__ import annotations

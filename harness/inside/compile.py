@@ -1,7 +1,7 @@
 """The compile stage: every launch of every bench point and test, compiled for every architecture of the target, without a GPU.
 
 `python -m harness.inside.compile job.json` supervises one worker an architecture, as many at a time as there are cores; a worker runs
-the benches under `pretend.pretended_device`. A compiler that aborts takes one case with it and names it.
+what the package launches under `pretend.pretended_device`. A compiler that aborts takes one case with it and names it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def work(job: Job, card: Architecture) -> None:
 
 
 def main() -> None:
-    """Entry of the stage's process, and of its workers."""
+    """Entry of the stage's process."""
     job = Job.load(Path(sys.argv[1]))
     dump(compile_all(job), Path(job.output) / Stage.COMPILE.value / "report.json")
 

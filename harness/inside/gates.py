@@ -12,9 +12,6 @@ from typing import Any
 
 from harness.records import CompiledKernel, Gates, Limits, Verdict
 
-_REGISTER_BYTES = 4
-_FRAME_BYTES = 16  # private memory is aligned to this
-
 
 def judge(row: CompiledKernel, gates: Gates) -> CompiledKernel:
     """The row with the gates that it breaks and those of them that are waived; failed where one is left."""
@@ -57,13 +54,10 @@ def _spills(row: CompiledKernel, limit: int | None) -> str:
 
 def _private_bytes(row: CompiledKernel, limit: int | None) -> str:
     """Spilled registers lie in private memory, too: they have a gate of their own, so that one fault breaks one gate."""
-    if limit is None or row.stack_bytes is None:
+    rest = row.private_bytes
+    if limit is None or rest is None or rest <= limit:
         return ""
-    # And one slot more, through which the compiler moves registers once it spills.
-    slots = row.spills + 1 if row.spills else 0
-    spilled = -(-slots * _REGISTER_BYTES // _FRAME_BYTES) * _FRAME_BYTES
-    rest = row.stack_bytes - spilled
-    return f"{rest} bytes{' beside spilled registers' if spilled else ''}, {limit} allowed" if rest > limit else ""
+    return f"{rest} bytes{' beside spilled registers' if row.spills else ''}, {limit} allowed"
 
 
 def _occupancy(row: CompiledKernel, limit: float | None) -> str:

@@ -10,6 +10,5 @@ for _module in ("torch", "torch._dynamo", "torch.fx.experimental.symbolic_shapes
     with contextlib.suppress(ImportError):
         importlib.import_module(_module)
 # The hash of all of Triton is in the key of everything that it caches, and is made once a process.
-for _module in ("triton.runtime.cache", "triton.compiler.compiler"):
-    with contextlib.suppress(ImportError, AttributeError):
-        importlib.import_module(_module).triton_key()
+with contextlib.suppress(ImportError, AttributeError):
+    importlib.import_module("triton.runtime.cache").triton_key()

@@ -38,7 +38,7 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
     """Every test that the journal does not have yet."""
     root = Path(job.kernels)
 
-    def on_start(nodeid: str, path: Path) -> None:
+    def on_start(nodeid: str) -> None:
         recorder.kernel, recorder.origin, recorder.failure = kernel_name(root / nodeid.split("::")[0], root), nodeid, None
         journal.write("start", id=nodeid)
 

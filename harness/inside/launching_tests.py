@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-OnStart = Callable[[str, Path], None]
+OnStart = Callable[[str], None]
 OnEnd = Callable[[str, "BaseException | str | None"], None]
 
 
@@ -29,15 +29,14 @@ class _Runner:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A module that does not import launches nothing, and says why."""
         if not report.passed and report.nodeid not in self.done:
-            path = Path(str(getattr(report, "fspath", "") or report.nodeid))
-            self.on_start(report.nodeid, path)
+            self.on_start(report.nodeid)
             self.on_end(report.nodeid, str(report.longrepr).strip().rpartition("\n")[2].removeprefix("E").strip())
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """From the first fixture to the last."""
         self.ended = None
-        self.on_start(item.nodeid, item.path)
+        self.on_start(item.nodeid)
         result = yield
         self.on_end(item.nodeid, self.ended)
         return result

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 
+from harness.alignment import by_generation
 from harness.comparison import FAILING, Cell, CodegenCell, CodegenRow, Comparison, Geomean, Speed
 from harness.records import HOST_CODE, CompiledKernel, Verdict
 from harness.render.section import Bit, Line, Section, name, names, say, shorten
@@ -33,7 +33,7 @@ def codegen(comparison: Comparison, every: bool) -> list[Section]:
     cells = [cell for row in comparison.codegen for cell in row.cells]
     if not cells:
         return []
-    order = sorted(dict.fromkeys(cell.compiled.architecture for cell in cells), key=_by_generation)
+    order = sorted(dict.fromkeys(cell.compiled.architecture for cell in cells), key=by_generation)
     columns = sorted(dict.fromkeys((cell.compiled.architecture, cell.target) for cell in cells), key=lambda column: order.index(column[0]))
     twice = {architecture for architecture in order if sum(column[0] == architecture for column in columns) > 1}
     heads = {column: say(name(column[0])) + (say(" ", name(column[1])) if column[0] in twice else ()) for column in columns}
@@ -166,13 +166,6 @@ def _mean(mean: Geomean | None) -> Line:
     if mean is None:
         return ()
     return say(f"{mean.ratio:.2f} ({mean.n})") if mean.ratio is not None else say(Bit("none", Verdict.NOT_RUN))
-
-
-def _by_generation(architecture: str) -> tuple[str, int, str]:
-    """sm_90 before sm_100, gfx942 before gfx1100; workers finish in any order, and a report is the same each time."""
-    family, generation = halves(architecture)
-    digits = "".join(itertools.takewhile(str.isdigit, generation))
-    return family, int(digits or 0), generation
 
 
 def _pages(columns: list[tuple[str, str]], twice: set[str]) -> list[list[tuple[str, str]]]:

@@ -120,6 +120,8 @@ def test_a_spilled_register_and_its_room_are_told_once():
     """Private memory is handed out in 16 bytes; only what is beyond the spilled registers is said again."""
     assert [delta.what for delta in deltas(row(), row(spills=3, stack_bytes=16))] == ["spilled registers"]
     assert [delta.what for delta in deltas(row(), row(spills=3, stack_bytes=32))] == ["spilled registers", "private memory"]
+    # Four registers, and the slot that they are moved through, do not fit into one frame of 16 bytes.
+    assert [delta.what for delta in deltas(row(), row(spills=4, stack_bytes=32))] == ["spilled registers"]
 
 
 NEITHER = {
