@@ -92,7 +92,7 @@ def read(raw: Path) -> Medians:
     return found
 
 
-def measure(goal: Goal, samples: Medians, peers: tuple[str, ...] = ("compile", "liger")) -> Reached | None:
+def measure(goal: Goal, samples: Medians, peers: tuple[str, ...] = ("compile", "liger", "quack")) -> Reached | None:
     """The goal's ratios in a run, or None where the run has none of its cases."""
     ratios, best, faster = {}, {}, {}
     for case, providers in samples.items():

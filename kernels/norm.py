@@ -17,6 +17,8 @@ from kernels.layer_norm.forward import forward_kernel, forward_steps_kernel
 
 # Columns of a block at least: thousands of rows of a column or two, with their offsets, would not fit registers.
 _FEWEST = 4
+# Slots for other parts' sums at least: the compiler needs two registers more for eight, which it does not have.
+_FEWEST_SLOTS = 16
 
 
 def columns_of(input: Tensor, normalized_shape: Sequence[int], **parameters: Tensor | None) -> int:
@@ -176,7 +178,7 @@ def _share_rows(tile: Ring, given: tuple[Tensor, ...], dx: Tensor, dweight: Tens
         n_parts,
         VECTOR=vector,
         BLOCK=tile.columns * 2 // rows.element_size(),
-        SLOTS=next_power_of_2(n_parts),
+        SLOTS=max(_FEWEST_SLOTS, next_power_of_2(n_parts)),
         AHEAD=tile.ahead,
         LAG=tile.lag,
         WARPS=tile.warps,

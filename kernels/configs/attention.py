@@ -41,8 +41,8 @@ class Config:
     """`narrow`: fp16 and bf16. `wide`: fp32. Each by head dimension, the smallest first.
 
     `design`: "hopper" takes the warp-specialised kernels where they support a shape. `precision`: of products, see
-    `kernels/attention/tiles.py`; fp32 is multiplied as such, or split into tf32 so that it errs no more than PyTorch's, also where the user
-    would allow tf32 itself.
+    `kernels/attention/tiles.py`; fp32 is multiplied as such, or split into three bf16, which hold all of its digits, also where the user
+    would allow tf32.
     """
 
     narrow: tuple[Tiles, ...]
@@ -75,10 +75,11 @@ _FMA = (
     Tiles(256, forward=Tile(16, 32, 8, 1, part=32), query=Tile(16, 16, 8, 1, part=32), key_value=Tile(16, 32, 8, 1, part=32)),
 )
 
-# By tensor cores, three products for one.
-_TF32X3 = (
-    Tiles(128, forward=Tile(128, 32, 8, 1, part=32), query=Tile(64, 32, 4, 1, part=32), key_value=Tile(16, 32, 4, 1, part=32)),
-    Tiles(256, forward=Tile(32, 32, 8, 1, part=32), query=Tile(32, 32, 8, 1, part=32), key_value=Tile(16, 32, 8, 1, part=32, split=True)),
+# By tensor cores, six products of bf16 for one.
+_BF16X6 = (
+    Tiles(64, forward=Tile(64, 32, 4, 1, part=32), query=Tile(64, 32, 4, 1, part=32), key_value=Tile(32, 64, 4, 1, part=32)),
+    Tiles(128, forward=Tile(128, 32, 8, 1, part=32), query=Tile(64, 32, 4, 1, part=32), key_value=Tile(32, 64, 8, 1, part=32, split=True)),
+    Tiles(256, forward=Tile(64, 16, 8, 1, part=32), query=Tile(16, 32, 8, 1, part=32), key_value=Tile(16, 64, 8, 1, part=32, split=True)),
 )
 
 ATTENTION = {
@@ -87,9 +88,9 @@ ATTENTION = {
             Tiles(128, forward=_tma(64, 64, 4, 3), query=_tma(128, 64, 8, 3), key_value=_tma(64, 64, 4, 2)),
             Tiles(256, forward=_tma(128, 64, 8, 2), query=_tma(128, 32, 8, 2), key_value=_tma(32, 128, 8, 2, split=True)),
         ),
-        wide=_TF32X3,
+        wide=_BF16X6,
         design="hopper",
-        precision="tf32x3",
+        precision="bf16x6",
     ),
     # Blackwell's tensor memory leaves the keys' kernel fewer registers: a tile below what fills it.
     "sm_100": Config(narrow=(*(replace(tiles, key_value=Tile(32, 32, 4, 2)) for tiles in _NARROW[:2]), _NARROW[2]), wide=_FMA),

@@ -18,6 +18,19 @@ def add_both(a, b, c, d):
 
 
 @triton.jit
+def add_up(total, lost, term, COMPENSATED: tl.constexpr):
+    """`total + term`, and what of it was lost to rounding: Kahan's sum, if compensated. One total in fp32 has no digits for many rows."""
+    if COMPENSATED:
+        term -= lost
+        next_total = total + term
+        lost = (next_total - total) - term
+        total = next_total
+    else:
+        total += term
+    return total, lost
+
+
+@triton.jit
 def backward_kernel(
     grad_ptr,
     x_ptr,
@@ -39,8 +52,12 @@ def backward_kernel(
     in_columns = columns < n_columns
     if weight_ptr is not None:
         weight = tl.load(weight_ptr + columns, mask=in_columns, other=0.0)[None, :]
+    # Half precision rounds away more than sums in fp32 lose.
+    COMPENSATED: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 32
     dweight = tl.zeros((ROWS, BLOCK), tl.float32)
     dbias = tl.zeros((ROWS, BLOCK), tl.float32)
+    lost_of_dweight = tl.zeros((ROWS, BLOCK), tl.float32)
+    lost_of_dbias = tl.zeros((ROWS, BLOCK), tl.float32)
     one = tl.full((), 1, tl.int64)  # a row's number times its stride passes 2**31
     for tile in tl.range(tl.program_id(0), tl.cdiv(n_rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         rows = tile * one * ROWS + tl.arange(0, ROWS)
@@ -53,9 +70,9 @@ def backward_kernel(
             x -= tl.load(mean_ptr + rows, mask=in_rows, other=0.0)[:, None]
         normal = x * rstd
         if dweight_ptr is not None:
-            dweight += grad * normal
+            dweight, lost_of_dweight = add_up(dweight, lost_of_dweight, grad * normal, COMPENSATED)
         if dbias_ptr is not None:
-            dbias += grad
+            dbias, lost_of_dbias = add_up(dbias, lost_of_dbias, grad, COMPENSATED)
         if weight_ptr is not None:
             grad *= weight.to(tl.float32)
         if mean_ptr is not None:

@@ -94,6 +94,19 @@ def _add_both(a, b, c, d):
 
 
 @jit
+def _add(total, lost, term, COMPENSATED: gl.constexpr):
+    """Kahan's sum, if compensated: a program adds up more rows than one total in fp32 has digits for."""
+    if COMPENSATED:
+        term -= lost
+        next_total = total + term
+        lost = (next_total - total) - term
+        total = next_total
+    else:
+        total += term
+    return total, lost
+
+
+@jit
 def backward_ring_kernel(
     grad_ptr,
     x_ptr,
@@ -116,6 +129,7 @@ def backward_ring_kernel(
     WARPS: gl.constexpr,
 ):
     """As `backward_kernel`: sums over rows are in registers, and in row `group` of dweights and dbiases at the end."""
+    COMPENSATED: gl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 32
     layout: gl.constexpr = gl.BlockedLayout([VECTOR], [32], [WARPS], [0])
     slots = gl.arange(0, SLOTS, layout=gl.BlockedLayout([1], [32], [WARPS], [0]))
     grads = gl.allocate_shared_memory(grad_ptr.dtype.element_ty, [AHEAD + LAG + 1, BLOCK], gl.SwizzledSharedLayout(1, 1, 1, [0]))
@@ -128,16 +142,24 @@ def backward_ring_kernel(
         weight = gl.load(weight_ptr + columns, mask=inside, other=0.0)
     dweight = gl.zeros([BLOCK], gl.float32, layout=layout)
     dbias = gl.zeros([BLOCK], gl.float32, layout=layout)
+    lost_of_dweight = gl.zeros([BLOCK], gl.float32, layout=layout)
+    lost_of_dbias = gl.zeros([BLOCK], gl.float32, layout=layout)
     for i in gl.static_range(AHEAD):
         _fetch_row(grads, xs, grad_ptr, x_ptr, group + i * groups, n_rows, n_columns, row_stride, columns, i)
+    # The statistics run a row ahead, too: waiting for them here would be waiting for memory in every row.
+    next_rstd = gl.load(rstd_ptr + group)
+    next_mean = gl.load(mean_ptr + group) if mean_ptr is not None else 0.0
 
     for i in range(0, gl.cdiv(n_rows - group, groups) + LAG):
         row = group + i * groups
         slot = (i + AHEAD) % (AHEAD + LAG + 1)
         _fetch_row(grads, xs, grad_ptr, x_ptr, row + AHEAD * groups, n_rows, n_columns, row_stride, columns, slot)
         async_copy.wait_group(AHEAD)
-        rstd = gl.load(rstd_ptr + gl.minimum(row, n_rows - 1))
-        mean = gl.load(mean_ptr + gl.minimum(row, n_rows - 1)) if mean_ptr is not None else 0.0
+        rstd, mean = next_rstd, next_mean
+        next_row = gl.minimum(row + groups, n_rows - 1)
+        next_rstd = gl.load(rstd_ptr + next_row)
+        if mean_ptr is not None:
+            next_mean = gl.load(mean_ptr + next_row)
         slot = i % (AHEAD + LAG + 1)
         x = xs.index(slot).load(layout).to(gl.float32)
         scaled = grads.index(slot).load(layout).to(gl.float32)
@@ -162,9 +184,9 @@ def backward_ring_kernel(
             normal *= late_rstd
             grad = grads.index(slot).load(layout).to(gl.float32)
             if dweights_ptr is not None:
-                dweight += grad * normal
+                dweight, lost_of_dweight = _add(dweight, lost_of_dweight, grad * normal, COMPENSATED)
             if dbiases_ptr is not None:
-                dbias += grad
+                dbias, lost_of_dbias = _add(dbias, lost_of_dbias, grad, COMPENSATED)
             if weight_ptr is not None:
                 grad *= _packed(weight).to(gl.float32)
             dx = grad - normal * product
