@@ -147,7 +147,7 @@ def _show(comparison: Comparison, out: Path, options: dict[str, Any]) -> int:
     from harness.render.terminal import render_terminal
 
     _stdout().print(render_terminal(comparison, full=options["full"]))
-    _stdout().print(Text(f"Reports: {_shorten(out)}/comparison.md, comparison.json, junit.xml, bandwidth.csv"), soft_wrap=True)
+    _stdout().print(Text(f"Reports: {_shorten(out)}/comparison.html, .md and .json, junit.xml, bandwidth.csv"), soft_wrap=True)
     return code
 
 
