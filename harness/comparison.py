@@ -239,6 +239,47 @@ class WaiverUse(_Strict):
     used: int
 
 
+class Likeness(str, Enum):
+    """How a launch that the JIT compiled on a card stands to what the compile stage made of it without one."""
+
+    EQUAL = "equal"
+    RESPECIALIZED = "specialized otherwise"
+    ANOTHER_BINARY = "another binary"
+    NOT_SEEN = "not seen"
+
+
+@dataclass(frozen=True)
+class Deviation(_Strict):
+    """A launch on a card of which the compile stage made something else, or nothing."""
+
+    kernel: str
+    function: str
+    architecture: str
+    origin: str
+    likeness: Likeness
+    reason: str
+
+
+@dataclass(frozen=True)
+class Fidelity(_Strict):
+    """Of `launched` kernels that the JIT compiled on the cards of `target`, `equal` are byte for byte what `against` made without a GPU.
+
+    Both have the same Triton. Where nothing could be held against the launches, `against` is empty and `reason` says why.
+    """
+
+    target: str
+    against: str
+    triton: str
+    launched: int
+    equal: int = 0
+    deviations: tuple[Deviation, ...] = ()
+    reason: str = ""
+
+    def count(self, likeness: Likeness) -> int:
+        """How many of the launches stand so."""
+        return self.equal if likeness is Likeness.EQUAL else sum(entry.likeness is likeness for entry in self.deviations)
+
+
 @dataclass(frozen=True)
 class DeviceSummary(_Strict):
     """One GPU, with the copy bandwidth measured on it in this run and the one that its driver's figures give."""
@@ -315,6 +356,7 @@ class Comparison(_Strict):
     rows: tuple[Row, ...] = ()
     codegen: tuple[CodegenRow, ...] = ()
     waivers: tuple[WaiverUse, ...] = ()
+    fidelity: tuple[Fidelity, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     problems: tuple[str, ...] = ()
     schema_version: int = SCHEMA_VERSION

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.comparison import Comparison, Parity, ParityRow, Refusal, TargetSummary
 from harness.records import Verdict
-from harness.render import figures, gates
+from harness.render import fidelity, figures, gates
 from harness.render.codegen import ONE_VENDOR, vendor_section
 from harness.render.section import Bit, Line, Section, name, names, say, shorten
 from harness.render.text import NOTHING, counts, first_line, gravest, number, plural
@@ -18,7 +18,7 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
     few = None if full else _FEW
     refused = [_refusal(refusal) for refusal in comparison.refusals]
     sections = [_targets(comparison), *_facts(comparison), *_tests(comparison, few), *figures.speeds(comparison)]
-    sections += [*figures.codegen(comparison, every=False), *gates.sections(comparison, few)]
+    sections += [*figures.codegen(comparison, every=False), *fidelity.sections(comparison, few), *gates.sections(comparison, few)]
     sections += vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), few)
     sections += _listing("Not compared", refused, few, folded=True)
     sections += _listing("Files that could not be used", [say(name(problem)) for problem in comparison.problems], few)

@@ -30,9 +30,9 @@ def first_line(text: str, limit: int = 200) -> str:
     return line if len(line) <= limit else f"{line[:limit]} …"
 
 
-def plural(number: int, noun: str) -> str:
+def plural(number: int, noun: str, many: str = "") -> str:
     """`1 case`, `2 cases`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number} {noun if number == 1 else many or noun + 's'}"
 
 
 def number(value: float | None) -> str:

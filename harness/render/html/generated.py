@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from harness.alignment import by_generation
 from harness.comparison import FAILING, Comparison
 from harness.records import HOST_CODE, CompiledKernel, Verdict
-from harness.render import figures, gates
+from harness.render import fidelity, figures, gates
 from harness.render.codegen import ONE_VENDOR, vendor_section
 from harness.render.section import Section
 from harness.render.text import number
@@ -77,6 +77,7 @@ def generated(comparison: Comparison) -> Generated:
         for (kernel, name), group in groups.items()
     )
     notes = [section for section in figures.codegen(comparison, every=False) if not section.heads]
+    notes += fidelity.sections(comparison, _FEW)
     notes += gates.sections(comparison, _FEW) + vendor_section(ONE_VENDOR, one_vendor(cell.compiled for cell in cells), _FEW)
     return Generated(columns, functions, tuple(notes), len({column.target for column in columns}) > 1)
 
