@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.comparison import Comparison, Parity, ParityRow, Refusal, TargetSummary
+from harness.comparison import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
 from harness.records import Verdict
 from harness.render import fidelity, figures, gates
 from harness.render.codegen import ONE_VENDOR, vendor_section
@@ -103,11 +103,14 @@ def _tests(comparison: Comparison, few: int | None) -> list[Section]:
             for target in comparison.targets
         ]
         rows.append((say(name(kernel)), *cells))
+    failing = {verdict.value for verdict in FAILING}
+    failed = {kernel for (kernel, _), count in found.items() if failing & set(count)}
+    quiet = frozenset(position for position, kernel in enumerate(dict.fromkeys(kernel for kernel, _ in found)) if kernel not in failed)
     heads = (say("kernel"), *names(target.target for target in comparison.targets))
     look = [line for row in comparison.tests if _failed(row) for line in _story(row)]
     missing = [say(name(_id(row)), " missing on ", name(", ".join(row.on))) for row in comparison.tests if row.parity is Parity.MISSING_ON]
     return [
-        Section("Tests", heads, tuple(rows), _parity(comparison)),
+        Section("Tests", heads, tuple(rows), _parity(comparison), quiet=quiet),
         *_listing("Tests that did not pass", look, few),
         *_listing("Tests that are not everywhere", missing, few and _FEW // 3),
     ]
