@@ -197,7 +197,7 @@ def everywhere(name: str):
 @settings(max_examples=150, deadline=None)
 @given(NAME.filter(first_line))  # an empty reason has no line of its own
 def test_no_name_changes_the_shape_of_the_page(name):
-    """Whatever it is made of: the same tags, in the same order, as with a harmless one as long; one line stays one line; GitHub finds no order."""
+    """Whatever it is made of: the same tags, in the same order, as with a harmless one as long; GitHub finds no order."""
     shapes = []
     for text in (render_markdown(everywhere("n" * len(name))), render_markdown(everywhere(name))):
         assert all(character.isprintable() for line in text.splitlines() for character in line.replace("\ufe0f", ""))
