@@ -55,6 +55,7 @@ class Change(str, Enum):
 class _Strict:
     """What pydantic holds each of them to where a comparison is read back: nothing unknown, nothing infinite."""
 
+    __slots__ = ()
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
 
 
@@ -178,16 +179,16 @@ class Refusal(_Strict):
     cases: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TestCell(_Strict):
     """What became of one test on one target."""
 
-    __test__ = False  # the name does not make it one for pytest
+    __test__: ClassVar[bool] = False  # the name does not make it one for pytest
     target: str
     result: CaseResult
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ParityRow(_Strict):
     """One test over all targets. `on` names the targets that are behind; a target without the test has no cell.
 

@@ -10,9 +10,10 @@ from harness.collect import collect, find_raw
 from harness.compare import compare
 from harness.comparison import Comparison
 from harness.errors import ExitCode
-from harness.records import dump, write_text
+from harness.records import write_text
+from harness.render.document import json_pieces
 from harness.render.html import render_html
-from harness.render.junit import render_junit
+from harness.render.junit import junit_pieces
 from harness.render.markdown import render_markdown
 from harness.render.table import render_csv
 
@@ -38,11 +39,11 @@ def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = ())
 
 
 WRITERS: dict[str, Callable[[Comparison, Path], None]] = {
-    "junit.xml": lambda comparison, path: write_text(path, render_junit(comparison)),
+    "junit.xml": lambda comparison, path: write_text(path, junit_pieces(comparison)),
     "bandwidth.csv": lambda comparison, path: write_text(path, render_csv(comparison)),
     "comparison.html": lambda comparison, path: write_text(path, render_html(comparison)),
     "comparison.md": lambda comparison, path: write_text(path, render_markdown(comparison)),
-    "comparison.json": dump,
+    "comparison.json": lambda comparison, path: write_text(path, json_pieces(comparison)),
 }
 
 

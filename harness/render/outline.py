@@ -11,6 +11,7 @@ from harness.render.text import NOTHING, counts, first_line, gravest, number, pl
 from harness.vendors import one_vendor
 
 _FEW = 30  # lines of a kind before "and n more"
+_MOST_CELLS = 100_000  # of a table of tests by target: nobody reads more, and no summary may be as large
 
 
 def outline(comparison: Comparison, full: bool) -> list[Section]:
@@ -150,6 +151,9 @@ def _story(row: ParityRow) -> list[Line]:
 
 def _every_test(comparison: Comparison) -> list[Section]:
     targets = [target.target for target in comparison.targets]
+    if len(targets) * len(comparison.tests) > _MOST_CELLS:
+        told = f"{plural(len(comparison.tests), 'test')} on {plural(len(targets), 'target')}: all of them in junit.xml and comparison.json"
+        return [Section("Every test", lines=(say(told),), folded=True)]
     rows = []
     for row in comparison.tests:
         results = {cell.target: cell.result for cell in row.cells}

@@ -21,7 +21,9 @@ _COMMAND = re.compile(rf"::(?=(?:{_COMMANDS})(?![\w-]))", re.IGNORECASE)
 def visible(text: str) -> str:
     """`text` on one line, with everything that steers a terminal, a reader's eye or a CI runner spelt out instead of obeyed."""
     shown = text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return _COMMAND.sub(r":\\x3a", shown).replace("##[", r"#\x23[")
+    if "::" in shown:
+        shown = _COMMAND.sub(r":\\x3a", shown)
+    return shown.replace("##[", r"#\x23[")
 
 
 def first_line(text: str, limit: int = 200) -> str:
