@@ -22,6 +22,7 @@ _ERROR_TYPES = {
     for verdict in (Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG, Verdict.INCOMPLETE, Verdict.INFRA)
 }
 _RESULTS = {"failure": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.NOT_RUN}
+_PASSED = (Verdict.PASSED, "", "")
 _MAX_CASES = 100_000
 _MAX_PROPERTIES = 64
 
@@ -53,61 +54,69 @@ class _Reader:
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
         self.parser.StartDoctypeDeclHandler = self._refuse_document_type
-        self._path: list[str] = []
-        self._elements = 0
+        self._depth = self._elements = 0
+        self._most_elements = guard.MAX_XML_ELEMENTS
+        self._suites: list[str] = []  # the open elements, from the root on, as long as they are suites in suites
         self._case: Union[dict[str, str], None] = None
         self._case_depth = 0
-        self._properties: dict[str, str] = {}
-        self._lists = 0
-        self._found = (Verdict.PASSED, "", "")
+        self._properties: Union[dict[str, str], None] = None
+        self._in_properties = False
+        self._found = _PASSED
         self._result: Union[tuple[Verdict, str], None] = None
         self._text: list[str] = []
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        path = self._path
+        depth = self._depth
+        self._depth = depth + 1
         self._elements += 1
-        if self._elements > guard.MAX_XML_ELEMENTS:
-            raise RejectedError(f"it is too large: more than {guard.MAX_XML_ELEMENTS} elements")
-        if len(path) == guard.MAX_XML_DEPTH:
+        if self._elements > self._most_elements:
+            raise RejectedError(f"it is too large: more than {self._most_elements} elements")
+        if depth == guard.MAX_XML_DEPTH:
             raise RejectedError(f"elements are nested deeper than {guard.MAX_XML_DEPTH}")
-        if not path and tag not in ("testsuites", "testsuite"):
-            raise RejectedError(f"the root element is {clip(tag, 80)!r}, not testsuites or testsuite")
         if self._case is not None:
-            self._start_in_case(tag, attributes, len(path) - self._case_depth)
-        elif tag == "testcase" and path and path[-1] == "testsuite":
-            self._case, self._case_depth = attributes, len(path)
-            self._properties, self._lists, self._found = {}, 0, (Verdict.PASSED, "", "")
-        path.append(tag)
+            self._start_in_case(tag, attributes, depth - self._case_depth)
+        elif depth == len(self._suites) and tag in ("testsuites", "testsuite"):
+            self._suites.append(tag)
+        elif depth == 0:
+            raise RejectedError(f"the root element is {clip(tag, 80)!r}, not testsuites or testsuite")
+        elif tag == "testcase" and depth == len(self._suites) and self._suites[-1] == "testsuite":
+            self._case, self._case_depth = attributes, depth
+            self._properties, self._found = None, _PASSED
 
     def _start_in_case(self, tag: str, attributes: dict[str, str], below: int) -> None:
         if self._result is not None:  # an element in a result: what is text of the result comes before it
             self.parser.CharacterDataHandler = None
+        elif below == 2:
+            if self._in_properties and tag == "property" and self._properties is not None:
+                self._properties[clip(attributes.get("name", ""), 200)] = clip(attributes.get("value", ""), 1000)
+        elif below == 1 and tag == "properties":
+            self._in_properties = self._properties is None  # the first list counts
+            if self._in_properties:
+                self._properties = {}
         elif below == 1 and tag in _RESULTS:
             kind = _RESULTS[tag]
             if kind is Verdict.ERROR:
                 kind = _ERROR_TYPES.get(attributes.get("type", ""), kind)
             self._result, self._text = (kind, attributes.get("message", "")), []
             self.parser.CharacterDataHandler = self._text.append
-        elif below == 1 and tag == "properties":
-            self._lists += 1
-        elif below == 2 and tag == "property" and self._path[-1] == "properties" and self._lists == 1:
-            self._properties[clip(attributes.get("name", ""), 200)] = clip(attributes.get("value", ""), 1000)
 
     def _end(self, tag: str) -> None:
-        self._path.pop()
+        self._depth = depth = self._depth - 1
         if self._case is None:
-            return
-        below = len(self._path) - self._case_depth
-        if below == 1 and self._result is not None:
-            verdict, message = self._result
-            if verdict.severity > self._found[0].severity:
-                self._found = (verdict, message, "".join(self._text))
-            self._result, self.parser.CharacterDataHandler = None, None
-        elif below == 0:
+            if depth < len(self._suites):
+                self._suites.pop()
+        elif depth == self._case_depth:
             if len(self.cases) == _MAX_CASES:
                 raise RejectedError(f"it is too large: more than {_MAX_CASES} tests")
-            self.cases.append(_result(self._case, self._properties, *self._found))
+            self.cases.append(_result(self._case, self._properties or {}, *self._found))
             self._case = None
+        elif depth == self._case_depth + 1:
+            self._in_properties = False
+            if self._result is not None:
+                verdict, message = self._result
+                if verdict.severity > self._found[0].severity:
+                    self._found = (verdict, message, "".join(self._text))
+                self._result, self.parser.CharacterDataHandler = None, None
 
     def _refuse_document_type(self, *_: object) -> None:
         raise RejectedError("it declares a document type or entities, which a report never needs")
