@@ -39,15 +39,15 @@ def junit_pieces(comparison: Comparison) -> Iterator[str]:
     for suite, total in zip(suites, totals, strict=True):
         stamp = _attribute("timestamp", suite.target.started) if _TIMESTAMP.fullmatch(suite.target.started) else ""
         yield f"<testsuite{_attribute('name', suite.name)}{total}{stamp}>{_properties(_facts(suite.target))}\n"
-        yield from (_text(_test(result, occurrence)) for result, occurrence in suite.tests)
+        yield from (_test(result, occurrence) for result, occurrence in suite.tests)
         yield from map(_text, suite.others)
         yield "</testsuite>\n"
     yield "</testsuites>\n"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Case:
-    """A test case before it is written; texts are as they came."""
+    """A case that is no test, before it is written; texts are as they came."""
 
     classname: str
     name: str
@@ -57,8 +57,6 @@ class _Case:
     detail: str = ""
     never_skipped: bool = False
     properties: Mapping[str, str] | None = None
-    id: str = ""
-    kernel: str = ""
 
 
 @dataclass(frozen=True)
@@ -147,18 +145,23 @@ def _facts(target: TargetSummary) -> dict[str, str]:
     return {name: value for name, value in properties.items() if value}
 
 
-def _test(result: CaseResult, occurrence: int) -> _Case:
+def _test(result: CaseResult, occurrence: int) -> str:
     """As pytest names it: `folder.file` and `test[parameters]`; the node id itself is a property."""
-    path, _, name = result.id.partition("::")
-    classname = _classname(path) if name else result.kernel
+    head, named = _named(result.id, result.kernel, occurrence)
+    listed = "".join([f"<property{_attribute('name', name)}{_attribute('value', value)}/>" for name, value in result.properties.items()])
+    body = f"<properties>{named}{listed}</properties>"
+    if result.verdict is not Verdict.PASSED:
+        body += _outcome(result.verdict, result.message, result.detail)
+    return f'{head} time="{_time(result.seconds)}">{body}</testcase>\n'
+
+
+@lru_cache(maxsize=1 << 14)  # the same tests are on every target
+def _named(test: str, kernel: str, occurrence: int) -> tuple[str, str]:
+    path, _, name = test.partition("::")
+    classname = ".".join(PurePosixPath(path).with_suffix("").parts) if name else kernel
     full = (name or path) + (f" ({occurrence})" if occurrence > 1 else "")
-    found = (result.seconds, result.verdict, result.message, result.detail)
-    return _Case(classname, full, *found, properties=result.properties, id=result.id, kernel=result.kernel)
-
-
-@lru_cache(maxsize=1024)
-def _classname(path: str) -> str:
-    return ".".join(PurePosixPath(path).with_suffix("").parts)
+    head = f"<testcase{_attribute('name', full)}{_attribute('classname', classname)}"
+    return head, "".join(f'<property name="{key}"{_attribute("value", value)}/>' for key, value in (("id", test), ("kernel", kernel)))
 
 
 def _compiled(kernel: CompiledKernel) -> _Case:
@@ -184,16 +187,18 @@ def _stage(target: TargetSummary, report: StageReport) -> _Case:
 
 
 def _text(case: _Case) -> str:
-    time = _time(case.seconds)
-    head = f'<testcase{_attribute("name", case.name)}{_attribute("classname", case.classname)} time="{time}"'
-    named = {"id": case.id, "kernel": case.kernel} if case.id else {}
-    body = _properties({**named, **(case.properties or {})})
-    if kind := _kind(case.verdict, case.never_skipped):
-        detail = case.detail or (case.message if "\n" in case.message.strip() else "")
-        said = _attribute("message", first_line(case.message, 2000)) + _attribute("type", case.verdict.value)
-        lines = "\n".join(map(visible, detail.splitlines()))
-        body += f"<{kind}{said}>{escape(lines)}</{kind}>"
+    head = f'<testcase{_attribute("name", case.name)}{_attribute("classname", case.classname)} time="{_time(case.seconds)}"'
+    body = _properties(case.properties or {})
+    if case.verdict is not Verdict.PASSED:
+        body += _outcome(case.verdict, case.message, case.detail, case.never_skipped)
     return f"{head}>{body}</testcase>\n" if body else f"{head}/>\n"
+
+
+def _outcome(verdict: Verdict, message: str, detail: str, never_skipped: bool = False) -> str:
+    kind = _kind(verdict, never_skipped)
+    said = _attribute("message", first_line(message, 2000)) + _attribute("type", verdict.value)
+    lines = "\n".join(map(visible, (detail or (message if "\n" in message.strip() else "")).splitlines()))
+    return f"<{kind}{said}>{escape(lines)}</{kind}>"
 
 
 def _properties(found: Mapping[str, str]) -> str:
@@ -203,7 +208,7 @@ def _properties(found: Mapping[str, str]) -> str:
     return f"<properties>{listed}</properties>"
 
 
-@lru_cache(maxsize=1 << 14)  # the same tests are on every target
+@lru_cache(maxsize=1 << 14)
 def _attribute(name: str, text: str) -> str:
     shown = visible(text)
     if _MARKUP.search(shown):
