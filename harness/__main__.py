@@ -1,4 +1,4 @@
-"""The command line: `warpwave run | report | codegen | list | doctor | clean`. nox sessions call it, so both do the same.
+"""The command line: `warpwave run | report | export | plot | codegen | list | doctor | clean`. nox sessions call it, so both do the same.
 
 Standard output carries the result, standard error progress and errors. Errors are raised anywhere and caught once, here.
 """
@@ -20,6 +20,7 @@ from rich.text import Text
 
 from harness import __version__
 from harness.commands_codegen import codegen
+from harness.commands_export import export, plot
 from harness.errors import ExitCode, StoppedError, WarpwaveError
 from harness.options import FILE, FOLDER, build_options, output_options, settings_of, what_options, where_options
 
@@ -83,6 +84,8 @@ def report(folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect
 
 
 cli.add_command(codegen)
+cli.add_command(export)
+cli.add_command(plot)
 
 
 @cli.command(name="list")
@@ -147,7 +150,7 @@ def _show(comparison: Comparison, out: Path, options: dict[str, Any]) -> int:
     from harness.render.terminal import render_terminal
 
     _stdout().print(render_terminal(comparison, full=options["full"]))
-    _stdout().print(Text(f"Reports: {_shorten(out)}/comparison.md, comparison.json, junit.xml, bandwidth.csv"), soft_wrap=True)
+    _stdout().print(Text(f"Reports: {_shorten(out)}/comparison.html, .md and .json, junit.xml, bandwidth.csv"), soft_wrap=True)
     return code
 
 

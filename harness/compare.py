@@ -10,6 +10,7 @@ from harness import verdict
 from harness.comparison import Comparison, Difference, TargetSummary
 from harness.condense import condense, geomeans, refusals
 from harness.errors import ExitCode
+from harness.fidelity import compare_launches
 from harness.parity import compare_codegen, compare_tests, count_tests, use_of_waivers
 from harness.records import TargetRun, Verdict
 from harness.speed import compare_speeds
@@ -34,6 +35,7 @@ def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparis
         rows=rows,
         codegen=compare_codegen(given),
         waivers=use_of_waivers(given),
+        fidelity=compare_launches(given),
         refusals=refusals(rows),
         problems=tuple(f"{name}: {problem}" for name, run in given.items() for problem in run.problems),
     )
@@ -64,7 +66,7 @@ def _usable(run: TargetRun) -> TargetRun:
     """The run, without its results where files of two runs lie in one folder: nobody can tell which run those are about."""
     if run.record.verdict is not Verdict.STALE:
         return run
-    return dataclasses.replace(run, cases=(), samples=(), ceilings=(), compiled=())
+    return dataclasses.replace(run, cases=(), samples=(), ceilings=(), compiled=(), launched=())
 
 
 def _differences(targets: Sequence[TargetSummary]) -> tuple[Difference, ...]:

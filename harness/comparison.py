@@ -55,6 +55,7 @@ class Change(str, Enum):
 class _Strict:
     """What pydantic holds each of them to where a comparison is read back: nothing unknown, nothing infinite."""
 
+    __slots__ = ()
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
 
 
@@ -178,16 +179,16 @@ class Refusal(_Strict):
     cases: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TestCell(_Strict):
     """What became of one test on one target."""
 
-    __test__ = False  # the name does not make it one for pytest
+    __test__: ClassVar[bool] = False  # the name does not make it one for pytest
     target: str
     result: CaseResult
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ParityRow(_Strict):
     """One test over all targets. `on` names the targets that are behind; a target without the test has no cell.
 
@@ -237,6 +238,47 @@ class WaiverUse(_Strict):
     waiver: Waiver
     covered: int
     used: int
+
+
+class Likeness(str, Enum):
+    """How a launch that the JIT compiled on a card stands to what the compile stage made of it without one."""
+
+    EQUAL = "equal"
+    RESPECIALIZED = "specialized otherwise"
+    ANOTHER_BINARY = "another binary"
+    NOT_SEEN = "not seen"
+
+
+@dataclass(frozen=True)
+class Deviation(_Strict):
+    """A launch on a card of which the compile stage made something else, or nothing."""
+
+    kernel: str
+    function: str
+    architecture: str
+    origin: str
+    likeness: Likeness
+    reason: str
+
+
+@dataclass(frozen=True)
+class Fidelity(_Strict):
+    """Of `launched` kernels that the JIT compiled on the cards of `target`, `equal` are byte for byte what `against` made without a GPU.
+
+    Both have the same Triton. Where nothing could be held against the launches, `against` is empty and `reason` says why.
+    """
+
+    target: str
+    against: str
+    triton: str
+    launched: int
+    equal: int = 0
+    deviations: tuple[Deviation, ...] = ()
+    reason: str = ""
+
+    def count(self, likeness: Likeness) -> int:
+        """How many of the launches stand so."""
+        return self.equal if likeness is Likeness.EQUAL else sum(entry.likeness is likeness for entry in self.deviations)
 
 
 @dataclass(frozen=True)
@@ -315,6 +357,7 @@ class Comparison(_Strict):
     rows: tuple[Row, ...] = ()
     codegen: tuple[CodegenRow, ...] = ()
     waivers: tuple[WaiverUse, ...] = ()
+    fidelity: tuple[Fidelity, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     problems: tuple[str, ...] = ()
     schema_version: int = SCHEMA_VERSION

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -48,7 +49,10 @@ class Verdict(str, Enum):
     @property
     def severity(self) -> int:
         """Position in the order above; larger is worse."""
-        return list(Verdict).index(self)
+        return _SEVERITY[self]
+
+
+_SEVERITY = {verdict: position for position, verdict in enumerate(Verdict)}
 
 
 def worst(verdicts: list[Verdict], default: Verdict = Verdict.NOT_RUN) -> Verdict:
@@ -258,7 +262,7 @@ class Stages:
     schema_version: int = SCHEMA_VERSION
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # there may be a million of them
 class CaseResult:
     """One test of the kernel package. `id` is pytest's node id, the same text on every target; `kernel` is its folder."""
 
@@ -484,14 +488,14 @@ def dump(record: Any, path: Path) -> None:
     write_text(path, json.dumps(dataclasses.asdict(record), allow_nan=False, ensure_ascii=False, indent=1) + "\n")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replace a file's content in one step: temporary file, fsync, rename."""
+def write_text(path: Path, text: Union[str, Iterable[str]]) -> None:
+    """Replace a file's content in one step: temporary file, fsync, rename. A large text may come in pieces."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # A name that cannot be guessed: the folder may be open to the code under test.
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+            file.writelines([text] if isinstance(text, str) else text)
             file.flush()
             os.fchmod(handle, 0o644)
             os.fsync(handle)

@@ -6,7 +6,7 @@ import dataclasses
 import math
 
 from harness.alignment import by_generation
-from harness.comparison import FAILING, Cell, CodegenCell, CodegenRow, Comparison, Geomean, Speed
+from harness.comparison import FAILING, Cell, Change, CodegenCell, CodegenRow, Comparison, Geomean, Speed
 from harness.records import HOST_CODE, CompiledKernel, Verdict
 from harness.render.section import Bit, Line, Section, name, names, say, shorten
 from harness.render.text import NOTHING, UNVERIFIED_MARK, first_line, halves, marked, plural, with_share
@@ -119,6 +119,11 @@ def _speeds(comparison: Comparison, unit: str) -> Section:
     order = {key: position for position, key in enumerate(dict.fromkeys((speed.kernel, speed.provider) for speed in shown))}
     shown.sort(key=lambda speed: order[speed.kernel, speed.provider])
     labels = dict.fromkeys(f"{mean.target}/{mean.baseline}" for mean in means.values())
+    look = {(speed.kernel, speed.provider) for speed in shown if not speed.verified or speed.left_out}
+    for row in comparison.rows:
+        if row.unit == unit and any(ratio.change in (Change.FASTER, Change.SLOWER) for ratio in row.ratios):
+            look.add((row.kernel, row.provider))
+    quiet = frozenset(position for position, speed in enumerate(shown) if (speed.kernel, speed.provider) not in look)
     rows: list[tuple[Line, ...]] = []
     before = ("", "")
     for speed in shown:
@@ -135,6 +140,8 @@ def _speeds(comparison: Comparison, unit: str) -> Section:
         _lacking(comparison, {speed.target for speed in comparison.speeds}, "no speeds"),
         _legend(shown, bool(means)),
         right=(3, 4, 5, 6, 7),
+        quiet=quiet,
+        merged=2,
     )
 
 

@@ -3,6 +3,9 @@
 import io
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from large import large
 from rich.cells import cell_len
 from rich.console import Console
 from synthetic import ARCHITECTURES, case, compiled, no_gpu, record, run, sample, two_targets
@@ -38,6 +41,28 @@ def show(runs, expected=(), full=False) -> str:
 def test_it_fits_eighty_columns(runs, full):
     """No line is wider, whatever is shown."""
     assert max(cell_len(line) for line in show(runs, ["alpha", "beta"], full).splitlines()) <= 80
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(max_size=60), st.booleans())
+def test_no_name_breaks_the_eighty_columns(name, full):
+    """Wide letters, controls and all; every line can be printed."""
+    failed = case(f"softmax/{name}", Verdict.FAILED, kernel=name, message=name)
+    points = (sample(kernel=name, provider=name, unit=name), sample(case=name, kernel=name))
+    code = (compiled(kernel=name, function=name), compiled(name or "sy_1", verdict=Verdict.FAILED, reason=name))
+    first = run(name or "-", cases=(failed, case()), samples=points, compiled=code, launched=code[:1], problems=(name,))
+    lines = show([first, run()], [name or "-"], full).splitlines()
+
+    assert max(map(cell_len, lines)) <= 80
+    assert all(character.isprintable() for line in lines for character in line)
+
+
+def test_a_large_report_fits_eighty_columns():
+    """Four digits of kernels, cases and tests."""
+    text = io.StringIO()
+    Console(file=text, width=80, force_terminal=False, highlight=False).print(render_terminal(large(2000)))
+
+    assert max(cell_len(line) for line in text.getvalue().splitlines()) <= 80
 
 
 GOLDEN = """\

@@ -18,7 +18,8 @@ INSIDE = sorted((HARNESS / "inside").glob("*.py"))
 OWNERS = {
     "docker": {"engines/docker.py"},
     "yaml": {"targets.py"},
-    "junitparser": {"collect.py", "render/junit.py"},
+    "xml.parsers": {"cases.py"},
+    "xml.etree": set(),
     "torch": set(),
     "triton": set(),
     "harness.inside": set(),
@@ -47,7 +48,7 @@ def relative(path: Path) -> str:
 
 @pytest.mark.parametrize("path", HOST, ids=relative)
 def test_host_files_import_only_what_is_theirs(path):
-    """docker, yaml and junitparser have one owner each; torch, triton and the inside are never imported by the host."""
+    """docker, yaml and the reading of XML have one owner each; torch, triton and the inside are never imported by the host."""
     name = path.relative_to(HARNESS).as_posix()
     trespasses = {package for package, owners in OWNERS.items() if below(imports(path), package) and name not in owners}
 
@@ -94,7 +95,7 @@ GENERATED = ("alignment", "bundles", "codegen", "deltas", "fidelity", "pairing",
 PURE = [HARNESS / f"{name}.py" for name in ("stats", "comparison", "compare", "condense", "parity", "speed", "verdict", *GENERATED)]
 
 
-@pytest.mark.parametrize("path", PURE + sorted((HARNESS / "render").glob("*.py")), ids=relative)
+@pytest.mark.parametrize("path", PURE + sorted((HARNESS / "render").rglob("*.py")), ids=relative)
 def test_the_middle_is_pure(path):
     """Comparing and rendering read no file, no clock and no environment: their files name nothing that could."""
     doors = {"os", "pathlib.Path", "time", "datetime", "subprocess", "socket", "io", "shutil", "tempfile"}
@@ -110,6 +111,36 @@ def test_the_host_starts_without_torch():
     done = subprocess.run([sys.executable, "-c", block + run], capture_output=True, text=True)
 
     assert (done.returncode, "rocm" in done.stdout) == (0, True), done.stderr
+
+
+OPEN = """
+import sys
+sys.path[:0] = {paths!r}
+from synthetic import no_gpu, two_targets
+from harness.compare import compare
+from harness.render.html import render_html
+render_html(compare([no_gpu()]))  # reads its template, style and script, and imports what it needs
+comparison = compare(two_targets(), ["alpha", "beta", "gamma"])
+met = []
+sys.addaudithook(lambda event, arguments: met.append(event) if event.split(".")[0] in {{"open", "os", "socket", "subprocess"}} else None)
+page = render_html(comparison)
+print(met, len(page) > 10_000)
+"""
+
+
+def test_rendering_opens_nothing_beside_its_own_package_data():
+    """In a fresh process that watches itself: the second page is made without a file, a socket or a process."""
+    code = OPEN.format(paths=[str(HARNESS.parent), str(Path(__file__).parent)])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert done.stdout == "[] True\n", done.stderr
+
+
+def test_package_data_is_read_by_the_page_alone():
+    """Files of the package are a renderer's only door to the disk, and only the page needs it."""
+    readers = {path.name for path in (HARNESS / "render").rglob("*.py") if below(imports(path), "importlib.resources")}
+
+    assert readers == {"page.py"}
 
 
 VENDOR = re.compile(r"(?<![a-z])(nvidia|amd|rocm|hip|xpu)(?![a-z])", re.IGNORECASE)
