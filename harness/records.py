@@ -165,7 +165,10 @@ class Gates:
 
 @dataclass(frozen=True)
 class Job:
-    """What the inside is told to do: `job.json`. Paths are as the inside sees them. Without `gates` generated code is not judged."""
+    """What the inside is told to do: `job.json`. Paths are as the inside sees them. Without `gates` generated code is not judged.
+
+    With `again` the bench stage measures everything twice, the second time in a process of its own: an A/A run.
+    """
 
     __pydantic_config__ = _STRICT
     run_id: str
@@ -181,6 +184,7 @@ class Job:
     launches: tuple[str, ...] = ("bench", "test")
     pytest_args: tuple[str, ...] = ()
     quick: bool = False
+    again: bool = False
     test_limit_s: float = 300.0
     stage_limit_s: float = 3600.0
     workers: int = 0
@@ -277,8 +281,8 @@ class Sample:
     """One point of a sweep: a case (`softmax/N=1024`) under one provider (`triton`, `torch`, …) on one device.
 
     `value` is what the author's function returned, in `unit` (its ylabel); `low` and `high` are the author's own band, if any.
-    `times_ms` are the raw timings behind the last `do_bench` call of the point, in the order in which they were taken; `host_ms` is how
-    long the host took to enqueue it, the median.
+    `times_ms` are the raw timings behind the last `do_bench` call of the point, in the order in which they were taken, `rounds` how many
+    of them each round gave; `host_ms` is how long the host took to enqueue it, the median. `weak` says why they are not to be relied on.
     """
 
     __pydantic_config__ = _STRICT
@@ -296,11 +300,13 @@ class Sample:
     p20_ms: Union[float, None] = None
     p80_ms: Union[float, None] = None
     times_ms: tuple[float, ...] = ()
+    rounds: tuple[int, ...] = ()
     timer: str = ""
     flush_bytes: int = 0
     warmup: int = 0
     host_ms: Union[float, None] = None
     bytes_moved: Union[int, None] = None
+    weak: str = ""
     reason: str = ""
 
 
@@ -458,7 +464,8 @@ class RunRecord:
 class TargetRun:
     """Everything that is known of one target after its run: `raw/<target>/` read, validated and joined.
 
-    `compiled` is the compile stage's, without a GPU; `launched` what the JIT compiled on the card in the bench stage.
+    `compiled` is the compile stage's, without a GPU; `launched` what the JIT compiled on the card in the bench stage. `again` are the same
+    points as `samples`, measured a second time: an A/A run.
     """
 
     __pydantic_config__ = _STRICT
@@ -467,6 +474,7 @@ class TargetRun:
     stages: tuple[StageReport, ...] = ()
     cases: tuple[CaseResult, ...] = ()
     samples: tuple[Sample, ...] = ()
+    again: tuple[Sample, ...] = ()
     ceilings: tuple[Ceiling, ...] = ()
     compiled: tuple[CompiledKernel, ...] = ()
     launched: tuple[CompiledKernel, ...] = ()

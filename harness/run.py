@@ -40,6 +40,7 @@ class Settings:
     gpu: Union[str, None] = None
     commit: Union[str, None] = None
     quick: bool = False
+    again: bool = False
     benches: tuple[str, ...] = ("bench_*.py",)
     launches: tuple[str, ...] = ("bench", "test")
     gates: Gates = field(default_factory=Gates)
@@ -197,6 +198,7 @@ def _job(engine: Engine, request: Request, settings: Settings, stages: tuple[Sta
         launches=settings.launches,
         pytest_args=settings.pytest_args,
         quick=settings.quick,
+        again=settings.again,
         test_limit_s=settings.test_limit_s,
         stage_limit_s=settings.stage_limit_s,
         architectures=target.architectures,

@@ -31,13 +31,26 @@ _COPY_BYTES = 4 << 30
 
 
 def measure(job: Job) -> StageReport:
-    """Supervise the sweep and write `bench/samples.jsonl` and `bench/ceilings.jsonl`; `bench/kernels.jsonl` has what the JIT compiled."""
+    """Supervise the sweep and write `bench/samples.jsonl` and `bench/ceilings.jsonl`; `bench/kernels.jsonl` has what the JIT compiled.
+
+    Asked for an A/A run, it does all of it again in another process, into `bench/again.jsonl`: as a comparison of two runs does.
+    """
     folder = Path(job.output) / Stage.BENCH.value
     if not find_benches(Path(job.kernels), job.benches):
         return StageReport(Stage.BENCH, Verdict.NOT_RUN, reason="no bench was found", hint=f"Looked for {', '.join(job.benches)}.")
+    report = _sweep(job, folder, "samples.jsonl", "journal.jsonl")
+    if not job.again:
+        return report
+    second = _sweep(job, folder, "again.jsonl", "journal-again.jsonl")
+    return report if second.verdict.severity <= report.verdict.severity else dataclasses.replace(report, reason=f"A/A: {second.reason}")
+
+
+def _sweep(job: Job, folder: Path, name: str, journal: str) -> StageReport:
+    """Every point once, a line each in the file of that name."""
     verdicts: list[Verdict] = []
     reasons: list[str] = []
     pending: dict[str, Sample] = {}
+    first = name == "samples.jsonl"
 
     def on_event(event: Event) -> None:
         """Progress out, results to disk."""
@@ -45,10 +58,11 @@ def measure(job: Job) -> StageReport:
             pending.update({identity: Sample(**fields, verdict=Verdict.NOT_RUN) for identity, fields in event["points"].items()})
         elif event["event"] == "start":
             emit("case", stage="bench", id=event["id"], done=len(verdicts), total=len(pending) or None)
-        elif event["event"] == "kernel":
+        elif event["event"] == "kernel" and first:
             _append(folder / "kernels.jsonl", json.dumps(event["row"]))
         elif event["event"] == "finish" and "ceiling" in event:
-            _append(folder / "ceilings.jsonl", event["ceiling"])
+            if first:
+                _append(folder / "ceilings.jsonl", event["ceiling"])
         elif event["event"] in ("finish", "death"):
             line = event.get("sample")
             if line is None:
@@ -57,10 +71,10 @@ def measure(job: Job) -> StageReport:
             verdicts.append(Verdict(event["verdict"]))
             if event["reason"]:
                 reasons.append(f"{event['id']}: {event['reason']}")
-            _append(folder / "samples.jsonl", line)
+            _append(folder / name, line)
 
     command = [sys.executable, "-m", "harness.inside.measure", sys.argv[1], "--worker"]
-    deaths = supervise(spawned(command), Journal(folder / "journal.jsonl"), job.test_limit_s, folder / "log.txt", on_event)
+    deaths = supervise(spawned(command), Journal(folder / journal), job.test_limit_s, folder / "log.txt", on_event)
     counts = {verdict.value: verdicts.count(verdict) for verdict in Verdict if verdict in verdicts}
     if deaths and deaths[-1].case is None:
         return StageReport(Stage.BENCH, deaths[-1].verdict, reason=deaths[-1].reason, hint="See bench/log.txt.", counts=counts)

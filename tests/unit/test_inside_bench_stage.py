@@ -270,3 +270,25 @@ def test_the_ceiling_is_a_copy_well_past_the_caches(monkeypatch, tmp_path, devic
     record = json.loads(journal.read()[-1]["ceiling"])
 
     assert (record["bytes_moved"], record["median_ms"], record["when"]) == (1 << 19, 2.0, "before")
+
+
+def test_an_aa_run_measures_twice_in_two_processes(tmp_path, monkeypatch):
+    """The second pass has a journal and a file of its own; ceilings and kernels are those of the first."""
+    (tmp_path / "bench_op.py").touch()
+    (tmp_path / "bench").mkdir()
+    journals = []
+
+    def supervise(start, journal, limit, log, on_event):
+        journals.append(journal.path.name)
+        on_event({"event": "kernel", "row": {"pass": len(journals)}})
+        on_event({"event": "finish", "id": "ceiling before", "verdict": "passed", "reason": "", "ceiling": "{}"})
+        on_event({"event": "finish", "id": "op/N=1 [x]", "verdict": "passed", "reason": "", "sample": f'{{"pass": {len(journals)}}}'})
+        return []
+
+    monkeypatch.setattr(measure, "supervise", supervise)
+    report = measure.measure(Job("run-1", "cuda", (Stage.BENCH,), str(tmp_path), str(tmp_path), again=True))
+    written = {path.name: path.read_text().splitlines() for path in (tmp_path / "bench").iterdir()}
+
+    assert (report.verdict, report.counts, len(set(journals))) == (Verdict.PASSED, {"passed": 1}, 2)
+    assert (written["samples.jsonl"], written["again.jsonl"]) == (['{"pass": 1}'], ['{"pass": 2}'])
+    assert (written["ceilings.jsonl"], written["kernels.jsonl"]) == (["{}"], ['{"pass": 1}'])

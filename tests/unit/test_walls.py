@@ -91,7 +91,10 @@ def test_layer_zero_needs_nothing(module):
 
 
 GENERATED = ("alignment", "bundles", "codegen", "deltas", "fidelity", "pairing", "vendors")
-PURE = [HARNESS / f"{name}.py" for name in ("stats", "comparison", "compare", "condense", "parity", "speed", "verdict", *GENERATED)]
+PURE = [
+    HARNESS / f"{name}.py"
+    for name in ("stats", "noise", "speedup", "comparison", "compare", "condense", "parity", "speed", "verdict", *GENERATED)
+]
 
 
 @pytest.mark.parametrize("path", PURE + sorted((HARNESS / "render").glob("*.py")), ids=relative)
