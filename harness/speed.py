@@ -67,7 +67,7 @@ def compare_speeds(runs: Mapping[str, TargetRun], noises: Mapping[str, Union[Noi
     barriers = {name: _barriers(baseline, name, runs) for name in measured if baseline and name != baseline}
     found: dict[tuple[str, str, str], dict[str, list[_Measured]]] = {}
     for name in measured:
-        for sample, cell in _cells(name, runs[name]):
+        for sample, cell in cells(name, runs[name]):
             found.setdefault((sample.kernel, sample.case, sample.provider), {}).setdefault(name, []).append((sample, cell))
     rows = []
     for (kernel, case, provider), by_target in found.items():
@@ -101,7 +101,8 @@ def benched(runs: Mapping[str, TargetRun]) -> list[str]:
     return [name for name, run in runs.items() if run.samples or any(report.stage is Stage.BENCH for report in run.stages)]
 
 
-def _cells(name: str, run: TargetRun) -> Iterable[_Measured]:
+def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
+    """Every sample of a target with what may be said of it."""
     doubts = _doubts(run)
     gpus = {device.index: device.name for device in run.facts.devices} if run.facts else {}
     ceilings = {device: ceiling_gbps(run.ceilings, device) for device in {sample.device for sample in run.samples}}

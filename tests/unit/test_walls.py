@@ -18,6 +18,7 @@ INSIDE = sorted((HARNESS / "inside").glob("*.py"))
 OWNERS = {
     "docker": {"engines/docker.py"},
     "yaml": {"targets.py"},
+    "sqlite3": {"history.py"},
     "junitparser": {"collect.py", "render/junit.py"},
     "torch": set(),
     "triton": set(),
@@ -47,7 +48,7 @@ def relative(path: Path) -> str:
 
 @pytest.mark.parametrize("path", HOST, ids=relative)
 def test_host_files_import_only_what_is_theirs(path):
-    """docker, yaml and junitparser have one owner each; torch, triton and the inside are never imported by the host."""
+    """docker, yaml, sqlite3 and junitparser have one owner each; torch, triton and the inside are never imported by the host."""
     name = path.relative_to(HARNESS).as_posix()
     trespasses = {package for package, owners in OWNERS.items() if below(imports(path), package) and name not in owners}
 
@@ -93,7 +94,20 @@ def test_layer_zero_needs_nothing(module):
 GENERATED = ("alignment", "bundles", "codegen", "deltas", "fidelity", "pairing", "vendors")
 PURE = [
     HARNESS / f"{name}.py"
-    for name in ("stats", "noise", "speedup", "comparison", "compare", "condense", "parity", "speed", "verdict", *GENERATED)
+    for name in (
+        "stats",
+        "noise",
+        "speedup",
+        "movement",
+        "trend",
+        "comparison",
+        "compare",
+        "condense",
+        "parity",
+        "speed",
+        "verdict",
+        *GENERATED,
+    )
 ]
 
 
