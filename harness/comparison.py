@@ -64,7 +64,8 @@ class Cell(_Strict):
 
     `share` is the value over the largest copy bandwidth measured on that GPU in the same run. `verified`: the kernel's tests passed on that
     target. `suspect`: the value is further above the ceiling than memory can be. `reason` is the sentence behind any of them. `weak` says
-    why the timings are not to be relied on; `half_width` is that of the 95 % interval of their median, over the median.
+    why the timings are not to be relied on; `half_width` is that of the 95 % interval of their median, over the median, and `quiet` whether
+    it is as narrow as the bench stage asks for. `graph_ms` is one of many launches in a graph, with a warm cache: no bandwidth of memory.
     """
 
     target: str
@@ -88,6 +89,9 @@ class Cell(_Strict):
     warmup: int = 0
     bytes_moved: Union[int, None] = None
     half_width: Union[float, None] = None
+    quiet: Union[bool, None] = None
+    graph_ms: Union[float, None] = None
+    cache_bytes: Union[int, None] = None
     weak: str = ""
 
     @property

@@ -15,7 +15,7 @@ from harness.comparison import FAILING, Cell, Change, Exclusion, Noise
 from harness.errors import UsageError
 from harness.noise import noise, threshold
 from harness.records import Sample, TargetRun, Verdict
-from harness.speed import cells
+from harness.speed import cells, flush
 from harness.speedup import speedup
 from harness.stats import geometric_mean
 
@@ -168,7 +168,7 @@ def _point(key: _Key, pair: Pair, base: Union[tuple[Sample, Cell], None], head: 
         ("parameters", base[0].params, head[0].params),
         ("units", base[0].unit, head[0].unit),
         ("timers", base[0].timer, head[0].timer),
-        ("flush sizes", base[0].flush_bytes, head[0].flush_bytes),
+        ("flush sizes", flush(base[0]), flush(head[0])),
     )
     barred = [f"different {what}: BASE {one}, HEAD {two}" for what, one, two in settings if one != two]
     barred += [f"{where}: {cell.reason}" for where, cell in (("BASE", base[1]), ("HEAD", head[1])) if not cell.sound]

@@ -68,7 +68,7 @@ class Stage(str, Enum):
 @dataclass(frozen=True)
 class Architecture:
     """A GPU that kernels are compiled for. `properties` is what Triton's `get_device_properties` would answer on that card, `torch_version`
-    what `torch.version` would have there."""
+    what `torch.version` would have there. `cache_bytes` is a cache between L2 and memory, which no driver tells; 0 where there is none."""
 
     __pydantic_config__ = _STRICT
     name: str
@@ -77,6 +77,7 @@ class Architecture:
     warp_size: int
     properties: dict[str, int]
     torch_version: dict[str, str] = field(default_factory=dict)
+    cache_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -282,7 +283,10 @@ class Sample:
 
     `value` is what the author's function returned, in `unit` (its ylabel); `low` and `high` are the author's own band, if any.
     `times_ms` are the raw timings behind the last `do_bench` call of the point, in the order in which they were taken, `rounds` how many
-    of them each round gave; `host_ms` is how long the host took to enqueue it, the median. `weak` says why they are not to be relied on.
+    of them each round gave; those of first rounds that did not count are `discarded`. `quiet`: the 95 % interval of their median is as
+    narrow as the bench stage asks for; else its time was up. `flush_bytes` were overwritten before each, of a last-level cache of
+    `cache_bytes` (None where nobody tells its size). `host_ms` is how long the host took to enqueue a call, the median; `graph_ms` how long
+    the device takes for one of many in a graph, with a warm cache. `weak` says why they are not to be relied on.
     """
 
     __pydantic_config__ = _STRICT
@@ -301,10 +305,14 @@ class Sample:
     p80_ms: Union[float, None] = None
     times_ms: tuple[float, ...] = ()
     rounds: tuple[int, ...] = ()
+    discarded: int = 0
+    quiet: Union[bool, None] = None
     timer: str = ""
     flush_bytes: int = 0
+    cache_bytes: Union[int, None] = None
     warmup: int = 0
     host_ms: Union[float, None] = None
+    graph_ms: Union[float, None] = None
     bytes_moved: Union[int, None] = None
     weak: str = ""
     reason: str = ""

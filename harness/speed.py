@@ -138,6 +138,9 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
                 warmup=sample.warmup,
                 bytes_moved=sample.bytes_moved,
                 half_width=_half_width(sample),
+                quiet=sample.quiet,
+                graph_ms=_finite(sample.graph_ms),
+                cache_bytes=sample.cache_bytes,
                 weak=sample.weak,
             ),
         )
@@ -187,7 +190,7 @@ def _ratio(baseline: str, target: str, measured: Mapping[str, _Measured], barrie
         ("parameters", one.params, two.params),
         ("units", one.unit, two.unit),
         ("timers", one.timer, two.timer),
-        ("flush sizes", one.flush_bytes, two.flush_bytes),
+        ("flush sizes", flush(one), flush(two)),
     )
     reasons = [*barriers, *(_differs(name, baseline, a, target, b) for name, a, b in settings if a != b)]
     reasons += [f"{cell.target}: {cell.reason}" for cell in (first, second) if not cell.sound]
@@ -200,6 +203,11 @@ def _ratio(baseline: str, target: str, measured: Mapping[str, _Measured], barrie
     interval = vars(found.interval) if found.interval else {}
     named = {"speedup": interval.get("value"), "low": interval.get("low"), "high": interval.get("high")}
     return Ratio(target, baseline, ratio, found.change, found.reason, **named, threshold=limit)
+
+
+def flush(sample: Sample) -> str:
+    """What was done to the cache before each timing: caches differ in size, and the same is what overwrites them as often."""
+    return f"{sample.flush_bytes / sample.cache_bytes:g} x cache" if sample.cache_bytes else str(sample.flush_bytes)
 
 
 def _half_width(sample: Sample) -> Union[float, None]:

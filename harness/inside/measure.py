@@ -7,6 +7,7 @@ a row with a verdict, and the sweep goes on after it in a fresh process.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import sys
@@ -17,14 +18,16 @@ from types import ModuleType
 from typing import Any
 
 from harness.inside.benches import Point, find_benches, kernel_name, load_module, points
+from harness.inside.conditions import Conditions, Watch
 from harness.inside.device import accelerator, is_usable
 from harness.inside.events import emit
 from harness.inside.recorder import Recorder, card_here
+from harness.inside.rounds import Series
 from harness.inside.supervise import Event, Journal, supervise
 from harness.inside.timer import Timer, Timing
 from harness.inside.words import describe
 from harness.inside.workers import die_with_parent, spawned
-from harness.records import Ceiling, Job, Sample, Stage, StageReport, Verdict, dump, to_json, worst
+from harness.records import Architecture, Ceiling, Job, Sample, Stage, StageReport, Verdict, dump, to_json, worst
 
 # One copy reads and writes this much in all: far past any cache, small on any card.
 _COPY_BYTES = 4 << 30
@@ -87,10 +90,11 @@ def work(job: Job) -> None:
 
     journal = Journal.from_environment()
     done = journal.done()
-    timer = Timer.on_active_device(job.quick)
+    card = card_here()
+    timer = Timer.on_active_device(job.quick, hidden_cache(job, card))
     triton.testing.do_bench = timer.do_bench
     # The same rows as the compile stage's, from real launches: what says that the two compile the same code.
-    recorder = Recorder(card_here(), journal)
+    recorder = Recorder(card, journal)
     root = Path(job.kernels)
     todo: list[Point] = []
     for path in find_benches(root, job.benches):
@@ -99,17 +103,39 @@ def work(job: Job) -> None:
             todo += points(module, path, root, job.quick)
     journal.write("collected", points={point.id: _fields(point) for point in todo})
     _ceiling(journal, timer, "before", done)
-    for point in todo:
-        if point.id not in done:
-            journal.write("start", id=point.id)
+    watch = Watch(timer.device)
+    for _, together in itertools.groupby((point for point in todo if point.id not in done), key=lambda point: point.case):
+        _measure_in_turns(list(together), timer, watch, recorder, journal)
+    _ceiling(journal, timer, "after", done)
+    journal.write("end")
+
+
+def hidden_cache(job: Job, card: Architecture) -> int | None:
+    """What the job knows of caches that this card's driver does not tell; None where it does not know the card."""
+    return next((known.cache_bytes for known in job.architectures if known.name == card.name), None)
+
+
+def _measure_in_turns(together: list[Point], timer: Timer, watch: Watch, recorder: Recorder, journal: Journal) -> None:
+    """The providers of one case, a round each in turn until each has been measured enough."""
+    series = {point.id: Series(timer.rule) for point in together}
+    before: dict[str, Conditions] = {}
+    while together:
+        for point in list(together):
+            journal.write("turn" if point.id in before else "start", id=point.id)
             recorder.kernel, recorder.origin = point.kernel, point.id
+            before.setdefault(point.id, watch.look())
+            timer.turn(series[point.id])
             sample = _measure(point, timer)
+            if sample.verdict is Verdict.PASSED and not series[point.id].enough:
+                continue
+            together.remove(point)
+            if sample.verdict is Verdict.PASSED:
+                sample = dataclasses.replace(sample, weak=watch.weakness(before[point.id], watch.look()))
             journal.write("finish", id=point.id, verdict=sample.verdict.value, reason=sample.reason, sample=to_json(sample))
             if sample.verdict is not Verdict.PASSED and not is_usable():
                 journal.write("poisoned", id=point.id)
                 os._exit(1)
-    _ceiling(journal, timer, "after", done)
-    journal.write("end")
+    timer.series = None
 
 
 def load_case(journal: Journal, path: Path, root: Path, done: set[str]) -> ModuleType | None:
@@ -143,7 +169,6 @@ def _fields(point: Point) -> dict[str, object]:
 def _measure(point: Point, timer: Timer) -> Sample:
     """One point: the author's function under our timer."""
     base = Sample(**_fields(point), verdict=Verdict.PASSED)  # type: ignore[arg-type]
-    timer.last = None
     try:
         returned = point.function(**point.arguments)
         value, low, high = (*returned, None, None)[:3] if isinstance(returned, (tuple, list)) else (returned, None, None)
@@ -166,10 +191,15 @@ def _with_timing(sample: Sample, timing: Timing) -> Sample:
         p20_ms=timing.quantile_ms(0.2),
         p80_ms=timing.quantile_ms(0.8),
         times_ms=tuple(round(time_ms, 6) for time_ms in timing.times_ms),  # to the nanosecond; events resolve less
+        rounds=timing.rounds,
+        discarded=timing.discarded,
+        quiet=timing.quiet,
         timer=timing.timer,
         flush_bytes=timing.flush_bytes,
+        cache_bytes=timing.cache_bytes,
         warmup=timing.warmup,
         host_ms=timing.host_ms,
+        graph_ms=timing.graph_ms,
         bytes_moved=round(sample.value * timing.returned_ms * 1e6) if in_gbps and sample.value else None,
     )
 

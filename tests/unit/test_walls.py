@@ -57,12 +57,17 @@ def test_host_files_import_only_what_is_theirs(path):
 
 @pytest.mark.parametrize("path", INSIDE, ids=relative)
 def test_the_inside_stays_poor(path):
-    """Inside there is the standard library, torch, triton, pytest, and of the harness only the records."""
+    """Inside there is the standard library, torch, triton, pytest, and of the harness only records and statistics."""
     foreign = {
         module
         for module in imports(path)
         if module.split(".")[0] not in {*sys.stdlib_module_names, "torch", "triton", "pytest", "harness"}
-        or (module.startswith("harness") and not below({module}, "harness.inside") and not below({module}, "harness.records"))
+        or (
+            module.startswith("harness")
+            and not below({module}, "harness.inside")
+            and not below({module}, "harness.records")
+            and not below({module}, "harness.stats")
+        )
     }
 
     assert foreign <= {"harness"}
@@ -77,9 +82,9 @@ def test_kernels_know_nothing_of_the_harness(path):
     assert foreign == set()
 
 
-@pytest.mark.parametrize("module", ["harness.records", "harness.errors"])
+@pytest.mark.parametrize("module", ["harness.records", "harness.errors", "harness.stats"])
 def test_layer_zero_needs_nothing(module):
-    """records and errors load in a Python that has only its standard library."""
+    """records, errors and statistics load in a Python that has only its standard library."""
     code = f"import sys; import {module}; print({{name.split('.')[0] for name in sys.modules}} - set(sys.stdlib_module_names))"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(HARNESS.parent)!r}); {code}"],
