@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from harness.inside import ahead
 from harness.inside.benches import Point, find_benches, kernel_name, load_module, points
 from harness.inside.conditions import Conditions, Watch
 from harness.inside.device import accelerator, is_usable
@@ -41,6 +42,7 @@ def measure(job: Job) -> StageReport:
     folder = Path(job.output) / Stage.BENCH.value
     if not find_benches(Path(job.kernels), job.benches):
         return StageReport(Stage.BENCH, Verdict.NOT_RUN, reason="no bench was found", hint=f"Looked for {', '.join(job.benches)}.")
+    ahead.start(job)
     report = _sweep(job, folder, "samples.jsonl", "journal.jsonl")
     if not job.again:
         return report
@@ -101,6 +103,7 @@ def work(job: Job) -> None:
         module = load_case(journal, path, root, done)
         if module is not None:
             todo += points(module, path, root, job.quick)
+    ahead.wait()
     journal.write("collected", points={point.id: _fields(point) for point in todo})
     _ceiling(journal, timer, "before", done)
     watch = Watch(timer.device)

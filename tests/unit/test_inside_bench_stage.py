@@ -19,8 +19,9 @@ from harness.inside import measure
 from harness.inside.benches import Point
 from harness.inside.conditions import Watch
 from harness.inside.rounds import unsettled
-from harness.inside.supervise import Journal
+from harness.inside.supervise import Journal, supervise
 from harness.inside.timer import Timer, quantile
+from harness.inside.workers import spawned
 from harness.records import Job, Stage, Verdict
 from harness.targets import load_targets
 
@@ -268,6 +269,21 @@ def test_who_takes_long_to_set_up_is_called_twice(device, timer, tmp_path, monke
     assert (len(calls), sum(found["slow"]["rounds"]) >= 50, len(found["one"]["rounds"])) == (2, True, 9)
 
 
+def test_whose_turn_it_was_is_the_culprit(tmp_path):
+    """Two points are under way; the worker dies in a later turn of the first, not in the one that was started last."""
+    program = (
+        "from harness.inside.supervise import Journal; import os; journal = Journal.from_environment(); done = journal.done()\n"
+        "for event, name in [('start', 'one'), ('start', 'two'), ('turn', 'one')]:\n"
+        "    'one' in done or journal.write(event, id=name)\n"
+        "'one' in done or os._exit(9)\n"
+        "journal.write('start', id='two'); journal.write('finish', id='two'); journal.write('end')\n"
+    )
+    start = spawned([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\n{program}"])
+    deaths = supervise(start, Journal(tmp_path / "journal.jsonl"), 60.0, tmp_path / "log.txt", lambda event: None)
+
+    assert [(death.case, death.verdict) for death in deaths] == [("one", Verdict.CRASHED)]
+
+
 def test_one_that_raises_leaves_the_others_their_turns(device, timer, tmp_path, monkeypatch):
     """Its row says why; it is not called again. A function that measures for itself is called once."""
     calls = []
@@ -287,15 +303,20 @@ def test_one_that_raises_leaves_the_others_their_turns(device, timer, tmp_path, 
 
 def test_tuning_inside_of_what_is_timed_is_not_the_points_timing(device, timer, tmp_path, monkeypatch):
     """An autotuner calls `do_bench` from within the first launch."""
-    tuned = []
+    tuned, calls = [], []
+
+    def candidate():
+        calls.append(1)
+        device.work(3.0)
 
     def work():
         if not tuned:
-            tuned.append(timer.do_bench(lambda: device.work(3.0), quantiles=(0.5, 0.2, 0.8)))
+            tuned.append(timer.do_bench(candidate, quantiles=(0.5, 0.2, 0.8)))
         device.work(0.25)
 
     found, _ = in_turns(timer, monkeypatch, tmp_path, ("one", author(timer, work)))
     assert (tuned, set(found["one"]["times_ms"])) == ([[3.0, 3.0, 3.0]], {0.25})
+    assert len(calls) == 6  # compiled, looked at three times, warmed up, and one round
 
 
 # --- the flush, graphs, conditions ------------------------------------------------------------------------------------------------------
@@ -538,6 +559,7 @@ def test_an_aa_run_measures_twice_in_two_processes(tmp_path, monkeypatch):
         return []
 
     monkeypatch.setattr(measure, "supervise", supervise)
+    monkeypatch.setattr(measure.ahead, "start", lambda job: None)
     report = measure.measure(Job("run-1", "cuda", (Stage.BENCH,), str(tmp_path), str(tmp_path), again=True))
     written = {path.name: path.read_text().splitlines() for path in (tmp_path / "bench").iterdir()}
 
