@@ -168,7 +168,8 @@ class Gates:
 class Job:
     """What the inside is told to do: `job.json`. Paths are as the inside sees them. Without `gates` generated code is not judged.
 
-    With `again` the bench stage measures everything twice, the second time in a process of its own: an A/A run.
+    With `again` the bench stage measures everything twice, the second time in a process of its own: an A/A run. It ends a point at a
+    half-width of `precision` (a share of the median; of the 95 % interval), or when its time is up.
     """
 
     __pydantic_config__ = _STRICT
@@ -186,6 +187,7 @@ class Job:
     pytest_args: tuple[str, ...] = ()
     quick: bool = False
     again: bool = False
+    precision: float = 0.002
     test_limit_s: float = 300.0
     stage_limit_s: float = 3600.0
     workers: int = 0

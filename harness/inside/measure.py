@@ -23,7 +23,7 @@ from harness.inside.conditions import Conditions, Watch
 from harness.inside.device import accelerator, is_usable
 from harness.inside.events import emit
 from harness.inside.recorder import Recorder, card_here
-from harness.inside.rounds import Series
+from harness.inside.rounds import Rule, Series
 from harness.inside.supervise import Event, Journal, supervise
 from harness.inside.timer import Timer, Timing
 from harness.inside.words import describe
@@ -93,7 +93,7 @@ def work(job: Job) -> None:
     journal = Journal.from_environment()
     done = journal.done()
     card = card_here()
-    timer = Timer.on_active_device(job.quick, hidden_cache(job, card))
+    timer = Timer.on_active_device(job.quick, hidden_cache(job, card), Rule(job.precision))
     triton.testing.do_bench = timer.do_bench
     # The same rows as the compile stage's, from real launches: what says that the two compile the same code.
     recorder = Recorder(card, journal)

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from harness.records import Job
 from harness.stats import median_interval
 
 
@@ -22,7 +23,7 @@ class Rule:
     there are `rounds` of them.
     """
 
-    target: float = 0.002
+    target: float = Job.precision
     rounds: int = 5
     timings: int = 50
     slices: int = 20

@@ -94,7 +94,7 @@ class Timer:
         self._began = 0.0
 
     @classmethod
-    def on_active_device(cls, quick: bool = False, cache_bytes: int | None = None) -> Timer:
+    def on_active_device(cls, quick: bool = False, cache_bytes: int | None = None, rule: Rule | None = None) -> Timer:
         """A timer for the device that Triton runs on; `cache_bytes` is what is known of its last-level cache beside what it tells."""
         import torch
         import triton
@@ -106,7 +106,7 @@ class Timer:
         last = max(told, cache_bytes) if cache_bytes is not None else None
         flush_bytes = FLUSH_MARGIN * last if last else max(FLUSH_FLOOR_BYTES, 4 * told)
         buffer = torch.empty(flush_bytes // 4, dtype=torch.int32, device=driver.get_active_torch_device())
-        return cls(device, buffer.zero_, flush_bytes, quick, last)
+        return cls(device, buffer.zero_, flush_bytes, quick, last, rule)
 
     def turn(self, series: Series) -> None:
         """A point's function is about to be called once more."""

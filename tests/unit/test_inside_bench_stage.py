@@ -484,7 +484,7 @@ def test_a_worker_takes_up_where_another_died(tmp_path, monkeypatch, device):
     journal.write("finish", id="op/N=1 [triton]", verdict="passed", reason="")
     journal.write("death", id="op/N=2 [triton]", verdict="crashed", reason="SIGSEGV")
     monkeypatch.setenv("WARPWAVE_JOURNAL", str(journal.path))
-    monkeypatch.setattr(measure.Timer, "on_active_device", lambda quick, cache: Timer(device, device.flush, 1 << 20))
+    monkeypatch.setattr(measure.Timer, "on_active_device", lambda *told: Timer(device, device.flush, 1 << 20))
     monkeypatch.setattr(measure, "_ceiling", lambda *arguments: None)
     monkeypatch.setattr(measure, "card_here", lambda: SimpleNamespace(name="sm_90"))
     monkeypatch.setattr(measure, "Recorder", lambda card, journal: SimpleNamespace())
@@ -513,7 +513,7 @@ class Once(Timer):
         return call_once(fn, **options)
 
 card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
-measure.Timer.on_active_device = classmethod(lambda cls, quick, cache: Once(None, None, 0))
+measure.Timer.on_active_device = classmethod(lambda cls, *told: Once(None, None, 0))
 measure._ceiling, measure.is_usable = lambda *arguments: None, lambda: True
 with pretended_device(card, lambda binary: (32, 0, 1024)):
     measure.work(Job("run-1", "rocm", (Stage.BENCH,), {str(data / "limits")!r}, {str(tmp_path)!r}))
