@@ -18,7 +18,8 @@ from typing import Union
 
 # An interval holds the true value 19 times in 20.
 CONFIDENCE = 0.95
-# More blocks are shorter, and then neighbours swing together; fewer give wider intervals. Odd, so that there is a middle one.
+# Resampled medians are steps: of 5, 11 or 15 values the interval holds the true one in 94, 93 or 96 cases of 100, of 7 or 9 in fewer than
+# 90. More blocks are shorter, and then neighbours swing together.
 _BLOCKS = 11
 _FEWEST_BLOCKS = 5
 
@@ -109,14 +110,14 @@ def median_weights(count: int) -> tuple[float, ...]:
 
 
 def _block_medians(values: Sequence[float], rounds: Sequence[int]) -> list[float]:
-    """Sorted medians of an odd number of blocks; whole rounds where there are enough of them. Empty where there is too little."""
+    """Sorted medians of the blocks; of whole rounds where there are enough of them. Empty where there is too little."""
     edges = [0, *itertools.accumulate(rounds)]
     if len(rounds) < _FEWEST_BLOCKS or edges[-1] != len(values):
         edges = list(range(len(values) + 1))
     pieces = len(edges) - 1
-    count = min(_BLOCKS, pieces - 1 + pieces % 2)
-    if count < _FEWEST_BLOCKS:
+    if pieces < _FEWEST_BLOCKS:
         return []
+    count = _BLOCKS if pieces >= _BLOCKS else _FEWEST_BLOCKS
     cuts = [edges[pieces * block // count] for block in range(count + 1)]
     return sorted(median(values[start:end]) for start, end in itertools.pairwise(cuts))
 

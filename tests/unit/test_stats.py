@@ -110,10 +110,9 @@ def test_the_interval_of_a_ratio_is_scipys_bootstrap():
 
 def test_rounds_are_resampled_whole():
     """Timings that only differ from round to round: as many as there are, they know no more than their rounds do."""
-    levels = [1.0, 1.1, 0.9, 1.2, 0.8]
-    rounds = [level for level in levels for _ in range(100)]
-
-    assert median_interval(rounds, (100,) * 5) == median_interval(levels)
+    for levels in ([1.0, 1.1, 0.9, 1.2, 0.8], [1.0 + n * 0.01 for n in range(11)]):
+        rounds = [level for level in levels for _ in range(100)]
+        assert median_interval(rounds, (100,) * len(levels)) == median_interval(levels)
 
 
 @pytest.mark.parametrize("values", [[1.0], [1.0, 2.0, 3.0, 4.0]])
