@@ -1,4 +1,4 @@
-"""The command line: `warpwave run | report | export | plot | codegen | list | doctor | clean`. nox sessions call it, so both do the same.
+"""The command line: `warpwave run | report | compare | history | export | plot | codegen | list | doctor | clean`. nox sessions call it.
 
 Standard output carries the result, standard error progress and errors. Errors are raised anywhere and caught once, here.
 """
@@ -21,6 +21,8 @@ from rich.text import Text
 from harness import __version__
 from harness.commands_codegen import codegen
 from harness.commands_export import export, plot
+from harness.commands_speed import compare as compare_command
+from harness.commands_speed import history
 from harness.errors import ExitCode, StoppedError, WarpwaveError
 from harness.options import FILE, FOLDER, build_options, output_options, settings_of, what_options, where_options
 
@@ -86,6 +88,8 @@ def report(folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect
 cli.add_command(codegen)
 cli.add_command(export)
 cli.add_command(plot)
+cli.add_command(compare_command)
+cli.add_command(history)
 
 
 @cli.command(name="list")

@@ -40,6 +40,8 @@ class Settings:
     gpu: Union[str, None] = None
     commit: Union[str, None] = None
     quick: bool = False
+    again: bool = False
+    precision: float = Job.precision
     benches: tuple[str, ...] = ("bench_*.py",)
     launches: tuple[str, ...] = ("bench", "test")
     gates: Gates = field(default_factory=Gates)
@@ -197,6 +199,8 @@ def _job(engine: Engine, request: Request, settings: Settings, stages: tuple[Sta
         launches=settings.launches,
         pytest_args=settings.pytest_args,
         quick=settings.quick,
+        again=settings.again,
+        precision=settings.precision,
         test_limit_s=settings.test_limit_s,
         stage_limit_s=settings.stage_limit_s,
         architectures=target.architectures,

@@ -89,6 +89,7 @@ class _Card:
     warp_size: int
     properties: dict[str, int]
     torch_version: dict[str, str] = field(default_factory=dict)
+    cache_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import math
 
 from harness.alignment import by_generation
 from harness.comparison import FAILING, Cell, Change, CodegenCell, CodegenRow, Comparison, Geomean, Speed
+from harness.noise import explain
 from harness.records import HOST_CODE, CompiledKernel, Verdict
 from harness.render.section import Bit, Line, Section, name, names, say, shorten
 from harness.render.text import NOTHING, UNVERIFIED_MARK, first_line, halves, marked, plural, with_share
@@ -138,7 +139,7 @@ def _speeds(comparison: Comparison, unit: str) -> Section:
         heads + ((say(name(" ".join(labels))),) if means else ()),
         tuple(rows),
         _lacking(comparison, {speed.target for speed in comparison.speeds}, "no speeds"),
-        _legend(shown, bool(means)),
+        _legend(shown, bool(means)) + ((explain(comparison.noise),) if comparison.noise else ()),
         right=(3, 4, 5, 6, 7),
         quiet=quiet,
         merged=2,
