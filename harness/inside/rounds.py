@@ -45,6 +45,7 @@ class Gathered:
     spent_ms: float = 0.0
     pace_ms: float = 0.0
     host_ms: float = 0.0
+    device_ms: float = 0.0
     untimed: int = 0
     graph_ms: float | None = None
     planned: int | None = None

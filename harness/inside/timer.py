@@ -2,8 +2,8 @@
 
 What differs from Triton's: the flush buffer is twice the last-level cache, and both sizes are recorded; the warm-up flushes too; timings
 come in rounds (see `rounds`) and every single one is kept in the order in which it was taken. And the host is ahead: where enqueuing a call
-takes it longer than the flush takes the device, the device flushes again, so that what is timed is the device and not its waiting for the
-host. How long the host took is kept beside it.
+takes it longer than flush and call take the device, the device flushes again, so that what is timed is the device and not its waiting for
+the host. How long the host took is kept beside it.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ _UNTIMED = 2
 # The host's time varies more than the device's; a function that waits for the device is never ahead of it.
 _HEAD_START = 1.5
 _MOST_FLUSHES = 16
+# A round begins with an idle device: so many calls of the host's ahead, and it stays ahead if a repetition takes the device longer.
+_LEAD = 3
 # A queue of launches that is full holds the host up; in these rounds it is not.
 _HOST_ROUNDS = 20
 
@@ -65,11 +67,12 @@ class Timing:
 
 @dataclass(frozen=True)
 class _Round:
-    """Times of a function on the device, the median of the host's, and the pace of a repetition with its flushes."""
+    """Times of a function on the device, the median of the host's for it and for its flushes, and the pace of a repetition with both."""
 
     times_ms: list[float]
     host_ms: float
     pace_ms: float
+    flush_host_ms: float
 
 
 class Timer:
@@ -170,11 +173,13 @@ class Timer:
             repetitions = _UNTIMED
         warm = self._run(fn, repetitions, grad_to_none, self._flushes(found.host_ms))
         found.host_ms, found.untimed = warm.host_ms, found.untimed + repetitions
+        if not found.rounds:  # with the host ahead beyond doubt: these are the device's own times
+            found.device_ms = min(warm.times_ms)
 
     def _round(self, fn: Callable[[], Any], found: Gathered, grad_to_none: Sequence[Any] | None) -> None:
-        flushes = self._flushes(found.host_ms)
+        flushes = self._flushes(found.host_ms, found.device_ms)
         count = max(1, min(_MOST_REPETITIONS, int(found.cap_ms / self.rule.slices / found.pace_ms)))
-        measured = self._run(fn, count, grad_to_none, flushes)
+        measured = self._run(fn, count, grad_to_none, flushes, lead=self._flushes(_LEAD * found.host_ms))
         found.add(measured.times_ms)
         found.host_ms, found.pace_ms = measured.host_ms, max(measured.pace_ms, 1e-3)
         found.spent_ms += count * found.pace_ms
@@ -194,32 +199,39 @@ class Timer:
             graph_ms=found.graph_ms,
         )
 
-    def _flushes(self, host_ms: float) -> int:
-        """How many flushes keep the device busy until the host has enqueued what comes after them."""
+    def _flushes(self, host_ms: float, device_ms: float = 0.0) -> int:
+        """How many flushes keep the device busy until the host has enqueued the next repetition, whose own time may count."""
         if self._flush_ms is None:
-            self._flush_ms = max(self._run(lambda: None, 3, None).pace_ms, 1e-3)
-        return max(1, min(_MOST_FLUSHES, math.ceil(_HEAD_START * host_ms / self._flush_ms)))
+            # Its own time, and what enqueuing it costs the host.
+            alone = self._run(lambda: None, _HOST_ROUNDS, None)
+            self._flush_ms = max(alone.pace_ms - _HEAD_START * alone.flush_host_ms, alone.pace_ms / 2, 1e-3)
+        return max(1, min(_MOST_FLUSHES, math.ceil((_HEAD_START * host_ms - device_ms) / self._flush_ms)))
 
-    def _run(self, fn: Callable[[], Any], rounds: int, grad_to_none: Sequence[Any] | None, flushes: int = 1) -> _Round:
-        """Time `fn` again and again, each time after so many flushes."""
+    def _run(self, fn: Callable[[], Any], rounds: int, grad_to_none: Sequence[Any] | None, flushes: int = 1, lead: int = 0) -> _Round:
+        """Time `fn` again and again, each time after so many flushes; the first time after `lead` more."""
         starts = [self.device.Event(enable_timing=True) for _ in range(rounds)]
         ends = [self.device.Event(enable_timing=True) for _ in range(rounds)]
-        host_s = []
+        host_s, flush_s = [], []
+        for _ in range(lead):
+            self._flush()
         before = self.device.Event(enable_timing=True)
         before.record()
         for start, end in zip(starts, ends, strict=True):
             for tensor in grad_to_none or ():
                 tensor.grad = None
+            called = time.perf_counter()
             for _ in range(flushes):
                 self._flush()
             began = time.perf_counter()
+            flush_s.append(began - called)
             start.record()
             fn()
             end.record()
             host_s.append(time.perf_counter() - began)
         self.device.synchronize()
         times = [start.elapsed_time(end) for start, end in zip(starts, ends, strict=True)]
-        return _Round(times, statistics.median(host_s[:_HOST_ROUNDS]) * 1e3, before.elapsed_time(ends[-1]) / rounds)
+        host_ms, flush_host_ms = (statistics.median(taken[:_HOST_ROUNDS]) * 1e3 for taken in (host_s, flush_s))
+        return _Round(times, host_ms, before.elapsed_time(ends[-1]) / rounds, flush_host_ms)
 
     def _replay(self, fn: Callable[[], Any]) -> float | None:
         """Milliseconds of a launch among others in a graph; None where `fn` does what no graph can hold, such as waiting for the device."""

@@ -275,6 +275,15 @@ def test_what_cannot_be_compared_is_refused_by_name(name):
     assert [(mean.n, mean.ratio, mean.exclusions[0].reason) for mean in comparison.geomeans] == [(0, None, only(comparison).reason)]
 
 
+def test_flushes_of_caches_of_two_sizes_are_the_same_where_their_margin_is():
+    """Twice the cache on both, of 60 and of 256 MiB; where one of the two did less, it is refused."""
+    left = sample(flush_bytes=120 << 20, cache_bytes=60 << 20)
+    same, less = (sample(flush_bytes=flushed << 20, cache_bytes=256 << 20) for flushed in (512, 256))
+
+    assert only(points(left, same)).change is Change.SAME
+    assert only(points(left, less)).reason == "different flush sizes: alpha 2 x cache, beta 1 x cache"
+
+
 def test_kernel_sources_that_differ_in_their_tail_differ():
     """Only the start of a hash is shown, all of it is compared."""
     comparison = points(sample(), sample(), facts=facts(GPU_B, kernels_hash="5e1f" * 15 + "0000"))

@@ -117,8 +117,19 @@ def test_the_device_does_not_wait_for_the_host(monkeypatch):
     assert timer.last.host_ms == pytest.approx(2.0)
 
 
+def test_what_is_timed_keeps_the_device_busy_too(monkeypatch):
+    """One millisecond of the host's for 1.5 of the device's: one flush is enough, and still none of its time is waiting."""
+    device = SlowHost(monkeypatch)
+    timer = Timer(device, device.flush, 1 << 20)
+
+    assert timer.do_bench(lambda: device.call(1.0, 1.5), return_mode="median") == 1.5
+    assert set(timer.last.times_ms) == {1.5}
+    rounds = "".join(step[0] for step in device.log).split("w")
+    assert len(rounds[-2]) == 1
+
+
 def test_a_function_that_waits_for_the_device_is_not_waited_for_forever(monkeypatch):
-    """A host that is never ahead costs sixteen flushes a round, no more."""
+    """A host that is never ahead costs sixteen flushes before a round and before each repetition, no more."""
     device = SlowHost(monkeypatch)
 
     def waits():
@@ -127,7 +138,7 @@ def test_a_function_that_waits_for_the_device_is_not_waited_for_forever(monkeypa
 
     Timer(device, device.flush, 1 << 20).do_bench(waits, rep=10)
     rounds = "".join(step[0] for step in device.log).split("w")
-    assert len(rounds[-2]) == 16
+    assert len(rounds[-2]) == 32  # a round of one
 
 
 def test_a_quiet_point_ends_as_soon_as_that_is_known(device, timer):
