@@ -21,7 +21,6 @@ sys.path.insert(0, str(ROOT))
 
 from harness.records import Job, RunRecord, Stage, StageReport, Stages, Verdict, dump  # noqa: E402
 
-
 # What `junitparser merge` does, and no more: many JUnit files into one.
 MERGE = """
 import sys
