@@ -8,6 +8,7 @@ either program at each number of files; `junitparser merge` grows with the squar
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import subprocess
 import sys
@@ -19,6 +20,15 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from harness.records import Job, RunRecord, Stage, StageReport, Stages, Verdict, dump  # noqa: E402
+
+# What `junitparser merge` does, and no more: many JUnit files into one.
+MERGE = """
+import sys
+from pathlib import Path
+from harness import report
+report.WRITERS = {"junit.xml": report.WRITERS["junit.xml"]}
+report.write_report([Path(sys.argv[1])], Path(sys.argv[2]))
+"""
 
 
 def lay_out(root: Path, files: int, cases: int) -> list[Path]:
@@ -67,24 +77,28 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=1000)
     arguments = parser.parse_args()
     merged = set(map(int, filter(None, arguments.merge.split(","))))
-    print(f"{'files':>6} {'cases':>9}  {'program':<18} {'wall s':>8} {'cpu s':>8} {'MiB':>7}")
+    print(f"{'files':>6} {'cases':>9}  {'program':<44} {'wall s':>8} {'cpu s':>8} {'MiB':>7}")
     for files in sorted({*map(int, arguments.files.split(",")), *merged}):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             paths = lay_out(folder, files, arguments.cases)
-            ours = measure([sys.executable, "-m", "harness", "report", str(folder), "--out", str(folder / "out"), "--quiet"])
-            print(
-                f"{files:>6} {files * arguments.cases:>9}  {'warpwave report':<18} {ours[0]:>8.1f} {ours[1]:>8.1f} {ours[2]:>7.0f}",
-                flush=True,
-            )
+            tell = functools.partial(show, files, files * arguments.cases)
+            whole = [sys.executable, "-m", "harness", "report", str(folder), "--out", str(folder / "out"), "--quiet"]
+            tell("warpwave report, all files and the terminal", measure(whole))
+            ours = measure([sys.executable, "-c", MERGE, str(folder), str(folder / "merged")])
+            tell("warpwave, junit.xml only", ours)
             if files in merged:
                 code = "from junitparser.cli import main; raise SystemExit(main())"
                 theirs = measure([sys.executable, "-c", code, "merge", *map(str, paths), str(folder / "merged.xml")])
-                print(f"{'':>16}  {'junitparser merge':<18} {theirs[0]:>8.1f} {theirs[1]:>8.1f} {theirs[2]:>7.0f}", flush=True)
+                tell("junitparser merge", theirs)
                 print(
-                    f"{'':>16}  {theirs[1] / ours[1]:.1f} times the processor time, {theirs[0] / ours[0]:.1f} times the wall time",
-                    flush=True,
+                    f"{'':>16}  to one JUnit file: {theirs[1] / ours[1]:.1f} times the processor time, {theirs[0] / ours[0]:.1f} times the wall time"
                 )
+
+
+def show(files: int, cases: int, program: str, found: tuple[float, float, float]) -> None:
+    """A line of the table."""
+    print(f"{files:>6} {cases:>9}  {program:<44} {found[0]:>8.1f} {found[1]:>8.1f} {found[2]:>7.0f}", flush=True)
 
 
 if __name__ == "__main__":
