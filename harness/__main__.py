@@ -20,6 +20,7 @@ from rich.text import Text
 
 from harness import __version__
 from harness.commands_codegen import codegen
+from harness.commands_doctor import doctor
 from harness.errors import ExitCode, StoppedError, WarpwaveError
 from harness.options import FILE, FOLDER, build_options, output_options, settings_of, what_options, where_options
 
@@ -103,24 +104,7 @@ def list_targets(overlay: Path | None, as_json: bool) -> int:
     return ExitCode.GOOD
 
 
-@cli.command()
-@click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def doctor(overlay: Path | None, as_json: bool) -> int:
-    """Say what is missing on this machine, target by target, and what mends it. Changes nothing."""
-    from harness.doctor import examine
-    from harness.targets import load_targets
-
-    findings = examine(load_targets(overlay))
-    if as_json:
-        click.echo(json.dumps([asdict(finding) for finding in findings]))
-    else:
-        for finding in findings:
-            mark = Text(f"{finding.state:<5}", {"pass": "green", "warn": "yellow", "fail": "red"}.get(finding.state, "dim"))
-            _stdout().print(mark, Text(f"{finding.check}: {finding.evidence}"), soft_wrap=True)
-            if finding.fix:
-                _stdout().print(Text(f"      {finding.fix}", "dim"), soft_wrap=True)
-    return ExitCode.INFRASTRUCTURE if any(finding.state == "fail" for finding in findings) else ExitCode.GOOD
+cli.add_command(doctor)
 
 
 @cli.command()

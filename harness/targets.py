@@ -13,6 +13,7 @@ from typing import Any, Literal, Union
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from harness.checks import Check, Doctor
 from harness.errors import ConfigError, UsageError
 from harness.records import Architecture, Stage
 
@@ -76,6 +77,7 @@ class _Entry:
     environment: dict[str, str] = field(default_factory=dict)
     visible_devices: Union[str, None] = None
     probe: Probe = field(default_factory=Probe)
+    doctor: Doctor = field(default_factory=Doctor)
     architectures: tuple[str, ...] = ()
 
 
@@ -117,6 +119,7 @@ class Target:
     environment: dict[str, str]
     visible_devices: Union[str, None]
     probe: Probe
+    doctor: Doctor
     architectures: tuple[Architecture, ...]
 
 
@@ -230,7 +233,7 @@ def _validate(raw: dict[str, Any], path: Path) -> _File:
 def _known_keys(location: tuple[int | str, ...]) -> list[str]:
     """The keys allowed beside the one that was refused at `location`."""
     depth = {1: _File, 3: _Entry if location[0] == "targets" else _Card}
-    inner = {"image": Image, "devices": Devices, "probe": Probe}
+    inner = {"image": Image, "devices": Devices, "probe": Probe, "doctor": Check if "checks" in location else Doctor}
     kind = depth.get(len(location)) or inner.get(str(location[2]) if len(location) > 2 else "", _File)
     return [f.name for f in fields(kind)]
 

@@ -1,0 +1,29 @@
+"""What one check comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+PASS, WARN, FAIL, SKIP = "pass", "warn", "fail", "skip"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check. `state` is pass, warn, fail or skip; `evidence` what was seen; `fix` the command that mends it; `seconds` what it took."""
+
+    check: str
+    state: str
+    evidence: str
+    fix: str = ""
+    seconds: float = 0.0
+
+
+def found(check: str, good: bool, evidence: str, fix: str, *, otherwise: str = FAIL) -> Finding:
+    """A pass without a fix, or `otherwise` with one."""
+    return Finding(check, PASS, evidence) if good else Finding(check, otherwise, evidence, fix)
+
+
+def is_bad(findings: Iterable[Finding], *, strict: bool) -> bool:
+    """Whether something has to be mended before a run; with `strict`, a warning is enough."""
+    return any(finding.state == FAIL or (strict and finding.state == WARN) for finding in findings)
