@@ -1,4 +1,4 @@
-"""The command line: `warpwave run | report | codegen | list | doctor | clean`. nox sessions call it, so both do the same.
+"""The command line: `warpwave run | report | codegen | list | doctor | clean | ci`. nox sessions call it, so both do the same.
 
 Standard output carries the result, standard error progress and errors. Errors are raised anywhere and caught once, here.
 """
@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from harness import __version__
+from harness.commands_ci import ci
 from harness.commands_codegen import codegen
 from harness.commands_doctor import doctor
 from harness.errors import ExitCode, StoppedError, WarpwaveError
@@ -105,6 +106,7 @@ def list_targets(overlay: Path | None, as_json: bool) -> int:
 
 
 cli.add_command(doctor)
+cli.add_command(ci)
 
 
 @cli.command()

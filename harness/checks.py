@@ -17,8 +17,9 @@ class Check:
     `rows` is a pattern, each match of it a row with named groups; there must be one. `bad` is a pattern of which there must be none.
     Every row keeps to `at_least` (a version), `at_most` (a number) and `equal` (a pattern of the whole value), by name of the group.
     `count` is a glob pattern: there are as many rows as paths. `shown` is how a row is told, with `{group}` in it.
-    Of the checks of one name only the first is asked whose command or file is there. States: `absent` where none is, `refused` where the
-    command fails, `breach` where a rule is broken. `limit_s` is in seconds.
+    `container` is for what matters only where a container engine hands out the card. Of the checks of one name only the first is asked
+    whose command or file is there. States: `absent` where none is, `refused` where the command fails, `breach` where a rule is broken.
+    `limit_s` is in seconds.
     """
 
     __pydantic_config__ = _STRICT
@@ -27,6 +28,7 @@ class Check:
     run: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     engine: bool = False
+    container: bool = False
     rows: Union[str, None] = None
     bad: Union[str, None] = None
     at_least: dict[str, str] = field(default_factory=dict)

@@ -24,9 +24,10 @@ _COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 @click.command()
 @click.argument("names", nargs=-1, metavar="[TARGET]...")
 @click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
+@click.option("--engine", type=click.Choice(["docker", "local"]), help="The engine that runs will use, if not the target's own.")
 @click.option("--strict", is_flag=True, help="A warning fails, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def doctor(names: tuple[str, ...], overlay: Path | None, strict: bool, as_json: bool) -> int:
+def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, strict: bool, as_json: bool) -> int:
     """Say what is missing on this machine, target by target, and what mends it. Changes nothing.
 
     A vendor whose card is not here is skipped, unless its TARGET is named.
@@ -37,17 +38,18 @@ def doctor(names: tuple[str, ...], overlay: Path | None, strict: bool, as_json: 
 
     targets = load_targets(overlay)
     select(targets, list(names))
-    findings = examine(targets, names)
+    findings = examine(targets, names, engine=engine)
     code = ExitCode.INFRASTRUCTURE if is_bad(findings, strict=strict) else ExitCode.GOOD
     if as_json:
         document = {"schema_version": 1, "ok": code == 0, "exit_code": int(code), "findings": [asdict(finding) for finding in findings]}
         click.echo(json.dumps(document, allow_nan=False))
     else:
-        _print(findings)
+        print_findings(findings)
     return code
 
 
-def _print(findings: Sequence[Finding]) -> None:
+def print_findings(findings: Sequence[Finding]) -> None:
+    """A line each, its fix below it, and a count of all."""
     console = Console(highlight=False)
     for finding in findings:
         mark = Text(f"{finding.state:<5}", _COLOURS.get(finding.state, "dim"))

@@ -19,12 +19,16 @@ _LINE = 200
 Info = Union[Mapping[str, Any], None]
 
 
-def examine_vendor(target: Target, machine: Machine, info: Info, *, needed: bool) -> list[Finding]:
-    """Findings about one target that runs on a card; one finding, a skip, where neither the card is here nor anybody asked for it."""
+def examine_vendor(target: Target, machine: Machine, info: Info, *, needed: bool, contained: bool = True) -> list[Finding]:
+    """Findings about one target that runs on a card; one finding, a skip, where neither the card is here nor anybody asked for it.
+
+    `contained` is whether its runs get a container: where they do not, nobody has to hand the card out.
+    """
     if not machine.has_driver(target):
         return [_absent(target, machine, needed)]
     findings = [_access(target, machine)]
-    for name, alternatives in groupby(target.doctor.checks, key=lambda check: check.name):
+    checks = [check for check in target.doctor.checks if contained or not check.container]
+    for name, alternatives in groupby(checks, key=lambda check: check.name):
         findings.append(_first_answer(f"{target.name}: {name}", list(alternatives), machine, info))
     return findings
 
