@@ -91,7 +91,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
-    session.run("zizmor", "--offline", "--persona=auditor", "--no-progress", ".")
+    session.run("zizmor", "--offline", "--persona=auditor", "--no-progress", ".", "starter")
     workflows = sorted(map(str, Path(".github/workflows").glob("*.yml")))
     for schema, files in {
         "github-workflows": workflows,

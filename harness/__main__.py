@@ -1,4 +1,4 @@
-"""The command line: `warpwave run | report | codegen | list | doctor | clean | ci`. nox sessions call it, so both do the same.
+"""The command line: `warpwave run | report | codegen | list | doctor | clean | init | ci`. nox sessions call it, so both do the same.
 
 Standard output carries the result, standard error progress and errors. Errors are raised anywhere and caught once, here.
 """
@@ -119,6 +119,18 @@ def clean(yes: bool) -> int:
     for name in found:
         click.echo(f"{'removed' if yes else 'left behind'}: {name}")
     click.echo(f"{len(found)} container(s)" + ("" if yes or not found else "; `warpwave clean --yes` removes them"))
+    return ExitCode.GOOD
+
+
+@cli.command()
+@click.argument("folder", type=FOLDER, default=Path())
+def init(folder: Path) -> int:
+    """Write a kernel with its test and its bench, gates and a workflow into FOLDER, the current one unless told otherwise."""
+    from harness.starter import write_starter
+
+    for path in write_starter(folder):
+        click.echo(f"wrote {folder / path}")
+    click.echo(f"Next: `warpwave run cpu --kernels {folder / 'kernels'}`")
     return ExitCode.GOOD
 
 
