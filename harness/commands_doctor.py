@@ -25,20 +25,24 @@ _COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 @click.argument("names", nargs=-1, metavar="[TARGET]...")
 @click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
 @click.option("--engine", type=click.Choice(["docker", "local"]), help="The engine that runs will use, if not the target's own.")
+@click.option("--run", "trial", is_flag=True, help="Also run a small kernel on each target that is here; may build its image first.")
 @click.option("--strict", is_flag=True, help="A warning fails, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, strict: bool, as_json: bool) -> int:
+def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, trial: bool, strict: bool, as_json: bool) -> int:
     """Say what is missing on this machine, target by target, and what mends it. Changes nothing.
 
     A vendor whose card is not here is skipped, unless its TARGET is named.
     """
     from harness.doctor import examine
-    from harness.doctor.finding import is_bad
+    from harness.doctor.finding import fit, is_bad
+    from harness.doctor.kernel import run_kernel
     from harness.targets import load_targets, select
 
     targets = load_targets(overlay)
     select(targets, list(names))
     findings = examine(targets, names, engine=engine)
+    if trial:
+        findings += [run_kernel(targets[name], engine) for name in fit(findings, names or tuple(targets))]
     code = ExitCode.INFRASTRUCTURE if is_bad(findings, strict=strict) else ExitCode.GOOD
     if as_json:
         document = {"schema_version": 1, "ok": code == 0, "exit_code": int(code), "findings": [asdict(finding) for finding in findings]}

@@ -27,3 +27,11 @@ def found(check: str, good: bool, evidence: str, fix: str, *, otherwise: str = F
 def is_bad(findings: Iterable[Finding], *, strict: bool) -> bool:
     """Whether something has to be mended before a run; with `strict`, a warning is enough."""
     return any(finding.state == FAIL or (strict and finding.state == WARN) for finding in findings)
+
+
+def fit(findings: Iterable[Finding], targets: Iterable[str]) -> list[str]:
+    """Those of the targets that are here and of which nothing failed; a check of a target is called `target` or `target: check`."""
+    states: dict[str, set[str]] = {}
+    for finding in findings:
+        states.setdefault(finding.check.partition(":")[0], set()).add(finding.state)
+    return [name for name in targets if states.get(name, {SKIP}) - {SKIP} and FAIL not in states[name]]

@@ -16,7 +16,7 @@ import yaml
 
 from harness import doctor
 from harness.doctor.engine import Engine, examine_engine
-from harness.doctor.finding import is_bad
+from harness.doctor.finding import fit, is_bad
 from harness.doctor.host import examine_host
 from harness.doctor.machine import Machine
 from harness.doctor.vendor import examine_vendor
@@ -200,6 +200,23 @@ def test_a_self_hosted_runner_is_ephemeral_or_warned_about(tmp_path, settings, s
     machine.variables = {"RUNNER_ENVIRONMENT": "self-hosted", "RUNNER_TEMP": "/opt/runner/_work/_temp", "RUNNER_NAME": "gpu-1"}
 
     assert next(f.state for f in examine_host(machine) if f.check == "runner") == state
+
+
+def test_a_kernel_is_run_only_where_everything_else_is_well():
+    """Neither on a card that is not here, nor on one that is sick; a warning does not keep it from running."""
+    states = {"cpu": "warn", "cuda": "pass", "cuda: ecc": "fail", "rocm": "skip", "third": "pass", "third: clocks": "skip", "disk": "fail"}
+
+    assert fit([doctor.Finding(check, state, "") for check, state in states.items()], ["cpu", "cuda", "rocm", "third"]) == ["cpu", "third"]
+
+
+def test_a_small_kernel_runs_where_nothing_is_missing(tmp_path):
+    """For real, on the target without a GPU."""
+    pytest.importorskip("triton", reason="the local engine needs torch and triton")
+    command = [sys.executable, "-m", "harness", "doctor", "cpu", "--run", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    finding = json.loads(done.stdout)["findings"][-1]
+
+    assert (finding["check"], finding["state"]) == ("cpu: kernel", "pass"), finding
 
 
 def test_strict_makes_a_warning_fail():
