@@ -72,9 +72,13 @@ class Machine:
         return [path for pattern in target.devices.nodes for path in self.paths(pattern)]
 
     def has_driver(self, target: Target) -> bool:
-        """Whether the vendor's kernel driver has shown itself."""
-        driver = target.probe.driver_file
-        return bool(self.nodes(target)) or (driver is not None and bool(self.paths(driver)))
+        """Whether the vendor's kernel driver has shown itself: by its file, or by all nodes, of which some are every vendor's."""
+        if target.probe.driver_file is not None and self.paths(target.probe.driver_file):
+            return True
+        if not target.devices.nodes or not all(map(self.paths, target.devices.nodes)):
+            return False
+        # Where the bus can be seen, and has no such card, the nodes are another's.
+        return target.doctor.pci is None or not self.paths("/sys/bus/pci/devices/*") or bool(self.on_bus(target.doctor.pci))
 
     def has(self, target: Target) -> bool:
         """Whether a card of the target's vendor is in this machine, with or without its driver."""
