@@ -102,6 +102,13 @@ def lint(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation into build/site; a link that leads nowhere fails. nox -s docs -- serve"""
+    session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "docs"))
+    session.run("mkdocs", *(session.posargs or ["build", "--strict"]), env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session
 def overhead(session: nox.Session) -> None:
     """What the harness costs beside its stages, in seconds: nox -s overhead -- --engine docker."""
     session.install("-e", ".")

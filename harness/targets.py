@@ -5,6 +5,7 @@ Strict: a wrong key or value is refused with the file, the key path, what was fo
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -154,6 +155,11 @@ def _names_dockerfile(extra: dict[str, Any], target: str) -> bool:
     for key in ("targets", target, "image", "dockerfile"):
         value = value.get(key) if isinstance(value, dict) else None
     return value is not None
+
+
+def targets_schema() -> str:
+    """The JSON Schema of a targets file, written from the types that read it."""
+    return json.dumps(TypeAdapter(_File).json_schema(), indent=1) + "\n"
 
 
 def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
