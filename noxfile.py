@@ -92,7 +92,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
     session.run("zizmor", "--offline", "--persona=auditor", "--no-progress", ".", "starter")
-    workflows = sorted(map(str, Path(".github/workflows").glob("*.yml")))
+    workflows = sorted(map(str, [*Path(".github").glob("workflows/*.yml"), *Path("starter").glob(".github/workflows/*.yml")]))
     for schema, files in {
         "github-workflows": workflows,
         "github-actions": ["action.yml"],
