@@ -26,14 +26,15 @@ def ci() -> None:
 @ci.command()
 @click.option("--runners", required=True, metavar="JSON", envvar="RUNNERS", help="An object of target to the labels of its runner.")
 @click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
+@click.option("--shards", type=click.IntRange(1, 64), default=1, show_default=True, envvar="SHARDS", help="Jobs a machine, side by side.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Add `matrix` and `expect` to this file of outputs.")
-def plan(runners: str, overlay: Path | None, output: Path | None) -> int:
+def plan(runners: str, overlay: Path | None, shards: int, output: Path | None) -> int:
     """Say which job runs which target on which runner."""
     from harness.ci.plan import as_outputs, plan_legs
     from harness.ci.words import outputs
     from harness.targets import load_targets
 
-    legs = plan_legs(runners, load_targets(overlay))
+    legs = plan_legs(runners, load_targets(overlay), shards)
     for leg in legs:
         click.echo(f"{leg.name}: {leg.target} on {', '.join(leg.runner)}")
     _append(output, outputs(as_outputs(legs), secrets.token_hex(16)))
@@ -45,21 +46,22 @@ def plan(runners: str, overlay: Path | None, output: Path | None) -> int:
 @click.option("--out", type=FOLDER, required=True, help="Folder for the results.")
 @click.option("--kernels", type=FOLDER, default=Path("kernels"), envvar="KERNELS", show_default=True, help="Folder of the kernel package.")
 @click.option("--engine", default="", envvar="ENGINE", help="docker or local.  [default: the target's own]")
+@click.option("--shard", default="", envvar="SHARD", metavar="I/N", help="As in `warpwave run`.")
 @click.option("--options", default="", envvar="OPTIONS", help="More options of `warpwave run`, quoted as in a shell; --targets among them.")
-def leg(name: str, out: Path, kernels: Path, engine: str, options: str) -> int:
+def leg(name: str, out: Path, kernels: Path, engine: str, shard: str, options: str) -> int:
     """Look at this machine, and run TARGET on it if it is fit; what it lacks is put on record for the report."""
     from harness.__main__ import cli
     from harness.ci.leg import put_on_record, unfit
     from harness.doctor import examine
     from harness.targets import load_targets, select
 
-    words = [*(["--engine", engine] if engine else []), *split(options)]
+    words = [word for flag, value in (("--engine", engine), ("--shard", shard)) if value for word in (flag, value)] + split(options)
     targets = load_targets(overlay_of(words))
     select(targets, [name])
     findings = examine(targets, [name], engine=engine or None)
     print_findings(findings)
     if faults := unfit(findings):
-        put_on_record(targets[name], faults, kernels, out)
+        put_on_record(targets[name], faults, kernels, out, shard)
         return ExitCode.INFRASTRUCTURE
     arguments = ["run", name, "--kernels", str(kernels), "--out", str(out), "--no-report", *words]
     return int(cli.main(arguments, prog_name="warpwave", standalone_mode=False) or 0)

@@ -10,6 +10,7 @@ from harness.collect import collect, find_raw
 from harness.compare import compare
 from harness.comparison import Comparison
 from harness.errors import ExitCode
+from harness.joining import join
 from harness.records import dump, write_text
 from harness.render.junit import render_junit
 from harness.render.markdown import render_markdown
@@ -24,7 +25,7 @@ def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = ())
     Raises:
         InvalidInputError: there is no raw folder.
     """
-    comparison = compare([collect(folder) for folder in find_raw(paths)], expected)
+    comparison = compare(join([collect(folder) for folder in find_raw(paths)]), expected)
     # The page and the data come last, so that both name what went wrong with the files before them.
     for name, write in WRITERS.items():
         path = out / name

@@ -19,7 +19,7 @@ def unfit(findings: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.state == FAIL]
 
 
-def put_on_record(target: Target, faults: Sequence[Finding], kernels: Path, out: Path) -> RunRecord:
+def put_on_record(target: Target, faults: Sequence[Finding], kernels: Path, out: Path, shard: str = "") -> RunRecord:
     """Leave `raw/<target>/run.json`: the report then tells why this leg brought nothing, and what mends it."""
     record = RunRecord(
         run_id=new_run_id(),
@@ -30,6 +30,7 @@ def put_on_record(target: Target, faults: Sequence[Finding], kernels: Path, out:
         hint=" ".join(dict.fromkeys(fault.fix for fault in faults if fault.fix)),
         started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         seconds=0.0,
+        shard=shard,
         commit=commit_of(kernels),
         kernels=kernels.name,
         command=("warpwave", *sys.argv[1:]),

@@ -16,15 +16,16 @@ _MOST_LABELS = 16
 
 @dataclass(frozen=True)
 class Leg:
-    """One job of the matrix. `name` tells it from the other legs of its target; artifacts are called by it."""
+    """One job of the matrix. `name` tells it from the other legs of its target; artifacts are called by it. `shard`: `2/4`, or empty."""
 
     target: str
     runner: tuple[str, ...]
     name: str
+    shard: str = ""
 
 
-def plan_legs(text: str, known: Collection[str]) -> tuple[Leg, ...]:
-    """The legs that a JSON object of target → runner labels asks for, in its order.
+def plan_legs(text: str, known: Collection[str], shards: int = 1) -> tuple[Leg, ...]:
+    """The legs that a JSON object of target → runner labels asks for, in its order, each as so many shards.
 
     Raises:
         UsageError: it is no such object, or names a target that does not exist.
@@ -40,6 +41,9 @@ def plan_legs(text: str, known: Collection[str]) -> tuple[Leg, ...]:
             )
         found = _machines(target, machines)
         legs += [Leg(target, labels, target if len(found) == 1 else f"{target}-{number}") for number, labels in enumerate(found, 1)]
+    if shards > 1:
+        numbered = [(leg, number) for leg in legs for number in range(1, shards + 1)]
+        legs = [Leg(leg.target, leg.runner, f"{leg.name}-{number}of{shards}", f"{number}/{shards}") for leg, number in numbered]
     if not 0 < len(legs) <= _MOST_LEGS:
         raise UsageError(f"--runners asks for {len(legs)} jobs.", f"Between 1 and {_MOST_LEGS} are possible.", _EXAMPLE)
     return tuple(legs)
@@ -47,7 +51,7 @@ def plan_legs(text: str, known: Collection[str]) -> tuple[Leg, ...]:
 
 def as_outputs(legs: Sequence[Leg]) -> dict[str, str]:
     """The plan as outputs of a job: a `matrix` for `strategy`, and the targets that a report should `expect`, each on one line."""
-    matrix = {"include": [{"target": leg.target, "runner": list(leg.runner), "name": leg.name} for leg in legs]}
+    matrix = {"include": [{"target": leg.target, "runner": list(leg.runner), "name": leg.name, "shard": leg.shard} for leg in legs]}
     return {"matrix": json.dumps(matrix), "expect": ",".join(dict.fromkeys(leg.target for leg in legs))}
 
 

@@ -141,7 +141,20 @@ def test_a_plan_is_one_leg_a_machine():
         Leg("cuda", ("self-hosted", "h200"), "cuda-2"),
     )
     assert as_outputs(legs)["expect"] == "cpu,cuda"
-    assert json.loads(as_outputs(legs)["matrix"])["include"][2] == {"target": "cuda", "runner": ["self-hosted", "h200"], "name": "cuda-2"}
+    assert json.loads(as_outputs(legs)["matrix"])["include"][2] == {
+        "target": "cuda",
+        "runner": ["self-hosted", "h200"],
+        "name": "cuda-2",
+        "shard": "",
+    }
+
+
+def test_a_plan_of_shards_is_a_leg_a_part():
+    """Each with a name of its own, for artifacts, and one target to expect."""
+    legs = plan_legs('{"cuda": ["self-hosted", "h100"]}', ["cuda"], shards=2)
+
+    assert [(leg.name, leg.shard) for leg in legs] == [("cuda-1of2", "1/2"), ("cuda-2of2", "2/2")]
+    assert as_outputs(legs)["expect"] == "cuda"
 
 
 @pytest.mark.parametrize(

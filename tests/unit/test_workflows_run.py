@@ -49,13 +49,15 @@ def runner(tmp_path):
 def gpu(runner, legs, gh=NO_BASE):
     """gpu.yml from plan to report. `legs`: what stands for warpwave on each target's machine; None where the job never came."""
     jobs = WORKFLOWS["gpu.yml"]["jobs"]
-    planned = runner("plan", {"inputs.runners": json.dumps({name: RUNNERS[name] for name in legs})}).run(jobs["plan"]["steps"])
+    planned = runner("plan", {"inputs.shards": 1, "inputs.runners": json.dumps({name: RUNNERS[name] for name in legs})}).run(
+        jobs["plan"]["steps"]
+    )
     assert planned["status"] == "success", planned["log"]
     ran = {}
     for leg in json.loads(planned["outputs"]["steps.plan.outputs.matrix"])["include"]:
         if legs[leg["target"]] is not None:
             inputs = {"inputs.kernels": "kernels", "inputs.engine": "", "inputs.options": "--quick"}
-            values = {"matrix.target": leg["target"], "matrix.name": leg["name"], **inputs}
+            values = {"matrix.target": leg["target"], "matrix.name": leg["name"], "matrix.shard": leg["shard"], **inputs}
             machine = runner(leg["name"], values, warpwave=legs[leg["target"]])
             ran[leg["target"]] = machine.run(jobs["leg"]["steps"], jobs["leg"]["env"])
     values = {
