@@ -85,7 +85,7 @@ def report(folders: tuple[Path, ...], expect: str, out: Path, base: Path | None,
 
     failing = parse_concerns(fail_on)
     comparison = merge(folders, out, _names(expect))
-    changes, worse = against_base([base], folders, failing) if base else ("", False)
+    changes, worse = against_base(base, folders, failing) if base else ("", False)
     for line in annotate(comparison):
         click.echo(line)
     _append(page, summary(comparison, changes, SUMMARY_BYTES))

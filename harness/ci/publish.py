@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.bundles import Bundle, bundle, check_comparable
+from harness.bundles import bundle, check_comparable
 from harness.ci.words import COMMENT_BYTES, MARKER, cut
 from harness.codegen import diff
 from harness.collect import collect, find_raw
@@ -13,6 +13,8 @@ from harness.compare import compare
 from harness.comparison import Comparison
 from harness.deltas import Concern
 from harness.errors import InvalidInputError, WarpwaveError
+from harness.joining import join
+from harness.records import TargetRun
 from harness.render.codegen import diff_sections, sentence
 from harness.render.markdown import plain, render_markdown, render_page
 from harness.report import WRITERS, write_report
@@ -32,19 +34,32 @@ def merge(folders: Sequence[Path], out: Path, expected: Sequence[str]) -> Compar
         return comparison
 
 
-def against_base(base: Sequence[Path], head: Sequence[Path], failing: Sequence[Concern]) -> tuple[str, bool]:
-    """What changed in generated code since the base branch's last run, as Markdown, and whether something got worse that may not.
+def against_base(base: Path, head: Sequence[Path], failing: Sequence[Concern]) -> tuple[str, bool]:
+    """What changed since the base branch's last run, as Markdown, and whether something got worse that may not.
 
     Whatever stands in the way of comparing is said, and is no regression: the first run of a branch has no base.
     """
     try:
-        sides = _bundle(base), _bundle(head)
+        before, after = (join([collect(raw) for raw in find_raw(folders)]) for folders in ([base], head))
+    except WarpwaveError as error:
+        return _not_compared(error), False
+    pages = [_generated_code(before, after, failing)]
+    return "".join(text for text, _ in pages), any(worse for _, worse in pages)
+
+
+def _generated_code(base: Sequence[TargetRun], head: Sequence[TargetRun], failing: Sequence[Concern]) -> tuple[str, bool]:
+    try:
+        sides = bundle("the base branch", base), bundle("this run", head)
         check_comparable(*sides)
     except WarpwaveError as error:
-        return f"\n_Not compared with the base branch: {plain(error.happened)}_\n", False
+        return _not_compared(error), False
     found = diff(sides[0].kernels, sides[1].kernels)
     worse = any(change.worse_in(failing) for change in found.changes)
     return "\n" + render_page(sentence(found, failing), diff_sections(*sides, found, failing, False), good=not worse), worse
+
+
+def _not_compared(error: WarpwaveError) -> str:
+    return f"\n_Not compared with the base branch: {plain(error.happened)}_\n"
 
 
 def summary(comparison: Comparison, changes: str, limit: int) -> str:
@@ -56,7 +71,3 @@ def summary(comparison: Comparison, changes: str, limit: int) -> str:
 def comment(comparison: Comparison) -> str:
     """A pull request's comment; GitHub takes 65,535 bytes of it."""
     return MARKER + "\n" + render_markdown(comparison, COMMENT_BYTES - len(MARKER) - 1)
-
-
-def _bundle(folders: Sequence[Path]) -> Bundle:
-    return bundle(", ".join(map(str, folders)), [collect(raw) for raw in find_raw(folders)])
