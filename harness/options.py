@@ -14,6 +14,7 @@ from harness.errors import UsageError
 from harness.gates import load_gates, load_launches
 from harness.records import Job, Stage
 from harness.run import Settings, new_run_id
+from harness.sharding import parse_shard
 
 Options = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -41,6 +42,7 @@ what_options = several(
     click.option("-k", "keyword", metavar="EXPR", help="Only tests that match, as in pytest."),
     click.option("--commit", metavar="SHA", help="Commit of the kernels, where their folder is no git checkout.", envvar="WARPWAVE_COMMIT"),
     click.option("--gpu", metavar="N", help="Index of the GPU to use. Default: the first one that is visible."),
+    click.option("--shard", metavar="I/N", help="Only the I-th of N parts of the kernels; `report` joins the parts."),
     click.option("--quick", is_flag=True, help="Three sizes of each sweep and a fifth of the timing: a look, not a measurement."),
     click.option(
         "--precision",
@@ -124,6 +126,7 @@ def settings_of(options: dict[str, Any]) -> Settings:
         weaken=options["weaken"],
         keep=options["keep"],
         command=("warpwave", *sys.argv[1:]),
+        shard=parse_shard(options["shard"]) if options["shard"] else None,
     )
 
 

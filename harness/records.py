@@ -455,7 +455,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The host's page about one target: `run.json`."""
+    """The host's page about one target: `run.json`. `shard` is `2/4` where it ran the second of four parts of the package."""
 
     __pydantic_config__ = _STRICT
     run_id: str
@@ -471,6 +471,7 @@ class RunRecord:
     command: tuple[str, ...]
     environment: Union[Environment, None] = None
     exit: Union[Exit, None] = None
+    shard: str = ""
     schema_version: int = SCHEMA_VERSION
 
 

@@ -12,6 +12,7 @@ from harness.collect import collect, find_raw
 from harness.compare import compare
 from harness.comparison import Comparison
 from harness.errors import ExitCode
+from harness.joining import join
 from harness.records import write_text
 from harness.render.document import json_pieces
 from harness.render.html import render_html
@@ -29,7 +30,7 @@ def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = ())
         InvalidInputError: there is no raw folder.
     """
     with _without_collector():
-        comparison = compare([collect(folder) for folder in find_raw(paths)], expected)
+        comparison = compare(join([collect(folder) for folder in find_raw(paths)]), expected)
         return _write(comparison, out)
 
 

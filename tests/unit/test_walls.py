@@ -97,7 +97,7 @@ def test_layer_zero_needs_nothing(module):
     assert ast.literal_eval(done.stdout) <= {"harness", "__main__"}
 
 
-GENERATED = ("alignment", "bundles", "codegen", "deltas", "fidelity", "pairing", "vendors")
+GENERATED = ("joining", "alignment", "bundles", "codegen", "deltas", "fidelity", "pairing", "vendors")
 PURE = [
     HARNESS / f"{name}.py"
     for name in (
