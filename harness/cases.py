@@ -29,6 +29,7 @@ _ERROR_TYPES = {
     for verdict in (Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG, Verdict.INCOMPLETE, Verdict.INFRA)
 }
 _RESULTS = {"failure": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.NOT_RUN}
+_PASSED = (Verdict.PASSED, "", "")
 _MAX_PROPERTIES = 64
 _ID, _KERNEL, _MESSAGE, _DETAIL = 1000, 200, 2000, 20_000  # characters kept
 _CASE_BYTES = 600  # beside its texts
@@ -57,7 +58,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.cases: list[CaseResult] = []
-        # Whatever the file declares: Python knows a hundred encodings, some of which run code, and JUnit files have one.
+        # Whatever the file declares: Python knows a hundred encodings, and JUnit files have one.
         self.parser = expat.ParserCreate("utf-8", " ")
         self.parser.buffer_text = True
         self.parser.XmlDeclHandler = self._check_encoding
@@ -65,14 +66,13 @@ class _Reader:
         self.parser.EndElementHandler = self._end
         self.parser.StartDoctypeDeclHandler = self._refuse_document_type
         self._budget = Budget(MAX_XML_BYTES, MAX_MEMORY)
-        self._fed = 0
-        self._path: list[str] = []
-        self._elements = 0
+        self._fed = self._depth = self._elements = 0
+        self._suites: list[str] = []  # the open elements, from the root on, as long as they are suites in suites
         self._case: Union[dict[str, str], None] = None
         self._case_depth = 0
-        self._properties: dict[str, str] = {}
-        self._lists = 0
-        self._found = (Verdict.PASSED, "", "")
+        self._properties: Union[dict[str, str], None] = None
+        self._in_properties = False
+        self._found = _PASSED
         self._result: Union[tuple[Verdict, str], None] = None
         self._text = ""
         self._cut = 0
@@ -86,62 +86,69 @@ class _Reader:
             raise RejectedError(f"it is too large: line {self.parser.CurrentLineNumber}: a tag of more than {MAX_TAG_BYTES} bytes")
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        path = self._path
+        depth = self._depth
+        self._depth = depth + 1
         self._elements += 1
         if self._elements > MAX_XML_ELEMENTS:
             raise RejectedError(f"it is too large: more than {MAX_XML_ELEMENTS} elements")
-        if len(path) == MAX_XML_DEPTH:
+        if depth == MAX_XML_DEPTH:
             raise RejectedError(f"elements are nested deeper than {MAX_XML_DEPTH}")
         if len(self.parser.intern) > MAX_NAMES:
             raise RejectedError(f"it is too large: more than {MAX_NAMES} names of elements and attributes")
-        if not path and tag not in ("testsuites", "testsuite"):
-            raise RejectedError(f"the root element is {clip(tag, 80)!r}, not testsuites or testsuite")
         if self._case is not None:
-            self._start_in_case(tag, attributes, len(path) - self._case_depth)
-        elif tag == "testcase" and path and path[-1] == "testsuite":
-            self._case, self._case_depth = attributes, len(path)
-            self._properties, self._lists, self._found = {}, 0, (Verdict.PASSED, "", "")
-        path.append(tag)
+            self._start_in_case(tag, attributes, depth - self._case_depth)
+        elif depth == len(self._suites) and tag in ("testsuites", "testsuite"):
+            self._suites.append(tag)
+        elif depth == 0:
+            raise RejectedError(f"the root element is {clip(tag, 80)!r}, not testsuites or testsuite")
+        elif tag == "testcase" and depth == len(self._suites) and self._suites[-1] == "testsuite":
+            self._case, self._case_depth = attributes, depth
+            self._properties, self._found = None, _PASSED
 
     def _start_in_case(self, tag: str, attributes: dict[str, str], below: int) -> None:
         if self._result is not None:  # an element in a result: what is text of the result comes before it
             self.parser.CharacterDataHandler = None
+        elif below == 2:
+            if self._in_properties and tag == "property" and self._properties is not None:
+                key = clip(attributes.get("name", ""), 200)
+                if key in ("id", "kernel") or len(self._properties) < _MAX_PROPERTIES:
+                    self._properties[key] = clip(attributes.get("value", ""), _ID)
+        elif below == 1 and tag == "properties":
+            self._in_properties = self._properties is None  # the first list counts
+            if self._in_properties:
+                self._properties = {}
         elif below == 1 and tag in _RESULTS:
             kind = _RESULTS[tag]
             if kind is Verdict.ERROR:
                 kind = _ERROR_TYPES.get(attributes.get("type", ""), kind)
             self._result, self._text, self._cut = (kind, clip(attributes.get("message", ""), _MESSAGE)), "", 0
             self.parser.CharacterDataHandler = self._add_text
-        elif below == 1 and tag == "properties":
-            self._lists += 1
-        elif below == 2 and tag == "property" and self._path[-1] == "properties" and self._lists == 1:
-            key = clip(attributes.get("name", ""), 200)
-            if key in ("id", "kernel") or len(self._properties) < _MAX_PROPERTIES:
-                self._properties[key] = clip(attributes.get("value", ""), _ID)
+
+    def _end(self, tag: str) -> None:
+        self._depth = depth = self._depth - 1
+        if self._case is None:
+            if depth < len(self._suites):
+                self._suites.pop()
+        elif depth == self._case_depth:
+            if len(self.cases) == MAX_CASES:
+                raise RejectedError(f"it is too large: more than {MAX_CASES} tests")
+            case = _result(self._case, self._properties or {}, *self._found)
+            texts = (case.id, case.message, case.detail, *case.properties, *case.properties.values())
+            self._budget.keep(_CASE_BYTES + sum(map(sys.getsizeof, texts)))
+            self.cases.append(case)
+            self._case = None
+        elif depth == self._case_depth + 1:
+            self._in_properties = False
+            if self._result is not None:
+                verdict, message = self._result
+                if verdict.severity > self._found[0].severity:
+                    self._found = (verdict, message, self._text + (f" … {self._cut} characters cut" if self._cut else ""))
+                self._result, self.parser.CharacterDataHandler = None, None
 
     def _add_text(self, text: str) -> None:
         room = _DETAIL - len(self._text)
         self._text += text[:room]
         self._cut += len(text) - len(text[:room])
-
-    def _end(self, tag: str) -> None:
-        self._path.pop()
-        if self._case is None:
-            return
-        below = len(self._path) - self._case_depth
-        if below == 1 and self._result is not None:
-            verdict, message = self._result
-            if verdict.severity > self._found[0].severity:
-                self._found = (verdict, message, self._text + (f" … {self._cut} characters cut" if self._cut else ""))
-            self._result, self.parser.CharacterDataHandler = None, None
-        elif below == 0:
-            if len(self.cases) == MAX_CASES:
-                raise RejectedError(f"it is too large: more than {MAX_CASES} tests")
-            case = _result(self._case, self._properties, *self._found)
-            texts = (case.id, case.message, case.detail, *case.properties, *case.properties.values())
-            self._budget.keep(_CASE_BYTES + sum(map(sys.getsizeof, texts)))
-            self.cases.append(case)
-            self._case = None
 
     def _check_encoding(self, version: str, encoding: Union[str, None], standalone: int) -> None:
         if encoding is not None and encoding.lower() not in ("utf-8", "us-ascii"):

@@ -66,11 +66,12 @@ def collect(folder: Path) -> TargetRun:
     facts, facts_fault = read_record(folder, "facts.json", Facts)
     cases, cases_fault = guarded("test/junit.xml", lambda: read_cases(folder, "test/junit.xml"))
     samples, samples_fault = read_lines(folder, "bench/samples.jsonl", Sample)
+    again, again_fault = read_lines(folder, "bench/again.jsonl", Sample)
     ceilings, ceilings_fault = read_lines(folder, "bench/ceilings.jsonl", Ceiling)
     compiled, compiled_fault = read_lines(folder, "compile/kernels.jsonl", CompiledKernel)
     launched, launched_fault = read_lines(folder, "bench/kernels.jsonl", CompiledKernel)
-    if launched_fault and launched_fault.missing:
-        launched_fault = None  # younger than the format: a bundle without it is whole
+    # Younger than the format, or only there on request: a bundle without them is whole.
+    launched_fault, again_fault = (None if fault and fault.missing else fault for fault in (launched_fault, again_fault))
 
     run = record or _stand_in(folder.name, job, stages)
     problems: list[str] = []
@@ -80,7 +81,7 @@ def collect(folder: Path) -> TargetRun:
             problems.append(str(fault))
 
     reports = {report.stage: report for report in stages.reports} if stages else {}
-    for fault in (facts_fault, cases_fault, samples_fault, ceilings_fault, compiled_fault, launched_fault):
+    for fault in (facts_fault, cases_fault, samples_fault, again_fault, ceilings_fault, compiled_fault, launched_fault):
         stage = _OUTPUTS[fault.name.partition("/")[0]] if fault else None
         if fault and stage and _matters(fault, reports.get(stage), run):
             reports[stage] = _lower(reports.get(stage, StageReport(stage, Verdict.NOT_RUN)), fault.verdict, str(fault))
@@ -106,6 +107,7 @@ def collect(folder: Path) -> TargetRun:
         stages=tuple(reports[stage] for stage in Stage if stage in reports),
         cases=cases or (),
         samples=samples,
+        again=again,
         ceilings=ceilings,
         compiled=compiled,
         launched=launched,

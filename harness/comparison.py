@@ -64,7 +64,9 @@ class Cell(_Strict):
     """One number: a case under one provider on one GPU. `value` is None where the verdict is not `passed`.
 
     `share` is the value over the largest copy bandwidth measured on that GPU in the same run. `verified`: the kernel's tests passed on that
-    target. `suspect`: the value is further above the ceiling than memory can be. `reason` is the sentence behind any of them.
+    target. `suspect`: the value is further above the ceiling than memory can be. `reason` is the sentence behind any of them. `weak` says
+    why the timings are not to be relied on; `half_width` is that of the 95 % interval of their median, over the median, and `quiet` whether
+    it is as narrow as the bench stage asks for. `graph_ms` is one of many launches in a graph, with a warm cache: no bandwidth of memory.
     """
 
     target: str
@@ -87,6 +89,11 @@ class Cell(_Strict):
     flush_bytes: int = 0
     warmup: int = 0
     bytes_moved: Union[int, None] = None
+    half_width: Union[float, None] = None
+    quiet: Union[bool, None] = None
+    graph_ms: Union[float, None] = None
+    cache_bytes: Union[int, None] = None
+    weak: str = ""
 
     @property
     def sound(self) -> bool:
@@ -96,13 +103,61 @@ class Cell(_Strict):
 
 @dataclass(frozen=True)
 class Ratio(_Strict):
-    """`target`'s value over `baseline`'s. None, with the reason, where the two cannot be compared."""
+    """`target`'s value over `baseline`'s. None, with the reason, where the two cannot be compared.
+
+    `speedup` is how often the target's median time goes into the baseline's, whatever the unit; it lies between `low` and `high` with 95 %
+    confidence. `change` is `faster` or `slower` where all of that is further from 1 than `threshold`, `same` where none of it is.
+    """
 
     target: str
     baseline: str
     value: Union[float, None]
     change: Change
     reason: str = ""
+    speedup: Union[float, None] = None
+    low: Union[float, None] = None
+    high: Union[float, None] = None
+    threshold: Union[float, None] = None
+
+
+@dataclass(frozen=True)
+class Exclusion(_Strict):
+    """A case that a geometric mean leaves out."""
+
+    case: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Noise(_Strict):
+    """What an A/A run of a target found: `n` points measured twice. A change below `threshold` (0.02 is 2 %) is noise on it.
+
+    Of the medians 95 % `moved` by at most that. `largest` is how far the interval of a ratio stayed away from 1, and `largest_case` whose.
+    `enough`: `n` suffices to tell; else the threshold is at least the one that is assumed without an A/A run.
+    """
+
+    target: str
+    n: int
+    enough: bool
+    threshold: float
+    moved: float
+    largest: float
+    largest_case: str
+
+
+@dataclass(frozen=True)
+class Portability(_Strict):
+    """Pennycook's performance portability of a kernel: the harmonic mean over the targets of `efficiencies`, 0 where one has none.
+
+    A target's efficiency is the geometric mean of its shares of the ceiling over the `n` cases that are sound on all targets.
+    """
+
+    kernel: str
+    provider: str
+    efficiencies: dict[str, float]
+    n: int
+    value: float
+    exclusions: tuple[Exclusion, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,14 +198,6 @@ class Speed(_Strict):
     largest: Union[float, None] = None
     largest_share: Union[float, None] = None
     largest_case: str = ""
-
-
-@dataclass(frozen=True)
-class Exclusion(_Strict):
-    """A case that a geometric mean leaves out."""
-
-    case: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -354,6 +401,8 @@ class Comparison(_Strict):
     tests: tuple[ParityRow, ...] = ()
     speeds: tuple[Speed, ...] = ()
     geomeans: tuple[Geomean, ...] = ()
+    portabilities: tuple[Portability, ...] = ()
+    noise: tuple[Noise, ...] = ()
     rows: tuple[Row, ...] = ()
     codegen: tuple[CodegenRow, ...] = ()
     waivers: tuple[WaiverUse, ...] = ()

@@ -21,6 +21,7 @@ from harness.engines import Build, Engine, Request, Say, choose_engine
 from harness.errors import ExitCode, UsageError, WarpwaveError
 from harness.guard import read_record
 from harness.records import Environment, Exit, Gates, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump, write_text
+from harness.sharding import Shard, restrict
 from harness.targets import Target
 
 OnEvent = Callable[[dict[str, Any]], None]
@@ -40,6 +41,8 @@ class Settings:
     gpu: Union[str, None] = None
     commit: Union[str, None] = None
     quick: bool = False
+    again: bool = False
+    precision: float = Job.precision
     benches: tuple[str, ...] = ("bench_*.py",)
     launches: tuple[str, ...] = ("bench", "test")
     gates: Gates = field(default_factory=Gates)
@@ -52,6 +55,7 @@ class Settings:
     weaken: tuple[str, ...] = ()
     keep: bool = False
     command: tuple[str, ...] = ()
+    shard: Union[Shard, None] = None
 
 
 def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) -> RunRecord:
@@ -114,6 +118,7 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
         command=settings.command,
         environment=environment,
         exit=ended,
+        shard=str(settings.shard or ""),
     )
     if noise:
         write_text(raw / "engine.log", "\n".join(noise) + "\n")
@@ -183,6 +188,9 @@ def _fresh_folder(raw: Path) -> Path:
 
 def _job(engine: Engine, request: Request, settings: Settings, stages: tuple[Stage, ...]) -> Job:
     layout, target = engine.layout(request), request.target
+    benches, left_out = settings.benches, tuple[str, ...]()
+    if settings.shard:
+        benches, left_out = restrict(settings.kernels, layout.kernels, benches, settings.shard)
     return Job(
         run_id=request.run_id,
         target=target.name,
@@ -193,10 +201,12 @@ def _job(engine: Engine, request: Request, settings: Settings, stages: tuple[Sta
         require=target.probe.require,
         probe=target.probe.command,
         driver_file=target.probe.driver_file,
-        benches=settings.benches,
+        benches=benches,
         launches=settings.launches,
-        pytest_args=settings.pytest_args,
+        pytest_args=(*settings.pytest_args, *left_out),
         quick=settings.quick,
+        again=settings.again,
+        precision=settings.precision,
         test_limit_s=settings.test_limit_s,
         stage_limit_s=settings.stage_limit_s,
         architectures=target.architectures,

@@ -34,4 +34,9 @@ def _line(value: Any) -> str:
 
 def _fields(value: Any) -> dict[str, Any]:
     """A dataclass as JSON holds it; unlike `asdict` this copies nothing."""
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    kind = type(value)
+    names = _NAMES.get(kind) or _NAMES.setdefault(kind, tuple(field.name for field in dataclasses.fields(value)))
+    return {name: getattr(value, name) for name in names}
+
+
+_NAMES: dict[type, tuple[str, ...]] = {}  # asked for a million times

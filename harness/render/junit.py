@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePosixPath
 from xml.sax.saxutils import escape
@@ -32,24 +32,22 @@ def render_junit(comparison: Comparison) -> str:
 
 
 def junit_pieces(comparison: Comparison) -> Iterator[str]:
-    """The file's text, a suite at a time; what all suites together count stands before them, so they are gone through twice."""
-    total = _Totals()
-    for _, _, cases in _suites(comparison):
-        total.add(cases)
-    yield f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="warpwave"{total}>\n'
-    for name, target, cases in _suites(comparison):
-        own = _Totals()
-        own.add(cases)
-        stamp = _attribute("timestamp", target.started) if _TIMESTAMP.fullmatch(target.started) else ""
-        yield f"<testsuite{_attribute('name', name)}{own}{stamp}>{_properties(_facts(target))}\n"
-        yield from map(_text, cases)
+    """The file's text, a suite at a time; what all suites together count stands before them, so these are gone through first."""
+    suites = list(_suites(comparison))
+    totals = [_Totals.of(suite) for suite in suites]
+    yield f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="warpwave"{_Totals.sum(totals)}>\n'
+    for suite, total in zip(suites, totals, strict=True):
+        stamp = _attribute("timestamp", suite.target.started) if _TIMESTAMP.fullmatch(suite.target.started) else ""
+        yield f"<testsuite{_attribute('name', suite.name)}{total}{stamp}>{_properties(_facts(suite.target))}\n"
+        yield from (_test(result, occurrence) for result, occurrence in suite.tests)
+        yield from map(_text, suite.others)
         yield "</testsuite>\n"
     yield "</testsuites>\n"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Case:
-    """A test case before it is written; texts are as they came."""
+    """A case that is no test, before it is written; texts are as they came."""
 
     classname: str
     name: str
@@ -59,41 +57,59 @@ class _Case:
     detail: str = ""
     never_skipped: bool = False
     properties: Mapping[str, str] | None = None
-    id: str = ""
-    kernel: str = ""
-
-    @property
-    def kind(self) -> str:
-        """The element that says what became of it."""
-        if self.verdict is Verdict.FAILED:
-            return "failure"
-        return "skipped" if self.verdict is Verdict.NOT_RUN and not self.never_skipped else "error"
-
-    @property
-    def time(self) -> float:
-        """Seconds that any parser takes."""
-        return round(self.seconds, 6) if math.isfinite(self.seconds) and self.seconds > 0 else 0.0
 
 
+@dataclass(frozen=True)
+class _Suite:
+    """Tests, with the number of each among those of its id, or other cases; the first are made one by one, when they are written."""
+
+    name: str
+    target: TargetSummary
+    tests: list[tuple[CaseResult, int]] = field(default_factory=list)
+    others: list[_Case] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class _Totals:
-    def __init__(self) -> None:
-        self._kinds: Counter[str] = Counter()
-        self._time = 0.0
+    """What a suite, or the file, says of itself."""
 
-    def add(self, cases: Iterable[_Case]) -> None:
-        for case in cases:
-            self._kinds["tests"] += 1
-            self._time += case.time
-            if case.verdict is not Verdict.PASSED:
-                self._kinds[case.kind] += 1
+    kinds: Counter[str]
+    seconds: float
+
+    @classmethod
+    def of(cls, suite: _Suite) -> _Totals:
+        """Counted, not believed."""
+        kinds = Counter(_kind(result.verdict, False) for result, _ in suite.tests)
+        kinds.update(_kind(case.verdict, case.never_skipped) for case in suite.others)
+        times = math.fsum(_time(result.seconds) for result, _ in suite.tests)
+        return cls(kinds, times + math.fsum(_time(case.seconds) for case in suite.others))
+
+    @classmethod
+    def sum(cls, totals: Iterable[_Totals]) -> _Totals:
+        """Of several suites."""
+        known = list(totals)
+        return cls(sum((total.kinds for total in known), Counter()), math.fsum(total.seconds for total in known))
 
     def __str__(self) -> str:
-        found = self._kinds
-        counts = f'tests="{found["tests"]}" failures="{found["failure"]}" errors="{found["error"]}" skipped="{found["skipped"]}"'
-        return f' {counts} time="{round(self._time, 6)}"'
+        """As attributes."""
+        found = self.kinds
+        counts = f'failures="{found["failure"]}" errors="{found["error"]}" skipped="{found["skipped"]}"'
+        return f' tests="{found.total()}" {counts} time="{round(self.seconds, 6)}"'
 
 
-def _suites(comparison: Comparison) -> Iterator[tuple[str, TargetSummary, list[_Case]]]:
+def _kind(verdict: Verdict, never_skipped: bool) -> str:
+    """The element that says what became of a case; empty for one that passed."""
+    if verdict is Verdict.PASSED or verdict is Verdict.FAILED:
+        return "failure" if verdict is Verdict.FAILED else ""
+    return "skipped" if verdict is Verdict.NOT_RUN and not never_skipped else "error"
+
+
+def _time(seconds: float) -> float:
+    """Seconds that any parser takes."""
+    return round(seconds, 6) if math.isfinite(seconds) and seconds > 0 else 0.0
+
+
+def _suites(comparison: Comparison) -> Iterator[_Suite]:
     tests: dict[str, list[tuple[CaseResult, int]]] = {}
     for row in comparison.tests:
         for cell in row.cells:
@@ -105,10 +121,10 @@ def _suites(comparison: Comparison) -> Iterator[tuple[str, TargetSummary, list[_
     for target in comparison.targets:
         gpu = f"/{target.gpus}" if target.gpus else ""
         if found := tests.get(target.target):
-            yield target.target + gpu, target, [_test(result, occurrence) for result, occurrence in found]
-        yield f"{target.target}/run", target, _run(target)
+            yield _Suite(target.target + gpu, target, tests=found)
+        yield _Suite(f"{target.target}/run", target, others=_run(target))
         for architecture, kernels in compiled.get(target.target, {}).items():
-            yield f"{target.target}/compile/{architecture}", target, list(map(_compiled, kernels))
+            yield _Suite(f"{target.target}/compile/{architecture}", target, others=list(map(_compiled, kernels)))
 
 
 def _facts(target: TargetSummary) -> dict[str, str]:
@@ -129,18 +145,23 @@ def _facts(target: TargetSummary) -> dict[str, str]:
     return {name: value for name, value in properties.items() if value}
 
 
-def _test(result: CaseResult, occurrence: int) -> _Case:
+def _test(result: CaseResult, occurrence: int) -> str:
     """As pytest names it: `folder.file` and `test[parameters]`; the node id itself is a property."""
-    path, _, name = result.id.partition("::")
-    classname = _classname(path) if name else result.kernel
+    head, named = _named(result.id, result.kernel, occurrence)
+    listed = "".join([f"<property{_attribute('name', name)}{_attribute('value', value)}/>" for name, value in result.properties.items()])
+    body = f"<properties>{named}{listed}</properties>"
+    if result.verdict is not Verdict.PASSED:
+        body += _outcome(result.verdict, result.message, result.detail)
+    return f'{head} time="{_time(result.seconds)}">{body}</testcase>\n'
+
+
+@lru_cache(maxsize=1 << 14)  # the same tests are on every target
+def _named(test: str, kernel: str, occurrence: int) -> tuple[str, str]:
+    path, _, name = test.partition("::")
+    classname = ".".join(PurePosixPath(path).with_suffix("").parts) if name else kernel
     full = (name or path) + (f" ({occurrence})" if occurrence > 1 else "")
-    found = (result.seconds, result.verdict, result.message, result.detail)
-    return _Case(classname, full, *found, properties=result.properties, id=result.id, kernel=result.kernel)
-
-
-@lru_cache(maxsize=1024)
-def _classname(path: str) -> str:
-    return ".".join(PurePosixPath(path).with_suffix("").parts)
+    head = f"<testcase{_attribute('name', full)}{_attribute('classname', classname)}"
+    return head, "".join(f'<property name="{key}"{_attribute("value", value)}/>' for key, value in (("id", test), ("kernel", kernel)))
 
 
 def _compiled(kernel: CompiledKernel) -> _Case:
@@ -166,14 +187,18 @@ def _stage(target: TargetSummary, report: StageReport) -> _Case:
 
 
 def _text(case: _Case) -> str:
-    head = f'<testcase{_attribute("name", case.name)}{_attribute("classname", case.classname)} time="{case.time}"'
-    named = {"id": case.id, "kernel": case.kernel} if case.id else {}
-    body = _properties({**named, **(case.properties or {})})
+    head = f'<testcase{_attribute("name", case.name)}{_attribute("classname", case.classname)} time="{_time(case.seconds)}"'
+    body = _properties(case.properties or {})
     if case.verdict is not Verdict.PASSED:
-        detail = case.detail or (case.message if "\n" in case.message.strip() else "")
-        said = _attribute("message", first_line(case.message, 2000)) + _attribute("type", case.verdict.value)
-        body += f"<{case.kind}{said}>{escape(chr(10).join(map(visible, detail.splitlines())))}</{case.kind}>"
+        body += _outcome(case.verdict, case.message, case.detail, case.never_skipped)
     return f"{head}>{body}</testcase>\n" if body else f"{head}/>\n"
+
+
+def _outcome(verdict: Verdict, message: str, detail: str, never_skipped: bool = False) -> str:
+    kind = _kind(verdict, never_skipped)
+    said = _attribute("message", first_line(message, 2000)) + _attribute("type", verdict.value)
+    lines = "\n".join(map(visible, (detail or (message if "\n" in message.strip() else "")).splitlines()))
+    return f"<{kind}{said}>{escape(lines)}</{kind}>"
 
 
 def _properties(found: Mapping[str, str]) -> str:
@@ -183,6 +208,7 @@ def _properties(found: Mapping[str, str]) -> str:
     return f"<properties>{listed}</properties>"
 
 
+@lru_cache(maxsize=1 << 14)
 def _attribute(name: str, text: str) -> str:
     shown = visible(text)
     if _MARKUP.search(shown):

@@ -76,7 +76,9 @@ def sweeps(comparison: Comparison) -> tuple[Sweep, ...]:
     for row in comparison.rows:
         groups.setdefault((row.kernel, row.unit, row.case.rpartition("/")[0]), []).append(row)
     styles = _styles(comparison.rows)
-    targets = {target.target: position for position, target in enumerate(comparison.targets)}
+    measured = {cell.target for row in comparison.rows for cell in row.cells}
+    drawn = [target.target for target in comparison.targets if target.target in measured]
+    targets = {target: position for position, target in enumerate(drawn)}
     ceilings = _ceilings(comparison, targets)
     curves: dict[tuple[str, str], list[Sweep]] = {}
     lists: dict[tuple[str, str], list[Row]] = {}
@@ -191,7 +193,7 @@ def _ceilings(comparison: Comparison, targets: Mapping[str, int]) -> tuple[Ceili
         Ceiling(target.target, device.name, device.ceiling_gbps, targets[target.target])
         for target in comparison.targets
         for device in target.devices
-        if device.ceiling_gbps
+        if device.ceiling_gbps and target.target in targets
     )
 
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from synthetic import run, sample, two_targets
+from synthetic import no_gpu, run, sample, two_targets
 
 from harness.compare import compare
 from harness.records import Verdict
@@ -105,6 +105,14 @@ def test_targets_differ_by_dash_and_shape_and_providers_by_colour():
     assert re.findall(r'class="line (s\d t\d)"', body) == ["s1 t1", "s1 t0", "s0 t1", "s0 t0"]
     assert "<circle" in body
     assert "<polygon" in body
+
+
+def test_the_first_target_that_measured_has_the_plain_line():
+    """One without a GPU before it takes no style away."""
+    (sweep, *_) = sweeps(compare([no_gpu(), run()], ["gone", "cpu", "alpha"]))
+
+    assert [(entry.target, entry.target_style) for entry in sweep.series] == [("alpha", 0)]
+    assert [ceiling.target_style for ceiling in sweep.ceilings] == [0]
 
 
 @pytest.mark.parametrize(("sizes", "log"), [((256, 16384), True), ((1, 4), False), ((1000, 5000), False), ((5, 5), False)])

@@ -113,6 +113,17 @@ def test_one_complete_and_one_absent_target():
     assert "\n".join(line.rstrip() for line in show([run()], ["alpha", "beta"]).splitlines()) + "\n" == GOLDEN
 
 
+def test_what_cannot_be_relied_on_is_counted_and_an_aa_run_is_told():
+    """Weak with the reason of the first, noisy as a number; hostile as ever."""
+    samples = (sample(1, weak="the clock was at 900 MHz [bold]"), sample(2, quiet=False), sample(3, quiet=False))
+    text = " ".join(show([run(samples=samples, again=samples)], ["alpha"], full=True).split())
+
+    assert "alpha: 1 weak point: the clock was at 900 MHz [bold]" in text
+    assert "alpha: 2 noisy points, measured until the author's time was up" in text
+    assert "A change below this is noise, by an A/A run: alpha 3.0% (2 points measured twice, too few to tell)." in text
+    assert text.count("% weak") == 1
+
+
 def test_two_targets_show_ratio_difference_and_what_failed():
     """A reader finds what differs, which test failed where and why, and a ratio only where both are sound."""
     text = show(two_targets(), ["alpha", "beta"])

@@ -18,7 +18,9 @@ INSIDE = sorted((HARNESS / "inside").glob("*.py"))
 OWNERS = {
     "docker": {"engines/docker.py"},
     "yaml": {"targets.py"},
-    "junitparser": {"collect.py", "render/junit.py"},
+    "xml.parsers": {"cases.py"},
+    "xml.etree": set(),
+    "sqlite3": {"history.py"},
     "torch": set(),
     "triton": set(),
     "harness.inside": set(),
@@ -47,7 +49,7 @@ def relative(path: Path) -> str:
 
 @pytest.mark.parametrize("path", HOST, ids=relative)
 def test_host_files_import_only_what_is_theirs(path):
-    """docker, yaml and junitparser have one owner each; torch, triton and the inside are never imported by the host."""
+    """docker, yaml, sqlite3 and the reading of XML have one owner each; torch, triton and the inside are never imported by the host."""
     name = path.relative_to(HARNESS).as_posix()
     trespasses = {package for package, owners in OWNERS.items() if below(imports(path), package) and name not in owners}
 
@@ -56,12 +58,17 @@ def test_host_files_import_only_what_is_theirs(path):
 
 @pytest.mark.parametrize("path", INSIDE, ids=relative)
 def test_the_inside_stays_poor(path):
-    """Inside there is the standard library, torch, triton, pytest, and of the harness only the records."""
+    """Inside there is the standard library, torch, triton, pytest, and of the harness only records and statistics."""
     foreign = {
         module
         for module in imports(path)
         if module.split(".")[0] not in {*sys.stdlib_module_names, "torch", "triton", "pytest", "harness"}
-        or (module.startswith("harness") and not below({module}, "harness.inside") and not below({module}, "harness.records"))
+        or (
+            module.startswith("harness")
+            and not below({module}, "harness.inside")
+            and not below({module}, "harness.records")
+            and not below({module}, "harness.stats")
+        )
     }
 
     assert foreign <= {"harness"}
@@ -76,9 +83,9 @@ def test_kernels_know_nothing_of_the_harness(path):
     assert foreign == set()
 
 
-@pytest.mark.parametrize("module", ["harness.records", "harness.errors"])
+@pytest.mark.parametrize("module", ["harness.records", "harness.errors", "harness.stats"])
 def test_layer_zero_needs_nothing(module):
-    """records and errors load in a Python that has only its standard library."""
+    """records, errors and statistics load in a Python that has only its standard library."""
     code = f"import sys; import {module}; print({{name.split('.')[0] for name in sys.modules}} - set(sys.stdlib_module_names))"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(HARNESS.parent)!r}); {code}"],
@@ -90,8 +97,24 @@ def test_layer_zero_needs_nothing(module):
     assert ast.literal_eval(done.stdout) <= {"harness", "__main__"}
 
 
-GENERATED = ("alignment", "bundles", "codegen", "deltas", "fidelity", "pairing", "vendors")
-PURE = [HARNESS / f"{name}.py" for name in ("stats", "comparison", "compare", "condense", "parity", "speed", "verdict", *GENERATED)]
+GENERATED = ("joining", "alignment", "bundles", "codegen", "deltas", "fidelity", "pairing", "vendors")
+PURE = [
+    HARNESS / f"{name}.py"
+    for name in (
+        "stats",
+        "noise",
+        "speedup",
+        "movement",
+        "trend",
+        "comparison",
+        "compare",
+        "condense",
+        "parity",
+        "speed",
+        "verdict",
+        *GENERATED,
+    )
+]
 
 
 @pytest.mark.parametrize("path", PURE + sorted((HARNESS / "render").rglob("*.py")), ids=relative)
