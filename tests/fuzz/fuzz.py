@@ -1,11 +1,14 @@
-"""Coverage-guided fuzzing of one reader: `python tests/fuzz/fuzz.py READER SECONDS [libFuzzer's options] CORPUS…`. `nox -s fuzz` calls it.
+#!/usr/bin/env python3
+"""Coverage-guided fuzzing of one reader: `READER=junit SECONDS=10 tests/fuzz/fuzz.py [options] CORPUS…`; `nox -s fuzz` calls it.
 
+By the environment and executable, since libFuzzer starts it again with options of its own when it merges.
 Bytes alone hardly ever get past a JSON parser; so half of the time a value somewhere in the JSON is exchanged for one that hurts.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import sys
@@ -92,6 +95,6 @@ def bounded(read: Callable[[bytes], None], seconds: float) -> Callable[[bytes], 
 
 
 if __name__ == "__main__":
-    name, limit = sys.argv.pop(1), float(sys.argv.pop(1))
-    atheris.Setup(sys.argv, bounded(READERS[name], limit), custom_mutator=None if name == "junit" else mutate)
+    name = os.environ["READER"]
+    atheris.Setup(sys.argv, bounded(READERS[name], float(os.environ["SECONDS"])), custom_mutator=None if name == "junit" else mutate)
     atheris.Fuzz()

@@ -7,6 +7,7 @@ figures go to build/fuzz/figures.json. `--keep` brings what reaches new code int
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
 import subprocess
@@ -59,8 +60,10 @@ def libfuzzer(name: str, *arguments: str) -> tuple[int, str, float]:
     """Exit status, log and CPU seconds of one fuzzing process. Its own time-out is for what hangs outside of Python."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     options = [f"-rss_limit_mb={MEMORY_MB}", f"-timeout={30 * INPUT_S}", f"-max_len={LONGEST}", f"-artifact_prefix={BUILD}/"]
-    command = [sys.executable, str(Path(__file__).with_name("fuzz.py")), name, str(INPUT_S), *options, *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    # With this Python first, which `env python3` in the first line of the program then finds.
+    variables = {**os.environ, "READER": name, "SECONDS": str(INPUT_S), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = [str(Path(__file__).with_name("fuzz.py")), *options, *arguments]
+    done = subprocess.run(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return done.returncode, done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
