@@ -57,6 +57,8 @@ def run(**options: Any) -> int:
     records = []
     for target in targets:
         with Progress(_stderr(), target.name, quiet=options["quiet"]) as progress:
+            if settings.weaken:
+                progress.say(f"{target.name}: protections given up: {', '.join(settings.weaken)}")
             records.append(run_target(target, settings, progress.say, progress.on_event))
         if records[-1].exit is not None and records[-1].exit.interrupted:
             break

@@ -28,7 +28,7 @@ from harness.records import (
 from harness.untrusted import clip
 
 _MARKERS = ("run.json", "job.json", "stages.json")
-MAX_FOLDERS = 1000  # looked into
+MAX_FOLDERS = 10_000  # looked into
 _SEARCH_DEPTH = 3  # <given>/<artifact>/raw/<target>
 _OUTPUTS = {"facts.json": Stage.FACTS, "test": Stage.TEST, "bench": Stage.BENCH, "compile": Stage.COMPILE}
 _COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)

@@ -9,6 +9,8 @@ import sys
 import pytest
 
 RESULTS = pathlib.Path("/results")
+if not RESULTS.is_dir():
+    pytest.skip("it does harm: only in a container of ours", allow_module_level=True)
 NOISE = "::error::forged\n::set-output name=x::y\n::stop-commands::t\n##[error]forged\x1b[2J\x1b]0;title\x07</script><b>"
 
 
