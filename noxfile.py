@@ -74,7 +74,8 @@ def tests(session: nox.Session) -> None:
     """The project's own tests; no GPU and no Docker needed."""
     session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test"))
     install_inside(session)
-    session.run("pytest", "tests/unit", *session.posargs)
+    # A process a core: many tests start runs of their own, and wait for them.
+    session.run("pytest", "tests/unit", "--numprocesses=auto", *session.posargs)
 
 
 @nox.session

@@ -18,13 +18,25 @@ SUSPECT_SHARE = 1.1
 _TIME_UNITS = frozenset(
     {"s", "sec", "seconds", "ms", "milliseconds", "us", "µs", "μs", "microseconds", "ns", "time", "time (ms)", "latency"}
 )
+# A benchmark may return what a kernel holds, not how fast it is.
+_SIZE_UNITS = frozenset({"b", "byte", "bytes", "kb", "mb", "gb", "tb", "kib", "mib", "gib", "tib"})
 
 _Measured = tuple[Sample, Cell]
 
 
-def lower_is_better(unit: str) -> bool:
-    """Whether the unit is one of time, where a smaller value is a faster kernel."""
+def is_time(unit: str) -> bool:
+    """Whether the unit is one of time."""
     return unit.strip().lower() in _TIME_UNITS
+
+
+def is_memory(unit: str) -> bool:
+    """Whether the unit is one of memory that is held, not moved."""
+    return unit.strip().lower() in _SIZE_UNITS
+
+
+def lower_is_better(unit: str) -> bool:
+    """Whether less of it is better: time and memory."""
+    return is_time(unit) or is_memory(unit)
 
 
 def is_bandwidth(unit: str) -> bool:

@@ -7,7 +7,7 @@ import re
 
 from harness.comparison import Cell, Comparison, Row
 from harness.render.text import visible
-from harness.speed import is_bandwidth, lower_is_better
+from harness.speed import is_bandwidth, is_memory, is_time
 
 COLUMNS = (
     *("kernel", "case", "provider", "dtype", "x", "metric", "unit", "value", "median_ms", "p20_ms", "p80_ms"),
@@ -40,7 +40,9 @@ def _line(row: Row, cell: Cell) -> list[str]:
     dtype = next((key for key, value in row.params.items() if key == "dtype" or (isinstance(value, str) and _DTYPE.fullmatch(value))), "")
     others = {key: value for key, value in row.params.items() if key != dtype}
     x = str(next(iter(others.values()))) if len(others) == 1 else " ".join(f"{key}={value}" for key, value in others.items())
-    metric = "bandwidth" if is_bandwidth(cell.unit) else "time" if lower_is_better(cell.unit) else "throughput"
+    metric = (
+        "bandwidth" if is_bandwidth(cell.unit) else "time" if is_time(cell.unit) else "memory" if is_memory(cell.unit) else "throughput"
+    )
     names = (row.kernel, row.case, row.provider, str(row.params.get(dtype, "")), x, metric, cell.unit)
     numbers = (cell.value, cell.median_ms, cell.p20_ms, cell.p80_ms, cell.share)
     state = "suspect" if cell.suspect else "unverified" if cell.value is not None and not cell.verified else cell.verdict.value

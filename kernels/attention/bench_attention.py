@@ -71,7 +71,7 @@ SHAPES = [(16, 32, 32, 1024), (4, 32, 32, 4096), (1, 32, 32, 16384)]
 # Under a mask also a layer of Llama 3, and a length that no tile divides: kernels of their own.
 CAUSAL = [*SHAPES, (2, 64, 8, 8192), (4, 32, 32, 4000)]
 # Kernels of their own, at one length.
-OTHERS = [("D256", 256, torch.bfloat16), ("fp16", 128, torch.float16), ("fp32", 128, torch.float32)]
+OTHERS = [("D256", 256, torch.bfloat16), ("fp32", 128, torch.float32)]
 
 
 def mark(name, shapes, candidates, causal, width=128, dtype=torch.bfloat16):

@@ -9,6 +9,7 @@ from harness.compare import compare, exit_code
 from harness.comparison import Change, Comparison, Parity
 from harness.errors import ExitCode
 from harness.records import Exit, Stage, StageReport, Verdict
+from harness.speed import lower_is_better
 
 A, B = ["alpha"], ["alpha", "beta"]
 
@@ -545,3 +546,9 @@ def test_nothing_that_is_given_is_changed_and_the_same_comes_out_again():
 
     assert compare(two_targets(), B) == first
     assert runs == two_targets()
+
+
+@pytest.mark.parametrize(("unit", "less"), [("ms", True), ("GiB", True), ("MB", True), ("GB/s", False), ("TFLOP/s", False), ("", False)])
+def test_less_is_better_of_time_and_of_memory(unit, less):
+    """And more of everything else."""
+    assert lower_is_better(unit) is less

@@ -598,6 +598,7 @@ def test_an_aa_run_measures_twice_in_two_processes(tmp_path, monkeypatch):
         on_event({"event": "finish", "id": "op/N=1 [x]", "verdict": "passed", "reason": "", "sample": f'{{"pass": {len(journals)}}}'})
         return []
 
+    monkeypatch.setattr(measure.sys, "argv", ["measure", "job.json"])
     monkeypatch.setattr(measure, "supervise", supervise)
     monkeypatch.setattr(measure.ahead, "start", lambda job: None)
     report = measure.measure(Job("run-1", "cuda", (Stage.BENCH,), str(tmp_path), str(tmp_path), again=True))

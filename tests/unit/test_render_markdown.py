@@ -91,7 +91,10 @@ def test_a_row_that_changed_brings_the_one_it_is_held_against():
     """Both targets of a provider are open, with their names in every row."""
     slower = tuple(
         dataclasses.replace(
-            point, value=point.value * 0.8, median_ms=point.median_ms / 0.8, p20_ms=point.p20_ms / 0.8, p80_ms=point.p80_ms / 0.8
+            point,
+            value=point.value * 0.8,
+            times_ms=tuple(time / 0.8 for time in point.times_ms),
+            **{name: getattr(point, name) / 0.8 for name in ("median_ms", "p20_ms", "p80_ms")},
         )
         for point in run().samples
     )
