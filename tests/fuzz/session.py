@@ -27,6 +27,7 @@ BUILD = ROOT / "build" / "fuzz"
 CORPUS = ROOT / "tests" / "data" / "corpus"
 MEMORY_MB, INPUT_S, LONGEST = 512, 10, 1 << 16
 TURN_S, MOST_FOUND = 60.0, 5
+INTERRUPTED = 72  # libFuzzer's exit code for a signal from outside
 KEPT_BYTES, KEPT_FILES = 4096, 60
 CASES = (
     "<testcase classname='c' name='n' time='1e999'><skipped/><failure message='m' type='x'>a<![CDATA[b]]>&#65;</failure></testcase>",
@@ -80,9 +81,9 @@ def fuzz(name: str, seconds: float, honest: list[bytes]) -> dict[str, Any]:
         turn = max(10.0, min(TURN_S, seconds - figures["cpu_s"]))
         code, log, cpu = libfuzzer(name, f"-max_total_time={turn:.0f}", "-print_final_stats=1", str(own), str(start), str(CORPUS / name))
         told = {key: int(value) for key, value in re.findall(r"stat::(\w+):\s+(\d+)", log)}
-        if code:
+        if code not in (0, INTERRUPTED):
             print(log[-6000:], flush=True)
-        figures["found"] += code != 0
+        figures["found"] += code not in (0, INTERRUPTED)
         figures["cpu_s"] = round(figures["cpu_s"] + cpu, 1)
         figures["inputs"] += told.get("number_of_executed_units", 0)
         for key, stat in (("peak_rss_mb", "peak_rss_mb"), ("slowest_s", "slowest_unit_time_sec")):
