@@ -39,11 +39,12 @@ def install_inside(session: nox.Session) -> None:
 def run_target(session: nox.Session, target: str) -> None:
     """Run one target; the report follows as a session of its own, once, whatever becomes of this one."""
     EXPECTED.append(target)
-    session.notify("report", posargs=[str(OUT)])
+    out = session.posargs[session.posargs.index("--resume") + 1] if "--resume" in session.posargs else str(OUT)
+    session.notify("report", posargs=[out])
     session.install("-e", ".")
     if TARGETS[target].get("engine") == "local" and "docker" not in session.posargs:
         install_inside(session)
-    session.run("warpwave", "run", target, "--out", str(OUT), "--no-report", *session.posargs, **PATIENCE)
+    session.run("warpwave", "run", target, "--out", out, "--no-report", *session.posargs, **PATIENCE)
 
 
 def define_session(name: str, label: str) -> None:

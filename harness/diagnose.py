@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from harness.records import Exit, Stage, StageReport, Stages, Verdict, worst
+from harness.records import UNWRITABLE, Exit, Stage, StageReport, Stages, Verdict, worst
 
 _WORDS = {
     signal.SIGSEGV: "a segmentation fault",
@@ -45,6 +45,9 @@ def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: s
     if ended.timed_out:
         hint = "A kernel that never ends, or a limit that is too short: see which test was running, or give a longer limit."
         return Diagnosis(Verdict.TIMEOUT, f"stopped after its limit of {limit_s:g} s{_during(stages)}", hint)
+    if ended.code == UNWRITABLE:
+        hint = "Make room on the disk of the results; --resume then goes on where this stopped."
+        return Diagnosis(Verdict.INFRA, f"the results could not be written: the disk is full or broken{_during(stages)}", hint)
     number = _signal(ended.code)
     if ended.oom_killed and (number == signal.SIGKILL or _stage_killed(stages)):
         limit = memory_limit or "what this machine has"

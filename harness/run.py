@@ -5,27 +5,36 @@ Whatever happens, `raw/<target>/run.json` says so: a target that could not run i
 
 from __future__ import annotations
 
+import errno
 import json
+import shlex
 import subprocess
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Union
 
+from harness import lease
 from harness.diagnose import diagnose
 from harness.engines import Build, Engine, Request, Say, choose_engine
-from harness.errors import ExitCode, UsageError, WarpwaveError
+from harness.engines.host import tidy
+from harness.errors import ExitCode, InfrastructureError, UsageError, WarpwaveError
 from harness.guard import read_record
-from harness.records import Environment, Exit, Gates, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump, write_text
+from harness.records import Attempt, Environment, Exit, Gates, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump, write_text
+from harness.resume import check_same, earlier_attempts, finished
 from harness.targets import Target
 
 OnEvent = Callable[[dict[str, Any]], None]
 
 _NOISE_LINES = 1000
+_FOLDER_WAIT_S = 60.0  # what a killed run leaves behind ends within its grace
+_ENGINE_WAIT_S = 60.0  # an engine that is restarted
+_NO_ROOM = "Make room on that disk; --resume then goes on where this stopped."
 
 
 @dataclass(frozen=True)
@@ -52,16 +61,23 @@ class Settings:
     weaken: tuple[str, ...] = ()
     keep: bool = False
     command: tuple[str, ...] = ()
+    resume: bool = False
+    gpu_wait_s: float = 600.0
 
 
 def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) -> RunRecord:
     """Run one target and leave `raw/<target>/`; never raises for what went wrong with that target.
 
+    What broke around the kernels is tried once more, in a fresh container, for what is not finished; a failed test never is.
+
     Raises:
         UsageError: the request itself makes no sense; nothing was started.
     """
     stages = _stages(target, settings)
-    raw = _fresh_folder(settings.out / "raw" / target.name)
+    raw, resumed = _folder(settings, target)
+    if resumed and (record := finished(raw)):
+        say(f"{target.name}: there is nothing left to do")
+        return record
     request = Request(
         run_id=settings.run_id,
         target=target,
@@ -75,50 +91,147 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
         weaken=settings.weaken,
         keep=settings.keep,
     )
+    try:
+        with lease.folder(raw, _FOLDER_WAIT_S, say) as lock:
+            request = replace(request, lock=lock)
+            record = _attempt(request, settings, stages, earlier_attempts(raw), resumed, say, on_event)
+            if _worth_another(record):
+                say(f"{target.name}: {record.reason}; once more, in a fresh container, for what is not finished")
+                record = _attempt(request, settings, stages, earlier_attempts(raw), True, say, on_event)
+            return record
+    except WarpwaveError as error:
+        if isinstance(error, UsageError):
+            raise
+        ended = Ending(Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy)
+        return _record(request, settings, datetime.now(timezone.utc), 0.0, (), ended)  # somebody else's folder: nothing is written to it
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an attempt ended, in the words of its record."""
+
+    verdict: Verdict
+    reason: str
+    hint: str
+    environment: Union[Environment, None] = None
+    exit: Union[Exit, None] = None
+
+
+def _attempt(
+    request: Request,
+    settings: Settings,
+    stages: tuple[Stage, ...],
+    attempts: tuple[Attempt, ...],
+    resumed: bool,
+    say: Say,
+    on_event: OnEvent,
+) -> RunRecord:
+    """From the environment to the record, once. The record is there from the start: a killed run has a page of its own, too."""
+    target, raw = request.target, request.raw
     started, clock = datetime.now(timezone.utc), time.monotonic()
     environment: Environment | None = None
     ended: Exit | None = None
     # Written when the run is over: while it lasts, `raw` is open to the code under test, which could plant a link for us to follow.
     noise: deque[str] = deque(maxlen=_NOISE_LINES)
+
+    def open_record() -> None:
+        again = shlex.join(settings.command) + ("" if settings.resume else f" --resume {shlex.quote(str(settings.out))}")
+        hint = f"Take it up again, what is finished is not run twice: `{again}`."
+        running = Ending(Verdict.INCOMPLETE, "the run has not ended: warpwave runs still, or was killed", hint, environment)
+        dump(_record(request, settings, started, 0.0, attempts, running), raw / "run.json")
+
     try:
-        engine = choose_engine(settings.engine, target, say)
+        if not resumed:
+            open_record()
+        engine = _engine(settings, target, say, patient=resumed)
         begun = time.monotonic()
         environment = replace(engine.prepare(request, say), prepare_s=round(time.monotonic() - begun, 3))
-        dump(_job(engine, request, settings, stages), raw / "job.json")
-        environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event))
+        job = _job(engine, request, settings, stages)
+        if resumed:
+            tidy(raw)  # what the first attempt was ended in the middle of may have left links, to write through them
+            check_same(raw, job)
+        open_record()
+        dump(job, raw / "job.json")
+        with _own_gpu(request, settings, say):
+            environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event))
         memory = environment.options.get("limits", {}).get("memory", "")
         outcome = diagnose(ended, _read_stages(raw), settings.limit_s, memory)
-        verdict, reason, hint = outcome.verdict, outcome.reason, outcome.hint or (target.probe.fix if _unusable(raw) else "")
+        ending = Ending(outcome.verdict, outcome.reason, outcome.hint or (target.probe.fix if _unusable(raw) else ""))
     except KeyboardInterrupt:
-        verdict, reason, hint = Verdict.INCOMPLETE, "it was stopped by the user before it started", ""
+        ending = Ending(Verdict.INCOMPLETE, "it was stopped by the user before it started", "")
         ended = Exit(None, 0.0, interrupted=True)
     except UsageError:
         raise
     except WarpwaveError as error:
-        verdict, reason, hint = Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy
+        ending = Ending(Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy)
     except Exception as error:  # a fault of ours must not cost the other targets their results
-        noise.extend(traceback.format_exc().splitlines())
-        verdict, reason = Verdict.INFRA, f"warpwave itself failed: {type(error).__name__}: {error}"
-        hint = f"This is a fault of warpwave's; please report it with {raw / 'engine.log'}."
-    record = RunRecord(
+        ending = _our_fault(error, raw, noise)
+    seconds = round(time.monotonic() - clock, 3)
+    record = _record(request, settings, started, seconds, attempts, replace(ending, environment=environment, exit=ended))
+    try:
+        if noise:
+            write_text(raw / "engine.log", "\n".join(noise) + "\n")
+        dump(record, raw / "run.json")
+    except OSError as error:  # the page from the start stays, and says that the run has not ended
+        say(f"{target.name}: run.json could not be written: {error}")
+        return replace(record, verdict=Verdict.INFRA, reason=f"run.json could not be written: {error}", hint=_NO_ROOM)
+    return record
+
+
+def _worth_another(record: RunRecord) -> bool:
+    """Whether the machine failed a run that was under way, and not for good: neither the user's will nor a limit ended it."""
+    ended = record.exit
+    if record.verdict is not Verdict.INFRA or ended is None or ended.timed_out or ended.interrupted:
+        return False
+    return ended.code is None or ended.code == 0
+
+
+def _our_fault(error: Exception, raw: Path, noise: deque[str]) -> Ending:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Ending(Verdict.INFRA, f"the results could not be written: {error}", _NO_ROOM)
+    noise.extend(traceback.format_exc().splitlines())
+    hint = f"This is a fault of warpwave's; please report it with {raw / 'engine.log'}."
+    return Ending(Verdict.INFRA, f"warpwave itself failed: {type(error).__name__}: {error}", hint)
+
+
+def _engine(settings: Settings, target: Target, say: Say, patient: bool) -> Engine:
+    """The engine of a target; one that is just being restarted is waited for."""
+    until = time.monotonic() + (_ENGINE_WAIT_S if patient else 0.0)
+    while True:
+        try:
+            return choose_engine(settings.engine, target, say)
+        except InfrastructureError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(1.0)
+
+
+def _own_gpu(request: Request, settings: Settings, say: Say) -> AbstractContextManager[None]:
+    """The GPUs of this run for itself; nothing for a target without any."""
+    if not (request.target.visible_devices or request.target.probe.require):
+        return nullcontext()
+    return lease.gpus(request.target.name, settings.gpu, settings.run_id, settings.gpu_wait_s, say)
+
+
+def _record(
+    request: Request, settings: Settings, started: datetime, seconds: float, attempts: tuple[Attempt, ...], ending: Ending
+) -> RunRecord:
+    return RunRecord(
         run_id=settings.run_id,
-        target=target.name,
-        label=target.label,
-        verdict=verdict,
-        reason=reason,
-        hint=hint,
+        target=request.target.name,
+        label=request.target.label,
+        verdict=ending.verdict,
+        reason=ending.reason,
+        hint=ending.hint,
         started=started.isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - clock, 3),
+        seconds=seconds,
         commit=request.commit,
         kernels=settings.kernels.name,
         command=settings.command,
-        environment=environment,
-        exit=ended,
+        environment=ending.environment,
+        exit=ending.exit,
+        attempts=attempts,
     )
-    if noise:
-        write_text(raw / "engine.log", "\n".join(noise) + "\n")
-    dump(record, raw / "run.json")
-    return record
 
 
 def exit_code_of(verdict: Verdict) -> ExitCode:
@@ -168,17 +281,20 @@ def _stages(target: Target, settings: Settings) -> tuple[Stage, ...]:
     return chosen
 
 
-def _fresh_folder(raw: Path) -> Path:
-    """A new, empty folder: results of another run can never be taken for this one's."""
+def _folder(settings: Settings, target: Target) -> tuple[Path, bool]:
+    """A new, empty folder, so that results of another run can never be taken for this one's; or that of the run to take up again."""
+    raw = settings.out / "raw" / target.name
     try:
         raw.mkdir(parents=True)
     except FileExistsError:
+        if settings.resume and raw.is_dir() and not raw.is_symlink():
+            return raw, True
         raise UsageError(
             f"{raw} exists already.",
             "A target's results are written to a new folder, so that stale ones are never read as fresh.",
-            "Give another --out, or remove that folder.",
+            "Give another --out, or remove that folder; --resume RUN finishes a run that was ended before its time.",
         ) from None
-    return raw
+    return raw, False
 
 
 def _job(engine: Engine, request: Request, settings: Settings, stages: tuple[Stage, ...]) -> Job:
@@ -201,6 +317,7 @@ def _job(engine: Engine, request: Request, settings: Settings, stages: tuple[Sta
         stage_limit_s=settings.stage_limit_s,
         architectures=target.architectures,
         gates=settings.gates,
+        device_faults={pattern: Verdict(verdict) for pattern, verdict in target.probe.faults.items()},
     )
 
 

@@ -105,11 +105,11 @@ def lent(folder: Path, owner: tuple[int, int], host: Host) -> Iterator[None]:
     """
     given = host.uid == 0 and owner[0] != 0
     if given:
-        _tidy(folder, owner)
+        tidy(folder, owner)
     try:
         yield
     finally:
-        _tidy(folder, (host.uid, host.gid) if given else None)
+        tidy(folder, (host.uid, host.gid) if given else None)
 
 
 def check_readable(folder: Path, owner: tuple[int, int], host: Host) -> None:
@@ -140,7 +140,8 @@ def _nodes(request: Request) -> Iterator[Node]:
         yield from found
 
 
-def _tidy(folder: Path, owner: tuple[int, int] | None) -> None:
+def tidy(folder: Path, owner: tuple[int, int] | None = None) -> None:
+    """Leave nothing but files and folders below `folder`, and give them to `owner` if there is one."""
     # The tree may be deeper than recursion or the number of open files allows: a list of paths, links never followed, and what cannot
     # be reached stays as it is.
     waiting = [str(folder)]

@@ -6,16 +6,18 @@ what the package launches under `pretend.pretended_device`. A compiler that abor
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness.inside.events import emit
 from harness.inside.recorder import Recorder
 from harness.inside.supervise import Event, Journal, supervise
-from harness.inside.workers import forked
+from harness.inside.workers import as_stage, forked
 from harness.records import HOST_CODE, Architecture, CompiledKernel, Job, Stage, StageReport, Verdict, dump, to_json, worst
 
 
@@ -25,11 +27,14 @@ def compile_all(job: Job) -> StageReport:
     rows: list[CompiledKernel] = []
     problems: list[str] = []
     lock, stop = threading.Lock(), threading.Event()
+    (folder / "kernels.jsonl").unlink(missing_ok=True)  # of a run that is taken up again: the journals tell all of it
 
     def run(card: Architecture) -> None:
+        fresh = _fresh_rows()
+
         def on_event(event: Event) -> None:
             with lock:
-                for row in _rows(event, card):
+                for row in fresh(event, card):
                     rows.append(row)
                     if row.verdict is not Verdict.PASSED:
                         problems.append(f"{row.function} for {row.architecture}: {row.reason}")
@@ -60,6 +65,21 @@ def compile_all(job: Job) -> StageReport:
     )
     hint = "" if rows else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
     return StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts)
+
+
+def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:
+    """`_rows`, without what a worker compiles that an earlier one has compiled: it starts with nothing loaded."""
+    earlier: set[str] = set()
+    current: set[str] = set()
+
+    def rows(event: Event, card: Architecture) -> list[CompiledKernel]:
+        if event["event"] == "worker":
+            earlier.update(current)
+        found = [(row, to_json(dataclasses.replace(row, origin="", seconds=0.0))) for row in _rows(event, card)]
+        current.update(identity for row, identity in found if row.function != HOST_CODE)
+        return [row for row, identity in found if identity not in earlier]
+
+    return rows
 
 
 def _rows(event: Event, card: Architecture) -> list[CompiledKernel]:
@@ -95,4 +115,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_stage(main)

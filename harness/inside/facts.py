@@ -6,6 +6,7 @@ Run as `python -m harness.inside.facts job.json`; writes `facts.json`. Imports t
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import subprocess
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.inside.device import accelerator
-from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict, dump
+from harness.inside.workers import as_stage
+from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict, dump, to_json
 
 
 class UnusableError(Exception):
@@ -55,6 +57,23 @@ def source_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
+def _changed(facts: Facts, path: Path) -> str:
+    """What differs from the facts that an earlier run of this job has left, in words; empty where there are none, or nothing does."""
+    try:
+        before = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return ""
+    now = json.loads(to_json(facts))
+    if before.get("kernels_hash") != now["kernels_hash"]:
+        return "the kernels have changed"
+    names = ("torch", "triton", "runtime", "driver", "fp_fusion")
+    for name in names:
+        if before.get(name) != now[name]:
+            return f"{name.replace('_', ' ')} has changed from {before.get(name)} to {now[name]}"
+    cards = [[(card["name"], card["uuid"]) for card in told["devices"]] for told in (before, now)]
+    return "" if cards[0] == cards[1] else "the GPUs have changed"
+
+
 def _probe(job: Job, torch: Any) -> None:
     """The target's own conditions: an attribute of torch that must be set, a command that must succeed."""
     if job.require:
@@ -66,7 +85,10 @@ def _probe(job: Job, torch: Any) -> None:
         if torch.accelerator.device_count() == 0:
             raise UnusableError("torch sees no GPU")
     if job.probe:
-        done = subprocess.run(job.probe, capture_output=True, text=True, timeout=120)
+        try:
+            done = subprocess.run(job.probe, capture_output=True, text=True, timeout=120)
+        except subprocess.TimeoutExpired:
+            raise UnusableError(f"`{' '.join(job.probe)}` did not answer within 120 s: the driver or a card hangs") from None
         if done.returncode:
             raise UnusableError(f"`{' '.join(job.probe)}` exited with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
 
@@ -126,8 +148,14 @@ def main() -> None:
     job = Job.load(Path(sys.argv[1]))
     output = Path(job.output)
     try:
-        dump(gather(job), output / "facts.json")
+        facts = gather(job)
+        changed = _changed(facts, output / "facts.json")
+        if not changed:
+            dump(facts, output / "facts.json")
         report = StageReport(Stage.FACTS, Verdict.PASSED)
+        if changed:
+            reason = f"not taken up again: {changed} since the run began, and results of both would be mixed"
+            report = StageReport(Stage.FACTS, Verdict.INCOMPLETE, reason=reason, hint="Start a new run, with another --out.")
     except UnusableError as problem:
         report = StageReport(Stage.FACTS, Verdict.INFRA, reason=str(problem))
     except Exception as error:  # a driver, a library or a cache folder that is broken in a way of its own
@@ -137,4 +165,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_stage(main)

@@ -17,13 +17,13 @@ from types import ModuleType
 from typing import Any
 
 from harness.inside.benches import Point, find_benches, kernel_name, load_module, points
-from harness.inside.device import accelerator, is_usable
+from harness.inside.device import accelerator, ask_afresh, is_usable
 from harness.inside.events import emit
 from harness.inside.recorder import Recorder, card_here
-from harness.inside.supervise import Event, Journal, supervise
+from harness.inside.supervise import Event, Journal, settle, supervise
 from harness.inside.timer import Timer, Timing
 from harness.inside.words import describe
-from harness.inside.workers import die_with_parent, spawned
+from harness.inside.workers import as_stage, spawned
 from harness.records import Ceiling, Job, Sample, Stage, StageReport, Verdict, dump, to_json, worst
 
 # One copy reads and writes this much in all: far past any cache, small on any card.
@@ -38,6 +38,8 @@ def measure(job: Job) -> StageReport:
     verdicts: list[Verdict] = []
     reasons: list[str] = []
     pending: dict[str, Sample] = {}
+    for name in ("samples.jsonl", "ceilings.jsonl", "kernels.jsonl"):
+        (folder / name).unlink(missing_ok=True)  # of a run that is taken up again: the journal tells all of it
 
     def on_event(event: Event) -> None:
         """Progress out, results to disk."""
@@ -60,7 +62,8 @@ def measure(job: Job) -> StageReport:
             _append(folder / "samples.jsonl", line)
 
     command = [sys.executable, "-m", "harness.inside.measure", sys.argv[1], "--worker"]
-    deaths = supervise(spawned(command), Journal(folder / "journal.jsonl"), job.test_limit_s, folder / "log.txt", on_event)
+    journal = Journal(folder / "journal.jsonl")
+    deaths = supervise(spawned(command), journal, job.test_limit_s, folder / "log.txt", on_event, faults=job.device_faults)
     counts = {verdict.value: verdicts.count(verdict) for verdict in Verdict if verdict in verdicts}
     if deaths and deaths[-1].case is None:
         return StageReport(Stage.BENCH, deaths[-1].verdict, reason=deaths[-1].reason, hint="See bench/log.txt.", counts=counts)
@@ -72,6 +75,8 @@ def work(job: Job) -> None:
     import triton.testing
 
     journal = Journal.from_environment()
+    if not settle(journal, ask_afresh):
+        return
     done = journal.done()
     timer = Timer.on_active_device(job.quick)
     triton.testing.do_bench = timer.do_bench
@@ -90,9 +95,10 @@ def work(job: Job) -> None:
             journal.write("start", id=point.id)
             recorder.kernel, recorder.origin = point.kernel, point.id
             sample = _measure(point, timer)
-            journal.write("finish", id=point.id, verdict=sample.verdict.value, reason=sample.reason, sample=to_json(sample))
-            if sample.verdict is not Verdict.PASSED and not is_usable():
-                journal.write("poisoned", id=point.id)
+            poisoned = sample.verdict is not Verdict.PASSED and not is_usable()
+            fields = {"id": point.id, "verdict": sample.verdict.value, "reason": sample.reason, "sample": to_json(sample)}
+            journal.write("poisoned" if poisoned else "finish", **fields)
+            if poisoned:
                 os._exit(1)
     _ceiling(journal, timer, "after", done)
     journal.write("end")
@@ -207,7 +213,6 @@ def main() -> None:
     """Entry of the stage's process, and of its worker."""
     job = Job.load(Path(sys.argv[1]))
     if "--worker" in sys.argv:
-        die_with_parent()
         work(job)
         return
     started = time.monotonic()
@@ -216,4 +221,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_stage(main)

@@ -91,6 +91,7 @@ def test_a_planted_link_is_not_followed(outcome, tmp_path):
 
     def act(raw, on_line):
         for name in ("engine.log", "run.json"):
+            (raw / name).unlink(missing_ok=True)
             (raw / name).symlink_to(victim)
         on_line("ssh-rsa attacker's key")
         finish(raw)
