@@ -11,6 +11,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,18 @@ from harness.inside.device import accelerator
 from harness.inside.workers import as_stage
 from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict, dump, to_json
 
+# More than this before anything of ours has run is somebody else's: the larger of 2 GiB and an eighth of the card.
+_TAKEN_BYTES, _TAKEN_SHARE = 2 << 30, 8
+_SETTLE_S = 60.0  # what a process before this one had is given back late on some systems
+_POLL_S = 1.0
+
 
 class UnusableError(Exception):
-    """The environment cannot do what the job needs; the message is for the user."""
+    """The environment cannot do what the job needs; message and hint are for the user."""
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.hint = hint
 
 
 def gather(job: Job) -> Facts:
@@ -98,6 +108,7 @@ def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
     here = accelerator()
     assert here is not None
     kind, module = here
+    _wait_for_memory(module, index)
     try:
         ones = torch.ones(64, 64, device=f"{kind}:{index}")
         if float((ones @ ones).sum()) != 64.0**3:
@@ -115,6 +126,22 @@ def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
         uuid=str(getattr(properties, "uuid", "")) or None,
         derived_gbps=_derived_gbps(index),
     )
+
+
+def _wait_for_memory(module: Any, index: int) -> None:
+    """Refuse a card that others use: no time that is taken on it would be true, and no failure for want of memory."""
+    until = time.monotonic() + _SETTLE_S
+    while True:
+        free, total = module.mem_get_info(index)
+        if total - free <= max(_TAKEN_BYTES, total // _TAKEN_SHARE):
+            return
+        if time.monotonic() >= until:
+            reason = (
+                f"GPU {index}: {(total - free) / 2**30:.1f} of {total / 2**30:.1f} GiB are in use, though nothing of this run has begun"
+            )
+            hint = "`warpwave doctor` shows who has it. Wait for that process, end it, or choose another card with --gpu."
+            raise UnusableError(f"{reason}; that did not change within {_SETTLE_S:g} s", hint)
+        time.sleep(_POLL_S)
 
 
 def _architecture(job: Job) -> str:
@@ -157,7 +184,7 @@ def main() -> None:
             reason = f"not taken up again: {changed} since the run began, and results of both would be mixed"
             report = StageReport(Stage.FACTS, Verdict.INCOMPLETE, reason=reason, hint="Start a new run, with another --out.")
     except UnusableError as problem:
-        report = StageReport(Stage.FACTS, Verdict.INFRA, reason=str(problem))
+        report = StageReport(Stage.FACTS, Verdict.INFRA, reason=str(problem), hint=problem.hint)
     except Exception as error:  # a driver, a library or a cache folder that is broken in a way of its own
         traceback.print_exc()
         report = StageReport(Stage.FACTS, Verdict.INFRA, reason=f"{type(error).__name__}: {error}", hint="See facts/log.txt.")

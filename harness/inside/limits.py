@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
-import os
 from pathlib import Path
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
-_PROBE_BYTES = 4096
 # Control groups of version 2, then of version 1; in a container its own group is at the root.
 _COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/memory/memory.oom_control"))
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def memory_kills() -> int:
@@ -23,16 +22,13 @@ def memory_kills() -> int:
     return 0
 
 
-def is_writable(folder: Path) -> bool:
-    """Whether a page can still be written in `folder`."""
-    probe = folder / ".probe"
-    try:
-        with open(probe, "wb") as file:
-            file.write(b"x" * _PROBE_BYTES)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        return error.errno not in NO_ROOM
-    finally:
-        probe.unlink(missing_ok=True)
-    return True
+def past_memory_limit() -> str:
+    """What a kill for memory means, in words, with the limit where the kernel tells it."""
+    for path in _LIMITS:
+        try:
+            limit = int(path.read_text())
+        except (OSError, ValueError):
+            continue
+        if limit < 1 << 60:
+            return f"this container's memory grew past its limit of {limit / 2**30:.1f} GiB (the host's memory, not the GPU's)"
+    return "the machine ran out of memory (the host's, not the GPU's)"

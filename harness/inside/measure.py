@@ -20,7 +20,7 @@ from harness.inside.benches import Point, find_benches, kernel_name, load_module
 from harness.inside.device import accelerator, ask_afresh, is_usable
 from harness.inside.events import emit
 from harness.inside.recorder import Recorder, card_here
-from harness.inside.supervise import Event, Journal, settle, supervise
+from harness.inside.supervise import LOST_DEVICE, Event, Journal, settle, supervise
 from harness.inside.timer import Timer, Timing
 from harness.inside.words import describe
 from harness.inside.workers import as_stage, spawned
@@ -66,7 +66,8 @@ def measure(job: Job) -> StageReport:
     deaths = supervise(spawned(command), journal, job.test_limit_s, folder / "log.txt", on_event, faults=job.device_faults)
     counts = {verdict.value: verdicts.count(verdict) for verdict in Verdict if verdict in verdicts}
     if deaths and deaths[-1].case is None:
-        return StageReport(Stage.BENCH, deaths[-1].verdict, reason=deaths[-1].reason, hint="See bench/log.txt.", counts=counts)
+        hint = LOST_DEVICE if deaths[-1].verdict is Verdict.INFRA else "See bench/log.txt."
+        return StageReport(Stage.BENCH, deaths[-1].verdict, reason=deaths[-1].reason, hint=hint, counts=counts)
     return StageReport(Stage.BENCH, worst(verdicts), reason=reasons[0][:500] if reasons else "", counts=counts)
 
 

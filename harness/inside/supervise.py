@@ -27,15 +27,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.inside.limits import is_writable, memory_kills
+from harness.inside.limits import NO_ROOM, memory_kills, past_memory_limit
 from harness.inside.workers import JOURNAL_VARIABLE, Start, Worker
-from harness.records import Verdict
+from harness.records import UNWRITABLE, Verdict
 
 _POLL_S = 0.05
 _GRACE_S = 5.0
 # Without any case started, a worker is importing torch, collecting or compiling; slow machines need minutes for it.
 _IDLE_LIMIT_S = 900.0
 _LOG_TAIL = 1 << 20  # bytes of a dead worker's log in which its runtime's last words are looked for
+LOST_DEVICE = (
+    "Run `warpwave doctor`. A card that comes back only after a reset, or not at all, is a reason to take this machine out of service."
+)
 # What must outlive a power cut; the rows between two of them are on disk when the second one is.
 _DURABLE = ("collected", "finish", "death", "end")
 
@@ -53,23 +56,32 @@ class Death:
 
 
 class Journal:
-    """An append-only file of events, one JSON object a line; each write is one system call, so a kill cannot tear two lines apart."""
+    """An append-only file of events, one JSON object a line, each written at once: a kill can tear the last line only."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, a_workers: bool = False) -> None:
+        self.path, self.a_workers = path, a_workers
 
     @classmethod
     def from_environment(cls) -> Journal:
-        """The journal that the supervisor named for this worker."""
-        return cls(Path(os.environ[JOURNAL_VARIABLE]))
+        """The journal that the supervisor named for this worker; the worker ends at once where it cannot be written any more."""
+        return cls(Path(os.environ[JOURNAL_VARIABLE]), a_workers=True)
 
     def write(self, event: str, **fields: object) -> None:
         """Append one event."""
         line = json.dumps({"event": event, "at": time.time(), **fields}, ensure_ascii=False, default=str) + "\n"
+        try:
+            self._append(line.encode("utf-8", "replace"), event in _DURABLE)
+        except OSError as error:
+            if self.a_workers and error.errno in NO_ROOM:
+                os._exit(UNWRITABLE)  # whatever caught an exception here would make a verdict on a test of it
+            raise
+
+    def _append(self, data: bytes, durable: bool) -> None:
         handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(handle, line.encode("utf-8", "replace"))
-            if event in _DURABLE:
+            while data:  # on a disk that is nearly full a write is short first, and fails then
+                data = data[os.write(handle, data) :]
+            if durable:
                 os.fsync(handle)
         finally:
             os.close(handle)
@@ -180,12 +192,12 @@ def _run_worker(
     if running is None and last in ("end", "poisoned"):
         # After a sticky device error a worker hands over to a fresh one: its case has an outcome, the others deserve a clean device.
         return last == "end", None
-    if not is_writable(journal.path.parent):
-        # Whichever test was running: it cannot have said how it ended.
+    if worker.returncode == UNWRITABLE:
+        # Whichever test was running: it could not say how it ended.
         raise OSError(errno.ENOSPC, "no space left for the results")
     how = describe_exit(worker.returncode or 0)
     if worker.returncode == -signal.SIGKILL and memory_kills() > kills:
-        return False, Death(running, Verdict.OOM, f"its process {how}: the container ran out of memory, the host's and not the GPU's")
+        return False, Death(running, Verdict.OOM, f"its process {how}: {past_memory_limit()}")
     return False, Death(running, Verdict.CRASHED, f"its process {how}")
 
 

@@ -15,7 +15,7 @@ from harness.inside.benches import kernel_name
 from harness.inside.events import emit
 from harness.inside.junit import junit_xml
 from harness.inside.reporter import BENCHES_VARIABLE
-from harness.inside.supervise import Death, Event, Journal, supervise
+from harness.inside.supervise import LOST_DEVICE, Death, Event, Journal, supervise
 from harness.inside.workers import as_stage, spawned
 from harness.records import CaseResult, Job, Stage, StageReport, Verdict, dump, worst, write_text
 
@@ -76,7 +76,9 @@ def verify(job: Job) -> StageReport:
     """Run the package's tests and write `test/junit.xml`."""
     folder = Path(job.output) / Stage.TEST.value
     results = Results(job, folder)
-    command = [sys.executable, "-m", "pytest", "-p", "harness.inside.reporter", *pytest_options(job, folder), job.kernels]
+    # Of Python's streams pytest may keep what was printed; what a GPU's runtime prints before it aborts has to get into the log.
+    options = ["--capture=sys", *pytest_options(job, folder)]
+    command = [sys.executable, "-m", "pytest", "-p", "harness.inside.reporter", *options, job.kernels]
     os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.benches)
     why = "the run was stopped before this test"
     try:
@@ -118,6 +120,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         hint = "A module does not import: the environment lacks what it needs, or its code is broken. Its traceback is in test/log.txt."
     if deaths and deaths[-1].case is None:
         verdict, reason, hint = deaths[-1].verdict, f"pytest: {deaths[-1].reason}", f"The end of {folder.name}/log.txt says why."
+        if verdict is Verdict.INFRA:
+            reason, hint = deaths[-1].reason, LOST_DEVICE
     return StageReport(Stage.TEST, verdict, reason=reason[:500], hint=hint, counts=counts)
 
 
