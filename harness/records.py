@@ -193,6 +193,7 @@ class Job:
     architectures: tuple[Architecture, ...] = ()
     gates: Union[Gates, None] = None
     device_faults: dict[str, Verdict] = field(default_factory=dict)
+    probe_limit_s: float = 120.0
     schema_version: int = SCHEMA_VERSION
 
     @classmethod

@@ -16,7 +16,18 @@ from harness.guard import read_record
 from harness.records import Attempt, Job, RunRecord, Stages, Verdict
 
 # What may be another at the second attempt: where things lie, and how long one waits for them.
-_FREE = ("kernels", "output", "driver_file", "probe", "test_limit_s", "stage_limit_s", "workers", "device_faults", "schema_version")
+_FREE = (
+    "kernels",
+    "output",
+    "driver_file",
+    "probe",
+    "test_limit_s",
+    "stage_limit_s",
+    "workers",
+    "probe_limit_s",
+    "device_faults",
+    "schema_version",
+)
 _MAX_ATTEMPTS = 100
 _UNFINISHED = (Verdict.INFRA, Verdict.INCOMPLETE, Verdict.STALE, Verdict.INVALID)
 

@@ -96,9 +96,11 @@ def _probe(job: Job, torch: Any) -> None:
             raise UnusableError("torch sees no GPU")
     if job.probe:
         try:
-            done = subprocess.run(job.probe, capture_output=True, text=True, timeout=120)
+            done = subprocess.run(job.probe, capture_output=True, text=True, timeout=job.probe_limit_s)
         except subprocess.TimeoutExpired:
-            raise UnusableError(f"`{' '.join(job.probe)}` did not answer within 120 s: the driver or a card hangs") from None
+            raise UnusableError(
+                f"`{' '.join(job.probe)}` did not answer within {job.probe_limit_s:g} s: the driver or a card hangs"
+            ) from None
         if done.returncode:
             raise UnusableError(f"`{' '.join(job.probe)}` exited with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
 

@@ -191,3 +191,25 @@ def test_a_killed_run_is_taken_up_again(runs, moment):
     assert set(starts(out).values()) == {1}
     assert runs.report(out)["comparison"]["targets"][0]["complete"]
     shutil.rmtree(out)
+
+
+def test_an_engine_that_is_restarted(runs):
+    """Nobody has to do anything: infrastructure, once more in a fresh container of the new engine, and only for what was not finished."""
+    out = runs.folder / "restarted"
+    run = runs.start(out, "docker", "--stage", "test")
+    journal = out / "raw" / "cpu" / "test" / "journal.jsonl"
+    until = time.monotonic() + 300
+    while not (journal.exists() and journal.read_text().count('"finish"') > 2) and time.monotonic() < until:
+        time.sleep(0.05)
+    runs.engine.kill()
+    killed = time.monotonic()
+    runs.engine.start()
+    code = run.wait(300)
+    record = collect(out / "raw" / "cpu").record
+
+    assert code == 1, (runs.folder / "restarted.log").read_text()
+    assert time.monotonic() - killed < 240
+    assert [attempt.verdict for attempt in record.attempts] == [Verdict.INFRA]
+    assert "connection to the engine broke" in record.attempts[0].reason or "engine was restarted" in record.attempts[0].reason
+    assert content(out) == content(runs.folder / "whole-test")
+    assert set(starts(out).values()) == {1}
