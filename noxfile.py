@@ -39,7 +39,8 @@ def install_inside(session: nox.Session) -> None:
 def run_target(session: nox.Session, target: str) -> None:
     """Run one target; the report follows as a session of its own, once, whatever becomes of this one."""
     EXPECTED.append(target)
-    out = session.posargs[session.posargs.index("--resume") + 1] if "--resume" in session.posargs else str(OUT)
+    given = next((session.posargs[at + 1] for at, word in enumerate(session.posargs) if word in ("--resume", "--out")), None)
+    out = given or str(OUT)
     session.notify("report", posargs=[out])
     session.install("-e", ".")
     if TARGETS[target].get("engine") == "local" and "docker" not in session.posargs:
@@ -86,11 +87,38 @@ def integration(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff and mypy."""
+    """ruff, mypy, and what looks at the workflows."""
     session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
+    session.run("zizmor", "--offline", "--persona=auditor", "--no-progress", ".", "starter")
+    workflows = sorted(map(str, [*Path(".github").glob("workflows/*.yml"), *Path("starter").glob(".github/workflows/*.yml")]))
+    for schema, files in {
+        "github-workflows": workflows,
+        "github-actions": ["action.yml"],
+        "dependabot": [".github/dependabot.yml"],
+    }.items():
+        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *files)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation into build/site; a link that leads nowhere fails. nox -s docs -- serve"""
+    session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "docs"))
+    session.run("mkdocs", *(session.posargs or ["build", "--strict"]), env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session
+def strangers(session: nox.Session) -> None:
+    """Compile packages that nobody here wrote, through bench files outside of their trees; what breaks is docs/guides/strangers.md."""
+    session.install("-e", ".")
+    install_inside(session)
+    # Without their requirements, which pin other versions of torch and numpy.
+    session.install("--no-deps", "liger-kernel==0.8.5", "flag-gems==5.0.2", "sqlalchemy==2.0.48", "typing-extensions")
+    for package, variables in {"liger": {}, "gems": {"GEMS_VENDOR": "nvidia"}}.items():
+        what = ["--stage", "compile", "--quick", "--targets", ".ci/targets.yml", "--kernels", f"tests/data/strangers/{package}"]
+        session.run("warpwave", "run", "cpu", *what, *session.posargs, env=variables, success_codes=[0, 1], **PATIENCE)
 
 
 @nox.session

@@ -1,4 +1,4 @@
-"""The command line: `warpwave run | report | codegen | list | doctor | clean`. nox sessions call it, so both do the same.
+"""The command line: `warpwave run | report | compare | history | export | plot | codegen | list | doctor | clean | init | ci`.
 
 Standard output carries the result, standard error progress and errors. Errors are raised anywhere and caught once, here.
 """
@@ -20,7 +20,12 @@ from rich.console import Console
 from rich.text import Text
 
 from harness import __version__
+from harness.commands_ci import ci
 from harness.commands_codegen import codegen
+from harness.commands_doctor import doctor
+from harness.commands_export import export, plot
+from harness.commands_speed import compare as compare_command
+from harness.commands_speed import history
 from harness.errors import ExitCode, StoppedError, WarpwaveError
 from harness.options import FILE, FOLDER, build_options, output_options, settings_of, what_options, where_options
 
@@ -87,6 +92,10 @@ def report(folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect
 
 
 cli.add_command(codegen)
+cli.add_command(export)
+cli.add_command(plot)
+cli.add_command(compare_command)
+cli.add_command(history)
 
 
 @cli.command(name="list")
@@ -107,24 +116,8 @@ def list_targets(overlay: Path | None, as_json: bool) -> int:
     return ExitCode.GOOD
 
 
-@cli.command()
-@click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def doctor(overlay: Path | None, as_json: bool) -> int:
-    """Say what is missing on this machine, target by target, and what mends it. Changes nothing."""
-    from harness.doctor import examine
-    from harness.targets import load_targets
-
-    findings = examine(load_targets(overlay))
-    if as_json:
-        click.echo(json.dumps([asdict(finding) for finding in findings]))
-    else:
-        for finding in findings:
-            mark = Text(f"{finding.state:<5}", {"pass": "green", "warn": "yellow", "fail": "red"}.get(finding.state, "dim"))
-            _stdout().print(mark, Text(f"{finding.check}: {finding.evidence}"), soft_wrap=True)
-            if finding.fix:
-                _stdout().print(Text(f"      {finding.fix}", "dim"), soft_wrap=True)
-    return ExitCode.INFRASTRUCTURE if any(finding.state == "fail" for finding in findings) else ExitCode.GOOD
+cli.add_command(doctor)
+cli.add_command(ci)
 
 
 @cli.command()
@@ -140,6 +133,18 @@ def clean(yes: bool) -> int:
     return ExitCode.GOOD
 
 
+@cli.command()
+@click.argument("folder", type=FOLDER, default=Path())
+def init(folder: Path) -> int:
+    """Write a kernel with its test and its bench, gates and a workflow into FOLDER, the current one unless told otherwise."""
+    from harness.starter import write_starter
+
+    for path in write_starter(folder):
+        click.echo(f"wrote {folder / path}")
+    click.echo(f"Next: `warpwave run cpu --kernels {folder / 'kernels'}`")
+    return ExitCode.GOOD
+
+
 def _show(comparison: Comparison, out: Path, options: dict[str, Any]) -> int:
     """Print the comparison; returns its exit code."""
     from harness.compare import exit_code
@@ -151,7 +156,7 @@ def _show(comparison: Comparison, out: Path, options: dict[str, Any]) -> int:
     from harness.render.terminal import render_terminal
 
     _stdout().print(render_terminal(comparison, full=options["full"]))
-    _stdout().print(Text(f"Reports: {_shorten(out)}/comparison.md, comparison.json, junit.xml, bandwidth.csv"), soft_wrap=True)
+    _stdout().print(Text(f"Reports: {_shorten(out)}/comparison.html, .md and .json, junit.xml, bandwidth.csv"), soft_wrap=True)
     return code
 
 

@@ -1,23 +1,17 @@
-"""`raw/<target>/` → `TargetRun`. A broken file costs its own part of the run and a line in `problems`: never the rest, never a traceback.
-
-Apart from the renderer that writes JUnit, this is the only file that imports junitparser.
-"""
+"""`raw/<target>/` → `TargetRun`. A broken file costs its own part of the run and a line in `problems`: nothing else."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
-from junitparser import Error, JUnitXml, JUnitXmlError, Properties, Skipped, TestCase
-
+from harness.cases import read_cases
 from harness.errors import InvalidInputError
-from harness.guard import Fault, RejectedError, clip, guarded, read_lines, read_record, read_xml
+from harness.guard import Fault, clip, guarded, read_lines, read_record
 from harness.records import (
-    CaseResult,
     Ceiling,
     CompiledKernel,
     Facts,
@@ -36,13 +30,6 @@ _MARKERS = ("run.json", "job.json", "stages.json")
 _SEARCH_DEPTH = 3  # <given>/<artifact>/raw/<target>
 _OUTPUTS = {"facts.json": Stage.FACTS, "test": Stage.TEST, "bench": Stage.BENCH, "compile": Stage.COMPILE}
 _COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
-# What an `<error type="…">` may say; any other type, "passed" among them, is an error.
-_ERROR_TYPES = {
-    verdict.value: verdict
-    for verdict in (Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG, Verdict.INCOMPLETE, Verdict.INFRA)
-}
-_MAX_CASES = 100_000
-_MAX_PROPERTIES = 64
 _MAX_WAIVERS = 200  # each is held against each compiled kernel
 
 Judged = TypeVar("Judged", RunRecord, StageReport)
@@ -74,13 +61,14 @@ def collect(folder: Path) -> TargetRun:
     record, record_fault = read_record(folder, "run.json", RunRecord)
     stages, stages_fault = read_record(folder, "stages.json", Stages)
     facts, facts_fault = read_record(folder, "facts.json", Facts)
-    cases, cases_fault = guarded("test/junit.xml", lambda: _cases(folder))
+    cases, cases_fault = guarded("test/junit.xml", lambda: read_cases(folder, "test/junit.xml"))
     samples, samples_fault = read_lines(folder, "bench/samples.jsonl", Sample)
+    again, again_fault = read_lines(folder, "bench/again.jsonl", Sample)
     ceilings, ceilings_fault = read_lines(folder, "bench/ceilings.jsonl", Ceiling)
     compiled, compiled_fault = read_lines(folder, "compile/kernels.jsonl", CompiledKernel)
     launched, launched_fault = read_lines(folder, "bench/kernels.jsonl", CompiledKernel)
-    if launched_fault and launched_fault.missing:
-        launched_fault = None  # younger than the format: a bundle without it is whole
+    # Younger than the format, or only there on request: a bundle without them is whole.
+    launched_fault, again_fault = (None if fault and fault.missing else fault for fault in (launched_fault, again_fault))
 
     run = record or _stand_in(folder.name, job, stages)
     problems: list[str] = []
@@ -90,7 +78,7 @@ def collect(folder: Path) -> TargetRun:
             problems.append(str(fault))
 
     reports = {report.stage: report for report in stages.reports} if stages else {}
-    for fault in (facts_fault, cases_fault, samples_fault, ceilings_fault, compiled_fault, launched_fault):
+    for fault in (facts_fault, cases_fault, samples_fault, again_fault, ceilings_fault, compiled_fault, launched_fault):
         stage = _OUTPUTS[fault.name.partition("/")[0]] if fault else None
         if fault and stage and _matters(fault, reports.get(stage), run):
             reports[stage] = _lower(reports.get(stage, StageReport(stage, Verdict.NOT_RUN)), fault.verdict, str(fault))
@@ -116,6 +104,7 @@ def collect(folder: Path) -> TargetRun:
         stages=tuple(reports[stage] for stage in Stage if stage in reports),
         cases=cases or (),
         samples=samples,
+        again=again,
         ceilings=ceilings,
         compiled=compiled,
         launched=launched,
@@ -191,56 +180,3 @@ def _stand_in(name: str, job: Job | None, stages: Stages | None) -> RunRecord:
         kernels=job.kernels if job else "",
         command=(),
     )
-
-
-def _cases(folder: Path) -> tuple[CaseResult, ...]:
-    root: Any = read_xml(folder, "test/junit.xml")
-    try:
-        suites = JUnitXml.fromroot(root)
-    except JUnitXmlError:
-        raise RejectedError(f"the root element is {clip(str(root.tag), 80)!r}, not testsuites or testsuite") from None
-    found: list[CaseResult] = []
-    for suite in suites:
-        for case in suite:
-            if len(found) == _MAX_CASES:
-                raise RejectedError(f"it is too large: more than {_MAX_CASES} tests")
-            found.append(_case(case))
-    return tuple(found)
-
-
-def _case(case: TestCase) -> CaseResult:
-    listed = case.child(Properties)  # type: ignore[no-untyped-call]
-    properties = {clip(entry.name or "", 200): clip(entry.value or "", 1000) for entry in listed or ()}
-    name = properties.pop("id", "") or "::".join(part for part in (case.classname, case.name) if part)
-    if not name:
-        raise RejectedError("a testcase has neither an id nor a name")
-    verdict, message, detail = Verdict.PASSED, "", ""
-    for result in case.result:
-        found = Verdict.NOT_RUN if isinstance(result, Skipped) else Verdict.FAILED
-        if isinstance(result, Error):
-            found = _ERROR_TYPES.get(result.type, Verdict.ERROR)
-        if found.severity > verdict.severity:
-            verdict, message, detail = found, result.message or "", result.text or ""
-    return CaseResult(
-        id=clip(name, 1000),
-        kernel=clip(properties.pop("kernel", "") or _kernel(name), 200),
-        verdict=verdict,
-        seconds=_seconds(case),
-        message=clip(message, 2000),
-        detail=clip(detail, 20_000),
-        properties=dict(list(properties.items())[:_MAX_PROPERTIES]),
-    )
-
-
-def _kernel(name: str) -> str:
-    """The top folder of the test file; for a test file that lies in none, its name without `test_`."""
-    path = PurePosixPath(name.partition("::")[0])
-    return path.parts[0] if len(path.parts) > 1 else path.stem.removeprefix("test_")
-
-
-def _seconds(case: TestCase) -> float:
-    try:
-        seconds = float(case.time or 0.0)
-    except ValueError:
-        return 0.0
-    return seconds if math.isfinite(seconds) and seconds > 0 else 0.0

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from harness import verdict
 from harness.comparison import Comparison, Difference, TargetSummary
-from harness.condense import condense, geomeans, refusals
+from harness.condense import condense, geomeans, portabilities, refusals
 from harness.errors import ExitCode
+from harness.fidelity import compare_launches
+from harness.noise import noise
 from harness.parity import compare_codegen, compare_tests, count_tests, use_of_waivers
 from harness.records import TargetRun, Verdict
-from harness.speed import compare_speeds
+from harness.speed import benched, compare_speeds
 
 
 def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparison:
@@ -20,7 +22,8 @@ def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparis
     named = _named(runs, expected)
     given = {name: run for name, run in named.items() if run}
     targets = tuple(verdict.summarise(name, given[name]) if name in given else verdict.absent(name) for name in named)
-    baseline, rows = compare_speeds(given)
+    noises = {name: noise(name, run) for name, run in given.items()}
+    baseline, rows = compare_speeds(given, noises)
     return Comparison(
         sentence=verdict.sentence(targets),
         exit_code=int(verdict.exit_code(targets)),
@@ -31,9 +34,12 @@ def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparis
         tests=compare_tests(given),
         speeds=condense(rows),
         geomeans=geomeans(rows),
+        portabilities=portabilities(rows, benched(given)),
+        noise=tuple(found for found in noises.values() if found),
         rows=rows,
         codegen=compare_codegen(given),
         waivers=use_of_waivers(given),
+        fidelity=compare_launches(given),
         refusals=refusals(rows),
         problems=tuple(f"{name}: {problem}" for name, run in given.items() for problem in run.problems),
     )
@@ -64,7 +70,7 @@ def _usable(run: TargetRun) -> TargetRun:
     """The run, without its results where files of two runs lie in one folder: nobody can tell which run those are about."""
     if run.record.verdict is not Verdict.STALE:
         return run
-    return dataclasses.replace(run, cases=(), samples=(), ceilings=(), compiled=())
+    return dataclasses.replace(run, cases=(), samples=(), again=(), ceilings=(), compiled=(), launched=())
 
 
 def _differences(targets: Sequence[TargetSummary]) -> tuple[Difference, ...]:

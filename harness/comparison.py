@@ -56,6 +56,7 @@ class Change(str, Enum):
 class _Strict:
     """What pydantic holds each of them to where a comparison is read back: nothing unknown, nothing infinite."""
 
+    __slots__ = ()
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
 
 
@@ -64,7 +65,9 @@ class Cell(_Strict):
     """One number: a case under one provider on one GPU. `value` is None where the verdict is not `passed`.
 
     `share` is the value over the largest copy bandwidth measured on that GPU in the same run. `verified`: the kernel's tests passed on that
-    target. `suspect`: the value is further above the ceiling than memory can be. `reason` is the sentence behind any of them.
+    target. `suspect`: the value is further above the ceiling than memory can be. `reason` is the sentence behind any of them. `weak` says
+    why the timings are not to be relied on; `half_width` is that of the 95 % interval of their median, over the median, and `quiet` whether
+    it is as narrow as the bench stage asks for. `graph_ms` is one of many launches in a graph, with a warm cache: no bandwidth of memory.
     """
 
     target: str
@@ -87,6 +90,11 @@ class Cell(_Strict):
     flush_bytes: int = 0
     warmup: int = 0
     bytes_moved: Union[int, None] = None
+    half_width: Union[float, None] = None
+    quiet: Union[bool, None] = None
+    graph_ms: Union[float, None] = None
+    cache_bytes: Union[int, None] = None
+    weak: str = ""
 
     @property
     def sound(self) -> bool:
@@ -96,13 +104,61 @@ class Cell(_Strict):
 
 @dataclass(frozen=True)
 class Ratio(_Strict):
-    """`target`'s value over `baseline`'s. None, with the reason, where the two cannot be compared."""
+    """`target`'s value over `baseline`'s. None, with the reason, where the two cannot be compared.
+
+    `speedup` is how often the target's median time goes into the baseline's, whatever the unit; it lies between `low` and `high` with 95 %
+    confidence. `change` is `faster` or `slower` where all of that is further from 1 than `threshold`, `same` where none of it is.
+    """
 
     target: str
     baseline: str
     value: Union[float, None]
     change: Change
     reason: str = ""
+    speedup: Union[float, None] = None
+    low: Union[float, None] = None
+    high: Union[float, None] = None
+    threshold: Union[float, None] = None
+
+
+@dataclass(frozen=True)
+class Exclusion(_Strict):
+    """A case that a geometric mean leaves out."""
+
+    case: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Noise(_Strict):
+    """What an A/A run of a target found: `n` points measured twice. A change below `threshold` (0.02 is 2 %) is noise on it.
+
+    Of the medians 95 % `moved` by at most that. `largest` is how far the interval of a ratio stayed away from 1, and `largest_case` whose.
+    `enough`: `n` suffices to tell; else the threshold is at least the one that is assumed without an A/A run.
+    """
+
+    target: str
+    n: int
+    enough: bool
+    threshold: float
+    moved: float
+    largest: float
+    largest_case: str
+
+
+@dataclass(frozen=True)
+class Portability(_Strict):
+    """Pennycook's performance portability of a kernel: the harmonic mean over the targets of `efficiencies`, 0 where one has none.
+
+    A target's efficiency is the geometric mean of its shares of the ceiling over the `n` cases that are sound on all targets.
+    """
+
+    kernel: str
+    provider: str
+    efficiencies: dict[str, float]
+    n: int
+    value: float
+    exclusions: tuple[Exclusion, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,14 +202,6 @@ class Speed(_Strict):
 
 
 @dataclass(frozen=True)
-class Exclusion(_Strict):
-    """A case that a geometric mean leaves out."""
-
-    case: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class Geomean(_Strict):
     """The geometric mean of `target`/`baseline` over the `n` cases that are sound on both. `ratio` is None where n is 0."""
 
@@ -179,16 +227,16 @@ class Refusal(_Strict):
     cases: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TestCell(_Strict):
     """What became of one test on one target."""
 
-    __test__ = False  # the name does not make it one for pytest
+    __test__: ClassVar[bool] = False  # the name does not make it one for pytest
     target: str
     result: CaseResult
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ParityRow(_Strict):
     """One test over all targets. `on` names the targets that are behind; a target without the test has no cell.
 
@@ -238,6 +286,47 @@ class WaiverUse(_Strict):
     waiver: Waiver
     covered: int
     used: int
+
+
+class Likeness(str, Enum):
+    """How a launch that the JIT compiled on a card stands to what the compile stage made of it without one."""
+
+    EQUAL = "equal"
+    RESPECIALIZED = "specialized otherwise"
+    ANOTHER_BINARY = "another binary"
+    NOT_SEEN = "not seen"
+
+
+@dataclass(frozen=True)
+class Deviation(_Strict):
+    """A launch on a card of which the compile stage made something else, or nothing."""
+
+    kernel: str
+    function: str
+    architecture: str
+    origin: str
+    likeness: Likeness
+    reason: str
+
+
+@dataclass(frozen=True)
+class Fidelity(_Strict):
+    """Of `launched` kernels that the JIT compiled on the cards of `target`, `equal` are byte for byte what `against` made without a GPU.
+
+    Both have the same Triton. Where nothing could be held against the launches, `against` is empty and `reason` says why.
+    """
+
+    target: str
+    against: str
+    triton: str
+    launched: int
+    equal: int = 0
+    deviations: tuple[Deviation, ...] = ()
+    reason: str = ""
+
+    def count(self, likeness: Likeness) -> int:
+        """How many of the launches stand so."""
+        return self.equal if likeness is Likeness.EQUAL else sum(entry.likeness is likeness for entry in self.deviations)
 
 
 @dataclass(frozen=True)
@@ -315,9 +404,12 @@ class Comparison(_Strict):
     tests: tuple[ParityRow, ...] = ()
     speeds: tuple[Speed, ...] = ()
     geomeans: tuple[Geomean, ...] = ()
+    portabilities: tuple[Portability, ...] = ()
+    noise: tuple[Noise, ...] = ()
     rows: tuple[Row, ...] = ()
     codegen: tuple[CodegenRow, ...] = ()
     waivers: tuple[WaiverUse, ...] = ()
+    fidelity: tuple[Fidelity, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     problems: tuple[str, ...] = ()
     schema_version: int = SCHEMA_VERSION

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from harness.comparison import Cell, Exclusion, Geomean, Ratio, Refusal, Row, Speed
-from harness.speed import lower_is_better
-from harness.stats import geometric_mean, median
+from harness.comparison import Cell, Exclusion, Geomean, Portability, Ratio, Refusal, Row, Speed
+from harness.speed import is_bandwidth, lower_is_better
+from harness.stats import geometric_mean, harmonic_mean, median
 
 
 def condense(rows: Iterable[Row]) -> tuple[Speed, ...]:
@@ -32,6 +32,36 @@ def geomeans(rows: Iterable[Row]) -> tuple[Geomean, ...]:
         mean = geometric_mean(values) if values else None
         means.append(Geomean(kernel, provider, unit, target, baseline, len(values), mean, excluded))
     return tuple(means)
+
+
+def portabilities(rows: Iterable[Row], targets: Sequence[str]) -> tuple[Portability, ...]:
+    """Per kernel and provider, over the targets that were to measure speeds; empty where that is one.
+
+    A case that is not sound on every target is left out and named: else two targets would be held to different shapes. A target without
+    one sound case of the kernel cannot run it, and then nothing is portable.
+    """
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if len(targets) > 1 and is_bandwidth(row.unit):
+            groups.setdefault((row.kernel, row.provider), []).append(row)
+    return tuple(_portability(kernel, provider, group, targets) for (kernel, provider), group in groups.items())
+
+
+def _portability(kernel: str, provider: str, rows: Sequence[Row], targets: Sequence[str]) -> Portability:
+    sound = [
+        {cell.target: cell.share for cell in sorted(row.cells, key=lambda cell: -cell.device) if cell.sound and cell.share} for row in rows
+    ]
+    able = [target for target in targets if any(target in found for found in sound)]
+    shares: dict[str, list[float]] = {target: [] for target in targets}
+    exclusions = []
+    for row, found in zip(rows, sound, strict=True):
+        if missing := [target for target in able or targets if target not in found]:
+            exclusions.append(Exclusion(row.case, f"no sound share of a ceiling on {', '.join(missing)}"))
+            continue
+        for target in able:
+            shares[target].append(found[target])
+    means = {target: geometric_mean(found) if found else 0.0 for target, found in shares.items()}
+    return Portability(kernel, provider, means, len(rows) - len(exclusions), harmonic_mean(list(means.values())), tuple(exclusions))
 
 
 def refusals(rows: Iterable[Row]) -> tuple[Refusal, ...]:

@@ -1,49 +1,68 @@
-"""Whether the compile stage makes the code that the card ran: its rows against those of the JIT's real launches. Pure."""
+"""Whether the compile stage makes the code that a card runs: its rows against those of the JIT's real launches. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from harness.comparison import Deviation, Fidelity, Likeness
 from harness.records import CompiledKernel, TargetRun, Verdict
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A launch on the card, and how the compile stage's kernel is another."""
-
-    launched: CompiledKernel
-    why: str
-
-
-@dataclass(frozen=True)
-class Fidelity:
-    """Launches on the card whose binary the compile stage made byte for byte, and those that it did not."""
-
-    same: int
-    different: tuple[Difference, ...]
+def compare_launches(runs: Mapping[str, TargetRun]) -> tuple[Fidelity, ...]:
+    """A row for each target whose card launched something and each compile stage, its own or another's, that can be held against it."""
+    found = []
+    for name, run in runs.items():
+        if run.launched:
+            rows = [row for other, lane in runs.items() if (row := _held_against(name, run, other, lane))]
+            found += rows or [Fidelity(name, "", _triton(run), len(run.launched), reason=_why_none(run, runs))]
+    return tuple(found)
 
 
-def fidelity(run: TargetRun) -> Fidelity | None:
-    """Every kernel that the JIT compiled on the card, looked for in the same bundle's compile stage; None where either has nothing."""
-    architectures = {row.architecture for row in run.launched}
-    ours = [row for row in run.compiled if row.verdict is not Verdict.NOT_RUN and row.architecture in architectures]
-    if not run.launched or not ours:
-        return None
-    exactly = {_key(row): row for row in ours}
-    nearly = {(row.function, row.origin): row for row in ours}
-    same, different = 0, []
-    for row in run.launched:
+def held_against(launched: Iterable[CompiledKernel], compiled: Sequence[CompiledKernel]) -> tuple[int, tuple[Deviation, ...]]:
+    """How many of the launches were compiled byte for byte, and what is otherwise with each of the others."""
+    exactly = {_key(row): row for row in compiled}
+    nearly = {(row.function, row.architecture, row.origin): row for row in compiled}
+    equal, deviations = 0, []
+    for row in launched:
         found = exactly.get(_key(row))
         if found is not None and found.binary_hash == row.binary_hash:
-            same += 1
-        elif found is not None:
-            different.append(Difference(row, f"the same specialization gives another binary{_measured(row, found)}"))
-        elif (near := nearly.get((row.function, row.origin))) is not None:
-            different.append(Difference(row, f"specialized otherwise: {_differing(row, near)}"))
+            equal += 1
+            continue
+        if found is not None:
+            likeness, reason = Likeness.ANOTHER_BINARY, f"the same specialization gives another binary{_measured(row, found)}"
+        elif (near := nearly.get((row.function, row.architecture, row.origin))) is not None:
+            likeness, reason = Likeness.RESPECIALIZED, f"specialized otherwise: {_differing(row, near)}"
         else:
-            different.append(Difference(row, "not launched there without a GPU"))
-    return Fidelity(same, tuple(different))
+            likeness, reason = Likeness.NOT_SEEN, "not launched there without a GPU"
+        deviations.append(Deviation(row.kernel, row.function, row.architecture, row.origin, likeness, reason))
+    return equal, tuple(deviations)
+
+
+def _held_against(name: str, run: TargetRun, other: str, lane: TargetRun) -> Fidelity | None:
+    """None where the two have another Triton, or no architecture in common."""
+    compiled = _usable(run, lane)
+    if not compiled or _triton(run) != _triton(lane):
+        return None
+    equal, deviations = held_against(run.launched, compiled)
+    return Fidelity(name, other, _triton(run), len(run.launched), equal, deviations)
+
+
+def _usable(run: TargetRun, lane: TargetRun) -> list[CompiledKernel]:
+    architectures = {row.architecture for row in run.launched}
+    return [row for row in lane.compiled if row.verdict is not Verdict.NOT_RUN and row.architecture in architectures]
+
+
+def _triton(run: TargetRun) -> str:
+    return run.facts.triton if run.facts else "unknown"
+
+
+def _why_none(run: TargetRun, runs: Mapping[str, TargetRun]) -> str:
+    others = sorted({_triton(lane) for lane in runs.values() if _usable(run, lane)})
+    if others:
+        return f"what was compiled without a GPU is from Triton {', '.join(others)}, the launches are from {_triton(run)}"
+    architectures = ", ".join(sorted({row.architecture for row in run.launched}))
+    return f"nothing was compiled for {architectures} without a GPU"
 
 
 _SPECIALIZATION = ("signature", "constants", "attributes", "num_warps", "num_stages")

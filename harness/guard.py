@@ -16,10 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn, TypeVar
-from xml.etree.ElementTree import Element, ParseError
 
-from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import iterparse
 from pydantic import TypeAdapter, ValidationError
 
 from harness.records import SCHEMA_VERSION, Verdict
@@ -86,12 +83,12 @@ def read_bytes(folder: Path, name: str, limit: int) -> bytes:
 
 def read_record(folder: Path, name: str, kind: type[T]) -> tuple[T | None, Fault | None]:
     """One JSON file as one record."""
-    return guarded(name, lambda: _parse(read_bytes(folder, name, MAX_JSON_BYTES), TypeAdapter(kind)))
+    return guarded(name, lambda: _parse(read_bytes(folder, name, MAX_JSON_BYTES), _adapter(kind)))
 
 
 def read_lines(folder: Path, name: str, kind: type[T]) -> tuple[tuple[T, ...], Fault | None]:
     """A file of one JSON record a line. Good lines are kept whatever the others hold; a last line may be cut off."""
-    content, fault = guarded(name, lambda: _lines(read_bytes(folder, name, MAX_LINES_BYTES), TypeAdapter(kind)))
+    content, fault = guarded(name, lambda: _lines(read_bytes(folder, name, MAX_LINES_BYTES), _adapter(kind)))
     if content is None:
         return (), fault
     records, wrong, cut = content
@@ -103,6 +100,14 @@ def read_lines(folder: Path, name: str, kind: type[T]) -> tuple[tuple[T, ...], F
     return records, fault
 
 
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: type[T]) -> TypeAdapter[T]:
+    """Made once a kind: making one takes longer than reading a small file with it."""
+    return _ADAPTERS.setdefault(kind, _ADAPTERS.get(kind) or TypeAdapter(kind))
+
+
 def guarded(name: str, read: Callable[[], T]) -> tuple[T | None, Fault | None]:
     """What `read` returns, or the fault that kept it from returning."""
     try:
@@ -111,33 +116,6 @@ def guarded(name: str, read: Callable[[], T]) -> tuple[T | None, Fault | None]:
         return None, Fault(name, Verdict.INCOMPLETE, str(error), missing=True)
     except RejectedError as error:
         return None, Fault(name, Verdict.INVALID, str(error))
-
-
-def read_xml(folder: Path, name: str) -> Element:
-    """The root element of an XML file, built while depth and number of elements are watched."""
-    data = read_bytes(folder, name, MAX_XML_BYTES)
-    depth = elements = 0
-    root: Element | None = None
-    try:
-        for event, element in iterparse(io.BytesIO(data), events=("start", "end"), forbid_dtd=True):
-            if event == "end":
-                depth -= 1
-                continue
-            root = element if root is None else root
-            depth, elements = depth + 1, elements + 1
-            if depth > MAX_XML_DEPTH:
-                raise RejectedError(f"elements are nested deeper than {MAX_XML_DEPTH}")
-            if elements > MAX_XML_ELEMENTS:
-                raise RejectedError(f"it is too large: more than {MAX_XML_ELEMENTS} elements")
-    except ParseError as error:
-        raise RejectedError(f"not well-formed XML, line {error.position[0]}: {str(error).split(':')[0]}") from None
-    except DefusedXmlException:
-        raise RejectedError("it declares a document type or entities, which a report never needs") from None
-    except (ValueError, LookupError) as error:  # an encoding that does not exist, or cannot hold these bytes
-        raise RejectedError(f"not readable as XML: {clip(str(error), 200)}") from None
-    if root is None:
-        raise RejectedError("it is empty")
-    return root
 
 
 def clip(text: str, limit: int) -> str:

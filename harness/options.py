@@ -12,9 +12,10 @@ import click
 from harness.engines import Build
 from harness.errors import UsageError
 from harness.gates import load_gates, load_launches
-from harness.records import Stage
+from harness.records import Job, Stage
 from harness.resume import recorded_run_id
 from harness.run import Settings, new_run_id
+from harness.sharding import parse_shard
 
 Options = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -42,7 +43,17 @@ what_options = several(
     click.option("-k", "keyword", metavar="EXPR", help="Only tests that match, as in pytest."),
     click.option("--commit", metavar="SHA", help="Commit of the kernels, where their folder is no git checkout.", envvar="WARPWAVE_COMMIT"),
     click.option("--gpu", metavar="N", help="Index of the GPU to use. Default: the first one that is visible."),
+    click.option("--shard", metavar="I/N", help="Only the I-th of N parts of the kernels; `report` joins the parts."),
     click.option("--quick", is_flag=True, help="Three sizes of each sweep and a fifth of the timing: a look, not a measurement."),
+    click.option(
+        "--precision",
+        type=click.FloatRange(0, 1, min_open=True),
+        default=Job.precision,
+        show_default=True,
+        metavar="SHARE",
+        help="Measure a point until its median is known within this, 19 times in 20; at most as long as its author says.",
+    ),
+    click.option("--aa", "again", is_flag=True, help="Measure everything twice: how far a speed moves that nobody changed."),
     click.option("--test-timeout", type=float, default=300.0, show_default=True, metavar="S", help="Limit for one test or point."),
     click.option("--timeout", type=float, default=10800.0, show_default=True, metavar="S", help="Limit for one target."),
 )
@@ -96,6 +107,8 @@ def settings_of(options: dict[str, Any]) -> Settings:
         gpu=options["gpu"],
         commit=options["commit"],
         quick=options["quick"],
+        again=options["again"],
+        precision=options["precision"],
         benches=options["benches"] or ("bench_*.py",),
         launches=_parse_launches(options["launches"]) if options["launches"] else load_launches(kernels),
         gates=load_gates(kernels),
@@ -118,6 +131,7 @@ def settings_of(options: dict[str, Any]) -> Settings:
         command=("warpwave", *sys.argv[1:]),
         resume=options["resume"] is not None,
         gpu_wait_s=options["gpu_wait"],
+        shard=parse_shard(options["shard"]) if options["shard"] else None,
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 
 from harness.alignment import align
 from harness.alignment import configuration as configuration  # the JUnit writer names its cases by it
 from harness.comparison import CodegenCell, CodegenRow, KernelTests, Parity, ParityRow, TestCell, WaiverUse
-from harness.records import TargetRun, Verdict, Waiver
+from harness.records import CaseResult, TargetRun, Verdict, Waiver
 
 
 def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
@@ -30,13 +31,16 @@ def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
 
 def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:
     """The tests of each kernel on each target, counted."""
-    counts: dict[tuple[str, str], Counter[str]] = {}
-    seconds: Counter[tuple[str, str]] = Counter()
+    found = []
     for name, run in runs.items():
+        by_kernel: dict[str, list[CaseResult]] = {}
         for case in run.cases:
-            counts.setdefault((case.kernel, name), Counter())[case.verdict.value] += 1
-            seconds[case.kernel, name] += case.seconds  # type: ignore[assignment]  # typeshed's Counter counts in int only
-    return tuple(KernelTests(kernel, name, dict(count), float(seconds[kernel, name])) for (kernel, name), count in counts.items())
+            by_kernel.setdefault(case.kernel, []).append(case)
+        for kernel, cases in by_kernel.items():
+            counts = Counter(case.verdict for case in cases)
+            seconds = math.fsum(case.seconds for case in cases)
+            found.append(KernelTests(kernel, name, {verdict.value: count for verdict, count in counts.items()}, seconds))
+    return tuple(found)
 
 
 def compare_codegen(runs: Mapping[str, TargetRun]) -> tuple[CodegenRow, ...]:

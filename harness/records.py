@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -51,7 +52,10 @@ class Verdict(str, Enum):
     @property
     def severity(self) -> int:
         """Position in the order above; larger is worse."""
-        return list(Verdict).index(self)
+        return _SEVERITY[self]
+
+
+_SEVERITY = {verdict: position for position, verdict in enumerate(Verdict)}
 
 
 def worst(verdicts: list[Verdict], default: Verdict = Verdict.NOT_RUN) -> Verdict:
@@ -71,7 +75,7 @@ class Stage(str, Enum):
 @dataclass(frozen=True)
 class Architecture:
     """A GPU that kernels are compiled for. `properties` is what Triton's `get_device_properties` would answer on that card, `torch_version`
-    what `torch.version` would have there."""
+    what `torch.version` would have there. `cache_bytes` is a cache between L2 and memory, which no driver tells; 0 where there is none."""
 
     __pydantic_config__ = _STRICT
     name: str
@@ -80,6 +84,7 @@ class Architecture:
     warp_size: int
     properties: dict[str, int]
     torch_version: dict[str, str] = field(default_factory=dict)
+    cache_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -171,6 +176,8 @@ class Job:
     """What the inside is told to do: `job.json`. Paths are as the inside sees them. Without `gates` generated code is not judged.
 
     `device_faults` are patterns of what a GPU's runtime prints when it aborts a process, and the verdict that each stands for.
+    With `again` the bench stage measures everything twice, the second time in a process of its own: an A/A run. It ends a point at a
+    half-width of `precision` (a share of the median; of the 95 % interval), or when its time is up.
     """
 
     __pydantic_config__ = _STRICT
@@ -187,6 +194,8 @@ class Job:
     launches: tuple[str, ...] = ("bench", "test")
     pytest_args: tuple[str, ...] = ()
     quick: bool = False
+    again: bool = False
+    precision: float = 0.002
     test_limit_s: float = 300.0
     stage_limit_s: float = 3600.0
     workers: int = 0
@@ -267,7 +276,7 @@ class Stages:
     schema_version: int = SCHEMA_VERSION
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # there may be a million of them
 class CaseResult:
     """One test of the kernel package. `id` is pytest's node id, the same text on every target; `kernel` is its folder."""
 
@@ -286,8 +295,11 @@ class Sample:
     """One point of a sweep: a case (`softmax/N=1024`) under one provider (`triton`, `torch`, …) on one device.
 
     `value` is what the author's function returned, in `unit` (its ylabel); `low` and `high` are the author's own band, if any.
-    `times_ms` are the raw timings behind the last `do_bench` call of the point, in the order in which they were taken; `host_ms` is how
-    long the host took to enqueue it, the median.
+    `times_ms` are the raw timings behind the last `do_bench` call of the point, in the order in which they were taken, `rounds` how many
+    of them each round gave; those of first rounds that did not count are `discarded`. `quiet`: the 95 % interval of their median is as
+    narrow as the bench stage asks for; else its time was up. `flush_bytes` were overwritten before each, of a last-level cache of
+    `cache_bytes` (None where nobody tells its size). `host_ms` is how long the host took to enqueue a call, the median; `graph_ms` how long
+    the device takes for one of many in a graph, with a warm cache. `weak` says why they are not to be relied on.
     """
 
     __pydantic_config__ = _STRICT
@@ -305,11 +317,17 @@ class Sample:
     p20_ms: Union[float, None] = None
     p80_ms: Union[float, None] = None
     times_ms: tuple[float, ...] = ()
+    rounds: tuple[int, ...] = ()
+    discarded: int = 0
+    quiet: Union[bool, None] = None
     timer: str = ""
     flush_bytes: int = 0
+    cache_bytes: Union[int, None] = None
     warmup: int = 0
     host_ms: Union[float, None] = None
+    graph_ms: Union[float, None] = None
     bytes_moved: Union[int, None] = None
+    weak: str = ""
     reason: str = ""
 
 
@@ -455,7 +473,8 @@ class Attempt:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The host's page about one target: `run.json`. `attempts` are those before the one that the rest is about."""
+    """The host's page about one target: `run.json`. `attempts` are those before the one that the rest is about; `shard` is `2/4` where it
+    ran the second of four parts of the package."""
 
     __pydantic_config__ = _STRICT
     run_id: str
@@ -472,6 +491,7 @@ class RunRecord:
     environment: Union[Environment, None] = None
     exit: Union[Exit, None] = None
     attempts: tuple[Attempt, ...] = ()
+    shard: str = ""
     schema_version: int = SCHEMA_VERSION
 
 
@@ -479,7 +499,8 @@ class RunRecord:
 class TargetRun:
     """Everything that is known of one target after its run: `raw/<target>/` read, validated and joined.
 
-    `compiled` is the compile stage's, without a GPU; `launched` what the JIT compiled on the card in the bench stage.
+    `compiled` is the compile stage's, without a GPU; `launched` what the JIT compiled on the card in the bench stage. `again` are the same
+    points as `samples`, measured a second time: an A/A run.
     """
 
     __pydantic_config__ = _STRICT
@@ -488,6 +509,7 @@ class TargetRun:
     stages: tuple[StageReport, ...] = ()
     cases: tuple[CaseResult, ...] = ()
     samples: tuple[Sample, ...] = ()
+    again: tuple[Sample, ...] = ()
     ceilings: tuple[Ceiling, ...] = ()
     compiled: tuple[CompiledKernel, ...] = ()
     launched: tuple[CompiledKernel, ...] = ()
@@ -505,14 +527,14 @@ def dump(record: Any, path: Path) -> None:
     write_text(path, json.dumps(dataclasses.asdict(record), allow_nan=False, ensure_ascii=False, indent=1) + "\n")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replace a file's content in one step: temporary file, fsync, rename."""
+def write_text(path: Path, text: Union[str, Iterable[str]]) -> None:
+    """Replace a file's content in one step: temporary file, fsync, rename. A large text may come in pieces."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # A name that cannot be guessed: the folder may be open to the code under test.
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+            file.writelines([text] if isinstance(text, str) else text)
             file.flush()
             os.fchmod(handle, 0o644)
             os.fsync(handle)

@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from harness.collect import collect, find_raw
 from harness.compare import compare
 from harness.comparison import Comparison
 from harness.errors import ExitCode
-from harness.records import dump, write_text
-from harness.render.junit import render_junit
+from harness.joining import join
+from harness.records import write_text
+from harness.render.document import json_pieces
+from harness.render.html import render_html
+from harness.render.junit import junit_pieces
 from harness.render.markdown import render_markdown
 from harness.render.table import render_csv
 
 
 def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = ()) -> Comparison:
-    """Collect the raw folders at or below `paths`, compare, and write junit.xml, bandwidth.csv, comparison.md and comparison.json to `out`.
+    """Collect the raw folders at or below `paths`, compare, and write junit.xml, bandwidth.csv and comparison.html, .md and .json to `out`.
 
     A file that cannot be written costs that file only: it is named in `problems`, and an exit code of 0 becomes that of infrastructure.
 
     Raises:
         InvalidInputError: there is no raw folder.
     """
-    comparison = compare([collect(folder) for folder in find_raw(paths)], expected)
-    # The page and the data come last, so that both name what went wrong with the files before them.
+    with _without_collector():
+        comparison = compare(join([collect(folder) for folder in find_raw(paths)]), expected)
+        return _write(comparison, out)
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """A million small records in no cycle: Python's collector would walk all of them over and over, and find nothing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _write(comparison: Comparison, out: Path) -> Comparison:
+    # The summary and the data come last, so that both name what went wrong with the files before them.
     for name, write in WRITERS.items():
         path = out / name
         try:
@@ -37,10 +59,11 @@ def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = ())
 
 
 WRITERS: dict[str, Callable[[Comparison, Path], None]] = {
-    "junit.xml": lambda comparison, path: write_text(path, render_junit(comparison)),
+    "junit.xml": lambda comparison, path: write_text(path, junit_pieces(comparison)),
     "bandwidth.csv": lambda comparison, path: write_text(path, render_csv(comparison)),
+    "comparison.html": lambda comparison, path: write_text(path, render_html(comparison)),
     "comparison.md": lambda comparison, path: write_text(path, render_markdown(comparison)),
-    "comparison.json": dump,
+    "comparison.json": lambda comparison, path: write_text(path, json_pieces(comparison)),
 }
 
 

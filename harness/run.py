@@ -27,6 +27,7 @@ from harness.errors import ExitCode, InfrastructureError, UsageError, WarpwaveEr
 from harness.guard import read_record
 from harness.records import Attempt, Environment, Exit, Gates, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump, write_text
 from harness.resume import check_same, earlier_attempts, finished
+from harness.sharding import Shard, restrict
 from harness.targets import Target
 
 OnEvent = Callable[[dict[str, Any]], None]
@@ -49,6 +50,8 @@ class Settings:
     gpu: Union[str, None] = None
     commit: Union[str, None] = None
     quick: bool = False
+    again: bool = False
+    precision: float = Job.precision
     benches: tuple[str, ...] = ("bench_*.py",)
     launches: tuple[str, ...] = ("bench", "test")
     gates: Gates = field(default_factory=Gates)
@@ -63,6 +66,7 @@ class Settings:
     command: tuple[str, ...] = ()
     resume: bool = False
     gpu_wait_s: float = 600.0
+    shard: Union[Shard, None] = None
 
 
 def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) -> RunRecord:
@@ -231,6 +235,7 @@ def _record(
         environment=ending.environment,
         exit=ending.exit,
         attempts=attempts,
+        shard=str(settings.shard or ""),
     )
 
 
@@ -299,6 +304,9 @@ def _folder(settings: Settings, target: Target) -> tuple[Path, bool]:
 
 def _job(engine: Engine, request: Request, settings: Settings, stages: tuple[Stage, ...]) -> Job:
     layout, target = engine.layout(request), request.target
+    benches, left_out = settings.benches, tuple[str, ...]()
+    if settings.shard:
+        benches, left_out = restrict(settings.kernels, layout.kernels, benches, settings.shard)
     return Job(
         run_id=request.run_id,
         target=target.name,
@@ -309,10 +317,12 @@ def _job(engine: Engine, request: Request, settings: Settings, stages: tuple[Sta
         require=target.probe.require,
         probe=target.probe.command,
         driver_file=target.probe.driver_file,
-        benches=settings.benches,
+        benches=benches,
         launches=settings.launches,
-        pytest_args=settings.pytest_args,
+        pytest_args=(*settings.pytest_args, *left_out),
         quick=settings.quick,
+        again=settings.again,
+        precision=settings.precision,
         test_limit_s=settings.test_limit_s,
         stage_limit_s=settings.stage_limit_s,
         architectures=target.architectures,

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Union
 
-from harness.comparison import FAILING, Cell, Change, Ratio, Row
+from harness.comparison import FAILING, Cell, Change, Noise, Ratio, Row
+from harness.noise import threshold
 from harness.records import Ceiling, Sample, Stage, TargetRun, Verdict
-from harness.stats import harmonic_mean
+from harness.speedup import speedup
+from harness.stats import harmonic_mean, median_interval
 
 # A kernel that only reads beats a copy by a few percent; beyond this the bytes are counted wrong, or come from a cache.
 SUSPECT_SHARE = 1.1
-# Within this a difference is none, however small the scatter.
-SAME_WITHIN = 0.01
 _TIME_UNITS = frozenset(
     {"s", "sec", "seconds", "ms", "milliseconds", "us", "µs", "μs", "microseconds", "ns", "time", "time (ms)", "latency"}
 )
@@ -56,24 +56,31 @@ def judge(sample: Sample) -> tuple[Verdict, str]:
     return Verdict.PASSED, ""
 
 
-def compare_speeds(runs: Mapping[str, TargetRun]) -> tuple[Union[str, None], tuple[Row, ...]]:
-    """The baseline (None where fewer than two targets measured anything) and a row per kernel, case and provider, in the authors' order."""
+def compare_speeds(runs: Mapping[str, TargetRun], noises: Mapping[str, Union[Noise, None]]) -> tuple[Union[str, None], tuple[Row, ...]]:
+    """The baseline (None where fewer than two targets measured anything) and a row per kernel, case and provider, in the authors' order.
+
+    `noises` are the findings of A/A runs, per target.
+    """
     measured = [name for name, run in runs.items() if run.samples]
-    benched = [name for name, run in runs.items() if run.samples or any(report.stage is Stage.BENCH for report in run.stages)]
+    asked = benched(runs)
     baseline = measured[0] if len(measured) > 1 else None
     barriers = {name: _barriers(baseline, name, runs) for name in measured if baseline and name != baseline}
     found: dict[tuple[str, str, str], dict[str, list[_Measured]]] = {}
     for name in measured:
-        for sample, cell in _cells(name, runs[name]):
+        for sample, cell in cells(name, runs[name]):
             found.setdefault((sample.kernel, sample.case, sample.provider), {}).setdefault(name, []).append((sample, cell))
     rows = []
     for (kernel, case, provider), by_target in found.items():
         every = [pair for pairs in by_target.values() for pair in pairs]
         # One GPU of a target stands for it in a ratio: the first. The others are shown beside it.
         first = {name: min(pairs, key=lambda pair: pair[1].device) for name, pairs in by_target.items()}
-        ratios = [_ratio(baseline, name, first, barriers[name]) for name in barriers if baseline and {baseline, name} & set(first)]
-        shares = [first[name][1].share or 0.0 if name in first and first[name][1].sound else 0.0 for name in benched]
-        bandwidth = is_bandwidth(every[0][0].unit) and len(benched) > 1
+        ratios = [
+            _ratio(baseline, name, first, barriers[name], threshold((noises[baseline], noises[name])))
+            for name in barriers
+            if baseline and {baseline, name} & set(first)
+        ]
+        shares = [first[name][1].share or 0.0 if name in first and first[name][1].sound else 0.0 for name in asked]
+        bandwidth = is_bandwidth(every[0][0].unit) and len(asked) > 1
         rows.append(
             Row(
                 kernel=kernel,
@@ -89,7 +96,13 @@ def compare_speeds(runs: Mapping[str, TargetRun]) -> tuple[Union[str, None], tup
     return baseline, tuple(rows)
 
 
-def _cells(name: str, run: TargetRun) -> Iterable[_Measured]:
+def benched(runs: Mapping[str, TargetRun]) -> list[str]:
+    """The targets that were to measure speeds, whether or not they did."""
+    return [name for name, run in runs.items() if run.samples or any(report.stage is Stage.BENCH for report in run.stages)]
+
+
+def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
+    """Every sample of a target with what may be said of it."""
     doubts = _doubts(run)
     gpus = {device.index: device.name for device in run.facts.devices} if run.facts else {}
     ceilings = {device: ceiling_gbps(run.ceilings, device) for device in {sample.device for sample in run.samples}}
@@ -124,6 +137,11 @@ def _cells(name: str, run: TargetRun) -> Iterable[_Measured]:
                 flush_bytes=sample.flush_bytes,
                 warmup=sample.warmup,
                 bytes_moved=sample.bytes_moved,
+                half_width=_half_width(sample),
+                quiet=sample.quiet,
+                graph_ms=_finite(sample.graph_ms),
+                cache_bytes=sample.cache_bytes,
+                weak=sample.weak,
             ),
         )
 
@@ -163,7 +181,7 @@ def _differs(name: str, baseline: str, first: object, target: str, second: objec
     return f"different {name}: {baseline} {first}, {target} {second}"
 
 
-def _ratio(baseline: str, target: str, measured: Mapping[str, _Measured], barriers: list[str]) -> Ratio:
+def _ratio(baseline: str, target: str, measured: Mapping[str, _Measured], barriers: list[str], limit: float) -> Ratio:
     for name in (baseline, target):
         if name not in measured:
             return Ratio(target, baseline, None, Change.ONE_SIDED, f"{name} has no result for it")
@@ -172,7 +190,7 @@ def _ratio(baseline: str, target: str, measured: Mapping[str, _Measured], barrie
         ("parameters", one.params, two.params),
         ("units", one.unit, two.unit),
         ("timers", one.timer, two.timer),
-        ("flush sizes", one.flush_bytes, two.flush_bytes),
+        ("flush sizes", flush(one), flush(two)),
     )
     reasons = [*barriers, *(_differs(name, baseline, a, target, b) for name, a, b in settings if a != b)]
     reasons += [f"{cell.target}: {cell.reason}" for cell in (first, second) if not cell.sound]
@@ -181,18 +199,23 @@ def _ratio(baseline: str, target: str, measured: Mapping[str, _Measured], barrie
     ratio = second.value / first.value
     if not _positive(ratio):
         return Ratio(target, baseline, None, Change.REFUSED, "the two values are too far apart for a number")
-    return Ratio(target, baseline, ratio, _change(first, second, ratio))
+    found = speedup(one, two, limit)
+    interval = vars(found.interval) if found.interval else {}
+    named = {"speedup": interval.get("value"), "low": interval.get("low"), "high": interval.get("high")}
+    return Ratio(target, baseline, ratio, found.change, found.reason, **named, threshold=limit)
 
 
-def _change(first: Cell, second: Cell, ratio: float) -> Change:
-    """By the timings, so that the unit does not matter: faster or slower only where the two 20 to 80 % bands do not touch."""
-    if abs(ratio - 1) <= SAME_WITHIN:
-        return Change.SAME
-    if first.p20_ms is None or first.p80_ms is None or second.p20_ms is None or second.p80_ms is None:
-        return Change.AMBIGUOUS
-    if second.p80_ms < first.p20_ms:
-        return Change.FASTER
-    return Change.SLOWER if second.p20_ms > first.p80_ms else Change.AMBIGUOUS
+def flush(sample: Sample) -> str:
+    """What was done to the cache before each timing: caches differ in size, and the same is what overwrites them as often."""
+    return f"{sample.flush_bytes / sample.cache_bytes:g} x cache" if sample.cache_bytes else str(sample.flush_bytes)
+
+
+def _half_width(sample: Sample) -> Union[float, None]:
+    """Half of the 95 % interval of the median, over the median."""
+    if not sample.times_ms or not all(map(_positive, sample.times_ms)):
+        return None
+    interval = median_interval(sample.times_ms, sample.rounds)
+    return (interval.high - interval.low) / 2 / interval.value if interval else None
 
 
 def _positive(value: float) -> bool:

@@ -5,6 +5,7 @@ Strict: a wrong key or value is refused with the file, the key path, what was fo
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Literal, Union
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from harness.checks import Check, Doctor
 from harness.errors import ConfigError, UsageError
 from harness.records import Architecture, Stage
 
@@ -78,6 +80,7 @@ class _Entry:
     environment: dict[str, str] = field(default_factory=dict)
     visible_devices: Union[str, None] = None
     probe: Probe = field(default_factory=Probe)
+    doctor: Doctor = field(default_factory=Doctor)
     architectures: tuple[str, ...] = ()
 
 
@@ -91,6 +94,7 @@ class _Card:
     warp_size: int
     properties: dict[str, int]
     torch_version: dict[str, str] = field(default_factory=dict)
+    cache_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,7 @@ class Target:
     environment: dict[str, str]
     visible_devices: Union[str, None]
     probe: Probe
+    doctor: Doctor
     architectures: tuple[Architecture, ...]
 
 
@@ -153,6 +158,11 @@ def _names_dockerfile(extra: dict[str, Any], target: str) -> bool:
     for key in ("targets", target, "image", "dockerfile"):
         value = value.get(key) if isinstance(value, dict) else None
     return value is not None
+
+
+def targets_schema() -> str:
+    """The JSON Schema of a targets file, written from the types that read it."""
+    return json.dumps(TypeAdapter(_File).json_schema(), indent=1) + "\n"
 
 
 def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
@@ -237,7 +247,7 @@ def _validate(raw: dict[str, Any], path: Path) -> _File:
 def _known_keys(location: tuple[int | str, ...]) -> list[str]:
     """The keys allowed beside the one that was refused at `location`."""
     depth = {1: _File, 3: _Entry if location[0] == "targets" else _Card}
-    inner = {"image": Image, "devices": Devices, "probe": Probe}
+    inner = {"image": Image, "devices": Devices, "probe": Probe, "doctor": Check if "checks" in location else Doctor}
     kind = depth.get(len(location)) or inner.get(str(location[2]) if len(location) > 2 else "", _File)
     return [f.name for f in fields(kind)]
 

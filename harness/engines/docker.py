@@ -100,6 +100,11 @@ class DockerEngine:
         """Run the job in a container of its own, which is gone afterwards."""
         return self._run(request, environment, on_line)
 
+    def info(self) -> dict[str, Any]:
+        """What the engine says of itself, as `docker info` shows it."""
+        with self._answering():
+            return dict(self._api.info())
+
     def clean(self, dry_run: bool) -> list[str]:
         """Remove, or only name, what runs that are over have left: containers, kept ones included, and build stages without a name."""
         with self._answering():

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness.inside.events import emit
@@ -25,7 +28,6 @@ def compile_all(job: Job) -> StageReport:
     """Supervise the workers and write `compile/kernels.jsonl`."""
     folder = Path(job.output) / Stage.COMPILE.value
     rows: list[CompiledKernel] = []
-    problems: list[str] = []
     lock, stop = threading.Lock(), threading.Event()
     (folder / "kernels.jsonl").unlink(missing_ok=True)  # of a run that is taken up again: the journals tell all of it
 
@@ -36,8 +38,6 @@ def compile_all(job: Job) -> StageReport:
             with lock:
                 for row in fresh(event, card):
                     rows.append(row)
-                    if row.verdict is not Verdict.PASSED:
-                        problems.append(f"{row.function} for {row.architecture}: {row.reason}")
                     with open(folder / "kernels.jsonl", "a", encoding="utf-8") as file:
                         file.write(to_json(row) + "\n")
                     emit("case", stage="compile", id=f"{row.function} for {card.name}", done=len(rows), total=None)
@@ -60,9 +60,7 @@ def compile_all(job: Job) -> StageReport:
     counts = {verdict: count for verdict, count in counts.items() if count}
     # A point whose host code cannot run without data takes nothing away from the kernels that were compiled.
     verdict = worst([row.verdict for row in rows if row.verdict is not Verdict.NOT_RUN])
-    reason = (
-        problems[0][:500] if problems else "" if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.launches)})"
-    )
+    reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.launches)})"
     hint = "" if rows else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
     return StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts)
 
@@ -80,6 +78,13 @@ def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:
         return [row for row, identity in found if identity not in earlier]
 
     return rows
+
+
+def _reason(rows: list[CompiledKernel], verdict: Verdict) -> str:
+    """The first of what is as grave as the stage; where nothing failed, the first of what could not run."""
+    amiss = [row for row in rows if row.verdict is not Verdict.PASSED]
+    told = next((row for row in amiss if row.verdict is verdict), amiss[0] if amiss else None)
+    return f"{told.function} for {told.architecture}: {told.reason}"[:500] if told else ""
 
 
 def _rows(event: Event, card: Architecture) -> list[CompiledKernel]:
@@ -108,10 +113,33 @@ def work(job: Job, card: Architecture) -> None:
     journal.write("end")
 
 
+@contextmanager
+def home_of_its_own(folder: Path) -> Iterator[None]:
+    """Give the package another home while it runs on a card that does not exist.
+
+    Packages keep what they have tuned in the user's home (FlagGems: one database an architecture); with timings that are made up, a real
+    run would find the wrong choice there. Triton's own cache stays where it is: it holds what was compiled, and no timing.
+    """
+    cache = os.environ.get("TRITON_CACHE_DIR") or Path(os.environ.get("TRITON_HOME") or Path.home()) / ".triton" / "cache"
+    changed = {"TRITON_CACHE_DIR": str(cache), "HOME": tempfile.mkdtemp(prefix=".home-", dir=folder)}
+    before = {name: os.environ.get(name) for name in (*changed, "XDG_CACHE_HOME")}
+    os.environ.update(changed)
+    os.environ.pop("XDG_CACHE_HOME", None)  # then it is below the home
+    try:
+        yield
+    finally:
+        shutil.rmtree(changed["HOME"], ignore_errors=True)
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+
 def main() -> None:
     """Entry of the stage's process."""
     job = Job.load(Path(sys.argv[1]))
-    dump(compile_all(job), Path(job.output) / Stage.COMPILE.value / "report.json")
+    folder = Path(job.output) / Stage.COMPILE.value
+    with home_of_its_own(folder):
+        report = compile_all(job)
+    dump(report, folder / "report.json")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ a row with a verdict, and the sweep goes on after it in a fresh process.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import sys
@@ -16,30 +17,47 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from harness.inside import ahead
 from harness.inside.benches import Point, find_benches, kernel_name, load_module, points
+from harness.inside.conditions import Conditions, Watch
 from harness.inside.device import accelerator, ask_afresh, is_usable
 from harness.inside.events import emit
 from harness.inside.recorder import Recorder, card_here
+from harness.inside.rounds import Rule, Series
 from harness.inside.supervise import LOST_DEVICE, Event, Journal, settle, supervise
 from harness.inside.timer import Timer, Timing
 from harness.inside.words import describe
 from harness.inside.workers import as_stage, spawned
-from harness.records import Ceiling, Job, Sample, Stage, StageReport, Verdict, dump, to_json, worst
+from harness.records import Architecture, Ceiling, Job, Sample, Stage, StageReport, Verdict, dump, to_json, worst
 
 # One copy reads and writes this much in all: far past any cache, small on any card.
 _COPY_BYTES = 4 << 30
 
 
 def measure(job: Job) -> StageReport:
-    """Supervise the sweep and write `bench/samples.jsonl` and `bench/ceilings.jsonl`; `bench/kernels.jsonl` has what the JIT compiled."""
+    """Supervise the sweep and write `bench/samples.jsonl` and `bench/ceilings.jsonl`; `bench/kernels.jsonl` has what the JIT compiled.
+
+    Asked for an A/A run, it does all of it again in another process, into `bench/again.jsonl`: as a comparison of two runs does.
+    """
     folder = Path(job.output) / Stage.BENCH.value
     if not find_benches(Path(job.kernels), job.benches):
         return StageReport(Stage.BENCH, Verdict.NOT_RUN, reason="no bench was found", hint=f"Looked for {', '.join(job.benches)}.")
+    ahead.start(job)
+    report = _sweep(job, folder, "samples.jsonl", "journal.jsonl")
+    if not job.again:
+        return report
+    second = _sweep(job, folder, "again.jsonl", "journal-again.jsonl")
+    return report if second.verdict.severity <= report.verdict.severity else dataclasses.replace(report, reason=f"A/A: {second.reason}")
+
+
+def _sweep(job: Job, folder: Path, name: str, journal: str) -> StageReport:
+    """Every point once, a line each in the file of that name."""
     verdicts: list[Verdict] = []
     reasons: list[str] = []
     pending: dict[str, Sample] = {}
-    for name in ("samples.jsonl", "ceilings.jsonl", "kernels.jsonl"):
-        (folder / name).unlink(missing_ok=True)  # of a run that is taken up again: the journal tells all of it
+    first = name == "samples.jsonl"
+    for old in (name, "ceilings.jsonl", "kernels.jsonl") if first else (name,):
+        (folder / old).unlink(missing_ok=True)  # of a run that is taken up again: the journal tells all of it
 
     def on_event(event: Event) -> None:
         """Progress out, results to disk."""
@@ -47,10 +65,11 @@ def measure(job: Job) -> StageReport:
             pending.update({identity: Sample(**fields, verdict=Verdict.NOT_RUN) for identity, fields in event["points"].items()})
         elif event["event"] == "start":
             emit("case", stage="bench", id=event["id"], done=len(verdicts), total=len(pending) or None)
-        elif event["event"] == "kernel":
+        elif event["event"] == "kernel" and first:
             _append(folder / "kernels.jsonl", json.dumps(event["row"]))
         elif event["event"] == "finish" and "ceiling" in event:
-            _append(folder / "ceilings.jsonl", event["ceiling"])
+            if first:
+                _append(folder / "ceilings.jsonl", event["ceiling"])
         elif event["event"] in ("finish", "death"):
             line = event.get("sample")
             if line is None:
@@ -59,11 +78,11 @@ def measure(job: Job) -> StageReport:
             verdicts.append(Verdict(event["verdict"]))
             if event["reason"]:
                 reasons.append(f"{event['id']}: {event['reason']}")
-            _append(folder / "samples.jsonl", line)
+            _append(folder / name, line)
 
     command = [sys.executable, "-m", "harness.inside.measure", sys.argv[1], "--worker"]
-    journal = Journal(folder / "journal.jsonl")
-    deaths = supervise(spawned(command), journal, job.test_limit_s, folder / "log.txt", on_event, faults=job.device_faults)
+    log, path = folder / "log.txt", folder / journal
+    deaths = supervise(spawned(command), Journal(path), job.test_limit_s, log, on_event, faults=job.device_faults)
     counts = {verdict.value: verdicts.count(verdict) for verdict in Verdict if verdict in verdicts}
     if deaths and deaths[-1].case is None:
         hint = LOST_DEVICE if deaths[-1].verdict is Verdict.INFRA else "See bench/log.txt."
@@ -79,30 +98,54 @@ def work(job: Job) -> None:
     if not settle(journal, ask_afresh):
         return
     done = journal.done()
-    timer = Timer.on_active_device(job.quick)
+    card = card_here()
+    timer = Timer.on_active_device(job.quick, hidden_cache(job, card), Rule(job.precision))
     triton.testing.do_bench = timer.do_bench
     # The same rows as the compile stage's, from real launches: what says that the two compile the same code.
-    recorder = Recorder(card_here(), journal)
+    recorder = Recorder(card, journal)
     root = Path(job.kernels)
     todo: list[Point] = []
     for path in find_benches(root, job.benches):
         module = load_case(journal, path, root, done)
         if module is not None:
             todo += points(module, path, root, job.quick)
+    ahead.wait()
     journal.write("collected", points={point.id: _fields(point) for point in todo})
     _ceiling(journal, timer, "before", done)
-    for point in todo:
-        if point.id not in done:
-            journal.write("start", id=point.id)
+    watch = Watch(timer.device)
+    for _, together in itertools.groupby((point for point in todo if point.id not in done), key=lambda point: point.case):
+        _measure_in_turns(list(together), timer, watch, recorder, journal)
+    _ceiling(journal, timer, "after", done)
+    journal.write("end")
+
+
+def hidden_cache(job: Job, card: Architecture) -> int | None:
+    """What the job knows of caches that this card's driver does not tell; None where it does not know the card."""
+    return next((known.cache_bytes for known in job.architectures if known.name == card.name), None)
+
+
+def _measure_in_turns(together: list[Point], timer: Timer, watch: Watch, recorder: Recorder, journal: Journal) -> None:
+    """The providers of one case, a round each in turn until each has been measured enough."""
+    series = {point.id: Series(timer.rule) for point in together}
+    before: dict[str, Conditions] = {}
+    while together:
+        for point in list(together):
+            journal.write("turn" if point.id in before else "start", id=point.id)
             recorder.kernel, recorder.origin = point.kernel, point.id
+            before.setdefault(point.id, watch.look())
+            timer.turn(series[point.id])
             sample = _measure(point, timer)
+            if sample.verdict is Verdict.PASSED and not series[point.id].enough:
+                continue
+            together.remove(point)
+            if sample.verdict is Verdict.PASSED:
+                sample = dataclasses.replace(sample, weak=watch.weakness(before[point.id], watch.look()))
             poisoned = sample.verdict is not Verdict.PASSED and not is_usable()
             fields = {"id": point.id, "verdict": sample.verdict.value, "reason": sample.reason, "sample": to_json(sample)}
             journal.write("poisoned" if poisoned else "finish", **fields)
             if poisoned:
                 os._exit(1)
-    _ceiling(journal, timer, "after", done)
-    journal.write("end")
+    timer.series = None
 
 
 def load_case(journal: Journal, path: Path, root: Path, done: set[str]) -> ModuleType | None:
@@ -136,7 +179,6 @@ def _fields(point: Point) -> dict[str, object]:
 def _measure(point: Point, timer: Timer) -> Sample:
     """One point: the author's function under our timer."""
     base = Sample(**_fields(point), verdict=Verdict.PASSED)  # type: ignore[arg-type]
-    timer.last = None
     try:
         returned = point.function(**point.arguments)
         value, low, high = (*returned, None, None)[:3] if isinstance(returned, (tuple, list)) else (returned, None, None)
@@ -159,10 +201,15 @@ def _with_timing(sample: Sample, timing: Timing) -> Sample:
         p20_ms=timing.quantile_ms(0.2),
         p80_ms=timing.quantile_ms(0.8),
         times_ms=tuple(round(time_ms, 6) for time_ms in timing.times_ms),  # to the nanosecond; events resolve less
+        rounds=timing.rounds,
+        discarded=timing.discarded,
+        quiet=timing.quiet,
         timer=timing.timer,
         flush_bytes=timing.flush_bytes,
+        cache_bytes=timing.cache_bytes,
         warmup=timing.warmup,
         host_ms=timing.host_ms,
+        graph_ms=timing.graph_ms,
         bytes_moved=round(sample.value * timing.returned_ms * 1e6) if in_gbps and sample.value else None,
     )
 

@@ -6,7 +6,8 @@ import dataclasses
 import math
 
 from harness.alignment import by_generation
-from harness.comparison import FAILING, Cell, CodegenCell, CodegenRow, Comparison, Geomean, Speed
+from harness.comparison import FAILING, Cell, Change, CodegenCell, CodegenRow, Comparison, Geomean, Speed
+from harness.noise import explain
 from harness.records import HOST_CODE, CompiledKernel, Verdict
 from harness.render.section import Bit, Line, Section, name, names, say, shorten
 from harness.render.text import NOTHING, UNVERIFIED_MARK, first_line, halves, marked, plural, with_share
@@ -110,7 +111,7 @@ def _reached(cell: Cell) -> Line:
     spread = ""
     if cell.value is not None and cell.median_ms and cell.p20_ms is not None and cell.p80_ms is not None:
         spread = f" ±{(cell.p80_ms - cell.p20_ms) / 2 / cell.median_ms:.1%}"
-    return say(Bit(marked(cell) + spread, cell.verdict))
+    return say(Bit(marked(cell) + spread + (" weak" if cell.weak else ""), cell.verdict))
 
 
 def _speeds(comparison: Comparison, unit: str) -> Section:
@@ -119,6 +120,11 @@ def _speeds(comparison: Comparison, unit: str) -> Section:
     order = {key: position for position, key in enumerate(dict.fromkeys((speed.kernel, speed.provider) for speed in shown))}
     shown.sort(key=lambda speed: order[speed.kernel, speed.provider])
     labels = dict.fromkeys(f"{mean.target}/{mean.baseline}" for mean in means.values())
+    look = {(speed.kernel, speed.provider) for speed in shown if not speed.verified or speed.left_out}
+    for row in comparison.rows:
+        if row.unit == unit and any(ratio.change in (Change.FASTER, Change.SLOWER) for ratio in row.ratios):
+            look.add((row.kernel, row.provider))
+    quiet = frozenset(position for position, speed in enumerate(shown) if (speed.kernel, speed.provider) not in look)
     rows: list[tuple[Line, ...]] = []
     before = ("", "")
     for speed in shown:
@@ -132,9 +138,11 @@ def _speeds(comparison: Comparison, unit: str) -> Section:
         f"Speed, {unit or 'no unit'}",
         heads + ((say(name(" ".join(labels))),) if means else ()),
         tuple(rows),
-        _lacking(comparison, {speed.target for speed in comparison.speeds}, "no speeds"),
-        _legend(shown, bool(means)),
+        _lacking(comparison, {speed.target for speed in comparison.speeds}, "no speeds") + _unreliable(comparison, unit),
+        _legend(shown, bool(means)) + ((explain(comparison.noise),) if comparison.noise else ()),
         right=(3, 4, 5, 6, 7),
+        quiet=quiet,
+        merged=2,
     )
 
 
@@ -142,6 +150,19 @@ def _lacking(comparison: Comparison, there: set[str], what: str) -> tuple[Line, 
     """A line for each target that a table has nothing of, with its verdict where that explains it."""
     left = [target for target in comparison.targets if target.target not in there]
     return tuple(say(name(target.target), f": {what}{'' if target.complete else f', {target.verdict.value}'}") for target in left)
+
+
+def _unreliable(comparison: Comparison, unit: str) -> tuple[Line, ...]:
+    """A line for each target with points that were disturbed, or that are noisier than the bench stage asks for."""
+    lines = []
+    for target in comparison.targets:
+        cells = [cell for row in comparison.rows if row.unit == unit for cell in row.cells if cell.target == target.target]
+        weak, noisy = [cell for cell in cells if cell.weak], sum(cell.quiet is False for cell in cells)
+        if weak:
+            lines.append(say(name(target.target), f": {plural(len(weak), 'weak point')}: ", name(first_line(weak[0].weak))))
+        if noisy:
+            lines.append(say(name(target.target), f": {plural(noisy, 'noisy point')}, measured until the author's time was up"))
+    return tuple(lines)
 
 
 def _legend(shown: list[Speed], compared: bool) -> tuple[str, ...]:

@@ -1,17 +1,20 @@
-"""Comparison → one JUnit file for all targets. Apart from `collect`, the only file that imports junitparser.
+"""Comparison → one JUnit file for all targets, in pieces, for it may be of a million cases.
 
 A suite per target and GPU holds its tests; `<target>/run` says whether the target and its stages ran to their end, so that an absent or
 crashed target is an error to whoever reads JUnit and not a gap; `<target>/compile/<architecture>` holds a case per compiled kernel.
+Nothing is merged: a case that is there twice is there twice, with its number behind its name.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import PurePosixPath
-
-from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped, TestCase, TestSuite
+from xml.sax.saxutils import escape
 
 from harness.comparison import COMPLETE, Comparison, TargetSummary
 from harness.parity import configuration
@@ -19,39 +22,112 @@ from harness.records import CaseResult, CompiledKernel, Stage, StageReport, Verd
 from harness.render.gates import how_to_waive
 from harness.render.text import first_line, visible
 
+_MARKUP = re.compile('[&<>"]')
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.:+Z-]*")
 
 
 def render_junit(comparison: Comparison) -> str:
-    """The file's text. Nothing is merged: a case that is there twice is there twice, with its number behind its name."""
-    suites = []
+    """The file's text."""
+    return "".join(junit_pieces(comparison))
+
+
+def junit_pieces(comparison: Comparison) -> Iterator[str]:
+    """The file's text, a suite at a time; what all suites together count stands before them, so these are gone through first."""
+    suites = list(_suites(comparison))
+    totals = [_Totals.of(suite) for suite in suites]
+    yield f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="warpwave"{_Totals.sum(totals)}>\n'
+    for suite, total in zip(suites, totals, strict=True):
+        stamp = _attribute("timestamp", suite.target.started) if _TIMESTAMP.fullmatch(suite.target.started) else ""
+        yield f"<testsuite{_attribute('name', suite.name)}{total}{stamp}>{_properties(_facts(suite.target))}\n"
+        yield from (_test(result, occurrence) for result, occurrence in suite.tests)
+        yield from map(_text, suite.others)
+        yield "</testsuite>\n"
+    yield "</testsuites>\n"
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A case that is no test, before it is written; texts are as they came."""
+
+    classname: str
+    name: str
+    seconds: float
+    verdict: Verdict = Verdict.PASSED
+    message: str = ""
+    detail: str = ""
+    never_skipped: bool = False
+    properties: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class _Suite:
+    """Tests, with the number of each among those of its id, or other cases; the first are made one by one, when they are written."""
+
+    name: str
+    target: TargetSummary
+    tests: list[tuple[CaseResult, int]] = field(default_factory=list)
+    others: list[_Case] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """What a suite, or the file, says of itself."""
+
+    kinds: Counter[str]
+    seconds: float
+
+    @classmethod
+    def of(cls, suite: _Suite) -> _Totals:
+        """Counted, not believed."""
+        kinds = Counter(_kind(result.verdict, False) for result, _ in suite.tests)
+        kinds.update(_kind(case.verdict, case.never_skipped) for case in suite.others)
+        times = math.fsum(_time(result.seconds) for result, _ in suite.tests)
+        return cls(kinds, times + math.fsum(_time(case.seconds) for case in suite.others))
+
+    @classmethod
+    def sum(cls, totals: Iterable[_Totals]) -> _Totals:
+        """Of several suites."""
+        known = list(totals)
+        return cls(sum((total.kinds for total in known), Counter()), math.fsum(total.seconds for total in known))
+
+    def __str__(self) -> str:
+        """As attributes."""
+        found = self.kinds
+        counts = f'failures="{found["failure"]}" errors="{found["error"]}" skipped="{found["skipped"]}"'
+        return f' tests="{found.total()}" {counts} time="{round(self.seconds, 6)}"'
+
+
+def _kind(verdict: Verdict, never_skipped: bool) -> str:
+    """The element that says what became of a case; empty for one that passed."""
+    if verdict is Verdict.PASSED or verdict is Verdict.FAILED:
+        return "failure" if verdict is Verdict.FAILED else ""
+    return "skipped" if verdict is Verdict.NOT_RUN and not never_skipped else "error"
+
+
+def _time(seconds: float) -> float:
+    """Seconds that any parser takes."""
+    return round(seconds, 6) if math.isfinite(seconds) and seconds > 0 else 0.0
+
+
+def _suites(comparison: Comparison) -> Iterator[_Suite]:
+    tests: dict[str, list[tuple[CaseResult, int]]] = {}
+    for row in comparison.tests:
+        for cell in row.cells:
+            tests.setdefault(cell.target, []).append((cell.result, row.occurrence))
+    compiled: dict[str, dict[str, list[CompiledKernel]]] = {}
+    for entry in comparison.codegen:
+        for made in entry.cells:
+            compiled.setdefault(made.target, {}).setdefault(made.compiled.architecture, []).append(made.compiled)
     for target in comparison.targets:
-        tests = [_test(cell.result, row.occurrence) for row in comparison.tests for cell in row.cells if cell.target == target.target]
-        compiled: dict[str, list[TestCase]] = {}
-        for entry in comparison.codegen:
-            for made in entry.cells:
-                if made.target == target.target:
-                    compiled.setdefault(made.compiled.architecture, []).append(_compiled(made.compiled))
         gpu = f"/{target.gpus}" if target.gpus else ""
-        suites += [_suite(target, gpu, tests)] if tests else []
-        suites.append(_suite(target, "/run", _run(target)))
-        suites += [_suite(target, f"/compile/{architecture}", cases) for architecture, cases in compiled.items()]
-    return _write(suites)
+        if found := tests.get(target.target):
+            yield _Suite(target.target + gpu, target, tests=found)
+        yield _Suite(f"{target.target}/run", target, others=_run(target))
+        for architecture, kernels in compiled.get(target.target, {}).items():
+            yield _Suite(f"{target.target}/compile/{architecture}", target, others=list(map(_compiled, kernels)))
 
 
-def _write(suites: Iterable[TestSuite]) -> str:
-    xml = JUnitXml("warpwave")
-    xml.extend(suites)  # type: ignore[no-untyped-call]  # not add_testsuite, which merges suites that look alike
-    xml.update_statistics()  # type: ignore[no-untyped-call]  # of the suites, too
-    text: str = xml.tostring().decode("utf-8")  # type: ignore[no-untyped-call]
-    # A line per case; in names and messages `<` and `>` are escaped, so this finds elements only.
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + re.sub(r"><(testsuite|testcase|/testsuite)", r">\n<\1", text) + "\n"
-
-
-def _suite(target: TargetSummary, suffix: str, cases: list[TestCase]) -> TestSuite:
-    suite = TestSuite(visible(target.target + suffix))
-    if _TIMESTAMP.fullmatch(target.started):
-        suite.timestamp = target.started
+def _facts(target: TargetSummary) -> dict[str, str]:
     facts, environment = target.facts, target.environment
     properties = {
         "label": target.label,
@@ -66,60 +142,75 @@ def _suite(target: TargetSummary, suffix: str, cases: list[TestCase]) -> TestSui
         "run_id": target.run_id,
         "verdict": target.verdict.value,
     }
-    for name, value in properties.items():
-        if value:
-            suite.add_property(name, visible(value))
-    suite.extend(cases)  # type: ignore[no-untyped-call]
-    return suite
+    return {name: value for name, value in properties.items() if value}
 
 
-def _test(result: CaseResult, occurrence: int) -> TestCase:
+def _test(result: CaseResult, occurrence: int) -> str:
     """As pytest names it: `folder.file` and `test[parameters]`; the node id itself is a property."""
-    path, _, name = result.id.partition("::")
-    classname = ".".join(PurePosixPath(path).with_suffix("").parts) if name else result.kernel
-    case = _case(classname, (name or path) + (f" ({occurrence})" if occurrence > 1 else ""), result.seconds)
-    listed = Properties()  # type: ignore[no-untyped-call]
-    for key, value in {"id": result.id, "kernel": result.kernel, **result.properties}.items():
-        listed.add_property(Property(visible(key), visible(value)))
-    case.append(listed)  # type: ignore[no-untyped-call]
-    return _with_result(case, result.verdict, result.message, result.detail)
+    head, named = _named(result.id, result.kernel, occurrence)
+    listed = "".join([f"<property{_attribute('name', name)}{_attribute('value', value)}/>" for name, value in result.properties.items()])
+    body = f"<properties>{named}{listed}</properties>"
+    if result.verdict is not Verdict.PASSED:
+        body += _outcome(result.verdict, result.message, result.detail)
+    return f'{head} time="{_time(result.seconds)}">{body}</testcase>\n'
 
 
-def _compiled(kernel: CompiledKernel) -> TestCase:
-    case = _case(f"{kernel.kernel}.{kernel.function}", configuration(kernel) or kernel.function, kernel.seconds)
-    if kernel.waived:
-        listed = Properties()  # type: ignore[no-untyped-call]
-        for gate, reason in kernel.waived.items():
-            listed.add_property(Property(visible(f"waived.{gate}"), visible(f"{kernel.broken.get(gate, '')}: {reason}")))
-        case.append(listed)  # type: ignore[no-untyped-call]
-    return _with_result(case, kernel.verdict, kernel.reason, how_to_waive(kernel) if kernel.only_gates else "")
+@lru_cache(maxsize=1 << 14)  # the same tests are on every target
+def _named(test: str, kernel: str, occurrence: int) -> tuple[str, str]:
+    path, _, name = test.partition("::")
+    classname = ".".join(PurePosixPath(path).with_suffix("").parts) if name else kernel
+    full = (name or path) + (f" ({occurrence})" if occurrence > 1 else "")
+    head = f"<testcase{_attribute('name', full)}{_attribute('classname', classname)}"
+    return head, "".join(f'<property name="{key}"{_attribute("value", value)}/>' for key, value in (("id", test), ("kernel", kernel)))
 
 
-def _run(target: TargetSummary) -> list[TestCase]:
-    cases = [_stage(target, report) for report in target.stages]
-    verdict = Verdict.PASSED if target.complete else target.verdict
+def _compiled(kernel: CompiledKernel) -> _Case:
+    waived = {f"waived.{gate}": f"{kernel.broken.get(gate, '')}: {reason}" for gate, reason in kernel.waived.items()}
+    detail = how_to_waive(kernel) if kernel.only_gates else ""
+    name = configuration(kernel) or kernel.function
+    return _Case(f"{kernel.kernel}.{kernel.function}", name, kernel.seconds, kernel.verdict, kernel.reason, detail, properties=waived)
+
+
+def _run(target: TargetSummary) -> list[_Case]:
     # A target that ran nothing is an error here: as a skipped case it would be green.
-    case = _with_result(_case(f"{target.target}.run", "complete", 0.0), verdict, target.reason or target.verdict.value, target.hint, True)
-    return [case, *cases]
+    verdict = Verdict.PASSED if target.complete else target.verdict
+    reason = target.reason or target.verdict.value
+    case = _Case(f"{target.target}.run", "complete", 0.0, verdict, reason, target.hint, never_skipped=True)
+    return [case, *(_stage(target, report) for report in target.stages)]
 
 
-def _stage(target: TargetSummary, report: StageReport) -> TestCase:
+def _stage(target: TargetSummary, report: StageReport) -> _Case:
     """Whether a stage ran. What its tests and kernels did is counted in their own suites; measured points have none but this."""
     shown_elsewhere = (target.complete or report.verdict in COMPLETE) and report.stage in (Stage.TEST, Stage.COMPILE)
     verdict = Verdict.PASSED if shown_elsewhere else report.verdict
-    return _with_result(_case(f"{target.target}.run", report.stage.value, report.seconds), verdict, report.reason, report.hint)
+    return _Case(f"{target.target}.run", report.stage.value, report.seconds, verdict, report.reason, report.hint)
 
 
-def _case(classname: str, name: str, seconds: float) -> TestCase:
-    return TestCase(visible(name), visible(classname), round(seconds, 6) if math.isfinite(seconds) and seconds > 0 else 0.0)
+def _text(case: _Case) -> str:
+    head = f'<testcase{_attribute("name", case.name)}{_attribute("classname", case.classname)} time="{_time(case.seconds)}"'
+    body = _properties(case.properties or {})
+    if case.verdict is not Verdict.PASSED:
+        body += _outcome(case.verdict, case.message, case.detail, case.never_skipped)
+    return f"{head}>{body}</testcase>\n" if body else f"{head}/>\n"
 
 
-def _with_result(case: TestCase, verdict: Verdict, message: str, detail: str, never_skipped: bool = False) -> TestCase:
-    if verdict is Verdict.PASSED:
-        return case
-    kind = Failure if verdict is Verdict.FAILED else Skipped if verdict is Verdict.NOT_RUN and not never_skipped else Error
-    result = kind(visible(first_line(message, 2000)), verdict.value)
-    if text := detail or (message if "\n" in message.strip() else ""):
-        result.text = "\n".join(map(visible, text.splitlines()))
-    case.append(result)  # type: ignore[no-untyped-call]
-    return case
+def _outcome(verdict: Verdict, message: str, detail: str, never_skipped: bool = False) -> str:
+    kind = _kind(verdict, never_skipped)
+    said = _attribute("message", first_line(message, 2000)) + _attribute("type", verdict.value)
+    lines = "\n".join(map(visible, (detail or (message if "\n" in message.strip() else "")).splitlines()))
+    return f"<{kind}{said}>{escape(lines)}</{kind}>"
+
+
+def _properties(found: Mapping[str, str]) -> str:
+    if not found:
+        return ""
+    listed = "".join(f"<property{_attribute('name', name)}{_attribute('value', value)}/>" for name, value in found.items())
+    return f"<properties>{listed}</properties>"
+
+
+@lru_cache(maxsize=1 << 14)
+def _attribute(name: str, text: str) -> str:
+    shown = visible(text)
+    if _MARKUP.search(shown):
+        shown = escape(shown, {'"': "&quot;"})
+    return f' {name}="{shown}"'

@@ -13,7 +13,7 @@ from itertools import groupby
 from harness.comparison import Comparison
 from harness.records import Verdict
 from harness.render.outline import everything, outline
-from harness.render.section import Bit, Line, Section
+from harness.render.section import Bit, Line, Section, split
 from harness.render.text import visible
 
 # GitHub refuses a step summary above 1 MiB and the job stays green; the rest is room for other steps' words.
@@ -35,7 +35,9 @@ def render_page(
     text = f"### {'✅' if good else '❌'} {plain(sentence)}\n"
     left_out = []
     room = limit - _size(text) - _size(_left_out([section.title for section in sections], all_in))
-    for section in sorted(sections, key=lambda section: section.folded):  # stable: what is open first, each part in its order
+    for section in sorted(
+        (part for section in sections for part in split(section)), key=lambda section: section.folded
+    ):  # stable: what is open first, each part in its order
         drawn = _section(section)
         if _size(drawn) > room:
             left_out.append(section.title)
@@ -61,7 +63,8 @@ def plain(text: str) -> str:
 
 
 def _unlinked(text: str) -> str:
-    """Mentions and links are looked for after all escapes are gone, so they are broken up by a character without width."""
+    """Mentions, links and issues are looked for after all escapes are gone, so they are broken up by a character without width."""
+    text = re.sub(r"(#|GH-)(?=\d)", r"\1&#8203;", text, flags=re.IGNORECASE)
     return text.replace("@", "@&#8203;").replace("://", ":&#8203;//").replace("www.", "www&#8203;.")
 
 

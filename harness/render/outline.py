@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from harness.comparison import Comparison, Parity, ParityRow, Refusal, TargetSummary
+from harness.comparison import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
 from harness.records import Verdict
-from harness.render import figures, gates
+from harness.render import fidelity, figures, gates
 from harness.render.codegen import ONE_VENDOR, vendor_section
 from harness.render.section import Bit, Line, Section, name, names, say, shorten
 from harness.render.text import NOTHING, counts, first_line, gravest, number, plural
 from harness.vendors import one_vendor
 
 _FEW = 30  # lines of a kind before "and n more"
+_MOST_CELLS = 100_000  # of a table of tests by target: nobody reads more, and no summary may be as large
 
 
 def outline(comparison: Comparison, full: bool) -> list[Section]:
@@ -18,7 +19,7 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
     few = None if full else _FEW
     refused = [_refusal(refusal) for refusal in comparison.refusals]
     sections = [_targets(comparison), *_facts(comparison), *_tests(comparison, few), *figures.speeds(comparison)]
-    sections += [*figures.codegen(comparison, every=False), *gates.sections(comparison, few)]
+    sections += [*figures.codegen(comparison, every=False), *fidelity.sections(comparison, few), *gates.sections(comparison, few)]
     sections += vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), few)
     sections += _listing("Not compared", refused, few, folded=True)
     sections += _listing("Files that could not be used", [say(name(problem)) for problem in comparison.problems], few)
@@ -105,11 +106,14 @@ def _tests(comparison: Comparison, few: int | None) -> list[Section]:
             for target in comparison.targets
         ]
         rows.append((say(name(kernel)), *cells))
+    failing = {verdict.value for verdict in FAILING}
+    failed = {kernel for (kernel, _), count in found.items() if failing & set(count)}
+    quiet = frozenset(position for position, kernel in enumerate(dict.fromkeys(kernel for kernel, _ in found)) if kernel not in failed)
     heads = (say("kernel"), *names(target.target for target in comparison.targets))
     look = [line for row in comparison.tests if _failed(row) for line in _story(row)]
     missing = [say(name(_id(row)), " missing on ", name(", ".join(row.on))) for row in comparison.tests if row.parity is Parity.MISSING_ON]
     return [
-        Section("Tests", heads, tuple(rows), _parity(comparison)),
+        Section("Tests", heads, tuple(rows), _parity(comparison), quiet=quiet),
         *_listing("Tests that did not pass", look, few),
         *_listing("Tests that are not everywhere", missing, few and _FEW // 3),
     ]
@@ -149,6 +153,9 @@ def _story(row: ParityRow) -> list[Line]:
 
 def _every_test(comparison: Comparison) -> list[Section]:
     targets = [target.target for target in comparison.targets]
+    if len(targets) * len(comparison.tests) > _MOST_CELLS:
+        told = f"{plural(len(comparison.tests), 'test')} on {plural(len(targets), 'target')}: all of them in junit.xml and comparison.json"
+        return [Section("Every test", lines=(say(told),), folded=True)]
     rows = []
     for row in comparison.tests:
         results = {cell.target: cell.result for cell in row.cells}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.records import Verdict
 
@@ -24,7 +24,8 @@ Line = tuple[Bit, ...]
 class Section:
     """A title, a table where there are `heads`, lines below it, and a legend. `folded` ones are for who wants to know more.
 
-    Columns in `right` hold numbers; those from `narrow` on rather break their cells than take room from the ones before.
+    Columns in `right` hold numbers; those from `narrow` on rather break their cells than take room from the ones before. `quiet` are the
+    positions of rows that need no look; of the first `merged` columns an empty cell repeats the one above.
     """
 
     title: str
@@ -35,6 +36,28 @@ class Section:
     right: tuple[int, ...] = ()
     narrow: int | None = None
     folded: bool = False
+    quiet: frozenset[int] = frozenset()
+    merged: int = 0
+
+
+def split(section: Section) -> list[Section]:
+    """What needs a look, and folded behind it the rows that need none; one of the two where there is nothing of the other."""
+    if not section.quiet or section.folded:
+        return [section]
+    filled: list[tuple[Line, ...]] = []
+    for row in section.rows:
+        lead = tuple(cell or filled[-1][column] if filled else cell for column, cell in enumerate(row[: section.merged]))
+        filled.append(lead + row[section.merged :])
+    loud = tuple(row for position, row in enumerate(filled) if position not in section.quiet)
+    quiet = tuple(row for position, row in enumerate(filled) if position in section.quiet)
+    if not loud:
+        return [replace(section, rows=quiet, folded=True, lines=(), quiet=frozenset()), *_only_lines(section)]
+    rest = replace(section, title=f"{section.title}, the rest", rows=quiet, lines=(), legend=(), folded=True, quiet=frozenset())
+    return [replace(section, rows=loud, quiet=frozenset()), rest]
+
+
+def _only_lines(section: Section) -> list[Section]:
+    return [Section(section.title, lines=section.lines)] if section.lines else []
 
 
 def say(*parts: str | Bit) -> Line:

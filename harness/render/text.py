@@ -21,7 +21,9 @@ _COMMAND = re.compile(rf"::(?=(?:{_COMMANDS})(?![\w-]))", re.IGNORECASE)
 def visible(text: str) -> str:
     """`text` on one line, with everything that steers a terminal, a reader's eye or a CI runner spelt out instead of obeyed."""
     shown = text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return _COMMAND.sub(r":\\x3a", shown).replace("##[", r"#\x23[")
+    if "::" in shown:
+        shown = _COMMAND.sub(r":\\x3a", shown)
+    return shown.replace("##[", r"#\x23[")
 
 
 def first_line(text: str, limit: int = 200) -> str:
@@ -30,9 +32,9 @@ def first_line(text: str, limit: int = 200) -> str:
     return line if len(line) <= limit else f"{line[:limit]} …"
 
 
-def plural(number: int, noun: str) -> str:
+def plural(number: int, noun: str, many: str = "") -> str:
     """`1 case`, `2 cases`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number} {noun if number == 1 else many or noun + 's'}"
 
 
 def number(value: float | None) -> str:

@@ -33,9 +33,13 @@ def case(test="softmax/test_softmax.py::test_softmax[fp32-1823x781]", verdict=Ve
 
 
 def sample(n=1024, value=3000.0, kernel="softmax", provider="triton", **more):
-    """A point whose 20 to 80 % band is 1 % to either side of its made-up time."""
-    time = more.pop("median_ms", 1000.0 / value if value else None)
-    band = {} if time is None else {"median_ms": time, "p20_ms": time * 0.99, "p80_ms": time * 1.01}
+    """A point whose 20 to 80 % band is 1 % (or `scatter`) to either side of its made-up time."""
+    time, scatter = more.pop("median_ms", 1000.0 / value if value else None), more.pop("scatter", 0.01)
+    band = (
+        {}
+        if time is None
+        else {"median_ms": time, "p20_ms": time * (1 - scatter), "p80_ms": time * (1 + scatter), "times_ms": times(time, scatter)}
+    )
     base = Sample(
         case=f"{kernel}/N={n}",
         kernel=kernel,
@@ -52,6 +56,11 @@ def sample(n=1024, value=3000.0, kernel="softmax", provider="triton", **more):
         **band,
     )
     return dataclasses.replace(base, **more)
+
+
+def times(median, scatter=0.01):
+    """Made-up timings, evenly spread around their median and in no order."""
+    return tuple(median * (1 + scatter * (place * 8 % 21 - 10) / 6) for place in range(21))
 
 
 def compiled(architecture="sy_90", **more):
@@ -149,6 +158,7 @@ def write_raw(folder: Path, source: TargetRun, finished=True) -> Path:
         "stages.json": to_json(Stages(source.record.run_id, source.record.target, finished, source.stages)),
         "test/junit.xml": junit(source.cases),
         "bench/samples.jsonl": "".join(to_json(entry) + "\n" for entry in source.samples),
+        **({"bench/again.jsonl": "".join(to_json(entry) + "\n" for entry in source.again)} if source.again else {}),
         "bench/ceilings.jsonl": "".join(to_json(entry) + "\n" for entry in source.ceilings),
         "compile/kernels.jsonl": "".join(to_json(entry) + "\n" for entry in source.compiled),
     }

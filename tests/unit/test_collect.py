@@ -28,6 +28,13 @@ def test_what_was_written_is_what_is_read(raw):
     assert run() == collect(raw)
 
 
+def test_the_second_pass_of_an_aa_run_is_read(tmp_path):
+    """It is there on request only, and missed by nobody."""
+    twice = run(again=(sample(), sample(2048)))
+
+    assert twice == collect(write_raw(tmp_path / "alpha", twice))
+
+
 def test_every_verdict_of_a_test_survives_the_xml(tmp_path):
     """Failure, error with a type, and skip keep verdict, message, traceback and the author's properties."""
     verdicts = (

@@ -147,27 +147,99 @@ def test_a_ratio_is_the_second_target_over_the_first():
 
 
 @pytest.mark.parametrize(
-    ("value", "band", "change"),
+    ("value", "scatter", "change"),
     [
         (2600.0, 0.01, Change.FASTER),
         (1500.0, 0.01, Change.SLOWER),
         (2010.0, 0.001, Change.SAME),
-        (2100.0, 0.2, Change.AMBIGUOUS),
+        (2045.0, 0.02, Change.AMBIGUOUS),
     ],
 )
-def test_faster_and_slower_need_bands_that_do_not_touch(value, band, change):
-    """A difference within the scatter is ambiguous, and one within a percent is none."""
-    time = 1000.0 / value
-    right = sample(value=value, median_ms=time, p20_ms=time * (1 - band), p80_ms=time * (1 + band))
+def test_faster_and_slower_need_an_interval_beyond_the_threshold(value, scatter, change):
+    """An interval that holds the threshold, here the assumed 3 %, is ambiguous."""
+    ratio = only(points(sample(value=2000.0), sample(value=value, scatter=scatter)))
 
-    assert only(points(sample(value=2000.0), right)).change is change
+    assert (ratio.change, ratio.speedup, ratio.threshold) == (change, pytest.approx(value / 2000.0), 0.03)
+    assert ratio.low < ratio.speedup < ratio.high
+
+
+def test_the_unit_does_not_turn_a_verdict_round():
+    """Fewer milliseconds are faster, though the ratio of the values is below 1."""
+    ratio = only(points(sample(value=2.0, unit="ms", median_ms=2.0), sample(value=1.0, unit="ms", median_ms=1.0)))
+
+    assert (ratio.change, ratio.value, ratio.speedup) == (Change.FASTER, pytest.approx(0.5), pytest.approx(2.0))
 
 
 def test_without_timings_a_difference_stays_ambiguous():
     """A value alone has no scatter to be judged by."""
-    bare = {"median_ms": None, "p20_ms": None, "p80_ms": None}
+    bare = {"median_ms": None, "p20_ms": None, "p80_ms": None, "times_ms": ()}
+    ratio = only(points(sample(value=2000.0, **bare), sample(value=3000.0, **bare)))
 
-    assert only(points(sample(value=2000.0, **bare), sample(value=3000.0, **bare))).change is Change.AMBIGUOUS
+    assert (ratio.change, ratio.speedup, ratio.reason) == (Change.AMBIGUOUS, None, "there are too few timings for an interval")
+
+
+def test_a_weak_point_is_ambiguous_and_says_why():
+    """Three times as fast on a card that somebody else was using is no result."""
+    ratio = only(points(sample(value=1000.0), sample(value=3000.0, weak="the clock fell to 60 %")))
+
+    assert (ratio.change, ratio.reason) == (Change.AMBIGUOUS, "weak: the clock fell to 60 %")
+
+
+# --- A/A runs ---------------------------------------------------------------------------------------------------------------------------
+
+
+def again(samples, *moves):
+    """The same points, measured once more: each time so much longer."""
+    return tuple(
+        dataclasses.replace(entry, median_ms=entry.median_ms * (1 + by), times_ms=tuple(t * (1 + by) for t in entry.times_ms))
+        for entry, by in zip(samples, moves, strict=True)
+    )
+
+
+def test_the_threshold_is_two_and_a_half_times_what_an_aa_run_moves():
+    """19 points without scatter that moved by 1 to 19 per mille, up or down; 18 of them are too few."""
+    samples = tuple(sample(1 << n, scatter=0.0) for n in range(19))
+    moves = [(-1) ** n * (n + 1) / 1000 for n in range(19)]
+    twice = run("alpha", samples=samples, again=again(samples, *moves))
+    (found,) = compare([twice], A).noise
+    (fewer,) = compare([dataclasses.replace(twice, again=twice.again[:18])], A).noise
+
+    assert (found.n, found.enough, found.largest_case) == (19, True, "softmax/N=262144 triton")
+    assert (found.largest, found.threshold) == (pytest.approx(0.019), pytest.approx(0.0475))
+    assert (fewer.n, fewer.enough, fewer.threshold) == (18, False, pytest.approx(2.5 * (1 / 0.982 - 1)))
+
+
+def test_scatter_that_an_interval_shows_takes_nothing_from_the_quiet_points():
+    """One point of twenty scatters by a tenth and moves by two percent: no more than its own timings do."""
+    samples = (sample(1, scatter=0.1), *(sample(1 << n) for n in range(1, 20)))
+    (found,) = compare([run(samples=samples, again=again(samples, 0.02, *[0.0] * 19))], A).noise
+
+    assert (found.largest, found.threshold, found.moved > 0) == (0.0, 0.01, True)
+
+
+def test_the_noisier_target_sets_the_threshold_and_a_percent_is_the_least():
+    """An A/A run of one target alone serves both, and nobody acts on less than a percent."""
+    samples = tuple(sample(1 << n, value=2000.0, scatter=0.0) for n in range(19))
+    other = tuple(sample(1 << n, value=2120.0, scatter=0.0) for n in range(19))
+    quiet, loud = again(samples, *[0.001] * 19), again(other, *[0.08] * 19)
+
+    for twice, expected, change in (
+        ((quiet, ()), 0.01, Change.FASTER),
+        ((quiet, loud), 0.2, Change.SAME),
+        (((), ()), 0.03, Change.FASTER),
+    ):
+        comparison = compare(pair({"samples": samples, "again": twice[0]}, {"samples": other, "again": twice[1]}), B)
+        assert {(round(row.ratios[0].threshold, 9), row.ratios[0].change) for row in comparison.rows} == {(expected, change)}
+
+
+def test_a_weak_point_says_nothing_about_noise():
+    """Nor does one that failed in the second pass."""
+    samples = (sample(1), sample(2), sample(3))
+    second = again(samples, 0.5, 0.5, 0.002)
+    second = (dataclasses.replace(second[0], weak="throttled"), dataclasses.replace(second[1], verdict=Verdict.ERROR), second[2])
+    (found,) = compare([run(samples=samples, again=second)], A).noise
+
+    assert (found.n, found.moved) == (1, pytest.approx(0.002))
 
 
 REFUSALS = {
@@ -201,6 +273,15 @@ def test_what_cannot_be_compared_is_refused_by_name(name):
     assert words in only(comparison).reason
     assert [refusal.cases for refusal in comparison.refusals] == [("softmax/N=1024",)]
     assert [(mean.n, mean.ratio, mean.exclusions[0].reason) for mean in comparison.geomeans] == [(0, None, only(comparison).reason)]
+
+
+def test_flushes_of_caches_of_two_sizes_are_the_same_where_their_margin_is():
+    """Twice the cache on both, of 60 and of 256 MiB; where one of the two did less, it is refused."""
+    left = sample(flush_bytes=120 << 20, cache_bytes=60 << 20)
+    same, less = (sample(flush_bytes=flushed << 20, cache_bytes=256 << 20) for flushed in (512, 256))
+
+    assert only(points(left, same)).change is Change.SAME
+    assert only(points(left, less)).reason == "different flush sizes: alpha 2 x cache, beta 1 x cache"
 
 
 def test_kernel_sources_that_differ_in_their_tail_differ():
@@ -360,6 +441,24 @@ def test_performance_portability_is_zero_where_a_benched_target_has_none():
     assert bad.rows[0].portability == 0.0
     assert [row.portability for row in points(sample(1024), sample(2048)).rows] == [0.0, 0.0]
     assert compare([run()], A).rows[0].portability is None
+
+
+def test_a_kernels_portability_is_over_the_cases_that_are_sound_everywhere():
+    """Shares of 4000 GB/s: geometric means 0.5 and 0.25 over two cases, hence 1/3; the third case is named. Hand-worked."""
+    left = (sample(1, 1000.0), sample(2, 4000.0), sample(3, 4000.0))
+    right = (sample(1, 500.0), sample(2, 2000.0), sample(3, value=None, verdict=Verdict.ERROR))
+    (found,) = compare(pair({"samples": left}, {"samples": right}), B).portabilities
+
+    assert (found.n, found.value) == (2, pytest.approx(1 / 3))
+    assert found.efficiencies == {"alpha": pytest.approx(0.5), "beta": pytest.approx(0.25)}
+    assert [(gone.case, gone.reason) for gone in found.exclusions] == [("softmax/N=3", "no sound share of a ceiling on beta")]
+
+
+def test_a_kernel_that_one_target_cannot_run_is_not_portable():
+    """0, as Pennycook has it, and what the other reaches is still told."""
+    (found,) = compare(pair({"samples": (sample(1, 2000.0),)}, {"samples": ()}), B).portabilities
+
+    assert (found.value, found.n, found.efficiencies) == (0.0, 1, {"alpha": pytest.approx(0.5), "beta": 0.0})
 
 
 # --- tests ------------------------------------------------------------------------------------------------------------------------------

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import html
+import io
+import re
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
+from synthetic import facts, run
 
-from harness.fidelity import fidelity
-from harness.records import HOST_CODE, CompiledKernel, RunRecord, TargetRun, Verdict
+from harness.compare import compare
+from harness.comparison import Likeness
+from harness.fidelity import compare_launches
+from harness.records import HOST_CODE, CompiledKernel, Verdict
+from harness.render.fidelity import line
+from harness.render.html import render_html
+from harness.render.markdown import render_markdown
+from harness.render.terminal import render_terminal
 
 ROW = CompiledKernel(
     "softmax",
@@ -26,37 +37,99 @@ ROW = CompiledKernel(
 )
 
 
-def run(launched, compiled):
-    record = RunRecord("r", "cuda", "NVIDIA CUDA", Verdict.PASSED, "", "", "2026-01-01T00:00:00+00:00", 1.0, "", "kernels", ())
-    return TargetRun(record, compiled=tuple(compiled), launched=tuple(launched))
+def only(launched, compiled):
+    """The one row of a target that was held against itself."""
+    (found,) = compare_launches({"a": run("a", launched=tuple(launched), compiled=tuple(compiled))})
+    return found
+
+
+def text(entry):
+    return "".join(bit.text for bit in line(entry))
 
 
 def test_the_same_binary_is_counted():
     """Rows of other architectures, and points that did not run, have nothing to do with it."""
     others = [replace(ROW, architecture="sm_80", binary_hash="cc"), replace(ROW, function=HOST_CODE, verdict=Verdict.NOT_RUN)]
-    found = fidelity(run([ROW], [*others, ROW]))
-    assert (found.same, found.different) == (1, ())
+    found = only([ROW], [*others, ROW])
+
+    assert (found.equal, found.deviations) == (1, ())
+    assert text(found) == "a against a: of 1 launch of the card's own JIT, 1 equal byte for byte"
 
 
 @pytest.mark.parametrize(
-    ("compiled", "why"),
+    ("compiled", "likeness", "why"),
     [
-        ({"binary_hash": "bb"}, "the same specialization gives another binary, of the same size and registers"),
-        ({"binary_hash": "bb", "registers": 42}, "the same specialization gives another binary: 40 registers for 42, 1000 bytes for 1000"),
-        ({"attributes": {}}, "specialized otherwise: x_ptr is tt.divisibility=16 for None"),
-        ({"constants": {"BLOCK": 2048}, "num_warps": 8}, "specialized otherwise: BLOCK is 1024 for 2048, num_warps is 4 for 8"),
-        ({"function": "other_kernel"}, "not launched there without a GPU"),
-        ({"origin": "softmax/N=2048 [triton]", "signature": {}}, "not launched there without a GPU"),
+        (
+            {"binary_hash": "bb"},
+            Likeness.ANOTHER_BINARY,
+            "the same specialization gives another binary, of the same size and registers",
+        ),
+        (
+            {"binary_hash": "bb", "registers": 42},
+            Likeness.ANOTHER_BINARY,
+            "the same specialization gives another binary: 40 registers for 42, 1000 bytes for 1000",
+        ),
+        ({"attributes": {}}, Likeness.RESPECIALIZED, "specialized otherwise: x_ptr is tt.divisibility=16 for None"),
+        (
+            {"constants": {"BLOCK": 2048}, "num_warps": 8},
+            Likeness.RESPECIALIZED,
+            "specialized otherwise: BLOCK is 1024 for 2048, num_warps is 4 for 8",
+        ),
+        ({"function": "other_kernel"}, Likeness.NOT_SEEN, "not launched there without a GPU"),
+        ({"origin": "softmax/N=2048 [triton]", "signature": {}}, Likeness.NOT_SEEN, "not launched there without a GPU"),
     ],
 )
-def test_a_difference_is_explained(compiled, why):
+def test_a_difference_is_explained(compiled, likeness, why):
     """Every launch on the card is either the same or has a reason."""
-    found = fidelity(run([ROW], [replace(ROW, **compiled)]))
-    assert found.same == 0
-    assert [difference.why for difference in found.different] == [why]
+    found = only([ROW], [replace(ROW, **compiled)])
+
+    assert found.equal == 0
+    assert [(entry.likeness, entry.reason) for entry in found.deviations] == [(likeness, why)]
+    assert text(found).endswith(f"0 equal byte for byte, 1 {likeness.value}")
 
 
-@pytest.mark.parametrize(("launched", "compiled"), [([], [ROW]), ([ROW], []), ([ROW], [replace(ROW, architecture="gfx942")])])
-def test_nothing_to_compare_is_nothing(launched, compiled):
-    """A bundle without one of the two says nothing of their likeness."""
-    assert fidelity(run(launched, compiled)) is None
+def test_a_launch_is_not_explained_by_another_architecture():
+    """A card's launches may be of two architectures; each is held against its own."""
+    found = only([ROW, replace(ROW, architecture="sm_80", attributes={})], [ROW, replace(ROW, architecture="sm_80", origin="else")])
+
+    assert (found.equal, [entry.likeness for entry in found.deviations]) == (1, [Likeness.NOT_SEEN])
+
+
+def test_another_targets_lane_counts_where_its_triton_is_the_same():
+    """The lane without a GPU is often a target of its own; code of another Triton says nothing."""
+    card = run("card", launched=(ROW,), compiled=())
+    same, other = run("same", compiled=(ROW,)), run("other", compiled=(ROW,), facts=facts(triton="9.9"))
+
+    assert [(row.target, row.against, row.equal) for row in compare_launches({"card": card, "same": same, "other": other})] == [
+        ("card", "same", 1)
+    ]
+    (alone,) = compare_launches({"card": card, "other": other})
+    assert text(alone) == (
+        "card: 1 launch of the card's own JIT, held against nothing: what was compiled without a GPU is from Triton 9.9, "
+        "the launches are from 3.9.0"
+    )
+
+
+@pytest.mark.parametrize("compiled", [[], [replace(ROW, architecture="gfx942")]])
+def test_nothing_to_hold_against_is_said(compiled):
+    """Launches that nothing vouches for are no silence."""
+    assert only([ROW], compiled).reason == "nothing was compiled for sm_90 without a GPU"
+
+
+@pytest.mark.parametrize("compiled", [(ROW,), ()])
+def test_every_renderer_says_it_in_a_line(compiled):
+    """In the terminal, in the summary and on the page, also where nothing was compiled."""
+    comparison = compare([run("a", launched=(ROW,), compiled=compiled)], ["a"])
+    said = text(comparison.fidelity[0]).partition(": ")[2]
+    console = Console(file=io.StringIO(), width=500, highlight=False)
+    console.print(render_terminal(comparison))
+    page = " ".join(re.sub("<[^>]*>", "", html.unescape(render_html(comparison))).split())
+
+    assert said in console.file.getvalue()
+    assert said in render_markdown(comparison).replace("`", "")
+    assert said in page
+
+
+def test_without_launches_there_is_nothing_to_say():
+    """A bundle of a target without a card."""
+    assert compare_launches({"a": run(compiled=(ROW,))}) == ()

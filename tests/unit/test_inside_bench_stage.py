@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
+import random
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +17,14 @@ import pytest
 
 from harness.inside import measure
 from harness.inside.benches import Point
-from harness.inside.supervise import Journal
+from harness.inside.conditions import Watch
+from harness.inside.rounds import Gathered, Rule, unsettled
+from harness.inside.supervise import Journal, supervise
 from harness.inside.timer import Timer, quantile
+from harness.inside.workers import spawned
 from harness.records import Job, Stage, Verdict
+from harness.stats import ratio_of_medians
+from harness.targets import load_targets
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -108,8 +117,19 @@ def test_the_device_does_not_wait_for_the_host(monkeypatch):
     assert timer.last.host_ms == pytest.approx(2.0)
 
 
+def test_what_is_timed_keeps_the_device_busy_too(monkeypatch):
+    """One millisecond of the host's for 1.5 of the device's: one flush is enough, and still none of its time is waiting."""
+    device = SlowHost(monkeypatch)
+    timer = Timer(device, device.flush, 1 << 20)
+
+    assert timer.do_bench(lambda: device.call(1.0, 1.5), return_mode="median") == 1.5
+    assert set(timer.last.times_ms) == {1.5}
+    rounds = "".join(step[0] for step in device.log).split("w")
+    assert len(rounds[-2]) == 1
+
+
 def test_a_function_that_waits_for_the_device_is_not_waited_for_forever(monkeypatch):
-    """A host that is never ahead costs sixteen flushes a round, no more."""
+    """A host that is never ahead costs sixteen flushes before a round and before each repetition, no more."""
     device = SlowHost(monkeypatch)
 
     def waits():
@@ -118,14 +138,80 @@ def test_a_function_that_waits_for_the_device_is_not_waited_for_forever(monkeypa
 
     Timer(device, device.flush, 1 << 20).do_bench(waits, rep=10)
     rounds = "".join(step[0] for step in device.log).split("w")
-    assert len(rounds[-2]) == 16
+    assert len(rounds[-2]) == 32  # a round of one
 
 
-def test_repetitions_fill_the_time_asked_for(device, timer):
-    """`rep` milliseconds include the flush: 100 ms at 2 ms a round are 50 timings, after 25 ms of warm-up."""
+def test_a_quiet_point_ends_as_soon_as_that_is_known(device, timer):
+    """Rounds of 5 ms at 2 ms a repetition: two timings each, until there are fifty; never less than five rounds."""
     timer.do_bench(lambda: device.work(1.5), warmup=25, rep=100)
 
-    assert (len(timer.last.times_ms), timer.last.warmup) == (50, 12)
+    assert (timer.last.rounds, timer.last.quiet, timer.last.discarded) == ((2,) * 25, True, 0)
+    timer.do_bench(lambda: device.work(0.1), warmup=25, rep=100)
+    assert (timer.last.rounds, timer.last.quiet) == ((8,) * 7, True)
+
+
+def test_a_noisy_point_takes_its_time_and_says_so(device, timer):
+    """Timings that are all over the place: 100 ms of them, then it ends, and it is not called quiet."""
+    draw = random.Random(1)
+    timer.do_bench(lambda: device.work(draw.uniform(0.1, 0.9)), warmup=25, rep=100)
+
+    assert 90 < sum(timer.last.times_ms) + 0.5 * len(timer.last.times_ms) < 120
+    assert (timer.last.quiet, len(timer.last.rounds) > 10) == (False, True)
+
+
+def test_first_rounds_are_discarded_by_rule(device, timer):
+    """A clock that takes 40 ms to come up: the rounds until then are on record as discarded, but for the one in which it came."""
+    timer.do_bench(lambda: device.work(0.2 if device.now > 40 else 0.4), warmup=0, rep=100)
+    slow = sum(time > 0.3 for time in timer.last.times_ms)
+
+    assert (timer.last.median_ms, timer.last.quiet) == (pytest.approx(0.2), True)
+    assert slow < timer.last.rounds[0] < timer.last.discarded
+
+
+@pytest.mark.parametrize(
+    ("medians", "discarded"),
+    [
+        ([], 0),
+        ([9.0, 1.0, 1.0, 1.0], 0),
+        ([9.0, 1.0, 1.0, 1.0, 1.0], 1),
+        ([1.0, 1.0, 1.0, 1.0, 1.0], 0),
+        ([2.0, 1.5, 1.0, 1.1, 0.9, 1.0], 2),
+        ([2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0], 3),
+        ([1.3, 1.2, 1.0, 0.9, 1.1, 1.0], 0),
+        ([1.0, 2.0, 1.0, 0.9, 1.1, 1.0], 0),
+        ([8.0, 7.5, 4.0, 3.0, 2.0, 1.0], 2),
+    ],
+)
+def test_what_lies_far_from_the_last_half_is_not_settled(medians, discarded):
+    """Hand-worked: the last four, or half, from 0.9 to 1.1, say; settled is what lies within 0.7 and 1.3."""
+    assert unsettled(medians) == discarded
+
+
+def test_scatter_alone_discards_next_to_nothing():
+    """Of 2000 points of twenty rounds each: fewer than one round in a thousand."""
+    draw = random.Random(3)
+
+    assert sum(unsettled([draw.gauss(1, 0.1) for _ in range(20)]) for _ in range(2000)) < 40
+
+
+@pytest.mark.parametrize("scatter", [0.005, 0.02, 0.04])
+def test_stopping_by_rule_leaves_intervals_what_they_are(scatter):
+    """Two measurements of the same code, each ended by the rule: the interval of their ratio misses 1 less than once in ten."""
+    draw = random.Random(scatter)
+
+    def measured():
+        found = Gathered(Rule(), cap_ms=20.0)
+        while not found.enough:
+            found.add([draw.lognormvariate(0, scatter) for _ in range(60)])
+            found.spent_ms += 1.0
+        return found.times_ms, [len(times) for times in found.kept]
+
+    missed = 0
+    for _ in range(300):
+        (base, base_rounds), (head, head_rounds) = measured(), measured()
+        interval = ratio_of_medians(base, head, (base_rounds, head_rounds))
+        missed += not interval.low <= 1 <= interval.high
+    assert missed / 300 < 0.1
 
 
 @pytest.mark.parametrize(
@@ -136,15 +222,242 @@ def test_repetitions_fill_the_time_asked_for(device, timer):
         ({"return_mode": "mean"}, 3.0),
         ({"return_mode": "min"}, 1.0),
         ({"return_mode": "max"}, 5.0),
-        ({"return_mode": "all"}, [1.0, 2.0, 3.0, 4.0, 5.0]),
+        ({"return_mode": "all"}, [3.0, 1.0, 5.0, 2.0, 4.0]),
     ],
 )
 def test_returns_what_do_bench_returns(device, timer, arguments, expected):
-    """Five repetitions of 1, 2, 3, 4, 5 ms, in every form that an author may ask for; hand-worked."""
-    calls = iter([1.0] * 4 + [1.0] + [1.0, 2.0, 3.0, 4.0, 5.0])
+    """Five rounds of one repetition, of 1 to 5 ms, in every form that an author may ask for; hand-worked."""
+    calls = iter([1.0] * 5 + [3.0, 1.0, 5.0, 2.0, 4.0])
     result = timer.do_bench(lambda: device.work(next(calls)), warmup=0, rep=0, **arguments)
 
     assert result == pytest.approx(expected)
+
+
+# --- turns ------------------------------------------------------------------------------------------------------------------------------
+
+
+def in_turns(timer, monkeypatch, tmp_path, *functions):
+    """Points of one case, measured together; returns their samples by provider and the journal's events."""
+    journal = Journal(tmp_path / "journal.jsonl")
+    together = [dataclasses.replace(point(function), provider=name) for name, function in functions]
+    monkeypatch.setattr(measure, "is_usable", lambda: True)
+    watch = SimpleNamespace(look=lambda: None, weakness=lambda *looks: "")
+    measure._measure_in_turns(together, timer, watch, SimpleNamespace(), journal)
+    events = journal.read()
+    found = {event["id"].partition("[")[2][:-1]: json.loads(event["sample"]) for event in events if event["event"] == "finish"}
+    return found, events
+
+
+def author(timer, work, log=None):
+    """An author's function that computes GB/s from the median."""
+
+    def function(N, provider):
+        if log is not None:
+            log.append(1)
+        return 1.0 / timer.do_bench(work, return_mode="median")
+
+    return function
+
+
+def test_providers_take_turns_so_that_a_drift_hits_them_alike(device, timer, tmp_path, monkeypatch):
+    """A card that slows down by half while it is measured: the second provider is not twice as slow for that."""
+
+    def work():
+        device.work(0.5 * (1 + device.now / 400))
+
+    found, events = in_turns(timer, monkeypatch, tmp_path, ("one", author(timer, work)), ("two", author(timer, work)))
+    turns = [event["id"].partition("[")[2][:-1] for event in events if event["event"] in ("start", "turn")]
+
+    assert turns[:6] == ["one", "two"] * 3
+    assert found["two"]["median_ms"] == pytest.approx(found["one"]["median_ms"], rel=0.05)
+    assert found["two"]["times_ms"][-1] > 1.2 * found["one"]["times_ms"][0]
+
+
+def test_the_authors_number_is_of_all_rounds(device, timer, tmp_path, monkeypatch):
+    """Called once a round, the function makes its number of all that was measured so far."""
+    calls = []
+    draw = random.Random(2)
+    found, _ = in_turns(timer, monkeypatch, tmp_path, ("one", author(timer, lambda: device.work(draw.uniform(0.1, 0.9)), calls)))
+
+    assert len(calls) == len(found["one"]["rounds"]) + bool(found["one"]["discarded"])
+    assert found["one"]["value"] == pytest.approx(1 / statistics.median(found["one"]["times_ms"]))
+
+
+def test_a_function_that_times_twice_has_two_numbers(device, timer, tmp_path, monkeypatch):
+    """Forward and backward, each from its own place; the sample has the timings of the last."""
+
+    def both(N, provider):
+        forward = timer.do_bench(lambda: device.work(0.25), return_mode="median")
+        return forward + timer.do_bench(lambda: device.work(0.5), return_mode="median")
+
+    found, _ = in_turns(timer, monkeypatch, tmp_path, ("one", both))
+    assert (found["one"]["value"], set(found["one"]["times_ms"])) == (0.75, {0.5})
+
+
+def test_who_takes_long_to_set_up_is_called_twice(device, timer, tmp_path, monkeypatch):
+    """Then it measures on by itself, and others have their turns without it."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("harness.inside.timer.time.perf_counter", lambda: clock.now)
+    calls = []
+
+    def slow(N, provider):
+        calls.append(1)
+        clock.now += 5.0
+        return timer.do_bench(lambda: device.work(0.25), return_mode="median")
+
+    found, _ = in_turns(timer, monkeypatch, tmp_path, ("slow", slow), ("one", author(timer, lambda: device.work(0.25))))
+    assert (len(calls), sum(found["slow"]["rounds"]) >= 50, len(found["one"]["rounds"])) == (2, True, 9)
+
+
+def test_whose_turn_it_was_is_the_culprit(tmp_path):
+    """Two points are under way; the worker dies in a later turn of the first, not in the one that was started last."""
+    program = (
+        "from harness.inside.supervise import Journal; import os; journal = Journal.from_environment(); done = journal.done()\n"
+        "for event, name in [('start', 'one'), ('start', 'two'), ('turn', 'one')]:\n"
+        "    'one' in done or journal.write(event, id=name)\n"
+        "'one' in done or os._exit(9)\n"
+        "journal.write('start', id='two'); journal.write('finish', id='two'); journal.write('end')\n"
+    )
+    start = spawned([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\n{program}"])
+    deaths = supervise(start, Journal(tmp_path / "journal.jsonl"), 60.0, tmp_path / "log.txt", lambda event: None)
+
+    assert [(death.case, death.verdict) for death in deaths] == [("one", Verdict.CRASHED)]
+
+
+def test_one_that_raises_leaves_the_others_their_turns(device, timer, tmp_path, monkeypatch):
+    """Its row says why; it is not called again. A function that measures for itself is called once."""
+    calls = []
+
+    def broken(N, provider):
+        calls.append("broken")
+        raise RuntimeError("no kernel image")
+
+    def own(N, provider):
+        calls.append("own")
+        return 5.0
+
+    found, _ = in_turns(timer, monkeypatch, tmp_path, ("broken", broken), ("own", own), ("one", author(timer, lambda: device.work(0.25))))
+    assert [found[name]["verdict"] for name in ("broken", "own", "one")] == ["error", "passed", "passed"]
+    assert (calls, found["own"]["value"], found["own"]["times_ms"]) == (["broken", "own"], 5.0, [])
+
+
+def test_tuning_inside_of_what_is_timed_is_not_the_points_timing(device, timer, tmp_path, monkeypatch):
+    """An autotuner calls `do_bench` from within the first launch."""
+    tuned, calls = [], []
+
+    def candidate():
+        calls.append(1)
+        device.work(3.0)
+
+    def work():
+        if not tuned:
+            tuned.append(timer.do_bench(candidate, quantiles=(0.5, 0.2, 0.8)))
+        device.work(0.25)
+
+    found, _ = in_turns(timer, monkeypatch, tmp_path, ("one", author(timer, work)))
+    assert (tuned, set(found["one"]["times_ms"])) == ([[3.0, 3.0, 3.0]], {0.25})
+    assert len(calls) == 6  # compiled, looked at three times, warmed up, and one round
+
+
+# --- the flush, graphs, conditions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "known", "expected"),
+    [
+        (60 << 20, 0, (120 << 20, 60 << 20)),  # the driver tells the last level
+        (4 << 20, 256 << 20, (512 << 20, 256 << 20)),  # there is one behind it
+        (60 << 20, None, (512 << 20, None)),  # a card that targets.yml does not name
+        (200 << 20, None, (800 << 20, None)),
+    ],
+)
+def test_the_flush_is_twice_the_last_level_cache(monkeypatch, told, known, expected):
+    """And on record beside it, so that the margin is."""
+    import torch
+
+    properties = SimpleNamespace(L2_cache_size=told)
+    active = SimpleNamespace(
+        get_device_interface=lambda: SimpleNamespace(get_device_properties=lambda index: properties),
+        get_current_device=lambda: 0,
+        get_active_torch_device=lambda: torch.device("meta"),
+    )
+    monkeypatch.setattr("triton.runtime.driver", SimpleNamespace(active=active))
+    made = Timer.on_active_device(cache_bytes=known)
+
+    assert (made.flush_bytes, made.cache_bytes) == expected
+
+
+def test_the_job_knows_the_caches_that_no_driver_tells():
+    """By the card's name; None where it does not know the card."""
+    cards = load_targets()["rocm"].architectures
+    job = Job("run-1", "rocm", (Stage.BENCH,), "", "", architectures=cards)
+    found = [measure.hidden_cache(job, SimpleNamespace(name=name)) for name in ("gfx942", "gfx90a", "gfx1250")]
+
+    assert found == [256 << 20, 0, None]
+
+
+def test_short_launches_are_replayed_from_a_graph(device, timer):
+    """Twenty in one, without flush and host: 5 us each where a launch took 15. A longer one is not, nor what cannot be captured."""
+
+    class Graph:
+        def replay(self):
+            device.work(20 * 0.005)
+
+    device.CUDAGraph, device.graph = Graph, lambda graph: contextlib.nullcontext()
+    timer.do_bench(lambda: device.work(0.015))
+    short = timer.last
+    timer.do_bench(lambda: device.work(0.03))
+    long = timer.last
+    device.graph = None
+    timer.do_bench(lambda: device.work(0.015))
+
+    assert (short.graph_ms, long.graph_ms, timer.last.graph_ms) == (pytest.approx(0.005), None, None)
+    assert short.median_ms == pytest.approx(0.015)
+
+
+class Card(FakeDevice):
+    """With a clock and a memory that a test can move."""
+
+    mhz, free = 2000.0, 100 << 30
+
+    def _sleep(self, cycles):
+        self.now += cycles / self.mhz / 1e3
+
+    def mem_get_info(self):
+        return self.free, 140 << 30
+
+    def memory_reserved(self):
+        return 30 << 30
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ""),
+        ({"mhz": 1520.0}, ""),
+        ({"mhz": 1480.0}, "the clock was at 1480 MHz, 74% of the fastest in this run"),
+        ({"free": 99 << 30}, ""),
+        ({"free": 96 << 30}, "another process took 4.0 GiB of the card"),
+    ],
+    ids=["quiet", "slow", "too-slow", "libraries", "neighbour"],
+)
+def test_a_card_that_was_not_left_alone_makes_a_point_weak(changes, words):
+    """Seen before or after."""
+    card = Card()
+    watch = Watch(card)
+    first = watch.look()
+    for name, value in changes.items():
+        setattr(card, name, value)
+    second = watch.look()
+
+    assert (watch.weakness(first, second), watch.weakness(first)) == (words, "")
+
+
+def test_a_card_that_tells_nothing_makes_nothing_weak(device):
+    """No clock to wait for and no memory to look at."""
+    watch = Watch(device)
+
+    assert watch.weakness(watch.look(), watch.look()) == ""
 
 
 def test_quantiles_agree_with_triton():
@@ -211,9 +524,9 @@ def test_a_worker_takes_up_where_another_died(tmp_path, monkeypatch, device):
     journal.write("finish", id="op/N=1 [triton]", verdict="passed", reason="")
     journal.write("death", id="op/N=2 [triton]", verdict="crashed", reason="SIGSEGV")
     monkeypatch.setenv("WARPWAVE_JOURNAL", str(journal.path))
-    monkeypatch.setattr(measure.Timer, "on_active_device", lambda quick: Timer(device, device.flush, 1 << 20))
+    monkeypatch.setattr(measure.Timer, "on_active_device", lambda *told: Timer(device, device.flush, 1 << 20))
     monkeypatch.setattr(measure, "_ceiling", lambda *arguments: None)
-    monkeypatch.setattr(measure, "card_here", lambda: None)
+    monkeypatch.setattr(measure, "card_here", lambda: SimpleNamespace(name="sm_90"))
     monkeypatch.setattr(measure, "Recorder", lambda card, journal: SimpleNamespace())
     monkeypatch.setattr("triton.testing.do_bench", None)
     measure.work(Job("run-1", "cuda", (Stage.BENCH,), str(package), str(tmp_path)))
@@ -240,7 +553,7 @@ class Once(Timer):
         return call_once(fn, **options)
 
 card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
-measure.Timer.on_active_device = classmethod(lambda cls, quick: Once(None, None, 0))
+measure.Timer.on_active_device = classmethod(lambda cls, *told: Once(None, None, 0))
 measure._ceiling, measure.is_usable = lambda *arguments: None, lambda: True
 with pretended_device(card, lambda binary: (32, 0, 1024)):
     measure.work(Job("run-1", "rocm", (Stage.BENCH,), {str(data / "limits")!r}, {str(tmp_path)!r}))
@@ -270,3 +583,26 @@ def test_the_ceiling_is_a_copy_well_past_the_caches(monkeypatch, tmp_path, devic
     record = json.loads(journal.read()[-1]["ceiling"])
 
     assert (record["bytes_moved"], record["median_ms"], record["when"]) == (1 << 19, 2.0, "before")
+
+
+def test_an_aa_run_measures_twice_in_two_processes(tmp_path, monkeypatch):
+    """The second pass has a journal and a file of its own; ceilings and kernels are those of the first."""
+    (tmp_path / "bench_op.py").touch()
+    (tmp_path / "bench").mkdir()
+    journals = []
+
+    def supervise(start, journal, limit, log, on_event):
+        journals.append(journal.path.name)
+        on_event({"event": "kernel", "row": {"pass": len(journals)}})
+        on_event({"event": "finish", "id": "ceiling before", "verdict": "passed", "reason": "", "ceiling": "{}"})
+        on_event({"event": "finish", "id": "op/N=1 [x]", "verdict": "passed", "reason": "", "sample": f'{{"pass": {len(journals)}}}'})
+        return []
+
+    monkeypatch.setattr(measure, "supervise", supervise)
+    monkeypatch.setattr(measure.ahead, "start", lambda job: None)
+    report = measure.measure(Job("run-1", "cuda", (Stage.BENCH,), str(tmp_path), str(tmp_path), again=True))
+    written = {path.name: path.read_text().splitlines() for path in (tmp_path / "bench").iterdir()}
+
+    assert (report.verdict, report.counts, len(set(journals))) == (Verdict.PASSED, {"passed": 1}, 2)
+    assert (written["samples.jsonl"], written["again.jsonl"]) == (['{"pass": 1}'], ['{"pass": 2}'])
+    assert (written["ceilings.jsonl"], written["kernels.jsonl"]) == (["{}"], ['{"pass": 1}'])

@@ -255,3 +255,60 @@ def test_launches_behind_registered_ops_are_seen(run_inside, data):
         ("scale/n=4096 [compiled]", 512),
         ("scale/n=4096 [compiled]", 1024),
     }
+
+
+NEITHER = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def wide_kernel(x_ptr, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), 0.0)
+
+def undecided(x):
+    return x.sum().item()
+
+def wide(x):
+    wide_kernel[(1,)](x, BLOCK=4096, num_warps=64)
+
+@triton.testing.perf_report(triton.testing.Benchmark(["N"], [4096], line_arg="provider", line_vals=["undecided", "wide"],
+    line_names=["a", "b"], ylabel="ms", plot_name="both", args={}))
+def benchmark(N, provider):
+    return triton.testing.do_bench(lambda: globals()[provider](torch.empty(N, device="cuda")))
+"""
+
+
+def test_the_stage_names_what_failed_and_not_what_could_not_run(run_inside, tmp_path):
+    """Of Liger-Kernel's ops one depends on data and comes first; what spilled is what the stage failed for."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "bench_both.py").write_text(NEITHER)
+    output = run_inside(tmp_path / "package", Stage.COMPILE, architectures=load_targets()["cpu"].architectures[:1])
+    report = json.loads((output / "compile" / "report.json").read_text())
+
+    assert (report["verdict"], report["counts"]["not-run"] > 0) == ("failed", True)
+    assert report["reason"].startswith("wide_kernel for ")
+
+
+KEEPING = """
+from pathlib import Path
+import torch, triton
+
+@triton.testing.perf_report(triton.testing.Benchmark(["N"], [64], line_arg="provider", line_vals=["a"], line_names=["a"],
+    ylabel="ms", plot_name="tuned", args={}))
+def benchmark(N, provider):
+    ms = triton.testing.do_bench(lambda: None)
+    (Path.home() / "tuned.db").write_text(str(ms))
+    return ms
+"""
+
+
+def test_a_package_that_keeps_what_it_tuned_does_not_keep_it_in_the_users_home(run_inside, tmp_path, monkeypatch):
+    """FlagGems has a database of tuned configurations there; timings on a pretended card are made up."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "bench_tuned.py").write_text(KEEPING)
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    output = run_inside(tmp_path / "package", Stage.COMPILE, architectures=load_targets()["cpu"].architectures[:1])
+
+    assert list((tmp_path / "home").rglob("tuned.db")) == []
+    assert list(output.rglob("tuned.db")) == []
+    assert "tuned" in (output / "compile" / "journal-sm_80.jsonl").read_text()

@@ -151,7 +151,7 @@ def test_nothing_is_collapsed():
 
 
 def test_a_gpu_of_an_unlucky_name_is_not_merged_with_another_suite():
-    """junitparser merges suites that look alike; a name from outside must not make them so."""
+    """Suites that look alike are not merged; a name from outside must not make them so."""
     root = ElementTree.fromstring(render_junit(compare([run("alpha", "run")])))
 
     assert [suite.get("name") for suite in root] == ["alpha/run", "alpha/run", "alpha/compile/sy_90"]

@@ -1,14 +1,20 @@
 """The page of a CI job's summary. All data is synthetic."""
 
+import dataclasses
+import html
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from large import large
 from markdown_it import MarkdownIt
 from synthetic import case, compiled, no_gpu, record, run, sample, two_targets
 
 from harness.compare import compare
 from harness.records import Verdict
 from harness.render.markdown import LIMIT_BYTES, code, plain, render_markdown
+from harness.render.text import first_line
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
@@ -57,6 +63,45 @@ def test_what_needs_a_look_is_open_and_the_rest_is_folded():
     assert "`softmax/N=2048`" not in opened
     assert "`softmax/N=2048`" in folded
     assert text.count("<details>") == text.count("</details>") > 3
+
+
+def test_only_rows_that_need_a_look_are_open():
+    """Kernels that pass everywhere and providers whose speed did not change stand behind the fold, each row in one of the two."""
+    fails = dataclasses.replace(run(), cases=(case(), case("gelu/t.py::t", Verdict.FAILED, kernel="gelu")))
+    points = (*(sample(n, 1000.0 + n) for n in (1, 2)), *(sample(n, 500.0, kernel="gelu") for n in (1, 2)))
+    opened, _, folded = render_markdown(compare([dataclasses.replace(fails, samples=points)], ["alpha"])).partition("<details>")
+
+    assert "| `gelu` | ❌ 1 failed |" in opened
+    assert "| `softmax` | 1 passed |" in folded.partition("Every test")[0]
+    assert "| `gelu` | `triton` | `alpha` | 2 | 500 12%?" in opened
+    assert "| `softmax` | `triton` | `alpha` | 2 | 1002 25%" in folded
+    assert "| `softmax` |" not in opened
+
+
+def test_a_sweep_with_a_point_left_out_is_open():
+    """Verified, and yet not whole."""
+    broken = sample(4, None, verdict=Verdict.INVALID, reason="not a number")
+    opened, _, _ = render_markdown(compare([run(samples=(*run().samples, broken))], ["alpha"])).partition("<details>")
+
+    assert "| `softmax` | `triton` | `alpha` | 3 |" in opened
+    assert "1 point left out: invalid or suspect." in opened
+
+
+def test_a_row_that_changed_brings_the_one_it_is_held_against():
+    """Both targets of a provider are open, with their names in every row."""
+    slower = tuple(
+        dataclasses.replace(
+            point, value=point.value * 0.8, median_ms=point.median_ms / 0.8, p20_ms=point.p20_ms / 0.8, p80_ms=point.p80_ms / 0.8
+        )
+        for point in run().samples
+    )
+    same = tuple(dataclasses.replace(point, provider="torch") for point in run().samples)
+    runs = [run("alpha", samples=(*run().samples, *same)), run("beta", samples=(*slower, *same))]
+    opened, _, folded = render_markdown(compare(runs, ["alpha", "beta"])).partition("<details>")
+
+    assert opened.count("| `softmax` | `triton` |") == 2
+    assert "`torch`" not in opened
+    assert folded.count("| `softmax` | `torch` |") == 2
 
 
 def test_tables_have_as_many_cells_as_columns():
@@ -117,6 +162,87 @@ def test_running_words_are_inert():
     assert draw(plain("a *b* <i> [c](d) `e` @f http://g &amp; h_i_")).strip() == (
         "<p>a *b* &lt;i&gt; [c](d) `e` @\u200bf http:\u200b//g &amp;amp; h_i_</p>"
     )
+
+
+FRAGMENTS = st.sampled_from(
+    [
+        *HOSTILE,
+        "::set-output name=x::",
+        "##[group]",
+        "\x1b]0;x\x07",
+        "|",
+        "\\",
+        "\\|",
+        "`",
+        "``",
+        "$`x`$",
+        "#1",
+        "GH-1",
+        "~~",
+        "[^1]",
+        "</",
+        "<!--",
+        "&#x3c;",
+    ]
+)
+NAME = st.lists(st.one_of(FRAGMENTS, st.text(max_size=6)), max_size=5).map("".join)
+
+
+def everywhere(name: str):
+    """Two targets; on the first, every text from outside is `name`."""
+    failed = case(f"softmax/{name}", Verdict.FAILED, kernel=name, message=name, detail=name)
+    first = run(
+        name or "-",
+        record=record(name or "-", verdict=Verdict.FAILED, reason=name, hint=name),
+        cases=(failed, case()),
+        samples=(sample(kernel=name, provider=name, unit=name), sample(kernel=name, unit=name, params={"N": name}, case=name)),
+        compiled=(compiled(kernel=name, function=name, verdict=Verdict.FAILED, reason=name),),
+        launched=(compiled(kernel=name, function=name, origin=name),),
+        problems=(name,),
+    )
+    return compare([first, run()], [name or "-"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(NAME.filter(first_line))  # an empty reason has no line of its own
+def test_no_name_changes_the_shape_of_the_page(name):
+    """Whatever it is made of: the same tags, in the same order, as with a harmless one as long; GitHub finds no order."""
+    shapes = []
+    for text in (render_markdown(everywhere("n" * len(name))), render_markdown(everywhere(name))):
+        assert all(character.isprintable() for line in text.splitlines() for character in line.replace("\ufe0f", ""))
+        assert not any(line.lstrip("> -#\t").startswith("::") or "##[" in line for line in text.splitlines())
+        outside = re.sub(r"<code>.*?</code>", "", draw(text), flags=re.DOTALL)
+        assert not re.search(r"@\w|https?://|www\.|#\d", html.unescape(outside))
+        shapes.append(
+            re.findall(r"<(/?(?:h\d|ul|li|table|tr|td|th|details|summary|sub|em|strong|a|img|script|blockquote|pre|hr))\b", outside)
+        )
+    assert shapes[0] == shapes[1]
+
+
+@settings(max_examples=300, deadline=None)
+@given(NAME)
+def test_a_cell_holds_any_name(name):
+    """One row, two cells, whatever stands in them."""
+    html = draw(f"| a | b |\n| --- | --- |\n| {code(name, table=True)} | {plain(name)} |\n")
+
+    assert (html.count("<td>"), html.count("<tr>")) == (2, 2)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(NAME, max_size=30), st.integers(1_500, 30_000))
+def test_no_names_make_it_larger_than_it_may_be(names, limit):
+    """However long, and of whatever bytes."""
+    tests = tuple(case(f"softmax/t.py::{name}{number}", Verdict.FAILED, message=name) for number, name in enumerate(names))
+    text = render_markdown(compare([run(cases=tests)], ["alpha"]), limit)
+
+    lines = text.splitlines()
+    assert len(text.encode()) <= limit
+    assert sum(line.startswith("<details>") for line in lines) == lines.count("</details>")
+
+
+def test_the_largest_page_stays_below_900_kib():
+    """2,000 cases and as many tests on two targets, and a thousand compiled kernels."""
+    assert len(render_markdown(large(2000)).encode()) < 900 * 1024
 
 
 @pytest.mark.parametrize("limit", [LIMIT_BYTES, 60_000, 3_000, 1_200])

@@ -3,6 +3,9 @@
 import io
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from large import large
 from rich.cells import cell_len
 from rich.console import Console
 from synthetic import ARCHITECTURES, case, compiled, no_gpu, record, run, sample, two_targets
@@ -38,6 +41,28 @@ def show(runs, expected=(), full=False) -> str:
 def test_it_fits_eighty_columns(runs, full):
     """No line is wider, whatever is shown."""
     assert max(cell_len(line) for line in show(runs, ["alpha", "beta"], full).splitlines()) <= 80
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(max_size=60), st.booleans())
+def test_no_name_breaks_the_eighty_columns(name, full):
+    """Wide letters, controls and all; every line can be printed."""
+    failed = case(f"softmax/{name}", Verdict.FAILED, kernel=name, message=name)
+    points = (sample(kernel=name, provider=name, unit=name), sample(case=name, kernel=name))
+    code = (compiled(kernel=name, function=name), compiled(name or "sy_1", verdict=Verdict.FAILED, reason=name))
+    first = run(name or "-", cases=(failed, case()), samples=points, compiled=code, launched=code[:1], problems=(name,))
+    lines = show([first, run()], [name or "-"], full).splitlines()
+
+    assert max(map(cell_len, lines)) <= 80
+    assert all(character.isprintable() for line in lines for character in line)
+
+
+def test_a_large_report_fits_eighty_columns():
+    """Four digits of kernels, cases and tests."""
+    text = io.StringIO()
+    Console(file=text, width=80, force_terminal=False, highlight=False).print(render_terminal(large(2000)))
+
+    assert max(cell_len(line) for line in text.getvalue().splitlines()) <= 80
 
 
 GOLDEN = """\
@@ -86,6 +111,17 @@ memory.
 def test_one_complete_and_one_absent_target():
     """The verdict comes first, and the absent target has its place in every table."""
     assert "\n".join(line.rstrip() for line in show([run()], ["alpha", "beta"]).splitlines()) + "\n" == GOLDEN
+
+
+def test_what_cannot_be_relied_on_is_counted_and_an_aa_run_is_told():
+    """Weak with the reason of the first, noisy as a number; hostile as ever."""
+    samples = (sample(1, weak="the clock was at 900 MHz [bold]"), sample(2, quiet=False), sample(3, quiet=False))
+    text = " ".join(show([run(samples=samples, again=samples)], ["alpha"], full=True).split())
+
+    assert "alpha: 1 weak point: the clock was at 900 MHz [bold]" in text
+    assert "alpha: 2 noisy points, measured until the author's time was up" in text
+    assert "A change below this is noise, by an A/A run: alpha 3.0% (2 points measured twice, too few to tell)." in text
+    assert text.count("% weak") == 1
 
 
 def test_two_targets_show_ratio_difference_and_what_failed():

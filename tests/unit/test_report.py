@@ -13,7 +13,7 @@ from harness.errors import InvalidInputError
 from harness.records import Verdict
 from harness.report import write_report
 
-FILES = {"junit.xml", "bandwidth.csv", "comparison.md", "comparison.json"}
+FILES = {"junit.xml", "bandwidth.csv", "comparison.html", "comparison.md", "comparison.json"}
 
 
 @pytest.fixture

@@ -18,7 +18,9 @@ INSIDE = sorted((HARNESS / "inside").glob("*.py"))
 OWNERS = {
     "docker": {"engines/docker.py"},
     "yaml": {"targets.py"},
-    "junitparser": {"collect.py", "render/junit.py"},
+    "xml.parsers": {"cases.py"},
+    "xml.etree": set(),
+    "sqlite3": {"history.py"},
     "torch": set(),
     "triton": set(),
     "harness.inside": set(),
@@ -47,7 +49,7 @@ def relative(path: Path) -> str:
 
 @pytest.mark.parametrize("path", HOST, ids=relative)
 def test_host_files_import_only_what_is_theirs(path):
-    """docker, yaml and junitparser have one owner each; torch, triton and the inside are never imported by the host."""
+    """docker, yaml, sqlite3 and the reading of XML have one owner each; torch, triton and the inside are never imported by the host."""
     name = path.relative_to(HARNESS).as_posix()
     trespasses = {package for package, owners in OWNERS.items() if below(imports(path), package) and name not in owners}
 
@@ -56,12 +58,17 @@ def test_host_files_import_only_what_is_theirs(path):
 
 @pytest.mark.parametrize("path", INSIDE, ids=relative)
 def test_the_inside_stays_poor(path):
-    """Inside there is the standard library, torch, triton, pytest, and of the harness only the records."""
+    """Inside there is the standard library, torch, triton, pytest, and of the harness only records and statistics."""
     foreign = {
         module
         for module in imports(path)
         if module.split(".")[0] not in {*sys.stdlib_module_names, "torch", "triton", "pytest", "harness"}
-        or (module.startswith("harness") and not below({module}, "harness.inside") and not below({module}, "harness.records"))
+        or (
+            module.startswith("harness")
+            and not below({module}, "harness.inside")
+            and not below({module}, "harness.records")
+            and not below({module}, "harness.stats")
+        )
     }
 
     assert foreign <= {"harness"}
@@ -76,9 +83,9 @@ def test_kernels_know_nothing_of_the_harness(path):
     assert foreign == set()
 
 
-@pytest.mark.parametrize("module", ["harness.records", "harness.errors"])
+@pytest.mark.parametrize("module", ["harness.records", "harness.errors", "harness.stats"])
 def test_layer_zero_needs_nothing(module):
-    """records and errors load in a Python that has only its standard library."""
+    """records, errors and statistics load in a Python that has only its standard library."""
     code = f"import sys; import {module}; print({{name.split('.')[0] for name in sys.modules}} - set(sys.stdlib_module_names))"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(HARNESS.parent)!r}); {code}"],
@@ -90,11 +97,27 @@ def test_layer_zero_needs_nothing(module):
     assert ast.literal_eval(done.stdout) <= {"harness", "__main__"}
 
 
-GENERATED = ("alignment", "bundles", "codegen", "deltas", "fidelity", "pairing", "vendors")
-PURE = [HARNESS / f"{name}.py" for name in ("stats", "comparison", "compare", "condense", "parity", "speed", "verdict", *GENERATED)]
+GENERATED = ("joining", "alignment", "bundles", "codegen", "deltas", "fidelity", "pairing", "vendors")
+PURE = [
+    HARNESS / f"{name}.py"
+    for name in (
+        "stats",
+        "noise",
+        "speedup",
+        "movement",
+        "trend",
+        "comparison",
+        "compare",
+        "condense",
+        "parity",
+        "speed",
+        "verdict",
+        *GENERATED,
+    )
+]
 
 
-@pytest.mark.parametrize("path", PURE + sorted((HARNESS / "render").glob("*.py")), ids=relative)
+@pytest.mark.parametrize("path", PURE + sorted((HARNESS / "render").rglob("*.py")), ids=relative)
 def test_the_middle_is_pure(path):
     """Comparing and rendering read no file, no clock and no environment: their files name nothing that could."""
     doors = {"os", "pathlib.Path", "time", "datetime", "subprocess", "socket", "io", "shutil", "tempfile"}
@@ -110,6 +133,36 @@ def test_the_host_starts_without_torch():
     done = subprocess.run([sys.executable, "-c", block + run], capture_output=True, text=True)
 
     assert (done.returncode, "rocm" in done.stdout) == (0, True), done.stderr
+
+
+OPEN = """
+import sys
+sys.path[:0] = {paths!r}
+from synthetic import no_gpu, two_targets
+from harness.compare import compare
+from harness.render.html import render_html
+render_html(compare([no_gpu()]))  # reads its template, style and script, and imports what it needs
+comparison = compare(two_targets(), ["alpha", "beta", "gamma"])
+met = []
+sys.addaudithook(lambda event, arguments: met.append(event) if event.split(".")[0] in {{"open", "os", "socket", "subprocess"}} else None)
+page = render_html(comparison)
+print(met, len(page) > 10_000)
+"""
+
+
+def test_rendering_opens_nothing_beside_its_own_package_data():
+    """In a fresh process that watches itself: the second page is made without a file, a socket or a process."""
+    code = OPEN.format(paths=[str(HARNESS.parent), str(Path(__file__).parent)])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert done.stdout == "[] True\n", done.stderr
+
+
+def test_package_data_is_read_by_the_page_alone():
+    """Files of the package are a renderer's only door to the disk, and only the page needs it."""
+    readers = {path.name for path in (HARNESS / "render").rglob("*.py") if below(imports(path), "importlib.resources")}
+
+    assert readers == {"page.py"}
 
 
 VENDOR = re.compile(r"(?<![a-z])(nvidia|amd|rocm|hip|xpu)(?![a-z])", re.IGNORECASE)

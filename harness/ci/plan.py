@@ -1,0 +1,84 @@
+"""Which job runs which target on which runner: the matrix of a workflow. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import UsageError
+
+_EXAMPLE = """--runners '{"cpu": "ubuntu-latest"}', or a list of labels, or a list of such lists for several machines of one target."""
+_MOST_LEGS = 64
+_MOST_LABELS = 16
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One job of the matrix. `name` tells it from the other legs of its target; artifacts are called by it. `shard`: `2/4`, or empty."""
+
+    target: str
+    runner: tuple[str, ...]
+    name: str
+    shard: str = ""
+
+
+def plan_legs(text: str, known: Collection[str], shards: int = 1) -> tuple[Leg, ...]:
+    """The legs that a JSON object of target → runner labels asks for, in its order, each as so many shards.
+
+    Raises:
+        UsageError: it is no such object, or names a target that does not exist.
+    """
+    asked = _parse(text)
+    legs: list[Leg] = []
+    for target, machines in asked.items():
+        if target not in known:
+            raise UsageError(
+                f"--runners names a target that does not exist: {target!r}.",
+                "The name is misspelt, or the file that defines it was not given with --targets.",
+                f"Choose from: {', '.join(known)}.",
+            )
+        found = _machines(target, machines)
+        legs += [Leg(target, labels, target if len(found) == 1 else f"{target}-{number}") for number, labels in enumerate(found, 1)]
+    if shards > 1:
+        numbered = [(leg, number) for leg in legs for number in range(1, shards + 1)]
+        legs = [Leg(leg.target, leg.runner, f"{leg.name}-{number}of{shards}", f"{number}/{shards}") for leg, number in numbered]
+    if not 0 < len(legs) <= _MOST_LEGS:
+        raise UsageError(f"--runners asks for {len(legs)} jobs.", f"Between 1 and {_MOST_LEGS} are possible.", _EXAMPLE)
+    return tuple(legs)
+
+
+def as_outputs(legs: Sequence[Leg]) -> dict[str, str]:
+    """The plan as outputs of a job: a `matrix` for `strategy`, and the targets that a report should `expect`, each on one line."""
+    matrix = {"include": [{"target": leg.target, "runner": list(leg.runner), "name": leg.name, "shard": leg.shard} for leg in legs]}
+    return {"matrix": json.dumps(matrix), "expect": ",".join(dict.fromkeys(leg.target for leg in legs))}
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        asked = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--runners is not JSON: {error}.", "Quotes are missing, or the shell has taken them.", _EXAMPLE) from None
+    if not isinstance(asked, dict):
+        raise UsageError("--runners is not a JSON object.", "It maps each target to the labels of its runner.", _EXAMPLE)
+    return asked
+
+
+def _machines(target: str, value: Any) -> list[tuple[str, ...]]:
+    """One machine given as a label or a list of labels, or several as a list of lists."""
+    machines = [[value]] if isinstance(value, str) else value if _is_list_of(value, list) else [value]
+    for labels in machines:
+        if not _is_list_of(labels, str) or len(labels) > _MOST_LABELS or not all(label.isprintable() and label for label in labels):
+            raise UsageError(f"--runners: {target}: {labels!r} is no list of labels.", "A label is a string.", _EXAMPLE)
+        if labels == ["self-hosted"]:
+            raise UsageError(
+                f"--runners: {target}: `self-hosted` alone is every machine there is.",
+                "The job would run on whichever is idle, with or without the card.",
+                'Say which, for example ["self-hosted", "linux", "h200"].',
+            )
+    return [tuple(labels) for labels in machines]
+
+
+def _is_list_of(value: Any, kind: type) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(entry, kind) for entry in value)

@@ -1,0 +1,77 @@
+"""What a job says to its runner: annotations, outputs, and a stop to orders that somebody else's output might give. Pure.
+
+Source: GitHub's documentation, "Workflow commands for GitHub Actions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from harness.comparison import FAILING, Comparison
+from harness.records import Verdict
+from harness.render.text import first_line, visible
+
+MOST_ANNOTATIONS = 10  # of each kind a step; the rest is not shown
+COMMENT_BYTES = 65_535
+SUMMARY_BYTES = 1 << 20
+MARKER = "<!-- warpwave: one comment, edited in place -->"
+
+
+def annotate(comparison: Comparison) -> Iterator[str]:
+    """One line each, the verdict first, then what failed; the last one counts what is left out."""
+    if comparison.exit_code:
+        yield command("error", comparison.sentence, title="warpwave")
+    found = [*_targets(comparison), *_tests(comparison), *_problems(comparison)]
+    room = MOST_ANNOTATIONS - 1
+    shown = found if len(found) <= room else found[: room - 1]
+    yield from shown
+    if len(shown) < len(found):
+        yield command("error", f"and {len(found) - len(shown)} more, in the summary", title="warpwave")
+
+
+def command(name: str, message: str, **properties: str) -> str:
+    """A workflow command. What comes from outside can neither end it nor start another."""
+    told = ",".join(f"{key}={_property(value)}" for key, value in properties.items() if value)
+    return f"::{name} {told}::{_data(visible(message))}" if told else f"::{name}::{_data(visible(message))}"
+
+
+def outputs(values: Mapping[str, str], delimiter: str) -> str:
+    """Lines for the file that `GITHUB_OUTPUT` names; `delimiter` is random, so that no value can end itself and set another."""
+    return "".join(f"{name}<<{delimiter}\n{value}\n{delimiter}\n" for name, value in values.items())
+
+
+def cut(text: str, limit: int, rest: str) -> str:
+    """`text` in at most `limit` bytes of UTF-8: whole lines, and `rest` where something is missing."""
+    encoded = text.encode()
+    if len(encoded) <= limit:
+        return text
+    note = f"\n\n_Cut here. {rest}_\n"
+    kept = encoded[: limit - len(note.encode())]
+    return kept[: kept.rfind(b"\n") + 1].decode(errors="ignore") + note
+
+
+def _targets(comparison: Comparison) -> Iterator[str]:
+    for target in comparison.targets:
+        if not target.complete:
+            said = f"{target.reason} {target.hint}".strip() or target.verdict.value
+            yield command("error", said, title=f"{target.target}: {target.verdict.value}")
+
+
+def _tests(comparison: Comparison) -> Iterator[str]:
+    for row in comparison.tests:
+        for cell in row.cells:
+            if cell.result.verdict in FAILING:
+                yield command("error", first_line(cell.result.message) or cell.result.verdict.value, title=f"{row.id} on {cell.target}")
+
+
+def _problems(comparison: Comparison) -> Iterator[str]:
+    for problem in comparison.problems:
+        yield command("warning", problem, title=Verdict.INVALID.value)
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(visible(text)).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,48 @@
+"""What is missing on this machine, target by target, and the command that mends it. Read-only, and over within a minute.
+
+What is asked of every machine is code (`host`, `engine`); what is asked of one vendor's is data in the targets file (`checks`), read
+by `vendor`. Everything is seen through `machine`, so that a machine can be a recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from harness.doctor.engine import Engine, ask_engine, examine_engine
+from harness.doctor.finding import Finding
+from harness.doctor.host import examine_host, examine_python
+from harness.doctor.machine import Machine
+from harness.doctor.vendor import examine_vendor
+from harness.targets import Target
+
+__all__ = ["Finding", "examine"]
+
+
+def examine(
+    targets: dict[str, Target], named: Sequence[str] = (), machine: Machine | None = None, engine: str | None = None
+) -> list[Finding]:
+    """All checks of this machine and of `targets`; those in `named` have to be here, any other one may be absent.
+
+    `engine` is the one that runs will be asked to use, where that is not each target's own.
+    """
+    machine = machine or Machine()
+    chosen = [replace(target, engine=engine or target.engine) for target in targets.values() if not named or target.name in named]
+    contained = [target for target in chosen if target.engine == "docker"]
+    findings = examine_host(machine)
+    answered = Engine()
+    if contained:
+        answered = ask_engine()
+        needed = any(target.name in named or machine.has(target) for target in contained)
+        findings += examine_engine(answered, machine, needed=needed)
+    for target in chosen:
+        if target.engine == "local":
+            findings.append(examine_python(target, machine))
+        if _has_card(target):
+            findings += examine_vendor(target, machine, answered.info, needed=target.name in named, contained=target in contained)
+    return findings
+
+
+def _has_card(target: Target) -> bool:
+    """Whether a target runs on a card at all; one that does not has no driver, no device and nothing to ask."""
+    return bool(target.probe.driver_file or target.devices.nodes or target.devices.gpus or target.devices.cdi)

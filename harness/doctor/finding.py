@@ -1,0 +1,37 @@
+"""What one check comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+PASS, WARN, FAIL, SKIP = "pass", "warn", "fail", "skip"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check. `state` is pass, warn, fail or skip; `evidence` what was seen; `fix` the command that mends it; `seconds` what it took."""
+
+    check: str
+    state: str
+    evidence: str
+    fix: str = ""
+    seconds: float = 0.0
+
+
+def found(check: str, good: bool, evidence: str, fix: str, *, otherwise: str = FAIL) -> Finding:
+    """A pass without a fix, or `otherwise` with one."""
+    return Finding(check, PASS, evidence) if good else Finding(check, otherwise, evidence, fix)
+
+
+def is_bad(findings: Iterable[Finding], *, strict: bool) -> bool:
+    """Whether something has to be mended before a run; with `strict`, a warning is enough."""
+    return any(finding.state == FAIL or (strict and finding.state == WARN) for finding in findings)
+
+
+def fit(findings: Iterable[Finding], targets: Iterable[str]) -> list[str]:
+    """Those of the targets that are here and of which nothing failed; a check of a target is called `target` or `target: check`."""
+    states: dict[str, set[str]] = {}
+    for finding in findings:
+        states.setdefault(finding.check.partition(":")[0], set()).add(finding.state)
+    return [name for name in targets if states.get(name, {SKIP}) - {SKIP} and FAIL not in states[name]]

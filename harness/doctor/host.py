@@ -1,0 +1,101 @@
+"""What every machine is asked, whoever made its card: Python, disk, memory file systems, clock, and the CI runner it may be."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+from harness.doctor.engine import room_at
+from harness.doctor.finding import PASS, SKIP, WARN, Finding, found
+from harness.doctor.machine import Machine
+from harness.targets import Target
+
+_OUT_BYTES = 1 << 30  # raw results, reports and Triton's cache
+_SHM_BYTES = 1 << 30
+_NEEDS = ("torch", "triton", "pytest", "numpy")
+_LOOK = "import importlib.util, sys; print(*[name for name in sys.argv[1:] if importlib.util.find_spec(name) is None])"
+
+
+def examine_host(machine: Machine) -> list[Finding]:
+    """Findings that concern every target."""
+    return [_version(), _disk(), _cache(machine), _shared_memory(machine), _clock(machine), _runner(machine)]
+
+
+def examine_python(target: Target, machine: Machine) -> Finding:
+    """Whether a target without a container has a Python to run in; looks without importing, as torch takes seconds to load."""
+    answer = machine.run([sys.executable, "-c", _LOOK, *_NEEDS], limit_s=20.0)
+    missing = answer.text.split() if not answer.trouble else list(_NEEDS)
+    fix = f"`{sys.executable} -m pip install {' '.join(missing)}`, or name another Python with --python; `nox -s {target.name}` does it."
+    evidence = f"{sys.executable} lacks {', '.join(missing)}" if missing else f"{sys.executable} has torch, triton and pytest"
+    return found(target.name, not missing, evidence, fix, otherwise=WARN)
+
+
+def _version() -> Finding:
+    return found("python", sys.version_info >= (3, 10), platform.python_version(), "Install Python 3.10 or later.")
+
+
+def _disk() -> Finding:
+    here = Path.cwd()
+    return room_at("disk", here, str(here), _OUT_BYTES, f"`du -xsh {here}/* | sort -h` shows what to remove.")
+
+
+def _cache(machine: Machine) -> Finding:
+    """Triton compiles launchers into its cache and loads them from there, which a file system mounted noexec refuses."""
+    home = machine.variables.get("HOME", "/root")
+    folder = Path(machine.variables.get("TRITON_CACHE_DIR") or f"{home}/.triton")
+    mount, options = _mount_of(folder, machine)
+    if mount is None:
+        return Finding("triton cache", SKIP, f"{folder}: its file system is not known")
+    evidence = f"{folder} is on {mount}" + (", which is mounted noexec" if "noexec" in options else "")
+    return found("triton cache", "noexec" not in options, evidence, "export TRITON_CACHE_DIR as a folder that may be executed from.")
+
+
+def _mount_of(folder: Path, machine: Machine) -> tuple[str | None, list[str]]:
+    """The mount point that holds a folder, and its options."""
+    mounts = [line.split(" ") for line in (machine.read("/proc/mounts") or "").splitlines()]
+    above = {str(path) for path in (folder, *folder.parents)}
+    holding = [mount for mount in mounts if len(mount) > 3 and mount[1] in above]
+    best = max(holding, key=lambda mount: len(mount[1]), default=None)
+    return (best[1], best[3].split(",")) if best else (None, [])
+
+
+def _shared_memory(machine: Machine) -> Finding:
+    """What torch's workers hand tensors over with; our containers bring their own, the local engine uses this one."""
+    folder = machine.root / "dev/shm"
+    if not folder.is_dir():
+        return Finding("shared memory", SKIP, "there is none")
+    size = os.statvfs(folder)
+    total = size.f_frsize * size.f_blocks
+    evidence = f"{total / 2**30:.1f} GiB in /dev/shm"
+    return found("shared memory", total >= _SHM_BYTES, evidence, "`sudo mount -o remount,size=1g /dev/shm`", otherwise=WARN)
+
+
+def _clock(machine: Machine) -> Finding:
+    """A clock that is off makes results of another machine look older or younger than they are, and TLS fail."""
+    answer = machine.run(("timedatectl", "show", "--property=NTPSynchronized", "--value"), limit_s=5.0)
+    said = answer.text.strip()
+    if answer.trouble or said not in ("yes", "no"):
+        return Finding("clock", SKIP, "nobody here knows whether it is synchronized")
+    evidence = "synchronized" if said == "yes" else "not synchronized"
+    return found("clock", said == "yes", evidence, "`sudo timedatectl set-ntp true`", otherwise=WARN)
+
+
+def _runner(machine: Machine) -> Finding:
+    """A self-hosted runner of GitHub Actions: it takes one job and goes, or a later job finds what an earlier one left."""
+    if machine.variables.get("RUNNER_ENVIRONMENT") != "self-hosted":
+        return Finding("runner", SKIP, "this is no job on a self-hosted runner")
+    name = machine.variables.get("RUNNER_NAME", "this runner")
+    # The runner's own folder is two above its temporary one: <runner>/_work/_temp.
+    folder = Path(machine.variables.get("RUNNER_TEMP", "/")).parent.parent
+    try:
+        settings = json.loads((machine.read(f"{folder}/.runner") or "{}").lstrip("\ufeff"))
+    except ValueError:
+        settings = {}
+    ephemeral = bool(settings.get("ephemeral") or settings.get("Ephemeral")) if isinstance(settings, dict) else False
+    if ephemeral:
+        return Finding("runner", PASS, f"{name} is ephemeral")
+    fix = "`./config.sh remove`, then `./config.sh --ephemeral --url URL --token TOKEN --labels LABELS`; docs/guides/runners.md."
+    return Finding("runner", WARN, f"{name} is not known to be ephemeral: it keeps what a job leaves behind", fix)

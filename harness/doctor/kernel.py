@@ -1,0 +1,40 @@
+"""The one check that is a run: a small kernel, tested on a target as any package would be. Asked for by name, for it may build an image."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from harness.collect import collect
+from harness.doctor.finding import Finding, found
+from harness.records import Stage, Verdict
+from harness.run import Settings, new_run_id, run_target
+from harness.starter import starter
+from harness.targets import Target
+from harness.verdict import summarise
+
+_LIMIT_S = 120.0
+
+
+def run_kernel(target: Target, engine: str | None) -> Finding:
+    """Whether the starter's kernel gives what PyTorch gives there."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="warpwave-doctor-") as folder:
+        settings = Settings(
+            run_id=new_run_id(),
+            out=Path(folder),
+            kernels=starter() / "kernels",
+            engine=engine,
+            stages=(Stage.TEST,),
+            test_limit_s=_LIMIT_S,
+            stage_limit_s=_LIMIT_S,
+            limit_s=_LIMIT_S,
+        )
+        run_target(target, settings, say=lambda line: None, on_event=lambda event: None)
+        seen = summarise(target.name, collect(Path(folder) / "raw" / target.name))
+    seconds = round(time.monotonic() - started, 1)
+    evidence = f"a small kernel passed {seen.tests.get('passed', 0)} tests" if seen.verdict is Verdict.PASSED else seen.reason
+    fix = seen.hint or f"`warpwave run {target.name} --kernels {starter() / 'kernels'}` shows all of it."
+    finding = found(f"{target.name}: kernel", seen.verdict is Verdict.PASSED, evidence, fix)
+    return Finding(finding.check, finding.state, finding.evidence, finding.fix, seconds)

@@ -1,0 +1,119 @@
+"""The machine as the checks see it: files, commands and the clock. `root` and `variables` make a recording or a test of it."""
+
+from __future__ import annotations
+
+import glob
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.targets import Target
+
+_WHOLE_S = 60.0
+_MOST_BYTES = 1 << 20
+_DISPLAY = ("0x03", "0x12")  # PCI classes: display controllers, processing accelerators
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command or a file said. `trouble` is why it said nothing: `absent`, `silent` (time is up), `refused`, or empty."""
+
+    text: str = ""
+    trouble: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
+class Machine:
+    """This machine, or one below `root`; commands are found in the PATH of `variables`. All commands together get a minute."""
+
+    root: Path = Path("/")
+    variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    deadline: float = field(default_factory=lambda: time.monotonic() + _WHOLE_S)
+    _asked: dict[tuple[str, ...], Answer] = field(default_factory=dict)
+
+    def paths(self, pattern: str) -> list[Path]:
+        """The existing paths that match an absolute glob pattern, sorted."""
+        # glob and not Path.glob, which does not follow links such as those below /sys/class.
+        return [Path(path) for path in sorted(glob.glob(str(self.root / pattern.lstrip("/"))))]  # noqa: PTH207
+
+    def name(self, path: Path) -> str:
+        """How a path is called on the machine itself."""
+        return "/" + str(path.relative_to(self.root))
+
+    def read(self, path: str | Path) -> str | None:
+        """The text of a file, its first MiB; None where there is none that can be read."""
+        try:
+            with (self.root / str(path).lstrip("/") if isinstance(path, str) else path).open(errors="replace") as file:
+                return file.read(_MOST_BYTES)
+        except OSError:
+            return None
+
+    def run(self, command: Sequence[str], limit_s: float = 10.0) -> Answer:
+        """Ask a command, once however often it is asked for; nothing is sent to it."""
+        key = tuple(command)
+        if key not in self._asked:
+            self._asked[key] = self._run(key, min(limit_s, self.deadline - time.monotonic()))
+        return self._asked[key]
+
+    def on_bus(self, vendor: str) -> list[str]:
+        """Addresses of the cards of a vendor (`0x` and four digits) on the PCI bus, whether or not a driver knows them."""
+        devices = [path.parent for path in self.paths("/sys/bus/pci/devices/*/vendor") if (self.read(path) or "").strip() == vendor]
+        return [device.name for device in devices if (self.read(device / "class") or "").startswith(_DISPLAY)]
+
+    def nodes(self, target: Target) -> list[Path]:
+        """The device nodes that a container of this target is given."""
+        return [path for pattern in target.devices.nodes for path in self.paths(pattern)]
+
+    def has_driver(self, target: Target) -> bool:
+        """Whether the vendor's kernel driver has shown itself: by its file, or by all nodes, of which some are every vendor's."""
+        if target.probe.driver_file is not None and self.paths(target.probe.driver_file):
+            return True
+        if not target.devices.nodes or not all(map(self.paths, target.devices.nodes)):
+            return False
+        # Where the bus can be seen, and has no such card, the nodes are another's.
+        return target.doctor.pci is None or not self.paths("/sys/bus/pci/devices/*") or bool(self.on_bus(target.doctor.pci))
+
+    def has(self, target: Target) -> bool:
+        """Whether a card of the target's vendor is in this machine, with or without its driver."""
+        return self.has_driver(target) or (target.doctor.pci is not None and bool(self.on_bus(target.doctor.pci)))
+
+    def _run(self, command: tuple[str, ...], limit_s: float) -> Answer:
+        started = time.monotonic()
+        if limit_s <= 0:
+            return Answer(trouble="silent")
+        # A file and not a pipe: a command that hangs in a driver survives SIGKILL, and nobody waits for the end of its output.
+        with tempfile.TemporaryFile() as output:
+            try:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env={**self.variables, "LC_ALL": "C"},
+                    start_new_session=True,
+                )
+            except OSError:
+                return Answer(trouble="absent")
+            try:
+                code = process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                _give_up(process)
+                return Answer(trouble="silent", seconds=round(time.monotonic() - started, 3))
+            output.seek(0)
+            text = output.read(_MOST_BYTES).decode(errors="replace")
+        return Answer(text, "refused" if code else "", round(time.monotonic() - started, 3))
+
+
+def _give_up(process: subprocess.Popen[bytes]) -> None:
+    """Kill a command and what it started; one that cannot be killed is left to the driver that holds it."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(1.0)

@@ -1,0 +1,145 @@
+"""One vendor's part of a machine: is its card here, and what do the targets file's questions come to. No vendor is named here."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Union
+
+from harness.checks import Check
+from harness.doctor.finding import FAIL, PASS, SKIP, Finding, found
+from harness.doctor.machine import Answer, Machine
+from harness.targets import Target
+
+_SHOWN_ROWS = 4
+_LINE = 200
+Info = Union[Mapping[str, Any], None]
+
+
+def examine_vendor(target: Target, machine: Machine, info: Info, *, needed: bool, contained: bool = True) -> list[Finding]:
+    """Findings about one target that runs on a card; one finding, a skip, where neither the card is here nor anybody asked for it.
+
+    `contained` is whether its runs get a container: where they do not, nobody has to hand the card out.
+    """
+    if not machine.has_driver(target):
+        return [_absent(target, machine, needed)]
+    findings = [_access(target, machine)]
+    checks = [check for check in target.doctor.checks if contained or not check.container]
+    for name, alternatives in groupby(checks, key=lambda check: check.name):
+        findings.append(_first_answer(f"{target.name}: {name}", list(alternatives), machine, info))
+    return findings
+
+
+def _absent(target: Target, machine: Machine, needed: bool) -> Finding:
+    looked_for = ", ".join((*target.devices.nodes, *([target.probe.driver_file] if target.probe.driver_file else [])))
+    if target.doctor.pci and (cards := machine.on_bus(target.doctor.pci)):
+        evidence = f"{len(cards)} card(s) on the PCI bus ({', '.join(cards[:_SHOWN_ROWS])}) and no driver: {looked_for} is not there"
+        return Finding(target.name, FAIL, evidence, target.doctor.no_driver or target.probe.fix)
+    evidence = f"no card of this vendor, and no driver: {looked_for} is not there"
+    return Finding(target.name, FAIL, evidence, target.probe.fix) if needed else Finding(target.name, SKIP, evidence)
+
+
+def _access(target: Target, machine: Machine) -> Finding:
+    """Whether this user may open the device nodes; a target that asks the engine for its card names none."""
+    nodes = machine.nodes(target)
+    if missing := [pattern for pattern in target.devices.nodes if not machine.paths(pattern)]:
+        return Finding(target.name, FAIL, f"no device node {', '.join(missing)}, though the driver is loaded", target.probe.fix)
+    closed = [machine.name(node) for node in nodes if not os.access(node, os.R_OK | os.W_OK)]
+    evidence = f"no access to {', '.join(closed)}" if closed else f"{len(nodes)} device nodes, all accessible" if nodes else "driver loaded"
+    return found(target.name, not closed, evidence, target.probe.fix)
+
+
+def _first_answer(name: str, alternatives: Sequence[Check], machine: Machine, info: Info) -> Finding:
+    for check in alternatives:
+        answer = _ask(check, machine, info)
+        if answer.trouble != "absent":
+            return _judge(name, check, answer, machine)
+    last = alternatives[-1]
+    asked = " and no ".join(check.run[0] if check.run else "engine" if check.engine else check.files[0] for check in alternatives)
+    return Finding(name, last.absent, f"there is no {asked}", last.fix if last.absent != SKIP else "")
+
+
+def _ask(check: Check, machine: Machine, info: Info) -> Answer:
+    if check.run:
+        return machine.run(check.run, check.limit_s)
+    if check.engine:
+        return Answer(json.dumps(info)) if info is not None else Answer(trouble="absent")
+    texts = [(path, machine.read(path)) for pattern in check.files for path in machine.paths(pattern)]
+    lines = [f"{machine.name(path)}: {line}" for path, text in texts if text is not None for line in text.splitlines() or [""]]
+    return Answer("\n".join(lines)) if lines else Answer(trouble="absent")
+
+
+def _judge(name: str, check: Check, answer: Answer, machine: Machine) -> Finding:
+    """Hold an answer against the rules of its check; the first that is broken is what is told."""
+
+    def say(state: str, evidence: str) -> Finding:
+        return Finding(name, state, evidence, "" if state in (PASS, SKIP) else check.fix, answer.seconds)
+
+    if answer.trouble == "silent":
+        return say(FAIL, f"`{' '.join(check.run)}` did not answer within {check.limit_s:g} s: its driver may hang")
+    if check.bad and (bad := re.search(check.bad, answer.text, re.MULTILINE)):
+        return say(check.breach, _line_of(answer.text, bad))
+    if answer.trouble == "refused":
+        return say(check.refused, f"`{' '.join(check.run)}` failed: {_clip(answer.text.strip().splitlines()[-1:])}")
+    rows = [match.groupdict() for match in re.finditer(check.rows or "", answer.text, re.MULTILINE)] if check.rows else []
+    if check.rows and not rows:
+        return say(check.breach, f"nothing of what was expected, but: {_clip(answer.text.strip().splitlines()[:1]) or 'nothing at all'}")
+    if breaches := list(_breaches(check, rows)):
+        return say(check.breach, "; ".join(dict.fromkeys(breaches)))
+    if check.count is not None and len(rows) != (there := len(machine.paths(check.count))):
+        return say(check.breach, f"{len(rows)} told, {there} at {check.count}")
+    return say(PASS, _told(check, rows))
+
+
+def _breaches(check: Check, rows: Iterable[Mapping[str, str | None]]) -> Iterable[str]:
+    for row in rows:
+        told = f" ({_show(check, row)})" if check.shown else ""
+        for group, floor in check.at_least.items():
+            if _version(row[group] or "") < _version(floor):
+                yield f"{group} {row[group]} is older than {floor}{told}"
+        for group, most in check.at_most.items():
+            value = _number(row[group] or "")
+            if value is not None and value > most:
+                yield f"{group} {row[group]} is more than {most:g}{told}"
+        for group, pattern in check.equal.items():
+            if re.fullmatch(pattern, row[group] or "") is None:
+                yield f"{group} is {row[group]!r}{told}"
+
+
+def _told(check: Check, rows: Sequence[Mapping[str, str | None]]) -> str:
+    shown = list(dict.fromkeys(_show(check, row) for row in rows)) if check.shown else []
+    more = f" and {len(shown) - _SHOWN_ROWS} more" if len(shown) > _SHOWN_ROWS else ""
+    return "; ".join(shown[:_SHOWN_ROWS]) + more if shown else "nothing to mend"
+
+
+def _show(check: Check, row: Mapping[str, str | None]) -> str:
+    return check.shown.format(**{group: value or "" for group, value in row.items()})
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Release numbers only: `1.17.8-rc.1` is 1.17.8, for what is meant is never that fine."""
+    first = re.match(r"\d+(\.\d+)*", text.strip())
+    return tuple(int(part) for part in first[0].split(".")) if first else ()
+
+
+def _number(text: str) -> float | None:
+    """None where a tool says `[N/A]`: what cannot be read breaks no rule."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _line_of(text: str, match: re.Match[str]) -> str:
+    start = text.rfind("\n", 0, match.start()) + 1
+    end = text.find("\n", match.end())
+    return _clip([text[start : end if end >= 0 else len(text)]])
+
+
+def _clip(lines: Sequence[str]) -> str:
+    """One line for a terminal: a tool's output may hold anything."""
+    line = "".join(character if character.isprintable() else " " for character in " ".join(lines)).strip()
+    return line if len(line) <= _LINE else f"{line[:_LINE]} …"

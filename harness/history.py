@@ -1,0 +1,141 @@
+"""Runs over time in one SQLite file: a bundle becomes rows, and rows become series. The only file that imports sqlite3.
+
+A row's key is what it is about (run, target, kernel, case, provider, device), so that adding a bundle twice changes nothing. Writers take
+SQLite's write lock before they read (`BEGIN IMMEDIATE`) and wait for each other, so that a CI job a target can write to one file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Union
+
+from harness.errors import InfrastructureError, InvalidInputError
+from harness.records import TargetRun, Verdict
+from harness.speed import cells
+from harness.trend import Measured, Series
+
+# Kept in the file as `user_version`. A change of the tables is a new version, and a step in `_open`.
+VERSION = 1
+_PATIENCE_S = 60.0
+_TABLES = """
+CREATE TABLE runs (
+    run_id TEXT NOT NULL, target TEXT NOT NULL, started TEXT NOT NULL, commit_id TEXT NOT NULL, verdict TEXT NOT NULL,
+    seconds REAL NOT NULL, tests INTEGER NOT NULL, tests_passed INTEGER NOT NULL,
+    torch TEXT, triton TEXT, runtime TEXT, driver TEXT, fp_fusion TEXT, kernels_hash TEXT,
+    PRIMARY KEY (run_id, target)
+) WITHOUT ROWID;
+CREATE TABLE points (
+    run_id TEXT NOT NULL, target TEXT NOT NULL, kernel TEXT NOT NULL, case_id TEXT NOT NULL, provider TEXT NOT NULL,
+    device INTEGER NOT NULL, gpu TEXT NOT NULL, verdict TEXT NOT NULL, unit TEXT NOT NULL, value REAL, median_ms REAL,
+    half_width REAL, share REAL, sound INTEGER NOT NULL, weak TEXT NOT NULL, timer TEXT NOT NULL, flush_bytes INTEGER NOT NULL,
+    PRIMARY KEY (run_id, target, kernel, case_id, provider, device),
+    FOREIGN KEY (run_id, target) REFERENCES runs
+) WITHOUT ROWID;
+"""
+
+
+def add(path: Path, runs: Iterable[TargetRun]) -> dict[str, bool]:
+    """Keep target runs; per `run_id/target` whether it is new. All or nothing.
+
+    Raises:
+        InvalidInputError: a run has no id, or its files are of two runs: nobody could tell what it is.
+        InfrastructureError: the file cannot be written.
+    """
+    found = list(runs)
+    for run in found:
+        if not run.record.run_id or run.record.verdict is Verdict.STALE:
+            why = "its files are of two runs" if run.record.run_id else "it has no run id"
+            raise InvalidInputError(
+                f"The run of {run.record.target} cannot be kept: {why}.",
+                "A run is told from others by the id in its run.json, which is missing or does not fit.",
+                "Run the target again, or leave that folder out.",
+            )
+    with _open(path) as store:
+        store.execute("BEGIN IMMEDIATE")
+        new = {f"{run.record.run_id}/{run.record.target}": _insert(store, run) for run in found}
+        store.execute("COMMIT")
+    return new
+
+
+def series(path: Path, kernel: Union[str, None] = None) -> list[Series]:
+    """Every series in the file, or those of one kernel.
+
+    Raises:
+        InvalidInputError: there is no such file.
+    """
+    if not path.is_file():
+        raise InvalidInputError(
+            f"There is no history at {path}.", "It is made by the first `warpwave history add`.", "Add a run, or name the file with --file."
+        )
+    rows = """
+        SELECT kernel, case_id, provider, p.target, gpu, timer, flush_bytes, p.run_id, started, commit_id, median_ms, half_width
+        FROM points AS p JOIN runs AS r ON r.run_id = p.run_id AND r.target = p.target
+        WHERE sound AND weak = '' AND median_ms > 0 AND (:kernel IS NULL OR kernel = :kernel)
+        ORDER BY kernel, provider, p.target, gpu, timer, flush_bytes, case_id, started, p.run_id
+    """
+    grouped: dict[tuple[str, str, str, str, str, str, int], list[Measured]] = {}
+    with _open(path) as store:
+        for row in store.execute(rows, {"kernel": kernel}):
+            grouped.setdefault(row[:7], []).append(Measured(*row[7:]))
+    return [Series(*key, points=tuple(points)) for key, points in grouped.items()]
+
+
+def _insert(store: sqlite3.Connection, run: TargetRun) -> bool:
+    record, facts = run.record, run.facts
+    passed = sum(case.verdict is Verdict.PASSED for case in run.cases)
+    versions = (facts.torch, facts.triton, facts.runtime, facts.driver, facts.fp_fusion, facts.kernels_hash) if facts else (None,) * 6
+    row = (record.run_id, record.target, record.started, record.commit, record.verdict.value, record.seconds, len(run.cases), passed)
+    new = store.execute(f"INSERT OR IGNORE INTO runs VALUES ({_marks(14)})", (*row, *versions)).rowcount == 1  # noqa: S608 - marks only
+    if new:
+        points = [
+            (
+                *(record.run_id, record.target, sample.kernel, sample.case, sample.provider, sample.device, cell.gpu),
+                *(cell.verdict.value, cell.unit, cell.value, cell.median_ms, cell.half_width, cell.share),
+                *(cell.sound, cell.weak, cell.timer, cell.flush_bytes),
+            )
+            for sample, cell in cells(record.target, run)
+        ]
+        # A bundle that tells a point twice keeps the first.
+        store.executemany(f"INSERT OR IGNORE INTO points VALUES ({_marks(17)})", points)  # noqa: S608 - marks only
+    return new
+
+
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)
+
+
+@contextlib.contextmanager
+def _open(path: Path) -> Iterator[sqlite3.Connection]:
+    """The file, made where it is missing. What was not committed when this ends is undone."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        store = sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None)
+        with contextlib.closing(store):
+            if store.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+                _make(store, path)
+            yield store
+    except (sqlite3.Error, OSError) as error:
+        raise InfrastructureError(
+            f"The history {path} cannot be used: {error}.",
+            "It is no SQLite file, its folder cannot be written, or another process has held it for a minute.",
+            "Name another with --file; a file that is broken can be made again from the bundles.",
+        ) from None
+
+
+def _make(store: sqlite3.Connection, path: Path) -> None:
+    store.execute("BEGIN IMMEDIATE")
+    version = store.execute("PRAGMA user_version").fetchone()[0]  # again: another writer may have been first
+    if version == 0:
+        for statement in _TABLES.strip().split(";")[:-1]:
+            store.execute(statement)
+        store.execute(f"PRAGMA user_version = {VERSION}")
+    elif version != VERSION:
+        raise InvalidInputError(
+            f"The history {path} has version {version}, this warpwave knows {VERSION}.",
+            "It was written by another warpwave.",
+            "Use that one.",
+        )
+    store.execute("COMMIT")

@@ -1,0 +1,112 @@
+"""Before the first timing: everything that a sweep launches, compiled in parallel, into the cache where the JIT will look for it.
+
+Each process runs its share of the points once on a pretended card, the one that is here; nothing is launched, so that the card stays idle.
+The JIT finds a binary by a key made of source, specialization, options and architecture, all of which are the same there and here. What
+depends on something else, a value that only the card can tell, is compiled when it is launched, as ever; a share that crashes costs nothing
+but that. docs/no-gpu.md says how a card is pretended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from harness.inside.benches import Point, find_benches, load_module, points
+from harness.inside.workers import Worker, forked
+from harness.records import Architecture, Job, Stage, write_text
+
+_MARKER = "ahead.json"
+MARKER_VARIABLE = "WARPWAVE_AHEAD"
+# More processes wait for each other's imports; what is left after this long is compiled when it is launched.
+_MOST_WORKERS = 16
+_LIMIT_S = 300.0
+_POLL_S = 0.02
+
+
+def start(job: Job) -> None:
+    """Begin to compile, beside a bench worker that imports torch meanwhile and then waits with `wait`."""
+    marker = Path(job.output) / Stage.BENCH.value / _MARKER
+    os.environ[MARKER_VARIABLE] = str(marker)
+    card = card_of(job)
+    if card is None:
+        write_text(marker, json.dumps({"workers": 0, "reason": "targets.yml does not know this card"}) + "\n")
+        return
+    threading.Thread(target=_run, args=(job, card, marker), daemon=True).start()
+
+
+def wait() -> None:
+    """Until everything is compiled; where nobody asked for it, not at all."""
+    marker = os.environ.get(MARKER_VARIABLE)
+    ends = time.monotonic() + _LIMIT_S + 30
+    while marker and not Path(marker).exists() and time.monotonic() < ends:
+        time.sleep(_POLL_S)
+
+
+def card_of(job: Job) -> Architecture | None:
+    """The card that is here, as the facts stage saw it and targets.yml describes its architecture; None where one of them does not tell."""
+    try:
+        device: dict[str, Any] = json.loads((Path(job.output) / "facts.json").read_text(encoding="utf-8"))["devices"][0]
+    except (OSError, ValueError, KeyError, IndexError):
+        return None
+    known = next((card for card in job.architectures if card.name == device.get("architecture")), None)
+    if known is None:
+        return None
+    # Of one architecture there are cards of several sizes, and grids and constants depend on it.
+    counted = device.get("multiprocessors") or known.properties["multiprocessor_count"]
+    return dataclasses.replace(known, properties={**known.properties, "multiprocessor_count": counted})
+
+
+def work(job: Job, card: Architecture, share: int, shares: int) -> None:
+    """Run a share of all points once on a pretended `card`."""
+    from harness.inside.pretend import pretended_device
+
+    with pretended_device(card, lambda binary: (32, 0, 1024)):
+        for point in share_of(_points(job), share, shares):
+            with contextlib.suppress(Exception):  # the bench stage will say what is wrong with it
+                point.function(**point.arguments)
+
+
+def share_of(found: list[Point], share: int, shares: int) -> list[Point]:
+    """Neighbours of one kernel and provider together: they mostly launch the same code, which is then compiled once."""
+    ordered = sorted(found, key=lambda point: (point.kernel, point.provider))
+    return ordered[len(ordered) * share // shares : len(ordered) * (share + 1) // shares]
+
+
+def _points(job: Job) -> list[Point]:
+    root = Path(job.kernels)
+    found: list[Point] = []
+    for path in find_benches(root, job.benches):
+        try:
+            found += points(load_module(path, root), path, root, job.quick)
+        except Exception:
+            traceback.print_exc()
+    return found
+
+
+def _run(job: Job, card: Architecture, marker: Path) -> None:
+    started = time.monotonic()
+    shares = min(_MOST_WORKERS, job.workers or os.cpu_count() or 1)
+    ended: list[int | None] = []
+    try:
+        log = marker.with_name("log-ahead.txt")
+        workers = [forked(work, job, card, share, shares)(marker, log) for share in range(shares)]
+        ended = [_finish(worker, started + _LIMIT_S) for worker in workers]
+    finally:
+        told = {"workers": shares, "seconds": round(time.monotonic() - started, 3), "exit_codes": ended}
+        write_text(marker, json.dumps(told) + "\n")
+
+
+def _finish(worker: Worker, ends: float) -> int | None:
+    """The exit code of a share; what it leaves undone is not missed."""
+    with contextlib.suppress(Exception):
+        return worker.wait(max(0.0, ends - time.monotonic()))
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(worker.pid, 9)
+    return None

@@ -1,0 +1,23 @@
+"""Comparison → the formats of tools that keep numbers over time, each a string in its consumer's own shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness.comparison import Comparison
+from harness.render.exports.bencher import render_bencher
+from harness.render.exports.benchmark_action import render_bigger, render_smaller
+from harness.render.exports.openmetrics import render_openmetrics
+from harness.render.exports.pytorch import render_pytorch
+from harness.render.table import render_csv
+
+FORMATS: dict[str, Callable[[Comparison], str]] = {
+    "benchmark-action": render_bigger,  # github-action-benchmark, tool customBiggerIsBetter
+    "benchmark-action-times": render_smaller,  # the same, tool customSmallerIsBetter: that tool takes one direction a file
+    "bencher": render_bencher,
+    "pytorch": render_pytorch,
+    "openmetrics": render_openmetrics,
+    "csv": render_csv,
+}
+
+__all__ = ["FORMATS"]

@@ -1,0 +1,34 @@
+"""Comparison → what github-action-benchmark reads as customBiggerIsBetter or customSmallerIsBetter: one direction a file."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from harness.comparison import Comparison
+from harness.render.exports.points import Measured, sound
+from harness.render.text import visible
+from harness.speed import lower_is_better
+
+
+def render_bigger(comparison: Comparison) -> str:
+    """Bandwidths and rates."""
+    return _render(comparison, smaller=False)
+
+
+def render_smaller(comparison: Comparison) -> str:
+    """Times."""
+    return _render(comparison, smaller=True)
+
+
+def _render(comparison: Comparison, smaller: bool) -> str:
+    entries = [_entry(point) for point in sound(comparison) if lower_is_better(point.cell.unit) is smaller]
+    return json.dumps(entries, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
+
+
+def _entry(point: Measured) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": point.name, "unit": visible(point.cell.unit), "value": point.value}
+    if point.low is not None and point.high is not None:
+        entry["range"] = f"± {(point.high - point.low) / 2:.4g}"
+    share = f"\nshare of copy {point.cell.share:.1%}" if point.cell.share is not None else ""
+    return {**entry, "extra": f"timer {visible(point.cell.timer) or 'unknown'}\ntimings {point.cell.timings}{share}"}

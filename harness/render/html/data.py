@@ -1,0 +1,107 @@
+"""What the page's script reads: the numbers behind the drawings, and the tables that are too long to stand open. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from harness.alignment import by_generation
+from harness.comparison import CodegenCell, Comparison
+from harness.records import CompiledKernel, Verdict
+from harness.render.html.speeds import Figure
+from harness.render.sweeps import Point
+from harness.render.text import first_line, number, visible
+
+_STATES = ("", "unverified", "suspect")
+
+
+def embedded(comparison: Comparison, figures: Iterable[Figure]) -> Markup:
+    """JSON that ends no element and starts none, whatever is in it; strict, so without NaN."""
+    value = {"figures": [_figure(figure) for figure in figures], "tests": _tests(comparison), "code": _code(comparison)}
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)  # noqa: S704 - nothing is left in it that HTML acts on
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    sweep, drawing = figure.sweep, figure.drawing
+    return {
+        "id": figure.ident,
+        "title": visible(f"{sweep.kernel} {sweep.title}" if sweep.title != sweep.kernel else sweep.kernel),
+        "kernel": visible(sweep.kernel),
+        "unit": visible(sweep.unit),
+        "at": [round(position, 1) for position in drawing.positions],
+        "down": drawing.vertical,
+        "labels": list(map(visible, sweep.labels)),
+        "series": [
+            {
+                "provider": visible(entry.provider),
+                "target": visible(entry.target),
+                "points": _points(entry.points),
+            }
+            for entry in sweep.series
+        ],
+    }
+
+
+def _points(points: Sequence[Point | None]) -> list[Any]:
+    """Value, low, high, share and state of each; zeros stand for what is not there."""
+    told: list[Any] = []
+    for point in points:
+        figures = (point.value, point.low, point.high, point.share) if point else ()
+        told.append([*map(_short, figures), _STATES.index(point.state)] if point else 0)
+    return told
+
+
+def _short(value: float | None) -> float:
+    """Four figures: what a reader sees, at a third of the bytes."""
+    if not value:
+        return 0
+    shown = float(f"{value:.4g}")
+    return int(shown) if shown.is_integer() and abs(shown) < 1e15 else shown
+
+
+def _tests(comparison: Comparison) -> dict[str, Any]:
+    """A row a test: its id, then a verdict's number a target, -1 where it is missing."""
+    targets = [target.target for target in comparison.targets if target.tests]
+    words = [verdict.value for verdict in Verdict]
+    rows: list[list[Any]] = []
+    for row in comparison.tests:
+        found = {cell.target: cell.result.verdict.severity for cell in row.cells}
+        rows.append(
+            [visible(row.id) + (f" ({row.occurrence})" if row.occurrence > 1 else ""), *(found.get(target, -1) for target in targets)]
+        )
+    return {"targets": list(map(visible, targets)), "verdicts": ["skipped" if word == "not-run" else word for word in words], "rows": rows}
+
+
+def _code(comparison: Comparison) -> dict[str, Any]:
+    """A row a configuration: kernel, function, configuration, then a cell a column of target and architecture."""
+    cells = {(cell.compiled.architecture, cell.target) for row in comparison.codegen for cell in row.cells}
+    columns = sorted(cells, key=lambda column: (by_generation(column[0]), column[1]))
+    several = len({target for _, target in columns}) > 1
+    rows: list[list[Any]] = []
+    for row in comparison.codegen:
+        found = {(cell.compiled.architecture, cell.target): _cell(cell) for cell in row.cells}
+        rows.append([visible(row.kernel), visible(row.function), visible(row.config), *(found.get(column, "") for column in columns)])
+    heads = [visible(f"{architecture} {target}" if several else architecture) for architecture, target in columns]
+    return {"columns": heads, "rows": rows}
+
+
+def _cell(cell: CodegenCell) -> str:
+    """`60r 12s 4K 50%`, or the verdict and why."""
+    made = cell.compiled
+    if made.verdict is not Verdict.PASSED and not made.only_gates:
+        return visible(f"{made.verdict.value}: {first_line(made.reason, 80)}")
+    return " ".join(figures_of(made)) or made.verdict.value
+
+
+def figures_of(made: CompiledKernel) -> list[str]:
+    """The figures of one binary, each with its letter."""
+    told = [f"{made.registers}r"] if made.registers is not None else []
+    told += [f"{made.spills}s"] if made.spills else []
+    told += [f"{number(made.shared_bytes / 1024)}K"] if made.shared_bytes else []
+    return told + ([f"{made.occupancy:.0%}"] if made.occupancy is not None else [])

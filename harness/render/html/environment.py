@@ -1,0 +1,61 @@
+"""Comparison → the table of what every target ran on, with what is not the same on all of them marked. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.comparison import Comparison, DeviceSummary, TargetSummary
+from harness.render.text import number
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One fact of all targets. `refuses`: for this difference alone no ratio is made."""
+
+    name: str
+    values: tuple[str, ...]
+    differs: bool
+    refuses: bool
+
+
+def facts(comparison: Comparison) -> tuple[Fact, ...]:
+    """What at least one target tells; an empty value is one that a target does not."""
+    told = [_told(target) for target in comparison.targets]
+    refusing = {difference.name for difference in comparison.differences if difference.refuses}
+    differing = {difference.name for difference in comparison.differences}
+    names = list(dict.fromkeys(name for found in told for name in found))
+    rows = [Fact(name, tuple(found.get(name, "") for found in told), name in differing, name in refusing) for name in names]
+    return tuple(row for row in rows if any(row.values))
+
+
+def _told(target: TargetSummary) -> dict[str, str]:
+    seen, environment = target.facts, target.environment
+    gpus = list(dict.fromkeys(map(_gpu, target.devices)))
+    found = {"GPU": " + ".join(gpus), "copy bandwidth": " + ".join(dict.fromkeys(filter(None, map(_copy, target.devices))))}
+    if seen is not None:
+        found |= {
+            "driver": seen.driver or "",
+            "runtime": "" if seen.runtime == "none" else seen.runtime,
+            "torch": seen.torch,
+            "triton": seen.triton,
+            "python": seen.python,
+            "FP fusion": seen.fp_fusion or "",
+            "kernel sources": seen.kernels_hash[:12],
+            "platform": seen.platform,
+        }
+    found |= {"commit": target.commit}
+    if environment is not None:
+        image = environment.image or ""
+        digest = f" {environment.image_id[:19]}" if environment.image_id else ""
+        found |= {"engine": environment.engine, "image": image + digest, "protections given up": ", ".join(environment.weakened)}
+    return found | {"run": target.run_id, "started": target.started, "took": f"{target.seconds:.0f} s" if target.seconds else ""}
+
+
+def _gpu(device: DeviceSummary) -> str:
+    return f"{device.name}, {device.architecture}, {device.memory_bytes / (1 << 30):.0f} GiB"
+
+
+def _copy(device: DeviceSummary) -> str:
+    measured = f"{number(device.ceiling_gbps)} GB/s measured" if device.ceiling_gbps else ""
+    derived = f"{number(device.derived_gbps)} by its driver's figures" if device.derived_gbps else ""
+    return ", ".join(filter(None, (measured, derived)))

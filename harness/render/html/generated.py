@@ -1,0 +1,101 @@
+"""Comparison → generated code side by side: a line a kernel function, a column an architecture, and what the gates say. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.alignment import by_generation
+from harness.comparison import FAILING, Comparison
+from harness.records import HOST_CODE, CompiledKernel, Verdict
+from harness.render import fidelity, figures, gates
+from harness.render.codegen import ONE_VENDOR, vendor_section
+from harness.render.section import Section
+from harness.render.text import number
+from harness.vendors import one_vendor
+
+_FEW = 60
+
+
+@dataclass(frozen=True)
+class Column:
+    """An architecture, as one target's compiler made code for it."""
+
+    architecture: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Figures:
+    """All configurations of a function for one architecture: the most registers, spills and shared memory, the least occupancy."""
+
+    n: int
+    failed: int
+    gated: int
+    registers: str
+    spills: int
+    shared: str
+    occupancy: str
+    matrix: bool
+
+
+@dataclass(frozen=True)
+class Function:
+    """A kernel function, a cell a column; None where it was not compiled."""
+
+    kernel: str
+    name: str
+    n: int
+    cells: tuple[Figures | None, ...]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """The table, the sections below it, and whether one architecture stands in two columns."""
+
+    columns: tuple[Column, ...]
+    functions: tuple[Function, ...]
+    notes: tuple[Section, ...]
+    several: bool
+
+
+def generated(comparison: Comparison) -> Generated:
+    """Everything that was compiled, by function; configurations one by one are in the page's data."""
+    cells = [cell for row in comparison.codegen for cell in row.cells]
+    found = {(cell.compiled.architecture, cell.target) for cell in cells}
+    columns = tuple(Column(*entry) for entry in sorted(found, key=lambda entry: (by_generation(entry[0]), entry[1])))
+    groups: dict[tuple[str, str], dict[Column, list[CompiledKernel]]] = {}
+    counted: dict[tuple[str, str], int] = {}
+    for row in comparison.codegen:
+        if row.function == HOST_CODE:
+            continue
+        counted[row.kernel, row.function] = counted.get((row.kernel, row.function), 0) + 1
+        group = groups.setdefault((row.kernel, row.function), {})
+        for cell in row.cells:
+            group.setdefault(Column(cell.compiled.architecture, cell.target), []).append(cell.compiled)
+    functions = tuple(
+        Function(kernel, name, counted[kernel, name], tuple(_figures(group.get(column, [])) for column in columns))
+        for (kernel, name), group in groups.items()
+    )
+    notes = [section for section in figures.codegen(comparison, every=False) if not section.heads]
+    notes += fidelity.sections(comparison, _FEW)
+    notes += gates.sections(comparison, _FEW) + vendor_section(ONE_VENDOR, one_vendor(cell.compiled for cell in cells), _FEW)
+    return Generated(columns, functions, tuple(notes), len({column.target for column in columns}) > 1)
+
+
+def _figures(rows: list[CompiledKernel]) -> Figures | None:
+    rows = [row for row in rows if row.verdict is not Verdict.NOT_RUN]
+    if not rows:
+        return None
+    registers = [row.registers for row in rows if row.registers is not None]
+    shared = max((row.shared_bytes or 0 for row in rows), default=0)
+    shares = [row.occupancy for row in rows if row.occupancy is not None]
+    return Figures(
+        n=len(rows),
+        failed=sum(row.verdict in FAILING and not row.only_gates for row in rows),
+        gated=sum(row.only_gates for row in rows),
+        registers=str(max(registers)) if registers else "",
+        spills=max(row.spills or 0 for row in rows),
+        shared=f"{number(shared / 1024)} KiB" if shared else "",
+        occupancy=f"{min(shares):.0%}" if shares else "",
+        matrix=any(row.matrix for row in rows),
+    )

@@ -1,0 +1,163 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const figures = new Map(data.figures.map((figure) => [figure.id, figure]));
+  const readout = document.getElementById("readout");
+  // Texts reach the page through textContent only: no name can become markup.
+  const make = (tag, text, css) => {
+    const element = document.createElement(tag);
+    if (text !== undefined) element.textContent = text;
+    if (css) element.className = css;
+    return element;
+  };
+  const figure3 = (x) => (x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : String(Number(x.toPrecision(3))));
+  const spread = (p) => (p[1] && p[2] ? `${figure3(p[1])} to ${figure3(p[2])}` : "");
+  const share = (p) => (p[3] ? `${Math.round(p[3] * 100)} %` : "");
+  const STATES = ["", "unverified", "suspect"];
+
+  // Switches: a series is shown where neither its provider nor its target is switched off.
+  for (const kernel of document.querySelectorAll("[data-kernel]")) {
+    const buttons = [...kernel.querySelectorAll(".toggle")];
+    const off = (kind) => new Set(buttons.filter((b) => b.dataset[kind] !== undefined && b.ariaPressed === "false").map((b) => b.dataset[kind]));
+    const apply = () => {
+      const providers = off("provider");
+      const targets = off("target");
+      for (const drawn of kernel.querySelectorAll("[data-figure]")) {
+        const { series } = figures.get(drawn.dataset.figure);
+        for (const group of drawn.querySelectorAll("[data-series]")) {
+          const { provider, target } = series[group.dataset.series];
+          group.classList.toggle("off", providers.has(provider) || targets.has(target));
+        }
+      }
+    };
+    for (const button of buttons) {
+      button.addEventListener("click", () => {
+        button.ariaPressed = button.ariaPressed === "true" ? "false" : "true";
+        apply();
+      });
+    }
+  }
+
+  // The read-out: the case nearest to the pointer, or chosen with the arrow keys.
+  const table = (rows) => {
+    const body = make("table");
+    for (const row of rows) {
+      const line = body.insertRow();
+      row.forEach((text, column) => line.append(make("td", text, column ? "num" : "")));
+    }
+    return body;
+  };
+  const show = (drawn, index, anchor) => {
+    const found = figures.get(drawn.dataset.figure);
+    const svg = drawn.querySelector(".plot svg");
+    const guide = svg.querySelector(".guide");
+    const several = new Set(found.series.map((entry) => entry.target)).size > 1;
+    const rows = [];
+    found.series.forEach((entry, position) => {
+      if (svg.querySelector(`[data-series="${position}"]`).classList.contains("off")) return;
+      const point = entry.points[index];
+      const name = several ? `${entry.provider}, ${entry.target}` : entry.provider;
+      rows.push(point ? [name, figure3(point[0]), spread(point), share(point), STATES[point[4]]] : [name, "no number"]);
+    });
+    if (found.down) for (const y of ["y1", "y2"]) guide.setAttribute(y, found.at[index]);
+    else for (const x of ["x1", "x2"]) guide.setAttribute(x, found.at[index]);
+    guide.style.visibility = "visible";
+    readout.replaceChildren(make("p", `${found.labels[index]}${found.unit ? `, ${found.unit}` : ""}`), table(rows));
+    readout.hidden = false;
+    const box = svg.getBoundingClientRect();
+    const scale = box.width / svg.viewBox.baseVal.width;
+    const at = anchor ?? (found.down ? { x: box.left + box.width / 2, y: box.top + found.at[index] * scale } : { x: box.left + found.at[index] * scale, y: box.top + 24 });
+    const left = at.x + 18 + readout.offsetWidth < innerWidth ? at.x + 18 : at.x - 18 - readout.offsetWidth;
+    readout.style.left = `${Math.max(6, left) + scrollX}px`;
+    readout.style.top = `${Math.max(6, Math.min(at.y + 14, innerHeight - readout.offsetHeight - 8)) + scrollY}px`;
+  };
+  const hide = (drawn) => {
+    readout.hidden = true;
+    drawn.querySelector(".guide").style.visibility = "hidden";
+  };
+  for (const drawn of document.querySelectorAll("[data-figure]")) {
+    const plot = drawn.querySelector(".plot");
+    const svg = plot.querySelector("svg");
+    const { at, down } = figures.get(drawn.dataset.figure);
+    let chosen = -1;
+    plot.addEventListener("pointermove", (event) => {
+      const box = svg.getBoundingClientRect();
+      const scale = box.width / svg.viewBox.baseVal.width;
+      const here = (down ? event.clientY - box.top : event.clientX - box.left) / scale;
+      chosen = at.reduce((best, x, index) => (Math.abs(x - here) < Math.abs(at[best] - here) ? index : best), 0);
+      show(drawn, chosen, { x: event.clientX, y: event.clientY });
+    });
+    plot.addEventListener("pointerleave", () => hide(drawn));
+    plot.addEventListener("blur", () => hide(drawn));
+    plot.addEventListener("keydown", (event) => {
+      const last = at.length - 1;
+      const next = { ArrowRight: chosen + 1, ArrowDown: chosen + 1, ArrowLeft: chosen - 1, ArrowUp: chosen - 1, Home: 0, End: last }[event.key];
+      if (event.key === "Escape") hide(drawn);
+      if (next === undefined) return;
+      event.preventDefault();
+      chosen = Math.max(0, Math.min(last, next));
+      show(drawn, chosen);
+    });
+  }
+
+  // The long tables are made when they are asked for.
+  const long = (details, heads, rows, css) => {
+    const scroll = make("div", undefined, "scroll");
+    scroll.tabIndex = 0;
+    const built = make("table");
+    const head = built.createTHead().insertRow();
+    for (const text of heads) head.append(make("th", text));
+    const body = built.createTBody();
+    const lines = rows.map((row) => {
+      const line = body.insertRow();
+      row.forEach((text, column) => line.append(make("td", text, css(column, text))));
+      return [row.join(" ").toLowerCase(), line];
+    });
+    scroll.append(built);
+    const filter = make("input", undefined, "filter");
+    filter.type = "search";
+    filter.placeholder = "Filter";
+    filter.ariaLabel = "Filter the rows";
+    filter.addEventListener("input", () => {
+      const wanted = filter.value.toLowerCase().split(" ");
+      for (const [text, line] of lines) line.hidden = !wanted.every((word) => text.includes(word));
+    });
+    details.append(filter, scroll);
+  };
+  const once = (selector, build) => {
+    for (const details of document.querySelectorAll(selector)) details.addEventListener("toggle", () => build(details), { once: true });
+  };
+  once("[data-numbers]", (details) => {
+    const rows = [];
+    for (const found of data.figures) {
+      if (found.kernel !== details.dataset.numbers) continue;
+      found.labels.forEach((label, index) => {
+        for (const entry of found.series) {
+          const point = entry.points[index];
+          const lead = [found.title, label, entry.provider, entry.target];
+          rows.push(point ? [...lead, figure3(point[0]), found.unit, spread(point), share(point), STATES[point[4]]] : [...lead, "no number", "", "", "", ""]);
+        }
+      });
+    }
+    const heads = ["sweep", "case", "provider", "target", "value", "unit", "20 to 80 %", "of copy", ""];
+    long(details, heads, rows, (column) => (column === 4 || column === 6 || column === 7 ? "num" : ""));
+  });
+  once("[data-tests]", (details) => {
+    const { targets, verdicts, rows } = data.tests;
+    const said = rows.map(([id, ...found]) => [id, ...found.map((verdict) => (verdict < 0 ? "missing" : verdicts[verdict]))]);
+    long(details, ["test", ...targets], said, (column, text) => (column && text !== "missing" ? `v-${text === "skipped" ? "not-run" : text}` : ""));
+  });
+  once("[data-code]", (details) => {
+    long(details, ["kernel", "function", "configuration", ...data.code.columns], data.code.rows, (column) => (column > 1 ? "cellcode" : ""));
+  });
+
+  const themes = ["system", "light", "dark"];
+  const theme = document.getElementById("theme");
+  theme.hidden = false;
+  theme.addEventListener("click", () => {
+    const next = themes[(themes.indexOf(document.documentElement.dataset.theme ?? "system") + 1) % 3];
+    if (next === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = next;
+    theme.textContent = `Theme: ${next}`;
+  });
+})();

@@ -1,0 +1,95 @@
+"""Comparison → the drawings of the page, a figure a sweep, with the words that a reader needs who cannot see them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from harness.comparison import Comparison, Speed
+from harness.render.chart import STYLES, Drawing, draw
+from harness.render.sweeps import Series, Sweep, sweeps
+from harness.render.text import number, plural
+from harness.speed import is_bandwidth
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A sweep with its drawing. `words` says in a sentence what the drawing shows."""
+
+    ident: str
+    sweep: Sweep
+    drawing: Drawing
+    body: Markup
+    words: str
+
+
+@dataclass(frozen=True)
+class Key:
+    """A switch of the legend: a provider with its colour, or a target with its line and mark."""
+
+    name: str
+    css: str
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The figures of one kernel, below one legend. `without_ceiling` names units for which nothing was measured to hold them against."""
+
+    name: str
+    providers: tuple[Key, ...]
+    targets: tuple[Key, ...]
+    curves: tuple[Figure, ...]
+    lists: tuple[Figure, ...]
+    speeds: tuple[Speed, ...]
+    without_ceiling: tuple[str, ...]
+
+
+def figures(comparison: Comparison) -> tuple[Figure, ...]:
+    """Every sweep, drawn."""
+    found = []
+    for position, sweep in enumerate(sweeps(comparison)):
+        drawing = draw(sweep)
+        found.append(Figure(f"c{position}", sweep, drawing, Markup(drawing.body), _words(sweep)))  # noqa: S704 - chart escapes all texts
+    return tuple(found)
+
+
+def by_kernel(comparison: Comparison, drawn: Iterable[Figure]) -> tuple[Kernel, ...]:
+    """The figures in the order of their kernels, each with its sweeps in figures."""
+    groups: dict[str, list[Figure]] = {}
+    for figure in drawn:
+        groups.setdefault(figure.sweep.kernel, []).append(figure)
+    return tuple(_kernel(comparison, name, group) for name, group in groups.items())
+
+
+def _kernel(comparison: Comparison, name: str, group: list[Figure]) -> Kernel:
+    series = [entry for figure in group for entry in figure.sweep.series]
+    providers = {entry.provider: f"s{entry.style % STYLES}" for entry in series}
+    targets = {entry.target: f"t{entry.target_style % 4}" for entry in series}
+    speeds = [speed for speed in comparison.speeds if speed.kernel == name]
+    units = dict.fromkeys(figure.sweep.unit for figure in group)
+    return Kernel(
+        name,
+        tuple(Key(*entry) for entry in providers.items()),
+        tuple(Key(*entry) for entry in targets.items()),
+        tuple(figure for figure in group if not figure.drawing.vertical),
+        tuple(figure for figure in group if figure.drawing.vertical),
+        tuple(sorted(speeds, key=lambda speed: list(providers).index(speed.provider))),
+        tuple(unit or "no unit" for unit in units if not is_bandwidth(unit)),
+    )
+
+
+def _words(sweep: Sweep) -> str:
+    """`GB/s over N, 98 cases. triton on a: best 4046 at N = 32768. …`"""
+    over = f" over {sweep.x_name}" if sweep.x_name else ""
+    told = [f"{sweep.unit or 'value'}{over}, {plural(len(sweep.labels), 'case')}."]
+    return " ".join(told + [_best(sweep, entry) for entry in sweep.series])
+
+
+def _best(sweep: Sweep, entry: Series) -> str:
+    good = [(point.value, label) for point, label in zip(entry.points, sweep.labels, strict=True) if point and point.state != "suspect"]
+    if not good:
+        return f"{entry.provider} on {entry.target}: no number."
+    value, label = (min if sweep.lower_is_better else max)(good, key=lambda found: found[0])
+    return f"{entry.provider} on {entry.target}: best {number(value)} at {label}."

@@ -1,0 +1,156 @@
+"""Comparison → what became of the tests: failures with the way back to them, gaps with their reasons, numbers side by side. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.comparison import FAILING, Comparison, Parity, ParityRow
+from harness.records import CaseResult, Verdict
+from harness.render.repro import repro
+from harness.render.text import first_line
+
+_FAILURES, _DETAIL, _ALL_DETAILS = 200, 8_000, 160_000  # how many are told, and characters of their tracebacks: one each, and all
+_EXAMPLES = 12
+
+
+@dataclass(frozen=True)
+class Story:
+    """A test that failed on one target. `again` is the command that runs it alone."""
+
+    target: str
+    verdict: Verdict
+    message: str
+    detail: tuple[str, ...]
+    again: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A test that failed somewhere. `elsewhere` names the targets on which it passed."""
+
+    id: str
+    stories: tuple[Story, ...]
+    elsewhere: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Those that are told, and how many more there are."""
+
+    told: tuple[Failure, ...]
+    more: int
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Tests that stand alike, of one kernel and for one reason. `ids` are some of them."""
+
+    parity: Parity
+    kernel: str
+    on: tuple[str, ...]
+    reason: str
+    n: int
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How many tests passed everywhere of how many, and the gaps, gravest first."""
+
+    everywhere: int
+    total: int
+    gaps: tuple[Gap, ...]
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """The largest of one property that a kernel's tests recorded, a target: (value, the test that it is of) or None."""
+
+    kernel: str
+    name: str
+    n: int
+    worst: tuple[tuple[float, str] | None, ...]
+
+
+def failures(comparison: Comparison) -> Failures:
+    """Every test that failed; of many, the first ones, and no more text of theirs than a page can carry."""
+    rows = [row for row in comparison.tests if any(cell.result.verdict in FAILING for cell in row.cells)]
+    targets = {target.target: target for target in comparison.targets}
+    room = _ALL_DETAILS
+    told = []
+    for row in rows[:_FAILURES]:
+        stories = []
+        for cell in row.cells:
+            result = cell.result
+            if result.verdict in FAILING:
+                detail = result.detail[: min(_DETAIL, room)]
+                room -= len(detail)
+                again = repro(targets[cell.target], result.id)
+                stories.append(Story(cell.target, result.verdict, _message(result), tuple(detail.splitlines()), again))
+        elsewhere = tuple(cell.target for cell in row.cells if cell.result.verdict is Verdict.PASSED)
+        told.append(Failure(_name(row), tuple(stories), elsewhere))
+    return Failures(tuple(told), len(rows) - len(told))
+
+
+def parity(comparison: Comparison) -> Standing:
+    """Where a test passed on one target and not on another, and what was skipped, by reason."""
+    groups: dict[tuple[Parity, str, tuple[str, ...], str], list[str]] = {}
+    everywhere = 0
+    for row in comparison.tests:
+        skipped = tuple(cell.target for cell in row.cells if cell.result.verdict is Verdict.NOT_RUN)
+        behind = row.on or tuple(cell.target for cell in row.cells if cell.result.verdict is not Verdict.PASSED)
+        if not behind:
+            everywhere += 1
+            continue
+        # A test that is on one target only has no parity; skipped, it is told with its reason all the same.
+        kind = Parity.SKIPPED_ON if row.parity is Parity.ONE_TARGET and skipped == behind else row.parity
+        reasons = dict.fromkeys(_message(cell.result) for cell in row.cells if cell.target in behind)
+        groups.setdefault((kind, row.kernel, behind, "; ".join(filter(None, reasons))), []).append(_name(row))
+    order = (Parity.FAILED_ON, Parity.PASSED_NOWHERE, Parity.MISSING_ON, Parity.ONE_TARGET, Parity.SKIPPED_ON)
+    gaps = [Gap(kind, kernel, on, reason, len(ids), tuple(ids[:_EXAMPLES])) for (kind, kernel, on, reason), ids in groups.items()]
+    return Standing(everywhere, len(comparison.tests), tuple(sorted(gaps, key=lambda gap: order.index(gap.parity))[:_FAILURES]))
+
+
+def numerics(comparison: Comparison) -> tuple[Numeric, ...]:
+    """The numbers that tests handed over by `record_property`: of each, the largest on every target."""
+    found: dict[tuple[str, str], dict[str, list[tuple[float, str]]]] = {}
+    for row in comparison.tests:
+        for cell in row.cells:
+            for name, value in _numbers(cell.result.properties.items()):
+                found.setdefault((row.kernel, name), {}).setdefault(cell.target, []).append((value, _name(row)))
+    targets = [target.target for target in comparison.targets if target.tests]
+    return tuple(
+        Numeric(
+            kernel,
+            name,
+            max(map(len, values.values())),
+            tuple(_largest(values[target]) if target in values else None for target in targets),
+        )
+        for (kernel, name), values in sorted(found.items(), key=lambda entry: entry[0])
+    )
+
+
+def _largest(values: Iterable[tuple[float, str]]) -> tuple[float, str]:
+    """With the test's own name, without the file that the kernel tells already."""
+    value, test = max(values, key=lambda entry: entry[0])
+    return value, test[: test.find("[")].rpartition("::")[2] + test[test.find("[") :] if "[" in test else test.rpartition("::")[2]
+
+
+def _numbers(properties: Iterable[tuple[str, str]]) -> Iterable[tuple[str, float]]:
+    for name, text in properties:
+        try:
+            value = float(text)
+        except ValueError:
+            continue
+        if math.isfinite(value):
+            yield name, value
+
+
+def _name(row: ParityRow) -> str:
+    return row.id if row.occurrence == 1 else f"{row.id} ({row.occurrence})"
+
+
+def _message(result: CaseResult) -> str:
+    return first_line(result.message or result.detail, 400)

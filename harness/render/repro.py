@@ -1,0 +1,43 @@
+"""A failed test → the command that runs it alone, on the same target and with the same environment. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+from harness.comparison import TargetSummary
+from harness.render.text import visible
+
+# Options of `warpwave run` that decide what environment a test runs in; each takes a value.
+_KEPT = frozenset(
+    {
+        *("--kernels", "--engine", "--python", "--targets", "--gpu", "--base-image", "--wheelhouse", "--ca-bundle", "--pip-config"),
+        *("--build-network", "--build-arg", "--weaken", "--test-timeout"),
+    }
+)
+_KEYWORD = re.compile(r"[\w.:+\-/\[\]\\]+")  # what a name in pytest's -k may be made of
+
+
+def repro(target: TargetSummary, test: str) -> str:
+    """`warpwave run cuda --kernels ../ops --stage test -k 'test_add[fp32-1]'`, to be pasted into a shell."""
+    # A second run of one target is shown as `cuda (2)`; it is still run by its name.
+    name = re.sub(r" \(\d+\)$", "", target.target)
+    words = ["warpwave", "run", name, *_kept(target.command), "--stage", "test", "-k", _keyword(test)]
+    return visible(" ".join(map(shlex.quote, words)))
+
+
+def _kept(command: Iterable[str]) -> list[str]:
+    words = list(command)
+    found = []
+    for position, word in enumerate(words):
+        option, equals, _ = word.partition("=")
+        if option in _KEPT:
+            found += [word] if equals else words[position : position + 2]
+    return found
+
+
+def _keyword(test: str) -> str:
+    """The test's own name with its parameters; without these where pytest's -k could not read them."""
+    name = test.rpartition("::")[2] if "[" not in test else test[: test.index("[")].rpartition("::")[2] + test[test.index("[") :]
+    return name if _KEYWORD.fullmatch(name) else name.partition("[")[0]

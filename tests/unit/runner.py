@@ -1,0 +1,103 @@
+"""A runner of GitHub Actions, as far as the workflows of this repository need one: steps in order, each in its own shell.
+
+Expressions are looked up in a table by their exact text, and one that is not in it is an error: a workflow cannot use what no test knows.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("harness", "docker", ".ci", ".github", "noxfile.py", "pyproject.toml", "action.yml")
+
+
+@dataclass
+class Runner:
+    """One machine below `folder`. `artifacts` is shared between the jobs of a run; `programs` come first in the PATH."""
+
+    folder: Path
+    artifacts: Path
+    values: dict[str, object]
+    programs: dict[str, str] = field(default_factory=dict)
+
+    def run(self, steps: list[dict], variables: dict[str, object] | None = None) -> dict:
+        """The job's status, its outputs by step, its summary and its log."""
+        workspace, temporary, programs = self.folder / "work", self.folder / "_temp", self.folder / "bin"
+        for path in (workspace, temporary, programs):
+            path.mkdir(parents=True)
+        for name, text in {"warpwave": f'exec {sys.executable} -m harness "$@"', **self.programs}.items():
+            (programs / name).write_text(f"#!/bin/bash\n{text}\n")
+            (programs / name).chmod(0o755)
+        base = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "RUNNER_TEMP": str(temporary)}
+        base |= {"DOCKER_HOST": f"unix://{self.folder}/no.sock", "GITHUB_ACTIONS": "true", "GITHUB_WORKFLOW": "CI", "COLUMNS": "200"}
+        base |= {"GITHUB_REPOSITORY": "owner/kernels", "GITHUB_ACTION_PATH": str(ROOT), "PROGRAMS": str(programs)}
+        base |= self._text(variables or {})
+        done = {"status": "success", "outputs": {}, "summary": "", "log": "", "statuses": {}}
+        for number, step in enumerate(steps):
+            if not self._wanted(step.get("if", "success()"), done["status"]):
+                continue
+            code = self._step(step, number, base, done)
+            done["statuses"][step.get("name") or step["uses"].split("@")[0]] = code
+            if code and not step.get("continue-on-error"):
+                done["status"] = "failure"
+        return done
+
+    def expand(self, value: object) -> str:
+        """A string with its expressions replaced by what the table has for them."""
+        return re.sub(r"\$\{\{ *(.*?) *\}\}", lambda found: str(self.values[found[1]]), str(value))
+
+    def _text(self, variables: dict[str, object]) -> dict[str, str]:
+        return {name: self.expand(value) for name, value in variables.items()}
+
+    def _wanted(self, condition: str, status: str) -> bool:
+        words = condition.removeprefix("${{").removesuffix("}}").strip()
+        return {"success()": status == "success", "always()": True, "!cancelled()": True}[words]
+
+    def _step(self, step: dict, number: int, base: dict[str, str], done: dict) -> int:
+        if "uses" in step:
+            action = step["uses"].split("@")[0].removeprefix("actions/").replace("-", "_")
+            return getattr(self, f"_{action}")(self._text(step.get("with", {})))
+        files = {name: self.folder / f"{name}-{number}" for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+        for path in files.values():
+            path.touch()
+        environment = {**base, **self._text(step.get("env", {})), **{name: str(path) for name, path in files.items()}}
+        # `-e` and pipefail are what a step without `shell`, and one with `shell: bash`, gets.
+        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        ran = subprocess.run(command, cwd=self.folder / "work", env=environment, capture_output=True, text=True, timeout=300)
+        done["log"] += f"$ {step['run']}\n{ran.stdout}{ran.stderr}"
+        done["summary"] += files["GITHUB_STEP_SUMMARY"].read_text()
+        pairs = re.findall(r"^(\w+)<<(\w+)\n(.*?)\n\2$", files["GITHUB_OUTPUT"].read_text(), re.MULTILINE | re.DOTALL)
+        done["outputs"] |= {f"steps.{step.get('id')}.outputs.{name}": value for name, _, value in pairs}
+        return ran.returncode
+
+    def _checkout(self, inputs: dict[str, str]) -> int:
+        assert inputs == {"persist-credentials": "False"}
+        for name in COPIED:
+            source, target = ROOT / name, self.folder / "work" / name
+            copy = functools.partial(shutil.copytree, ignore=shutil.ignore_patterns("__pycache__")) if source.is_dir() else shutil.copy
+            copy(source, target)
+        return 0
+
+    def _setup_python(self, inputs: dict[str, str]) -> int:
+        return 0
+
+    def _upload_artifact(self, inputs: dict[str, str]) -> int:
+        source = self.folder / "work" / inputs["path"]  # an absolute path stays one
+        if not source.exists():
+            return int(inputs["if-no-files-found"] == "error")
+        shutil.copytree(source, self.artifacts / inputs["name"])  # a name that is taken is an error, as on GitHub
+        return 0
+
+    def _download_artifact(self, inputs: dict[str, str]) -> int:
+        for path in sorted(self.artifacts.iterdir()):
+            if fnmatch.fnmatch(path.name, inputs["pattern"]):
+                shutil.copytree(path, self.folder / "work" / inputs["path"] / path.name)
+        return 0

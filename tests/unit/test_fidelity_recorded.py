@@ -1,0 +1,40 @@
+"""The code of the compile stage against launches recorded on an H200 (Triton 3.6.0, a sweep of the whole package)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from harness.comparison import Likeness
+from harness.fidelity import held_against
+from harness.guard import read_lines
+from harness.records import CompiledKernel
+
+REPO = Path(__file__).parents[2]
+RECORDED = REPO / "tests" / "data" / "h200"
+
+
+def rows(folder, name):
+    return read_lines(folder, name, CompiledKernel)[0]
+
+
+def test_the_lane_made_what_the_card_ran():
+    """Byte for byte, but for a peer's: its host code reads a count out of a tensor before it launches, and there is none without data."""
+    equal, deviations = held_against(rows(RECORDED, "launched.jsonl"), rows(RECORDED, "compiled.jsonl"))
+    assert (equal, len(deviations)) == (217, 4)
+    assert {deviation.function for deviation in deviations} == {"liger_cross_entropy_kernel"}
+
+
+def test_the_lane_still_asks_for_what_the_card_ran(tmp_path):
+    """Today's compile stage, up to the compiler: signature, constants, alignment, warps and stages. Another Triton makes another binary."""
+    kernels = ("add", "dropout", "gelu")
+    (tmp_path / "targets.yml").write_text(json.dumps({"targets": {"cpu": {"architectures": ["sm_90"]}}}), encoding="utf-8")
+    command = ["run", "cpu", "--targets", str(tmp_path / "targets.yml"), "--stage", "compile", "--launches", "bench", "--quiet"]
+    command += [part for kernel in kernels for part in ("--bench", f"bench_{kernel}.py")]
+    subprocess.run([sys.executable, "-m", "harness", *command, "--out", str(tmp_path / "out")], cwd=REPO, check=False, timeout=300)
+    launched = [row for row in rows(RECORDED, "launched.jsonl") if row.kernel in kernels]
+    equal, deviations = held_against(launched, rows(tmp_path / "out" / "raw" / "cpu", "compile/kernels.jsonl"))
+    assert equal + len(deviations) == 8
+    assert {deviation.likeness for deviation in deviations} <= {Likeness.ANOTHER_BINARY}

@@ -1,0 +1,173 @@
+"""The page in a real browser: it renders, its switches work by mouse and by key, it is silent and asks the network for nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+from large import large
+from synthetic import no_gpu, two_targets
+from test_render_html import HOSTILE, hostile
+
+from harness.compare import compare
+from harness.render.html import render_html
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no browser can be driven")
+CHROMIUM = os.environ.get("WARPWAVE_CHROMIUM") or next(
+    filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """One Chromium for all tests: the machine's own, or the one that playwright brought."""
+    with sync_api.sync_playwright() as driver:
+        try:
+            found = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        except sync_api.Error as error:
+            pytest.skip(f"no Chromium starts here: {str(error).splitlines()[0]}")
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Open a comparison as its reader would, by file; afterwards nothing may have been said or asked for."""
+    said, asked, pages = [], [], []
+
+    def opened(comparison, **options):
+        path = tmp_path / f"{len(pages)}.html"
+        path.write_text(render_html(comparison), encoding="utf-8")
+        page = browser.new_page(viewport={"width": 1280, "height": 900}, **options)
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("dialog", lambda dialog: said.append(f"dialog {dialog.message}"))
+        page.goto(path.as_uri())
+        pages.append(page)
+        return page
+
+    yield opened
+    assert said == []
+    assert [url for url in asked if not url.startswith("file:")] == []
+    assert len(asked) == len(pages)
+    for page in pages:
+        page.close()
+
+
+def test_it_renders_and_reads_out(show):
+    """The verdict is the heading; a pointer over a drawing shows what is measured there."""
+    page = show(compare(two_targets(), ["alpha", "beta"]))
+    page.locator(".plot").first.hover()
+
+    assert page.get_by_role("heading", level=1).inner_text() == "2 of 2 targets are complete"
+    assert page.locator("#readout").is_visible()
+    assert "triton, alpha\t" in page.locator("#readout").inner_text()
+
+
+def test_a_switch_takes_its_lines_away_and_brings_them_back(show):
+    """Of this kernel and no other; the read-out leaves them out, too."""
+    page = show(compare(two_targets(), ["alpha", "beta"]))
+    kernel = page.locator("[data-kernel]").first
+    kernel.get_by_role("button", name="torch").click()
+
+    assert kernel.locator("[data-series]:visible").count() == 2
+    assert page.locator("[data-series].off").count() == 2
+    kernel.get_by_role("button", name="beta").click()
+    assert kernel.locator("[data-series]:visible").count() == 1
+    kernel.locator(".plot").first.hover()
+    assert page.locator("#readout tr").count() == 1
+    kernel.get_by_role("button", name="torch").click()
+    kernel.get_by_role("button", name="beta").click()
+    assert page.locator("[data-series].off").count() == 0
+
+
+def test_the_keyboard_reaches_switches_and_drawings(show):
+    """Tab leads to them, space switches, arrows walk over the cases."""
+    page = show(compare(two_targets(), ["alpha", "beta"]))
+    page.locator("#speed .scroll, #matrix .scroll").first.focus()
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.dataset.provider") == "triton":
+            break
+    page.keyboard.press("Space")
+
+    assert page.evaluate("document.activeElement.ariaPressed") == "false"
+    for _ in range(10):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.className") == "plot":
+            break
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#readout p").inner_text() == "N=512, GB/s"
+    page.keyboard.press("End")
+    assert page.locator("#readout p").inner_text() == "N=32768, GB/s"
+    page.keyboard.press("Escape")
+    assert page.locator("#readout").is_hidden()
+
+
+def test_long_tables_are_made_when_they_are_opened(show):
+    """Every number, test and configuration; a filter leaves the rows that hold all of its words."""
+    page = show(compare([*two_targets(), no_gpu()], ["alpha", "beta", "cpu"]))
+    for selector, rows in (("[data-numbers]", 32), ("[data-tests]", 39), ("[data-code]", 16)):
+        details = page.locator(selector).first
+        assert details.locator("table").count() == 0
+        details.locator("summary").click()
+        details.locator("tbody tr").first.wait_for()
+        assert details.locator("tbody tr").count() == rows
+
+    page.locator("[data-numbers] .filter").first.fill("triton beta 512")
+    assert page.locator("[data-numbers]").first.locator("tbody tr:visible").count() == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_follows_the_readers_colours(show, scheme):
+    """And a press on the button overrules them."""
+    page = show(compare(two_targets()), color_scheme=scheme)
+    ground = "getComputedStyle(document.body).backgroundColor"
+
+    assert (page.evaluate(ground) == "rgb(255, 255, 255)") == (scheme == "light")
+    page.locator("#theme").click()
+    assert page.evaluate(ground) == "rgb(255, 255, 255)"
+    page.locator("#theme").click()
+    assert page.evaluate(ground) != "rgb(255, 255, 255)"
+
+
+@pytest.mark.parametrize("width", [1280, 380])
+def test_the_page_itself_never_scrolls_sideways(show, width):
+    """Wide tables and drawings do, each in its own frame."""
+    page = show(compare([*two_targets(), no_gpu()], ["alpha", "beta", "gamma"]))
+    page.set_viewport_size({"width": width, "height": 800})
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_without_its_script_it_is_whole(show):
+    """Verdict, tables and drawings are in the text; only what is made on demand is not."""
+    page = show(compare(two_targets()), java_script_enabled=False)
+
+    assert page.locator(".plot svg path.line").count() > 0
+    assert page.locator("#theme").is_hidden()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_do_nothing(show, name):
+    """No dialog, no request, no error, wherever the name stands, the tables made by the script included."""
+    page = show(hostile(name))
+    for details in page.locator("details").all():
+        details.evaluate("element => { element.open = true }")
+    page.wait_for_function("document.querySelectorAll('.numbers table').length === document.querySelectorAll('.numbers').length")
+
+    assert page.locator("img, base, iframe").count() == 0
+    assert page.locator("script").count() == 2
+
+
+def test_two_thousand_cases_open(show):
+    """Drawn, and the longest table made."""
+    page = show(large(2000))
+    details = page.locator("[data-tests]")
+    details.locator("summary").click()
+    details.locator("tbody tr").first.wait_for()
+
+    assert details.locator("tbody tr").count() == 2000

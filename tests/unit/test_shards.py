@@ -1,0 +1,135 @@
+"""A package in parts: every kernel in exactly one of them, and the parts joined are the whole. All data is synthetic."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from synthetic import two_targets
+
+from harness.errors import UsageError
+from harness.joining import join
+from harness.records import Verdict
+from harness.sharding import Shard, parse_shard, restrict
+
+
+@pytest.fixture
+def package(tmp_path):
+    """Four kernels: two folders, a pair of files in the root, and a folder that has tests only."""
+    folder = tmp_path / "ops"
+    for name in ("a/a.py", "a/test_a.py", "a/bench_a.py", "b[1]/test_b.py", "b[1]/bench_b.py", "test_c.py", "bench_c.py", "d/test_d.py"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("def test_one():\n    pass\n" if "test_" in name else "")
+    return folder
+
+
+@pytest.mark.parametrize("of", [1, 2, 3, 4, 5])
+def test_every_kernel_is_in_one_shard_with_all_that_is_its(package, of):
+    """Also one whose folder is called like a pattern, and one that is files in the root."""
+    benches, ignored = [], []
+    for number in range(1, of + 1):
+        patterns, options = restrict(package, "/kernels", ["bench_*.py"], Shard(number, of))
+        benches += [pattern for pattern in patterns if not pattern.startswith("(")]
+        ignored += options
+
+    assert sorted(benches) == ["a/bench_a.py", "b[[]1]/bench_b.py", "bench_c.py"]
+    assert sorted(ignored) == sorted(
+        option for name in ("a", "b[1]", "bench_c.py", "d", "test_c.py") for option in [f"--ignore=/kernels/{name}"] * (of - 1)
+    )
+
+
+@pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "a/b", "1/65", "-1/2", "1/2/3"])
+def test_a_shard_that_is_none_is_refused(text):
+    """It counts from 1."""
+    with pytest.raises(UsageError):
+        parse_shard(text)
+
+
+def shards_of(run, of=2):
+    """A run as its shards: cases and samples dealt out, each shard on a card of its own that calls itself 0."""
+    return [
+        dataclasses.replace(
+            run,
+            record=dataclasses.replace(run.record, run_id=f"run-{number}", shard=f"{number}/{of}"),
+            cases=run.cases[number - 1 :: of],
+            samples=run.samples[number - 1 :: of],
+            stages=tuple(dataclasses.replace(stage, counts={}) for stage in run.stages),
+        )
+        for number in range(1, of + 1)
+    ]
+
+
+def test_shards_join_to_what_they_are_parts_of():
+    """Every case and sample, once; and each sample's device has the ceiling of its own shard."""
+    run = two_targets()[0]
+    (whole,) = join(shards_of(run))
+
+    assert {case.id for case in whole.cases} == {case.id for case in run.cases}
+    assert len(whole.samples) == len(run.samples)
+    assert {sample.device for sample in whole.samples} == {ceiling.device for ceiling in whole.ceilings} == {0, 1}
+    assert [device.index for device in whole.facts.devices] == [0, 1]
+    assert (whole.record.verdict, whole.record.shard, whole.problems) == (run.record.verdict, "", run.problems * 2)
+
+
+def test_runs_that_are_no_shards_stay_as_they_are():
+    """Two runs of one target are two columns, as ever; shards of another commit are another run."""
+    first, second = two_targets()
+    other = [dataclasses.replace(part, record=dataclasses.replace(part.record, commit="other")) for part in shards_of(first)]
+
+    assert join([first, first, second]) == [first, first, second]
+    assert len(join([*shards_of(first), *other])) == 2
+
+
+FAULTS = {
+    "one is missing": (lambda parts: parts[1:], Verdict.INCOMPLETE, "of 3 shards there is no 1"),
+    "one came twice": (lambda parts: [*parts, parts[1]], Verdict.INCOMPLETE, "of 3 shards 2 came twice"),
+    "one had no card": (
+        lambda parts: [
+            dataclasses.replace(parts[0], record=dataclasses.replace(parts[0].record, verdict=Verdict.INFRA, reason="no card")),
+            *parts[1:],
+        ],
+        Verdict.INFRA,
+        "shard 1/3: no card",
+    ),
+    "another Triton": (
+        lambda parts: [dataclasses.replace(parts[0], facts=dataclasses.replace(parts[0].facts, triton="0")), *parts[1:]],
+        Verdict.INCOMPLETE,
+        "the shards' triton differ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_shards_that_are_no_whole_are_told(name):
+    """Nobody takes a part for the package."""
+    change, verdict, reason = FAULTS[name]
+    (whole,) = join(change(shards_of(two_targets()[0], of=3)))
+
+    assert (whole.record.verdict, whole.record.reason) == (verdict, reason)
+
+
+def test_two_shards_of_a_real_package_make_one_report(package, tmp_path):
+    """For real, each into its own folder, as two jobs would; the comparison has every test once."""
+    pytest.importorskip("triton", reason="the local engine needs torch and triton")
+
+    def warpwave(*arguments):
+        command = [sys.executable, "-m", "harness", *arguments]
+        return subprocess.run(command, cwd=tmp_path, env={**os.environ, "COLUMNS": "200"}, capture_output=True, text=True, timeout=200)
+
+    for number in ("1", "2"):
+        done = warpwave(
+            "run", "cpu", "--stage", "test", "--kernels", "ops", "--shard", f"{number}/2", "--out", f"part{number}", "--no-report"
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    whole = warpwave("report", "part1", "part2", "--out", "whole")
+    part = warpwave("report", "part1", "--out", "part")
+    comparison = json.loads((tmp_path / "whole" / "comparison.json").read_text())
+
+    assert (whole.returncode, part.returncode) == (0, 4), whole.stdout + part.stdout
+    assert [target["target"] for target in comparison["targets"]] == ["cpu"]
+    assert len(comparison["tests"]) == len({row["id"] for row in comparison["tests"]}) == 7
+    assert "of 2 shards there is no 2" in part.stdout

@@ -1,0 +1,88 @@
+"""`warpwave init`: what it writes is linted, passes its own tests, and goes through the harness."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.starter import starter_files
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(folder, *command, **variables):
+    """A command in a folder; Python finds the harness of this checkout and nothing else of it."""
+    environment = {**os.environ, "DOCKER_HOST": f"unix://{folder}/no.sock", "COLUMNS": "200", **variables}
+    return subprocess.run([sys.executable, "-m", *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture
+def repository(tmp_path):
+    done = run(tmp_path, "harness", "init")
+    assert done.returncode == 0, done.stderr
+    return tmp_path
+
+
+def test_an_empty_repository_gets_all_of_it(repository):
+    """And is told what comes next."""
+    written = {str(path.relative_to(repository)) for path in repository.rglob("*") if path.is_file()}
+
+    assert written == set(map(str, starter_files()))
+    assert {
+        "kernels/scale/scale.py",
+        "kernels/scale/test_scale.py",
+        "kernels/scale/bench_scale.py",
+        ".github/workflows/kernels.yml",
+    } < written
+
+
+def test_nothing_is_overwritten_and_nothing_else_written(tmp_path):
+    """One file in the way is a usage error that names it."""
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "pyproject.toml").write_text("mine")
+    done = run(tmp_path, "harness", "init")
+
+    assert (done.returncode, "kernels/pyproject.toml is there already" in done.stderr) == (2, True)
+    assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == ["mine"]
+
+
+def test_what_it_writes_is_clean(repository):
+    """Its Python by ruff's defaults at its own width, its workflow by what looks at ours."""
+    pytest.importorskip("ruff")
+    for arguments in (["check"], ["format", "--check"]):
+        done = run(repository, "ruff", *arguments, "--isolated", "--line-length", "140", ".")
+        assert done.returncode == 0, done.stdout
+    if zizmor := shutil.which("zizmor"):
+        done = subprocess.run([zizmor, "--offline", "--persona=auditor", "."], cwd=repository, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+
+
+def test_what_it_writes_passes_its_own_tests(repository):
+    """In Triton's interpreter, without anything of ours."""
+    pytest.importorskip("triton", reason="the kernel needs torch and triton; `nox -s tests` installs them")
+    done = run(repository / "kernels", "pytest", "-q", TRITON_INTERPRET="1")
+
+    assert done.returncode == 0, done.stdout
+    assert "6 passed" in done.stdout
+
+
+def test_what_it_writes_goes_through_the_harness(repository):
+    """Tests and generated code, its gates included; and the gate bites: a kernel that loads four bytes a time breaks it."""
+    pytest.importorskip("triton", reason="the local engine needs torch and triton")
+    arguments = ["run", "cpu", "--quick", "--targets", str(ROOT / ".ci" / "targets.yml")]
+    done = run(repository, "harness", *arguments, "--out", "good")
+    kernel = repository / "kernels" / "scale" / "scale.py"
+    kernel.write_text(kernel.read_text().replace("x_ptr + offsets", "x_ptr + offsets * 3"))
+    broken = run(repository, "harness", *arguments, "--stage", "compile", "--out", "bad")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((repository / "good" / "comparison.json").read_text())["targets"][0]["tests"] == {
+        "passed": 7
+    }  # and one point of the bench
+    assert broken.returncode == 1, broken.stdout

@@ -1,0 +1,210 @@
+"""The workflows keep the rules of a public repository with GPU runners, each by its name; and what they call does what they trust it to."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from synthetic import no_gpu, two_targets
+
+from harness.ci.plan import Leg, as_outputs, plan_legs
+from harness.ci.words import MOST_ANNOTATIONS, annotate, command, cut, outputs
+from harness.compare import compare
+from harness.errors import UsageError
+from harness.records import CaseResult, Verdict
+
+ROOT = Path(__file__).parents[2]
+FILES = {path.name: path for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))}
+WORKFLOWS = {name: yaml.safe_load(path.read_text()) for name, path in FILES.items()}
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+JOBS = {f"{name}: {job}": body for name, workflow in WORKFLOWS.items() for job, body in workflow["jobs"].items()}
+STEPS = [(name, step) for name, job in JOBS.items() for step in job.get("steps", [])] + [("action.yml", s) for s in ACTION["runs"]["steps"]]
+LEG = WORKFLOWS["gpu.yml"]["jobs"]["leg"]
+
+
+def uses(action):
+    return [(name, step) for name, step in STEPS if step.get("uses", "").startswith(f"{action}@")]
+
+
+def test_a_fork_meets_a_gpu_only_behind_an_environment():
+    """Rule 1: without an environment that asks somebody first, the job does not start."""
+    assert LEG["if"] == "${{ !github.event.pull_request.head.repo.fork || inputs.fork-environment != '' }}"
+    assert LEG["environment"] == "${{ github.event.pull_request.head.repo.fork && inputs.fork-environment || inputs.environment }}"
+
+
+def test_no_job_runs_on_just_any_machine():
+    """Rule 2: a hosted runner by its name, or the labels that the plan has checked."""
+    assert {job.get("runs-on", job.get("uses")) for job in JOBS.values()} == {
+        "ubuntu-24.04",
+        "${{ matrix.runner }}",
+        "./.github/workflows/gpu.yml",
+    }
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_no_trigger_runs_a_pull_request_with_our_rights(name):
+    """Rule 3. (`on` is what YAML 1.1 takes for true.)"""
+    assert set(WORKFLOWS[name][True]) <= {"push", "pull_request", "workflow_call", "workflow_dispatch", "workflow_run"}
+
+
+def test_the_job_that_may_write_has_no_code_of_the_pull_request():
+    """Rule 4: it checks out its own branch and takes nothing but data from the other run."""
+    writers = {name for name, job in JOBS.items() if "write" in str(job["permissions"])}
+    checkouts = [step["with"] for name, step in uses("actions/checkout") if name == "comment.yml: comment"]
+
+    assert writers == {"comment.yml: comment"}
+    assert checkouts == [{"persist-credentials": False}]
+    assert {text for _, step in STEPS for text in re.findall(r"allow-unsafe-pr-checkout", str(step))} == set()
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_nothing_is_permitted_that_a_job_does_not_ask_for(name):
+    """Rule 5."""
+    assert WORKFLOWS[name]["permissions"] == {}
+    assert all("permissions" in job for job in WORKFLOWS[name]["jobs"].values())
+
+
+def test_every_action_is_pinned_to_a_commit_and_says_its_version():
+    """Rule 6: one commit for each version, and one version for each action."""
+    lines = [
+        line
+        for path in (*FILES.values(), ROOT / "action.yml")
+        for line in path.read_text().splitlines()
+        if "uses: " in line and "./" not in line
+    ]
+    pins = {match.groups() for line in lines if (match := re.search(r"uses: (actions/[\w-]+)@([0-9a-f]{40}) # (v\d+\.\d+\.\d+)$", line))}
+
+    assert len([line for line in lines if re.search(r"@[0-9a-f]{40} # v", line)]) == len(lines) > 0
+    assert len(pins) == len({action for action, _, _ in pins})
+
+
+def test_no_credentials_are_left_in_a_checkout():
+    """Rule 7."""
+    assert [name for name, step in uses("actions/checkout") if step.get("with", {}).get("persist-credentials") is not False] == []
+
+
+def test_no_expression_is_pasted_into_a_script():
+    """Rule 8: what a stranger chooses, a branch's name for one, reaches a script as a variable."""
+    assert [step["run"] for _, step in STEPS if "${{" in step.get("run", "")] == []
+
+
+def test_gpu_jobs_have_no_secret_and_no_shared_cache():
+    """Rule 9: not the token either, and no cache anywhere that a pull request could write."""
+    text = yaml.safe_dump(LEG)
+
+    assert [word for word in ("secrets.", "github.token", "GH_TOKEN", "id-token") if word in text] == []
+    assert not any("actions/cache" in path.read_text() or "secrets." in path.read_text() for path in FILES.values())
+
+
+def test_runners_are_documented_as_ephemeral_and_in_a_group_of_their_own():
+    """Rules 2 and 10."""
+    guide = (ROOT / "docs" / "guides" / "runners.md").read_text()
+
+    assert "--ephemeral" in guide
+    assert "runner group" in guide
+
+
+def test_scripts_write_no_variable_for_later_steps():
+    """Rule 12: outputs go through `warpwave ci plan`, with a delimiter that nobody can guess."""
+    assert [step["run"] for _, step in STEPS if re.search("GITHUB_(ENV|PATH)", step.get("run", ""))] == []
+    assert outputs({"a": "x\nb<<EOF"}, "7f3a") == "a<<7f3a\nx\nb<<EOF\n7f3a\n"
+
+
+def test_every_job_has_an_end_and_every_workflow_one_run_a_branch():
+    """Rule 13. A job that calls a workflow has its limits there."""
+    assert [name for name, job in JOBS.items() if "uses" not in job and not 0 < job.get("timeout-minutes", 0) <= 180] == []
+    assert all("group" in workflow["concurrency"] for workflow in WORKFLOWS.values())
+    assert next(step for step in LEG["steps"] if step.get("name") == "Run")["timeout-minutes"] < LEG["timeout-minutes"]
+
+
+@pytest.mark.parametrize("steps", [LEG["steps"], ACTION["runs"]["steps"]], ids=["leg", "action"])
+def test_results_are_kept_and_containers_removed_whatever_happens(steps):
+    """Ours only, by their labels; and a script's last command gets the signals that the runner sends."""
+    always = [step for step in steps if step.get("if") == "${{ always() }}"]
+
+    assert any("upload-artifact" in step.get("uses", "") for step in always)
+    assert "clean --yes" in always[-1]["run"]
+    assert all(step["run"].strip().splitlines()[-1].startswith("exec ") for step in steps if step.get("name") in ("Run", "Report"))
+
+
+def test_a_plan_is_one_leg_a_machine():
+    """A label, a list of labels, or several machines of one target."""
+    legs = plan_legs('{"cpu": "ubuntu-latest", "cuda": [["self-hosted", "h100"], ["self-hosted", "h200"]]}', ["cpu", "cuda"])
+
+    assert legs == (
+        Leg("cpu", ("ubuntu-latest",), "cpu"),
+        Leg("cuda", ("self-hosted", "h100"), "cuda-1"),
+        Leg("cuda", ("self-hosted", "h200"), "cuda-2"),
+    )
+    assert as_outputs(legs)["expect"] == "cpu,cuda"
+    assert json.loads(as_outputs(legs)["matrix"])["include"][2] == {
+        "target": "cuda",
+        "runner": ["self-hosted", "h200"],
+        "name": "cuda-2",
+        "shard": "",
+    }
+
+
+def test_a_plan_of_shards_is_a_leg_a_part():
+    """Each with a name of its own, for artifacts, and one target to expect."""
+    legs = plan_legs('{"cuda": ["self-hosted", "h100"]}', ["cuda"], shards=2)
+
+    assert [(leg.name, leg.shard) for leg in legs] == [("cuda-1of2", "1/2"), ("cuda-2of2", "2/2")]
+    assert as_outputs(legs)["expect"] == "cuda"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "{}", "{'cpu': 1}", "[" * 100_000),
+        *('{"cpu": 1}', '{"cpu": []}', '{"cpu": [1]}', '{"gpu": "x"}', '{"cpu": ["self-hosted"]}', '{"cpu": "a\\nb"}'),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_refused(text):
+    """With what is allowed; never a matrix of nothing."""
+    with pytest.raises(UsageError):
+        plan_legs(text, ["cpu"])
+
+
+def test_an_annotation_cannot_be_broken_out_of():
+    """Neither with lines, nor with the signs that end a property, nor with an order in the middle."""
+    line = command("error", "100%\r\n::set-output name=x::y", title="a,b:c\n::error::z")
+
+    assert line.count("\n") == 0
+    assert re.fullmatch(r"::error title=[^,:]*::[^\n]*", line)
+    assert "::set-output" not in line
+
+
+def test_what_failed_is_annotated_and_the_rest_counted():
+    """Ten of a kind is what GitHub shows of a step."""
+    first, second = two_targets()
+    failing = tuple(CaseResult(f"t.py::test_{n}", "t", Verdict.FAILED, message=f"broken {n}") for n in range(30))
+    lines = list(annotate(compare([dataclasses.replace(first, cases=failing), second], ["alpha", "beta", "gamma"])))
+
+    assert len(lines) == MOST_ANNOTATIONS
+    assert lines[0].startswith("::error title=warpwave::")
+    assert "gamma%3A absent" in "".join(lines)
+    assert re.search(r"and \d+ more", lines[-1])
+
+
+def test_nothing_that_failed_is_no_annotation():
+    """Silence is the good sign."""
+    first = no_gpu()
+    passed = dataclasses.replace(first, compiled=(), stages=tuple(stage for stage in first.stages if stage.verdict is Verdict.PASSED))
+
+    assert list(annotate(compare([passed], ["cpu"]))) == []
+
+
+def test_a_summary_is_cut_at_a_line_and_says_so():
+    """In bytes, as GitHub counts, and never in the middle of a character."""
+    text = "".join(f"líne {n}\n" for n in range(1000))
+    short = cut(text, 500, "The rest is there.")
+
+    assert len(short.encode()) <= 500
+    assert short.splitlines()[-1] == "_Cut here. The rest is there._"
+    assert set(short.splitlines()[:-2]) <= {*text.splitlines(), ""}
+    assert cut("short", 500, "") == "short"

@@ -1,0 +1,235 @@
+"""Every job's scripts, run here in their order: what is committed runs, and a leg that is missing, failed or dead still is in the report.
+
+GitHub itself, pip, nox and the cards are stubs; the commands of warpwave are the real ones, and the bundles of the GPU legs are recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+
+import pytest
+import yaml
+from runner import ROOT, Runner
+
+WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "workflows").glob("*.yml")}
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+RECORDED = ROOT / "reports" / "h200" / "raw"
+REAL = f"{shlex.quote(sys.executable)} -m harness"
+# A card: `run cuda` hands over what a real one left, and `doctor` finds nothing wrong.
+CARD = f"""
+case "$1 $2 $3" in
+"ci leg cuda") while [ "$1" != --out ]; do shift; done; mkdir -p "$2/raw"; cp -r {RECORDED}/cuda "$2/raw/cuda";;
+*) exec {REAL} "$@";;
+esac"""
+# `python3 -m venv` and `pip install` of a leg: a folder with our command in it.
+PYTHON = """
+[ "$1 $2" = "-m venv" ] || exit 0
+mkdir -p "$3/bin"; cp "$PROGRAMS/warpwave" "$3/bin/warpwave"; printf '#!/bin/bash\\n' >"$3/bin/python"; chmod +x "$3/bin/python"
+"""
+NO_BASE = 'case "$1 $2" in "run list") ;; *) exit 1;; esac'
+RUNNERS = {"cuda": ["self-hosted", "h200"], "rocm": ["self-hosted", "mi300x"], "cpu": "ubuntu-24.04"}
+
+
+@pytest.fixture
+def runner(tmp_path):
+    """A machine a job, all of one run."""
+    (tmp_path / "artifacts").mkdir()
+
+    def make(job, values, **programs):
+        common = {"github.run_attempt": 1, "runner.temp": tmp_path / job / "_temp", "github.token": "token", "inputs.warpwave": "."}
+        stubs = {"python3": PYTHON, "python": ":", "gh": NO_BASE, **programs}
+        return Runner(tmp_path / job, tmp_path / "artifacts", {**common, **values}, stubs)
+
+    return make
+
+
+def gpu(runner, legs, gh=NO_BASE):
+    """gpu.yml from plan to report. `legs`: what stands for warpwave on each target's machine; None where the job never came."""
+    jobs = WORKFLOWS["gpu.yml"]["jobs"]
+    planned = runner("plan", {"inputs.shards": 1, "inputs.runners": json.dumps({name: RUNNERS[name] for name in legs})}).run(
+        jobs["plan"]["steps"]
+    )
+    assert planned["status"] == "success", planned["log"]
+    ran = {}
+    for leg in json.loads(planned["outputs"]["steps.plan.outputs.matrix"])["include"]:
+        if legs[leg["target"]] is not None:
+            inputs = {"inputs.kernels": "kernels", "inputs.engine": "", "inputs.options": "--quick"}
+            values = {"matrix.target": leg["target"], "matrix.name": leg["name"], "matrix.shard": leg["shard"], **inputs}
+            machine = runner(leg["name"], values, warpwave=legs[leg["target"]])
+            ran[leg["target"]] = machine.run(jobs["leg"]["steps"], jobs["leg"]["env"])
+    values = {
+        "needs.plan.outputs.expect": planned["outputs"]["steps.plan.outputs.expect"],
+        "github.base_ref || github.event.repository.default_branch": "main",
+    }
+    ran["report"] = runner("report", values, gh=gh).run(jobs["report"]["steps"])
+    return ran
+
+
+def comparison(ran, tmp_path):
+    return json.loads((tmp_path / "artifacts" / "report-1" / "comparison.json").read_text())
+
+
+def test_two_legs_make_one_report(runner, tmp_path):
+    """One brought everything; the other's machine has no card, which its doctor puts on record with what mends it."""
+    ran = gpu(runner, {"cuda": CARD, "rocm": f'exec {REAL} "$@"'})
+    targets = {target["target"]: target for target in comparison(ran, tmp_path)["targets"]}
+
+    assert ran["cuda"]["status"] == "success", ran["cuda"]["log"]
+    assert (ran["rocm"]["status"], ran["rocm"]["statuses"]["Run"]) == ("failure", 3)
+    assert {name: target["verdict"] for name, target in targets.items()} == {"cuda": "passed", "rocm": "infra"}
+    assert "/dev/kfd" in targets["rocm"]["reason"]
+    assert "usermod -aG render,video" in targets["rocm"]["hint"]
+    assert ran["report"]["statuses"]["Report"] == 3
+    assert "could not run" in ran["report"]["summary"].splitlines()[0]
+    assert "::error title=rocm%3A infra::" in ran["report"]["log"]
+
+
+def test_a_leg_that_never_came_is_absent(runner, tmp_path):
+    """Its runner was off, or the job was cancelled: a row, a reason, and no green tick."""
+    ran = gpu(runner, {"cuda": CARD, "rocm": None})
+
+    assert {target["target"]: target["verdict"] for target in comparison(ran, tmp_path)["targets"]} == {"cuda": "passed", "rocm": "absent"}
+    assert ran["report"]["statuses"]["Report"] == 4
+    assert {path.name for path in (tmp_path / "artifacts").iterdir()} == {"raw-cuda-1", "report-1"}
+
+
+def test_no_leg_at_all_is_a_report_too(runner, tmp_path):
+    """Nothing was uploaded, not even a folder to look into."""
+    ran = gpu(runner, {"cuda": None, "rocm": None})
+
+    assert [target["verdict"] for target in comparison(ran, tmp_path)["targets"]] == ["absent", "absent"]
+    assert ran["report"]["statuses"]["Report"] == 4
+
+
+# Finds the folder of a leg's results; whatever else is asked of warpwave on that machine, it does nothing.
+OUT = 'while [ "$1" != --out ] && [ $# -gt 0 ]; do shift; done; [ $# = 0 ] && exit 0; mkdir -p "$2/raw"'
+
+
+def test_a_leg_that_dies_keeps_what_it_has(runner, tmp_path):
+    """The upload and the cleaning come after a failure, too."""
+    dying = f'{OUT}; cp -r {RECORDED}/cuda "$2/raw"; exit 137'
+    ran = gpu(runner, {"cuda": dying})
+
+    assert (ran["cuda"]["status"], ran["cuda"]["statuses"]["Run"]) == ("failure", 137)
+    assert ran["cuda"]["statuses"]["Remove what is left of our containers"] == 0
+    assert not (tmp_path / "cuda" / "_temp" / "bundle").exists()
+    assert comparison(ran, tmp_path)["targets"][0]["verdict"] == "passed"
+
+
+def base_of(folder):
+    """A `gh` that brings the results in `folder` as the base branch's last."""
+    fetch = f'[ "$3 $4" = "41 --dir" ] && mkdir -p "$5" && cp -r {folder} "$5/raw-cpu-1"'
+    return f'case "$1 $2" in "run list") echo 41;; "run download") {fetch};; *) exit 1;; esac'
+
+
+def test_the_base_branch_is_compared_with(runner, tmp_path):
+    """A kernel that spills since then fails a run whose tests all pass."""
+    before, after = tmp_path / "before" / "raw" / "cpu", tmp_path / "after" / "cpu"
+    for folder in (before, after):
+        shutil.copytree(RECORDED / "cpu", folder)
+    rows = [json.loads(line) for line in (after / "compile" / "kernels.jsonl").read_text().splitlines()]
+    spilling = next(row for row in rows if row["verdict"] == "passed" and row.get("spills") == 0)
+    spilling["spills"] = 64
+    (after / "compile" / "kernels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    card = f'{OUT}; cp -r {after} "$2/raw/cpu"'
+    ran = gpu(runner, {"cpu": card}, gh=base_of(tmp_path / "before"))
+
+    assert comparison(ran, tmp_path)["exit_code"] == 0
+    assert ran["report"]["statuses"]["Report"] == 1, ran["report"]["log"]
+    assert spilling["function"] in ran["report"]["summary"]
+    assert "spill" in ran["report"]["summary"]
+
+
+def test_the_comment_is_written_from_data_alone(runner, tmp_path):
+    """It finds its pull request by branch and commit, and edits the one comment that is there."""
+    shutil.copytree(RECORDED.parent, tmp_path / "artifacts" / "raw-cuda-1")
+    values = {
+        "github.event.workflow_run.id": 7,
+        "github.event.workflow_run.head_repository.owner.login": "$(touch owned)",
+        "github.event.workflow_run.head_branch": "`touch owned`; x",
+        "github.event.workflow_run.head_sha": "abc",
+    }
+    gh = f'echo "$@" >>{tmp_path}/said; [ "$1" = api ] && echo 12; true'
+    ran = runner("comment", values, gh=gh).run(WORKFLOWS["comment.yml"]["jobs"]["comment"]["steps"])
+    said = (tmp_path / "said").read_text().splitlines()
+    text = (tmp_path / "comment" / "work" / "comment.md").read_text()
+
+    assert ran["status"] == "success", ran["log"]
+    assert "head=$(touch owned):`touch owned`; x" in said[0]
+    assert said[1].startswith("pr comment 12 --repo owner/kernels --body-file comment.md --edit-last")
+    assert text.startswith("<!-- warpwave")
+    assert 0 < len(text.encode()) <= 65_535
+    assert list(tmp_path.rglob("owned")) == []
+
+
+NOX = f"""
+[ "$1" = --no-color ] && [ "$2" = -s ] || exit 2
+grep -qx "def $3(session: nox.Session) -> None:" noxfile.py || grep -qx "  $3:" docker/targets.yml || exit 3
+[ "$3" != cpu ] || {{ [ "$4 $5" = "-- --quick" ] && [ -f "$7" ] && mkdir -p bundle/raw && cp -r {RECORDED}/cpu bundle/raw/cpu; }}"""
+
+
+@pytest.mark.parametrize("session", WORKFLOWS["ci.yml"]["jobs"]["checks"]["strategy"]["matrix"]["session"])
+def test_a_check_is_a_session_that_exists(runner, session):
+    """The workflow and the noxfile do not drift apart."""
+    ran = runner("checks", {"matrix.session": session}, nox=NOX).run(WORKFLOWS["ci.yml"]["jobs"]["checks"]["steps"])
+
+    assert ran["status"] == "success", ran["log"]
+
+
+def test_the_integration_job_names_its_base_image(runner):
+    """And pulls it first."""
+    job = WORKFLOWS["ci.yml"]["jobs"]["integration"]
+    docker = '[ "$1 $2 $3" = "pull --quiet python:3.12-slim-bookworm" ]'
+    ran = runner("integration", {}, nox=NOX, docker=docker).run(job["steps"], job["env"])
+
+    assert ran["status"] == "success", ran["log"]
+
+
+def test_the_lane_without_a_gpu_ends_with_a_summary_and_an_artifact(runner, tmp_path):
+    """Of the kind that the comment and the next comparison read."""
+    ran = runner("cpu", {}, nox=NOX).run(WORKFLOWS["ci.yml"]["jobs"]["cpu"]["steps"])
+
+    assert ran["status"] == "success", ran["log"]
+    assert ran["summary"].startswith("### ✅")
+    assert (tmp_path / "artifacts" / "raw-cpu-1" / "raw" / "cpu" / "run.json").exists()
+
+
+def test_the_action_runs_a_strangers_package(runner, tmp_path):
+    """For real: its tests, in Triton's interpreter, on the local engine."""
+    pytest.importorskip("triton", reason="the local engine needs torch and triton")
+    package = tmp_path / "ops"
+    package.mkdir()
+    (package / "test_two.py").write_text("def test_two():\n    assert 1 + 1 == 2\n")
+    values = {
+        "inputs.target": "cpu",
+        "inputs.kernels": str(package),
+        "inputs.engine": "local",
+        "inputs.options": "--stage test -k 'two or three'",
+    }
+    ran = runner("action", values).run(ACTION["runs"]["steps"])
+    record = json.loads((tmp_path / "artifacts" / "raw-cpu-1" / "raw" / "cpu" / "run.json").read_text())
+
+    assert ran["status"] == "success", ran["log"]
+    assert "cpu passed 1 test" in ran["summary"]
+    assert record["verdict"] == "passed"
+
+
+def test_output_of_the_code_under_test_gives_the_runner_no_orders(runner, tmp_path):
+    """Rule 11: neither what a test prints, nor its name, nor its message is at the start of a line as a workflow command."""
+    pytest.importorskip("triton", reason="the local engine needs torch and triton")
+    package = tmp_path / "ops"
+    package.mkdir()
+    order = "::add-mask::harness\\n::error::planted"
+    mark = f"@pytest.mark.parametrize('x', ['{order}'])"
+    body = f"def test_x(x):\n    print('{order}')\n    raise ValueError('{order}')\n"
+    (package / "test_bad.py").write_text(f"import pytest\n{mark}\n{body}")
+    values = {"inputs.target": "cpu", "inputs.kernels": str(package), "inputs.engine": "local", "inputs.options": "--stage test"}
+    ran = runner("action", values).run(ACTION["runs"]["steps"])
+    orders = [line for line in ran["log"].splitlines() if line.lstrip().startswith("::")]
+
+    assert ran["status"] == "failure"
+    assert orders
+    assert [line for line in orders if not line.startswith("::error title=")] == []
