@@ -86,6 +86,15 @@ def integration(session: nox.Session) -> None:
 
 
 @nox.session
+def soak(session: nox.Session) -> None:
+    """Kill fifty runs at random moments (container, warpwave, engine) and take them up again; needs what integration does, and root."""
+    session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test"))
+    install_inside(session)
+    moments = {"WARPWAVE_MOMENTS": "50", "WARPWAVE_FIGURES": "soak.json"}
+    session.run("pytest", "tests/integration/test_killed_runs.py", *session.posargs, env=moments)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """ruff, mypy, and what looks at the workflows."""
     session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "lint"))

@@ -93,3 +93,24 @@ def test_a_card_that_stays_away_is_given_up(data, tmp_path, monkeypatch):
     assert "doctor" in record.hint
     assert [name for name, verdict in verdicts.items() if verdict is Verdict.FAILED] == ["test_fails"]
     assert verdicts["test_under_way"] is Verdict.NOT_RUN
+
+
+# The form of PyTorch's message; the figures are made up.
+OUT_OF_MEMORY = (
+    "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 16.00 GiB of which 10.25 GiB is free. "
+    "Process 4242 has 5.50 GiB memory in use."
+)
+
+
+def test_a_gpu_without_memory_fails_one_test(run_inside, tmp_path):
+    """A kernel that asks for too much is the kernel's fault: failed, with what was free, of what, and who has the rest; others run."""
+    package = tmp_path / "package"
+    package.mkdir()
+    text = f"import torch\ndef test_large():\n    raise torch.OutOfMemoryError({OUT_OF_MEMORY!r})\ndef test_after(): pass\n"
+    (package / "test_op.py").write_text(text)
+    found = outcomes(run_inside(package, Stage.TEST, benches=(), interpret=False))
+
+    assert found["test_large"][0] == "failed"
+    assert "10.25 GiB is free" in found["test_large"][1]
+    assert "Process 4242" in found["test_large"][1]
+    assert found["test_after"] == ("passed", "")
