@@ -114,7 +114,8 @@ def settings_of(options: dict[str, Any]) -> Settings:
         gates=load_gates(kernels),
         pytest_args=("-k", options["keyword"]) if options["keyword"] else (),
         test_limit_s=options["test_timeout"],
-        stage_limit_s=options["timeout"],
+        # The inner clock first: it leaves the stage's results whole, and the outer one time to keep them.
+        stage_limit_s=options["timeout"] - min(120.0, options["timeout"] / 10),
         limit_s=options["timeout"],
         python=options["python"],
         build=Build(

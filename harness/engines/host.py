@@ -105,11 +105,16 @@ def lent(folder: Path, owner: tuple[int, int], host: Host) -> Iterator[None]:
     """
     given = host.uid == 0 and owner[0] != 0
     if given:
-        tidy(folder, owner)
+        _tidy(folder, owner)
     try:
         yield
     finally:
-        tidy(folder, (host.uid, host.gid) if given else None)
+        _tidy(folder, (host.uid, host.gid) if given else None)
+
+
+def tidy(folder: Path) -> None:
+    """Leave nothing but files and folders below a results folder that a killed run has left."""
+    _tidy(folder, None)
 
 
 def check_readable(folder: Path, owner: tuple[int, int], host: Host) -> None:
@@ -140,8 +145,7 @@ def _nodes(request: Request) -> Iterator[Node]:
         yield from found
 
 
-def tidy(folder: Path, owner: tuple[int, int] | None = None) -> None:
-    """Leave nothing but files and folders below `folder`, and give them to `owner` if there is one."""
+def _tidy(folder: Path, owner: tuple[int, int] | None) -> None:
     # The tree may be deeper than recursion or the number of open files allows: a list of paths, links never followed, and what cannot
     # be reached stays as it is.
     waiting = [str(folder)]

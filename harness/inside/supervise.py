@@ -176,6 +176,8 @@ def _run_worker(
                 on_event(event)
             if exited:
                 break
+            if not fresh:
+                on_event({"event": "idle"})
             if stop.is_set():
                 raise KeyboardInterrupt
             if time.monotonic() - since > (case_limit_s if running else _IDLE_LIMIT_S):

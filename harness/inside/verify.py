@@ -29,7 +29,7 @@ class Results:
         self.job, self.folder = job, folder
         self.cases: dict[str, CaseResult] = {}
         self.collected: dict[str, None] = {}
-        self._due = 0.0
+        self._due, self._behind = 0.0, False
 
     def on_event(self, event: Event) -> None:
         """Take one journal event in."""
@@ -42,8 +42,9 @@ class Results:
             case = self._case(event)
             self.cases[case.id] = case
             emit("result", stage="test", id=case.id, verdict=case.verdict.value, message=case.message)
-            if time.monotonic() > self._due:
-                self.write()
+            self._behind = True
+        if self._behind and time.monotonic() > self._due:
+            self.write()
 
     def _case(self, event: Event) -> CaseResult:
         kernel = kernel_name(Path(self.job.kernels) / event["id"].split("::")[0], Path(self.job.kernels))
@@ -69,7 +70,7 @@ class Results:
         """Replace the JUnit file; it takes longer the more tests there are, and a twentieth of the time at most."""
         started = time.monotonic()
         write_text(self.folder / "junit.xml", junit_xml(self.job, list(self.cases.values())))
-        self._due = started + 20 * (time.monotonic() - started)
+        self._due, self._behind = started + 20 * (time.monotonic() - started), False
 
 
 def verify(job: Job) -> StageReport:

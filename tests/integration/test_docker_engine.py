@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from harness import run as run_module
+from harness import attempt as attempt_module
 from harness.collect import collect
 from harness.engines.container import container_name, container_options
 from harness.engines.docker import clean
 from harness.engines.host import boot
 from harness.records import Stage, Verdict
-from harness.run import Settings
+from harness.run import Settings, run_target
 
 READY = "import time; print('ready', flush=True); "
 STUBBORN = "import signal; [signal.signal(s, signal.SIG_IGN) for s in (signal.SIGINT, signal.SIGTERM)]; " + READY + "time.sleep(600)"
@@ -102,10 +102,10 @@ def test_a_test_that_eats_all_memory_is_named(engine, built, request_, tmp_path,
     (tmp_path / "package" / "test_op.py").write_text(HUNGRY)
     observed = engine._host
     monkeypatch.setattr(engine, "_host", lambda request: replace(observed(request), memory_bytes=1920 << 20))
-    monkeypatch.setattr(run_module, "choose_engine", lambda asked, target, say: engine)
+    monkeypatch.setattr(attempt_module, "choose_engine", lambda asked, target, say: engine)
     target = replace(request_.target, interpret=False, stages=(Stage.TEST,))
     settings = Settings("run-oom", tmp_path / "out", tmp_path / "package", build=request_.build, commit=request_.commit)
-    record = run_module.run_target(target, settings, lambda line: None, lambda event: None)
+    record = run_target(target, settings, lambda line: None, lambda event: None)
     cases = {case.id.rpartition("::")[2]: case for case in collect(tmp_path / "out" / "raw" / "cpu").cases}
     eater = cases.pop("test_that_eats")
 
