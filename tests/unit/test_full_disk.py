@@ -10,7 +10,9 @@ import sys
 import pytest
 
 from harness.collect import collect
-from harness.records import Verdict
+from harness.inside.supervise import Journal, supervise
+from harness.inside.workers import JOURNAL_VARIABLE, spawned
+from harness.records import UNWRITABLE, Verdict
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -78,3 +80,16 @@ def test_a_full_disk_is_infrastructure(small_disk, tmp_path):
     again = run("--resume", str(small_disk / "out"))
     assert again.returncode == 0, again.stdout + again.stderr
     assert [case.verdict for case in collect(raw).cases] == [Verdict.PASSED] * 3
+
+
+def test_a_worker_that_cannot_write_blames_nobody(tmp_path, monkeypatch):
+    """It ends at once, with a code of its own; whoever supervises it makes no death of a test of that."""
+    program = "from harness.inside.supervise import Journal; Journal.from_environment().write('start', id='a'); print('on')"
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, JOURNAL_VARIABLE: "/dev/full"}, capture_output=True)
+    assert (done.returncode, done.stdout) == (UNWRITABLE, b"")
+
+    journal, log = Journal(tmp_path / "journal.jsonl"), tmp_path / "log.txt"
+    lines = f'import os, sys; open(os.environ[\'{JOURNAL_VARIABLE}\'], \'a\').write(\'{{"event": "start", "id": "a"}}\\n\')'
+    with pytest.raises(OSError, match="no space left"):
+        supervise(spawned([sys.executable, "-c", f"{lines}; sys.exit({UNWRITABLE})"]), journal, 60.0, log, lambda event: None)
+    assert journal.done() == set()

@@ -14,9 +14,11 @@ import pytest
 
 from harness.collect import collect
 from harness.errors import InvalidInputError, UsageError
+from harness.inside import measure
 from harness.inside.compile import _fresh_rows
 from harness.inside.supervise import Journal
-from harness.records import Architecture, CaseResult, CompiledKernel, Job, Stage, TargetRun, Verdict, dump
+from harness.inside.workers import spawned
+from harness.records import Architecture, CaseResult, CompiledKernel, Job, Sample, Stage, TargetRun, Verdict, dump, to_json
 from harness.resume import check_same, recorded_run_id
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -176,3 +178,24 @@ def test_what_a_fresh_worker_compiles_again_is_no_new_row():
     found = [(row.function, row.origin) for event in events for row in rows(event, card)]
 
     assert found == [("f", "one"), ("g", "two"), ("h", "three")]
+
+
+def test_the_sweep_is_written_anew_from_its_journal(tmp_path, monkeypatch):
+    """What a kill has torn in the file does not matter; what the journal holds is there once, and is not measured again."""
+    (package := tmp_path / "package").mkdir()
+    (package / "bench_op.py").write_text("")
+    (folder := tmp_path / "bench").mkdir()
+    journal = Journal(folder / "journal.jsonl")
+    for n in (1, 2):
+        sample = Sample(f"op/N={n}", "op", "triton", {"N": n}, 0, Verdict.PASSED, value=8.0 * n)
+        journal.write("finish", id=f"op/N={n} [triton]", verdict="passed", reason="", sample=to_json(sample))
+    (folder / "samples.jsonl").write_text('{"case": "op/N=1", "ker')
+    job = Job("run-1", "cuda", (Stage.BENCH,), str(package), str(tmp_path))
+    program = "from harness.inside.supervise import Journal; Journal.from_environment().write('end')"
+    monkeypatch.setattr(measure, "spawned", lambda command: spawned([sys.executable, "-c", program]))
+    monkeypatch.setattr(measure.ahead, "start", lambda job: None)
+    monkeypatch.setattr(sys, "argv", ["measure", "job.json"])
+    report = measure.measure(job)
+
+    assert [json.loads(line)["value"] for line in (folder / "samples.jsonl").read_text().splitlines()] == [8.0, 16.0]
+    assert (report.verdict, report.counts) == (Verdict.PASSED, {"passed": 2})
