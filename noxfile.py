@@ -120,6 +120,41 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """Fuzz every reader of what comes from elsewhere: nox -s fuzz -- 30, minutes of CPU time in all; --keep keeps what reaches new code."""
+    session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test", "fuzz"))
+    session.run("python", "tests/fuzz/session.py", *session.posargs)
+
+
+@nox.session
+def update_pins(session: nox.Session) -> None:
+    """Lock the packages and the base images of every target by hash; what cannot be reached is named and stays as it is."""
+    session.install("pyyaml", "docker")
+    session.run("python", "tools/pins.py")
+
+
+@nox.session
+def sbom(session: nox.Session) -> None:
+    """Write bills of materials (CycloneDX) of the wheel and of the images that this engine has into build/sbom."""
+    session.install(*nox.project.dependency_groups(GROUPS, "supply"))
+    session.run("python", "-m", "build", "--wheel", "--outdir", session.create_tmp(), silent=True)
+    session.install(*map(str, Path(session.create_tmp()).glob("warpwave-*.whl")))
+    session.run("python", "tools/sbom.py")
+
+
+@nox.session
+def audit(session: nox.Session) -> None:
+    """Look for known vulnerabilities in what is needed and locked; skipped where no advisories can be reached."""
+    session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "supply"))
+    try:
+        session.run("python", "tools/audit.py")
+    except nox.command.CommandFailed as failed:
+        if "exit code 77" not in str(failed):
+            raise
+        session.skip("no advisories could be reached")
+
+
+@nox.session
 def strangers(session: nox.Session) -> None:
     """Compile packages that nobody here wrote, through bench files outside of their trees; what breaks is docs/guides/strangers.md."""
     session.install("-e", ".")

@@ -47,6 +47,15 @@ pip() {
     "$venv/bin/python" -m pip --disable-pip-version-check --no-cache-dir "$@"
 }
 
+# Requirements locked by hash, of this target and the base's Python; `nox -s update_pins` makes them. They are for the versions of
+# targets.yml: with another one (a build argument) or a wheelhouse, which is the caller's own choice of files, they say nothing.
+locked() {
+    lock=$here/locks/py$("$venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')$1.txt
+    if [ -z "$wheels" ] && grep -q "^$2==$3 " "$lock" 2>/dev/null; then return 0; fi
+    printf 'not locked by hash: %s %s\n' "$2" "$3"
+    return 1
+}
+
 # A torch index is asked for torch alone and is the only one asked: with a second index, whoever publishes the higher version wins.
 # A wheelhouse that is not empty is the only source of everything.
 from_torch_index() {
@@ -76,16 +85,24 @@ packages() {
         # Every vendor's build of torch asks for a Triton of its own (triton, triton-rocm, pytorch-triton-rocm). Both vendors get the
         # same upstream release here, or the comparison would be one of compilers too; so torch's requirements are installed
         # without those.
-        from_torch_index --no-deps "torch==$TORCH_VERSION"
-        "$venv/bin/python" - > /tmp/torch-requirements.txt <<'EOF'
+        if locked -torch torch "$TORCH_VERSION"; then
+            from_torch_index --require-hashes --no-deps --requirement "$lock"
+        else
+            from_torch_index --no-deps "torch==$TORCH_VERSION"
+            "$venv/bin/python" - > /tmp/torch-requirements.txt <<'EOF'
 import importlib.metadata, re
 print(*[line for line in importlib.metadata.requires("torch") or () if not re.match(r"(pytorch-)?triton", line)], sep="\n")
 EOF
-        from_torch_index --requirement /tmp/torch-requirements.txt
-        rm /tmp/torch-requirements.txt
-        from_default_index --no-deps "triton==$TRITON_VERSION"
+            from_torch_index --requirement /tmp/torch-requirements.txt
+            rm /tmp/torch-requirements.txt
+        fi
     fi
-    from_default_index 'pytest>=8,<10' 'numpy>=1.26,<3'
+    if [ "${TORCH:-index}" != base ] && locked '' triton "$TRITON_VERSION"; then
+        from_default_index --require-hashes --no-deps --requirement "$lock"
+    else
+        if [ "${TORCH:-index}" != base ]; then from_default_index --no-deps "triton==$TRITON_VERSION"; fi
+        from_default_index 'pytest>=8,<10' 'numpy>=1.26,<3'
+    fi
     "$venv/bin/python" -c 'import numpy, pytest, torch, triton; print("torch", torch.__version__, "triton", triton.__version__)'
 }
 

@@ -6,7 +6,6 @@ Standard output carries the result, standard error progress and errors. Errors a
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import signal
@@ -62,6 +61,8 @@ def run(**options: Any) -> int:
     records = []
     for target in targets:
         with Progress(_stderr(), target.name, quiet=options["quiet"]) as progress:
+            if settings.weaken:
+                progress.say(f"{target.name}: protections given up: {', '.join(settings.weaken)}")
             records.append(run_target(target, settings, progress.say, progress.on_event))
         if records[-1].exit is not None and records[-1].exit.interrupted:
             break
@@ -107,7 +108,7 @@ def list_targets(overlay: Path | None, as_json: bool) -> int:
 
     targets = load_targets(overlay)
     if as_json:
-        click.echo(json.dumps([asdict(target) for target in targets.values()], default=str))
+        _print_json([asdict(target) for target in targets.values()])
         return ExitCode.GOOD
     for target in targets.values():
         click.echo(f"{target.name:<8}{target.label}")
@@ -151,7 +152,7 @@ def _show(comparison: Comparison, out: Path, options: dict[str, Any]) -> int:
 
     code = int(exit_code(comparison))
     if options["as_json"]:
-        click.echo(json.dumps({"ok": code == 0, "exit_code": code, "out": str(out), "comparison": asdict(comparison)}, allow_nan=False))
+        _print_json({"ok": code == 0, "exit_code": code, "out": str(out), "comparison": asdict(comparison)})
         return code
     from harness.render.terminal import render_terminal
 
@@ -177,13 +178,26 @@ def _show_records(records: list[RunRecord], out: Path, options: dict[str, Any]) 
     code = max((exit_code_of(record.verdict) for record in records), default=ExitCode.NOTHING_RAN)
     if options["as_json"]:
         targets = [asdict(record) for record in records]
-        click.echo(json.dumps({"ok": code == 0, "exit_code": int(code), "out": str(out), "targets": targets}, allow_nan=False))
+        _print_json({"ok": code == 0, "exit_code": int(code), "out": str(out), "targets": targets})
         return code
     for record in records:
-        _stdout().print(Text(f"{record.target}: {record.verdict.value}{': ' + record.reason if record.reason else ''}"), soft_wrap=True)
+        _stdout().print(_inert(f"{record.target}: {record.verdict.value}{': ' + record.reason if record.reason else ''}"), soft_wrap=True)
         if record.hint:
-            _stdout().print(Text(f"  {record.hint}"), soft_wrap=True)
+            _stdout().print(_inert(f"  {record.hint}"), soft_wrap=True)
     return code
+
+
+def _inert(text: str) -> Text:
+    """Lines that may quote what a container printed or an artifact is called."""
+    from harness.render.text import visible
+
+    return Text("\n".join(map(visible, text.split("\n"))))
+
+
+def _print_json(value: Any) -> None:
+    from harness.render.text import json_text
+
+    click.echo(json_text(value, default=str))
 
 
 def _shorten(path: Path) -> Path:
@@ -228,9 +242,10 @@ def _run_cli(arguments: list[str]) -> int:
         raise error
     if "--json" in arguments:
         body = {"code": int(error.exit_code), "message": error.happened, "meaning": error.meaning, "hint": error.remedy}
-        click.echo(json.dumps({"ok": False, "exit_code": int(error.exit_code), "error": body}))
+        _print_json({"ok": False, "exit_code": int(error.exit_code), "error": body})
     else:
-        _stderr().print(Text("error: ", "bold red") + Text(error.happened), Text(f"  {error.meaning}"), Text(f"  {error.remedy}"), sep="\n")
+        beats = _inert(error.happened), _inert(f"  {error.meaning}"), _inert(f"  {error.remedy}")
+        _stderr().print(Text("error: ", "bold red") + beats[0], *beats[1:], sep="\n")
     return int(error.exit_code)
 
 

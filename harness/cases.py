@@ -12,9 +12,16 @@ from pathlib import Path, PurePosixPath
 from typing import Union
 from xml.parsers import expat
 
-from harness import guard
-from harness.guard import RejectedError, clip, read_bytes
 from harness.records import CaseResult, Verdict
+from harness.untrusted import Budget, RejectedError, clip, opened
+
+MAX_XML_BYTES = 64 << 20
+MAX_XML_ELEMENTS = 1_000_000
+MAX_XML_DEPTH = 32
+MAX_CASES = 100_000
+MAX_NAMES = 1000  # of elements and attributes; expat never forgets one
+MAX_TAG_BYTES = 1 << 20  # it is in memory as a whole, each attribute many times as large as in the file
+MAX_MEMORY = 256 << 20
 
 # What an `<error type="…">` may say; any other type, "passed" among them, is an error.
 _ERROR_TYPES = {
@@ -23,8 +30,10 @@ _ERROR_TYPES = {
 }
 _RESULTS = {"failure": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.NOT_RUN}
 _PASSED = (Verdict.PASSED, "", "")
-_MAX_CASES = 100_000
 _MAX_PROPERTIES = 64
+_ID, _KERNEL, _MESSAGE, _DETAIL = 1000, 200, 2000, 20_000  # characters kept
+_CASE_BYTES = 600  # beside its texts
+_CHUNK = 1 << 16
 
 
 def read_cases(folder: Path, name: str) -> tuple[CaseResult, ...]:
@@ -33,14 +42,14 @@ def read_cases(folder: Path, name: str) -> tuple[CaseResult, ...]:
     Raises:
         RejectedError: the file cannot be used; the text says why, and where in it.
     """
-    data = read_bytes(folder, name, guard.MAX_XML_BYTES)
-    reader = _Reader()
-    try:
-        reader.parser.Parse(data, True)
-    except expat.ExpatError as error:
-        raise RejectedError(f"not well-formed XML, line {error.lineno}: {expat.ErrorString(error.code)}") from None
-    except (ValueError, LookupError) as error:  # an encoding that does not exist, or cannot hold these bytes
-        raise RejectedError(f"not readable as XML: {clip(str(error), 200)}") from None
+    with opened(folder, name, MAX_XML_BYTES) as file:
+        reader = _Reader()
+        try:
+            while chunk := file.read(_CHUNK):
+                reader.feed(chunk)
+            reader.parser.Parse(b"", True)
+        except expat.ExpatError as error:
+            raise RejectedError(f"not well-formed XML, line {error.lineno}: {expat.ErrorString(error.code)}") from None
     return tuple(reader.cases)
 
 
@@ -49,13 +58,15 @@ class _Reader:
 
     def __init__(self) -> None:
         self.cases: list[CaseResult] = []
-        self.parser = expat.ParserCreate(namespace_separator=" ")
+        # Whatever the file declares: Python knows a hundred encodings, and JUnit files have one.
+        self.parser = expat.ParserCreate("utf-8", " ")
         self.parser.buffer_text = True
+        self.parser.XmlDeclHandler = self._check_encoding
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
         self.parser.StartDoctypeDeclHandler = self._refuse_document_type
-        self._depth = self._elements = 0
-        self._most_elements = guard.MAX_XML_ELEMENTS
+        self._budget = Budget(MAX_XML_BYTES, MAX_MEMORY)
+        self._fed = self._depth = self._elements = 0
         self._suites: list[str] = []  # the open elements, from the root on, as long as they are suites in suites
         self._case: Union[dict[str, str], None] = None
         self._case_depth = 0
@@ -63,16 +74,27 @@ class _Reader:
         self._in_properties = False
         self._found = _PASSED
         self._result: Union[tuple[Verdict, str], None] = None
-        self._text: list[str] = []
+        self._text = ""
+        self._cut = 0
+
+    def feed(self, chunk: bytes) -> None:
+        """The next piece of the file."""
+        self._budget.read(len(chunk))
+        self.parser.Parse(chunk, False)
+        self._fed += len(chunk)
+        if self._fed - self.parser.CurrentByteIndex > MAX_TAG_BYTES:
+            raise RejectedError(f"it is too large: line {self.parser.CurrentLineNumber}: a tag of more than {MAX_TAG_BYTES} bytes")
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         depth = self._depth
         self._depth = depth + 1
         self._elements += 1
-        if self._elements > self._most_elements:
-            raise RejectedError(f"it is too large: more than {self._most_elements} elements")
-        if depth == guard.MAX_XML_DEPTH:
-            raise RejectedError(f"elements are nested deeper than {guard.MAX_XML_DEPTH}")
+        if self._elements > MAX_XML_ELEMENTS:
+            raise RejectedError(f"it is too large: more than {MAX_XML_ELEMENTS} elements")
+        if depth == MAX_XML_DEPTH:
+            raise RejectedError(f"elements are nested deeper than {MAX_XML_DEPTH}")
+        if len(self.parser.intern) > MAX_NAMES:
+            raise RejectedError(f"it is too large: more than {MAX_NAMES} names of elements and attributes")
         if self._case is not None:
             self._start_in_case(tag, attributes, depth - self._case_depth)
         elif depth == len(self._suites) and tag in ("testsuites", "testsuite"):
@@ -88,7 +110,9 @@ class _Reader:
             self.parser.CharacterDataHandler = None
         elif below == 2:
             if self._in_properties and tag == "property" and self._properties is not None:
-                self._properties[clip(attributes.get("name", ""), 200)] = clip(attributes.get("value", ""), 1000)
+                key = clip(attributes.get("name", ""), 200)
+                if key in ("id", "kernel") or len(self._properties) < _MAX_PROPERTIES:
+                    self._properties[key] = clip(attributes.get("value", ""), _ID)
         elif below == 1 and tag == "properties":
             self._in_properties = self._properties is None  # the first list counts
             if self._in_properties:
@@ -97,8 +121,8 @@ class _Reader:
             kind = _RESULTS[tag]
             if kind is Verdict.ERROR:
                 kind = _ERROR_TYPES.get(attributes.get("type", ""), kind)
-            self._result, self._text = (kind, attributes.get("message", "")), []
-            self.parser.CharacterDataHandler = self._text.append
+            self._result, self._text, self._cut = (kind, clip(attributes.get("message", ""), _MESSAGE)), "", 0
+            self.parser.CharacterDataHandler = self._add_text
 
     def _end(self, tag: str) -> None:
         self._depth = depth = self._depth - 1
@@ -106,17 +130,29 @@ class _Reader:
             if depth < len(self._suites):
                 self._suites.pop()
         elif depth == self._case_depth:
-            if len(self.cases) == _MAX_CASES:
-                raise RejectedError(f"it is too large: more than {_MAX_CASES} tests")
-            self.cases.append(_result(self._case, self._properties or {}, *self._found))
+            if len(self.cases) == MAX_CASES:
+                raise RejectedError(f"it is too large: more than {MAX_CASES} tests")
+            case = _result(self._case, self._properties or {}, *self._found)
+            texts = (case.id, case.message, case.detail, *case.properties, *case.properties.values())
+            self._budget.keep(_CASE_BYTES + sum(map(sys.getsizeof, texts)))
+            self.cases.append(case)
             self._case = None
         elif depth == self._case_depth + 1:
             self._in_properties = False
             if self._result is not None:
                 verdict, message = self._result
                 if verdict.severity > self._found[0].severity:
-                    self._found = (verdict, message, "".join(self._text))
+                    self._found = (verdict, message, self._text + (f" … {self._cut} characters cut" if self._cut else ""))
                 self._result, self.parser.CharacterDataHandler = None, None
+
+    def _add_text(self, text: str) -> None:
+        room = _DETAIL - len(self._text)
+        self._text += text[:room]
+        self._cut += len(text) - len(text[:room])
+
+    def _check_encoding(self, version: str, encoding: Union[str, None], standalone: int) -> None:
+        if encoding is not None and encoding.lower() not in ("utf-8", "us-ascii"):
+            raise RejectedError(f"its encoding is {clip(encoding, 40)!r}, not UTF-8")
 
     def _refuse_document_type(self, *_: object) -> None:
         raise RejectedError("it declares a document type or entities, which a report never needs")
@@ -127,16 +163,14 @@ def _result(attributes: dict[str, str], properties: dict[str, str], verdict: Ver
     if not name:
         raise RejectedError("a testcase has neither an id nor a name")
     kernel = properties.pop("kernel", "") or _kernel(name)
-    if len(properties) > _MAX_PROPERTIES:
-        properties = dict(list(properties.items())[:_MAX_PROPERTIES])
     return CaseResult(
         # The same test is in many files, under the same name.
-        id=sys.intern(clip(name, 1000)),
-        kernel=sys.intern(clip(kernel, 200)),
+        id=sys.intern(clip(name, _ID)),
+        kernel=sys.intern(clip(kernel, _KERNEL)),
         verdict=verdict,
         seconds=_seconds(attributes.get("time", "")),
-        message=clip(message, 2000),
-        detail=clip(detail, 20_000),
+        message=message,
+        detail=detail,
         properties=properties,
     )
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from harness.cases import read_cases
 from harness.errors import InvalidInputError
-from harness.guard import Fault, clip, guarded, read_lines, read_record
+from harness.guard import Fault, guarded, read_lines, read_record
 from harness.records import (
     Ceiling,
     CompiledKernel,
@@ -25,8 +25,10 @@ from harness.records import (
     Verdict,
     worst,
 )
+from harness.untrusted import clip
 
 _MARKERS = ("run.json", "job.json", "stages.json")
+MAX_FOLDERS = 10_000  # looked into
 _SEARCH_DEPTH = 3  # <given>/<artifact>/raw/<target>
 _OUTPUTS = {"facts.json": Stage.FACTS, "test": Stage.TEST, "bench": Stage.BENCH, "compile": Stage.COMPILE}
 _COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
@@ -44,7 +46,8 @@ def find_raw(paths: Iterable[Path]) -> list[Path]:
         InvalidInputError: there is none.
     """
     given = [Path(path) for path in paths]
-    found = {folder for path in given if path.is_dir() for folder in _search(path.resolve(), _SEARCH_DEPTH)}
+    looked: list[Path] = []
+    found = {folder for path in given if path.is_dir() for folder in _search(path.resolve(), _SEARCH_DEPTH, looked)}
     if not found:
         raise InvalidInputError(
             f"There is no raw folder in {', '.join(map(str, given)) or 'an empty list of paths'}.",
@@ -113,16 +116,23 @@ def collect(folder: Path) -> TargetRun:
     )
 
 
-def _search(folder: Path, depth: int) -> list[Path]:
+def _search(folder: Path, depth: int, looked: list[Path]) -> list[Path]:
     if any((folder / marker).is_file() for marker in _MARKERS):
         return [folder]
     try:
         below = sorted(Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
     except OSError:
         return []
+    looked += below
+    if len(looked) > MAX_FOLDERS:
+        raise InvalidInputError(
+            f"There are more than {MAX_FOLDERS} folders to look into, {folder} among them.",
+            "The results of a few targets lie in a few folders; this is something else, or made to take forever.",
+            "Give the folder of a run, or the folder into which the artifacts were downloaded.",
+        )
     if folder.name == "raw":  # a target that died before it wrote a line is still a target
         return below
-    return [hit for child in below for hit in _search(child, depth - 1)] if depth else []
+    return [hit for child in below for hit in _search(child, depth - 1, looked)] if depth else []
 
 
 def _lower(judged: Judged, verdict: Verdict, text: str) -> Judged:
@@ -167,6 +177,8 @@ def _short(report: StageReport | None, cases: int, faulty: bool) -> str:
 def _stand_in(name: str, job: Job | None, stages: Stages | None) -> RunRecord:
     """The host's page for a folder without one: the host was stopped before the end, or its page is broken."""
     told = job or stages
+    # A folder's name is bytes, from an artifact like all else.
+    name = clip(os.fsencode(name).decode("utf-8", "replace"), 100)
     return RunRecord(
         run_id=told.run_id if told else "",
         target=name,

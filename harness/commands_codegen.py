@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -99,6 +98,7 @@ def _read(folder: Path) -> Bundle:
 
 def _json(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern], said: str, code: ExitCode) -> str:
     from harness.records import SCHEMA_VERSION
+    from harness.render.text import json_text
 
     told = [{key: value for key, value in asdict(side).items() if key != "kernels"} for side in sides]
     body = {
@@ -111,4 +111,4 @@ def _json(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern], said
         "diff": asdict(found),
         "schema_version": SCHEMA_VERSION,
     }
-    return json.dumps(body, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
+    return json_text(body, indent=1) + "\n"

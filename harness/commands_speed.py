@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,9 +73,10 @@ def _read(folder: Path) -> list[TargetRun]:
 
 def _json(found: Movement, said: str, code: ExitCode) -> str:
     from harness.records import SCHEMA_VERSION
+    from harness.render.text import json_text
 
     body = {"ok": code == 0, "exit_code": int(code), "sentence": said, "movement": asdict(found), "schema_version": SCHEMA_VERSION}
-    return json.dumps(body, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
+    return json_text(body, indent=1) + "\n"
 
 
 @click.group()
@@ -114,7 +114,7 @@ def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json_
     from harness.render.markdown import render_page
     from harness.render.movement import trend_sections
     from harness.render.terminal import draw_page
-    from harness.render.text import plural
+    from harness.render.text import json_text, plural
     from harness.trend import trends
 
     found = series(path, kernel)
@@ -128,6 +128,6 @@ def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json_
     if markdown is not None:
         write_text(markdown, render_page(said, sections, good=True, all_in="the JSON of `history show --json FILE`"))
     if json_file is not None:
-        write_text(json_file, json.dumps([asdict(one) for one in found], allow_nan=False, ensure_ascii=False, indent=1) + "\n")
+        write_text(json_file, json_text([asdict(one) for one in found], indent=1) + "\n")
     Console(highlight=False).print(draw_page(said, sections, good=True))
     return ExitCode.GOOD

@@ -1,46 +1,39 @@
-"""Untrusted bytes → records. Nothing of a raw folder is believed before it has passed through here.
+"""Untrusted JSON → records. Nothing of a raw folder is believed before it has passed through here; JUnit goes through `cases`.
 
-A raw folder may come from a build artifact that somebody else's code wrote. So: only regular files, no symbolic link anywhere below the
-folder, sizes capped before parsing, no document types in XML, no duplicate keys, no NaN or infinity in JSON, depths and lengths capped.
-What does not pass is a `Fault` with one sentence; it never reaches the user as a traceback.
+Sizes are capped before parsing; duplicate keys, NaN, infinity and integers beyond 64 bits are refused; depths, lengths, counts and the
+memory of what is kept are capped. What does not pass is a `Fault` with one sentence; it never reaches the user as a traceback.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import math
-import os
-import stat
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Any, NoReturn, TypeVar
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from harness.records import SCHEMA_VERSION, Verdict
+from harness.untrusted import Budget, MissingError, RejectedError, clip, opened
 
 MAX_JSON_BYTES = 8 << 20
 MAX_LINES_BYTES = 256 << 20
 MAX_LINE_BYTES = 8 << 20
 MAX_LINES = 200_000
-MAX_XML_BYTES = 64 << 20
-MAX_XML_ELEMENTS = 1_000_000
-MAX_XML_DEPTH = 32
+MAX_WRONG_LINES = 100
+MAX_MEMORY = 192 << 20  # a short line can hold much: `1,` is 2 bytes on disk and 32 in a tuple of floats
 MAX_JSON_DEPTH = 32
+MAX_VALUES = 100_000  # in one record, a line or a file of its own
 MAX_STRING = 100_000
 MAX_INTEGER = 1 << 63
 
+_MAX_ERRORS = 100
+_RECORD_BYTES = 1500  # of the largest record, all fields at their defaults
+
 T = TypeVar("T")
-
-
-class RejectedError(Exception):
-    """The file is there and cannot be used; the text says why, and where in it."""
-
-
-class MissingError(RejectedError):
-    """The file is not there."""
 
 
 @dataclass(frozen=True)
@@ -57,44 +50,33 @@ class Fault:
         return f"{self.name}: {self.verdict.value}: {self.text}"
 
 
-def read_bytes(folder: Path, name: str, limit: int) -> bytes:
-    """The content of a regular file of at most `limit` bytes. `name` is the harness's own text, never one from an artifact."""
-    path = folder
-    for part in PurePosixPath(name).parts:
-        path = path / part
-        if path.is_symlink():
-            raise RejectedError("it is, or lies behind, a symbolic link; links are not followed")
-    try:
-        # O_NOFOLLOW for a link that appears after the check, O_NONBLOCK so that a named pipe cannot hold the report up.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
-            state = os.fstat(descriptor)
-            if not stat.S_ISREG(state.st_mode):
-                raise RejectedError("it is not a regular file")
-            data = file.read(limit + 1)
-    except FileNotFoundError:
-        raise MissingError("it is missing") from None
-    except OSError as error:
-        raise RejectedError(f"it cannot be read: {error.strerror}") from None
-    if len(data) > limit:
-        raise RejectedError(f"it is too large: {state.st_size} bytes, at most {limit} are read")
-    return data
-
-
 def read_record(folder: Path, name: str, kind: type[T]) -> tuple[T | None, Fault | None]:
     """One JSON file as one record."""
-    return guarded(name, lambda: _parse(read_bytes(folder, name, MAX_JSON_BYTES), _adapter(kind)))
+
+    def read() -> T:
+        with opened(folder, name, MAX_JSON_BYTES) as file:
+            data = file.read(MAX_JSON_BYTES + 1)
+            Budget(MAX_JSON_BYTES, MAX_MEMORY).read(len(data))
+            return _parse(data, _adapter(kind))[0]
+
+    return guarded(name, read)
 
 
 def read_lines(folder: Path, name: str, kind: type[T]) -> tuple[tuple[T, ...], Fault | None]:
     """A file of one JSON record a line. Good lines are kept whatever the others hold; a last line may be cut off."""
-    content, fault = guarded(name, lambda: _lines(read_bytes(folder, name, MAX_LINES_BYTES), _adapter(kind)))
+
+    def read() -> tuple[tuple[T, ...], int, str, bool]:
+        with opened(folder, name, MAX_LINES_BYTES) as file:
+            return _lines(file, _adapter(kind))
+
+    content, fault = guarded(name, read)
     if content is None:
         return (), fault
-    records, wrong, cut = content
+    records, wrong, first, cut = content
     if wrong:
-        more = f"; and {len(wrong) - 1} more lines" if len(wrong) > 1 else ""
-        fault = Fault(name, Verdict.INVALID, wrong[0] + more)
+        more = f"; and {wrong - 1} more lines" if wrong > 1 else ""
+        more += ", then it was given up" if wrong == MAX_WRONG_LINES else ""
+        fault = Fault(name, Verdict.INVALID, first + more)
     elif cut:
         fault = Fault(name, Verdict.INCOMPLETE, f"the last line is cut off; the {len(records)} before it are kept")
     return records, fault
@@ -118,39 +100,50 @@ def guarded(name: str, read: Callable[[], T]) -> tuple[T | None, Fault | None]:
         return None, Fault(name, Verdict.INVALID, str(error))
 
 
-def clip(text: str, limit: int) -> str:
-    """At most `limit` characters, and a word on how many were cut."""
-    return text if len(text) <= limit else f"{text[:limit]} … {len(text) - limit} characters cut"
-
-
-def _lines(data: bytes, adapter: TypeAdapter[T]) -> tuple[tuple[T, ...], list[str], bool]:
+def _lines(file: BinaryIO, adapter: TypeAdapter[T]) -> tuple[tuple[T, ...], int, str, bool]:
+    """The records, how many lines are wrong, what is wrong with the first of them, and whether the last one is cut off."""
+    budget = Budget(MAX_LINES_BYTES, MAX_MEMORY)
     records: list[T] = []
-    wrong: list[str] = []
-    for number, line in enumerate(io.BytesIO(data), start=1):
+    wrong, first = 0, ""
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        budget.read(len(line))
         if number > MAX_LINES:
             raise RejectedError(f"it is too large: more than {MAX_LINES} lines")
+        if len(line) > MAX_LINE_BYTES:
+            # What follows would not be the next line but the rest of this one.
+            raise RejectedError(f"it is too large: line {number} is longer than {MAX_LINE_BYTES} bytes")
         if not line.strip():
             continue
         try:
-            if len(line) > MAX_LINE_BYTES:
-                raise RejectedError(f"{len(line)} bytes, at most {MAX_LINE_BYTES} are read")
-            records.append(_parse(line.strip(), adapter))
+            record, size = _parse(line.strip(), adapter)
         except RejectedError as error:
             if not line.endswith(b"\n"):
-                return tuple(records), wrong, True
-            wrong.append(f"line {number}: {error}")
-    return tuple(records), wrong, False
+                return tuple(records), wrong, first, True
+            wrong += 1
+            first = first or f"line {number}: {error}"
+            if wrong == MAX_WRONG_LINES:
+                break
+        else:
+            budget.keep(size)
+            records.append(record)
+    return tuple(records), wrong, first, False
 
 
-def _parse(data: bytes, adapter: TypeAdapter[T]) -> T:
+def _parse(data: bytes, adapter: TypeAdapter[T]) -> tuple[T, int]:
+    """A record, and about how many bytes of memory it takes."""
     # Twice on purpose: the standard library sees duplicate keys and every literal, pydantic holds the record to its annotations.
     raw = _decode(data)
+    size = _measure(raw)
     version = raw.get("schema_version", SCHEMA_VERSION) if isinstance(raw, dict) else SCHEMA_VERSION
     if version != SCHEMA_VERSION:
         raise RejectedError(f"schema_version is {clip(repr(version), 40)}, this warpwave reads {SCHEMA_VERSION}")
     try:
-        return adapter.validate_json(data, strict=True)
+        return adapter.validate_json(data, strict=True), size
     except ValidationError as error:
+        if error.error_count() > _MAX_ERRORS:  # each told with its place would take many times the memory of the file
+            raise RejectedError(f"{error.error_count()} of its values are wrong") from None
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "(top level)"
         raise RejectedError(f"{clip(where, 200)}: {clip(first['msg'], 300)}") from None
@@ -171,15 +164,24 @@ def _decode(data: bytes) -> object:
         raise RejectedError(f"not JSON, line {error.lineno} column {error.colno}: {error.msg}") from None
     except RecursionError:
         raise RejectedError(f"nested deeper than {MAX_JSON_DEPTH}") from None
-    _check_bounds(value)
     return value
 
 
-def _check_bounds(value: object) -> None:
+def _measure(value: object) -> int:
+    """About how many bytes of memory it takes.
+
+    Raises:
+        RejectedError: a text in it is too long, there are too many values in it, or they are nested too deep.
+    """
+    size, count = _RECORD_BYTES, 0
     level = [value]
     for _ in range(MAX_JSON_DEPTH):
         below: list[object] = []
+        count += len(level)
+        if count > MAX_VALUES:
+            raise RejectedError(f"more than {MAX_VALUES} values in one record")
         for item in level:
+            size += sys.getsizeof(item) + 8
             if isinstance(item, str) and len(item) > MAX_STRING:
                 raise RejectedError(f"a text of {len(item)} characters, at most {MAX_STRING} are read")
             if isinstance(item, dict):
@@ -187,7 +189,7 @@ def _check_bounds(value: object) -> None:
             elif isinstance(item, list):
                 below.extend(item)
         if not below:
-            return
+            return size
         level = below
     raise RejectedError(f"nested deeper than {MAX_JSON_DEPTH}")
 

@@ -5,6 +5,7 @@ The same inputs give the same tag, so an image is built once per machine; a chan
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import io
 import json
@@ -39,7 +40,9 @@ class Recipe:
     @property
     def requirements(self) -> str:
         """A hash of what gets installed, whatever it is installed on."""
-        return _hash(self._text("install.sh"), self._text("pip.conf"), self.arguments, [[w.name, w.stat().st_size] for w in self.wheels])
+        locks = {name: self._text(name) for name in self.files if name.startswith("locks/")}
+        wheels = [[wheel.name, wheel.stat().st_size] for wheel in self.wheels]
+        return _hash(self._text("install.sh"), self._text("pip.conf"), self.arguments, wheels, locks)
 
     @property
     def tag(self) -> str:
@@ -76,6 +79,7 @@ def recipe(request: Request) -> Recipe:
         meaning = "`image.dockerfile` in the targets file is relative to that file."
         remedy = "Mend the name, or put the Dockerfile there."
         raise ConfigError(f"{error.filename} cannot be read: {error.strerror}.", meaning, remedy) from None
+    files |= _locks(target.dockerfile.parent / "locks", target.name)
     if build.pip_config:
         files["pip.conf"] = _read(build.pip_config, "pip settings")
     if build.ca_bundle:
@@ -88,6 +92,12 @@ def recipe(request: Request) -> Recipe:
         arguments={**target.image.build_args, **build.args},
         ca_bundle=build.ca_bundle,
     )
+
+
+def _locks(folder: Path, target: str) -> dict[str, bytes]:
+    """The target's requirements locked by hash, where its Dockerfile has some: `py3.12.txt` and, of the torch index, `py3.12-torch.txt`."""
+    found = sorted(folder.glob(f"{glob.escape(target)}-py*.txt"))
+    return {f"locks/{path.name.removeprefix(target + '-')}": _read(path, "lock") for path in found}
 
 
 def pinned(base: str, digest: str | None) -> str:

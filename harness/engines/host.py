@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import resource
+import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from harness.errors import InfrastructureError
 
 NOBODY = 65534
 _OPEN_FILES = 65536
+_LONG_PATH = 500  # characters below the results folder, of up to 4 bytes each; the system takes paths of 4096 bytes
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,8 @@ def _nodes(request: Request) -> Iterator[Node]:
 
 
 def _tidy(folder: Path, owner: tuple[int, int] | None) -> None:
-    # The tree may be deeper than recursion or the number of open files allows: a list of paths, links never followed, and what cannot
-    # be reached stays as it is.
+    # The tree may be deeper than recursion or the number of open files allows: a list of paths, links never followed. What is deeper than
+    # a path may be long is brought up first, or nobody could look at it, own it or remove it.
     waiting = [str(folder)]
     while waiting:
         path = waiting.pop()
@@ -156,10 +158,14 @@ def _tidy(folder: Path, owner: tuple[int, int] | None) -> None:
             if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
                 os.unlink(path)  # noqa: PTH108 - a string all along
                 continue
-            if mode & 0o6000:  # a program that would run as whoever owns it now
-                os.chmod(path, mode & 0o777)  # noqa: PTH101
+            # No program that would run as whoever owns it now; and a closed folder is opened, or it could not be removed.
+            if (wanted := mode & 0o777 | (0o700 if stat.S_ISDIR(mode) else 0)) != stat.S_IMODE(mode):
+                os.chmod(path, wanted)  # noqa: PTH101
             if owner:
                 os.chown(path, *owner, follow_symlinks=False)
             if stat.S_ISDIR(mode):
+                if len(path) - len(str(folder)) > _LONG_PATH:
+                    path, deep = f"{folder}/too-deep-{secrets.token_hex(4)}", path
+                    os.rename(deep, path)  # noqa: PTH104
                 with os.scandir(path) as entries:
                     waiting += [entry.path for entry in entries]

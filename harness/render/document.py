@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.comparison import Comparison
+from harness.render.text import json_text
 
 
 def json_pieces(comparison: Comparison) -> Iterator[str]:
@@ -28,7 +29,7 @@ def json_pieces(comparison: Comparison) -> Iterator[str]:
 
 
 def _line(value: Any) -> str:
-    return json.dumps(value, default=_fields, allow_nan=False, ensure_ascii=False)
+    return json_text(value, default=_fields)
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ COLUMNS = (
     *("kernel", "case", "provider", "dtype", "x", "metric", "unit", "value", "median_ms", "p20_ms", "p80_ms"),
     *("ceiling_share", "target", "device", "verdict"),
 )
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - some spreadsheets take the wide ones too
 _DTYPE = re.compile(r"(torch\.|tl\.)?(bf16|fp?\d+\w*|float\d+\w*|bfloat16|half|double|u?int\d+|i\d+)")
 
 
@@ -52,4 +53,4 @@ def _line(row: Row, cell: Cell) -> list[str]:
 def _inert(text: str) -> str:
     """A spreadsheet takes a cell that begins like a formula for one; a leading apostrophe says that it is text."""
     shown = visible(text)
-    return f"'{shown}" if shown.lstrip()[:1] in ("=", "+", "-", "@") else shown
+    return f"'{shown}" if shown.lstrip()[:1] in _FORMULA else shown

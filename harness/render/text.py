@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 from harness.comparison import Cell
 from harness.records import Verdict
@@ -24,6 +26,14 @@ def visible(text: str) -> str:
     if "::" in shown:
         shown = _COMMAND.sub(r":\\x3a", shown)
     return shown.replace("##[", r"#\x23[")
+
+
+def json_text(value: Any, **options: Any) -> str:
+    """Strict JSON without NaN and infinity that a terminal, and a CI runner that reads along, take for text; the value is the same."""
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, **options)
+    if not text.replace("\n", "").isprintable():
+        text = "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text)
+    return text.replace("##[", r"#\u0023[")
 
 
 def first_line(text: str, limit: int = 200) -> str:

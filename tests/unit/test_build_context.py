@@ -84,6 +84,19 @@ def test_the_files_that_are_sent(request_, tmp_path):
     assert found["install.sh"].mode == 0o755
 
 
+def test_locks_travel_with_their_target(request_):
+    """Those of the target that is built, under names that install.sh finds, and the tag follows them."""
+    folder = request_.target.dockerfile.parent / "locks"
+    folder.mkdir()
+    before = recipe(request_).tag
+    for name in ("py3.12", "py3.12-torch"):
+        (folder / f"{request_.target.name}-{name}.txt").write_text("triton==1 --hash=sha256:0\n")
+    (folder / "another-py3.12.txt").write_text("")
+
+    assert sorted(name for name in names(request_) if "locks" in name) == ["locks/py3.12-torch.txt", "locks/py3.12.txt"]
+    assert recipe(request_).tag != before
+
+
 def test_labels(request_):
     """The image tells where it comes from."""
     labels = recipe(request_).labels("c0ffee", "sha256:1")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from synthetic import case, edit, record, run, sample, write_raw
 
-from harness import guard
+from harness import cases, guard, untrusted
 from harness.collect import collect, find_raw
 from harness.errors import ExitCode, InvalidInputError
 from harness.records import Stage, StageReport, Verdict, to_json
@@ -257,19 +257,31 @@ def test_what_is_not_a_regular_file_is_refused_at_once(raw):
 
 
 @pytest.mark.parametrize(
-    ("cap", "value", "name", "stage_name"),
+    ("reader", "cap", "value", "name", "stage_name"),
     [
-        ("MAX_XML_BYTES", 300, "test/junit.xml", Stage.TEST),
-        ("MAX_XML_ELEMENTS", 5, "test/junit.xml", Stage.TEST),
-        ("MAX_LINES_BYTES", 300, "bench/samples.jsonl", Stage.BENCH),
-        ("MAX_LINES", 2, "bench/samples.jsonl", Stage.BENCH),
-        ("MAX_LINE_BYTES", 300, "bench/samples.jsonl", Stage.BENCH),
-        ("MAX_JSON_BYTES", 300, "facts.json", Stage.FACTS),
+        (cases, "MAX_XML_BYTES", 300, "test/junit.xml", Stage.TEST),
+        (cases, "MAX_XML_ELEMENTS", 5, "test/junit.xml", Stage.TEST),
+        (cases, "MAX_XML_DEPTH", 2, "test/junit.xml", Stage.TEST),
+        (cases, "MAX_CASES", 2, "test/junit.xml", Stage.TEST),
+        (cases, "MAX_NAMES", 5, "test/junit.xml", Stage.TEST),
+        (cases, "MAX_TAG_BYTES", -1, "test/junit.xml", Stage.TEST),
+        (cases, "MAX_MEMORY", 1000, "test/junit.xml", Stage.TEST),
+        (guard, "MAX_LINES_BYTES", 300, "bench/samples.jsonl", Stage.BENCH),
+        (guard, "MAX_LINES", 2, "bench/samples.jsonl", Stage.BENCH),
+        (guard, "MAX_LINE_BYTES", 300, "bench/samples.jsonl", Stage.BENCH),
+        (guard, "MAX_VALUES", 20, "bench/samples.jsonl", Stage.BENCH),
+        (guard, "MAX_STRING", 10, "bench/samples.jsonl", Stage.BENCH),
+        (guard, "MAX_MEMORY", 4000, "bench/samples.jsonl", Stage.BENCH),
+        (guard, "MAX_JSON_BYTES", 300, "facts.json", Stage.FACTS),
+        (guard, "MAX_JSON_DEPTH", 1, "facts.json", Stage.FACTS),
+        (untrusted, "MAX_SECONDS", 0.0, "facts.json", Stage.FACTS),
+        (untrusted, "MAX_SECONDS", 0.0, "test/junit.xml", Stage.TEST),
+        (untrusted, "MAX_SECONDS", 0.0, "bench/samples.jsonl", Stage.BENCH),
     ],
 )
-def test_a_file_above_its_cap_is_refused(raw, monkeypatch, cap, value, name, stage_name):
-    """Sizes are looked at before contents."""
-    monkeypatch.setattr(guard, cap, value)
+def test_a_file_above_its_cap_is_refused(raw, monkeypatch, reader, cap, value, name, stage_name):
+    """Size, depth, count, memory and time: each cap is met by a sentence."""
+    monkeypatch.setattr(reader, cap, value)
 
     found = collect(raw)
 
@@ -422,9 +434,9 @@ def test_the_kernel_is_the_top_folder_of_the_test(raw, name, kernel):
 def test_an_unreadable_file_is_a_problem_not_a_traceback(raw, monkeypatch):
     """Permissions, too, cost one file only."""
 
-    def refuse(path, *_):
+    def refuse(path, *_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(guard.os, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
 
     assert Verdict.INVALID is collect(raw).record.verdict

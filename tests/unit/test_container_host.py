@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,6 +55,30 @@ def test_a_lent_folder_comes_back(tmp_path):
         os.chown(raw / "deep" / "link", 65534, 65534, follow_symlinks=False)
     assert {path.lstat().st_uid for path in (raw, *raw.rglob("*"))} == {0}
     assert outside.stat().st_uid == 7
+
+
+def test_what_a_run_buries_can_be_removed(tmp_path):
+    """Deeper than any path, closed, and a program with its owner's rights: the caller can look at all of it, and clear it away."""
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    me = os.getuid(), os.getgid()
+    with lent(raw, me, replace(HOST, uid=me[0], gid=me[1])):
+        folder = os.open(raw, os.O_RDONLY)
+        for _ in range(200):
+            os.mkdir("d" * 50, dir_fd=folder)
+            below = os.open("d" * 50, os.O_RDONLY, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        os.symlink("/etc/passwd", "link", dir_fd=folder)
+        os.close(os.open("program", os.O_CREAT, 0o6755, dir_fd=folder))
+        os.fchmod(folder, 0o6000)
+        os.close(folder)
+    found = [Path(folder) / name for folder, _, names in os.walk(raw) for name in names]
+
+    assert [path.name for path in found] == ["program"]
+    assert found[0].stat().st_mode & 0o6000 == 0
+    assert sum(1 for _ in os.walk(raw)) == 201
+    shutil.rmtree(raw)
 
 
 def test_a_closed_folder_is_noticed(tmp_path):

@@ -1,0 +1,150 @@
+"""What is fuzzed: every reader of something that came from elsewhere, as a function of bytes. Any exception out of one is a finding.
+
+`fuzz.py` drives them by coverage; tests/unit/test_corpus.py replays what that found, without a fuzzer.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from harness.cases import read_cases
+from harness.collect import collect
+from harness.compare import compare
+from harness.engines.output import MAX_LINE, split_lines
+from harness.errors import UsageError
+from harness.guard import Fault, guarded, read_lines, read_record
+from harness.progress import Progress
+from harness.records import Ceiling, CompiledKernel, Facts, Job, RunRecord, Sample, Stages, to_json
+from harness.render.exports import FORMATS
+from harness.render.plot import pictures
+from harness.render.terminal import render_terminal
+from harness.report import WRITERS
+from harness.run import _dispatch
+
+# In memory where there is such a place: a fuzzer writes thousands of files a second.
+_SHARED = Path("/dev/shm")
+FOLDER = Path(tempfile.mkdtemp(prefix="warpwave-fuzz-", dir=_SHARED if os.access(_SHARED, os.W_OK) else None))
+
+# Between the files of a raw folder, in this order, where one input is all of them.
+SEPARATOR = b"\x1e"
+FILES = (
+    *("run.json", "job.json", "stages.json", "facts.json", "test/junit.xml"),
+    *("bench/samples.jsonl", "bench/ceilings.jsonl", "compile/kernels.jsonl", "bench/kernels.jsonl"),
+)
+
+
+def _check(fault: Fault | None) -> None:
+    assert fault is None or len(str(fault)) < 1000, "a fault is one sentence"
+
+
+def junit(data: bytes) -> None:
+    """JUnit XML."""
+    (FOLDER / "junit.xml").write_bytes(data)
+    cases, fault = guarded("junit.xml", lambda: read_cases(FOLDER, "junit.xml"))
+    _check(fault)
+    for case in cases or ():
+        assert len(case.detail) < 20_100
+        assert 0 <= case.seconds < float("inf")
+
+
+def _record(kind: type) -> Callable[[bytes], None]:
+    def read(data: bytes) -> None:
+        (FOLDER / "record.json").write_bytes(data)
+        record, fault = read_record(FOLDER, "record.json", kind)
+        _check(fault)
+        if record is not None:  # what was let in is strict JSON again
+            (FOLDER / "record.json").write_text(to_json(record), encoding="utf-8")
+            assert read_record(FOLDER, "record.json", kind) == (record, None)
+
+    read.__doc__ = f"One {kind.__name__} in a file of its own."
+    return read
+
+
+def _lines(kind: type) -> Callable[[bytes], None]:
+    def read(data: bytes) -> None:
+        (FOLDER / "lines.jsonl").write_bytes(data)
+        records, fault = read_lines(FOLDER, "lines.jsonl", kind)
+        _check(fault)
+        (FOLDER / "lines.jsonl").write_text("".join(to_json(record) + "\n" for record in records), encoding="utf-8")
+        assert read_lines(FOLDER, "lines.jsonl", kind) == (records, None)
+
+    read.__doc__ = f"Lines of {kind.__name__}."
+    return read
+
+
+def events(data: bytes) -> None:
+    """What a container prints, on its way to the user's terminal and into a run's reason."""
+    screen = io.StringIO()
+    noise: deque[str] = deque(maxlen=20)
+    with Progress(Console(file=screen, highlight=False), "alpha") as progress:
+        for line in split_lines(data[start : start + 100] for start in range(0, len(data), 100)):
+            assert len(line) < MAX_LINE + 100
+            _dispatch(line, noise, progress.on_event)
+    assert all(character.isprintable() for line in screen.getvalue().split("\n") for character in line)
+
+
+def folder(data: bytes) -> None:
+    """A whole raw folder, all the way to every file of a report."""
+    raw = FOLDER / "raw" / "alpha"
+    for name in ("test", "bench", "compile"):
+        (raw / name).mkdir(parents=True, exist_ok=True)
+    pieces = data.split(SEPARATOR)
+    for position, name in enumerate(FILES):
+        if position < len(pieces):
+            (raw / name).write_bytes(pieces[position])
+        else:
+            (raw / name).unlink(missing_ok=True)
+    run = collect(raw)
+    comparison = compare([run, run], ["alpha"])
+    for name, write in WRITERS.items():
+        write(comparison, FOLDER / name)
+    json.loads((FOLDER / "comparison.json").read_bytes())
+    guarded("junit.xml", lambda: read_cases(FOLDER, "junit.xml"))
+    Console(file=io.StringIO(), width=80).print(render_terminal(comparison, full=True))
+    pictures(comparison, "auto")
+    for render in FORMATS.values():
+        render(comparison)
+
+
+def code(data: bytes) -> None:
+    """Two files of compiled kernels, held against each other."""
+    from harness.bundles import bundle
+    from harness.codegen import diff
+    from harness.render.codegen import diff_sections, sentence
+    from harness.render.markdown import render_page
+
+    sides = []
+    for position, piece in enumerate((data + SEPARATOR).split(SEPARATOR)[:2]):
+        raw = FOLDER / f"side{position}" / "alpha"
+        (raw / "compile").mkdir(parents=True, exist_ok=True)
+        (raw / "compile/kernels.jsonl").write_bytes(piece)
+        try:
+            sides.append(bundle("x", [collect(raw)]))
+        except UsageError:
+            return
+    found = diff(sides[0].kernels, sides[1].kernels)
+    said = sentence(found, ())
+    render_page(said, diff_sections(*sides, found, (), True), good=True, all_in="x")
+
+
+READERS: dict[str, Callable[[bytes], None]] = {
+    "junit": junit,
+    "run": _record(RunRecord),
+    "job": _record(Job),
+    "stages": _record(Stages),
+    "facts": _record(Facts),
+    "samples": _lines(Sample),
+    "ceilings": _lines(Ceiling),
+    "kernels": _lines(CompiledKernel),
+    "events": events,
+    "folder": folder,
+    "code": code,
+}

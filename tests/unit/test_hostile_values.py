@@ -1,0 +1,99 @@
+"""Records of the right types with values that no machine gives: they come back as they were, and no report of them fails or lies."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from strategies import any_of, target_runs
+
+from harness.bundles import bundle
+from harness.codegen import diff
+from harness.compare import compare
+from harness.errors import UsageError
+from harness.guard import read_lines, read_record
+from harness.records import Ceiling, CompiledKernel, Facts, Job, RunRecord, Sample, Stages, TargetRun, dump, to_json
+from harness.render.codegen import diff_sections, sentence
+from harness.render.exports import FORMATS
+from harness.render.plot import pictures
+from harness.render.terminal import render_terminal
+from harness.report import WRITERS
+
+RECORDS = (Job, Facts, Stages, RunRecord)
+LINES = (Sample, Ceiling, CompiledKernel)
+COMMAND = re.compile(r"^\s*::(add-mask|debug|echo|error|group|notice|set-env|set-output|stop-commands|warning)", re.MULTILINE)
+slow = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.parametrize("kind", [*RECORDS, *LINES])
+def test_a_record_comes_back_as_it_was(kind, tmp_path_factory):
+    """As a file of its own and as a line among others: equal, and without a fault."""
+    folder = tmp_path_factory.mktemp("records")
+
+    @slow
+    @given(any_of(kind), any_of(kind))
+    def check(first, second):
+        dump(first, folder / "one.json")
+        (folder / "many.jsonl").write_text(f"{to_json(first)}\n{to_json(second)}\n", encoding="utf-8")
+
+        assert read_record(folder, "one.json", kind) == (first, None)
+        assert read_lines(folder, "many.jsonl", kind) == ((first, second), None)
+
+    check()
+
+
+def check_inert(name: str, text: str) -> None:
+    """Printed into a terminal or a job's log, it is text: nothing in it steers either."""
+    assert {character for character in text if not character.isprintable()} <= {"\n"}, name
+    assert not COMMAND.search(text), name
+    assert "##[" not in text, name
+
+
+@slow
+@given(st.lists(target_runs, min_size=1, max_size=3))
+def test_no_values_keep_a_report_from_being_written(tmp_path_factory, runs):
+    """Every file of a report, the terminal and every export: written, whole, and strict where the format has a parser."""
+    out = tmp_path_factory.mktemp("report")
+    comparison = compare(runs, ["alpha"])
+    for name, write in WRITERS.items():
+        write(comparison, out / name)
+
+    def refuse(text):
+        raise AssertionError(text)
+
+    json.loads((out / "comparison.json").read_text("utf-8"), parse_constant=refuse)
+    ElementTree.parse(out / "junit.xml")
+    widths = {len(row) for row in csv.reader(io.StringIO((out / "bandwidth.csv").read_text("utf-8")))}
+    assert len(widths) == 1
+    console = Console(file=io.StringIO(), width=80)
+    console.print(render_terminal(comparison, full=True))
+    for picture in pictures(comparison, "auto"):
+        ElementTree.fromstring(picture.svg)
+    for name, render in FORMATS.items():
+        text = render(comparison)
+        assert name in ("csv", "openmetrics") or json.loads(text, parse_constant=refuse) is not None
+        check_inert(name, text)
+    check_inert("terminal", console.file.getvalue())
+    for name in WRITERS:
+        if name != "junit.xml":  # for machines: it has to keep what a parser gives back
+            check_inert(name, (out / name).read_text("utf-8"))
+
+
+@slow
+@given(target_runs, target_runs)
+def test_no_values_keep_generated_code_from_being_compared(first: TargetRun, second: TargetRun):
+    """Nor the diff of two runs."""
+    try:
+        sides = bundle("a", [first]), bundle("b", [second])
+    except UsageError:
+        return
+    found = diff(sides[0].kernels, sides[1].kernels)
+    sentence(found, ())
+    diff_sections(*sides, found, (), True)
