@@ -51,7 +51,7 @@ XML = {
 }
 LINES = {
     "many timings": (Sample, lambda: repeat(_line(times_ms=[1.5] * 90_000), 90)),
-    "small timings": (Sample, lambda: repeat(_line(times_ms=[1.0] * 90_000).replace("1.0,", "1,").replace(" ", ""), 90)),
+    "small timings": (Sample, lambda: repeat(_line(times_ms=[1.0] * 90_000).replace("1.0,", "1,").replace(" ", ""), 250)),
     "wide texts": (Sample, lambda: repeat(_line(reason=TEXT), 2000)),
     "many records": (CompiledKernel, _short_kernels),
     "many wrong lines": (Sample, lambda: repeat('{"case": 1}\n', 190_000)),
