@@ -39,7 +39,8 @@ def install_inside(session: nox.Session) -> None:
 def run_target(session: nox.Session, target: str) -> None:
     """Run one target; the report follows as a session of its own, once, whatever becomes of this one."""
     EXPECTED.append(target)
-    out = session.posargs[session.posargs.index("--out") + 1] if "--out" in session.posargs else str(OUT)
+    given = next((session.posargs[at + 1] for at, word in enumerate(session.posargs) if word in ("--resume", "--out")), None)
+    out = given or str(OUT)
     session.notify("report", posargs=[out])
     session.install("-e", ".")
     if TARGETS[target].get("engine") == "local" and "docker" not in session.posargs:
@@ -83,6 +84,15 @@ def integration(session: nox.Session) -> None:
     """Tests against a real Docker Engine; see CONTRIBUTING.md for the variables that name a base image and a wheelhouse."""
     session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test"))
     session.run("pytest", "tests/integration", *session.posargs)
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """Kill fifty runs at random moments (container, warpwave, engine) and take them up again; needs what integration does, and root."""
+    session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test"))
+    install_inside(session)
+    moments = {"WARPWAVE_MOMENTS": "50", "WARPWAVE_FIGURES": "soak.json"}
+    session.run("pytest", "tests/integration/test_killed_runs.py", *session.posargs, env=moments)
 
 
 @nox.session

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -30,6 +31,9 @@ from harness.options import FILE, FOLDER, build_options, output_options, setting
 if TYPE_CHECKING:
     from harness.comparison import Comparison
     from harness.records import RunRecord
+
+
+_TERMINATED: list[int] = []  # the signal, once it has come
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -210,10 +214,18 @@ def _stderr() -> Console:
 
 def main() -> None:
     """Entry point of the console script: the one place where errors become text and an exit code."""
+    signal.signal(signal.SIGTERM, _terminate)
     try:
-        sys.exit(_run_cli(sys.argv[1:]))
+        code = _run_cli(sys.argv[1:])
     except KeyboardInterrupt:
-        sys.exit(ExitCode.INTERRUPTED)
+        code = ExitCode.INTERRUPTED
+    sys.exit(ExitCode.TERMINATED if _TERMINATED and code == ExitCode.INTERRUPTED else code)
+
+
+def _terminate(number: int, frame: object) -> None:
+    """SIGTERM is a Ctrl-C with an exit code of its own: the container is stopped and the record written in both cases."""
+    _TERMINATED.append(number)
+    raise KeyboardInterrupt
 
 
 def _run_cli(arguments: list[str]) -> int:

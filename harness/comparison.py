@@ -12,6 +12,7 @@ from typing import ClassVar, Union
 
 from harness.records import (
     SCHEMA_VERSION,
+    Attempt,
     CaseResult,
     Ceiling,
     CompiledKernel,
@@ -346,6 +347,7 @@ class TargetSummary(_Strict):
 
     `only_gates` of the kernels that failed did compile and could be launched; `gates` is what they were asked to meet, if anything.
     `complete`: it did all that it was asked to do, whatever came out. A test that crashed leaves it so, a stage that crashed does not.
+    `attempts` are those before the one that the rest is about; what they had finished was kept.
     """
 
     target: str
@@ -369,6 +371,7 @@ class TargetSummary(_Strict):
     compiled: dict[str, int] = field(default_factory=dict)
     only_gates: int = 0
     gates: Union[Gates, None] = None
+    attempts: tuple[Attempt, ...] = ()
 
     @property
     def gpus(self) -> str:

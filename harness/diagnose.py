@@ -9,12 +9,11 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from harness.records import Exit, Stage, StageReport, Stages, Verdict, worst
+from harness.records import UNWRITABLE, Exit, Stage, StageReport, Stages, Verdict, worst
 
 _WORDS = {
     signal.SIGSEGV: "a segmentation fault",
     signal.SIGABRT: "an abort; GPU runtimes abort the process on a memory fault or a hang of the device",
-    signal.SIGKILL: "a kill from outside",
     signal.SIGTERM: "a request to end",
     signal.SIGINT: "an interrupt",
     signal.SIGBUS: "a bus error; often /dev/shm or a file system is full",
@@ -45,6 +44,9 @@ def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: s
     if ended.timed_out:
         hint = "A kernel that never ends, or a limit that is too short: see which test was running, or give a longer limit."
         return Diagnosis(Verdict.TIMEOUT, f"stopped after its limit of {limit_s:g} s{_during(stages)}", hint)
+    if ended.code == UNWRITABLE:
+        hint = "Make room on the disk of the results; --resume then goes on where this stopped."
+        return Diagnosis(Verdict.INFRA, f"the results could not be written: the disk is full or broken{_during(stages)}", hint)
     number = _signal(ended.code)
     if ended.oom_killed and (number == signal.SIGKILL or _stage_killed(stages)):
         limit = memory_limit or "what this machine has"
@@ -53,6 +55,10 @@ def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: s
     if ended.code in (126, 127):
         reason = f"exit code {ended.code}: the program to run was not {'found' if ended.code == 127 else 'executable'}"
         return Diagnosis(Verdict.INFRA, reason, "`python` in the targets file has to name a Python of the image.")
+    if number == signal.SIGKILL:
+        # Nothing in a container can kill its first process; the out-of-memory killer leaves a flag. So somebody else has.
+        reason = f"ended by SIGKILL (exit code {ended.code}), a kill from outside{_during(stages)}"
+        return Diagnosis(Verdict.INCOMPLETE, reason, "Take it up again with --resume, or run it again; what was finished has been kept.")
     if number is not None:
         words = _WORDS.get(number, "a signal")
         return Diagnosis(Verdict.CRASHED, f"ended by {number.name} (exit code {ended.code}), {words}{_during(stages)}", _LOGS)

@@ -13,6 +13,7 @@ from harness.engines import Build
 from harness.errors import UsageError
 from harness.gates import load_gates, load_launches
 from harness.records import Job, Stage
+from harness.resume import recorded_run_id
 from harness.run import Settings, new_run_id
 from harness.sharding import parse_shard
 
@@ -60,6 +61,8 @@ where_options = several(
     click.option("--engine", type=click.Choice(["docker", "local"]), help="Never falls back. Default: the target's own, which may."),
     click.option("--python", metavar="PATH", help="Python of the local engine.  [default: this one]"),
     click.option("--out", type=FOLDER, help="Folder for the results.  [default: reports/runs/RUN_ID]"),
+    click.option("--resume", type=FOLDER, metavar="RUN", help="Finish the run in that folder; what it has is not run again."),
+    click.option("--gpu-wait", type=float, default=600.0, show_default=True, metavar="S", help="How long to wait for a GPU in use."),
     click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one."),
 )
 build_options = several(
@@ -94,10 +97,10 @@ def settings_of(options: dict[str, Any]) -> Settings:
             "warpwave looks for a folder of test_*.py and bench_*.py files, `kernels` in the current folder unless told otherwise.",
             "Give its path with --kernels.",
         )
-    run_id = new_run_id()
+    run_id = recorded_run_id(options["resume"]) if options["resume"] else new_run_id()
     return Settings(
         run_id=run_id,
-        out=(options["out"] or Path("reports") / "runs" / run_id).resolve(),
+        out=(options["resume"] or options["out"] or Path("reports") / "runs" / run_id).resolve(),
         kernels=kernels.resolve(),
         engine=options["engine"],
         stages=_parse_stages(options["stages"]),
@@ -111,7 +114,8 @@ def settings_of(options: dict[str, Any]) -> Settings:
         gates=load_gates(kernels),
         pytest_args=("-k", options["keyword"]) if options["keyword"] else (),
         test_limit_s=options["test_timeout"],
-        stage_limit_s=options["timeout"],
+        # The inner clock first: it leaves the stage's results whole, and the outer one time to keep them.
+        stage_limit_s=options["timeout"] - min(120.0, options["timeout"] / 10),
         limit_s=options["timeout"],
         python=options["python"],
         build=Build(
@@ -126,6 +130,8 @@ def settings_of(options: dict[str, Any]) -> Settings:
         weaken=options["weaken"],
         keep=options["keep"],
         command=("warpwave", *sys.argv[1:]),
+        resume=options["resume"] is not None,
+        gpu_wait_s=options["gpu_wait"],
         shard=parse_shard(options["shard"]) if options["shard"] else None,
     )
 

@@ -22,6 +22,9 @@ SCHEMA_VERSION = 1
 
 Scalar = Union[int, float, str, bool, None]
 
+# The exit code of an inside that cannot write its results (EX_IOERR of <sysexits.h>); in `harness/diagnose.py` it is infrastructure.
+UNWRITABLE = 74
+
 # In the place of a function's name: a point or a test that launched nothing, or not all of what it would have.
 HOST_CODE = "(host code)"
 
@@ -172,6 +175,7 @@ class Gates:
 class Job:
     """What the inside is told to do: `job.json`. Paths are as the inside sees them. Without `gates` generated code is not judged.
 
+    `device_faults` are patterns of what a GPU's runtime prints when it aborts a process, and the verdict that each stands for.
     With `again` the bench stage measures everything twice, the second time in a process of its own: an A/A run. It ends a point at a
     half-width of `precision` (a share of the median; of the 95 % interval), or when its time is up.
     """
@@ -197,6 +201,8 @@ class Job:
     workers: int = 0
     architectures: tuple[Architecture, ...] = ()
     gates: Union[Gates, None] = None
+    device_faults: dict[str, Verdict] = field(default_factory=dict)
+    probe_limit_s: float = 120.0
     schema_version: int = SCHEMA_VERSION
 
     @classmethod
@@ -208,6 +214,7 @@ class Job:
         for key in ("probe", "benches", "launches", "pytest_args"):
             raw[key] = tuple(raw[key])
         raw["gates"] = Gates.restore(raw["gates"]) if raw.get("gates") else None
+        raw["device_faults"] = {pattern: Verdict(verdict) for pattern, verdict in raw.get("device_faults", {}).items()}
         return cls(**raw)
 
 
@@ -454,8 +461,20 @@ class Exit:
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """An earlier attempt at a run that was then taken up again: when it began, how long it took, and why it was not the last."""
+
+    __pydantic_config__ = _STRICT
+    started: str
+    seconds: float
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True)
 class RunRecord:
-    """The host's page about one target: `run.json`. `shard` is `2/4` where it ran the second of four parts of the package."""
+    """The host's page about one target: `run.json`. `attempts` are those before the one that the rest is about; `shard` is `2/4` where it
+    ran the second of four parts of the package."""
 
     __pydantic_config__ = _STRICT
     run_id: str
@@ -471,6 +490,7 @@ class RunRecord:
     command: tuple[str, ...]
     environment: Union[Environment, None] = None
     exit: Union[Exit, None] = None
+    attempts: tuple[Attempt, ...] = ()
     shard: str = ""
     schema_version: int = SCHEMA_VERSION
 

@@ -1,32 +1,26 @@
-"""One target, straight: prepare the environment → tell it the job → run it → put on record how it ended.
+"""One target: its folder, its attempts, its record.
 
 Whatever happens, `raw/<target>/run.json` says so: a target that could not run is a row of the comparison, not a gap in it.
 """
 
 from __future__ import annotations
 
-import json
 import subprocess
-import time
-import traceback
-from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Union
+from typing import Union
 
-from harness.diagnose import diagnose
-from harness.engines import Build, Engine, Request, Say, choose_engine
+from harness import lease
+from harness.attempt import Ending, OnEvent, attempt, record_of, worth_another
+from harness.engines import Build, Request, Say
 from harness.errors import ExitCode, UsageError, WarpwaveError
-from harness.guard import read_record
-from harness.records import Environment, Exit, Gates, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump, write_text
-from harness.sharding import Shard, restrict
+from harness.records import Gates, Job, RunRecord, Stage, Verdict
+from harness.resume import earlier_attempts, finished
+from harness.sharding import Shard
 from harness.targets import Target
 
-OnEvent = Callable[[dict[str, Any]], None]
-
-_NOISE_LINES = 1000
+_FOLDER_WAIT_S = 60.0  # what a killed run leaves behind ends within its grace
 
 
 @dataclass(frozen=True)
@@ -55,17 +49,24 @@ class Settings:
     weaken: tuple[str, ...] = ()
     keep: bool = False
     command: tuple[str, ...] = ()
+    resume: bool = False
+    gpu_wait_s: float = 600.0
     shard: Union[Shard, None] = None
 
 
 def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) -> RunRecord:
     """Run one target and leave `raw/<target>/`; never raises for what went wrong with that target.
 
+    What broke around the kernels is tried once more, in a fresh container, for what is not finished; a failed test never is.
+
     Raises:
         UsageError: the request itself makes no sense; nothing was started.
     """
     stages = _stages(target, settings)
-    raw = _fresh_folder(settings.out / "raw" / target.name)
+    raw, resumed = _folder(settings, target)
+    if resumed and (record := finished(raw)):
+        say(f"{target.name}: there is nothing left to do")
+        return record
     request = Request(
         run_id=settings.run_id,
         target=target,
@@ -79,51 +80,19 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
         weaken=settings.weaken,
         keep=settings.keep,
     )
-    started, clock = datetime.now(timezone.utc), time.monotonic()
-    environment: Environment | None = None
-    ended: Exit | None = None
-    # Written when the run is over: while it lasts, `raw` is open to the code under test, which could plant a link for us to follow.
-    noise: deque[str] = deque(maxlen=_NOISE_LINES)
     try:
-        engine = choose_engine(settings.engine, target, say)
-        begun = time.monotonic()
-        environment = replace(engine.prepare(request, say), prepare_s=round(time.monotonic() - begun, 3))
-        dump(_job(engine, request, settings, stages), raw / "job.json")
-        environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event))
-        memory = environment.options.get("limits", {}).get("memory", "")
-        outcome = diagnose(ended, _read_stages(raw), settings.limit_s, memory)
-        verdict, reason, hint = outcome.verdict, outcome.reason, outcome.hint or (target.probe.fix if _unusable(raw) else "")
-    except KeyboardInterrupt:
-        verdict, reason, hint = Verdict.INCOMPLETE, "it was stopped by the user before it started", ""
-        ended = Exit(None, 0.0, interrupted=True)
-    except UsageError:
-        raise
+        with lease.folder(raw, _FOLDER_WAIT_S, say) as lock:
+            request = replace(request, lock=lock)
+            record = attempt(request, settings, stages, earlier_attempts(raw), resumed, say, on_event)
+            if worth_another(record, raw):
+                say(f"{target.name}: {record.reason}; once more, in a fresh container, for what is not finished")
+                record = attempt(request, settings, stages, earlier_attempts(raw), True, say, on_event)
+            return record
     except WarpwaveError as error:
-        verdict, reason, hint = Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy
-    except Exception as error:  # a fault of ours must not cost the other targets their results
-        noise.extend(traceback.format_exc().splitlines())
-        verdict, reason = Verdict.INFRA, f"warpwave itself failed: {type(error).__name__}: {error}"
-        hint = f"This is a fault of warpwave's; please report it with {raw / 'engine.log'}."
-    record = RunRecord(
-        run_id=settings.run_id,
-        target=target.name,
-        label=target.label,
-        verdict=verdict,
-        reason=reason,
-        hint=hint,
-        started=started.isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - clock, 3),
-        commit=request.commit,
-        kernels=settings.kernels.name,
-        command=settings.command,
-        environment=environment,
-        exit=ended,
-        shard=str(settings.shard or ""),
-    )
-    if noise:
-        write_text(raw / "engine.log", "\n".join(noise) + "\n")
-    dump(record, raw / "run.json")
-    return record
+        if isinstance(error, UsageError):
+            raise
+        ended = Ending(Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy)
+        return record_of(request, settings, datetime.now(timezone.utc), 0.0, (), ended)  # somebody else's folder: nothing is written to it
 
 
 def exit_code_of(verdict: Verdict) -> ExitCode:
@@ -173,66 +142,17 @@ def _stages(target: Target, settings: Settings) -> tuple[Stage, ...]:
     return chosen
 
 
-def _fresh_folder(raw: Path) -> Path:
-    """A new, empty folder: results of another run can never be taken for this one's."""
+def _folder(settings: Settings, target: Target) -> tuple[Path, bool]:
+    """A new, empty folder, so that results of another run can never be taken for this one's; or that of the run to take up again."""
+    raw = settings.out / "raw" / target.name
     try:
         raw.mkdir(parents=True)
     except FileExistsError:
+        if settings.resume and raw.is_dir() and not raw.is_symlink():
+            return raw, True
         raise UsageError(
             f"{raw} exists already.",
             "A target's results are written to a new folder, so that stale ones are never read as fresh.",
-            "Give another --out, or remove that folder.",
+            "Give another --out, or remove that folder; --resume RUN finishes a run that was ended before its time.",
         ) from None
-    return raw
-
-
-def _job(engine: Engine, request: Request, settings: Settings, stages: tuple[Stage, ...]) -> Job:
-    layout, target = engine.layout(request), request.target
-    benches, left_out = settings.benches, tuple[str, ...]()
-    if settings.shard:
-        benches, left_out = restrict(settings.kernels, layout.kernels, benches, settings.shard)
-    return Job(
-        run_id=request.run_id,
-        target=target.name,
-        stages=stages,
-        kernels=layout.kernels,
-        output=layout.output,
-        interpret=target.interpret,
-        require=target.probe.require,
-        probe=target.probe.command,
-        driver_file=target.probe.driver_file,
-        benches=benches,
-        launches=settings.launches,
-        pytest_args=(*settings.pytest_args, *left_out),
-        quick=settings.quick,
-        again=settings.again,
-        precision=settings.precision,
-        test_limit_s=settings.test_limit_s,
-        stage_limit_s=settings.stage_limit_s,
-        architectures=target.architectures,
-        gates=settings.gates,
-    )
-
-
-def _dispatch(line: str, noise: deque[str], on_event: OnEvent) -> None:
-    """The inside prints events only; anything else is a cry of Python's or of the engine's, and is kept."""
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        event = None
-    if isinstance(event, dict) and "event" in event:
-        on_event(event)
-    else:
-        noise.append(line)
-
-
-def _read_stages(raw: Path) -> Stages | None:
-    """What the inside says about itself; None where it says nothing that can be read."""
-    return read_record(raw, "stages.json", Stages)[0]
-
-
-def _unusable(raw: Path) -> bool:
-    """Whether the facts stage found that the environment cannot run kernels."""
-    stages = _read_stages(raw)
-    first: StageReport | None = stages.reports[0] if stages and stages.reports else None
-    return first is not None and first.stage is Stage.FACTS and first.verdict is not Verdict.PASSED
+    return raw, False

@@ -53,7 +53,8 @@ class Devices:
 class Probe:
     """What guards the environment before any kernel runs: a torch attribute that must be set, a command that must succeed.
 
-    `driver_file` is where the kernel driver tells its version; `fix` is what the user is told to do when the probe fails.
+    `driver_file` is where the kernel driver tells its version; `fix` is what the user is told to do when the probe fails. `faults` are
+    patterns of what the runtime prints when it aborts a process for its device, and the verdict that each stands for.
     """
 
     __pydantic_config__ = _STRICT
@@ -61,6 +62,7 @@ class Probe:
     command: tuple[str, ...] = ()
     driver_file: Union[str, None] = None
     fix: str = ""
+    faults: dict[str, Literal["crashed", "gpu-hang", "oom"]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,11 @@ def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architectu
     for position, arch in enumerate(entry.architectures):
         if arch not in cards:
             raise _refusal(where, f"targets.{name}.architectures[{position}]", repr(arch), f"one of {', '.join(cards)}")
+    for pattern in entry.probe.faults:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise _refusal(where, f"targets.{name}.probe.faults", repr(pattern), f"a regular expression ({error})") from None
     if not entry.stages:
         raise _refusal(where, f"targets.{name}.stages", "an empty list", "at least one of test, bench, compile")
     values = {key: getattr(entry, key) for key in (f.name for f in fields(_Entry)) if key != "architectures"}

@@ -76,6 +76,7 @@ def summarise(name: str, run: TargetRun) -> TargetSummary:
         compiled=compiled,
         only_gates=sum(kernel.only_gates for kernel in run.compiled),
         gates=run.gates,
+        attempts=record.attempts,
     )
 
 

@@ -15,6 +15,7 @@ from harness.targets import Target
 from harness.verdict import summarise
 
 _LIMIT_S = 120.0
+_PATIENCE_S = 10.0  # with a run of ours that has the card
 
 
 def run_kernel(target: Target, engine: str | None) -> Finding:
@@ -30,6 +31,7 @@ def run_kernel(target: Target, engine: str | None) -> Finding:
             test_limit_s=_LIMIT_S,
             stage_limit_s=_LIMIT_S,
             limit_s=_LIMIT_S,
+            gpu_wait_s=_PATIENCE_S,
         )
         run_target(target, settings, say=lambda line: None, on_event=lambda event: None)
         seen = summarise(target.name, collect(Path(folder) / "raw" / target.name))

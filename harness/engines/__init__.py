@@ -35,7 +35,8 @@ class Build:
 
 @dataclass(frozen=True)
 class Request:
-    """Everything an engine needs to run one target. `raw` is this target's result folder: new, empty and the caller's."""
+    """Everything an engine needs to run one target. `raw` is this target's result folder, the caller's, and new unless a run is taken up
+    again; `lock` is the open file that keeps others out of it."""
 
     run_id: str
     target: Target
@@ -49,6 +50,7 @@ class Request:
     python: Union[str, None] = None
     weaken: tuple[str, ...] = ()
     keep: bool = False
+    lock: Union[int, None] = None
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,7 @@ class DockerEngine:
         parts = recipe(request)
         with self._answering():
             self._host(request)  # whether the GPU is here at all is known now, and not after an image of many gigabytes
+            self._sweep(request)
             image = None if request.build.rebuild else usable(self._api, parts)
             built = image is None
             if image is None:
@@ -119,9 +120,7 @@ class DockerEngine:
     def _run(self, request: Request, environment: Environment, on_line: Say, command: Sequence[str] = ()) -> tuple[Environment, Exit]:
         check_weakenings(request.weaken)
         with self._answering():
-            # What a killed run of before left here may still hold a GPU.
-            for leftover, _ in leftovers(self._api, kept=False):
-                self._remove(leftover)
+            self._sweep(request)
             host = self._host(request)
         body = container_options(request, environment, host, command)
         user = container_user(request, host)
@@ -145,6 +144,12 @@ class DockerEngine:
                 if output:
                     output.close()
         return replace(environment, options=readable(body), weakened=request.weaken), ended
+
+    def _sweep(self, request: Request) -> None:
+        """Remove what a killed run of before left here, which may still hold a GPU, and what an earlier attempt at this one did."""
+        for leftover, _ in leftovers(self._api, kept=False):
+            self._remove(leftover)
+        self._remove(container_name(request))
 
     def _host(self, request: Request) -> Host:
         return observe(request, self._api.info())

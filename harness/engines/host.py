@@ -114,6 +114,11 @@ def lent(folder: Path, owner: tuple[int, int], host: Host) -> Iterator[None]:
         _tidy(folder, (host.uid, host.gid) if given else None)
 
 
+def tidy(folder: Path) -> None:
+    """Leave nothing but files and folders below a results folder that a killed run has left."""
+    _tidy(folder, None)
+
+
 def check_readable(folder: Path, owner: tuple[int, int], host: Host) -> None:
     """Refuse early what the container could not read: only for a caller who is root and does not run as root inside.
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import re
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import IO, Any, Protocol
@@ -14,6 +16,9 @@ from harness.engines.context import Recipe, pack, proxies
 from harness.engines.reasons import build_failed, pull_failed
 
 _TAIL = 20
+_PAUSES_S = (5.0, 20.0)
+# What registries and the ways to them say when it may be otherwise in a moment.
+_PASSING = r"toomanyrequests|too many requests|\b429\b|\b50[0234]\b|service unavailable|timeout|timed out|connection reset|unexpected eof"
 
 
 class Api(Protocol):
@@ -105,14 +110,21 @@ def digest(image: Mapping[str, Any]) -> str:
 
 
 def _pull(api: Api, base: str, say: Say) -> dict[str, Any]:
-    say(f"pulling {base}")
-    reason = ""
-    try:
-        for message in api.pull(base, stream=True, decode=True):
-            reason = str(message.get("error", reason))
-    except OSError as error:
-        raise pull_failed(base, str(getattr(error, "explanation", None) or error)) from None
-    found = None if reason else find(api, base)
-    if found is None:
-        raise pull_failed(base, reason or "the engine ended the pull without an image")
-    return found
+    """Fetch the base image. A registry that is busy, or wants fewer requests, is asked again, a little later and not by all at once."""
+    for pause_s in (*_PAUSES_S, None):
+        say(f"pulling {base}")
+        reason = ""
+        try:
+            for message in api.pull(base, stream=True, decode=True):
+                reason = str(message.get("error", reason))
+        except OSError as error:
+            reason = str(getattr(error, "explanation", None) or error)
+        found = None if reason else find(api, base)
+        if found is not None:
+            return found
+        if pause_s is None or not re.search(_PASSING, reason, re.IGNORECASE):
+            break
+        pause_s *= random.uniform(0.5, 1.5)  # noqa: S311 - to keep machines apart, nothing is secret
+        say(f"{reason.rstrip('.')}: once more in {pause_s:.0f} s")
+        time.sleep(pause_s)
+    raise pull_failed(base, reason or "the engine ended the pull without an image")

@@ -61,7 +61,8 @@ class LocalEngine:
         """Run the job to its end, to its limit, or until the user stops it; then nothing of it is left."""
         layout = self.layout(request)
         links = Path(layout.harness)
-        links.mkdir()
+        links.mkdir(exist_ok=True)  # a run that was killed has left it
+        (links / "harness").unlink(missing_ok=True)
         (links / "harness").symlink_to(Path(harness.__file__).parent)
         command = [environment.python, "-m", "harness.inside", f"{layout.output}/job.json"]
         started = time.monotonic()
@@ -74,6 +75,8 @@ class LocalEngine:
             cwd=layout.output,
             env=_variables(request, layout),
             start_new_session=True,
+            # Should we be killed, nobody else may write to the folder until this child is gone, too.
+            pass_fds=() if request.lock is None else (request.lock,),
         )
         reader = threading.Thread(target=_follow, args=(process, on_line), daemon=True)
         reader.start()

@@ -1,7 +1,8 @@
 """Where the inside begins: read the job, run each stage as a process of its own, always leave `stages.json`.
 
-`python -m harness.inside OUTPUT/job.json`. Exit code 0 means that every stage was brought to an end, whatever the tests said; the verdicts
-are in the files. On standard output there are only events, one JSON object a line.
+`python -m harness.inside OUTPUT/job.json`. Where an earlier run of this job was ended before its time, stages that it has finished are kept
+and the others are taken up from their journals. Exit code 0 means that every stage was brought to an end, whatever the tests said; the
+verdicts are in the files. On standard output there are only events, one JSON object a line.
 """
 
 from __future__ import annotations
@@ -15,36 +16,58 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from harness.inside.events import PIPE_VARIABLE
+from harness.inside.limits import NO_ROOM
 from harness.inside.supervise import describe_exit
-from harness.records import Job, Stage, StageReport, Stages, Verdict, dump
+from harness.inside.workers import die_with_parent
+from harness.records import UNWRITABLE, Job, Stage, StageReport, Stages, Verdict, dump
 
 _MODULES = {Stage.FACTS: "facts", Stage.TEST: "verify", Stage.BENCH: "measure", Stage.COMPILE: "compile"}
 _GRACE_S = 20.0
+# Of a stage with any other verdict not everything may have had its turn; it is entered again, and finds what it has in its journal.
+_ORDERLY = (Verdict.PASSED, Verdict.NOT_RUN, Verdict.FAILED, Verdict.ERROR)
 
 
 def run(job: Job, job_path: Path) -> None:
     """All stages in order; what is not reached is reported as not run, with the reason."""
     reports = [StageReport(stage, Verdict.NOT_RUN, reason="the run ended before this stage") for stage in (Stage.FACTS, *job.stages)]
+    finished = _finished(job)
+    reports = [finished.get(report.stage, report) for report in reports]
     _save(job, reports, finished=False)
     for position, planned in enumerate(reports):
+        if planned.stage in finished:
+            continue
         _say({"event": "stage", "stage": planned.stage.value})
         report = _run_stage(job, job_path, planned.stage)
         reports[position] = report
         if report.stage is Stage.FACTS and report.verdict is not Verdict.PASSED:
             why = f"the environment is not usable: {report.reason}"
-            reports[1:] = [StageReport(later.stage, Verdict.NOT_RUN, reason=why) for later in reports[1:]]
+            reports[1:] = [finished.get(later.stage, StageReport(later.stage, Verdict.NOT_RUN, reason=why)) for later in reports[1:]]
             break
         _save(job, reports, finished=False)
         _say({"event": "stage-end", "stage": report.stage.value, "verdict": report.verdict.value, "seconds": report.seconds})
     _save(job, reports, finished=True)
 
 
+def _finished(job: Job) -> dict[Stage, StageReport]:
+    """The stages that an earlier run of this job brought to an orderly end. The facts are not among them: this may be another machine."""
+    try:
+        told = json.loads((Path(job.output) / "stages.json").read_text())
+        reports = [_report(entry) for entry in told["reports"]] if told["run_id"] == job.run_id else []
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+    return {
+        report.stage: report for report in reports if report.exit_code == 0 and report.verdict in _ORDERLY and report.stage in job.stages
+    }
+
+
 def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
     """One stage in one process group, within its limit; its own report, or one that says how it died."""
     folder = Path(job.output) / stage.value
     folder.mkdir(exist_ok=True)
+    (folder / "report.json").unlink(missing_ok=True)
     environment = {**os.environ, "TRITON_INTERPRET": "1"} if job.interpret and stage is Stage.TEST else dict(os.environ)
     reading, writing = os.pipe()
     environment[PIPE_VARIABLE] = str(writing)
@@ -69,6 +92,8 @@ def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
     if report is not None and process.returncode == 0:
         return dataclasses.replace(report, seconds=seconds, exit_code=0)
     hint = f"The end of {stage.value}/log.txt says more."
+    if process.returncode == UNWRITABLE:
+        return StageReport(stage, Verdict.INFRA, seconds, "its results could not be written: the disk is full or broken", "", UNWRITABLE)
     if timed_out:
         return StageReport(stage, Verdict.TIMEOUT, seconds, f"the stage ran longer than {limit:g} s", hint, process.returncode)
     return StageReport(stage, Verdict.CRASHED, seconds, f"its process {describe_exit(process.returncode)}", hint, process.returncode)
@@ -100,10 +125,13 @@ def _say(event: dict[str, object]) -> None:
 
 def _load(path: Path) -> StageReport | None:
     try:
-        raw = json.loads(path.read_text())
-        return StageReport(**{**raw, "stage": Stage(raw["stage"]), "verdict": Verdict(raw["verdict"])})
+        return _report(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def _report(raw: dict[str, Any]) -> StageReport:
+    return StageReport(**{**raw, "stage": Stage(raw["stage"]), "verdict": Verdict(raw["verdict"])})
 
 
 def _save(job: Job, reports: list[StageReport], *, finished: bool) -> None:
@@ -111,13 +139,20 @@ def _save(job: Job, reports: list[StageReport], *, finished: bool) -> None:
 
 
 def main() -> int:
-    """Entry; SIGTERM is treated as SIGINT so that both end a run in good order."""
+    """Entry; SIGTERM is treated as SIGINT so that both end a run in good order, and so does the death of who has started it."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A shell that starts a job in the background has it ignore SIGINT, and so would every stage: no grace, only SIGKILL.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    die_with_parent(signal.SIGINT)
     path = Path(sys.argv[1])
     try:
         run(Job.load(path), path)
     except KeyboardInterrupt:
         return 130
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        return UNWRITABLE
     return 0
 
 

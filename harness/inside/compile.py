@@ -6,12 +6,13 @@ what the package launches under `pretend.pretended_device`. A compiler that abor
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from pathlib import Path
 from harness.inside.events import emit
 from harness.inside.recorder import Recorder
 from harness.inside.supervise import Event, Journal, supervise
-from harness.inside.workers import forked
+from harness.inside.workers import as_stage, forked
 from harness.records import HOST_CODE, Architecture, CompiledKernel, Job, Stage, StageReport, Verdict, dump, to_json, worst
 
 
@@ -28,11 +29,14 @@ def compile_all(job: Job) -> StageReport:
     folder = Path(job.output) / Stage.COMPILE.value
     rows: list[CompiledKernel] = []
     lock, stop = threading.Lock(), threading.Event()
+    (folder / "kernels.jsonl").unlink(missing_ok=True)  # of a run that is taken up again: the journals tell all of it
 
     def run(card: Architecture) -> None:
+        fresh = _fresh_rows()
+
         def on_event(event: Event) -> None:
             with lock:
-                for row in _rows(event, card):
+                for row in fresh(event, card):
                     rows.append(row)
                     with open(folder / "kernels.jsonl", "a", encoding="utf-8") as file:
                         file.write(to_json(row) + "\n")
@@ -59,6 +63,21 @@ def compile_all(job: Job) -> StageReport:
     reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.launches)})"
     hint = "" if rows else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
     return StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts)
+
+
+def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:
+    """`_rows`, without what a worker compiles that an earlier one has compiled: it starts with nothing loaded."""
+    earlier: set[str] = set()
+    current: set[str] = set()
+
+    def rows(event: Event, card: Architecture) -> list[CompiledKernel]:
+        if event["event"] == "worker":
+            earlier.update(current)
+        found = [(row, to_json(dataclasses.replace(row, origin="", seconds=0.0))) for row in _rows(event, card)]
+        current.update(identity for row, identity in found if row.function != HOST_CODE)
+        return [row for row, identity in found if identity not in earlier]
+
+    return rows
 
 
 def _reason(rows: list[CompiledKernel], verdict: Verdict) -> str:
@@ -124,4 +143,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_stage(main)

@@ -6,20 +6,32 @@ Run as `python -m harness.inside.facts job.json`; writes `facts.json`. Imports t
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import subprocess
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any
 
 from harness.inside.device import accelerator
-from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict, dump
+from harness.inside.workers import as_stage
+from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict, dump, to_json
+
+# More than this before anything of ours has run is somebody else's: the larger of 2 GiB and an eighth of the card.
+_TAKEN_BYTES, _TAKEN_SHARE = 2 << 30, 8
+_SETTLE_S = 60.0  # what a process before this one had is given back late on some systems
+_POLL_S = 1.0
 
 
 class UnusableError(Exception):
-    """The environment cannot do what the job needs; the message is for the user."""
+    """The environment cannot do what the job needs; message and hint are for the user."""
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.hint = hint
 
 
 def gather(job: Job) -> Facts:
@@ -55,6 +67,23 @@ def source_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
+def _changed(facts: Facts, path: Path) -> str:
+    """What differs from the facts that an earlier run of this job has left, in words; empty where there are none, or nothing does."""
+    try:
+        before = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return ""
+    now = json.loads(to_json(facts))
+    if before.get("kernels_hash") != now["kernels_hash"]:
+        return "the kernels have changed"
+    names = ("torch", "triton", "runtime", "driver", "fp_fusion")
+    for name in names:
+        if before.get(name) != now[name]:
+            return f"{name.replace('_', ' ')} has changed from {before.get(name)} to {now[name]}"
+    cards = [[(card["name"], card["uuid"]) for card in told["devices"]] for told in (before, now)]
+    return "" if cards[0] == cards[1] else "the GPUs have changed"
+
+
 def _probe(job: Job, torch: Any) -> None:
     """The target's own conditions: an attribute of torch that must be set, a command that must succeed."""
     if job.require:
@@ -66,7 +95,12 @@ def _probe(job: Job, torch: Any) -> None:
         if torch.accelerator.device_count() == 0:
             raise UnusableError("torch sees no GPU")
     if job.probe:
-        done = subprocess.run(job.probe, capture_output=True, text=True, timeout=120)
+        try:
+            done = subprocess.run(job.probe, capture_output=True, text=True, timeout=job.probe_limit_s)
+        except subprocess.TimeoutExpired:
+            raise UnusableError(
+                f"`{' '.join(job.probe)}` did not answer within {job.probe_limit_s:g} s: the driver or a card hangs"
+            ) from None
         if done.returncode:
             raise UnusableError(f"`{' '.join(job.probe)}` exited with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
 
@@ -76,6 +110,7 @@ def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
     here = accelerator()
     assert here is not None
     kind, module = here
+    _wait_for_memory(module, index)
     try:
         ones = torch.ones(64, 64, device=f"{kind}:{index}")
         if float((ones @ ones).sum()) != 64.0**3:
@@ -93,6 +128,22 @@ def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
         uuid=str(getattr(properties, "uuid", "")) or None,
         derived_gbps=_derived_gbps(index),
     )
+
+
+def _wait_for_memory(module: Any, index: int) -> None:
+    """Refuse a card that others use: no time that is taken on it would be true, and no failure for want of memory."""
+    until = time.monotonic() + _SETTLE_S
+    while True:
+        free, total = module.mem_get_info(index)
+        if total - free <= max(_TAKEN_BYTES, total // _TAKEN_SHARE):
+            return
+        if time.monotonic() >= until:
+            reason = (
+                f"GPU {index}: {(total - free) / 2**30:.1f} of {total / 2**30:.1f} GiB are in use, though nothing of this run has begun"
+            )
+            hint = "`warpwave doctor` shows who has it. Wait for that process, end it, or choose another card with --gpu."
+            raise UnusableError(f"{reason}; that did not change within {_SETTLE_S:g} s", hint)
+        time.sleep(_POLL_S)
 
 
 def _architecture(job: Job) -> str:
@@ -126,10 +177,16 @@ def main() -> None:
     job = Job.load(Path(sys.argv[1]))
     output = Path(job.output)
     try:
-        dump(gather(job), output / "facts.json")
+        facts = gather(job)
+        changed = _changed(facts, output / "facts.json")
+        if not changed:
+            dump(facts, output / "facts.json")
         report = StageReport(Stage.FACTS, Verdict.PASSED)
+        if changed:
+            reason = f"not taken up again: {changed} since the run began, and results of both would be mixed"
+            report = StageReport(Stage.FACTS, Verdict.INCOMPLETE, reason=reason, hint="Start a new run, with another --out.")
     except UnusableError as problem:
-        report = StageReport(Stage.FACTS, Verdict.INFRA, reason=str(problem))
+        report = StageReport(Stage.FACTS, Verdict.INFRA, reason=str(problem), hint=problem.hint)
     except Exception as error:  # a driver, a library or a cache folder that is broken in a way of its own
         traceback.print_exc()
         report = StageReport(Stage.FACTS, Verdict.INFRA, reason=f"{type(error).__name__}: {error}", hint="See facts/log.txt.")
@@ -137,4 +194,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_stage(main)

@@ -20,14 +20,14 @@ from typing import Any
 from harness.inside import ahead
 from harness.inside.benches import Point, find_benches, kernel_name, load_module, points
 from harness.inside.conditions import Conditions, Watch
-from harness.inside.device import accelerator, is_usable
+from harness.inside.device import accelerator, ask_afresh, is_usable
 from harness.inside.events import emit
 from harness.inside.recorder import Recorder, card_here
 from harness.inside.rounds import Rule, Series
-from harness.inside.supervise import Event, Journal, supervise
+from harness.inside.supervise import LOST_DEVICE, Event, Journal, settle, supervise
 from harness.inside.timer import Timer, Timing
 from harness.inside.words import describe
-from harness.inside.workers import die_with_parent, spawned
+from harness.inside.workers import as_stage, spawned
 from harness.records import Architecture, Ceiling, Job, Sample, Stage, StageReport, Verdict, dump, to_json, worst
 
 # One copy reads and writes this much in all: far past any cache, small on any card.
@@ -56,6 +56,8 @@ def _sweep(job: Job, folder: Path, name: str, journal: str) -> StageReport:
     reasons: list[str] = []
     pending: dict[str, Sample] = {}
     first = name == "samples.jsonl"
+    for old in (name, "ceilings.jsonl", "kernels.jsonl") if first else (name,):
+        (folder / old).unlink(missing_ok=True)  # of a run that is taken up again: the journal tells all of it
 
     def on_event(event: Event) -> None:
         """Progress out, results to disk."""
@@ -79,10 +81,12 @@ def _sweep(job: Job, folder: Path, name: str, journal: str) -> StageReport:
             _append(folder / name, line)
 
     command = [sys.executable, "-m", "harness.inside.measure", sys.argv[1], "--worker"]
-    deaths = supervise(spawned(command), Journal(folder / journal), job.test_limit_s, folder / "log.txt", on_event)
+    log, path = folder / "log.txt", folder / journal
+    deaths = supervise(spawned(command), Journal(path), job.test_limit_s, log, on_event, faults=job.device_faults)
     counts = {verdict.value: verdicts.count(verdict) for verdict in Verdict if verdict in verdicts}
     if deaths and deaths[-1].case is None:
-        return StageReport(Stage.BENCH, deaths[-1].verdict, reason=deaths[-1].reason, hint="See bench/log.txt.", counts=counts)
+        hint = LOST_DEVICE if deaths[-1].verdict is Verdict.INFRA else "See bench/log.txt."
+        return StageReport(Stage.BENCH, deaths[-1].verdict, reason=deaths[-1].reason, hint=hint, counts=counts)
     return StageReport(Stage.BENCH, worst(verdicts), reason=reasons[0][:500] if reasons else "", counts=counts)
 
 
@@ -91,6 +95,8 @@ def work(job: Job) -> None:
     import triton.testing
 
     journal = Journal.from_environment()
+    if not settle(journal, ask_afresh):
+        return
     done = journal.done()
     card = card_here()
     timer = Timer.on_active_device(job.quick, hidden_cache(job, card), Rule(job.precision))
@@ -134,9 +140,10 @@ def _measure_in_turns(together: list[Point], timer: Timer, watch: Watch, recorde
             together.remove(point)
             if sample.verdict is Verdict.PASSED:
                 sample = dataclasses.replace(sample, weak=watch.weakness(before[point.id], watch.look()))
-            journal.write("finish", id=point.id, verdict=sample.verdict.value, reason=sample.reason, sample=to_json(sample))
-            if sample.verdict is not Verdict.PASSED and not is_usable():
-                journal.write("poisoned", id=point.id)
+            poisoned = sample.verdict is not Verdict.PASSED and not is_usable()
+            fields = {"id": point.id, "verdict": sample.verdict.value, "reason": sample.reason, "sample": to_json(sample)}
+            journal.write("poisoned" if poisoned else "finish", **fields)
+            if poisoned:
                 os._exit(1)
     timer.series = None
 
@@ -254,7 +261,6 @@ def main() -> None:
     """Entry of the stage's process, and of its worker."""
     job = Job.load(Path(sys.argv[1]))
     if "--worker" in sys.argv:
-        die_with_parent()
         work(job)
         return
     started = time.monotonic()
@@ -263,4 +269,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_stage(main)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from harness.inside.benches import load_module
-from harness.inside.device import accelerator, is_usable
-from harness.inside.supervise import Journal
+from harness.inside.device import accelerator, ask_afresh, trouble
+from harness.inside.supervise import Journal, settle
 from harness.inside.workers import die_with_parent
 
 BENCHES_VARIABLE = "WARPWAVE_BENCHES"
@@ -33,6 +33,9 @@ class Reporter:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Announce what will run; deselect what is done."""
+        if not settle(self.journal, ask_afresh):
+            os._exit(1)
+        self.done = self.journal.done()
         left = [item for item in items if item.nodeid not in self.done]
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in self.done])
         items[:] = left
@@ -68,10 +71,13 @@ class Reporter:
             outcome, message = "skipped", _skip_reason(skipped[0])
         properties = {str(key): str(value) for report in self.reports[-1:] for key, value in report.user_properties}
         seconds = sum(report.duration for report in self.reports)
+        wrong = _device_trouble()
+        if wrong and not bad:
+            # Launches do not wait: what this test has started has faulted behind its back, and the next test would get the blame.
+            outcome, message = "failed", f"after this test the device no longer answers: {wrong}"
         fields = {"outcome": outcome, "message": message[:2000], "detail": detail[-_CUT:], "seconds": seconds, "properties": properties}
-        self.journal.write("finish", id=nodeid, **fields)
-        if bad and _device_is_poisoned():
-            self.journal.write("poisoned", id=nodeid)
+        self.journal.write("poisoned" if wrong else "finish", id=nodeid, **fields)
+        if wrong:
             os._exit(1)  # an orderly exit would run teardowns against a dead device
 
     def pytest_sessionfinish(self) -> None:
@@ -123,12 +129,12 @@ def _matches(name: str, relative: str, pattern: str) -> bool:
     return fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(relative, pattern)
 
 
-def _device_is_poisoned() -> bool:
-    """Whether a failure has left the GPU unusable; nothing is initialized to find out."""
+def _device_trouble() -> str:
+    """What is wrong with the GPU after a test, if it was used at all; nothing is initialized to find out."""
     if "torch" not in sys.modules:
-        return False
+        return ""
     here = accelerator()
-    return here is not None and here[1].is_initialized() and not is_usable()
+    return trouble() if here is not None and here[1].is_initialized() else ""
 
 
 def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -4,12 +4,20 @@ The worker appends to a journal: `collected` (the ids it will run), `start` and 
 no case, `turn` where one of several that are under way goes on), `end`. When it dies between a
 start and its finish, that case is the culprit: it is put on record and a fresh worker goes on with those that are left. Plain pytest
 leaves no result at all after a crash or a hang; this leaves a named one, without an extra dependency in the container.
+
+A worker whose device has stopped answering says `poisoned`, with what it would have said as `finish`, and leaves. The worker after it
+looks whether a fresh process gets an answer: if so, that case is the culprit; if not, the device is `lost` and nobody is.
+
+What a case came to is on disk before the next one starts. A run that was killed as a whole is taken up from its journal: what it holds is
+told again, and only what is not in it is run.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -19,13 +27,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.inside.limits import NO_ROOM, memory_kills, past_memory_limit
 from harness.inside.workers import JOURNAL_VARIABLE, Start, Worker
-from harness.records import Verdict
+from harness.records import UNWRITABLE, Verdict
 
 _POLL_S = 0.05
 _GRACE_S = 5.0
 # Without any case started, a worker is importing torch, collecting or compiling; slow machines need minutes for it.
 _IDLE_LIMIT_S = 900.0
+_LOG_TAIL = 1 << 20  # bytes of a dead worker's log in which its runtime's last words are looked for
+LOST_DEVICE = (
+    "Run `warpwave doctor`. A card that comes back only after a reset, or not at all, is a reason to take this machine out of service."
+)
+# What must outlive a power cut; the rows between two of them are on disk when the second one is.
+_DURABLE = ("collected", "finish", "death", "end")
 
 Event = dict[str, Any]
 OnEvent = Callable[[Event], None]
@@ -41,28 +56,56 @@ class Death:
 
 
 class Journal:
-    """An append-only file of events, one JSON object a line; each write is one system call, so a kill cannot tear two lines apart."""
+    """An append-only file of events, one JSON object a line, each written at once: a kill can tear the last line only."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, a_workers: bool = False) -> None:
+        self.path, self.a_workers = path, a_workers
 
     @classmethod
     def from_environment(cls) -> Journal:
-        """The journal that the supervisor named for this worker."""
-        return cls(Path(os.environ[JOURNAL_VARIABLE]))
+        """The journal that the supervisor named for this worker; the worker ends at once where it cannot be written any more."""
+        return cls(Path(os.environ[JOURNAL_VARIABLE]), a_workers=True)
 
     def write(self, event: str, **fields: object) -> None:
         """Append one event."""
         line = json.dumps({"event": event, "at": time.time(), **fields}, ensure_ascii=False, default=str) + "\n"
+        try:
+            self._append(line.encode("utf-8", "replace"), event in _DURABLE)
+        except OSError as error:
+            if self.a_workers and error.errno in NO_ROOM:
+                os._exit(UNWRITABLE)  # whatever caught an exception here would make a verdict on a test of it
+            raise
+
+    def _append(self, data: bytes, durable: bool) -> None:
         handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(handle, line.encode("utf-8", "replace"))
+            while data:  # on a disk that is nearly full a write is short first, and fails then
+                data = data[os.write(handle, data) :]
+            if durable:
+                os.fsync(handle)
         finally:
             os.close(handle)
+
+    def mend(self) -> None:
+        """Cut off what a kill or a full disk left of a last line: the next event would be glued to it, and lost with it."""
+        if self.path.exists():
+            data = self.path.read_bytes()
+            if not data.endswith(b"\n"):
+                os.truncate(self.path, data.rfind(b"\n") + 1)
 
     def read(self) -> list[Event]:
         """All events so far; a torn last line is left out."""
         return list(_parse(self.path.read_bytes())) if self.path.exists() else []
+
+    def unsettled(self) -> Event | None:
+        """What the last worker said of the case after which its device no longer answered, if nobody has judged it yet."""
+        found: Event | None = None
+        for event in self.read():
+            if event["event"] == "poisoned":
+                found = event
+            elif found and event["event"] in ("lost", "finish"):
+                found = None
+        return found
 
     def done(self) -> set[str]:
         """Ids that need not run again."""
@@ -70,20 +113,33 @@ class Journal:
 
 
 def supervise(
-    start: Start, journal: Journal, case_limit_s: float, log: Path, on_event: OnEvent, stop: threading.Event | None = None
+    start: Start,
+    journal: Journal,
+    case_limit_s: float,
+    log: Path,
+    on_event: OnEvent,
+    stop: threading.Event | None = None,
+    faults: dict[str, Verdict] | None = None,
 ) -> list[Death]:
     """Start a worker, and another after each death, until every case of it has an outcome; returns the deaths, in order.
 
-    Ends early only when a worker dies outside of any case, or twice of the same: then there is no culprit to leave out.
+    Ends early only when a worker dies outside of any case, or twice of the same: then there is no culprit to leave out. `faults` are
+    patterns of what a runtime prints when it aborts the process for its device, and the verdict that each stands for.
 
     Raises:
+        OSError: the journal cannot be written any more.
         KeyboardInterrupt: the user's, or `stop`, which is for supervisors in threads that no signal reaches; the worker is gone.
     """
     deaths: list[Death] = []
     finished = False
+    for event in journal.read():
+        if event["event"] not in ("start", "turn", "ready"):  # what was under way then is told again when it is run again
+            on_event(event)
     while not finished:
+        printed = log.stat().st_size if log.exists() else 0
         finished, death = _run_worker(start, journal, case_limit_s, log, on_event, stop or threading.Event())
         if death is not None:
+            death = _explain(death, log, printed, faults or {})
             # A case that kills a second time was not left out by its worker: going on would never end.
             finished = death.case is None or death.case in {earlier.case for earlier in deaths}
             deaths.append(death)
@@ -98,8 +154,12 @@ def _run_worker(
     start: Start, journal: Journal, case_limit_s: float, log: Path, on_event: OnEvent, stop: threading.Event
 ) -> tuple[bool, Death | None]:
     """One worker from start to end: whether all cases are through, and how it died if it did."""
-    offset = journal.path.stat().st_size if journal.path.exists() else 0
-    running, since, last, timed_out = None, time.monotonic(), "", False
+    journal.mend()
+    # A fresh worker compiles and loads again what an earlier one has had; readers of the journal can tell by this line.
+    journal.write("worker")
+    offset = journal.path.stat().st_size
+    running, since, last, lost, timed_out = None, time.monotonic(), "", "", False
+    kills = memory_kills()
     worker = start(journal.path, log)
     try:
         while True:
@@ -109,11 +169,15 @@ def _run_worker(
                 last = kind = event["event"]
                 if kind in ("start", "turn"):
                     running, since = event["id"], time.monotonic()
-                elif kind in ("finish", "ready"):
+                elif kind in ("finish", "ready", "poisoned"):
                     running, since = None, time.monotonic()
+                elif kind == "lost":
+                    lost = event["reason"]
                 on_event(event)
             if exited:
                 break
+            if not fresh:
+                on_event({"event": "idle"})
             if stop.is_set():
                 raise KeyboardInterrupt
             if time.monotonic() - since > (case_limit_s if running else _IDLE_LIMIT_S):
@@ -125,10 +189,34 @@ def _run_worker(
     if timed_out:
         what = f"it ran longer than {case_limit_s:g} s" if running else f"no case was started for {_IDLE_LIMIT_S:g} s"
         return False, Death(running, Verdict.TIMEOUT, what)
+    if lost:
+        return False, Death(None, Verdict.INFRA, lost)
     if running is None and last in ("end", "poisoned"):
         # After a sticky device error a worker hands over to a fresh one: its case has an outcome, the others deserve a clean device.
         return last == "end", None
-    return False, Death(running, Verdict.CRASHED, f"its process {describe_exit(worker.returncode or 0)}")
+    if worker.returncode == UNWRITABLE:
+        # Whichever test was running: it could not say how it ended.
+        raise OSError(errno.ENOSPC, "no space left for the results")
+    how = describe_exit(worker.returncode or 0)
+    if worker.returncode == -signal.SIGKILL and memory_kills() > kills:
+        return False, Death(running, Verdict.OOM, f"its process {how}: {past_memory_limit()}")
+    return False, Death(running, Verdict.CRASHED, f"its process {how}")
+
+
+def settle(journal: Journal, ask: Callable[[], str]) -> bool:
+    """Called by a fresh worker before its first case; `ask` says what is wrong with the device, nothing where it answers.
+
+    Whether the worker may go on: without a device that answers, every case to come would be one more false failure.
+    """
+    told = journal.unsettled()
+    if told is None:
+        return True
+    if trouble := ask():
+        reason = f"the device was lost during {told['id']}, and does not answer in a fresh process either: {trouble}"
+        journal.write("lost", id=told["id"], reason=reason)
+        return False
+    journal.write("finish", **{key: value for key, value in told.items() if key not in ("event", "at")})
+    return True
 
 
 def describe_exit(code: int) -> str:
@@ -139,6 +227,19 @@ def describe_exit(code: int) -> str:
         except ValueError:
             return f"was killed by signal {-code}"
     return f"exited with {code} before its end"
+
+
+def _explain(death: Death, log: Path, printed: int, faults: dict[str, Verdict]) -> Death:
+    """A death with what the device's runtime printed about it, where it is one of the `faults`."""
+    if not faults or death.verdict not in (Verdict.CRASHED, Verdict.TIMEOUT):
+        return death
+    with open(log, "rb") as file:
+        file.seek(max(printed, log.stat().st_size - _LOG_TAIL))
+        text = file.read().decode("utf-8", "replace")
+    for pattern, verdict in faults.items():
+        if line := next((line for line in text.splitlines() if re.search(pattern, line)), None):
+            return Death(death.case, verdict, f"{death.reason}: {line.strip()[:300]}")
+    return death
 
 
 def _stop(worker: Worker) -> None:

@@ -1,7 +1,7 @@
 """The test stage: pytest over the kernel package, with a result for every test whatever becomes of the process.
 
 Run as `python -m harness.inside.verify job.json`. A crash or a hang names its test and the others still run (see `supervise`); the JUnit
-file is written by this process from the journal, once a second and at the end, so it never depends on how pytest died.
+file is written by this process from the journal, as results come and at the end, so it never depends on how pytest died.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from harness.inside.benches import kernel_name
 from harness.inside.events import emit
 from harness.inside.junit import junit_xml
 from harness.inside.reporter import BENCHES_VARIABLE
-from harness.inside.supervise import Death, Event, Journal, supervise
-from harness.inside.workers import spawned
+from harness.inside.supervise import LOST_DEVICE, Death, Event, Journal, supervise
+from harness.inside.workers import as_stage, spawned
 from harness.records import CaseResult, Job, Stage, StageReport, Verdict, dump, worst, write_text
 
 _OUTCOMES = {"passed": Verdict.PASSED, "failed": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.NOT_RUN}
@@ -29,7 +29,7 @@ class Results:
         self.job, self.folder = job, folder
         self.cases: dict[str, CaseResult] = {}
         self.collected: dict[str, None] = {}
-        self._written = time.monotonic()
+        self._due, self._behind = 0.0, False
 
     def on_event(self, event: Event) -> None:
         """Take one journal event in."""
@@ -42,8 +42,9 @@ class Results:
             case = self._case(event)
             self.cases[case.id] = case
             emit("result", stage="test", id=case.id, verdict=case.verdict.value, message=case.message)
-            if time.monotonic() - self._written > 1.0:
-                self.write()
+            self._behind = True
+        if self._behind and time.monotonic() > self._due:
+            self.write()
 
     def _case(self, event: Event) -> CaseResult:
         kernel = kernel_name(Path(self.job.kernels) / event["id"].split("::")[0], Path(self.job.kernels))
@@ -66,20 +67,24 @@ class Results:
                 self.cases[case_id] = self._case({"event": "death", "id": case_id, "verdict": Verdict.NOT_RUN.value, "reason": why})
 
     def write(self) -> None:
-        """Replace the JUnit file."""
+        """Replace the JUnit file; it takes longer the more tests there are, and a twentieth of the time at most."""
+        started = time.monotonic()
         write_text(self.folder / "junit.xml", junit_xml(self.job, list(self.cases.values())))
-        self._written = time.monotonic()
+        self._due, self._behind = started + 20 * (time.monotonic() - started), False
 
 
 def verify(job: Job) -> StageReport:
     """Run the package's tests and write `test/junit.xml`."""
     folder = Path(job.output) / Stage.TEST.value
     results = Results(job, folder)
-    command = [sys.executable, "-m", "pytest", "-p", "harness.inside.reporter", *pytest_options(job, folder), job.kernels]
+    # Of Python's streams pytest may keep what was printed; what a GPU's runtime prints before it aborts has to get into the log.
+    options = ["--capture=sys", *pytest_options(job, folder)]
+    command = [sys.executable, "-m", "pytest", "-p", "harness.inside.reporter", *options, job.kernels]
     os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.benches)
     why = "the run was stopped before this test"
     try:
-        deaths = supervise(spawned(command), Journal(folder / "journal.jsonl"), job.test_limit_s, folder / "log.txt", results.on_event)
+        journal = Journal(folder / "journal.jsonl")
+        deaths = supervise(spawned(command), journal, job.test_limit_s, folder / "log.txt", results.on_event, faults=job.device_faults)
         if deaths and deaths[-1].case is None:
             why = f"pytest stopped early: {deaths[-1].reason}"
     finally:
@@ -116,6 +121,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         hint = "A module does not import: the environment lacks what it needs, or its code is broken. Its traceback is in test/log.txt."
     if deaths and deaths[-1].case is None:
         verdict, reason, hint = deaths[-1].verdict, f"pytest: {deaths[-1].reason}", f"The end of {folder.name}/log.txt says why."
+        if verdict is Verdict.INFRA:
+            reason, hint = deaths[-1].reason, LOST_DEVICE
     return StageReport(Stage.TEST, verdict, reason=reason[:500], hint=hint, counts=counts)
 
 
@@ -127,4 +134,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_stage(main)

@@ -17,6 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from harness.inside.limits import NO_ROOM
+from harness.records import UNWRITABLE
+
 JOURNAL_VARIABLE = "WARPWAVE_JOURNAL"
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
@@ -87,10 +90,21 @@ class _Forked:
         return self.returncode
 
 
-def die_with_parent() -> None:
-    """Called in a worker: the kernel kills it when its supervisor is gone, so that a killed run leaves nothing running. Linux only."""
+def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
+    """Called in a child: the kernel ends it when its parent is gone, so that a killed run leaves nothing running. Linux only."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+
+
+def as_stage(main: Callable[[], None]) -> None:
+    """Run a stage's `main` as its process: it ends with its parent, and says by its exit code that results could not be written."""
+    die_with_parent()
+    try:
+        main()
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        sys.exit(UNWRITABLE)
 
 
 def _begin(journal: str, log: str, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:

@@ -44,6 +44,8 @@ def _targets(comparison: Comparison) -> Section:
         gpus = say(name(target.gpus) if target.gpus else NOTHING)
         rows.append((say(name(target.target)), say(Bit(target.verdict.value, target.verdict)), gpus, *done, time))
         lines += [say(name(target.target), ": ", name(first_line(target.reason, 400)))] if target.reason else []
+        for position, attempt in enumerate(target.attempts, start=1):
+            lines.append(say(name(f"{target.target}, attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 300)}")))
         if target.environment and target.environment.weakened:
             lines.append(say(name(target.target), ", protections given up: ", name(", ".join(target.environment.weakened))))
         lines += [say(name(target.target), ", what to do: ", name(first_line(target.hint, 400)))] if target.hint else []

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import threading
 import time
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -104,3 +107,56 @@ def test_a_base_image_that_cannot_be_had(engine, request_):
         engine.prepare(replace(request_, build=build), lambda line: None)
     assert "--base-image" in raised.value.remedy
     assert "--wheelhouse" in raised.value.remedy
+
+
+@pytest.fixture
+def registry():
+    """Something on this machine that answers every request for an image with these statuses in turn; the last stays."""
+    servers = []
+
+    def start(*statuses: int) -> tuple[str, list[int]]:
+        given: list[int] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                manifest = "/manifests/" in self.path
+                status = statuses[min(len(given), len(statuses) - 1)] if manifest else 200
+                if manifest:
+                    given.append(status)
+                code = "MANIFEST_UNKNOWN" if status == 404 else "TOOMANYREQUESTS"
+                body = json.dumps({"errors": [{"code": code, "message": "as the status says"}]}).encode()
+                self.send_response(status)
+                self.send_header("Docker-Distribution-Api-Version", "registry/2.0")
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body if self.command == "GET" else b"")
+
+            def do_HEAD(self) -> None:
+                self.do_GET()
+
+            def log_message(self, *words: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        servers.append(server)
+        return f"localhost:{server.server_port}/warpwave/base:1", given
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(("statuses", "tries"), [((429,), 3), ((503,), 3), ((404,), 1)])
+def test_a_busy_registry_is_asked_again(engine, request_, registry, monkeypatch, statuses, tries):
+    """Rate limits and outages get two more tries with pauses between them, what is not there gets none; the message opens a way out."""
+    monkeypatch.setattr("harness.engines.images._PAUSES_S", (0.01, 0.02))
+    base, given = registry(*statuses)
+    said: list[str] = []
+    with pytest.raises(InfrastructureError, match="could not be pulled") as raised:
+        engine.prepare(replace(request_, build=Build(base_image=base)), said.append)
+
+    assert len([line for line in said if line == f"pulling {base}"]) == tries, (said, given)
+    assert "--base-image" in raised.value.remedy

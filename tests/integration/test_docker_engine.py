@@ -9,9 +9,13 @@ from dataclasses import replace
 
 import pytest
 
+from harness import attempt as attempt_module
+from harness.collect import collect
 from harness.engines.container import container_name, container_options
 from harness.engines.docker import clean
 from harness.engines.host import boot
+from harness.records import Stage, Verdict
+from harness.run import Settings, run_target
 
 READY = "import time; print('ready', flush=True); "
 STUBBORN = "import signal; [signal.signal(s, signal.SIG_IGN) for s in (signal.SIGINT, signal.SIGTERM)]; " + READY + "time.sleep(600)"
@@ -76,6 +80,40 @@ def test_memory_is_limited(engine, run, monkeypatch):
         pytest.skip("this kernel or engine kills at the limit and does not say why")
     assert ended.oom_killed
     assert environment.options["limits"]["memory"] == "0.2 GiB"
+
+
+HUNGRY = """
+def test_before():
+    pass
+
+def test_that_eats():
+    held = []
+    while True:
+        held.append(bytearray(1 << 24))
+
+def test_after():
+    pass
+"""
+
+
+def test_a_test_that_eats_all_memory_is_named(engine, built, request_, tmp_path, monkeypatch):
+    """The limit of the container kills one process of it: that test is `oom`, with the limit; the others have run."""
+    (tmp_path / "package").mkdir(mode=0o755)
+    (tmp_path / "package" / "test_op.py").write_text(HUNGRY)
+    observed = engine._host
+    monkeypatch.setattr(engine, "_host", lambda request: replace(observed(request), memory_bytes=1920 << 20))
+    monkeypatch.setattr(attempt_module, "choose_engine", lambda asked, target, say: engine)
+    target = replace(request_.target, interpret=False, stages=(Stage.TEST,))
+    settings = Settings("run-oom", tmp_path / "out", tmp_path / "package", build=request_.build, commit=request_.commit)
+    record = run_target(target, settings, lambda line: None, lambda event: None)
+    cases = {case.id.rpartition("::")[2]: case for case in collect(tmp_path / "out" / "raw" / "cpu").cases}
+    eater = cases.pop("test_that_eats")
+
+    assert {name: case.verdict for name, case in cases.items()} == {"test_before": Verdict.PASSED, "test_after": Verdict.PASSED}
+    assert (record.verdict, eater.verdict) == (Verdict.OOM, Verdict.OOM)
+    assert "its limit of 1.5 GiB" in eater.message
+    assert "SIGKILL" in eater.message
+    assert record.attempts == ()
 
 
 def test_ctrl_c_ends_the_run_and_returns(run, ours):

@@ -196,8 +196,9 @@ def test_an_expected_target_that_is_not_there_is_shown(warpwave, package, tmp_pa
     assert "rocm is absent" in done.stdout
 
 
-def test_ctrl_c_keeps_what_was_finished(package, tmp_path):
-    """SIGINT: exit 130, a JUnit file with the finished tests, a run that says incomplete, and no process left."""
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_keeps_what_was_finished(package, tmp_path, number, code):
+    """SIGINT or SIGTERM: exit 130 or 143, a JUnit file with the finished tests, a run that says incomplete, and no process left."""
     folder = package("import time, os\ndef test_a(): pass\ndef test_b():\n    open(os.environ['MARK'], 'w').close()\n    time.sleep(60)\n")
     mark = tmp_path / "mark"
     command = [sys.executable, "-m", "harness", "run", "cpu", "--stage", "test", "--kernels", folder, "--out", "out"]
@@ -207,7 +208,7 @@ def test_ctrl_c_keeps_what_was_finished(package, tmp_path):
     deadline = time.monotonic() + 60
     while not mark.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     output, _ = process.communicate(timeout=60)
     raw = tmp_path / "out" / "raw" / "cpu"
     outcomes = {
@@ -215,7 +216,7 @@ def test_ctrl_c_keeps_what_was_finished(package, tmp_path):
         for case in ElementTree.parse(raw / "test" / "junit.xml").iter("testcase")
     }
 
-    assert process.returncode == 130, output
+    assert process.returncode == code, output
     assert outcomes == {"test_a": [], "test_b": ["skipped"]}
     assert json.loads((raw / "run.json").read_text())["verdict"] == "incomplete"
     assert subprocess.run(["pgrep", "-f", folder], capture_output=True).returncode == 1

@@ -591,7 +591,7 @@ def test_an_aa_run_measures_twice_in_two_processes(tmp_path, monkeypatch):
     (tmp_path / "bench").mkdir()
     journals = []
 
-    def supervise(start, journal, limit, log, on_event):
+    def supervise(start, journal, limit, log, on_event, faults):
         journals.append(journal.path.name)
         on_event({"event": "kernel", "row": {"pass": len(journals)}})
         on_event({"event": "finish", "id": "ceiling before", "verdict": "passed", "reason": "", "ceiling": "{}"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -36,3 +38,18 @@ def test_one_entry_in_the_yaml_is_one_more_session(tmp_path):
     (tmp_path / "docker" / "targets.yml").write_text(text + "\n  xpu:\n    label: Intel XPU\n    stages: [test]\n")
 
     assert "- xpu -> Run the kernels on Intel XPU." in sessions(tmp_path)
+
+
+def test_a_run_has_time_to_stop():
+    """nox would kill its child 0.5 s after Ctrl-C; every rung of the ladder fits into what it is given instead, for every run."""
+    from harness.engines import Request, lifecycle
+
+    text = (REPOSITORY / "noxfile.py").read_text()
+    patience = ast.literal_eval(re.search(r"^PATIENCE = (.*)$", text, re.MULTILINE).group(1))
+    ladder = Request.grace_s + lifecycle._TERMINATE_S + lifecycle._KILL_S + lifecycle._DRAIN_S
+    runs = [line for line in text.splitlines() if '"warpwave", "run"' in line]
+
+    assert patience["interrupt_timeout"] > ladder
+    assert patience["terminate_timeout"] > lifecycle._KILL_S + lifecycle._DRAIN_S
+    assert runs
+    assert all("**PATIENCE" in line for line in runs)

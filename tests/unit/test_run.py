@@ -8,7 +8,7 @@ import json
 import pytest
 from rich.console import Console
 
-from harness import run as run_module
+from harness import attempt as attempt_module
 from harness.engines import Layout
 from harness.errors import InfrastructureError
 from harness.progress import Progress
@@ -40,7 +40,7 @@ def outcome(tmp_path, monkeypatch):
     """Run the cpu target on a fake engine; returns the record and what is on disk."""
 
     def run(act):
-        monkeypatch.setattr(run_module, "choose_engine", lambda asked, target, say: FakeEngine(act))
+        monkeypatch.setattr(attempt_module, "choose_engine", lambda asked, target, say: FakeEngine(act))
         settings = Settings("run-1", tmp_path / "out", tmp_path)
         record = run_target(load_targets()["cpu"], settings, lambda line: None, lambda event: None)
         return record, json.loads((tmp_path / "out" / "raw" / "cpu" / "run.json").read_text())
@@ -91,6 +91,7 @@ def test_a_planted_link_is_not_followed(outcome, tmp_path):
 
     def act(raw, on_line):
         for name in ("engine.log", "run.json"):
+            (raw / name).unlink(missing_ok=True)
             (raw / name).symlink_to(victim)
         on_line("ssh-rsa attacker's key")
         finish(raw)
@@ -100,6 +101,57 @@ def test_a_planted_link_is_not_followed(outcome, tmp_path):
     assert victim.read_text() == "mine"
     assert record.verdict is Verdict.PASSED
     assert "attacker" in (tmp_path / "out" / "raw" / "cpu" / "engine.log").read_text()
+
+
+def unusable(raw):
+    reports = (StageReport(Stage.FACTS, Verdict.INFRA, reason="no card", exit_code=0), StageReport(Stage.TEST, Verdict.NOT_RUN))
+    dump(Stages("run-1", "cpu", True, reports), raw / "stages.json")
+
+
+@pytest.mark.parametrize(
+    ("first", "attempts"),
+    [
+        (lambda raw: Exit(None, 1.0, error="the connection broke"), 2),
+        (lambda raw: Exit(None, 1.0), 2),
+        (lambda raw: finish(raw, Verdict.INFRA), 2),  # a card that was lost in the middle
+        (lambda raw: Exit(None, 1.0, timed_out=True, error="survives SIGKILL"), 1),
+        (lambda raw: Exit(None, 1.0, interrupted=True, error="the connection broke"), 1),
+        (lambda raw: Exit(127, 1.0), 1),
+        (lambda raw: Exit(74, 1.0), 1),
+        (unusable, 1),
+        (lambda raw: finish(raw, Verdict.FAILED), 1),
+        (lambda raw: finish(raw, Verdict.CRASHED), 1),
+        (lambda raw: Exit(139, 1.0), 1),
+    ],
+)
+def test_only_what_broke_in_the_middle_is_tried_again_and_once(outcome, first, attempts):
+    """In a fresh container, with both attempts on record; a failed test, a limit, the user's will and a bad machine have one."""
+    acts = [lambda raw: first(raw), lambda raw: finish(raw)]
+    done = []
+
+    def act(raw, on_line):
+        done.append(raw)
+        return acts[len(done) - 1](raw)
+
+    record, written = outcome(act)
+
+    assert len(done) == attempts
+    assert len(written["attempts"]) == attempts - 1
+    assert (record.verdict is Verdict.PASSED) == (attempts == 2)
+    assert all(attempt.verdict is Verdict.INFRA for attempt in record.attempts)
+
+
+def test_twice_is_enough(outcome):
+    """A machine that breaks again is broken."""
+    done = []
+
+    def act(raw, on_line):
+        done.append(raw)
+        return Exit(None, 1.0, error="the connection broke")
+
+    record, _ = outcome(act)
+
+    assert (record.verdict, len(done), len(record.attempts)) == (Verdict.INFRA, 2, 1)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"run_id": 1}', '{"finished": true}', "[" * 100_000])

@@ -1,0 +1,79 @@
+"""An engine of the tests' own, to be killed and started again without harm to anybody else's containers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import docker
+
+
+class OwnEngine:
+    """A `dockerd` with its own socket, images and state, in a folder of its own; needs root."""
+
+    def __init__(self) -> None:
+        # Short: the path of a socket has at most 108 characters. A folder that is given stays, with its images, for the next time.
+        self.given = os.environ.get("WARPWAVE_OWN_ENGINE")
+        self.folder = Path(self.given or tempfile.mkdtemp(prefix="ww"))
+        self.host = f"unix://{self.folder}/d.sock"
+        self.folder.mkdir(exist_ok=True)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        options = ["--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "-H", self.host]
+        places = [f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec", f"--pidfile={self.folder}/pid"]
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            if self._process is None or self._process.poll() is not None:  # what it started itself may still be on its way out
+                (self.folder / "pid").unlink(missing_ok=True)  # its number may be somebody else's by now
+                with open(self.folder / "log", "ab") as log:
+                    self._process = subprocess.Popen(["dockerd", *options, *places], stdout=log, stderr=log, start_new_session=True)
+            with socket.socket(socket.AF_UNIX) as local, suppress(OSError):
+                local.settimeout(5)
+                local.connect(f"{self.folder}/d.sock")
+                local.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+                if b"200 OK" in local.recv(100):
+                    return
+            time.sleep(0.2)
+        raise RuntimeError((self.folder / "log").read_text()[-2000:])
+
+    def client(self) -> docker.DockerClient:
+        """A connection to it."""
+        return docker.DockerClient(self.host, timeout=120)
+
+    def take(self, image: str, source: docker.APIClient) -> None:
+        """Copy an image from another engine."""
+        client = self.client()
+        try:
+            if not client.images.list(image):
+                client.api.load_image(source.get_image(image))
+        finally:
+            client.close()
+
+    def kill(self) -> None:
+        """SIGKILL: as by the out-of-memory killer, no goodbye to any container."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it for good, and leave nothing."""
+        self._end(signal.SIGTERM)
+        for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+            where = line.split()[1]
+            if where.startswith(f"{self.folder}/"):
+                subprocess.run(["umount", "-l", where], capture_output=True)
+        if not self.given:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            os.kill(self._process.pid, number)
+            self._process.wait(60)
+            self._process = None
