@@ -12,5 +12,6 @@ def test_an_engine_that_is_up_passes(engine, tmp_path):
     done = subprocess.run([sys.executable, "-m", "harness", "doctor", "cpu", "--json"], cwd=tmp_path, capture_output=True, text=True)
     findings = {finding["check"]: finding for finding in json.loads(done.stdout)["findings"]}
 
-    assert (done.returncode, findings["docker"]["state"]) == (0, "pass"), findings
+    # Of the rest, whether this Python has torch, nothing is said here.
+    assert findings["docker"]["state"] == "pass", findings
     assert {"limits", "live-restore", "image room", "leftovers"} <= set(findings)
