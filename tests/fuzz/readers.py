@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from harness.attempt import _dispatch
 from harness.cases import read_cases
 from harness.collect import collect
 from harness.compare import compare
@@ -27,7 +28,6 @@ from harness.render.exports import FORMATS
 from harness.render.plot import pictures
 from harness.render.terminal import render_terminal
 from harness.report import WRITERS
-from harness.run import _dispatch
 
 # In memory where there is such a place: a fuzzer writes thousands of files a second.
 _SHARED = Path("/dev/shm")
