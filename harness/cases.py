@@ -6,13 +6,12 @@ comes in, not after a tree of it has been built.
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path, PurePosixPath
 from typing import Union
 from xml.parsers import expat
 
-from harness.records import CaseResult, Verdict
+from harness.records import MOST_SECONDS, CaseResult, Verdict
 from harness.untrusted import Budget, RejectedError, clip, opened
 
 MAX_XML_BYTES = 64 << 20
@@ -190,4 +189,4 @@ def _seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         return 0.0
-    return seconds if math.isfinite(seconds) and seconds > 0 else 0.0
+    return seconds if 0 < seconds < MOST_SECONDS else 0.0

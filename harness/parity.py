@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from harness.alignment import align
 from harness.alignment import configuration as configuration  # the JUnit writer names its cases by it
 from harness.comparison import CodegenCell, CodegenRow, KernelTests, Parity, ParityRow, TestCell, WaiverUse
-from harness.records import CaseResult, TargetRun, Verdict, Waiver
+from harness.records import MOST_SECONDS, CaseResult, TargetRun, Verdict, Waiver
 
 
 def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
@@ -38,7 +38,7 @@ def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:
             by_kernel.setdefault(case.kernel, []).append(case)
         for kernel, cases in by_kernel.items():
             counts = Counter(case.verdict for case in cases)
-            seconds = math.fsum(case.seconds for case in cases)
+            seconds = math.fsum(case.seconds for case in cases if 0 < case.seconds < MOST_SECONDS)
             found.append(KernelTests(kernel, name, {verdict.value: count for verdict, count in counts.items()}, seconds))
     return tuple(found)
 

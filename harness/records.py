@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, Union
 
 SCHEMA_VERSION = 1
+# Nothing takes thirty years; and whatever is summed stays a number.
+MOST_SECONDS = 1e9
 
 Scalar = Union[int, float, str, bool, None]
 

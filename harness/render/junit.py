@@ -20,7 +20,7 @@ import junitparser
 
 from harness.comparison import COMPLETE, Comparison, TargetSummary
 from harness.parity import configuration
-from harness.records import CaseResult, CompiledKernel, Stage, StageReport, Verdict
+from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, Stage, StageReport, Verdict
 from harness.render.gates import how_to_waive
 from harness.render.text import first_line, visible
 
@@ -108,7 +108,7 @@ def _kind(verdict: Verdict, never_skipped: bool) -> str:
 
 def _time(seconds: float) -> float:
     """Seconds that any parser takes."""
-    return round(seconds, 6) if math.isfinite(seconds) and seconds > 0 else 0.0
+    return round(seconds, 6) if 0 < seconds < MOST_SECONDS else 0.0
 
 
 def _suites(comparison: Comparison) -> Iterator[_Suite]:

@@ -157,7 +157,7 @@ def test_a_gpu_of_an_unlucky_name_is_not_merged_with_another_suite():
     assert [suite.get("name") for suite in root] == ["alpha/run", "alpha/run", "alpha/compile/sy_90"]
 
 
-@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0])
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 1e308])
 def test_impossible_times_are_zero(seconds):
     """A reader's parser must not stumble over a number."""
     suites = read([run(cases=(dataclasses.replace(case(), seconds=seconds),), compiled=(compiled(seconds=seconds),))])
