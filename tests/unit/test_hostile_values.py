@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 from xml.etree import ElementTree
 
@@ -29,6 +30,8 @@ from harness.report import WRITERS
 RECORDS = (Job, Facts, Stages, RunRecord)
 LINES = (Sample, Ceiling, CompiledKernel)
 COMMAND = re.compile(r"^\s*::(add-mask|debug|echo|error|group|notice|set-env|set-output|stop-commands|warning)", re.MULTILINE)
+# Shrinking what it finds takes minutes: `nox -s fuzz` asks for it.
+searching = pytest.mark.skipif("WARPWAVE_SEARCH" not in os.environ, reason="a search of minutes: nox -s fuzz")
 slow = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -56,6 +59,7 @@ def check_inert(name: str, text: str) -> None:
     assert "##[" not in text, name
 
 
+@searching
 @slow
 @given(st.lists(target_runs, min_size=1, max_size=3))
 def test_no_values_keep_a_report_from_being_written(tmp_path_factory, runs):
@@ -86,6 +90,7 @@ def test_no_values_keep_a_report_from_being_written(tmp_path_factory, runs):
             check_inert(name, (out / name).read_text("utf-8"))
 
 
+@searching
 @slow
 @given(target_runs, target_runs)
 def test_no_values_keep_generated_code_from_being_compared(first: TargetRun, second: TargetRun):
