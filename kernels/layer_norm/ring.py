@@ -15,6 +15,8 @@ from typing import Any
 
 from torch import Tensor
 
+from kernels.layer_norm.backward import add_both, add_up
+
 try:
     from triton.experimental import gluon
     from triton.experimental.gluon import language as gl
@@ -89,24 +91,6 @@ def _collect(words_ptr, n_parts, slots):
 
 
 @jit
-def _add_both(a, b, c, d):
-    return a + c, b + d
-
-
-@jit
-def _add(total, lost, term, COMPENSATED: gl.constexpr):
-    """Kahan's sum, if compensated: a program adds up more rows than one total in fp32 has digits for."""
-    if COMPENSATED:
-        term -= lost
-        next_total = total + term
-        lost = (next_total - total) - term
-        total = next_total
-    else:
-        total += term
-    return total, lost
-
-
-@jit
 def backward_ring_kernel(
     grad_ptr,
     x_ptr,
@@ -166,7 +150,7 @@ def backward_ring_kernel(
         if weight_ptr is not None:
             scaled *= _packed(weight).to(gl.float32)
         if mean_ptr is not None:
-            product, shift = gl.reduce((scaled * (x - mean), scaled), 0, _add_both)
+            product, shift = gl.reduce((scaled * (x - mean), scaled), 0, add_both)
         else:
             product = gl.sum(scaled * x, 0)
             shift = product
@@ -184,9 +168,9 @@ def backward_ring_kernel(
             normal *= late_rstd
             grad = grads.index(slot).load(layout).to(gl.float32)
             if dweights_ptr is not None:
-                dweight, lost_of_dweight = _add(dweight, lost_of_dweight, grad * normal, COMPENSATED)
+                dweight, lost_of_dweight = add_up(dweight, lost_of_dweight, grad * normal, COMPENSATED)
             if dbiases_ptr is not None:
-                dbias, lost_of_dbias = _add(dbias, lost_of_dbias, grad, COMPENSATED)
+                dbias, lost_of_dbias = add_up(dbias, lost_of_dbias, grad, COMPENSATED)
             if weight_ptr is not None:
                 grad *= _packed(weight).to(gl.float32)
             dx = grad - normal * product
