@@ -163,7 +163,7 @@ def _test(result: CaseResult, occurrence: int) -> str:
 @lru_cache(maxsize=1 << 14)  # the same tests are on every target
 def _named(test: str, kernel: str, occurrence: int) -> tuple[str, str]:
     path, _, name = test.partition("::")
-    classname = ".".join(PurePosixPath(path).with_suffix("").parts) if name else kernel
+    classname = ".".join(PurePosixPath(path.removesuffix(".py")).parts) if name else kernel
     full = (name or path) + (f" ({occurrence})" if occurrence > 1 else "")
     head = f"<testcase{_attribute('name', full)}{_attribute('classname', classname)}"
     return head, "".join(f'<property name="{key}"{_attribute("value", value)}/>' for key, value in (("id", test), ("kernel", kernel)))
