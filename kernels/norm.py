@@ -118,8 +118,8 @@ def backward(
         sums = _sums(programs, n_columns, dweight, dbias)
         sizes = rows.stride(0), n_rows, n_columns
         backward_kernel[(programs,)](*given, dx, *sums, *sizes, ROWS=height, BLOCK=block, STAGES=tile.stages, num_warps=tile.warps)
-    elif config.backward_ring and ring.takes(rows, given[0]) and _parts(config.backward_ring, rows) <= _running(config.backward_ring):
-        sums = _share_rows(config.backward_ring, given, dx, dweight, dbias)
+    elif shared := _ring(config.backward_rings, rows, given[0]):
+        sums = _share_rows(shared, given, dx, dweight, dbias)
     else:
         tile = config.backward_long
         backward_steps_kernel[(n_rows,)](*given, dx, rows.stride(0), n_columns, BLOCK=tile.elements, num_warps=tile.warps)
@@ -180,12 +180,17 @@ def _share_rows(tile: Ring, given: tuple[Tensor, ...], dx: Tensor, dweight: Tens
         BLOCK=tile.columns * 2 // rows.element_size(),
         SLOTS=max(_FEWEST_SLOTS, next_power_of_2(n_parts)),
         AHEAD=tile.ahead,
-        LAG=tile.lag,
         WARPS=tile.warps,
         num_warps=tile.warps,
         **_limit(tile.registers),
     )
     return sums
+
+
+def _ring(tiles: Sequence[Ring], rows: Tensor, grad: Tensor) -> Ring | None:
+    """The first for rows of this length, where copies to shared memory reach them and all programs of a row run at the same time."""
+    tile = next((tile for tile in tiles if _units(rows, rows.shape[1]) <= tile.longest), None)
+    return tile if tile and ring.takes(rows, grad) and _parts(tile, rows) <= _running(tile) else None
 
 
 def _running(tile: Ring) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 
@@ -38,24 +39,24 @@ class Parts:
 
 @dataclass(frozen=True)
 class Ring:
-    """Programs share rows: each has up to `columns` columns, and strides over the rows.
+    """Programs share rows of up to `longest` columns: each has up to `columns` of them, and strides over the rows.
 
-    `programs` for each multiprocessor, with `ahead` rows on their way to shared memory, and `lag` rows that wait for other parts.
+    `programs` for each multiprocessor, with `ahead` rows on their way to shared memory, and one that waits for other parts.
     """
 
     columns: int
     warps: int
     programs: int
     ahead: int
-    lag: int
     registers: int | None = None
+    longest: float = math.inf
 
 
 @dataclass(frozen=True)
 class Norm:
     """Tiles by the length of rows; rows longer than the `columns` of the last go by the others.
 
-    `forward_parts`, `backward_ring`: programs share a row and wait for each other, so that each element is read once. None where no GPU
+    `forward_parts`, `backward_rings`: programs share a row and wait for each other, so that each element is read once. None where no GPU
     has shown that it starts programs in order: then a program has the row for itself and reads it twice, in steps of `elements`
     (`forward_long`, `backward_long`), and sums over rows are a launch of their own (`column_sums`).
     """
@@ -66,7 +67,7 @@ class Norm:
     backward_long: Tile
     column_sums: Tile
     forward_parts: Parts | None = None
-    backward_ring: Ring | None = None
+    backward_rings: tuple[Ring, ...] = ()
 
 
 _PORTABLE = Norm(
@@ -86,7 +87,10 @@ _HOPPER = replace(
         Tile(2048, 2048, 4, programs=3, stages=3),
         Tile(8192, 8192, 8, programs=1, stages=3),
     ),
-    backward_ring=Ring(2048, 2, programs=6, ahead=1, lag=1, registers=168),
+    backward_rings=(
+        Ring(1024, 1, programs=12, ahead=1, registers=168, longest=32768),
+        Ring(2048, 2, programs=6, ahead=1, registers=168),
+    ),
 )
 
 LAYER_NORM = {
@@ -117,7 +121,6 @@ RMS_NORM = {
             Tile(32768, 32768, 16, chunks=4, packed=True, registers=64),
         ),
         forward_parts=Parts(4, 4096, 4, chunks=4, packed=True, registers=96),
-        backward_ring=Ring(2048, 2, programs=6, ahead=1, lag=1, registers=144),
     ),
     "*": _PORTABLE,
 }

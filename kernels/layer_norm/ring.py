@@ -1,7 +1,7 @@
 """The backward of layer_norm and rms_norm for rows that several programs share, so that each element is read once.
 
 A program has one part of the columns, with its weights and its sums over rows in registers, and strides over the rows. They travel through
-a ring of buffers in shared memory: `AHEAD` are on their way, and `LAG` wait for the sums of the other parts. Those come as one word of
+a ring of buffers in shared memory: `AHEAD` are on their way, and one waits for the sums of the other parts. Those come as one word of
 64 bits each, written by one atomic: what is there is whole, and nothing else needs to be ordered. All add the words up in the same order.
 
 The programs of a row are neighbours in the grid. GPUs start programs in the order of their numbers, so a program waits only for some that
@@ -109,15 +109,14 @@ def backward_ring_kernel(
     BLOCK: gl.constexpr,
     SLOTS: gl.constexpr,
     AHEAD: gl.constexpr,
-    LAG: gl.constexpr,
     WARPS: gl.constexpr,
 ):
     """As `backward_kernel`: sums over rows are in registers, and in row `group` of dweights and dbiases at the end."""
     COMPENSATED: gl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 32
     layout: gl.constexpr = gl.BlockedLayout([VECTOR], [32], [WARPS], [0])
     slots = gl.arange(0, SLOTS, layout=gl.BlockedLayout([1], [32], [WARPS], [0]))
-    grads = gl.allocate_shared_memory(grad_ptr.dtype.element_ty, [AHEAD + LAG + 1, BLOCK], gl.SwizzledSharedLayout(1, 1, 1, [0]))
-    xs = gl.allocate_shared_memory(x_ptr.dtype.element_ty, [AHEAD + LAG + 1, BLOCK], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    grads = gl.allocate_shared_memory(grad_ptr.dtype.element_ty, [AHEAD + 2, BLOCK], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    xs = gl.allocate_shared_memory(x_ptr.dtype.element_ty, [AHEAD + 2, BLOCK], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     n_columns, row_stride = n_vectors * VECTOR, row_vectors * VECTOR
     part, group, groups = gl.program_id(0) % n_parts, gl.program_id(0) // n_parts, gl.num_programs(0) // n_parts
     columns = part * BLOCK + gl.arange(0, BLOCK, layout=layout)
@@ -133,18 +132,21 @@ def backward_ring_kernel(
     # The statistics run a row ahead, too: waiting for them here would be waiting for memory in every row.
     next_rstd = gl.load(rstd_ptr + group)
     next_mean = gl.load(mean_ptr + group) if mean_ptr is not None else 0.0
+    rstd, mean = next_rstd, next_mean
 
-    for i in range(0, gl.cdiv(n_rows - group, groups) + LAG):
+    share = 1.0 / n_columns
+    for i in range(0, gl.cdiv(n_rows - group, groups) + 1):
         row = group + i * groups
-        slot = (i + AHEAD) % (AHEAD + LAG + 1)
+        slot = (i + AHEAD) % (AHEAD + 2)
         _fetch_row(grads, xs, grad_ptr, x_ptr, row + AHEAD * groups, n_rows, n_columns, row_stride, columns, slot)
         async_copy.wait_group(AHEAD)
+        late_rstd, late_mean = rstd, mean
         rstd, mean = next_rstd, next_mean
         next_row = gl.minimum(row + groups, n_rows - 1)
         next_rstd = gl.load(rstd_ptr + next_row)
         if mean_ptr is not None:
             next_mean = gl.load(mean_ptr + next_row)
-        slot = i % (AHEAD + LAG + 1)
+        slot = i % (AHEAD + 2)
         x = xs.index(slot).load(layout).to(gl.float32)
         scaled = grads.index(slot).load(layout).to(gl.float32)
         if weight_ptr is not None:
@@ -156,15 +158,14 @@ def backward_ring_kernel(
             shift = product
         _publish(words_ptr + row.to(gl.int64) * n_parts + part, product * rstd, shift, row < n_rows)
 
-        late_row = row - LAG * groups
+        late_row = row - groups
         if late_row >= group:
             products, shifts = _collect(words_ptr + late_row.to(gl.int64) * n_parts, n_parts, slots)
-            late_rstd = gl.load(rstd_ptr + late_row)
-            product, shift = gl.sum(products, 0) / n_columns, gl.sum(shifts, 0) / n_columns
-            slot = (i + AHEAD + 1) % (AHEAD + LAG + 1)
+            product, shift = gl.sum(products, 0) * share, gl.sum(shifts, 0) * share
+            slot = (i + AHEAD + 1) % (AHEAD + 2)
             normal = xs.index(slot).load(layout).to(gl.float32)
             if mean_ptr is not None:
-                normal -= gl.load(mean_ptr + late_row)
+                normal -= late_mean
             normal *= late_rstd
             grad = grads.index(slot).load(layout).to(gl.float32)
             if dweights_ptr is not None:

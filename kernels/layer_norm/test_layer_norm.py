@@ -31,7 +31,7 @@ def long_rows(monkeypatch):
     tile = dataclasses.replace(config.forward_long, elements=256, warps=4)
     sums = dataclasses.replace(config.column_sums, columns=64, elements=512)
     config = dataclasses.replace(config, forward=(), backward=(), forward_long=tile, backward_long=tile, column_sums=sums)
-    monkeypatch.setattr(norm, "LAYER_NORM", {"*": dataclasses.replace(config, forward_parts=None, backward_ring=None)})
+    monkeypatch.setattr(norm, "LAYER_NORM", {"*": dataclasses.replace(config, forward_parts=None, backward_rings=())})
 
 
 @triton.jit
@@ -55,10 +55,10 @@ def shared_rows(monkeypatch, device):
 
     It has no Gluon, either: there the backward is that of long rows.
     """
-    if device.type == "cuda" and choose(norm.LAYER_NORM).backward_ring is None:
+    if device.type == "cuda" and not choose(norm.LAYER_NORM).backward_rings:
         pytest.skip("on this GPU no rows are shared; the wait is in PTX")
-    parts, shared = Parts(2, 512, 4, chunks=2), Ring(512, 2, programs=1, ahead=1, lag=1)
-    config = dataclasses.replace(choose(norm.LAYER_NORM), forward=(), backward=(), forward_parts=parts, backward_ring=shared)
+    parts, shared = Parts(2, 512, 4, chunks=2), Ring(512, 2, programs=1, ahead=1)
+    config = dataclasses.replace(choose(norm.LAYER_NORM), forward=(), backward=(), forward_parts=parts, backward_rings=(shared,))
     monkeypatch.setattr(norm, "LAYER_NORM", {"*": config})
     monkeypatch.setattr(norm, "RMS_NORM", {"*": config})
     if device.type == "cpu":

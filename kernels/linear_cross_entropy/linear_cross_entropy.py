@@ -11,10 +11,12 @@ from kernels.contract import autocast, check_dtype, check_same
 from kernels.cross_entropy import launch
 from kernels.cross_entropy.cross_entropy import scale_
 from kernels.cross_entropy.launch import Targets
-from kernels.dispatch import custom_op
+from kernels.dispatch import cdiv, custom_op
+from kernels.matmul.launch import multiply_into
 
-# Tokens at a time: enough for products at full speed, or little enough that their logits are small beside the weight's gradient.
-CHUNKS = {"speed": 2048, "low": 512}
+# Tokens at a time. From 2048 on, products are at full speed; with fewer than 512, adding to the weight's gradient takes as long as they do.
+MEMORY = ("speed", "low")
+FULL_SPEED, FEWEST = 2048, 512
 
 
 def linear_cross_entropy(
@@ -41,7 +43,8 @@ def linear_cross_entropy(
         linear_weight: (V, H), of the same dtype; linear_bias: (V,), likewise.
         target: class indices, of `input`'s shape but for the last dimension, int64 or uint8.
         weight, reduction, ignore_index, label_smoothing: as in `cross_entropy`, out-of-range targets included.
-        memory: "speed" holds the logits of 2048 tokens, "low" of 512.
+        memory: "speed" holds the logits of 2048 tokens; "low" of as many (512 at least) as take, with the gradient of the input, a quarter
+            of what the gradient of the weight takes.
 
     Raises:
         ValueError: there is no such reduction or `memory`.
@@ -65,7 +68,7 @@ def linear_cross_entropy(
         reduction,
         float(label_smoothing),
         dtype,
-        CHUNKS[memory],
+        _tokens_at_once(memory, tokens.shape[0], *linear_weight.shape),
         wanted,
     )
     return loss.view(target.shape) if reduction == "none" else loss
@@ -85,8 +88,8 @@ def _check(
     check_same("linear_cross_entropy", input, linear_weight, *([] if linear_bias is None else [linear_bias]))
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
-    if memory not in CHUNKS:
-        raise ValueError(f"memory is one of {', '.join(CHUNKS)}, not {memory}")
+    if memory not in MEMORY:
+        raise ValueError(f"memory is one of {', '.join(MEMORY)}, not {memory}")
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     if target.is_floating_point():
@@ -174,6 +177,11 @@ def _empty_like(input: Tensor, weight: Tensor, bias: Tensor | None, wanted: list
     return new[0], new[1], new[2]
 
 
+def _tokens_at_once(memory: str, n_tokens: int, n_classes: int, hidden: int) -> int:
+    fitting = hidden // 4 - n_tokens * hidden // max(1, n_classes)
+    return FULL_SPEED if memory == "speed" else min(FULL_SPEED, max(FEWEST, cdiv(fitting, 128) * 128))
+
+
 def _chunks(n_tokens: int, at_most: int) -> list[slice]:
     """Tokens in chunks of one size, a multiple of 128, but for the last."""
     n_chunks = max(1, -(-n_tokens // at_most))
@@ -188,7 +196,7 @@ def _logits(x: Tensor, weight: Tensor, bias: Tensor | None, chunk: int) -> Itera
     for rows in chunks:
         logits = place[: rows.stop - rows.start]
         if bias is None:
-            torch.mm(x[rows], weight.t(), out=logits)
+            multiply_into(logits, x[rows], weight.t())
         else:
             torch.addmm(bias, x[rows], weight.t(), out=logits)
         yield rows, logits
@@ -220,8 +228,7 @@ def _gradients(
         if wanted[0]:
             torch.mm(logits, weight, out=of_input[rows])
         if wanted[1]:
-            # With beta 0, what is in the output already is not read.
-            torch.addmm(of_weight, logits.t(), x[rows], beta=float(rows.start > 0), out=of_weight)
+            multiply_into(of_weight, logits.t(), x[rows], add=rows.start > 0)
         if of_bias_exactly is not None:
             of_bias_exactly += logits.sum(0, dtype=torch.float32)
     if of_bias_exactly is not None:

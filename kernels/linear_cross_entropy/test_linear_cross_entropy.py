@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from kernels.linear_cross_entropy import linear_cross_entropy
+from kernels.matmul import launch as matmul
 
 room = sys.modules["kernels.linear_cross_entropy.linear_cross_entropy"]
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -140,6 +141,23 @@ def test_chunks_are_even_and_whole(monkeypatch):
         assert sum(sizes) == tokens
         assert all(size % 128 == 0 for size in sizes[:-1])
         assert max(sizes, default=0) <= 2048
+
+
+def test_little_memory_is_a_quarter_more_than_the_gradient_of_the_weight():
+    assert room._tokens_at_once("speed", 16384, 128256, 4096) == 2048
+    for tokens, chunk in ((4096, 896), (16384, 512), (0, 1024), (1 << 20, 512)):
+        assert room._tokens_at_once("low", tokens, 128256, 4096) == chunk
+    assert room._tokens_at_once("low", 4096, 32000, 16384) == 2048
+    assert room._tokens_at_once("low", 4096, 0, 4096) == 512
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_products_that_memory_adds_up(dtype, device, compare, monkeypatch):
+    """As they are where the output is large; on other devices libraries do it."""
+    monkeypatch.setattr(matmul, "LARGE", 1)
+    matmul._plan_into.cache_clear()
+    compare(linear_cross_entropy, unfused, *drawn(10, 64, 264, device, DTYPES[dtype]))
+    matmul._plan_into.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 
 from kernels.configs import Card, card, choose
-from kernels.configs.matmul import MATMUL, Specialized, Tile
+from kernels.configs.matmul import MATMUL, Config, Specialized, Tile
 from kernels.matmul.kernels import matmul_kernel
 from kernels.matmul.layout import Launch, Layout
 
@@ -24,6 +24,9 @@ WORTH_A_COPY = 256
 
 # Products from which on the widest tile has an activation hidden; done at once, it is short of registers.
 HIDES_ACTIVATION = 512
+
+# Elements of an output that is large: there are tiles for every multiprocessor, several times over.
+LARGE = 1 << 24
 
 AnyTile = TypeVar("AnyTile", Tile, Specialized)
 
@@ -52,6 +55,32 @@ def multiply(
     return out, saved
 
 
+def multiply_into(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, add: bool = False) -> None:
+    """`out = a @ b` or `out += a @ b`, of matrices with a large output, by what is faster at it: this package's kernel or a library's.
+
+    The kernel has memory do the adding: the product is rounded to `out`'s dtype, and then the sum. The library rounds once.
+    """
+    aligned = (a.data_ptr() | b.data_ptr() | out.data_ptr()) % 16 == 0 and out.is_contiguous()
+    launch = _plan_into(card(), a.dtype, aligned, add, Layout.of(a), Layout.of(b))
+    if launch:
+        launch(a, b, out, out, None)
+    elif add:
+        torch.addmm(out, a, b, out=out)
+    else:
+        torch.mm(a, b, out=out)
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan_into(on: Card, dtype: torch.dtype, aligned: bool, add: bool, a: Layout, b: Layout) -> Launch | None:
+    config = choose(MATMUL)
+    shape = (*a.shape[:-1], b.shape[-1])
+    if not _takes_tma(config, dtype, aligned, a, b) or shape[0] * shape[1] < LARGE:
+        return None
+    from kernels.matmul.specialized import product
+
+    return product(_cheapest(config.specialized, on, shape), on, (dtype, dtype), a, b, add=add)
+
+
 @functools.lru_cache(maxsize=4096)
 def _plan(
     on: Card,
@@ -67,7 +96,7 @@ def _plan(
     config = choose(MATMUL)
     shape = (*a.shape[:-1], b.shape[-1])
     epilogue = {"bias": bias, "activation": activation, "save": save}
-    if config.specialized and not precision and aligned and shape[-1] % 8 == 0 and a.in_reach_of_tma() and b.in_reach_of_tma():
+    if _takes_tma(config, dtype, aligned, a, b):
         narrow = activation and a.shape[-1] < HIDES_ACTIVATION
         # Gluon is experimental: it is imported only for a GPU that has a configuration for it.
         from kernels.matmul.specialized import specialized
@@ -79,6 +108,11 @@ def _plan(
     elif save or a.shape[-1] % 64 or any(step % 16 for step in (*a.stride, *b.stride) if step != 1):
         tiles = config.frugal
     return _pointers(_cheapest(tiles, on, shape), precision, config.widen, a, b, epilogue)
+
+
+def _takes_tma(config: Config, dtype: torch.dtype, aligned: bool, a: Layout, b: Layout) -> bool:
+    in_reach = a.in_reach_of_tma() and b.in_reach_of_tma() and b.shape[-1] % 8 == 0
+    return bool(config.specialized) and dtype != torch.float32 and aligned and in_reach
 
 
 def _pointers(tile: Tile, precision: str | None, widen: bool, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:

@@ -31,11 +31,11 @@ def specialized(tile: Specialized, on: Card, dtype: torch.dtype, a: Layout, b: L
     while len(a.shape) == 2 and 2 * splits * programs <= on.processors and k % (2 * splits * tile.k) == 0 and k >= 2 * splits * LONG:
         splits *= 2
     if splits == 1:
-        return _product(tile, on, (dtype, dtype), a, b, **epilogue)
+        return product(tile, on, (dtype, dtype), a, b, **epilogue)
     # Few tiles of a long sum: parts of the sum as if they were a batch, so that every multiprocessor has some.
     part = k // splits
     a, b = Layout((splits, m, part), (part * a.stride[1], *a.stride)), Layout((splits, part, n), (part * b.stride[0], *b.stride))
-    multiply = _product(replace(tile, part_n=32), on, (dtype, torch.float32), a, b)
+    multiply = product(replace(tile, part_n=32), on, (dtype, torch.float32), a, b)
     options = {name.upper(): value for name, value in epilogue.items()}
 
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
@@ -48,7 +48,7 @@ def specialized(tile: Specialized, on: Card, dtype: torch.dtype, a: Layout, b: L
     return launch
 
 
-def _product(
+def product(
     tile: Specialized,
     on: Card,
     dtypes: tuple[torch.dtype, torch.dtype],
@@ -57,8 +57,9 @@ def _product(
     bias: bool = False,
     activation: str | None = None,
     save: bool = False,
+    add: bool = False,
 ) -> Launch:
-    """`dtypes` are those of the operands and of the output, which may be fp32 where there is no activation."""
+    """`dtypes` are those of the operands and of the output, which may be fp32 where there is no activation; `add`: to what is there."""
     *batch, m, k = a.shape
     n, half_m = b.shape[-1], tile.m // 2
     batches = batch[0] if batch else 1
@@ -75,6 +76,7 @@ def _product(
         "BIAS": bias,
         "ACTIVATION": activation,
         "SAVE": save,
+        "ADD": add,
         "SPREAD": _spread(tile, k, activation) if dtypes[0] == dtypes[1] else 0,
         "num_warps": 4,
         "maxnreg": 168,

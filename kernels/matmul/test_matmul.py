@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from kernels.matmul import linear, matmul
+from kernels.matmul import launch, linear, matmul
 from kernels.matmul.matmul import _activation_backward, _linear, _matmul
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -85,6 +85,22 @@ NOTHING = [((0, 3), (3, 4)), ((4, 3), (3, 0)), ((4, 0), (0, 5)), ((0,), (0,)), (
 @pytest.mark.parametrize("shapes", NOTHING, ids=shapes_id)
 def test_nothing_to_multiply(shapes, device, compare):
     compare(matmul, torch.matmul, *(torch.randn(shape, device=device) for shape in shapes))
+
+
+@pytest.mark.parametrize("add", [False, True], ids=["written", "added"])
+@pytest.mark.parametrize("shape", [(520, 264, 72), (8, 16, 8), (300, 136, 1000)], ids=str)
+def test_products_into_what_is_there(shape, add, device, monkeypatch):
+    """In every place once, rounded before and after."""
+    monkeypatch.setattr(launch, "LARGE", 1)
+    launch._plan_into.cache_clear()
+    m, n, k = shape
+    a, b = torch.randn(k, m, device=device).bfloat16().t(), torch.randn(k, n, device=device).bfloat16()
+    out = torch.full((m, n), 3.0 if add else torch.nan, device=device, dtype=torch.bfloat16)
+    launch.multiply_into(out, a, b, add)
+    product = a.double() @ b.double()
+    expected = product.bfloat16().double() + 3 if add else product
+    torch.testing.assert_close(out.double(), expected, rtol=2**-7, atol=2**-7)
+    launch._plan_into.cache_clear()
 
 
 def test_strides_are_free(device, compare):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language import _core
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
 from kernels.matmul.kernels import activate, grouped
@@ -16,6 +17,13 @@ from kernels.matmul.kernels import activate, grouped
 # Triton's names for them changed.
 _load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 _put = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
+
+
+@_core.builtin
+def _add(desc, coord, source, _semantic=None):
+    """Has the memory add a block to what is there. Triton 3.9 has a name for it, 3.6 only the operation."""
+    coord = _semantic._convert_to_ir_values(coord, require_i64=False)
+    _semantic.builder.create_async_tma_reduce(_core.ir.DESCRIPTOR_REDUCE_KIND.ADD, desc.handle, coord, source.handle)
 
 
 @gluon.jit
@@ -85,31 +93,35 @@ def _hold(acc, PARTS: gl.constexpr, dtype: gl.constexpr):
 
 
 @gluon.jit
-def _put_part(desc, x, part, at, buffer):
+def _put_part(desc, x, part, at, buffer, ADD: gl.constexpr):
     # Of two buffers the one in turn is free once the store before the previous one has read it.
     tma.store_wait(1)
     buffer.reshape(x.shape).store(x.to(desc.dtype))
     fence_async_shared()
     batch, row, column = at
-    _put(desc, [batch, row, column + part * desc.block_type.shape[2]], buffer)
+    column += part * desc.block_type.shape[2]
+    if ADD:
+        _add(desc, [batch, row, column], buffer)
+    else:
+        _put(desc, [batch, row, column], buffer)
 
 
 @gluon.jit
-def _finish(x, part, at, results, buffers, ACTIVATION: gl.constexpr, SAVE: gl.constexpr):
+def _finish(x, part, at, results, buffers, ACTIVATION: gl.constexpr, SAVE: gl.constexpr, ADD: gl.constexpr):
     """A part of a tile through its activation to memory."""
     out_desc, saved_desc = results
     turn = part % 2
     if SAVE:
-        _put_part(saved_desc, x, part, at, buffers.index(0))
+        _put_part(saved_desc, x, part, at, buffers.index(0), False)
         turn = 1
-    _put_part(out_desc, activate(x.to(gl.float32), ACTIVATION, False), part, at, buffers.index(turn))
+    _put_part(out_desc, activate(x.to(gl.float32), ACTIVATION, False), part, at, buffers.index(turn), ADD)
 
 
 @gluon.jit
-def _finish_held(held, part, at, results, buffers, ACTIVATION: gl.constexpr, SAVE: gl.constexpr):
+def _finish_held(held, part, at, results, buffers, ACTIVATION: gl.constexpr, SAVE: gl.constexpr, ADD: gl.constexpr):
     """The part in turn of what is held; returns the others, the next one first. In a loop, for instruction caches are small."""
     x = held[0].to(gl.int16).to(results[0].dtype, bitcast=True)
-    _finish(x, part, at, results, buffers, ACTIVATION, SAVE)
+    _finish(x, part, at, results, buffers, ACTIVATION, SAVE, ADD)
     rest = ()
     for i in gl.static_range(len(held) - 1):
         rest += (held[i + 1],)
@@ -156,6 +168,7 @@ def _multiply(
     BIAS: gl.constexpr,
     ACTIVATION: gl.constexpr,
     SAVE: gl.constexpr,
+    ADD: gl.constexpr,
     SPREAD: gl.constexpr,
 ):
     batches, M, N, K = shape
@@ -189,7 +202,7 @@ def _multiply(
                 for j in gl.static_range(SPREAD):
                     acc = _product(acc, i + j, step, HALF, buffers, ready, A_TRANSPOSED, B_TRANSPOSED)
                     if j == SPREAD - 1:
-                        held = _finish_held(held, i, at, results, staging, ACTIVATION, SAVE)
+                        held = _finish_held(held, i, at, results, staging, ACTIVATION, SAVE, ADD)
                     acc = _one_before(acc, step, empty, 1, i + j > 0)
                     step += 1
         for k in range(hiding * SPREAD * BLOCK_K, K, BLOCK_K):
@@ -205,10 +218,10 @@ def _multiply(
         else:
             parts = _split(acc, PARTS)
             for i in gl.static_range(PARTS):
-                _finish(parts[i], i, at, results, staging, ACTIVATION, SAVE)
+                _finish(parts[i], i, at, results, staging, ACTIVATION, SAVE, ADD)
     if SPREAD:
         for i in range(PARTS):
-            held = _finish_held(held, i, at, results, staging, ACTIVATION, SAVE)
+            held = _finish_held(held, i, at, results, staging, ACTIVATION, SAVE, ADD)
     tma.store_wait(0)
 
 
@@ -235,6 +248,7 @@ def matmul_specialized_kernel(
     BIAS: gl.constexpr,
     ACTIVATION: gl.constexpr,
     SAVE: gl.constexpr,
+    ADD: gl.constexpr,
     SPREAD: gl.constexpr,
 ):
     a_bufs = _blocks(a_desc, 2 * STAGES)
@@ -254,8 +268,8 @@ def matmul_specialized_kernel(
     tensors = (buffers, barriers, (out_desc, saved_desc), bias_ptr)
     gl.warp_specialize(
         [
-            (_multiply, (0, first, tensors, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, SPREAD)),
-            (_multiply, (1, second, tensors, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, SPREAD)),
+            (_multiply, (0, first, tensors, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, ADD, SPREAD)),
+            (_multiply, (1, second, tensors, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, ADD, SPREAD)),
             (_fetch, (a_desc, b_desc, buffers, barriers, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M)),
         ],
         [4, 1],

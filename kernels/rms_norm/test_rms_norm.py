@@ -27,7 +27,7 @@ def long_rows(monkeypatch):
     tile = dataclasses.replace(config.forward_long, elements=256, warps=4)
     sums = dataclasses.replace(config.column_sums, columns=64, elements=512)
     config = dataclasses.replace(config, forward=(), backward=(), forward_long=tile, backward_long=tile, column_sums=sums)
-    monkeypatch.setattr(norm, "RMS_NORM", {"*": dataclasses.replace(config, forward_parts=None, backward_ring=None)})
+    monkeypatch.setattr(norm, "RMS_NORM", {"*": dataclasses.replace(config, forward_parts=None, backward_rings=())})
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7, 64), (11, 257), (2, 1100)], ids=str)
