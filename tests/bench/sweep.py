@@ -32,12 +32,14 @@ from pathlib import Path
 from harness.inside.facts import gather
 from harness.inside.recorder import card_here
 from harness.records import Job, dump
+from harness.targets import load_targets
 job = Job.load(Path(sys.argv[1]))
 card = card_here()
+known = {known.name: known for target in load_targets().values() for known in target.architectures}
 facts = gather(job)
 device = dataclasses.replace(facts.devices[0], architecture=card.name)
 dump(dataclasses.replace(facts, devices=(device,)), Path(job.output) / "facts.json")
-dump(dataclasses.replace(job, architectures=(card,)), Path(sys.argv[1]))
+dump(dataclasses.replace(job, architectures=(known[card.name],)), Path(sys.argv[1]))
 print(json.dumps({"gpu": device.name, "torch": facts.torch, "triton": facts.triton}))
 """
 
@@ -107,7 +109,8 @@ def run_harness(folder: Path, precision: float) -> dict:
 
 
 def environment(cache: Path) -> dict[str, str]:
-    return {**os.environ, "TRITON_CACHE_DIR": str(cache), "PYTHONPATH": str(REPOSITORY), "TRITON_DEFAULT_FP_FUSION": "1"}
+    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "TRITON_CACHE_DIR": str(cache), "PYTHONPATH": path, "TRITON_DEFAULT_FP_FUSION": "1"}
 
 
 def timed(command: list[str], folder: Path) -> float:
