@@ -24,7 +24,7 @@ MOST_SECONDS = 1e9
 
 Scalar = Union[int, float, str, bool, None]
 
-# The exit code of an inside that cannot write its results (EX_IOERR of <sysexits.h>); in `harness/diagnose.py` it is infrastructure.
+# The exit code of an inside that cannot write its results (EX_IOERR of <sysexits.h>); in `harness/run/diagnose.py` it is infrastructure.
 UNWRITABLE = 74
 
 # In the place of a function's name: a point or a test that launched nothing, or not all of what it would have.
