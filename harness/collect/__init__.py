@@ -1,4 +1,5 @@
-"""What lies in raw folders, read and believed by nobody before it was looked at: untrusted XML and JSON → `TargetRun`."""
+"""Raw folders → `TargetRun`. What lies in them was written beside code that nobody trusts: it is looked at before it is believed."""
 
-from harness.collect.raw import collect as collect
-from harness.collect.raw import find_raw as find_raw
+from harness.collect.raw import collect, find_raw
+
+__all__ = ["collect", "find_raw"]

@@ -1,7 +1,8 @@
 """Runs → what is to be said of them: the targets of one run side by side, and one run against another. Pure, all of it.
 
-No file here reads a file, a clock or the environment, and of the harness they import `records`, `stats` and `errors` only.
+Of the harness `records`, `stats` and `errors` are imported, and nothing else.
 """
 
-from harness.compare.runs import compare as compare
-from harness.compare.runs import exit_code as exit_code
+from harness.compare.runs import compare, exit_code
+
+__all__ = ["compare", "exit_code"]
