@@ -31,7 +31,7 @@ _MOST_REPETITIONS = 10_000
 _UNTIMED = 2
 # The host's time varies more than the device's; a function that waits for the device is never ahead of it.
 _HEAD_START = 1.5
-_MOST_FLUSHES = 16
+_MOST_AHEAD_MS = 20.0
 # A round begins with an idle device: so many calls of the host's ahead, and it stays ahead if a repetition takes the device longer.
 _LEAD = 3
 # A queue of launches that is full holds the host up; in these rounds it is not.
@@ -205,7 +205,7 @@ class Timer:
             # Its own time, and what enqueuing it costs the host.
             alone = self._run(lambda: None, _HOST_ROUNDS, None)
             self._flush_ms = max(alone.pace_ms - _HEAD_START * alone.flush_host_ms, alone.pace_ms / 2, 1e-3)
-        return max(1, min(_MOST_FLUSHES, math.ceil((_HEAD_START * host_ms - device_ms) / self._flush_ms)))
+        return max(1, math.ceil(min(_MOST_AHEAD_MS, _HEAD_START * host_ms - device_ms) / self._flush_ms))
 
     def _run(self, fn: Callable[[], Any], rounds: int, grad_to_none: Sequence[Any] | None, flushes: int = 1, lead: int = 0) -> _Round:
         """Time `fn` again and again, each time after so many flushes; the first time after `lead` more."""

@@ -88,7 +88,7 @@ _HOPPER = replace(
         Tile(8192, 8192, 8, programs=1, stages=3),
     ),
     backward_rings=(
-        Ring(1024, 1, programs=12, ahead=1, registers=168, longest=32768),
+        Ring(1024, 1, programs=12, ahead=1, registers=160, longest=32768),
         Ring(2048, 2, programs=6, ahead=1, registers=168),
     ),
 )
@@ -121,6 +121,7 @@ RMS_NORM = {
             Tile(32768, 32768, 16, chunks=4, packed=True, registers=64),
         ),
         forward_parts=Parts(4, 4096, 4, chunks=4, packed=True, registers=96),
+        backward_rings=tuple(replace(ring, registers=144) for ring in _HOPPER.backward_rings),
     ),
     "*": _PORTABLE,
 }

@@ -132,9 +132,9 @@ def backward_ring_kernel(
     # The statistics run a row ahead, too: waiting for them here would be waiting for memory in every row.
     next_rstd = gl.load(rstd_ptr + group)
     next_mean = gl.load(mean_ptr + group) if mean_ptr is not None else 0.0
-    rstd, mean = next_rstd, next_mean
+    # Not `next_rstd`: Triton takes a variable that begins and ends its first round as the same value for one that never changes.
+    rstd, mean = gl.to_tensor(0.0), gl.to_tensor(0.0)
 
-    share = 1.0 / n_columns
     for i in range(0, gl.cdiv(n_rows - group, groups) + 1):
         row = group + i * groups
         slot = (i + AHEAD) % (AHEAD + 2)
@@ -161,7 +161,7 @@ def backward_ring_kernel(
         late_row = row - groups
         if late_row >= group:
             products, shifts = _collect(words_ptr + late_row.to(gl.int64) * n_parts, n_parts, slots)
-            product, shift = gl.sum(products, 0) * share, gl.sum(shifts, 0) * share
+            product, shift = gl.sum(products, 0) / n_columns, gl.sum(shifts, 0) / n_columns
             slot = (i + AHEAD + 1) % (AHEAD + 2)
             normal = xs.index(slot).load(layout).to(gl.float32)
             if mean_ptr is not None:
