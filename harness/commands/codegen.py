@@ -32,9 +32,10 @@ def codegen() -> None:
 @click.argument("head", type=_FOLDER)
 @click.option("--fail-on", metavar="WHAT,WHAT", default=_DEFAULT, show_default=True, help="What may not get worse; or `any`, or `nothing`.")
 @click.option("--markdown", type=FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
+@click.option("--html", "html_file", type=FILE, help="Also write it as a page of its own, for a browser.")
 @click.option("--json", "json_file", type=FILE, help="Also write all of it as JSON.")
 @click.option("--full", is_flag=True, help="Every change, not only the ten worst of a kind.")
-def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, json_file: Path | None, full: bool) -> int:
+def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, html_file: Path | None, json_file: Path | None, full: bool) -> int:
     """Say what changed in generated code from the run BASE to the run HEAD, the worst first.
 
     BASE and HEAD are folders of two runs (or of their artifacts) with a compile stage in them; targets are joined.
@@ -43,6 +44,7 @@ def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, json_file:
     from harness.compare.codegen import diff as compare
     from harness.records import write_text
     from harness.render.codegen import diff_sections, sentence
+    from harness.render.html import render_sections
     from harness.render.markdown import render_page
     from harness.render.terminal import draw_page
 
@@ -55,6 +57,9 @@ def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, json_file:
     sections = diff_sections(*sides, found, failing, full)
     if markdown is not None:
         write_text(markdown, render_page(said, sections, good=code == 0, all_in="the JSON of `codegen diff --json FILE`"))
+    if html_file is not None:
+        source = "what `codegen diff --full --json FILE` writes"
+        write_text(html_file, render_sections(said, sections, exit_code=code, kind="codegen diff", source=source))
     if json_file is not None:
         write_text(json_file, _json(sides, found, failing, said, code))
     Console(highlight=False).print(draw_page(said, sections, good=code == 0))

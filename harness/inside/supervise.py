@@ -155,9 +155,9 @@ def _run_worker(
 ) -> tuple[bool, Death | None]:
     """One worker from start to end: whether all cases are through, and how it died if it did."""
     journal.mend()
+    offset = journal.path.stat().st_size if journal.path.exists() else 0
     # A fresh worker compiles and loads again what an earlier one has had; readers of the journal can tell by this line.
     journal.write("worker")
-    offset = journal.path.stat().st_size
     running, since, last, lost, timed_out = None, time.monotonic(), "", "", False
     kills = memory_kills()
     worker = start(journal.path, log)

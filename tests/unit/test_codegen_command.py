@@ -20,15 +20,16 @@ def warpwave(*arguments, cwd: Path, **more):
 
 
 def test_the_command_writes_what_it_prints(tmp_path):
-    """The terminal, Markdown and JSON say the same, and the exit code is in the JSON, too."""
+    """The terminal, Markdown, HTML and JSON say the same, and the exit code is in the JSON, too."""
     for name, kernel in (("base", row()), ("head", row(spills=4))):
         write_raw(tmp_path / name / "raw" / "alpha", run(compiled=(kernel,)))
-    done = warpwave("codegen", "diff", "base", "head", "--markdown", "out.md", "--json", "out.json", cwd=tmp_path)
+    done = warpwave("codegen", "diff", "base", "head", "--markdown", "out.md", "--html", "out.html", "--json", "out.json", cwd=tmp_path)
     told = json.loads((tmp_path / "out.json").read_text())
 
     assert (done.returncode, told["exit_code"], told["ok"]) == (1, 1, False), done.stderr
     assert "1 regression (1 spills)" in done.stdout
     assert "❌ spilled registers 0 → 4" in (tmp_path / "out.md").read_text()
+    assert '<b class="v-failed">spilled registers 0 → 4</b>' in (tmp_path / "out.html").read_text()
     assert told["diff"]["changes"][0]["deltas"][0] == {
         "concern": "spills",
         "trend": "worse",

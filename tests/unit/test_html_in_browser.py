@@ -8,10 +8,14 @@ import shutil
 import pytest
 from large import large
 from synthetic import no_gpu, two_targets
+from test_codegen_diff import MOVES, row, side
 from test_render_html import HOSTILE, hostile
 
 from harness.compare import compare
-from harness.render.html import render_html
+from harness.compare.codegen import diff
+from harness.compare.deltas import Concern
+from harness.render.codegen import diff_sections, sentence
+from harness.render.html import render_html, render_sections
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no browser can be driven")
 CHROMIUM = os.environ.get("WARPWAVE_CHROMIUM") or next(
@@ -33,12 +37,12 @@ def browser():
 
 @pytest.fixture
 def show(browser, tmp_path):
-    """Open a comparison as its reader would, by file; afterwards nothing may have been said or asked for."""
+    """Open a comparison, or a page, as its reader would, by file; afterwards nothing may have been said or asked for."""
     said, asked, pages = [], [], []
 
     def opened(comparison, **options):
         path = tmp_path / f"{len(pages)}.html"
-        path.write_text(render_html(comparison), encoding="utf-8")
+        path.write_text(comparison if isinstance(comparison, str) else render_html(comparison), encoding="utf-8")
         page = browser.new_page(viewport={"width": 1280, "height": 900}, **options)
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
@@ -171,3 +175,44 @@ def test_two_thousand_cases_open(show):
     details.locator("tbody tr").first.wait_for()
 
     assert details.locator("tbody tr").count() == 2000
+
+
+# --- `codegen diff --html` ---------------------------------------------------------------------------------------------------------------
+
+
+def drawn(function="{}_kernel"):
+    """The page of a diff in which every concern moved once, in a kernel function of its own; and one function is gone."""
+    both = [[row(function=function.format(at), **figures[when]) for at, (_, *figures) in enumerate(MOVES.values())] for when in (0, 1)]
+    both[0].append(row(function="gone_kernel"))
+    found, failing = diff(*both), tuple(Concern)
+    sections = diff_sections(*(side(*rows) for rows in both), found, failing, True)
+    return render_sections(sentence(found, failing), sections, exit_code=1, kind="codegen diff", source="a file")
+
+
+@pytest.mark.parametrize("width", [1280, 380])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_diff_of_generated_code_needs_no_script(show, scheme, width):
+    """The worst first, each with its figures below it; what is folded opens, in the reader's colours and on a small screen."""
+    page = show(drawn(), java_script_enabled=False, color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 800})
+    worse = page.locator("section", has=page.get_by_role("heading", name="Regressions"))
+    gone = page.locator("section", has=page.get_by_role("heading", name="Removed: only BASE has them"))
+
+    assert page.get_by_role("heading", level=1).inner_text().startswith(f"{len(MOVES)} regressions (")
+    assert worse.locator(".lines > li > code:first-child").all_inner_texts()[:2] == ["softmax 0_kernel", "softmax 1_kernel"]
+    assert worse.locator(".lines > li").first.locator("li").inner_text() == "sy_90: verdict passed → failed: out of LDS"
+    assert worse.locator("b.v-failed").count() >= len(MOVES)
+    assert not gone.get_by_text("gone_kernel").is_visible()
+    gone.locator("summary").click()
+    assert gone.get_by_text("gone_kernel").is_visible()
+    assert page.locator("script").count() == 0
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor === 'rgb(255, 255, 255)'") == (scheme == "light")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_do_nothing_in_a_diff(show, name):
+    """As in the report; and here there is not one element that could load something."""
+    page = show(drawn(name.replace("{", "").replace("}", "") + "{}"))
+
+    assert page.locator("img, base, iframe, script, link").count() == 0

@@ -5,5 +5,6 @@ switches and the long tables, whose numbers the page carries once, as JSON.
 """
 
 from harness.render.html.page import render_html
+from harness.render.html.sections import render_sections
 
-__all__ = ["render_html"]
+__all__ = ["render_html", "render_sections"]

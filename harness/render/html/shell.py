@@ -1,0 +1,70 @@
+"""What every page of ours has: its head with the verdict, its style inside it, and a policy that lets nothing else in. Pure."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from harness.render.palette import DARK, LIGHT, rules, variables
+from harness.render.text import counts, first_line, number, plural, visible
+
+
+def draw(template: str, *, sentence: str, exit_code: int, kind: str, script: str | None = None, **values: Any) -> str:
+    """A page from a template that extends `shell.html.jinja`. `script` is the name of ours that it runs; without one, none does."""
+    style, code = _style(), _package_data(script) if script else ""
+    allowed = f"style-src '{_digest(style)}'; " + (f"script-src '{_digest(code)}'; " if code else "")
+    head, _, rest = sentence.partition(": ")
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            headline=head if rest else sentence,
+            rest=rest,
+            good=exit_code == 0,
+            exit_code=exit_code,
+            kind=kind,
+            policy=f"default-src 'none'; {allowed}base-uri 'none'; form-action 'none'",
+            style=style,
+            script=Markup(code),  # noqa: S704 - our own files, not data
+            **values,
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    """Escapes everything; texts are first made harmless to look at, as in every renderer."""
+    found = Environment(loader=FunctionLoader(_package_data), autoescape=True, undefined=StrictUndefined, finalize=_shown)
+    found.trim_blocks = found.lstrip_blocks = True
+    found.filters.update(number=number, counts=counts, plural=plural, first_line=first_line)
+    return found
+
+
+def _shown(value: Any) -> Any:
+    return visible(value) if type(value) is str else value  # Markup, which is a str too, is ours
+
+
+@cache
+def _package_data(name: str) -> str:
+    return files("harness.render.html").joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _style() -> Markup:
+    light, dark = variables(LIGHT), variables(DARK)
+    colours = (
+        f":root{{color-scheme:light dark;{light}}}\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
+        f":root[data-theme=light]{{color-scheme:light;{light}}}:root[data-theme=dark]{{color-scheme:dark;{dark}}}\n"
+        f"@media print{{:root,:root[data-theme=dark]{{color-scheme:light;{light}}}}}\n"
+    )
+    return Markup(colours + rules() + "\n" + _package_data("page.css"))  # noqa: S704 - our own files, not data
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
