@@ -106,6 +106,7 @@ PURE = [
         "noise",
         "speedup",
         "movement",
+        "turned",
         "trend",
         "comparison",
         "compare",

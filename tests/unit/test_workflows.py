@@ -11,6 +11,7 @@ import pytest
 import yaml
 from synthetic import no_gpu, two_targets
 
+from harness.ci.artifacts import latest
 from harness.ci.plan import Leg, as_outputs, plan_legs
 from harness.ci.words import MOST_ANNOTATIONS, annotate, command, cut, outputs
 from harness.compare import compare
@@ -30,10 +31,38 @@ def uses(action):
     return [(name, step) for name, step in STEPS if step.get("uses", "").startswith(f"{action}@")]
 
 
-def test_a_fork_meets_a_gpu_only_behind_an_environment():
+def value_of(expression, event, inputs):
+    """What GitHub makes of an expression with `!`, `&&`, `||`, `==` and `!=` in it; whatever is not there is null, and so false."""
+
+    def look_up(found):
+        value = {"github": {"event": event, "repository": "owner/kernels"}, "inputs": inputs}
+        for key in found[0].split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        return repr(value)
+
+    words = re.sub(r"(?<!')\b(?:github|inputs)(?:\.[\w-]+)+", look_up, expression.removeprefix("${{").removesuffix("}}").strip())
+    return eval(re.sub(r"!(?!=)", " not ", words).replace("&&", " and ").replace("||", " or "))
+
+
+EVENTS = {
+    "a push": ({}, True, "gpu"),
+    "a branch of this repository": ({"head": {"repo": {"full_name": "owner/kernels", "fork": False}}}, True, "gpu"),
+    "a fork": ({"head": {"repo": {"full_name": "stranger/kernels", "fork": True}}}, False, "gpu-forks"),
+    "a fork that was deleted": ({"head": {"repo": None}}, False, "gpu-forks"),
+}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_a_fork_meets_a_gpu_only_behind_an_environment(name):
     """Rule 1: without an environment that asks somebody first, the job does not start."""
-    assert LEG["if"] == "${{ !github.event.pull_request.head.repo.fork || inputs.fork-environment != '' }}"
-    assert LEG["environment"] == "${{ github.event.pull_request.head.repo.fork && inputs.fork-environment || inputs.environment }}"
+    pull_request, ours, environment = EVENTS[name]
+    event = {"pull_request": pull_request} if pull_request else {}
+    without, guarded = ({"environment": "gpu", "fork-environment": named} for named in ("", "gpu-forks"))
+
+    assert value_of(LEG["if"], event, without) is ours
+    assert value_of(LEG["if"], event, guarded) is True
+    assert value_of(LEG["environment"], event, guarded) == environment
+    assert WORKFLOWS["ci.yml"]["jobs"]["gpu"]["with"]["fork-environment"] == "gpu-forks"
 
 
 def test_no_job_runs_on_just_any_machine():
@@ -140,7 +169,7 @@ def test_a_plan_is_one_leg_a_machine():
         Leg("cuda", ("self-hosted", "h100"), "cuda-1"),
         Leg("cuda", ("self-hosted", "h200"), "cuda-2"),
     )
-    assert as_outputs(legs)["expect"] == "cpu,cuda"
+    assert as_outputs(legs)["expect"] == "cpu,cuda,cuda (2)"
     assert json.loads(as_outputs(legs)["matrix"])["include"][2] == {
         "target": "cuda",
         "runner": ["self-hosted", "h200"],
@@ -155,6 +184,12 @@ def test_a_plan_of_shards_is_a_leg_a_part():
 
     assert [(leg.name, leg.shard) for leg in legs] == [("cuda-1of2", "1/2"), ("cuda-2of2", "2/2")]
     assert as_outputs(legs)["expect"] == "cuda"
+
+
+def test_a_plan_of_parts_that_could_not_be_told_apart_is_refused():
+    """Shard 1 of one machine and shard 2 of another are no run."""
+    with pytest.raises(UsageError, match="several machines"):
+        plan_legs('{"cuda": [["a"], ["b"]]}', ["cuda"], shards=2)
 
 
 @pytest.mark.parametrize(
@@ -189,6 +224,24 @@ def test_what_failed_is_annotated_and_the_rest_counted():
     assert lines[0].startswith("::error title=warpwave::")
     assert "gamma%3A absent" in "".join(lines)
     assert re.search(r"and \d+ more", lines[-1])
+
+
+def test_a_base_is_never_a_pull_requests_run():
+    """A fork may have a branch of the base branch's name, and a run of it brings whatever it likes."""
+    fetches = [step["run"] for _, step in STEPS if step.get("name", "").startswith("Fetch the base")]
+
+    assert len(fetches) == 2
+    assert all("""select(.event == ("push", "schedule", "workflow_dispatch"))""" in script for script in fetches)
+
+
+def test_of_a_leg_that_was_run_again_the_last_attempt_counts(tmp_path):
+    """The first one failed; with both in the report it would stay red. A link is not followed, and another folder stays."""
+    for name in ("raw-a-1", "raw-a-2", "raw-a-10", "raw-a-1-1", "mine"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "raw-b-1").symlink_to(tmp_path / "mine")
+
+    assert {path.name for path in latest([tmp_path])} == {"raw-a-10", "raw-a-1-1", "mine"}
+    assert latest([tmp_path / "mine", tmp_path / "no"]) == [tmp_path / "mine", tmp_path / "no"]
 
 
 def test_nothing_that_failed_is_no_annotation():

@@ -46,7 +46,7 @@ def runner(tmp_path):
     return make
 
 
-def gpu(runner, legs, gh=NO_BASE):
+def gpu(runner, legs, gh=NO_BASE, more=None):
     """gpu.yml from plan to report. `legs`: what stands for warpwave on each target's machine; None where the job never came."""
     jobs = WORKFLOWS["gpu.yml"]["jobs"]
     planned = runner("plan", {"inputs.shards": 1, "inputs.runners": json.dumps({name: RUNNERS[name] for name in legs})}).run(
@@ -61,6 +61,10 @@ def gpu(runner, legs, gh=NO_BASE):
             machine = runner(leg["name"], values, warpwave=legs[leg["target"]])
             ran[leg["target"]] = machine.run(jobs["leg"]["steps"], jobs["leg"]["env"])
     values = {
+        "github.workflow": "CI",
+        "inputs.fail-on": WORKFLOWS["gpu.yml"][True]["workflow_call"]["inputs"]["fail-on"]["default"],
+        "inputs.threshold": "",
+        **(more or {}),
         "needs.plan.outputs.expect": planned["outputs"]["steps.plan.outputs.expect"],
         "github.base_ref || github.event.repository.default_branch": "main",
     }
@@ -151,8 +155,10 @@ def test_the_comment_is_written_from_data_alone(runner, tmp_path):
         "github.event.workflow_run.head_repository.owner.login": "$(touch owned)",
         "github.event.workflow_run.head_branch": "`touch owned`; x",
         "github.event.workflow_run.head_sha": "abc",
+        "github.event.workflow_run.name": "CI",
+        "github.event.repository.default_branch": "main",
     }
-    gh = f'echo "$@" >>{tmp_path}/said; [ "$1" = api ] && echo 12; true'
+    gh = f'[ "$1" = run ] || echo "$@" >>{tmp_path}/said; [ "$1" = api ] && echo 12; true'
     ran = runner("comment", values, gh=gh).run(WORKFLOWS["comment.yml"]["jobs"]["comment"]["steps"])
     said = (tmp_path / "said").read_text().splitlines()
     text = (tmp_path / "comment" / "work" / "comment.md").read_text()
