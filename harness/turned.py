@@ -71,9 +71,9 @@ def _turn(old: CaseResult | None, new: CaseResult | None) -> Turn | None:
         return Turn.STILL if old and old.verdict in FAILING else Turn.BROKEN
     if old is None:
         return Turn.NEW
-    if old.verdict is not Verdict.PASSED:
-        return Turn.MENDED if new.verdict is Verdict.PASSED else None
-    return None if new.verdict is Verdict.PASSED else Turn.SKIPPED
+    if new.verdict is Verdict.PASSED:
+        return None if old.verdict is Verdict.PASSED else Turn.MENDED
+    return None if old.verdict is new.verdict else Turn.SKIPPED
 
 
 def _numbered(cases: Iterable[CaseResult]) -> Iterable[tuple[tuple[str, int], CaseResult]]:
