@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.bundles import bundle, check_comparable
 from harness.ci.artifacts import latest
 from harness.ci.words import command
-from harness.codegen import diff
 from harness.collect import collect, find_raw
-from harness.comparison import Change
-from harness.deltas import Concern
+from harness.compare.bundles import bundle, check_comparable
+from harness.compare.codegen import diff
+from harness.compare.comparison import Change
+from harness.compare.deltas import Concern
+from harness.compare.joining import join
+from harness.compare.movement import Movement, Point, movement
+from harness.compare.turned import Turn, turns
 from harness.errors import UsageError, WarpwaveError
-from harness.joining import join
-from harness.movement import Movement, Point, movement
 from harness.records import TargetRun
 from harness.render import codegen as code_page
 from harness.render import movement as speed_page
 from harness.render import turned as test_page
 from harness.render.markdown import plain, render_page
 from harness.render.text import first_line, number
-from harness.turned import Turn, turns
 
 SLOWER, LOST_TESTS = "slower", "lost-tests"
 

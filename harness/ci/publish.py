@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.ci.artifacts import latest
 from harness.ci.words import COMMENT_BYTES, MARKER, cut
 from harness.compare import compare
-from harness.comparison import Comparison
+from harness.compare.comparison import Comparison
 from harness.errors import InvalidInputError
 from harness.records import write_text
 from harness.render.exports import FORMATS

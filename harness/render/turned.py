@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from harness.compare.turned import Turn, Turned, Turns
 from harness.records import Verdict
 from harness.render.section import Bit, Line, Section, name, say
 from harness.render.text import first_line, plural
-from harness.turned import Turn, Turned, Turns
 
 _FEW = 20
 _TITLES = {

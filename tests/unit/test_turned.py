@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from synthetic import case, record, run
 
+from harness.compare.turned import Turn, turns
 from harness.records import Stage, StageReport, Verdict
 from harness.render.markdown import render_page
 from harness.render.turned import sentence, turned_sections
-from harness.turned import Turn, turns
 
 PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.NOT_RUN
 

@@ -1,0 +1,192 @@
+"""Untrusted JUnit XML → test cases, in one pass: of a file nothing is kept but what a report shows. The only reader of XML.
+
+It speaks to expat itself: a million cases are read in seconds, and what an attacker sends (document types, depth, size) is refused while it
+comes in, not after a tree of it has been built.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path, PurePosixPath
+from typing import Union
+from xml.parsers import expat
+
+from harness.collect.untrusted import Budget, RejectedError, clip, opened
+from harness.records import MOST_SECONDS, CaseResult, Verdict
+
+MAX_XML_BYTES = 64 << 20
+MAX_XML_ELEMENTS = 1_000_000
+MAX_XML_DEPTH = 32
+MAX_CASES = 100_000
+MAX_NAMES = 1000  # of elements and attributes; expat never forgets one
+MAX_TAG_BYTES = 1 << 20  # it is in memory as a whole, each attribute many times as large as in the file
+MAX_MEMORY = 256 << 20
+
+# What an `<error type="…">` may say; any other type, "passed" among them, is an error.
+_ERROR_TYPES = {
+    verdict.value: verdict
+    for verdict in (Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG, Verdict.INCOMPLETE, Verdict.INFRA)
+}
+_RESULTS = {"failure": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.NOT_RUN}
+_PASSED = (Verdict.PASSED, "", "")
+_MAX_PROPERTIES = 64
+_ID, _KERNEL, _MESSAGE, _DETAIL = 1000, 200, 2000, 20_000  # characters kept
+_CASE_BYTES = 600  # beside its texts
+_CHUNK = 1 << 16
+
+
+def read_cases(folder: Path, name: str) -> tuple[CaseResult, ...]:
+    """The cases of a JUnit file, in its order, suites in suites included.
+
+    Raises:
+        RejectedError: the file cannot be used; the text says why, and where in it.
+    """
+    with opened(folder, name, MAX_XML_BYTES) as file:
+        reader = _Reader()
+        try:
+            while chunk := file.read(_CHUNK):
+                reader.feed(chunk)
+            reader.parser.Parse(b"", True)
+        except expat.ExpatError as error:
+            raise RejectedError(f"not well-formed XML, line {error.lineno}: {expat.ErrorString(error.code)}") from None
+    return tuple(reader.cases)
+
+
+class _Reader:
+    """What expat tells, put together. A case is below a suite; its results and its first list of properties are right below it."""
+
+    def __init__(self) -> None:
+        self.cases: list[CaseResult] = []
+        # Whatever the file declares: Python knows a hundred encodings, and JUnit files have one.
+        self.parser = expat.ParserCreate("utf-8", " ")
+        self.parser.buffer_text = True
+        self.parser.XmlDeclHandler = self._check_encoding
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.StartDoctypeDeclHandler = self._refuse_document_type
+        self._budget = Budget(MAX_XML_BYTES, MAX_MEMORY)
+        self._fed = self._depth = self._elements = 0
+        self._suites: list[str] = []  # the open elements, from the root on, as long as they are suites in suites
+        self._case: Union[dict[str, str], None] = None
+        self._case_depth = 0
+        self._properties: Union[dict[str, str], None] = None
+        self._in_properties = False
+        self._found = _PASSED
+        self._result: Union[tuple[Verdict, str], None] = None
+        self._text = ""
+        self._cut = 0
+
+    def feed(self, chunk: bytes) -> None:
+        """The next piece of the file."""
+        self._budget.read(len(chunk))
+        self.parser.Parse(chunk, False)
+        self._fed += len(chunk)
+        if self._fed - self.parser.CurrentByteIndex > MAX_TAG_BYTES:
+            raise RejectedError(f"it is too large: line {self.parser.CurrentLineNumber}: a tag of more than {MAX_TAG_BYTES} bytes")
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        depth = self._depth
+        self._depth = depth + 1
+        self._elements += 1
+        if self._elements > MAX_XML_ELEMENTS:
+            raise RejectedError(f"it is too large: more than {MAX_XML_ELEMENTS} elements")
+        if depth == MAX_XML_DEPTH:
+            raise RejectedError(f"elements are nested deeper than {MAX_XML_DEPTH}")
+        if len(self.parser.intern) > MAX_NAMES:
+            raise RejectedError(f"it is too large: more than {MAX_NAMES} names of elements and attributes")
+        if self._case is not None:
+            self._start_in_case(tag, attributes, depth - self._case_depth)
+        elif depth == len(self._suites) and tag in ("testsuites", "testsuite"):
+            self._suites.append(tag)
+        elif depth == 0:
+            raise RejectedError(f"the root element is {clip(tag, 80)!r}, not testsuites or testsuite")
+        elif tag == "testcase" and depth == len(self._suites) and self._suites[-1] == "testsuite":
+            self._case, self._case_depth = attributes, depth
+            self._properties, self._found = None, _PASSED
+
+    def _start_in_case(self, tag: str, attributes: dict[str, str], below: int) -> None:
+        if self._result is not None:  # an element in a result: what is text of the result comes before it
+            self.parser.CharacterDataHandler = None
+        elif below == 2:
+            if self._in_properties and tag == "property" and self._properties is not None:
+                key = clip(attributes.get("name", ""), 200)
+                if key in ("id", "kernel") or len(self._properties) < _MAX_PROPERTIES:
+                    self._properties[key] = clip(attributes.get("value", ""), _ID)
+        elif below == 1 and tag == "properties":
+            self._in_properties = self._properties is None  # the first list counts
+            if self._in_properties:
+                self._properties = {}
+        elif below == 1 and tag in _RESULTS:
+            kind = _RESULTS[tag]
+            if kind is Verdict.ERROR:
+                kind = _ERROR_TYPES.get(attributes.get("type", ""), kind)
+            self._result, self._text, self._cut = (kind, clip(attributes.get("message", ""), _MESSAGE)), "", 0
+            self.parser.CharacterDataHandler = self._add_text
+
+    def _end(self, tag: str) -> None:
+        self._depth = depth = self._depth - 1
+        if self._case is None:
+            if depth < len(self._suites):
+                self._suites.pop()
+        elif depth == self._case_depth:
+            if len(self.cases) == MAX_CASES:
+                raise RejectedError(f"it is too large: more than {MAX_CASES} tests")
+            case = _result(self._case, self._properties or {}, *self._found)
+            texts = (case.id, case.message, case.detail, *case.properties, *case.properties.values())
+            self._budget.keep(_CASE_BYTES + sum(map(sys.getsizeof, texts)))
+            self.cases.append(case)
+            self._case = None
+        elif depth == self._case_depth + 1:
+            self._in_properties = False
+            if self._result is not None:
+                verdict, message = self._result
+                if verdict.severity > self._found[0].severity:
+                    self._found = (verdict, message, self._text + (f" … {self._cut} characters cut" if self._cut else ""))
+                self._result, self.parser.CharacterDataHandler = None, None
+
+    def _add_text(self, text: str) -> None:
+        room = _DETAIL - len(self._text)
+        self._text += text[:room]
+        self._cut += len(text) - len(text[:room])
+
+    def _check_encoding(self, version: str, encoding: Union[str, None], standalone: int) -> None:
+        if encoding is not None and encoding.lower() not in ("utf-8", "us-ascii"):
+            raise RejectedError(f"its encoding is {clip(encoding, 40)!r}, not UTF-8")
+
+    def _refuse_document_type(self, *_: object) -> None:
+        raise RejectedError("it declares a document type or entities, which a report never needs")
+
+
+def _result(attributes: dict[str, str], properties: dict[str, str], verdict: Verdict, message: str, detail: str) -> CaseResult:
+    name = properties.pop("id", "") or "::".join(part for part in (attributes.get("classname"), attributes.get("name")) if part)
+    if not name:
+        raise RejectedError("a testcase has neither an id nor a name")
+    kernel = properties.pop("kernel", "") or _kernel(name)
+    return CaseResult(
+        # The same test is in many files, under the same name.
+        id=sys.intern(clip(name, _ID)),
+        kernel=sys.intern(clip(kernel, _KERNEL)),
+        verdict=verdict,
+        seconds=_seconds(attributes.get("time", "")),
+        message=message,
+        detail=detail,
+        properties=properties,
+    )
+
+
+def _kernel(name: str) -> str:
+    """The top folder of the test file; for a test file that lies in none, its name without `test_`."""
+    path = name.partition("::")[0]
+    top, slash, _ = path.partition("/")
+    if slash and top not in ("", "."):
+        return top
+    parts = PurePosixPath(path)
+    return parts.parts[0] if len(parts.parts) > 1 else parts.stem.removeprefix("test_")
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return 0.0
+    return seconds if 0 < seconds < MOST_SECONDS else 0.0

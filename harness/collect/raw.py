@@ -1,0 +1,194 @@
+"""`raw/<target>/` → `TargetRun`. A broken file costs its own part of the run and a line in `problems`: nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from harness.collect.cases import read_cases
+from harness.collect.guard import Fault, guarded, read_lines, read_record
+from harness.collect.untrusted import clip
+from harness.errors import InvalidInputError
+from harness.records import (
+    Ceiling,
+    CompiledKernel,
+    Facts,
+    Job,
+    RunRecord,
+    Sample,
+    Stage,
+    StageReport,
+    Stages,
+    TargetRun,
+    Verdict,
+    worst,
+)
+
+_MARKERS = ("run.json", "job.json", "stages.json")
+MAX_FOLDERS = 10_000  # looked into
+_SEARCH_DEPTH = 3  # <given>/<artifact>/raw/<target>
+_OUTPUTS = {"facts.json": Stage.FACTS, "test": Stage.TEST, "bench": Stage.BENCH, "compile": Stage.COMPILE}
+_COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
+_MAX_WAIVERS = 200  # each is held against each compiled kernel
+
+Judged = TypeVar("Judged", RunRecord, StageReport)
+
+
+def find_raw(paths: Iterable[Path]) -> list[Path]:
+    """The raw folders at or below `paths`, sorted, each once.
+
+    A path may be a `raw/<target>` folder, a folder that holds `raw/`, a run, or a folder of downloaded artifacts.
+
+    Raises:
+        InvalidInputError: there is none.
+    """
+    given = [Path(path) for path in paths]
+    looked: list[Path] = []
+    found = {folder for path in given if path.is_dir() for folder in _search(path.resolve(), _SEARCH_DEPTH, looked)}
+    if not found:
+        raise InvalidInputError(
+            f"There is no raw folder in {', '.join(map(str, given)) or 'an empty list of paths'}.",
+            "A raw folder is what one target's run leaves behind: raw/<target> with run.json in it; here the run has not started, or the "
+            "artifact was unpacked elsewhere.",
+            "Give the folder of a run, or the folder into which the artifacts were downloaded.",
+        )
+    return sorted(found)
+
+
+def collect(folder: Path) -> TargetRun:
+    """Everything in one raw folder, read, validated and joined. Never raises for what lies in it."""
+    job, job_fault = read_record(folder, "job.json", Job)
+    record, record_fault = read_record(folder, "run.json", RunRecord)
+    stages, stages_fault = read_record(folder, "stages.json", Stages)
+    facts, facts_fault = read_record(folder, "facts.json", Facts)
+    cases, cases_fault = guarded("test/junit.xml", lambda: read_cases(folder, "test/junit.xml"))
+    samples, samples_fault = read_lines(folder, "bench/samples.jsonl", Sample)
+    again, again_fault = read_lines(folder, "bench/again.jsonl", Sample)
+    ceilings, ceilings_fault = read_lines(folder, "bench/ceilings.jsonl", Ceiling)
+    compiled, compiled_fault = read_lines(folder, "compile/kernels.jsonl", CompiledKernel)
+    launched, launched_fault = read_lines(folder, "bench/kernels.jsonl", CompiledKernel)
+    # Younger than the format, or only there on request: a bundle without them is whole.
+    launched_fault, again_fault = (None if fault and fault.missing else fault for fault in (launched_fault, again_fault))
+
+    run = record or _stand_in(folder.name, job, stages)
+    problems: list[str] = []
+    for fault in (record_fault, job_fault, stages_fault):
+        if fault and (fault.verdict is Verdict.INVALID or run.verdict in _COMPLETE or fault is record_fault):
+            run = _lower(run, fault.verdict, str(fault))
+            problems.append(str(fault))
+
+    reports = {report.stage: report for report in stages.reports} if stages else {}
+    for fault in (facts_fault, cases_fault, samples_fault, again_fault, ceilings_fault, compiled_fault, launched_fault):
+        stage = _OUTPUTS[fault.name.partition("/")[0]] if fault else None
+        if fault and stage and _matters(fault, reports.get(stage), run):
+            reports[stage] = _lower(reports.get(stage, StageReport(stage, Verdict.NOT_RUN)), fault.verdict, str(fault))
+            problems.append(str(fault))
+
+    for verdict, text in _disagreements(record, job, stages):
+        run = _lower(run, verdict, text)
+        problems.append(f"{verdict.value}: {text}")
+    for stage in job.stages if job else ():
+        if stage not in reports and not (stage is Stage.FACTS and facts):
+            reports[stage] = StageReport(stage, Verdict.NOT_RUN, reason="asked for, but there is no report of it")
+            run = _lower(run, Verdict.INCOMPLETE, f"the stage {stage.value} was asked for, but there is no report of it")
+    if short := _short(reports.get(Stage.TEST), len(cases or ()), bool(cases_fault)):
+        reports[Stage.TEST] = _lower(reports[Stage.TEST], Verdict.INCOMPLETE, short)
+        problems.append(f"test/junit.xml: incomplete: {short}")
+    gates = job.gates if job else None
+    if gates and len(gates.waivers) > _MAX_WAIVERS:
+        problems.append(f"job.json: more than {_MAX_WAIVERS} waivers, so their use is not told")
+        gates = None
+    return TargetRun(
+        record=run,
+        facts=facts,
+        stages=tuple(reports[stage] for stage in Stage if stage in reports),
+        cases=cases or (),
+        samples=samples,
+        again=again,
+        ceilings=ceilings,
+        compiled=compiled,
+        launched=launched,
+        gates=gates,
+        problems=tuple(problems),
+    )
+
+
+def _search(folder: Path, depth: int, looked: list[Path]) -> list[Path]:
+    if any((folder / marker).is_file() for marker in _MARKERS):
+        return [folder]
+    try:
+        below = sorted(Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
+    looked += below
+    if len(looked) > MAX_FOLDERS:
+        raise InvalidInputError(
+            f"There are more than {MAX_FOLDERS} folders to look into, {folder} among them.",
+            "The results of a few targets lie in a few folders; this is something else, or made to take forever.",
+            "Give the folder of a run, or the folder into which the artifacts were downloaded.",
+        )
+    if folder.name == "raw":  # a target that died before it wrote a line is still a target
+        return below
+    return [hit for child in below for hit in _search(child, depth - 1, looked)] if depth else []
+
+
+def _lower(judged: Judged, verdict: Verdict, text: str) -> Judged:
+    """`judged` with a worse verdict. A missing file says nothing new about a stage that is known to have crashed or timed out."""
+    if verdict is Verdict.INCOMPLETE and judged.verdict not in _COMPLETE:
+        return judged
+    reason = f"{judged.reason}; {text}" if judged.reason and judged.reason != text else text
+    return dataclasses.replace(judged, verdict=worst([judged.verdict, verdict]), reason=reason)
+
+
+def _matters(fault: Fault, report: StageReport | None, run: RunRecord) -> bool:
+    """A broken file always matters; a missing one where its stage claims to have ended well. A device may have no ceiling."""
+    if fault.verdict is Verdict.INVALID:
+        return True
+    if fault.name == "bench/ceilings.jsonl" and fault.missing:
+        return False
+    if fault.name == "facts.json" and report is None:
+        return run.verdict in _COMPLETE
+    return report is not None and report.verdict is not Verdict.NOT_RUN
+
+
+def _disagreements(record: RunRecord | None, job: Job | None, stages: Stages | None) -> list[tuple[Verdict, str]]:
+    """Files that belong to different runs (never told apart by their dates), and a run whose inside never said it was finished."""
+    found: list[tuple[Verdict, str]] = []
+    for name, other in (("job.json", job), ("stages.json", stages)):
+        if record and other and (other.run_id, other.target) != (record.run_id, record.target):
+            mine, theirs = (f"{clip(page.target, 40)} of run {clip(page.run_id, 40)}" for page in (record, other))
+            found.append((Verdict.STALE, f"{name} is about {theirs}, run.json about {mine}"))
+    if stages and not stages.finished:
+        found.append((Verdict.INCOMPLETE, "stages.json says that the run was not finished"))
+    return found
+
+
+def _short(report: StageReport | None, cases: int, faulty: bool) -> str:
+    """What is missing where the stage counted other than the file holds; empty where they agree or nothing was counted."""
+    counted = sum(report.counts.values()) if report else 0
+    if faulty or not counted or counted == cases:
+        return ""
+    return f"{cases} tests are in the file, the stage counted {counted}"
+
+
+def _stand_in(name: str, job: Job | None, stages: Stages | None) -> RunRecord:
+    """The host's page for a folder without one: the host was stopped before the end, or its page is broken."""
+    told = job or stages
+    # A folder's name is bytes, from an artifact like all else.
+    name = clip(os.fsencode(name).decode("utf-8", "replace"), 100)
+    return RunRecord(
+        run_id=told.run_id if told else "",
+        target=name,
+        label=name,
+        verdict=Verdict.PASSED,  # lowered at once by what is wrong with run.json
+        reason="",
+        hint="Run the target again: the host was stopped before it could write run.json.",
+        started="",
+        seconds=0.0,
+        commit="",
+        kernels=job.kernels if job else "",
+        command=(),
+    )

@@ -1,0 +1,114 @@
+"""`warpwave codegen diff BASE HEAD`: what changed in generated code between two runs, worst first. Needs no GPU and no container."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+
+from harness.commands.options import FILE
+from harness.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from harness.compare.bundles import Bundle
+    from harness.compare.codegen import Diff
+    from harness.compare.deltas import Concern
+
+_FOLDER = click.Path(path_type=Path)
+_DEFAULT = "verdict,matrix,spills,occupancy"
+
+
+@click.group()
+def codegen() -> None:
+    """Generated code: registers, spills, occupancy and instructions, read from binaries that no GPU was needed for."""
+
+
+@codegen.command()
+@click.argument("base", type=_FOLDER)
+@click.argument("head", type=_FOLDER)
+@click.option("--fail-on", metavar="WHAT,WHAT", default=_DEFAULT, show_default=True, help="What may not get worse; or `any`, or `nothing`.")
+@click.option("--markdown", type=FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
+@click.option("--json", "json_file", type=FILE, help="Also write all of it as JSON.")
+@click.option("--full", is_flag=True, help="Every change, not only the ten worst of a kind.")
+def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, json_file: Path | None, full: bool) -> int:
+    """Say what changed in generated code from the run BASE to the run HEAD, the worst first.
+
+    BASE and HEAD are folders of two runs (or of their artifacts) with a compile stage in them; targets are joined.
+    """
+    from harness.compare.bundles import check_comparable
+    from harness.compare.codegen import diff as compare
+    from harness.records import write_text
+    from harness.render.codegen import diff_sections, sentence
+    from harness.render.markdown import render_page
+    from harness.render.terminal import draw_page
+
+    failing = parse_concerns(fail_on)
+    sides = _read(base), _read(head)
+    check_comparable(*sides)
+    found = compare(sides[0].kernels, sides[1].kernels)
+    code = exit_code(sides, found, failing)
+    said = sentence(found, failing)
+    sections = diff_sections(*sides, found, failing, full)
+    if markdown is not None:
+        write_text(markdown, render_page(said, sections, good=code == 0, all_in="the JSON of `codegen diff --json FILE`"))
+    if json_file is not None:
+        write_text(json_file, _json(sides, found, failing, said, code))
+    Console(highlight=False).print(draw_page(said, sections, good=code == 0))
+    return code
+
+
+def parse_concerns(text: str) -> tuple[Concern, ...]:
+    """What `--fail-on` names.
+
+    Raises:
+        UsageError: there is no such concern.
+    """
+    from harness.compare.deltas import Concern
+
+    if text in ("any", "nothing"):
+        return tuple(Concern) if text == "any" else ()
+    known = {concern.value: concern for concern in Concern}
+    for word in text.split(","):
+        if word not in known:
+            raise UsageError(
+                f"--fail-on does not know {word!r}.",
+                "Concerns are separated by commas.",
+                f"Choose from {', '.join(known)}; or say any, or nothing.",
+            )
+    return tuple(known[word] for word in text.split(","))
+
+
+def exit_code(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern]) -> ExitCode:
+    """1 where something got worse that may not; 4 where a run is incomplete, for what is missing cannot be judged; else 0."""
+    if any(change.worse_in(failing) for change in found.changes):
+        return ExitCode.FAILED
+    return ExitCode.INCOMPLETE if any(side.faults for side in sides) else ExitCode.GOOD
+
+
+def _read(folder: Path) -> Bundle:
+    from harness.collect import collect, find_raw
+    from harness.compare.bundles import bundle
+
+    return bundle(str(folder), [collect(raw) for raw in find_raw([folder])])
+
+
+def _json(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern], said: str, code: ExitCode) -> str:
+    from harness.records import SCHEMA_VERSION
+    from harness.render.text import json_text
+
+    told = [{key: value for key, value in asdict(side).items() if key != "kernels"} for side in sides]
+    body = {
+        "ok": code == 0,
+        "exit_code": int(code),
+        "sentence": said,
+        "fail_on": [concern.value for concern in failing],
+        "base": told[0],
+        "head": told[1],
+        "diff": asdict(found),
+        "schema_version": SCHEMA_VERSION,
+    }
+    return json_text(body, indent=1) + "\n"

@@ -1,0 +1,64 @@
+"""`warpwave doctor`: what is missing on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from harness.commands.options import FILE
+from harness.errors import ExitCode
+
+if TYPE_CHECKING:
+    from harness.doctor import Finding
+
+_COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[TARGET]...")
+@click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
+@click.option("--engine", type=click.Choice(["docker", "local"]), help="The engine that runs will use, if not the target's own.")
+@click.option("--run", "trial", is_flag=True, help="Also run a small kernel on each target that is here; may build its image first.")
+@click.option("--strict", is_flag=True, help="A warning fails, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, trial: bool, strict: bool, as_json: bool) -> int:
+    """Say what is missing on this machine, target by target, and what mends it. Changes nothing.
+
+    A vendor whose card is not here is skipped, unless its TARGET is named.
+    """
+    from harness.doctor import examine
+    from harness.doctor.finding import fit, is_bad
+    from harness.doctor.kernel import run_kernel
+    from harness.targets import load_targets, select
+
+    targets = load_targets(overlay)
+    select(targets, list(names))
+    findings = examine(targets, names, engine=engine)
+    if trial:
+        findings += [run_kernel(targets[name], engine) for name in fit(findings, names or tuple(targets))]
+    code = ExitCode.INFRASTRUCTURE if is_bad(findings, strict=strict) else ExitCode.GOOD
+    if as_json:
+        document = {"schema_version": 1, "ok": code == 0, "exit_code": int(code), "findings": [asdict(finding) for finding in findings]}
+        click.echo(json.dumps(document, allow_nan=False))
+    else:
+        print_findings(findings)
+    return code
+
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    """A line each, its fix below it, and a count of all."""
+    console = Console(highlight=False)
+    for finding in findings:
+        mark = Text(f"{finding.state:<5}", _COLOURS.get(finding.state, "dim"))
+        console.print(mark, Text(f"{finding.check}: {finding.evidence}"), soft_wrap=True)
+        if finding.fix:
+            console.print(Text(f"      {finding.fix}", "dim"), soft_wrap=True)
+    counts = {state: sum(finding.state == state for finding in findings) for state in ("pass", "warn", "fail", "skip")}
+    console.print(Text(", ".join(f"{count} {state}" for state, count in counts.items() if count)), soft_wrap=True)

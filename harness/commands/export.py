@@ -1,0 +1,94 @@
+"""`warpwave export` and `warpwave plot`: the numbers of a run for other tools, and its pictures for a README or a chat."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.commands.options import FILE, FOLDER
+from harness.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from harness.compare.comparison import Comparison
+
+_FOLDERS = click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER...")
+
+
+@click.command()
+@_FOLDERS
+@click.option(
+    "--format",
+    "name",
+    required=True,
+    metavar="FORMAT",
+    help="benchmark-action, benchmark-action-times, bencher, pytorch, openmetrics, csv.",
+)
+@click.option("--out", type=FILE, help="Write to this file instead of standard output.")
+def export(folders: tuple[Path, ...], name: str, out: Path | None) -> int:
+    """Print the numbers of the runs in FOLDERs in the format of a tool that keeps them over time.
+
+    Only sound numbers leave (all but csv): verified by tests, and not more than a memory can give. How many stay behind is said.
+    """
+    from harness.records import write_text
+    from harness.render.exports import FORMATS
+    from harness.render.exports.points import left_out
+
+    if name not in FORMATS:
+        raise UsageError(f"There is no format {name!r}.", "An export is made for one consumer.", f"Choose from {', '.join(FORMATS)}.")
+    comparison = _compare(folders)
+    text = FORMATS[name](comparison)
+    if (behind := left_out(comparison)) and name != "csv":
+        click.echo(f"{behind} of {sum(len(row.cells) for row in comparison.rows)} points are not sound and were left out.", err=True)
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        write_text(out, text)
+    return ExitCode.GOOD
+
+
+@click.command()
+@_FOLDERS
+@click.option("--out", type=FOLDER, help="Where to write the pictures.  [default: plots/ in the first FOLDER]")
+@click.option("--png", is_flag=True, help="Also as PNG; needs `pip install 'warpwave[png]'`.")
+@click.option(
+    "--theme", type=click.Choice(["auto", "light", "dark"]), default="auto", show_default=True, help="auto: the reader's; PNG then light."
+)
+def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> int:
+    """Draw a picture a kernel: its curves, their bands and the measured ceiling."""
+    from harness.records import write_text
+    from harness.render.plot import pictures
+
+    comparison = _compare(folders)
+    where = out or (folders[0] if folders[0].is_dir() else Path()) / "plots"
+    drawn = pictures(comparison, theme)
+    if not drawn:
+        raise UsageError("There is nothing to draw.", "No target in there has measured points.", "Run the bench stage, which needs a GPU.")
+    for picture in drawn:
+        write_text(where / f"{picture.file}.svg", picture.svg)
+        click.echo(str(where / f"{picture.file}.svg"))
+    if png:
+        for picture in pictures(comparison, "dark" if theme == "dark" else "light"):
+            (where / f"{picture.file}.png").write_bytes(_png(picture.svg))
+            click.echo(str(where / f"{picture.file}.png"))
+    return ExitCode.GOOD
+
+
+def _png(svg: str) -> bytes:
+    """Twice as many pixels as the picture says, for today's screens."""
+    try:
+        from resvg_py import svg_to_bytes
+    except ImportError:
+        raise UsageError(
+            "PNG pictures need the package resvg-py.", "It is an extra of its own, for SVG needs nothing.", "pip install 'warpwave[png]'"
+        ) from None
+    return bytes(svg_to_bytes(svg_string=svg, zoom=2.0))
+
+
+def _compare(folders: tuple[Path, ...]) -> Comparison:
+    from harness.collect import collect, find_raw
+    from harness.compare import compare
+
+    return compare([collect(raw) for raw in find_raw(folders)])

@@ -1,0 +1,161 @@
+"""The options of the command line in groups that belong together, and what they come to: `Settings`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.engines import Build
+from harness.errors import UsageError
+from harness.gates import load_gates, load_launches
+from harness.records import Job, Stage
+from harness.run import Settings, new_run_id
+from harness.run.resume import recorded_run_id
+from harness.run.sharding import parse_shard
+
+Options = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_STAGES = [stage.value for stage in (Stage.TEST, Stage.BENCH, Stage.COMPILE)]
+FOLDER = click.Path(path_type=Path, file_okay=False)
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def several(*decorators: Options) -> Options:
+    """A group of options that belong together."""
+
+    def apply(function: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return apply
+
+
+what_options = several(
+    click.option("--kernels", type=FOLDER, default=Path("kernels"), show_default=True, help="Folder of the kernel package."),
+    click.option("--stage", "stages", metavar="S,S", help=f"Only these stages: {', '.join(_STAGES)}. Default: the target's own."),
+    click.option("--bench", "benches", multiple=True, help="Pattern of bench files; repeatable.  [default: bench_*.py]"),
+    click.option("--launches", metavar="W,W", help="Whose launches are compiled.  [default: pyproject.toml's, or bench,test]"),
+    click.option("-k", "keyword", metavar="EXPR", help="Only tests that match, as in pytest."),
+    click.option("--commit", metavar="SHA", help="Commit of the kernels, where their folder is no git checkout.", envvar="WARPWAVE_COMMIT"),
+    click.option("--gpu", metavar="N", help="Index of the GPU to use. Default: the first one that is visible."),
+    click.option("--shard", metavar="I/N", help="Only the I-th of N parts of the kernels; `report` joins the parts."),
+    click.option("--quick", is_flag=True, help="Three sizes of each sweep and a fifth of the timing: a look, not a measurement."),
+    click.option(
+        "--precision",
+        type=click.FloatRange(0, 1, min_open=True),
+        default=Job.precision,
+        show_default=True,
+        metavar="SHARE",
+        help="Measure a point until its median is known within this, 19 times in 20; at most as long as its author says.",
+    ),
+    click.option("--aa", "again", is_flag=True, help="Measure everything twice: how far a speed moves that nobody changed."),
+    click.option("--test-timeout", type=float, default=300.0, show_default=True, metavar="S", help="Limit for one test or point."),
+    click.option("--timeout", type=float, default=10800.0, show_default=True, metavar="S", help="Limit for one target."),
+)
+where_options = several(
+    click.option("--engine", type=click.Choice(["docker", "local"]), help="Never falls back. Default: the target's own, which may."),
+    click.option("--python", metavar="PATH", help="Python of the local engine.  [default: this one]"),
+    click.option("--out", type=FOLDER, help="Folder for the results.  [default: reports/runs/RUN_ID]"),
+    click.option("--resume", type=FOLDER, metavar="RUN", help="Finish the run in that folder; what it has is not run again."),
+    click.option("--gpu-wait", type=float, default=600.0, show_default=True, metavar="S", help="How long to wait for a GPU in use."),
+    click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one."),
+)
+build_options = several(
+    click.option("--base-image", metavar="NAME", help="Base image instead of the target's, e.g. from your own registry."),
+    click.option("--wheelhouse", type=FOLDER, help="Folder of wheels: the image is then built without any index."),
+    click.option("--ca-bundle", type=FILE, help="Certificates that pip trusts during the build."),
+    click.option("--pip-config", type=FILE, help="pip.conf for the build."),
+    click.option("--build-network", metavar="MODE", help="Network of the build, e.g. host."),
+    click.option("--build-arg", "build_args", multiple=True, metavar="K=V", help="Passed to the Dockerfile; repeatable."),
+    click.option("--rebuild", is_flag=True, help="Build even when an image with the same contents exists."),
+    click.option("--weaken", multiple=True, metavar="NAME", help="Give up one protection of the container, by name; shown in the report."),
+    click.option("--keep", is_flag=True, help="Keep the container after the run."),
+)
+output_options = several(
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else on standard output."),
+    click.option("--quiet", is_flag=True, help="No progress."),
+    click.option("--full", is_flag=True, help="Every case in the table, not only a summary a kernel."),
+)
+
+
+def settings_of(options: dict[str, Any]) -> Settings:
+    """What the options of `run` come to.
+
+    Raises:
+        UsageError: they ask for something that does not exist.
+        ConfigError: the kernel package's `pyproject.toml` does.
+    """
+    kernels: Path = options["kernels"]
+    if not kernels.is_dir():
+        raise UsageError(
+            f"There is no kernel package at {kernels}.",
+            "warpwave looks for a folder of test_*.py and bench_*.py files, `kernels` in the current folder unless told otherwise.",
+            "Give its path with --kernels.",
+        )
+    run_id = recorded_run_id(options["resume"]) if options["resume"] else new_run_id()
+    return Settings(
+        run_id=run_id,
+        out=(options["resume"] or options["out"] or Path("reports") / "runs" / run_id).resolve(),
+        kernels=kernels.resolve(),
+        engine=options["engine"],
+        stages=_parse_stages(options["stages"]),
+        gpu=options["gpu"],
+        commit=options["commit"],
+        quick=options["quick"],
+        again=options["again"],
+        precision=options["precision"],
+        benches=options["benches"] or ("bench_*.py",),
+        launches=_parse_launches(options["launches"]) if options["launches"] else load_launches(kernels),
+        gates=load_gates(kernels),
+        pytest_args=("-k", options["keyword"]) if options["keyword"] else (),
+        test_limit_s=options["test_timeout"],
+        # The inner clock first: it leaves the stage's results whole, and the outer one time to keep them.
+        stage_limit_s=options["timeout"] - min(120.0, options["timeout"] / 10),
+        limit_s=options["timeout"],
+        python=options["python"],
+        build=Build(
+            base_image=options["base_image"],
+            wheelhouse=options["wheelhouse"],
+            ca_bundle=options["ca_bundle"],
+            pip_config=options["pip_config"],
+            network=options["build_network"],
+            args=dict(_key_value(pair) for pair in options["build_args"]),
+            rebuild=options["rebuild"],
+        ),
+        weaken=options["weaken"],
+        keep=options["keep"],
+        command=("warpwave", *sys.argv[1:]),
+        resume=options["resume"] is not None,
+        gpu_wait_s=options["gpu_wait"],
+        shard=parse_shard(options["shard"]) if options["shard"] else None,
+    )
+
+
+def _parse_stages(text: str | None) -> tuple[Stage, ...] | None:
+    if text is None:
+        return None
+    for name in text.split(","):
+        if name not in _STAGES:
+            raise UsageError(f"There is no stage {name!r}.", "Stages are separated by commas.", f"Choose from {', '.join(_STAGES)}.")
+    return tuple(Stage(name) for name in text.split(","))
+
+
+def _parse_launches(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(text.split(",")))
+    if not set(names) <= {"bench", "test"}:
+        raise UsageError(
+            f"--launches {text!r} names something else.", "Benches and tests launch kernels.", "Choose bench, test or bench,test."
+        )
+    return names
+
+
+def _key_value(pair: str) -> tuple[str, str]:
+    key, equals, value = pair.partition("=")
+    if not equals:
+        raise UsageError(f"--build-arg {pair!r} has no value.", "Build arguments are written K=V.", "For example --build-arg TORCH=base.")
+    return key, value

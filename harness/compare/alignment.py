@@ -1,0 +1,95 @@
+"""Which kernels of different architectures stand in one row of a report: the same configuration, or what the same case launched. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from harness.compare.comparison import CodegenCell, CodegenRow
+from harness.records import CompiledKernel
+
+Column = tuple[str, str]  # target and architecture
+
+
+def align(cells: Iterable[CodegenCell]) -> tuple[CodegenRow, ...]:
+    """Rows of cells, at most one cell a target and architecture in each.
+
+    A backend's own default for the number of stages makes no configuration of its own. Where each vendor has its own tile, and the launch
+    one configuration on either, what the same case launched belongs together. One that was compiled twice for an architecture on one
+    target is a row of its own.
+    """
+    known = list(cells)
+    tuned, alone = _tuned(known), _launches(known)
+    rows: dict[tuple[object, ...], list[CodegenCell]] = {}
+    seen: Counter[tuple[object, ...]] = Counter()
+    for cell in known:
+        made = cell.compiled
+        key: tuple[object, ...] = (made.kernel, made.function, configuration(made, stages=_without_stages(made) in tuned))
+        seen[(*key, _column(cell))] += 1
+        rows.setdefault((*key, seen[(*key, _column(cell))]), []).append(cell)
+    joined: list[list[CodegenCell]] = []
+    by_case: dict[tuple[str, str, str], list[list[CodegenCell]]] = defaultdict(list)
+    for row in rows.values():
+        first = row[0].compiled
+        cases = by_case[first.kernel, first.function, first.origin]
+        single = all(alone[_launch(cell)] == 1 and cell.compiled.origin == first.origin for cell in row)
+        other = next((other for other in cases if not set(map(_column, other)) & set(map(_column, row))), None) if single else None
+        if other is not None:
+            other.extend(row)
+            continue
+        joined.append(row)
+        if single:
+            cases.append(row)
+    return tuple(_row(row) for row in joined)
+
+
+def configuration(kernel: CompiledKernel, *others: CompiledKernel, stages: bool = True) -> str:
+    """A launch in one line: the types of its arguments, its constants, warps and stages; `8/4` where those of others are different."""
+    all_of_them = (kernel, *others)
+    types = " ".join(dict.fromkeys(text for row in all_of_them for text in row.signature.values() if text != "constexpr"))
+    names = dict.fromkeys(name for row in all_of_them for name in row.constants)
+    constants = " ".join(f"{name}={_either(row.constants.get(name, '-') for row in all_of_them)}" for name in names)
+    warps = _either(row.num_warps for row in all_of_them if row.num_warps is not None)
+    depth = _either(row.num_stages for row in all_of_them if row.num_stages is not None) if stages else ""
+    return ", ".join(part for part in (types, constants, warps and f"{warps} warps", depth and f"{depth} stages") if part)
+
+
+def _either(values: Iterable[object]) -> str:
+    return "/".join(dict.fromkeys(map(str, values)))
+
+
+def _row(cells: Sequence[CodegenCell]) -> CodegenRow:
+    # Workers finish in any order, and a label is the same each time.
+    made = sorted((cell.compiled for cell in cells), key=lambda row: by_generation(row.architecture))
+    return CodegenRow(made[0].kernel, made[0].function, configuration(*made), tuple(cells))
+
+
+def by_generation(architecture: str) -> tuple[str, int, str]:
+    """A key to sort architectures by: sm_90 before sm_100, gfx942 before gfx1100, in every report the same."""
+    family, digits, rest = re.fullmatch(r"(\D*)(\d*)(.*)", architecture, re.DOTALL).groups()  # type: ignore[union-attr]  # anything matches
+    return family, int(digits[:18] or 0), rest
+
+
+def _column(cell: CodegenCell) -> Column:
+    return cell.target, cell.compiled.architecture
+
+
+def _launch(cell: CodegenCell) -> tuple[str, str, str, Column]:
+    return cell.compiled.kernel, cell.compiled.function, cell.compiled.origin, _column(cell)
+
+
+def _launches(cells: Iterable[CodegenCell]) -> Counter[tuple[str, str, str, Column]]:
+    return Counter(map(_launch, cells))
+
+
+def _without_stages(kernel: CompiledKernel) -> tuple[str, str, str]:
+    return kernel.kernel, kernel.function, configuration(kernel, stages=False)
+
+
+def _tuned(cells: Iterable[CodegenCell]) -> set[tuple[str, str, str]]:
+    """The configurations of which an architecture has several that differ in their stages only: those were chosen by the author."""
+    found: dict[tuple[tuple[str, str, str], Column], set[int | None]] = defaultdict(set)
+    for cell in cells:
+        found[_without_stages(cell.compiled), _column(cell)].add(cell.compiled.num_stages)
+    return {key for (key, _), stages in found.items() if len(stages) > 1}

@@ -1,0 +1,90 @@
+"""Whether the compile stage makes the code that a card runs: its rows against those of the JIT's real launches. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from harness.compare.comparison import Deviation, Fidelity, Likeness
+from harness.records import CompiledKernel, TargetRun, Verdict
+
+
+def compare_launches(runs: Mapping[str, TargetRun]) -> tuple[Fidelity, ...]:
+    """A row for each target whose card launched something and each compile stage, its own or another's, that can be held against it."""
+    found = []
+    for name, run in runs.items():
+        if run.launched:
+            rows = [row for other, lane in runs.items() if (row := _held_against(name, run, other, lane))]
+            found += rows or [Fidelity(name, "", _triton(run), len(run.launched), reason=_why_none(run, runs))]
+    return tuple(found)
+
+
+def held_against(launched: Iterable[CompiledKernel], compiled: Sequence[CompiledKernel]) -> tuple[int, tuple[Deviation, ...]]:
+    """How many of the launches were compiled byte for byte, and what is otherwise with each of the others."""
+    exactly = {_key(row): row for row in compiled}
+    nearly = {(row.function, row.architecture, row.origin): row for row in compiled}
+    equal, deviations = 0, []
+    for row in launched:
+        found = exactly.get(_key(row))
+        if found is not None and found.binary_hash == row.binary_hash:
+            equal += 1
+            continue
+        if found is not None:
+            likeness, reason = Likeness.ANOTHER_BINARY, f"the same specialization gives another binary{_measured(row, found)}"
+        elif (near := nearly.get((row.function, row.architecture, row.origin))) is not None:
+            likeness, reason = Likeness.RESPECIALIZED, f"specialized otherwise: {_differing(row, near)}"
+        else:
+            likeness, reason = Likeness.NOT_SEEN, "not launched there without a GPU"
+        deviations.append(Deviation(row.kernel, row.function, row.architecture, row.origin, likeness, reason))
+    return equal, tuple(deviations)
+
+
+def _held_against(name: str, run: TargetRun, other: str, lane: TargetRun) -> Fidelity | None:
+    """None where the two have another Triton, or no architecture in common."""
+    compiled = _usable(run, lane)
+    if not compiled or _triton(run) != _triton(lane):
+        return None
+    equal, deviations = held_against(run.launched, compiled)
+    return Fidelity(name, other, _triton(run), len(run.launched), equal, deviations)
+
+
+def _usable(run: TargetRun, lane: TargetRun) -> list[CompiledKernel]:
+    architectures = {row.architecture for row in run.launched}
+    return [row for row in lane.compiled if row.verdict is not Verdict.NOT_RUN and row.architecture in architectures]
+
+
+def _triton(run: TargetRun) -> str:
+    return run.facts.triton if run.facts else "unknown"
+
+
+def _why_none(run: TargetRun, runs: Mapping[str, TargetRun]) -> str:
+    others = sorted({_triton(lane) for lane in runs.values() if _usable(run, lane)})
+    if others:
+        return f"what was compiled without a GPU is from Triton {', '.join(others)}, the launches are from {_triton(run)}"
+    architectures = ", ".join(sorted({row.architecture for row in run.launched}))
+    return f"nothing was compiled for {architectures} without a GPU"
+
+
+_SPECIALIZATION = ("signature", "constants", "attributes", "num_warps", "num_stages")
+
+
+def _key(row: CompiledKernel) -> tuple[Any, ...]:
+    parts = (getattr(row, name) for name in _SPECIALIZATION)
+    return (row.function, row.architecture, *(tuple(sorted(part.items())) if isinstance(part, dict) else part for part in parts))
+
+
+def _measured(launched: CompiledKernel, compiled: CompiledKernel) -> str:
+    if launched.registers == compiled.registers and launched.binary_bytes == compiled.binary_bytes:
+        return ", of the same size and registers"
+    return f": {launched.registers} registers for {compiled.registers}, {launched.binary_bytes} bytes for {compiled.binary_bytes}"
+
+
+def _differing(launched: CompiledKernel, compiled: CompiledKernel) -> str:
+    names = []
+    for part in _SPECIALIZATION:
+        one, other = getattr(launched, part), getattr(compiled, part)
+        if isinstance(one, dict) and isinstance(other, dict):
+            names += [f"{name} is {one.get(name)} for {other.get(name)}" for name in {**one, **other} if one.get(name) != other.get(name)]
+        elif one != other:
+            names.append(f"{part} is {one} for {other}")
+    return ", ".join(names)

@@ -1,0 +1,78 @@
+"""Tests and compiled kernels of all targets, side by side. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+from harness.compare.alignment import align
+from harness.compare.alignment import configuration as configuration  # the JUnit writer names its cases by it
+from harness.compare.comparison import CodegenCell, CodegenRow, KernelTests, Parity, ParityRow, TestCell, WaiverUse
+from harness.records import MOST_SECONDS, CaseResult, TargetRun, Verdict, Waiver
+
+
+def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
+    """A row per test id and occurrence, in the order of the first target that has it."""
+    took_part = [name for name, run in runs.items() if run.cases]
+    found: dict[tuple[str, int], dict[str, TestCell]] = {}
+    for name in took_part:
+        seen: Counter[str] = Counter()
+        for case in runs[name].cases:
+            seen[case.id] += 1
+            found.setdefault((case.id, seen[case.id]), {})[name] = TestCell(name, case)
+    rows = []
+    for (identity, occurrence), cells in found.items():
+        parity, behind = _parity(cells, took_part)
+        kernel = next(iter(cells.values())).result.kernel
+        rows.append(ParityRow(identity, occurrence, kernel, parity, behind, tuple(cells.values())))
+    return tuple(rows)
+
+
+def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:
+    """The tests of each kernel on each target, counted."""
+    found = []
+    for name, run in runs.items():
+        by_kernel: dict[str, list[CaseResult]] = {}
+        for case in run.cases:
+            by_kernel.setdefault(case.kernel, []).append(case)
+        for kernel, cases in by_kernel.items():
+            counts = Counter(case.verdict for case in cases)
+            seconds = math.fsum(case.seconds for case in cases if 0 < case.seconds < MOST_SECONDS)
+            found.append(KernelTests(kernel, name, {verdict.value: count for verdict, count in counts.items()}, seconds))
+    return tuple(found)
+
+
+def compare_codegen(runs: Mapping[str, TargetRun]) -> tuple[CodegenRow, ...]:
+    """A row per launch and configuration, with all architectures in it."""
+    return align(CodegenCell(name, kernel) for name, run in runs.items() for kernel in run.compiled)
+
+
+def use_of_waivers(runs: Mapping[str, TargetRun]) -> tuple[WaiverUse, ...]:
+    """Every waiver of every target that compiled kernels, once, with what it was good for on all of them."""
+    covered: Counter[Waiver] = Counter()
+    used: Counter[Waiver] = Counter()
+    for run in runs.values():
+        waivers = run.gates.waivers if run.gates and run.compiled else ()
+        for waiver in waivers:
+            rows = [row for row in run.compiled if row.verdict is not Verdict.NOT_RUN and waiver.which.covers(row)]
+            covered[waiver] += len(rows)
+            # Where two name the same gate of a kernel, the first one is the reason given.
+            used[waiver] += sum(row.waived.get(waiver.gate) == waiver.reason for row in rows)
+    return tuple(WaiverUse(waiver, covered[waiver], used[waiver]) for waiver in covered)
+
+
+def _parity(cells: Mapping[str, TestCell], took_part: list[str]) -> tuple[Parity, tuple[str, ...]]:
+    """Only a target that has tests at all can miss one, and only what passed elsewhere is a gap."""
+    if len(took_part) < 2:
+        return Parity.ONE_TARGET, ()
+    verdicts = {name: cells[name].result.verdict if name in cells else None for name in took_part}
+    if Verdict.PASSED not in verdicts.values():
+        return Parity.PASSED_NOWHERE, ()
+    failed = tuple(name for name, verdict in verdicts.items() if verdict not in (Verdict.PASSED, Verdict.NOT_RUN, None))
+    missing = tuple(name for name, verdict in verdicts.items() if verdict is None)
+    skipped = tuple(name for name, verdict in verdicts.items() if verdict is Verdict.NOT_RUN)
+    for parity, behind in ((Parity.FAILED_ON, failed), (Parity.MISSING_ON, missing), (Parity.SKIPPED_ON, skipped)):
+        if behind:
+            return parity, behind
+    return Parity.ALL_PASSED, ()

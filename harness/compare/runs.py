@@ -1,0 +1,101 @@
+"""list[TargetRun] → Comparison. Pure: no I/O, no clock, no environment, so that a report can be drawn again at any time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from harness.compare import verdict
+from harness.compare.comparison import Comparison, Difference, TargetSummary
+from harness.compare.condense import condense, geomeans, portabilities, refusals
+from harness.compare.fidelity import compare_launches
+from harness.compare.noise import noise
+from harness.compare.parity import compare_codegen, compare_tests, count_tests, use_of_waivers
+from harness.compare.speed import benched, compare_speeds
+from harness.errors import ExitCode
+from harness.records import TargetRun, Verdict
+
+
+def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparison:
+    """Hold the targets against each other. `expected` are shown first and in that order, whether or not there is a run of them."""
+    named = _named(runs, expected)
+    given = {name: run for name, run in named.items() if run}
+    targets = tuple(verdict.summarise(name, given[name]) if name in given else verdict.absent(name) for name in named)
+    noises = {name: noise(name, run) for name, run in given.items()}
+    baseline, rows = compare_speeds(given, noises)
+    return Comparison(
+        sentence=verdict.sentence(targets),
+        exit_code=int(verdict.exit_code(targets)),
+        targets=targets,
+        baseline=baseline,
+        differences=_differences(targets),
+        kernels=count_tests(given),
+        tests=compare_tests(given),
+        speeds=condense(rows),
+        geomeans=geomeans(rows),
+        portabilities=portabilities(rows, benched(given)),
+        noise=tuple(found for found in noises.values() if found),
+        rows=rows,
+        codegen=compare_codegen(given),
+        waivers=use_of_waivers(given),
+        fidelity=compare_launches(given),
+        refusals=refusals(rows),
+        problems=tuple(f"{name}: {problem}" for name, run in given.items() for problem in run.problems),
+    )
+
+
+def exit_code(comparison: Comparison) -> ExitCode:
+    """The exit code of a report: 1 failed tests, 3 infrastructure, 4 incomplete, invalid or absent targets, 5 nothing ran, else 0."""
+    return ExitCode(comparison.exit_code)
+
+
+def _named(runs: Iterable[TargetRun], expected: Sequence[str]) -> dict[str, TargetRun | None]:
+    """A name for each run: expected targets in their order, then the others. Two runs of one target stay two."""
+    seen: Counter[str] = Counter()
+    named: dict[str, TargetRun | None] = dict.fromkeys(expected)
+    order = {name: position for position, name in enumerate(named)}
+    for run in sorted(runs, key=lambda run: order.get(run.record.target, len(order))):
+        target = run.record.target
+        seen[target] += 1
+        name = target if seen[target] == 1 else f"{target} ({seen[target]})"
+        while named.get(name) is not None:  # a target that is itself called `x (2)`
+            seen[target] += 1
+            name = f"{target} ({seen[target]})"
+        named[name] = _usable(run)
+    return named
+
+
+def _usable(run: TargetRun) -> TargetRun:
+    """The run, without its results where files of two runs lie in one folder: nobody can tell which run those are about."""
+    if run.record.verdict is not Verdict.STALE:
+        return run
+    return dataclasses.replace(run, cases=(), samples=(), again=(), ceilings=(), compiled=(), launched=())
+
+
+def _differences(targets: Sequence[TargetSummary]) -> tuple[Difference, ...]:
+    """The facts that are not the same on all targets that told theirs."""
+    facts = {target.target: _facts(target) for target in targets if target.facts}
+    names = dict.fromkeys(name for told in facts.values() for name in told)
+    found = [Difference(name, {target: told[name] for target, told in facts.items()}, name in _REFUSING) for name in names]
+    return tuple(difference for difference in found if len(set(difference.values.values())) > 1)
+
+
+_REFUSING = ("kernel sources", "FP fusion")
+
+
+def _facts(target: TargetSummary) -> Mapping[str, str]:
+    facts = target.facts
+    assert facts is not None
+    told = {
+        "torch": facts.torch,
+        "triton": facts.triton,
+        "runtime": facts.runtime,
+        "driver": facts.driver,
+        "python": facts.python,
+        "platform": facts.platform,
+        "FP fusion": facts.fp_fusion,
+        "kernel sources": facts.kernels_hash,
+        "commit": target.commit,
+    }
+    return {name: value or "unknown" for name, value in told.items()}

@@ -1,0 +1,53 @@
+"""Two samples of one point → how much faster the second is, with its interval, and the verdict on that. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Union
+
+from harness.compare.comparison import Change
+from harness.records import Sample
+from harness.stats import Interval, ratio_of_medians
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How often the second median time goes into the first, and the verdict. `interval` is None where there are too few timings."""
+
+    change: Change
+    interval: Union[Interval, None]
+    reason: str = ""
+
+
+def speedup(base: Sample, head: Sample, threshold: float) -> Speedup:
+    """By the timings, so that the unit does not matter.
+
+    Faster or slower: all of the 95 % interval lies beyond the threshold. Same: all of it lies within. Whatever lies on both sides of it is
+    ambiguous, and so is what was measured while the card was disturbed.
+    """
+    interval = interval_of(base, head)
+    if interval is None:
+        return Speedup(Change.AMBIGUOUS, None, "there are too few timings for an interval")
+    weak = [sample.weak for sample in (base, head) if sample.weak]
+    if weak:
+        return Speedup(Change.AMBIGUOUS, interval, f"weak: {'; '.join(dict.fromkeys(weak))}")
+    return Speedup(decide(interval, threshold), interval)
+
+
+def interval_of(base: Sample, head: Sample) -> Union[Interval, None]:
+    """The ratio of the median times with its 95 % interval; None where there are too few timings."""
+    times = (*base.times_ms, *head.times_ms)
+    if not times or not all(math.isfinite(time) and time > 0 for time in times):
+        return None
+    return ratio_of_medians(base.times_ms, head.times_ms, (base.rounds, head.rounds))
+
+
+def decide(interval: Interval, threshold: float) -> Change:
+    """The verdict on a ratio of times; a threshold of 0.03 is a factor of 1.03 in either direction."""
+    beyond = 1 + threshold
+    if interval.low > beyond:
+        return Change.FASTER
+    if interval.high < 1 / beyond:
+        return Change.SLOWER
+    return Change.SAME if 1 / beyond <= interval.low and interval.high <= beyond else Change.AMBIGUOUS

@@ -1,0 +1,166 @@
+"""What became of a target, and of all of them, in one word, one sentence and one exit code. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from harness.compare.comparison import COMPLETE, FAILING, DeviceSummary, TargetSummary
+from harness.compare.speed import ceiling_gbps, judge
+from harness.errors import ExitCode
+from harness.records import Stage, TargetRun, Verdict, worst
+
+_PHRASES = {
+    Verdict.ABSENT: "is absent",
+    Verdict.NOT_RUN: "ran nothing",
+    Verdict.TIMEOUT: "ran into its time limit",
+    Verdict.CRASHED: "crashed",
+    Verdict.OOM: "ran out of memory",
+    Verdict.GPU_HANG: "hung the GPU",
+    Verdict.INVALID: "has results that cannot be used",
+    Verdict.STALE: "left files of another run",
+    Verdict.INCOMPLETE: "is incomplete",
+    Verdict.INFRA: "could not run",
+}
+_REASON_LIMIT = 160
+
+
+def absent(name: str) -> TargetSummary:
+    """A target that was expected and of which nothing was given."""
+    hint = f"Run it, or give its raw folder or artifact beside the others: raw/{name}."
+    return TargetSummary(name, name, Verdict.ABSENT, reason="no raw folder was given", hint=hint)
+
+
+def summarise(name: str, run: TargetRun) -> TargetSummary:
+    """One run in one row: the gravest of what the host, the stages, the tests and the compiler said, and the sentence behind it."""
+    record = run.record
+    tests = _count(case.verdict for case in run.cases)
+    points = _count(judge(sample)[0] for sample in run.samples)
+    compiled = _count(kernel.verdict for kernel in run.compiled)
+    found = [(record.verdict, record.reason)]
+    # A package without benchmarks is no failure; one without tests is, for green must not mean that nothing ran.
+    found += [
+        (report.verdict, f"{report.stage.value}: {report.reason}" if report.reason else "")
+        for report in run.stages
+        if report.verdict is not Verdict.NOT_RUN or report.stage is Stage.TEST
+    ]
+    found += [(Verdict(verdict), _count_sentence(tests, "test")) for verdict in tests if Verdict(verdict) is not Verdict.NOT_RUN]
+    found += [(Verdict(verdict), _count_sentence(compiled, "kernel")) for verdict in compiled if Verdict(verdict) in FAILING]
+    tested = any(report.stage is Stage.TEST for report in run.stages)
+    if tests and set(tests) == {Verdict.NOT_RUN.value}:
+        found.append((Verdict.NOT_RUN, "every test was skipped"))
+    elif (tested and not tests) or not (tests or points or compiled):
+        found.append((Verdict.NOT_RUN, "no test was found" if tested else "no test, no benchmark and no kernel was found"))
+    verdict = worst([entry for entry, _ in found])
+    reason = next((text for entry, text in found if entry is verdict and text), "")
+    hint = record.hint or next((report.hint for report in run.stages if report.verdict is verdict and report.hint), "")
+    return TargetSummary(
+        target=name,
+        label=record.label,
+        verdict=verdict,
+        complete=verdict in COMPLETE or _explained(verdict, run, (tests, points, compiled)),
+        reason="" if verdict is Verdict.PASSED else reason,
+        hint="" if verdict is Verdict.PASSED else hint,
+        run_id=record.run_id,
+        started=record.started,
+        seconds=record.seconds,
+        commit=record.commit,
+        command=record.command,
+        devices=_devices(run),
+        facts=run.facts,
+        environment=record.environment,
+        stages=run.stages,
+        ceilings=run.ceilings,
+        tests=tests,
+        points=points,
+        compiled=compiled,
+        only_gates=sum(kernel.only_gates for kernel in run.compiled),
+        gates=run.gates,
+        attempts=record.attempts,
+    )
+
+
+def sentence(targets: Sequence[TargetSummary]) -> str:
+    """The verdict in words: how many targets are complete, and what each one did or why it did not."""
+    complete = sum(target.complete for target in targets)
+    verb = "is" if 1 in (complete, len(targets)) else "are"
+    head = f"{complete} of {len(targets)} target{'' if len(targets) == 1 else 's'} {verb} complete"
+    return (
+        f"{head}: {'; '.join(map(_phrase, targets))}." if targets else "Nothing ran: no target was asked for and no raw folder was given."
+    )
+
+
+def exit_code(targets: Sequence[TargetSummary]) -> ExitCode:
+    """A failed test first, for it needs a person; then what broke around the tests; then what is not there."""
+    verdicts = {target.verdict for target in targets}
+    failing = {verdict.value for verdict in FAILING}
+    for target in targets:
+        if (target.complete and target.verdict is not Verdict.PASSED) or failing & {*target.tests, *target.compiled}:
+            return ExitCode.FAILED
+    if Verdict.INFRA in verdicts:
+        return ExitCode.INFRASTRUCTURE
+    if verdicts <= {Verdict.NOT_RUN}:
+        return ExitCode.NOTHING_RAN
+    return ExitCode.GOOD if verdicts == {Verdict.PASSED} else ExitCode.INCOMPLETE
+
+
+def _explained(verdict: Verdict, run: TargetRun, counts: Iterable[dict[str, int]]) -> bool:
+    """Whether a grave verdict is that of single tests, points or kernels in stages that themselves ended in good order."""
+    ended = run.record.exit
+    orderly = ended is None or (ended.code == 0 and not (ended.timed_out or ended.interrupted or ended.error))
+    if verdict not in (*FAILING, Verdict.INVALID) or not orderly or run.problems or any(report.exit_code for report in run.stages):
+        return False
+    return any(verdict.value in found for found in counts)
+
+
+def _phrase(target: TargetSummary) -> str:
+    measured = _count_sentence(target.points, "point", "measured", "could not measure")
+    compiled = _count_sentence(_compiles(target), "kernel", "compiled", "could not compile")
+    gates = f"broke a gate with {target.only_gates}" if target.only_gates else ""
+    reason = " ".join(target.reason.split()).rstrip(".")
+    reason = f" ({reason if len(reason) <= _REASON_LIMIT else f'{reason[:_REASON_LIMIT]} …'})" if reason else ""
+    if target.verdict is Verdict.NOT_RUN and (measured or compiled):
+        done = [f"ran no test{reason}", measured, compiled, gates]
+    elif target.complete:
+        done = [_count_sentence(target.tests, "test", "passed", "failed"), measured, compiled, gates]
+    else:
+        done = [_PHRASES[target.verdict] + reason]
+    said = [text for text in done if text] or [target.verdict.value]
+    return f"{target.target} {' and '.join([', '.join(said[:-1]), said[-1]] if len(said) > 1 else said)}"
+
+
+def _compiles(target: TargetSummary) -> dict[str, int]:
+    """The compiled kernels by verdict, as if there were no gates: what breaks one did compile."""
+    moved = Counter({Verdict.PASSED.value: target.only_gates, Verdict.FAILED.value: -target.only_gates})
+    moved.update(target.compiled)
+    return dict(moved)
+
+
+def _count_sentence(counts: dict[str, int], noun: str, good: str = "passed", bad: str = "failed") -> str:
+    """`passed 3 tests`, `failed 1 of 3 tests`, `passed 3 tests (1 skipped)`; empty where there are none."""
+    total = sum(counts.values())
+    if not total:
+        return ""
+    passed, skipped = counts.get(Verdict.PASSED.value, 0), counts.get(Verdict.NOT_RUN.value, 0)
+    wrong = total - passed - skipped
+    plural = "" if (total if wrong else passed) == 1 else "s"
+    text = f"{bad} {wrong} of {total} {noun}{plural}" if wrong else f"{good} {passed} {noun}{plural}"
+    return f"{text} ({skipped} skipped)" if skipped else text
+
+
+def _devices(run: TargetRun) -> tuple[DeviceSummary, ...]:
+    return tuple(
+        DeviceSummary(
+            index=device.index,
+            name=device.name,
+            architecture=device.architecture,
+            memory_bytes=device.memory_bytes,
+            ceiling_gbps=ceiling_gbps(run.ceilings, device.index),
+            derived_gbps=device.derived_gbps,
+        )
+        for device in (run.facts.devices if run.facts else ())
+    )
+
+
+def _count(verdicts: Iterable[Verdict]) -> dict[str, int]:
+    return dict(Counter(verdict.value for verdict in verdicts))

@@ -1,0 +1,217 @@
+"""One attempt at a target, straight: prepare the environment → tell it the job → run it → put on record how it ended."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shlex
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Union
+
+from harness.collect.guard import read_record
+from harness.engines import Engine, Request, Say, choose_engine
+from harness.engines.host import tidy
+from harness.errors import InfrastructureError, UsageError, WarpwaveError
+from harness.records import Attempt, Environment, Exit, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump, write_text
+from harness.run import lease
+from harness.run.diagnose import diagnose
+from harness.run.resume import check_same
+from harness.run.settings import Settings
+from harness.run.sharding import restrict
+from harness.targets import Target
+
+OnEvent = Callable[[dict[str, Any]], None]
+
+_NOISE_LINES = 1000
+_ENGINE_WAIT_S = 60.0  # an engine that is restarted
+_NO_ROOM = "Make room on that disk; --resume then goes on where this stopped."
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an attempt ended, in the words of its record."""
+
+    verdict: Verdict
+    reason: str
+    hint: str
+    environment: Union[Environment, None] = None
+    exit: Union[Exit, None] = None
+
+
+def attempt(
+    request: Request,
+    settings: Settings,
+    stages: tuple[Stage, ...],
+    attempts: tuple[Attempt, ...],
+    resumed: bool,
+    say: Say,
+    on_event: OnEvent,
+) -> RunRecord:
+    """From the environment to the record, once. The record is there from the start: a killed run has a page of its own, too."""
+    target, raw = request.target, request.raw
+    started, clock = datetime.now(timezone.utc), time.monotonic()
+    environment: Environment | None = None
+    ended: Exit | None = None
+    # Written when the run is over: while it lasts, `raw` is open to the code under test, which could plant a link for us to follow.
+    noise: deque[str] = deque(maxlen=_NOISE_LINES)
+
+    def open_record() -> None:
+        again = shlex.join(settings.command) + ("" if settings.resume else f" --resume {shlex.quote(str(settings.out))}")
+        hint = f"Take it up again, what is finished is not run twice: `{again}`."
+        running = Ending(Verdict.INCOMPLETE, "the run has not ended: warpwave runs still, or was killed", hint, environment)
+        dump(record_of(request, settings, started, 0.0, attempts, running), raw / "run.json")
+
+    try:
+        if not resumed:
+            open_record()
+        engine = _engine(settings, target, say, patient=resumed)
+        begun = time.monotonic()
+        environment = replace(engine.prepare(request, say), prepare_s=round(time.monotonic() - begun, 3))
+        job = _job(engine, request, settings, stages)
+        if resumed:
+            tidy(raw)  # what the first attempt was ended in the middle of may have left links, to write through them
+            check_same(raw, job)
+        open_record()
+        dump(job, raw / "job.json")
+        with _own_gpu(request, settings, say):
+            environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event))
+        memory = environment.options.get("limits", {}).get("memory", "")
+        outcome = diagnose(ended, _read_stages(raw), settings.limit_s, memory)
+        ending = Ending(outcome.verdict, outcome.reason, outcome.hint or (target.probe.fix if unusable(raw) else ""))
+    except KeyboardInterrupt:
+        ending = Ending(Verdict.INCOMPLETE, "it was stopped by the user before it started", "")
+        ended = Exit(None, 0.0, interrupted=True)
+    except UsageError:
+        raise
+    except WarpwaveError as error:
+        ending = Ending(Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy)
+    except Exception as error:  # a fault of ours must not cost the other targets their results
+        ending = _our_fault(error, raw, noise)
+    seconds = round(time.monotonic() - clock, 3)
+    record = record_of(request, settings, started, seconds, attempts, replace(ending, environment=environment, exit=ended))
+    try:
+        if noise:
+            write_text(raw / "engine.log", "\n".join(noise) + "\n")
+        dump(record, raw / "run.json")
+    except OSError as error:  # the page from the start stays, and says that the run has not ended
+        say(f"{target.name}: run.json could not be written: {error}")
+        return replace(record, verdict=Verdict.INFRA, reason=f"run.json could not be written: {error}", hint=_NO_ROOM)
+    return record
+
+
+def worth_another(record: RunRecord, raw: Path) -> bool:
+    """Whether the machine failed a run that was under way, and not for good: neither the user's will nor a limit ended it."""
+    ended = record.exit
+    if record.verdict is not Verdict.INFRA or ended is None or ended.timed_out or ended.interrupted:
+        return False
+    return ended.code is None or (ended.code == 0 and not unusable(raw))
+
+
+def _our_fault(error: Exception, raw: Path, noise: deque[str]) -> Ending:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Ending(Verdict.INFRA, f"the results could not be written: {error}", _NO_ROOM)
+    noise.extend(traceback.format_exc().splitlines())
+    hint = f"This is a fault of warpwave's; please report it with {raw / 'engine.log'}."
+    return Ending(Verdict.INFRA, f"warpwave itself failed: {type(error).__name__}: {error}", hint)
+
+
+def _engine(settings: Settings, target: Target, say: Say, patient: bool) -> Engine:
+    """The engine of a target; one that is just being restarted is waited for."""
+    until = time.monotonic() + (_ENGINE_WAIT_S if patient else 0.0)
+    while True:
+        try:
+            return choose_engine(settings.engine, target, say)
+        except InfrastructureError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(1.0)
+
+
+def _own_gpu(request: Request, settings: Settings, say: Say) -> AbstractContextManager[None]:
+    """The GPUs of this run for itself; nothing for a target without any."""
+    if not (request.target.visible_devices or request.target.probe.require):
+        return nullcontext()
+    return lease.gpus(request.target.name, settings.gpu, settings.run_id, settings.gpu_wait_s, say)
+
+
+def record_of(
+    request: Request, settings: Settings, started: datetime, seconds: float, attempts: tuple[Attempt, ...], ending: Ending
+) -> RunRecord:
+    """The host's page about an attempt that has ended so."""
+    return RunRecord(
+        run_id=settings.run_id,
+        target=request.target.name,
+        label=request.target.label,
+        verdict=ending.verdict,
+        reason=ending.reason,
+        hint=ending.hint,
+        started=started.isoformat(timespec="seconds"),
+        seconds=seconds,
+        commit=request.commit,
+        kernels=settings.kernels.name,
+        command=settings.command,
+        environment=ending.environment,
+        exit=ending.exit,
+        attempts=attempts,
+        shard=str(settings.shard or ""),
+    )
+
+
+def _job(engine: Engine, request: Request, settings: Settings, stages: tuple[Stage, ...]) -> Job:
+    layout, target = engine.layout(request), request.target
+    benches, left_out = settings.benches, tuple[str, ...]()
+    if settings.shard:
+        benches, left_out = restrict(settings.kernels, layout.kernels, benches, settings.shard)
+    return Job(
+        run_id=request.run_id,
+        target=target.name,
+        stages=stages,
+        kernels=layout.kernels,
+        output=layout.output,
+        interpret=target.interpret,
+        require=target.probe.require,
+        probe=target.probe.command,
+        driver_file=target.probe.driver_file,
+        benches=benches,
+        launches=settings.launches,
+        pytest_args=(*settings.pytest_args, *left_out),
+        quick=settings.quick,
+        again=settings.again,
+        precision=settings.precision,
+        test_limit_s=settings.test_limit_s,
+        stage_limit_s=settings.stage_limit_s,
+        architectures=target.architectures,
+        gates=settings.gates,
+        device_faults={pattern: Verdict(verdict) for pattern, verdict in target.probe.faults.items()},
+    )
+
+
+def _dispatch(line: str, noise: deque[str], on_event: OnEvent) -> None:
+    """The inside prints events only; anything else is a cry of Python's or of the engine's, and is kept."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        event = None
+    if isinstance(event, dict) and "event" in event:
+        on_event(event)
+    else:
+        noise.append(line)
+
+
+def _read_stages(raw: Path) -> Stages | None:
+    """What the inside says about itself; None where it says nothing that can be read."""
+    return read_record(raw, "stages.json", Stages)[0]
+
+
+def unusable(raw: Path) -> bool:
+    """Whether the facts stage found that the environment cannot run kernels."""
+    stages = _read_stages(raw)
+    first: StageReport | None = stages.reports[0] if stages and stages.reports else None
+    return first is not None and first.stage is Stage.FACTS and first.verdict is not Verdict.PASSED

@@ -1,0 +1,126 @@
+"""One target: its folder, its attempts, its record.
+
+Whatever happens, `raw/<target>/run.json` says so: a target that could not run is a row of the comparison, not a gap in it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from harness.engines import Request, Say
+from harness.errors import ExitCode, UsageError, WarpwaveError
+from harness.records import RunRecord, Stage, Verdict
+from harness.run import lease
+from harness.run.attempt import Ending, OnEvent, attempt, record_of, worth_another
+from harness.run.resume import earlier_attempts, finished
+from harness.run.settings import Settings
+from harness.targets import Target
+
+_FOLDER_WAIT_S = 60.0  # what a killed run leaves behind ends within its grace
+
+
+def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) -> RunRecord:
+    """Run one target and leave `raw/<target>/`; never raises for what went wrong with that target.
+
+    What broke around the kernels is tried once more, in a fresh container, for what is not finished; a failed test never is.
+
+    Raises:
+        UsageError: the request itself makes no sense; nothing was started.
+    """
+    stages = _stages(target, settings)
+    raw, resumed = _folder(settings, target)
+    if resumed and (record := finished(raw)):
+        say(f"{target.name}: there is nothing left to do")
+        return record
+    request = Request(
+        run_id=settings.run_id,
+        target=target,
+        kernels=settings.kernels,
+        raw=raw,
+        gpu=settings.gpu,
+        limit_s=settings.limit_s,
+        commit=settings.commit or commit_of(settings.kernels),
+        build=settings.build,
+        python=settings.python,
+        weaken=settings.weaken,
+        keep=settings.keep,
+    )
+    try:
+        with lease.folder(raw, _FOLDER_WAIT_S, say) as lock:
+            request = replace(request, lock=lock)
+            record = attempt(request, settings, stages, earlier_attempts(raw), resumed, say, on_event)
+            if worth_another(record, raw):
+                say(f"{target.name}: {record.reason}; once more, in a fresh container, for what is not finished")
+                record = attempt(request, settings, stages, earlier_attempts(raw), True, say, on_event)
+            return record
+    except WarpwaveError as error:
+        if isinstance(error, UsageError):
+            raise
+        ended = Ending(Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy)
+        return record_of(request, settings, datetime.now(timezone.utc), 0.0, (), ended)  # somebody else's folder: nothing is written to it
+
+
+def exit_code_of(verdict: Verdict) -> ExitCode:
+    """The exit code that a verdict stands for."""
+    codes = {
+        Verdict.PASSED: ExitCode.GOOD,
+        Verdict.FAILED: ExitCode.FAILED,
+        Verdict.ERROR: ExitCode.FAILED,
+        Verdict.INFRA: ExitCode.INFRASTRUCTURE,
+        Verdict.NOT_RUN: ExitCode.NOTHING_RAN,
+    }
+    return codes.get(verdict, ExitCode.INCOMPLETE)
+
+
+def new_run_id() -> str:
+    """Sortable, readable, and different for two runs started in the same second."""
+    import secrets
+
+    return f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def commit_of(folder: Path) -> str:
+    """The commit that `folder` is at, with `+` where the work tree differs; empty outside of git."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=20)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    try:
+        commit = git("rev-parse", "--short=12", "HEAD")
+        return commit + ("+" if commit and git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def _stages(target: Target, settings: Settings) -> tuple[Stage, ...]:
+    """The target's stages, or those of them that were asked for."""
+    if settings.stages is None:
+        return target.stages
+    chosen = tuple(stage for stage in target.stages if stage in settings.stages)
+    if not chosen:
+        raise UsageError(
+            f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in settings.stages)}.",
+            "A target without a GPU has nothing to time; stages are a target's own, in targets.yml.",
+            f"Choose from {', '.join(stage.value for stage in target.stages)}, or leave --stage out.",
+        )
+    return chosen
+
+
+def _folder(settings: Settings, target: Target) -> tuple[Path, bool]:
+    """A new, empty folder, so that results of another run can never be taken for this one's; or that of the run to take up again."""
+    raw = settings.out / "raw" / target.name
+    try:
+        raw.mkdir(parents=True)
+    except FileExistsError:
+        if settings.resume and raw.is_dir() and not raw.is_symlink():
+            return raw, True
+        raise UsageError(
+            f"{raw} exists already.",
+            "A target's results are written to a new folder, so that stale ones are never read as fresh.",
+            "Give another --out, or remove that folder; --resume RUN finishes a run that was ended before its time.",
+        ) from None
+    return raw, False
