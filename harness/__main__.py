@@ -23,7 +23,7 @@ from harness.commands.ci import ci
 from harness.commands.codegen import codegen
 from harness.commands.doctor import doctor
 from harness.commands.export import export, plot
-from harness.commands.options import FILE, FOLDER, build_options, output_options, settings_of, what_options, where_options
+from harness.commands.options import FILE, FOLDER, build_options, complete_target, output_options, settings_of, what_options, where_options
 from harness.commands.speed import compare as compare_command
 from harness.commands.speed import history
 from harness.errors import ExitCode, StoppedError, WarpwaveError
@@ -43,7 +43,7 @@ def cli() -> None:
 
 
 @cli.command()
-@click.argument("names", nargs=-1, required=True, metavar="TARGET...")
+@click.argument("names", nargs=-1, required=True, metavar="TARGET...", shell_complete=complete_target)
 @what_options
 @where_options
 @build_options
