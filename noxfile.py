@@ -146,7 +146,7 @@ def sbom(session: nox.Session) -> None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Build the source distribution and, from it, the wheel into dist/; install the wheel with its dependencies and ask it what it lacks."""
+    """Build the source distribution and, from it, the wheel into dist/; install that with its dependencies, and ask its doctor."""
     session.install("build>=1")
     shutil.rmtree("dist", ignore_errors=True)
     session.run("python", "-m", "build", "--outdir", "dist", silent=True)

@@ -136,12 +136,16 @@ def clean(yes: bool) -> int:
 
 @cli.command()
 @click.argument("folder", type=FOLDER, default=Path())
-def init(folder: Path) -> int:
+@click.option("--from", "source", metavar="REQUIREMENT", help="What the workflow installs.  [default: this very warpwave]")
+def init(folder: Path, source: str | None) -> int:
     """Write a kernel with its test and its bench, gates and a workflow into FOLDER, the current one unless told otherwise."""
+    from harness.origin import requirement
     from harness.starter import write_starter
 
-    for path in write_starter(folder):
+    wanted = requirement() if source is None else source
+    for path in write_starter(folder, wanted):
         click.echo(f"wrote {folder / path}")
+    click.echo(f"The workflow installs {wanted}; --from names another.")
     click.echo(f"Next: `warpwave run cpu --kernels {folder / 'kernels'}`")
     return ExitCode.GOOD
 
