@@ -142,10 +142,12 @@ def init(folder: Path, source: str | None) -> int:
     from harness.origin import requirement
     from harness.starter import write_starter
 
-    wanted = requirement() if source is None else source
+    own = requirement() if source is None else source
+    wanted = f"warpwave=={__version__}" if own is None else own
     for path in write_starter(folder, wanted):
         click.echo(f"wrote {folder / path}")
-    click.echo(f"The workflow installs {wanted}; --from names another.")
+    why = "" if own is not None else ", since this copy is nowhere that others could install it from"
+    click.echo(f"The workflow installs {wanted}{why}; --from names another.")
     click.echo(f"Next: `warpwave run cpu --kernels {folder / 'kernels'}`")
     return ExitCode.GOOD
 

@@ -15,19 +15,22 @@ _SSH = re.compile(r"(?:ssh://)?git@([\w.-]+)[:/](.+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-def requirement() -> str:
-    """`git+https://HOST/OWNER/NAME@COMMIT` where it was installed, or runs, from a repository that others can reach; else the release.
+def requirement() -> str | None:
+    """`git+https://HOST/OWNER/NAME@COMMIT` where it was installed, or runs, from a repository that others can reach.
 
-    A commit counts only where a remote branch has it: nobody else could install another one.
+    `warpwave==VERSION` where an index had it; None where nobody else can install it.
+
+    A commit counts only where a remote branch has it.
     """
-    return _as_installed() or _as_checked_out(Path(__file__).resolve().parents[1]) or f"warpwave=={__version__}"
+    return _as_installed() or _as_checked_out(Path(__file__).resolve().parents[1])
 
 
 def _as_installed() -> str | None:
-    """By what pip noted when it installed from version control (PEP 610)."""
+    """By what pip noted: nothing of what came from an index, an address and a commit of what came from version control (PEP 610)."""
     try:
-        told = json.loads(metadata.distribution("warpwave").read_text("direct_url.json") or "{}")
-        return _named(str(told["url"]), str(told["vcs_info"]["commit_id"]))
+        noted = metadata.distribution("warpwave").read_text("direct_url.json")
+        told = json.loads(noted) if noted else None
+        return f"warpwave=={__version__}" if told is None else _named(str(told["url"]), str(told["vcs_info"]["commit_id"]))
     except (metadata.PackageNotFoundError, ValueError, KeyError, TypeError):
         return None
 

@@ -30,7 +30,7 @@ from harness.targets import load_targets
 
 ROOT = Path(__file__).parents[2]
 GUIDES = {path.stem: path for path in sorted((ROOT / "docs" / "guides").glob("*.md"))}
-PAGES = {**GUIDES, "report": ROOT / "docs" / "report.md", "compare": ROOT / "docs" / "compare.md"}
+PAGES = {**GUIDES, "index": ROOT / "docs" / "index.md", "report": ROOT / "docs" / "report.md", "compare": ROOT / "docs" / "compare.md"}
 EVERY = {str(path.relative_to(ROOT)): path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]*)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PARSERS = {"yaml": lambda text: list(yaml.safe_load_all(text)), "json": json.loads, "python": ast.parse}

@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from runner import Runner
 
+import harness
 from harness import origin
 from harness.starter import starter_files
 
@@ -138,6 +140,23 @@ REACHED = f"git+https://code.example/them/warpwave@{'5e' * 20}"
 def test_a_workflow_installs_what_wrote_it(url, commit, named):
     """By a commit that others can reach, and without anybody's password."""
     assert origin._named(url, commit) == named
+
+
+@pytest.mark.parametrize(
+    ("noted", "named"),
+    [
+        (None, f"warpwave=={harness.__version__}"),
+        ('{"url": "file:///tmp/warpwave.whl", "archive_info": {}}', None),
+        ('{"url": "https://code.example/them/warpwave", "vcs_info": {"vcs": "git", "commit_id": "%s"}}' % ("5e" * 20), REACHED),
+        ("[", None),
+    ],
+    ids=["index", "wheel", "repository", "broken"],
+)
+def test_what_pip_noted_says_where_it_is_from(monkeypatch, noted, named):
+    """A wheel that somebody built is nobody else's."""
+    monkeypatch.setattr(origin.metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: noted))
+
+    assert origin._as_installed() == named
 
 
 def test_a_commit_that_nobody_else_has_is_not_named(tmp_path):

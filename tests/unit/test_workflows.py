@@ -160,6 +160,20 @@ def test_results_are_kept_and_containers_removed_whatever_happens(steps):
     assert all(step["run"].strip().splitlines()[-1].startswith("exec ") for step in steps if step.get("name") in ("Run", "Report"))
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/runners.md"])
+def test_what_the_pages_call_takes_what_they_give_it(page):
+    """Every input is known, and none that is required is missing."""
+    known = {"gpu.yml": WORKFLOWS["gpu.yml"][True]["workflow_call"]["inputs"], "warpwave": ACTION["inputs"]}
+    called = r"uses: OWNER/(?:warpwave/.github/workflows/)?([\w.]+)@COMMIT[^\n]*\n(?: +permissions[^\n]*\n)? +with:(.*?)^```"
+    found = re.findall(called, (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+    assert found
+    for name, given in found:
+        inputs = set(yaml.safe_load(given))
+        assert inputs <= set(known[name])
+        assert {key for key, entry in known[name].items() if entry.get("required")} <= inputs
+
+
 def test_a_plan_is_one_leg_a_machine():
     """A label, a list of labels, or several machines of one target."""
     legs = plan_legs('{"cpu": "ubuntu-latest", "cuda": [["self-hosted", "h100"], ["self-hosted", "h200"]]}', ["cpu", "cuda"])
