@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -140,6 +142,7 @@ def test_runners_are_documented_as_ephemeral_and_in_a_group_of_their_own():
 def test_scripts_write_no_variable_for_later_steps():
     """Rule 12: outputs go through `warpwave ci plan`, with a delimiter that nobody can guess."""
     assert [step["run"] for _, step in STEPS if re.search("GITHUB_(ENV|PATH)", step.get("run", ""))] == []
+    assert [step["run"] for _, step in STEPS if "GITHUB_OUTPUT" in step.get("run", "")] == ['warpwave ci plan --output "$GITHUB_OUTPUT"']
     assert outputs({"a": "x\nb<<EOF"}, "7f3a") == "a<<7f3a\nx\nb<<EOF\n7f3a\n"
 
 
@@ -245,7 +248,13 @@ def test_a_base_is_never_a_pull_requests_run():
     fetches = [step["run"] for _, step in STEPS if step.get("name", "").startswith("Fetch the base")]
 
     assert len(fetches) == 2
-    assert all("""select(.event == ("push", "schedule", "workflow_dispatch"))""" in script for script in fetches)
+    runs = [{"databaseId": n, "event": "pull_request" if n % 2 else "push"} for n in range(20)]
+    for script in fetches:
+        (chosen,) = re.findall(r"--jq '([^']+)'", script)
+        assert """.event == ("push", "schedule", "workflow_dispatch")""" in chosen
+        if jq := shutil.which("jq"):
+            told = subprocess.run([jq, chosen], input=json.dumps(runs), capture_output=True, text=True, check=True).stdout
+            assert told.split() == ["0", "2", "4", "6", "8"]
 
 
 def test_of_a_leg_that_was_run_again_the_last_attempt_counts(tmp_path):

@@ -206,7 +206,8 @@ def test_the_lane_without_a_gpu_ends_with_a_summary_and_an_artifact(runner, tmp_
 
     assert ran["status"] == "success", ran["log"]
     assert ran["summary"].startswith("### ✅")
-    assert (tmp_path / "artifacts" / "raw-cpu-1" / "raw" / "cpu" / "run.json").exists()
+    for name in ("raw/cpu/run.json", "comparison.html"):
+        assert (tmp_path / "artifacts" / "raw-cpu-1" / name).is_file()
 
 
 def test_the_action_runs_a_strangers_package(runner, tmp_path):
