@@ -10,6 +10,7 @@ The comparison is written once, at the end, also when a target failed.
 from __future__ import annotations
 
 import secrets
+import shutil
 import time
 from pathlib import Path
 
@@ -141,6 +142,18 @@ def sbom(session: nox.Session) -> None:
     session.run("python", "-m", "build", "--wheel", "--outdir", session.create_tmp(), silent=True)
     session.install(*map(str, Path(session.create_tmp()).glob("warpwave-*.whl")))
     session.run("python", "tools/sbom.py")
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Build the source distribution and, from it, the wheel into dist/; install that with its dependencies, and ask its doctor."""
+    session.install("build>=1")
+    shutil.rmtree("dist", ignore_errors=True)
+    session.run("python", "-m", "build", "--outdir", "dist", silent=True)
+    session.install(*map(str, Path("dist").glob("*.whl")))
+    session.chdir(session.create_tmp())
+    session.run("warpwave", "--version")
+    session.run("warpwave", "doctor", success_codes=[0, 3])
 
 
 @nox.session

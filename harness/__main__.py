@@ -23,7 +23,7 @@ from harness.commands.ci import ci
 from harness.commands.codegen import codegen
 from harness.commands.doctor import doctor
 from harness.commands.export import export, plot
-from harness.commands.options import FILE, FOLDER, build_options, output_options, settings_of, what_options, where_options
+from harness.commands.options import FILE, FOLDER, build_options, complete_target, output_options, settings_of, what_options, where_options
 from harness.commands.speed import compare as compare_command
 from harness.commands.speed import history
 from harness.errors import ExitCode, StoppedError, WarpwaveError
@@ -43,7 +43,7 @@ def cli() -> None:
 
 
 @cli.command()
-@click.argument("names", nargs=-1, required=True, metavar="TARGET...")
+@click.argument("names", nargs=-1, required=True, metavar="TARGET...", shell_complete=complete_target)
 @what_options
 @where_options
 @build_options
@@ -136,12 +136,18 @@ def clean(yes: bool) -> int:
 
 @cli.command()
 @click.argument("folder", type=FOLDER, default=Path())
-def init(folder: Path) -> int:
+@click.option("--from", "source", metavar="REQUIREMENT", help="What the workflow installs.  [default: this very warpwave]")
+def init(folder: Path, source: str | None) -> int:
     """Write a kernel with its test and its bench, gates and a workflow into FOLDER, the current one unless told otherwise."""
+    from harness.origin import requirement
     from harness.starter import write_starter
 
-    for path in write_starter(folder):
+    own = requirement() if source is None else source
+    wanted = f"warpwave=={__version__}" if own is None else own
+    for path in write_starter(folder, wanted):
         click.echo(f"wrote {folder / path}")
+    why = "" if own is not None else ", since this copy is nowhere that others could install it from"
+    click.echo(f"The workflow installs {wanted}{why}; --from names another.")
     click.echo(f"Next: `warpwave run cpu --kernels {folder / 'kernels'}`")
     return ExitCode.GOOD
 

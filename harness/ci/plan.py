@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,12 @@ def plan_legs(text: str, known: Collection[str], shards: int = 1) -> tuple[Leg, 
         found = _machines(target, machines)
         legs += [Leg(target, labels, target if len(found) == 1 else f"{target}-{number}") for number, labels in enumerate(found, 1)]
     if shards > 1:
+        if several := [target for target in asked if sum(leg.target == target for leg in legs) > 1]:
+            raise UsageError(
+                f"--runners gives {several[0]} several machines, and --shards asks for several jobs on each.",
+                "Parts of two runs of one target cannot be told from one another.",
+                "Give one list of labels that all of those machines have, or no --shards.",
+            )
         numbered = [(leg, number) for leg in legs for number in range(1, shards + 1)]
         legs = [Leg(leg.target, leg.runner, f"{leg.name}-{number}of{shards}", f"{number}/{shards}") for leg, number in numbered]
     if not 0 < len(legs) <= _MOST_LEGS:
@@ -50,9 +57,18 @@ def plan_legs(text: str, known: Collection[str], shards: int = 1) -> tuple[Leg, 
 
 
 def as_outputs(legs: Sequence[Leg]) -> dict[str, str]:
-    """The plan as outputs of a job: a `matrix` for `strategy`, and the targets that a report should `expect`, each on one line."""
+    """The plan as outputs of a job: a `matrix` for `strategy`, and what a report should `expect`, each on one line.
+
+    A target on several machines is expected as often, by the names that a report gives them: `x`, `x (2)`. Shards are one run.
+    """
+    runs = dict.fromkeys((leg.target, leg.name if not leg.shard else "") for leg in legs)
+    counts: Counter[str] = Counter()
+    expect = []
+    for target, _ in runs:
+        counts[target] += 1
+        expect.append(target if counts[target] == 1 else f"{target} ({counts[target]})")
     matrix = {"include": [{"target": leg.target, "runner": list(leg.runner), "name": leg.name, "shard": leg.shard} for leg in legs]}
-    return {"matrix": json.dumps(matrix), "expect": ",".join(dict.fromkeys(leg.target for leg in legs))}
+    return {"matrix": json.dumps(matrix), "expect": ",".join(expect)}
 
 
 def _parse(text: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Source: GitHub's documentation, "Workflow commands for GitHub Actions".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from harness.compare.comparison import FAILING, Comparison
 from harness.records import Verdict
@@ -17,11 +17,11 @@ SUMMARY_BYTES = 1 << 20
 MARKER = "<!-- warpwave: one comment, edited in place -->"
 
 
-def annotate(comparison: Comparison) -> Iterator[str]:
-    """One line each, the verdict first, then what failed; the last one counts what is left out."""
+def annotate(comparison: Comparison, since: Sequence[str] = ()) -> Iterator[str]:
+    """One line each, the verdict first, then what failed and what got worse `since`; the last one counts what is left out."""
     if comparison.exit_code:
         yield command("error", comparison.sentence, title="warpwave")
-    found = [*_targets(comparison), *_tests(comparison), *_problems(comparison)]
+    found = [*_targets(comparison), *_tests(comparison), *since, *_problems(comparison)]
     room = MOST_ANNOTATIONS - 1
     shown = found if len(found) <= room else found[: room - 1]
     yield from shown

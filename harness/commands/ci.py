@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import secrets
 import shlex
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from harness.commands.options import FILE, FOLDER
 from harness.errors import ExitCode, UsageError
 
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
+_FAIL_ON = "verdict,matrix,spills,occupancy,slower"
+_BASE = click.option("--base", type=FOLDER, help="Results of the base branch's last run; may be missing or empty.")
 _EXPECT = click.option("--expect", default="", metavar="TARGET,TARGET", help="Targets that must be there; shown as absent if they are not.")
 
 
@@ -71,39 +74,52 @@ def leg(name: str, out: Path, kernels: Path, engine: str, shard: str, options: s
 @_FOLDERS
 @_EXPECT
 @click.option("--out", type=FOLDER, required=True, help="Where to write the report.")
-@click.option("--base", type=FOLDER, help="Results of the base branch's last run; may be missing or empty.")
-@click.option("--fail-on", metavar="WHAT,WHAT", default="verdict,matrix,spills,occupancy", show_default=True, help="As in `codegen diff`.")
+@_BASE
+@click.option(
+    "--fail-on",
+    metavar="WHAT,WHAT",
+    default=_FAIL_ON,
+    show_default=True,
+    envvar="FAIL_ON",
+    help="What may not get worse since the base: words of `codegen diff`, slower, lost-tests; or `any`, or `nothing`.",
+)
+@click.option("--threshold", metavar="SHARE", default="", envvar="THRESHOLD", help="As in `warpwave compare`.  [default: the A/A run's]")
 @click.option("--summary", "page", type=click.Path(path_type=Path, dir_okay=False), help="Add the job's summary to this file.")
-def report(folders: tuple[Path, ...], expect: str, out: Path, base: Path | None, fail_on: str, page: Path | None) -> int:
+def report(folders: tuple[Path, ...], expect: str, out: Path, base: Path | None, fail_on: str, threshold: str, page: Path | None) -> int:
     """Merge whatever the legs left in FOLDERs, compare it with the base branch, annotate, and decide the status.
 
-    A leg that left nothing is a target that is absent, with exit code 4. What fails is printed as annotations.
+    A leg that left nothing is a target that is absent, with exit code 4. What fails is printed as annotations. Numbers for other tools
+    are written to `exports` below --out. Of an artifact that is there in several attempts of a run the last one counts.
     """
-    from harness.ci.publish import against_base, merge, summary
+    from harness.ci.base import Since, against_base, parse_asked
+    from harness.ci.publish import export, merge, summary
     from harness.ci.words import SUMMARY_BYTES, annotate
-    from harness.commands.codegen import parse_concerns
 
-    failing = parse_concerns(fail_on)
+    asked = parse_asked(fail_on, _share(threshold))
     comparison = merge(folders, out, _names(expect))
-    changes, worse = against_base(base, folders, failing) if base else ("", False)
-    for line in annotate(comparison):
+    since = against_base(base, folders, asked) if base else Since()
+    export(comparison, out / "exports")
+    for line in annotate(comparison, since.annotations):
         click.echo(line)
-    _append(page, summary(comparison, changes, SUMMARY_BYTES))
+    _append(page, summary(comparison, since.page, SUMMARY_BYTES))
     click.echo(comparison.sentence)
-    return comparison.exit_code or (ExitCode.FAILED if worse else ExitCode.GOOD)
+    return comparison.exit_code or (ExitCode.FAILED if since.worse else ExitCode.GOOD)
 
 
 @ci.command()
 @_FOLDERS
 @_EXPECT
+@_BASE
 @click.option("--out", type=FILE, required=True, help="Where to write the comment.")
-def comment(folders: tuple[Path, ...], expect: str, out: Path) -> int:
+def comment(folders: tuple[Path, ...], expect: str, base: Path | None, out: Path) -> int:
     """Write a pull request's comment over the results in FOLDERs, all of which is somebody else's word. Posting it is not done here."""
+    from harness.ci.base import Since, against_base, parse_asked
     from harness.ci.publish import comment as render
     from harness.ci.publish import merge
     from harness.records import write_text
 
-    write_text(out, render(merge(folders, out.parent / "report", _names(expect))))
+    since = against_base(base, folders, parse_asked(_FAIL_ON, None)) if base else Since()
+    write_text(out, render(merge(folders, out.parent / "report", _names(expect)), since.page))
     return ExitCode.GOOD
 
 
@@ -128,6 +144,23 @@ def overlay_of(words: Sequence[str]) -> Path | None:
 
 def _names(text: str) -> list[str]:
     return [name for name in text.split(",") if name]
+
+
+def _share(text: str) -> float | None:
+    """A threshold as a variable has it: an empty one is none.
+
+    Raises:
+        UsageError: it is no share.
+    """
+    if not text:
+        return None
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 <= share <= 10:
+        raise UsageError(f"--threshold is no share: {text!r}.", "0.02 calls a change below 2 % noise.", "Give a number from 0 to 10.")
+    return share
 
 
 def _append(path: Path | None, text: str) -> None:

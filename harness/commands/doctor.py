@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from harness.commands.options import FILE
+from harness.commands.options import FILE, complete_target
 from harness.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[TARGET]...")
+@click.argument("names", nargs=-1, metavar="[TARGET]...", shell_complete=complete_target)
 @click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
 @click.option("--engine", type=click.Choice(["docker", "local"]), help="The engine that runs will use, if not the target's own.")
 @click.option("--run", "trial", is_flag=True, help="Also run a small kernel on each target that is here; may build its image first.")

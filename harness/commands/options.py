@@ -24,6 +24,13 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 
+def complete_target(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    """Names of shipped targets, for the shell's completion."""
+    from harness.targets import load_targets
+
+    return [name for name in load_targets() if name.startswith(typed)]
+
+
 def several(*decorators: Options) -> Options:
     """A group of options that belong together."""
 

@@ -12,11 +12,12 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("harness", "docker", ".ci", ".github", "noxfile.py", "pyproject.toml", "action.yml")
+COPIED = [ROOT / name for name in ("harness", "docker", ".ci", ".github", "noxfile.py", "pyproject.toml", "action.yml")]
 
 
 @dataclass
@@ -27,6 +28,7 @@ class Runner:
     artifacts: Path
     values: dict[str, object]
     programs: dict[str, str] = field(default_factory=dict)
+    sources: Collection[Path] = field(default_factory=lambda: COPIED)  # what is checked out
 
     def run(self, steps: list[dict], variables: dict[str, object] | None = None) -> dict:
         """The job's status, its outputs by step, its summary and its log."""
@@ -45,7 +47,7 @@ class Runner:
             if not self._wanted(step.get("if", "success()"), done["status"]):
                 continue
             code = self._step(step, number, base, done)
-            done["statuses"][step.get("name") or step["uses"].split("@")[0]] = code
+            done["statuses"][step.get("name") or step.get("uses", step.get("run", "")).split("@")[0]] = code
             if code and not step.get("continue-on-error"):
                 done["status"] = "failure"
         return done
@@ -80,8 +82,8 @@ class Runner:
 
     def _checkout(self, inputs: dict[str, str]) -> int:
         assert inputs == {"persist-credentials": "False"}
-        for name in COPIED:
-            source, target = ROOT / name, self.folder / "work" / name
+        for source in self.sources:
+            target = self.folder / "work" / source.name
             copy = functools.partial(shutil.copytree, ignore=shutil.ignore_patterns("__pycache__")) if source.is_dir() else shutil.copy
             copy(source, target)
         return 0

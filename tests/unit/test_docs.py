@@ -68,3 +68,17 @@ def test_every_page_is_in_the_navigation():
     named = set(re.findall(r": ([\w/-]+\.md)$", text, re.MULTILINE))
 
     assert named == {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
+
+
+def test_every_link_of_the_readme_leads_somewhere():
+    """To a file of this repository, and to a heading of it where one is named."""
+    text = (DOCS.parent / "README.md").read_text()
+    links = [link.partition("#") for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
+    wrong = [path for path, _, _ in links if not (DOCS.parent / path).exists()]
+    for path, _, anchor in links:
+        heads = re.findall(r"^#+ (.+)$", (DOCS.parent / path).read_text(), re.MULTILINE) if anchor else []
+        names = {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+        wrong += [f"{path}#{anchor}"] if anchor and anchor not in names else []
+
+    assert len(links) > 10
+    assert wrong == []

@@ -10,15 +10,18 @@ import ast
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
+from harness.__main__ import cli
 from harness.engines import Request
 from harness.engines.context import recipe
 from harness.errors import ExitCode
@@ -27,6 +30,8 @@ from harness.targets import load_targets
 
 ROOT = Path(__file__).parents[2]
 GUIDES = {path.stem: path for path in sorted((ROOT / "docs" / "guides").glob("*.md"))}
+PAGES = {**GUIDES, "index": ROOT / "docs" / "index.md", "report": ROOT / "docs" / "report.md", "compare": ROOT / "docs" / "compare.md"}
+EVERY = {str(path.relative_to(ROOT)): path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]*)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PARSERS = {"yaml": lambda text: list(yaml.safe_load_all(text)), "json": json.loads, "python": ast.parse}
 
@@ -64,10 +69,10 @@ def run(command, folder):
     return subprocess.run(["bash", "-euc", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.parametrize("name", GUIDES)
+@pytest.mark.parametrize("name", PAGES)
 def test_a_guide_does_what_it_says(name, folder):
     """Its files are written, in order, and its commands end well."""
-    blocks = fences(GUIDES[name])
+    blocks = fences(PAGES[name])
     if any("run" in command for block in blocks for command in block.commands):
         pytest.importorskip("triton", reason="the local engine needs torch and triton")
     for block in blocks:
@@ -81,14 +86,30 @@ def test_a_guide_does_what_it_says(name, folder):
             assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.parametrize("name", GUIDES)
+def commands_of_ours(path):
+    """`run cuda --aa` for each time a console of the page calls `warpwave`, wherever in a line."""
+    lines = [line for block in fences(path) if block.language == "console" for line in block.text.splitlines() if line.startswith("$ ")]
+    return [words for line in lines for words in re.findall(r"(?:^\$ |&& )(?:\w+=\S+ )*warpwave ([^#&|]+)", line)]
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_every_command_of_ours_exists(name):
-    """Also those for another machine: the command and each of its options are known."""
-    lines = [line for block in fences(GUIDES[name]) for line in block.text.splitlines() if re.match(r"\$ warpwave ", line)]
-    for line in lines:
-        words = line.split()[2:]
-        told = subprocess.run([sys.executable, "-m", "harness", words[0], "--help"], capture_output=True, text=True, check=True).stdout
-        assert [word for word in words if word.startswith("--") and word not in told] == [], line
+    """On every page, those for another machine too: the command and each of its options are known."""
+    for text in commands_of_ours(EVERY[name]):
+        words, group = shlex.split(text), cli
+        while isinstance(group, click.Group):
+            group = group.commands[words.pop(0)]
+        known = {option for parameter in group.params for option in parameter.opts}
+        assert [word for word in words if word.startswith("--") and word.partition("=")[0] not in known] == [], text
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_placeholder_says_what_stands_in_its_place(name):
+    """`OWNER/warpwave@COMMIT` is the one form for the copy of warpwave that is used, explained where it stands; nothing else is OWNER's."""
+    lines = [line for line in EVERY[name].read_text().splitlines() if re.search(r"\b(OWNER|COMMIT)\b", line)]
+
+    assert [line for line in lines if not re.search(r"OWNER/warpwave(/[\w./-]+)?@COMMIT", line)] == []
+    assert not lines or "whose copy you use, and a full commit of it, never a branch" in lines[0]
 
 
 def test_the_third_vendor_is_data_that_can_be_built(tmp_path):

@@ -8,12 +8,18 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import yaml
+from runner import Runner
 
+import harness
+from harness import origin
 from harness.starter import starter_files
 
 ROOT = Path(__file__).parents[2]
+SOURCE = "git+https://code.example/them/warpwave@" + "5e" * 20
 
 
 def run(folder, *command, **variables):
@@ -24,7 +30,7 @@ def run(folder, *command, **variables):
 
 @pytest.fixture
 def repository(tmp_path):
-    done = run(tmp_path, "harness", "init")
+    done = run(tmp_path, "harness", "init", "--from", SOURCE)
     assert done.returncode == 0, done.stderr
     return tmp_path
 
@@ -86,3 +92,82 @@ def test_what_it_writes_goes_through_the_harness(repository):
         "passed": 7
     }  # and one point of the bench
     assert broken.returncode == 1, broken.stdout
+
+
+def test_its_workflow_does_what_it_says(repository, tmp_path):
+    """Step by step, on a machine whose `pipx` is a stub and whose engine is this Python."""
+    pytest.importorskip("triton", reason="the local engine needs torch and triton")
+    quick = f"OPTIONS='--quick --targets {ROOT}/.ci/targets.yml'"
+    local = f'{quick} exec {sys.executable} -m harness "${{@/docker/local}}"'
+    pipx = f'[ "$1 $2" = "install {SOURCE}" ]'
+    (tmp_path / "artifacts").mkdir()
+    machine = Runner(tmp_path / "machine", tmp_path / "artifacts", {"github.run_attempt": 1}, {"warpwave": local, "pipx": pipx})
+    machine.sources = {repository / "kernels", repository / ".github"}
+    ran = machine.run(yaml.safe_load((repository / ".github" / "workflows" / "kernels.yml").read_text())["jobs"]["cpu"]["steps"])
+
+    assert ran["status"] == "success", ran["log"]
+    assert "cpu passed 7 tests" in ran["summary"]
+    assert (tmp_path / "artifacts" / "raw-cpu-1" / "comparison.html").is_file()
+
+
+@pytest.mark.parametrize("source", ["", "--index-url=x", "warpwave\n- run: x", "${{ secrets.X }}"])
+def test_a_requirement_that_is_none_is_refused(tmp_path, source):
+    """Nothing is written; and a quote in one cannot leave its place."""
+    done = run(tmp_path, "harness", "init", "--from", source)
+
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert run(tmp_path, "harness", "init", "--from", """a"}, run: x # '""").returncode == 0
+    steps = yaml.safe_load((tmp_path / ".github" / "workflows" / "kernels.yml").read_text())["jobs"]["cpu"]["steps"]
+    assert [step["env"] for step in steps if "env" in step] == [{"WARPWAVE": """a"}, run: x # '"""}]
+
+
+REACHED = f"git+https://code.example/them/warpwave@{'5e' * 20}"
+
+
+@pytest.mark.parametrize(
+    ("url", "commit", "named"),
+    [
+        ("https://code.example/them/warpwave.git", "5e" * 20, REACHED),
+        ("https://user:secret@code.example/them/warpwave?token=secret#x", "5e" * 20, REACHED),
+        ("git@code.example:them/warpwave.git", "5e" * 20, REACHED),
+        ("ssh://git@code.example/them/warpwave", "5e" * 20, REACHED),
+        ("file:///home/me/warpwave", "5e" * 20, None),
+        ("/home/me/warpwave", "5e" * 20, None),
+        ("https://code.example/them/warpwave", "main", None),
+        ("", "", None),
+    ],
+)
+def test_a_workflow_installs_what_wrote_it(url, commit, named):
+    """By a commit that others can reach, and without anybody's password."""
+    assert origin._named(url, commit) == named
+
+
+@pytest.mark.parametrize(
+    ("noted", "named"),
+    [
+        (None, f"warpwave=={harness.__version__}"),
+        ('{"url": "file:///tmp/warpwave.whl", "archive_info": {}}', None),
+        ('{"url": "https://code.example/them/warpwave", "vcs_info": {"vcs": "git", "commit_id": "%s"}}' % ("5e" * 20), REACHED),
+        ("[", None),
+    ],
+    ids=["index", "wheel", "repository", "broken"],
+)
+def test_what_pip_noted_says_where_it_is_from(monkeypatch, noted, named):
+    """A wheel that somebody built is nobody else's."""
+    monkeypatch.setattr(origin.metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: noted))
+
+    assert origin._as_installed() == named
+
+
+def test_a_commit_that_nobody_else_has_is_not_named(tmp_path):
+    """Where it runs from a checkout: only what a remote branch has; else the release."""
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.invalid"]
+    (tmp_path / "pyproject.toml").touch()
+    for words in ("init -q", "add .", "commit -q -m one", "remote add origin https://code.example/them/warpwave"):
+        subprocess.run([*git, *words.split()], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+
+    assert origin._as_checked_out(tmp_path) is None
+    subprocess.run([*git, "update-ref", "refs/remotes/origin/main", "HEAD"], check=True)
+    assert origin._as_checked_out(tmp_path) == f"git+https://code.example/them/warpwave@{commit}"
+    assert origin._as_checked_out(tmp_path / "no") is None

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 from synthetic import no_gpu, two_targets
 
+from harness.ci.artifacts import latest
 from harness.ci.plan import Leg, as_outputs, plan_legs
 from harness.ci.words import MOST_ANNOTATIONS, annotate, command, cut, outputs
 from harness.compare import compare
@@ -30,10 +33,38 @@ def uses(action):
     return [(name, step) for name, step in STEPS if step.get("uses", "").startswith(f"{action}@")]
 
 
-def test_a_fork_meets_a_gpu_only_behind_an_environment():
+def value_of(expression, event, inputs):
+    """What GitHub makes of an expression with `!`, `&&`, `||`, `==` and `!=` in it; whatever is not there is null, and so false."""
+
+    def look_up(found):
+        value = {"github": {"event": event, "repository": "owner/kernels"}, "inputs": inputs}
+        for key in found[0].split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        return repr(value)
+
+    words = re.sub(r"(?<!')\b(?:github|inputs)(?:\.[\w-]+)+", look_up, expression.removeprefix("${{").removesuffix("}}").strip())
+    return eval(re.sub(r"!(?!=)", " not ", words).replace("&&", " and ").replace("||", " or "))
+
+
+EVENTS = {
+    "a push": ({}, True, "gpu"),
+    "a branch of this repository": ({"head": {"repo": {"full_name": "owner/kernels", "fork": False}}}, True, "gpu"),
+    "a fork": ({"head": {"repo": {"full_name": "stranger/kernels", "fork": True}}}, False, "gpu-forks"),
+    "a fork that was deleted": ({"head": {"repo": None}}, False, "gpu-forks"),
+}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_a_fork_meets_a_gpu_only_behind_an_environment(name):
     """Rule 1: without an environment that asks somebody first, the job does not start."""
-    assert LEG["if"] == "${{ !github.event.pull_request.head.repo.fork || inputs.fork-environment != '' }}"
-    assert LEG["environment"] == "${{ github.event.pull_request.head.repo.fork && inputs.fork-environment || inputs.environment }}"
+    pull_request, ours, environment = EVENTS[name]
+    event = {"pull_request": pull_request} if pull_request else {}
+    without, guarded = ({"environment": "gpu", "fork-environment": named} for named in ("", "gpu-forks"))
+
+    assert value_of(LEG["if"], event, without) is ours
+    assert value_of(LEG["if"], event, guarded) is True
+    assert value_of(LEG["environment"], event, guarded) == environment
+    assert WORKFLOWS["ci.yml"]["jobs"]["gpu"]["with"]["fork-environment"] == "gpu-forks"
 
 
 def test_no_job_runs_on_just_any_machine():
@@ -111,6 +142,7 @@ def test_runners_are_documented_as_ephemeral_and_in_a_group_of_their_own():
 def test_scripts_write_no_variable_for_later_steps():
     """Rule 12: outputs go through `warpwave ci plan`, with a delimiter that nobody can guess."""
     assert [step["run"] for _, step in STEPS if re.search("GITHUB_(ENV|PATH)", step.get("run", ""))] == []
+    assert [step["run"] for _, step in STEPS if "GITHUB_OUTPUT" in step.get("run", "")] == ['warpwave ci plan --output "$GITHUB_OUTPUT"']
     assert outputs({"a": "x\nb<<EOF"}, "7f3a") == "a<<7f3a\nx\nb<<EOF\n7f3a\n"
 
 
@@ -131,6 +163,20 @@ def test_results_are_kept_and_containers_removed_whatever_happens(steps):
     assert all(step["run"].strip().splitlines()[-1].startswith("exec ") for step in steps if step.get("name") in ("Run", "Report"))
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/runners.md"])
+def test_what_the_pages_call_takes_what_they_give_it(page):
+    """Every input is known, and none that is required is missing."""
+    known = {"gpu.yml": WORKFLOWS["gpu.yml"][True]["workflow_call"]["inputs"], "warpwave": ACTION["inputs"]}
+    called = r"uses: OWNER/(?:warpwave/.github/workflows/)?([\w.]+)@COMMIT[^\n]*\n(?: +permissions[^\n]*\n)? +with:(.*?)^```"
+    found = re.findall(called, (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+    assert found
+    for name, given in found:
+        inputs = set(yaml.safe_load(given))
+        assert inputs <= set(known[name])
+        assert {key for key, entry in known[name].items() if entry.get("required")} <= inputs
+
+
 def test_a_plan_is_one_leg_a_machine():
     """A label, a list of labels, or several machines of one target."""
     legs = plan_legs('{"cpu": "ubuntu-latest", "cuda": [["self-hosted", "h100"], ["self-hosted", "h200"]]}', ["cpu", "cuda"])
@@ -140,7 +186,7 @@ def test_a_plan_is_one_leg_a_machine():
         Leg("cuda", ("self-hosted", "h100"), "cuda-1"),
         Leg("cuda", ("self-hosted", "h200"), "cuda-2"),
     )
-    assert as_outputs(legs)["expect"] == "cpu,cuda"
+    assert as_outputs(legs)["expect"] == "cpu,cuda,cuda (2)"
     assert json.loads(as_outputs(legs)["matrix"])["include"][2] == {
         "target": "cuda",
         "runner": ["self-hosted", "h200"],
@@ -155,6 +201,12 @@ def test_a_plan_of_shards_is_a_leg_a_part():
 
     assert [(leg.name, leg.shard) for leg in legs] == [("cuda-1of2", "1/2"), ("cuda-2of2", "2/2")]
     assert as_outputs(legs)["expect"] == "cuda"
+
+
+def test_a_plan_of_parts_that_could_not_be_told_apart_is_refused():
+    """Shard 1 of one machine and shard 2 of another are no run."""
+    with pytest.raises(UsageError, match="several machines"):
+        plan_legs('{"cuda": [["a"], ["b"]]}', ["cuda"], shards=2)
 
 
 @pytest.mark.parametrize(
@@ -189,6 +241,30 @@ def test_what_failed_is_annotated_and_the_rest_counted():
     assert lines[0].startswith("::error title=warpwave::")
     assert "gamma%3A absent" in "".join(lines)
     assert re.search(r"and \d+ more", lines[-1])
+
+
+def test_a_base_is_never_a_pull_requests_run():
+    """A fork may have a branch of the base branch's name, and a run of it brings whatever it likes."""
+    fetches = [step["run"] for _, step in STEPS if step.get("name", "").startswith("Fetch the base")]
+
+    assert len(fetches) == 2
+    runs = [{"databaseId": n, "event": "pull_request" if n % 2 else "push"} for n in range(20)]
+    for script in fetches:
+        (chosen,) = re.findall(r"--jq '([^']+)'", script)
+        assert """.event == ("push", "schedule", "workflow_dispatch")""" in chosen
+        if jq := shutil.which("jq"):
+            told = subprocess.run([jq, chosen], input=json.dumps(runs), capture_output=True, text=True, check=True).stdout
+            assert told.split() == ["0", "2", "4", "6", "8"]
+
+
+def test_of_a_leg_that_was_run_again_the_last_attempt_counts(tmp_path):
+    """The first one failed; with both in the report it would stay red. A link is not followed, and another folder stays."""
+    for name in ("raw-a-1", "raw-a-2", "raw-a-10", "raw-a-1-1", "mine"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "raw-b-1").symlink_to(tmp_path / "mine")
+
+    assert {path.name for path in latest([tmp_path])} == {"raw-a-10", "raw-a-1-1", "mine"}
+    assert latest([tmp_path / "mine", tmp_path / "no"]) == [tmp_path / "mine", tmp_path / "no"]
 
 
 def test_nothing_that_failed_is_no_annotation():

@@ -13,6 +13,9 @@ import sys
 import pytest
 import yaml
 from runner import ROOT, Runner
+from synthetic import GPU_B, case, facts, record, run, sample, write_raw
+
+from harness.records import Verdict
 
 WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "workflows").glob("*.yml")}
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -46,7 +49,7 @@ def runner(tmp_path):
     return make
 
 
-def gpu(runner, legs, gh=NO_BASE):
+def gpu(runner, legs, gh=NO_BASE, more=None):
     """gpu.yml from plan to report. `legs`: what stands for warpwave on each target's machine; None where the job never came."""
     jobs = WORKFLOWS["gpu.yml"]["jobs"]
     planned = runner("plan", {"inputs.shards": 1, "inputs.runners": json.dumps({name: RUNNERS[name] for name in legs})}).run(
@@ -61,6 +64,10 @@ def gpu(runner, legs, gh=NO_BASE):
             machine = runner(leg["name"], values, warpwave=legs[leg["target"]])
             ran[leg["target"]] = machine.run(jobs["leg"]["steps"], jobs["leg"]["env"])
     values = {
+        "github.workflow": "CI",
+        "inputs.fail-on": WORKFLOWS["gpu.yml"][True]["workflow_call"]["inputs"]["fail-on"]["default"],
+        "inputs.threshold": "",
+        **(more or {}),
         "needs.plan.outputs.expect": planned["outputs"]["steps.plan.outputs.expect"],
         "github.base_ref || github.event.repository.default_branch": "main",
     }
@@ -151,8 +158,11 @@ def test_the_comment_is_written_from_data_alone(runner, tmp_path):
         "github.event.workflow_run.head_repository.owner.login": "$(touch owned)",
         "github.event.workflow_run.head_branch": "`touch owned`; x",
         "github.event.workflow_run.head_sha": "abc",
+        "github.event.workflow_run.name": "CI",
+        "github.event.repository.default_branch": "main",
     }
-    gh = f'echo "$@" >>{tmp_path}/said; [ "$1" = api ] && echo 12; true'
+    base = base_of(RECORDED.parent).replace("*) exit 1;;", "api*) echo 12;;")
+    gh = f'[ "$1" = run ] || echo "$@" >>{tmp_path}/said; {base}'
     ran = runner("comment", values, gh=gh).run(WORKFLOWS["comment.yml"]["jobs"]["comment"]["steps"])
     said = (tmp_path / "said").read_text().splitlines()
     text = (tmp_path / "comment" / "work" / "comment.md").read_text()
@@ -161,6 +171,8 @@ def test_the_comment_is_written_from_data_alone(runner, tmp_path):
     assert "head=$(touch owned):`touch owned`; x" in said[0]
     assert said[1].startswith("pr comment 12 --repo owner/kernels --body-file comment.md --edit-last")
     assert text.startswith("<!-- warpwave")
+    assert "## Since the base branch" in text
+    assert "is slower" in text
     assert 0 < len(text.encode()) <= 65_535
     assert list(tmp_path.rglob("owned")) == []
 
@@ -194,7 +206,8 @@ def test_the_lane_without_a_gpu_ends_with_a_summary_and_an_artifact(runner, tmp_
 
     assert ran["status"] == "success", ran["log"]
     assert ran["summary"].startswith("### ✅")
-    assert (tmp_path / "artifacts" / "raw-cpu-1" / "raw" / "cpu" / "run.json").exists()
+    for name in ("raw/cpu/run.json", "comparison.html"):
+        assert (tmp_path / "artifacts" / "raw-cpu-1" / name).is_file()
 
 
 def test_the_action_runs_a_strangers_package(runner, tmp_path):
@@ -233,3 +246,87 @@ def test_output_of_the_code_under_test_gives_the_runner_no_orders(runner, tmp_pa
     assert ran["status"] == "failure"
     assert orders
     assert [line for line in orders if not line.startswith("::error title=")] == []
+
+
+def two_commits(tmp_path, **head):
+    """Made-up results of two commits on one made-up card; returns a `gh` that has the first, and a leg that brings the second."""
+    write_raw(tmp_path / "before" / "raw" / "cuda", run(record=record("cuda")))
+    write_raw(tmp_path / "after" / "cuda", run(record=record("cuda", run_id="run-2"), **head))
+    return base_of(tmp_path / "before"), f'{OUT}; cp -r {tmp_path}/after/cuda "$2/raw/cuda"'
+
+
+SLOW = {"samples": tuple(sample(n, (3000.0 + n / 8) * (0.8 if n == 2048 else 1)) for n in (1024, 2048, 4096))}
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "level"),
+    [({}, 1, "error"), ({"inputs.fail-on": "verdict,spills"}, 0, "warning"), ({"inputs.threshold": "0.5"}, 0, None)],
+    ids=["default", "allowed", "threshold"],
+)
+def test_a_speed_that_fell_decides_as_it_was_asked_to(runner, tmp_path, more, status, level):
+    """All tests pass; one point of three takes a quarter longer than in the base branch."""
+    gh, card = two_commits(tmp_path, **SLOW)
+    ran = gpu(runner, {"cuda": card}, gh, more)["report"]
+    told = [line for line in ran["log"].splitlines() if "title=slower" in line]
+
+    assert ran["statuses"]["Report"] == status, ran["log"]
+    assert [line.partition(" ")[0] for line in told] == ([f"::{level}"] if level else [])
+    assert all("softmax/N=2048 triton on cuda" in line and "0.800 times as fast" in line for line in told)
+    assert ("1 of 3 points is slower, 2 same" in ran["summary"]) == (level is not None)
+
+
+def test_a_speed_of_another_card_is_refused_by_name_and_no_regression(runner, tmp_path):
+    """A runner was exchanged: that is said, and the branch is not blamed."""
+    gh, card = two_commits(tmp_path, facts=facts(GPU_B), **SLOW)
+    ran = gpu(runner, {"cuda": card}, gh)["report"]
+
+    assert ran["statuses"]["Report"] == 0, ran["log"]
+    assert "different GPUs on cuda: BASE Synthetic GPU A, HEAD Synthetic GPU B" in ran["summary"]
+
+
+@pytest.mark.parametrize(("fail_on", "status"), [("spills", 0), ("spills,lost-tests", 1)])
+def test_a_test_that_is_gone_is_told(runner, tmp_path, fail_on, status):
+    """One was removed, one is skipped; nothing fails, unless that was asked for."""
+    first, second = (case(f"softmax/test_softmax.py::test_softmax[{n}]") for n in (1, 2))
+    skipped = case(second.id, Verdict.NOT_RUN, message="no card of this kind")
+    gh, card = two_commits(tmp_path, cases=(first, skipped))
+    ran = gpu(runner, {"cuda": card}, gh, {"inputs.fail-on": fail_on})["report"]
+
+    assert ran["statuses"]["Report"] == status, ran["log"]
+    assert "1 test is skipped now, 1 test is gone." in ran["summary"]
+    assert "title=test is gone%3A softmax/test_softmax.py%3A%3Atest_softmax[3] on cuda" in ran["log"]
+
+
+def test_the_numbers_lie_in_the_artifact_for_other_tools(runner, tmp_path):
+    """A file a tool, of the numbers that are in the report."""
+    gpu(runner, {"cuda": CARD})
+    exports = tmp_path / "artifacts" / "report-1" / "exports"
+
+    assert {path.name for path in exports.iterdir()} == {
+        *("benchmark-action.json", "benchmark-action-times.json", "bencher.json", "pytorch.json", "openmetrics.txt")
+    }
+    assert len(json.loads((exports / "benchmark-action.json").read_text())) > 10
+    assert (tmp_path / "artifacts" / "report-1" / "bandwidth.csv").exists()
+
+
+def test_a_leg_that_was_run_again_makes_the_report_green(runner, tmp_path):
+    """`Re-run failed jobs`: the first attempt's artifact is still there, and says failed."""
+    bad = tmp_path / "artifacts" / "raw-cuda-0"
+    write_raw(bad / "raw" / "cuda", run(record=record("cuda", verdict=Verdict.INFRA, reason="a card was lost")))
+    ran = gpu(runner, {"cuda": CARD})
+
+    assert [target["verdict"] for target in comparison(ran, tmp_path)["targets"]] == ["passed"]
+    assert ran["report"]["statuses"]["Report"] == 0
+
+
+def test_one_of_two_machines_that_never_came_is_absent(runner, tmp_path, monkeypatch):
+    """Both are of one target, and the other one brought everything."""
+    monkeypatch.setitem(RUNNERS, "cuda", [["self-hosted", "h200"], ["self-hosted", "b200"]])
+    shutil.copytree(RECORDED / "cuda", tmp_path / "artifacts" / "raw-cuda-1-1" / "raw" / "cuda")
+    ran = gpu(runner, {"cuda": None})
+
+    assert {target["target"]: target["verdict"] for target in comparison(ran, tmp_path)["targets"]} == {
+        "cuda": "passed",
+        "cuda (2)": "absent",
+    }
+    assert ran["report"]["statuses"]["Report"] == 4

@@ -1,0 +1,151 @@
+"""What changed since the base branch's last run: tests, speeds and generated code, each by what its own command says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.ci.artifacts import latest
+from harness.ci.words import command
+from harness.collect import collect, find_raw
+from harness.compare.bundles import bundle, check_comparable
+from harness.compare.codegen import diff
+from harness.compare.comparison import Change
+from harness.compare.deltas import Concern
+from harness.compare.joining import join
+from harness.compare.movement import Movement, Point, movement
+from harness.compare.turned import Turn, turns
+from harness.errors import UsageError, WarpwaveError
+from harness.records import TargetRun
+from harness.render import codegen as code_page
+from harness.render import movement as speed_page
+from harness.render import turned as test_page
+from harness.render.markdown import plain, render_page
+from harness.render.text import first_line, number
+
+SLOWER, LOST_TESTS = "slower", "lost-tests"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What may not get worse: `concerns` of generated code; `slower`: a speed, beyond `threshold` where one is given, else the noise of an
+    A/A run; `lost_tests`: a test that passed and is gone or skipped."""
+
+    concerns: tuple[Concern, ...] = ()
+    slower: bool = True
+    lost_tests: bool = False
+    threshold: float | None = None
+
+
+@dataclass(frozen=True)
+class Since:
+    """A page of what changed, as Markdown, whether something got worse that may not, and the annotations that say what."""
+
+    page: str = ""
+    worse: bool = False
+    annotations: tuple[str, ...] = ()
+
+
+def against_base(base: Path, head: Sequence[Path], asked: Asked) -> Since:
+    """Whatever stands in the way of comparing is said by name, and is no regression: the first run of a branch has no base."""
+    try:
+        before, after = (join([collect(raw) for raw in find_raw(latest(folders))]) for folders in ([base], head))
+    except WarpwaveError as error:
+        return _not_compared("this run", error)
+    found = [_tests(before, after, asked), _speeds(before, after, asked), _generated_code(before, after, asked.concerns)]
+    pages = "".join(one.page for one in found)
+    lines = tuple(line for one in found for line in one.annotations)
+    return Since(f"\n## Since the base branch\n{pages}" if pages else "", any(one.worse for one in found), lines)
+
+
+def parse_asked(text: str, threshold: float | None) -> Asked:
+    """What `ci report --fail-on` names.
+
+    Raises:
+        UsageError: there is no such thing.
+    """
+    if text == "nothing":
+        return Asked((), slower=False, threshold=threshold)
+    if text == "any":
+        return Asked(tuple(Concern), slower=True, lost_tests=True, threshold=threshold)
+    known = {concern.value: concern for concern in Concern}
+    words = text.split(",")
+    for word in words:
+        if word not in (*known, SLOWER, LOST_TESTS):
+            raise UsageError(
+                f"--fail-on does not know {word!r}.",
+                "What may not get worse is separated by commas.",
+                f"Choose from {', '.join((*known, SLOWER, LOST_TESTS))}; or say any, or nothing.",
+            )
+    return Asked(tuple(known[word] for word in words if word in known), SLOWER in words, LOST_TESTS in words, threshold)
+
+
+def _tests(before: Sequence[TargetRun], after: Sequence[TargetRun], asked: Asked) -> Since:
+    found = turns(before, after)
+    lost = found.of(Turn.GONE, Turn.SKIPPED)
+    if not found.compared and not lost:
+        return Since()
+    worse = bool(lost) and asked.lost_tests
+    # A test that fails is annotated, and decides the status, without a base.
+    lines = [_annotate(worse, f"test {one.turn.value}", f"{one.id} on {one.target}", one.message or one.turn.value) for one in lost]
+    good = not worse and not found.of(Turn.BROKEN)
+    return Since("\n" + render_page(test_page.sentence(found), test_page.turned_sections(found), good=good), worse, tuple(lines))
+
+
+def _speeds(before: Sequence[TargetRun], after: Sequence[TargetRun], asked: Asked) -> Since:
+    if not any(run.samples for run in (*before, *after)):
+        return Since()
+    try:
+        found = movement(before, after, asked.threshold)
+    except WarpwaveError as error:
+        return _not_compared("speeds", error)
+    regressed = [*found.lost, *found.of(Change.SLOWER)]
+    worse = bool(regressed) and asked.slower
+    lines = [
+        _annotate(asked.slower, _title(point), f"{point.case} {point.provider} on {point.target}", _said(point, found))
+        for point in regressed
+    ]
+    page = render_page(speed_page.sentence(found), speed_page.movement_sections(found, False), good=not regressed)
+    return Since("\n" + page, worse, tuple(lines))
+
+
+def _title(point: Point) -> str:
+    return "failed, measured before" if point.lost else Change.SLOWER.value
+
+
+def _said(point: Point, found: Movement) -> str:
+    if point.speedup is None:
+        return first_line(point.reason)
+    threshold = next(pair.threshold for pair in found.pairs if pair.target == point.target)
+    interval = f"{number(point.low)} to {number(point.high)} with 95 %" if point.low and point.high else "no interval"
+    times = " → ".join(f"{number(time * 1e3)} µs" for time in (point.base_ms, point.head_ms) if time is not None)
+    return f"{times}: {point.speedup:.3f} times as fast ({interval}; beyond the threshold of {threshold:.1%})"
+
+
+def _generated_code(before: Sequence[TargetRun], after: Sequence[TargetRun], failing: Sequence[Concern]) -> Since:
+    if not any(run.compiled for run in (*before, *after)):
+        return Since()
+    try:
+        sides = bundle("the base branch", before), bundle("this run", after)
+        check_comparable(*sides)
+    except WarpwaveError as error:
+        return _not_compared("generated code", error)
+    found = diff(sides[0].kernels, sides[1].kernels)
+    regressed = [change for change in found.changes if change.worse_in(failing)]
+    lines = []
+    for change in regressed:
+        concern = change.worse_in(failing)[0]
+        told = next(delta for delta in change.deltas if delta.concern is concern)
+        where = f"{change.function} for {change.architecture}"
+        lines.append(_annotate(True, concern.value, where, f"{told.what}: {told.before} → {told.after}; launched by {change.origin}"))
+    sections = code_page.diff_sections(*sides, found, failing, False)
+    return Since("\n" + render_page(code_page.sentence(found, failing), sections, good=not regressed), bool(regressed), tuple(lines))
+
+
+def _annotate(fails: bool, what: str, where: str, message: str) -> str:
+    return command("error" if fails else "warning", message, title=f"{what}: {where}")
+
+
+def _not_compared(what: str, error: WarpwaveError) -> Since:
+    return Since(f"\n_Not compared with the base branch: {plain(what)}. {plain(error.happened)}_\n")
