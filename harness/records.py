@@ -30,6 +30,9 @@ UNWRITABLE = 74
 # In the place of a function's name: a point or a test that launched nothing, or not all of what it would have.
 HOST_CODE = "(host code)"
 
+# The property of a test that names the GPU it ran on, by its index; only where several shared the tests.
+GPU_PROPERTY = "gpu"
+
 # What pydantic, on the host, is asked to hold every record to; a plain dict, so that nothing has to be imported for it here.
 _STRICT = {"extra": "forbid", "allow_inf_nan": False}
 
@@ -180,6 +183,8 @@ class Job:
     `device_faults` are patterns of what a GPU's runtime prints when it aborts a process, and the verdict that each stands for.
     With `again` the bench stage measures everything twice, the second time in a process of its own: an A/A run. It ends a point at a
     half-width of `precision` (a share of the median; of the 95 % interval), or when its time is up.
+    `visible_devices` is the variable that shows a process some of the cards: where it is named, tests and sweeps are shared between the
+    cards, of which there are `gpus` (0: as many as are visible). `card_query` tells of each card what torch does not, a line of `card_rows`.
     """
 
     __pydantic_config__ = _STRICT
@@ -205,6 +210,10 @@ class Job:
     gates: Union[Gates, None] = None
     device_faults: dict[str, Verdict] = field(default_factory=dict)
     probe_limit_s: float = 120.0
+    visible_devices: Union[str, None] = None
+    gpus: int = 0
+    card_query: tuple[str, ...] = ()
+    card_rows: str = ""
     schema_version: int = SCHEMA_VERSION
 
     @classmethod
@@ -213,8 +222,8 @@ class Job:
         raw = json.loads(path.read_text())
         raw["stages"] = tuple(Stage(stage) for stage in raw["stages"])
         raw["architectures"] = tuple(Architecture(**entry) for entry in raw["architectures"])
-        for key in ("probe", "benches", "launches", "pytest_args"):
-            raw[key] = tuple(raw[key])
+        for key in ("probe", "benches", "launches", "pytest_args", "card_query"):
+            raw[key] = tuple(raw.get(key, ()))
         raw["gates"] = Gates.restore(raw["gates"]) if raw.get("gates") else None
         raw["device_faults"] = {pattern: Verdict(verdict) for pattern, verdict in raw.get("device_faults", {}).items()}
         return cls(**raw)
@@ -222,7 +231,8 @@ class Job:
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """One GPU as the inside sees it. `derived_gbps` is what the driver's memory clock and bus width give, where it tells them."""
+    """One GPU as the inside sees it. `derived_gbps` is what the driver's memory clock and bus width give, where it tells them; `told` what
+    the target's own question about its cards was answered with, such as a power limit."""
 
     __pydantic_config__ = _STRICT
     index: int
@@ -233,6 +243,8 @@ class DeviceFacts:
     cache_bytes: Union[int, None] = None
     uuid: Union[str, None] = None
     derived_gbps: Union[float, None] = None
+    clock_mhz: Union[float, None] = None
+    told: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -349,6 +361,19 @@ class Ceiling:
     def gbps(self) -> float:
         """GB/s, G = 1e9."""
         return self.bytes_moved / self.median_ms * 1e-6
+
+
+@dataclass(frozen=True)
+class CardShare:
+    """What one of several cards did of a stage that was shared between them: `cases` tests or points, from its worker's start to its end
+    in `seconds`. `lost` says why it was given up before that; what it had not finished went to the others."""
+
+    __pydantic_config__ = _STRICT
+    stage: Stage
+    device: int
+    cases: int
+    seconds: float
+    lost: str = ""
 
 
 @dataclass(frozen=True)
@@ -502,7 +527,7 @@ class TargetRun:
     """Everything that is known of one target after its run: `raw/<target>/` read, validated and joined.
 
     `compiled` is the compile stage's, without a GPU; `launched` what the JIT compiled on the card in the bench stage. `again` are the same
-    points as `samples`, measured a second time: an A/A run.
+    points as `samples`, measured a second time: an A/A run. `shares` are those of the cards where several shared the work.
     """
 
     __pydantic_config__ = _STRICT
@@ -515,6 +540,7 @@ class TargetRun:
     ceilings: tuple[Ceiling, ...] = ()
     compiled: tuple[CompiledKernel, ...] = ()
     launched: tuple[CompiledKernel, ...] = ()
+    shares: tuple[CardShare, ...] = ()
     gates: Union[Gates, None] = None
     problems: tuple[str, ...] = ()
 

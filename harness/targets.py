@@ -50,6 +50,16 @@ class Devices:
 
 
 @dataclass(frozen=True)
+class Cards:
+    """What tells of each card what torch does not: a command, and a pattern for its lines. The group `uuid` names the card, as torch does;
+    every other group is a fact under its own name. Cards that share the work and differ in one are shown."""
+
+    __pydantic_config__ = _STRICT
+    run: tuple[str, ...] = ()
+    rows: str = ""
+
+
+@dataclass(frozen=True)
 class Probe:
     """What guards the environment before any kernel runs: a torch attribute that must be set, a command that must succeed.
 
@@ -63,6 +73,7 @@ class Probe:
     driver_file: Union[str, None] = None
     fix: str = ""
     faults: dict[str, Literal["crashed", "gpu-hang", "oom"]] = field(default_factory=dict)
+    cards: Cards = field(default_factory=Cards)
 
 
 @dataclass(frozen=True)
