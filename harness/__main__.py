@@ -19,17 +19,17 @@ from rich.console import Console
 from rich.text import Text
 
 from harness import __version__
-from harness.commands_ci import ci
-from harness.commands_codegen import codegen
-from harness.commands_doctor import doctor
-from harness.commands_export import export, plot
-from harness.commands_speed import compare as compare_command
-from harness.commands_speed import history
+from harness.commands.ci import ci
+from harness.commands.codegen import codegen
+from harness.commands.doctor import doctor
+from harness.commands.export import export, plot
+from harness.commands.options import FILE, FOLDER, build_options, output_options, settings_of, what_options, where_options
+from harness.commands.speed import compare as compare_command
+from harness.commands.speed import history
 from harness.errors import ExitCode, StoppedError, WarpwaveError
-from harness.options import FILE, FOLDER, build_options, output_options, settings_of, what_options, where_options
 
 if TYPE_CHECKING:
-    from harness.comparison import Comparison
+    from harness.compare.comparison import Comparison
     from harness.records import RunRecord
 
 
@@ -51,7 +51,7 @@ def cli() -> None:
 @output_options
 def run(**options: Any) -> int:
     """Run TARGETs (see `warpwave list`) in the order given, then write the comparison."""
-    from harness.progress import Progress
+    from harness.commands.progress import Progress
     from harness.report import write_report
     from harness.run import run_target
     from harness.targets import load_targets, select

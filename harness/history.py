@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Union
 
+from harness.compare.speed import cells
+from harness.compare.trend import Measured, Series
 from harness.errors import InfrastructureError, InvalidInputError
 from harness.records import TargetRun, Verdict
-from harness.speed import cells
-from harness.trend import Measured, Series
 
 # Kept in the file as `user_version`. A change of the tables is a new version, and a step in `_open`.
 VERSION = 1

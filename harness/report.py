@@ -10,9 +10,9 @@ from pathlib import Path
 
 from harness.collect import collect, find_raw
 from harness.compare import compare
-from harness.comparison import Comparison
+from harness.compare.comparison import Comparison
+from harness.compare.joining import join
 from harness.errors import ExitCode
-from harness.joining import join
 from harness.records import write_text
 from harness.render.document import json_pieces
 from harness.render.html import render_html

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.bundles import bundle, check_comparable
 from harness.ci.words import COMMENT_BYTES, MARKER, cut
-from harness.codegen import diff
 from harness.collect import collect, find_raw
 from harness.compare import compare
-from harness.comparison import Comparison
-from harness.deltas import Concern
+from harness.compare.bundles import bundle, check_comparable
+from harness.compare.codegen import diff
+from harness.compare.comparison import Comparison
+from harness.compare.deltas import Concern
+from harness.compare.joining import join
 from harness.errors import InvalidInputError, WarpwaveError
-from harness.joining import join
 from harness.records import TargetRun
 from harness.render.codegen import diff_sections, sentence
 from harness.render.markdown import plain, render_markdown, render_page

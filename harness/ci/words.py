@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from harness.comparison import FAILING, Comparison
+from harness.compare.comparison import FAILING, Comparison
 from harness.records import Verdict
 from harness.render.text import first_line, visible
 

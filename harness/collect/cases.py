@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import Union
 from xml.parsers import expat
 
+from harness.collect.untrusted import Budget, RejectedError, clip, opened
 from harness.records import MOST_SECONDS, CaseResult, Verdict
-from harness.untrusted import Budget, RejectedError, clip, opened
 
 MAX_XML_BYTES = 64 << 20
 MAX_XML_ELEMENTS = 1_000_000

@@ -16,8 +16,8 @@ from typing import Any, BinaryIO, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from harness.collect.untrusted import Budget, MissingError, RejectedError, clip, opened
 from harness.records import SCHEMA_VERSION, Verdict
-from harness.untrusted import Budget, MissingError, RejectedError, clip, opened
 
 MAX_JSON_BYTES = 8 << 20
 MAX_LINES_BYTES = 256 << 20

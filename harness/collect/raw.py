@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from harness.cases import read_cases
+from harness.collect.cases import read_cases
+from harness.collect.guard import Fault, guarded, read_lines, read_record
+from harness.collect.untrusted import clip
 from harness.errors import InvalidInputError
-from harness.guard import Fault, guarded, read_lines, read_record
 from harness.records import (
     CardShare,
     Ceiling,
@@ -26,7 +27,6 @@ from harness.records import (
     Verdict,
     worst,
 )
-from harness.untrusted import clip
 
 _MARKERS = ("run.json", "job.json", "stages.json")
 MAX_FOLDERS = 10_000  # looked into

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from harness.commands_doctor import print_findings
+from harness.commands.doctor import print_findings
+from harness.commands.options import FILE, FOLDER
 from harness.errors import ExitCode, UsageError
-from harness.options import FILE, FOLDER
 
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
 _EXPECT = click.option("--expect", default="", metavar="TARGET,TARGET", help="Targets that must be there; shown as absent if they are not.")
@@ -81,7 +81,7 @@ def report(folders: tuple[Path, ...], expect: str, out: Path, base: Path | None,
     """
     from harness.ci.publish import against_base, merge, summary
     from harness.ci.words import SUMMARY_BYTES, annotate
-    from harness.commands_codegen import parse_concerns
+    from harness.commands.codegen import parse_concerns
 
     failing = parse_concerns(fail_on)
     comparison = merge(folders, out, _names(expect))

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
+from harness.commands.options import FILE
 from harness.errors import ExitCode, UsageError
-from harness.options import FILE
 
 if TYPE_CHECKING:
-    from harness.bundles import Bundle
-    from harness.codegen import Diff
-    from harness.deltas import Concern
+    from harness.compare.bundles import Bundle
+    from harness.compare.codegen import Diff
+    from harness.compare.deltas import Concern
 
 _FOLDER = click.Path(path_type=Path)
 _DEFAULT = "verdict,matrix,spills,occupancy"
@@ -39,8 +39,8 @@ def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, json_file:
 
     BASE and HEAD are folders of two runs (or of their artifacts) with a compile stage in them; targets are joined.
     """
-    from harness.bundles import check_comparable
-    from harness.codegen import diff as compare
+    from harness.compare.bundles import check_comparable
+    from harness.compare.codegen import diff as compare
     from harness.records import write_text
     from harness.render.codegen import diff_sections, sentence
     from harness.render.markdown import render_page
@@ -67,7 +67,7 @@ def parse_concerns(text: str) -> tuple[Concern, ...]:
     Raises:
         UsageError: there is no such concern.
     """
-    from harness.deltas import Concern
+    from harness.compare.deltas import Concern
 
     if text in ("any", "nothing"):
         return tuple(Concern) if text == "any" else ()
@@ -90,8 +90,8 @@ def exit_code(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern]) 
 
 
 def _read(folder: Path) -> Bundle:
-    from harness.bundles import bundle
     from harness.collect import collect, find_raw
+    from harness.compare.bundles import bundle
 
     return bundle(str(folder), [collect(raw) for raw in find_raw([folder])])
 

@@ -12,8 +12,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from harness.commands.options import FILE
 from harness.errors import ExitCode
-from harness.options import FILE
 
 if TYPE_CHECKING:
     from harness.doctor import Finding

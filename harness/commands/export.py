@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.commands.options import FILE, FOLDER
 from harness.errors import ExitCode, UsageError
-from harness.options import FILE, FOLDER
 
 if TYPE_CHECKING:
-    from harness.comparison import Comparison
+    from harness.compare.comparison import Comparison
 
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER...")
 

@@ -13,9 +13,9 @@ from harness.engines import Build
 from harness.errors import UsageError
 from harness.gates import load_gates, load_launches
 from harness.records import Job, Stage
-from harness.resume import recorded_run_id
 from harness.run import Settings, new_run_id
-from harness.sharding import parse_shard
+from harness.run.resume import recorded_run_id
+from harness.run.sharding import parse_shard
 
 Options = Callable[[Callable[..., Any]], Callable[..., Any]]
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
+from harness.commands.options import FILE
 from harness.errors import ExitCode
-from harness.options import FILE
 
 if TYPE_CHECKING:
-    from harness.movement import Movement
+    from harness.compare.movement import Movement
     from harness.records import TargetRun
 
 _FOLDER = click.Path(path_type=Path)
@@ -37,7 +37,7 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
 
     BASE and HEAD are folders of two runs (or of their artifacts) with a bench stage in them, of any targets.
     """
-    from harness.movement import movement
+    from harness.compare.movement import movement
     from harness.records import write_text
     from harness.render.markdown import render_page
     from harness.render.movement import movement_sections, sentence
@@ -57,7 +57,7 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
 
 def exit_code(found: Movement) -> ExitCode:
     """1 where a point is slower or fails that did not; 4 where there was something that could not be compared; else 0."""
-    from harness.comparison import Change
+    from harness.compare.comparison import Change
 
     if found.lost or found.of(Change.SLOWER):
         return ExitCode.FAILED
@@ -109,13 +109,13 @@ def add_runs(bundles: tuple[Path, ...], path: Path) -> int:
 @click.option("--json", "json_file", type=FILE, help="Also write the series as JSON, all of them.")
 def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json_file: Path | None) -> int:
     """Draw how fast each kernel was in the last runs."""
+    from harness.compare.trend import trends
     from harness.history import series
     from harness.records import write_text
     from harness.render.markdown import render_page
     from harness.render.movement import trend_sections
     from harness.render.terminal import draw_page
     from harness.render.text import json_text, plural
-    from harness.trend import trends
 
     found = series(path, kernel)
     drawn = trends(found, last, by_case=kernel is not None)

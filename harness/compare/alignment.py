@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from harness.comparison import CodegenCell, CodegenRow
+from harness.compare.comparison import CodegenCell, CodegenRow
 from harness.records import CompiledKernel
 
 Column = tuple[str, str]  # target and architecture

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.codegen import merge
-from harness.comparison import COMPLETE
+from harness.compare.codegen import merge
+from harness.compare.comparison import COMPLETE
 from harness.errors import UsageError
 from harness.records import CompiledKernel, Stage, TargetRun, Verdict
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from harness.comparison import FAILING
-from harness.deltas import Concern, Delta, Trend, deltas
-from harness.pairing import differing, identity, moved, pair, telling, variant
+from harness.compare.comparison import FAILING
+from harness.compare.deltas import Concern, Delta, Trend, deltas
+from harness.compare.pairing import differing, identity, moved, pair, telling, variant
 from harness.records import CompiledKernel, Verdict
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from harness.comparison import Cell, Exclusion, Geomean, Portability, Ratio, Refusal, Row, Speed
-from harness.speed import is_bandwidth, lower_is_better
+from harness.compare.comparison import Cell, Exclusion, Geomean, Portability, Ratio, Refusal, Row, Speed
+from harness.compare.speed import is_bandwidth, lower_is_better
 from harness.stats import geometric_mean, harmonic_mean, median
 
 

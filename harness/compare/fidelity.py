@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.comparison import Deviation, Fidelity, Likeness
+from harness.compare.comparison import Deviation, Fidelity, Likeness
 from harness.records import CompiledKernel, TargetRun, Verdict
 
 

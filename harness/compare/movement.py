@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Union
 
-from harness.comparison import FAILING, Cell, Change, Exclusion, Noise
+from harness.compare.comparison import FAILING, Cell, Change, Exclusion, Noise
+from harness.compare.noise import noise, threshold
+from harness.compare.speed import cells, flush
+from harness.compare.speedup import speedup
 from harness.errors import UsageError
-from harness.noise import noise, threshold
 from harness.records import Sample, TargetRun, Verdict
-from harness.speed import cells, flush
-from harness.speedup import speedup
 from harness.stats import geometric_mean
 
 _Key = tuple[str, str, str, int]

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Union
 
-from harness.comparison import Noise
+from harness.compare.comparison import Noise
+from harness.compare.speedup import interval_of
 from harness.records import Sample, TargetRun, Verdict
-from harness.speedup import interval_of
 from harness.stats import quantile
 
 # A difference that nobody would act on, however well it is measured.

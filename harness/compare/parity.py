@@ -6,9 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 
-from harness.alignment import align
-from harness.alignment import configuration as configuration  # the JUnit writer names its cases by it
-from harness.comparison import CodegenCell, CodegenRow, KernelTests, Parity, ParityRow, TestCell, WaiverUse
+from harness.compare.alignment import align
+from harness.compare.alignment import configuration as configuration  # the JUnit writer names its cases by it
+from harness.compare.comparison import CodegenCell, CodegenRow, KernelTests, Parity, ParityRow, TestCell, WaiverUse
 from harness.records import MOST_SECONDS, CaseResult, TargetRun, Verdict, Waiver
 
 

@@ -6,15 +6,15 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from harness import verdict
-from harness.comparison import Comparison, Difference, TargetSummary
-from harness.condense import condense, geomeans, portabilities, refusals
+from harness.compare import verdict
+from harness.compare.comparison import Comparison, Difference, TargetSummary
+from harness.compare.condense import condense, geomeans, portabilities, refusals
+from harness.compare.fidelity import compare_launches
+from harness.compare.noise import noise
+from harness.compare.parity import compare_codegen, compare_tests, count_tests, use_of_waivers
+from harness.compare.speed import benched, compare_speeds
 from harness.errors import ExitCode
-from harness.fidelity import compare_launches
-from harness.noise import noise
-from harness.parity import compare_codegen, compare_tests, count_tests, use_of_waivers
 from harness.records import TargetRun, Verdict
-from harness.speed import benched, compare_speeds
 
 
 def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparison:

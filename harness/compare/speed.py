@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Union
 
-from harness.comparison import FAILING, Cell, Change, Noise, Ratio, Row
-from harness.noise import threshold
+from harness.compare.comparison import FAILING, Cell, Change, Noise, Ratio, Row
+from harness.compare.noise import threshold
+from harness.compare.speedup import speedup
 from harness.records import Ceiling, Sample, Stage, TargetRun, Verdict
-from harness.speedup import speedup
 from harness.stats import harmonic_mean, median_interval
 
 # A kernel that only reads beats a copy by a few percent; beyond this the bytes are counted wrong, or come from a cache.

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Union
 
-from harness.comparison import Change
+from harness.compare.comparison import Change
 from harness.records import Sample
 from harness.stats import Interval, ratio_of_medians
 

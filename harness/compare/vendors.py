@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.codegen import dead
-from harness.pairing import differing, telling, variant
+from harness.compare.codegen import dead
+from harness.compare.pairing import differing, telling, variant
 from harness.records import CompiledKernel, Verdict
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from harness.comparison import COMPLETE, FAILING, DeviceSummary, TargetSummary
+from harness.compare.comparison import COMPLETE, FAILING, DeviceSummary, TargetSummary
+from harness.compare.speed import ceiling_gbps, judge
 from harness.errors import ExitCode
 from harness.records import Stage, TargetRun, Verdict, worst
-from harness.speed import ceiling_gbps, judge
 
 _PHRASES = {
     Verdict.ABSENT: "is absent",

@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 from harness.collect import collect
+from harness.compare.verdict import summarise
 from harness.doctor.finding import Finding, found
 from harness.records import Stage, Verdict
 from harness.run import Settings, new_run_id, run_target
 from harness.starter import starter
 from harness.targets import Target
-from harness.verdict import summarise
 
 _LIMIT_S = 120.0
 _PATIENCE_S = 10.0  # with a run of ours that has the card

@@ -14,7 +14,7 @@ from harness.records import Job, Verdict
 
 
 def homes(cases: Sequence[str], indices: Sequence[int]) -> dict[str, int]:
-    """The card of each case. The cases of one sweep go round the cards in the author's order, so that each has as many small and large ones.
+    """The card of each case. The cases of one sweep go round the cards in the author's order, so that each has as many large ones.
 
     It follows from the sweep alone: in a later run of it, also beside other kernels, a case is on the same card, and can be compared.
     """

@@ -113,7 +113,9 @@ def _devices(job: Job, torch: Any) -> tuple[DeviceFacts, ...]:
     found = tuple(_device(job, torch, index) for index in range(torch.accelerator.device_count()))
     if job.gpus and len(found) != job.gpus:
         seen = f"torch sees {len(found)}"
-        raise UnusableError(f"{job.gpus} GPUs were asked for, {seen}", "`warpwave doctor` lists them; give indices that are there, or --gpus all.")
+        raise UnusableError(
+            f"{job.gpus} GPUs were asked for, {seen}", "`warpwave doctor` lists them; give indices that are there, or --gpus all."
+        )
     if job.visible_devices is None or len(found) < 2:
         return found
     told = ask_about_cards(job.card_query, job.card_rows)
@@ -121,7 +123,7 @@ def _devices(job: Job, torch: Any) -> tuple[DeviceFacts, ...]:
 
 
 def ask_about_cards(command: tuple[str, ...], rows: str) -> dict[str, dict[str, str]]:
-    """What a vendor's tool tells of each card, by its uuid; of a tool that is not there or does not answer, nothing: nobody depends on it."""
+    """What a vendor's tool tells of each card, by its uuid; nothing where there is none or it does not answer: nobody depends on it."""
     if not command:
         return {}
     try:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from harness.bundles import Bundle, notes
-from harness.codegen import Change, Diff, Kind
-from harness.deltas import Concern, Delta, Trend
+from harness.compare.bundles import Bundle, notes
+from harness.compare.codegen import Change, Diff, Kind
+from harness.compare.deltas import Concern, Delta, Trend
+from harness.compare.vendors import Split, one_vendor
 from harness.records import Verdict
 from harness.render.section import Bit, Line, Section, name, names, say
 from harness.render.text import first_line, plural
-from harness.vendors import Split, one_vendor
 
 ONE_VENDOR = "Lives on one vendor, dies on the other"
 FEW = 10  # blocks of a section before "and n more"

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from harness.comparison import Comparison
+from harness.compare.comparison import Comparison
 from harness.render.text import json_text
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.comparison import Comparison, Deviation, Fidelity, Likeness
+from harness.compare.comparison import Comparison, Deviation, Fidelity, Likeness
 from harness.render.section import Line, Section, name, say, shorten
 from harness.render.text import first_line, plural
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from harness.alignment import by_generation
-from harness.comparison import FAILING, Cell, Change, CodegenCell, CodegenRow, Comparison, Geomean, Speed
-from harness.noise import explain
+from harness.compare.alignment import by_generation
+from harness.compare.comparison import FAILING, Cell, Change, CodegenCell, CodegenRow, Comparison, Geomean, Speed
+from harness.compare.noise import explain
 from harness.records import HOST_CODE, CompiledKernel, Verdict
 from harness.render.section import Bit, Line, Section, name, names, say, shorten
 from harness.render.text import NOTHING, UNVERIFIED_MARK, first_line, halves, marked, plural, with_share

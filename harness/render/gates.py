@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from harness.comparison import CodegenCell, Comparison, WaiverUse
+from harness.compare.comparison import CodegenCell, Comparison, WaiverUse
 from harness.records import CompiledKernel, Limits, Verdict, Which
 from harness.render.section import Bit, Line, Section, name, say, shorten
 from harness.render.text import plural

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
-from harness.comparison import Comparison
+from harness.compare.comparison import Comparison
 from harness.records import Verdict
 from harness.render.outline import everything, outline
 from harness.render.section import Bit, Line, Section, split

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.comparison import Change
-from harness.movement import Group, Movement, Pair, Point
-from harness.noise import explain
+from harness.compare.comparison import Change
+from harness.compare.movement import Group, Movement, Pair, Point
+from harness.compare.noise import explain
+from harness.compare.trend import Trend
 from harness.records import Verdict
 from harness.render.section import Bit, Line, Section, name, names, say
 from harness.render.text import NOTHING, first_line, number, plural
-from harness.trend import Trend
 
 _FEW = 20
 _MORE = "… and {} more; --full shows them"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from harness.comparison import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
+from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
+from harness.compare.vendors import one_vendor
 from harness.records import Verdict
 from harness.render import fidelity, figures, gates
 from harness.render.codegen import ONE_VENDOR, vendor_section
 from harness.render.section import Bit, Line, Section, name, names, say, shorten
 from harness.render.text import NOTHING, counts, first_line, gravest, number, plural
-from harness.vendors import one_vendor
 
 _FEW = 30  # lines of a kind before "and n more"
 _MOST_CELLS = 100_000  # of a table of tests by target: nobody reads more, and no summary may be as large

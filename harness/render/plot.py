@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-from harness.comparison import Comparison
+from harness.compare.comparison import Comparison
 from harness.render.chart import STYLES, Drawing, draw
 from harness.render.palette import DARK, LIGHT, SANS, rules
 from harness.render.sweeps import Sweep, sweeps

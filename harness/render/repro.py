@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable
 
-from harness.comparison import TargetSummary
+from harness.compare.comparison import TargetSummary
 from harness.render.text import visible
 
 # Options of `warpwave run` that decide what environment a test runs in; each takes a value.

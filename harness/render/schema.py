@@ -7,8 +7,9 @@ import json
 
 from pydantic import TypeAdapter
 
-from harness import comparison, records
-from harness.comparison import Comparison
+from harness import records
+from harness.compare import comparison
+from harness.compare.comparison import Comparison
 
 
 def comparison_schema() -> str:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from harness.comparison import Cell, Comparison, Row
-from harness.speed import is_bandwidth, lower_is_better
+from harness.compare.comparison import Cell, Comparison, Row
+from harness.compare.speed import is_bandwidth, lower_is_better
 
 _Styles = Mapping[tuple[str, str], int]
 _FEWEST = 3  # cases that make a curve

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import re
 
-from harness.comparison import Cell, Comparison, Row
+from harness.compare.comparison import Cell, Comparison, Row
+from harness.compare.speed import is_bandwidth, is_memory, is_time
 from harness.render.text import visible
-from harness.speed import is_bandwidth, is_memory, is_time
 
 COLUMNS = (
     *("kernel", "case", "provider", "dtype", "x", "metric", "unit", "value", "median_ms", "p20_ms", "p80_ms"),

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from harness.comparison import Comparison
+from harness.compare.comparison import Comparison
 from harness.records import Verdict
 from harness.render.outline import outline
 from harness.render.section import Line, Section

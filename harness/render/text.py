@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from harness.comparison import Cell
+from harness.compare.comparison import Cell
 from harness.records import Verdict
 
 NOTHING = "-"

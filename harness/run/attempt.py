@@ -13,21 +13,19 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Union
 
-from harness import lease
-from harness.diagnose import diagnose
+from harness.collect.guard import read_record
 from harness.engines import Engine, Request, Say, choose_engine
 from harness.engines.host import tidy
 from harness.errors import InfrastructureError, UsageError, WarpwaveError
-from harness.guard import read_record
 from harness.records import Attempt, Environment, Exit, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump, write_text
-from harness.resume import check_same
-from harness.sharding import restrict
+from harness.run import lease
+from harness.run.diagnose import diagnose
+from harness.run.resume import check_same
+from harness.run.settings import Settings
+from harness.run.sharding import restrict
 from harness.targets import Target
-
-if TYPE_CHECKING:
-    from harness.run import Settings
 
 OnEvent = Callable[[dict[str, Any]], None]
 

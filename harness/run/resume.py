@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.collect.guard import read_record
 from harness.errors import InvalidInputError, UsageError
-from harness.guard import read_record
 from harness.records import Attempt, Job, RunRecord, Stages, Verdict
 
 # What may be another at the second attempt: where things lie, and how long one waits for them.

@@ -6,53 +6,20 @@ Whatever happens, `raw/<target>/run.json` says so: a target that could not run i
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Union
 
-from harness import lease
-from harness.attempt import Ending, OnEvent, attempt, record_of, worth_another
-from harness.engines import Build, Request, Say
+from harness.engines import Request, Say
 from harness.errors import ExitCode, UsageError, WarpwaveError
-from harness.records import Gates, Job, RunRecord, Stage, Verdict
-from harness.resume import earlier_attempts, finished
-from harness.sharding import Shard
+from harness.records import RunRecord, Stage, Verdict
+from harness.run import lease
+from harness.run.attempt import Ending, OnEvent, attempt, record_of, worth_another
+from harness.run.resume import earlier_attempts, finished
+from harness.run.settings import Settings
 from harness.targets import Target
 
 _FOLDER_WAIT_S = 60.0  # what a killed run leaves behind ends within its grace
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the user asked for, the same for every target of a run."""
-
-    run_id: str
-    out: Path
-    kernels: Path
-    engine: Union[str, None] = None
-    stages: Union[tuple[Stage, ...], None] = None
-    gpu: Union[str, None] = None
-    share: bool = False  # the work between several GPUs
-    commit: Union[str, None] = None
-    quick: bool = False
-    again: bool = False
-    precision: float = Job.precision
-    benches: tuple[str, ...] = ("bench_*.py",)
-    launches: tuple[str, ...] = ("bench", "test")
-    gates: Gates = field(default_factory=Gates)
-    pytest_args: tuple[str, ...] = ()
-    test_limit_s: float = 300.0
-    stage_limit_s: float = 3600.0
-    limit_s: float = 3 * 3600.0
-    python: Union[str, None] = None
-    build: Build = field(default_factory=Build)
-    weaken: tuple[str, ...] = ()
-    keep: bool = False
-    command: tuple[str, ...] = ()
-    resume: bool = False
-    gpu_wait_s: float = 600.0
-    shard: Union[Shard, None] = None
 
 
 def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) -> RunRecord:

@@ -15,19 +15,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.attempt import _dispatch
-from harness.cases import read_cases
 from harness.collect import collect
+from harness.collect.cases import read_cases
+from harness.collect.guard import Fault, guarded, read_lines, read_record
+from harness.commands.progress import Progress
 from harness.compare import compare
 from harness.engines.output import MAX_LINE, split_lines
 from harness.errors import UsageError
-from harness.guard import Fault, guarded, read_lines, read_record
-from harness.progress import Progress
 from harness.records import Ceiling, CompiledKernel, Facts, Job, RunRecord, Sample, Stages, to_json
 from harness.render.exports import FORMATS
 from harness.render.plot import pictures
 from harness.render.terminal import render_terminal
 from harness.report import WRITERS
+from harness.run.attempt import _dispatch
 
 # In memory where there is such a place: a fuzzer writes thousands of files a second.
 _SHARED = Path("/dev/shm")
@@ -116,8 +116,8 @@ def folder(data: bytes) -> None:
 
 def code(data: bytes) -> None:
     """Two files of compiled kernels, held against each other."""
-    from harness.bundles import bundle
-    from harness.codegen import diff
+    from harness.compare.bundles import bundle
+    from harness.compare.codegen import diff
     from harness.render.codegen import diff_sections, sentence
     from harness.render.markdown import render_page
 

@@ -10,11 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from harness.diagnose import diagnose
 from harness.engines import Build
 from harness.engines.container import container_name
 from harness.errors import InfrastructureError, UsageError
 from harness.records import Verdict
+from harness.run.diagnose import diagnose
 
 
 def test_the_image_says_what_it_is(engine, built, session_request):

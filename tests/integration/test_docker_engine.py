@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from harness import attempt as attempt_module
 from harness.collect import collect
 from harness.engines.container import container_name, container_options
 from harness.engines.docker import clean
 from harness.engines.host import boot
 from harness.records import Stage, Verdict
 from harness.run import Settings, run_target
+from harness.run import attempt as attempt_module
 
 READY = "import time; print('ready', flush=True); "
 STUBBORN = "import signal; [signal.signal(s, signal.SIG_IGN) for s in (signal.SIGINT, signal.SIGTERM)]; " + READY + "time.sleep(600)"

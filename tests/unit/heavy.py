@@ -13,8 +13,8 @@ from pathlib import Path
 
 from synthetic import sample
 
-from harness.cases import read_cases
-from harness.guard import guarded, read_lines, read_record
+from harness.collect.cases import read_cases
+from harness.collect.guard import guarded, read_lines, read_record
 from harness.records import CompiledKernel, RunRecord, Sample, to_json
 
 MIB = 1 << 20

@@ -16,17 +16,17 @@ from rich.console import Console
 from synthetic import compiled, facts, record, run, write_raw
 from test_render_terminal import HOSTILE
 
-from harness.bundles import bundle, check_comparable, notes
-from harness.codegen import Kind, diff, merge
-from harness.commands_codegen import exit_code, parse_concerns
+from harness.commands.codegen import exit_code, parse_concerns
 from harness.compare import compare
-from harness.deltas import Concern, Trend, deltas
+from harness.compare.bundles import bundle, check_comparable, notes
+from harness.compare.codegen import Kind, diff, merge
+from harness.compare.deltas import Concern, Trend, deltas
+from harness.compare.vendors import one_vendor
 from harness.errors import ExitCode, UsageError
 from harness.records import Stage, StageReport, Verdict
 from harness.render.codegen import diff_sections, sentence
 from harness.render.markdown import render_markdown, render_page
 from harness.render.terminal import draw_page, render_terminal
-from harness.vendors import one_vendor
 
 DEFAULT = (Concern.VERDICT, Concern.MATRIX, Concern.SPILLS, Concern.OCCUPANCY)
 

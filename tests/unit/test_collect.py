@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from synthetic import case, edit, record, run, sample, write_raw
 
-from harness import cases, guard, untrusted
-from harness.collect import collect, find_raw
+from harness.collect import cases, collect, find_raw, guard, untrusted
 from harness.errors import ExitCode, InvalidInputError
 from harness.records import Stage, StageReport, Verdict, to_json
 

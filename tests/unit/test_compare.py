@@ -6,10 +6,10 @@ import pytest
 from synthetic import CEILING, GPU_B, case, compiled, facts, record, run, sample, two_targets
 
 from harness.compare import compare, exit_code
-from harness.comparison import Change, Comparison, Parity
+from harness.compare.comparison import Change, Comparison, Parity
+from harness.compare.speed import lower_is_better
 from harness.errors import ExitCode
 from harness.records import Exit, Stage, StageReport, Verdict
-from harness.speed import lower_is_better
 
 A, B = ["alpha"], ["alpha", "beta"]
 

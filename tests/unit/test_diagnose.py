@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from harness.diagnose import Diagnosis, diagnose
 from harness.records import Exit, Stage, StageReport, Stages, Verdict
+from harness.run.diagnose import Diagnosis, diagnose
 
 FACTS = StageReport(Stage.FACTS, Verdict.PASSED, 1.0, exit_code=0)
 PASSED = StageReport(Stage.TEST, Verdict.PASSED, 9.0, exit_code=0)

@@ -12,8 +12,8 @@ from rich.console import Console
 from synthetic import facts, run
 
 from harness.compare import compare
-from harness.comparison import Likeness
-from harness.fidelity import compare_launches
+from harness.compare.comparison import Likeness
+from harness.compare.fidelity import compare_launches
 from harness.records import HOST_CODE, CompiledKernel, Verdict
 from harness.render.fidelity import line
 from harness.render.html import render_html

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.comparison import Likeness
-from harness.fidelity import held_against
-from harness.guard import read_lines
+from harness.collect.guard import read_lines
+from harness.compare.comparison import Likeness
+from harness.compare.fidelity import held_against
 from harness.records import CompiledKernel
 
 REPO = Path(__file__).parents[2]

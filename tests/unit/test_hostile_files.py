@@ -17,10 +17,9 @@ from click.testing import CliRunner
 from strategies import NAMES
 from synthetic import run, write_raw
 
-from harness import collect as collecting
-from harness import untrusted
 from harness.__main__ import _run_cli
-from harness.collect import collect, find_raw
+from harness.collect import collect, find_raw, untrusted
+from harness.collect import raw as collecting
 from harness.errors import InvalidInputError
 from harness.report import WRITERS, write_report
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 from strategies import any_of, target_runs
 
-from harness.bundles import bundle
-from harness.codegen import diff
+from harness.collect.guard import read_lines, read_record
 from harness.compare import compare
+from harness.compare.bundles import bundle
+from harness.compare.codegen import diff
 from harness.errors import UsageError
-from harness.guard import read_lines, read_record
 from harness.records import Ceiling, CompiledKernel, Facts, Job, RunRecord, Sample, Stages, TargetRun, dump, to_json
 from harness.render.codegen import diff_sections, sentence
 from harness.render.exports import FORMATS

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from harness import lease
 from harness.errors import InfrastructureError
+from harness.run import lease
 
 REPOSITORY = Path(__file__).parents[2]
 HOLD = """
 import sys, time
-from harness import lease
+from harness.run import lease
 with lease.gpus("cuda", {chosen!r}, "run-1", 5.0, print):
     print("held", flush=True)
     time.sleep(600)

@@ -12,10 +12,10 @@ from synthetic import GPU_B, case, facts, record, run, sample, write_raw
 from test_render_terminal import HOSTILE
 
 from harness.__main__ import _run_cli
-from harness.commands_speed import exit_code
-from harness.comparison import Change
+from harness.commands.speed import exit_code
+from harness.compare.comparison import Change
+from harness.compare.movement import movement
 from harness.errors import ExitCode, UsageError
-from harness.movement import movement
 from harness.records import Verdict
 from harness.render.markdown import render_page
 from harness.render.movement import movement_sections, sentence

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from synthetic import no_gpu, two_targets
 
 from harness.compare import compare
-from harness.comparison import Comparison
+from harness.compare.comparison import Comparison
 from harness.records import to_json
 from harness.render.schema import comparison_schema
 

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from synthetic import no_gpu, record, two_targets, write_raw
 
 from harness import report
-from harness.comparison import Comparison
+from harness.compare.comparison import Comparison
 from harness.errors import InvalidInputError
 from harness.records import Verdict
 from harness.report import write_report

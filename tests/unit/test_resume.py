@@ -19,7 +19,7 @@ from harness.inside.compile import _fresh_rows
 from harness.inside.supervise import Journal
 from harness.inside.workers import spawned
 from harness.records import Architecture, CaseResult, CompiledKernel, Job, Sample, Stage, TargetRun, Verdict, dump, to_json
-from harness.resume import check_same, recorded_run_id
+from harness.run.resume import check_same, recorded_run_id
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 

@@ -8,12 +8,12 @@ import json
 import pytest
 from rich.console import Console
 
-from harness import attempt as attempt_module
+from harness.commands.progress import Progress
 from harness.engines import Layout
 from harness.errors import InfrastructureError
-from harness.progress import Progress
 from harness.records import Environment, Exit, Stage, StageReport, Stages, Verdict, dump
 from harness.run import Settings, run_target
+from harness.run import attempt as attempt_module
 from harness.targets import load_targets
 
 

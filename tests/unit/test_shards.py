@@ -11,10 +11,10 @@ import sys
 import pytest
 from synthetic import two_targets
 
+from harness.compare.joining import join
 from harness.errors import UsageError
-from harness.joining import join
 from harness.records import Verdict
-from harness.sharding import Shard, parse_shard, restrict
+from harness.run.sharding import Shard, parse_shard, restrict
 
 
 @pytest.fixture

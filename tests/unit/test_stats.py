@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from synthetic import run, sample
 
-from harness.comparison import Change
-from harness.noise import noise, threshold
-from harness.speedup import speedup
+from harness.compare.comparison import Change
+from harness.compare.noise import noise, threshold
+from harness.compare.speedup import speedup
 from harness.stats import geometric_mean, harmonic_mean, median, median_interval, median_weights, quantile, ratio_of_medians
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.comparison import Comparison
+from harness.compare.comparison import Comparison
 from harness.render.exports.bencher import render_bencher
 from harness.render.exports.benchmark_action import render_bigger, render_smaller
 from harness.render.exports.openmetrics import render_openmetrics

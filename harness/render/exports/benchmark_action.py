@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from harness.comparison import Comparison
+from harness.compare.comparison import Comparison
+from harness.compare.speed import lower_is_better
 from harness.render.exports.points import Measured, sound
 from harness.render.text import visible
-from harness.speed import lower_is_better
 
 
 def render_bigger(comparison: Comparison) -> str:

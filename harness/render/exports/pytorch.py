@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from harness.comparison import Comparison, TargetSummary
+from harness.compare.comparison import Comparison, TargetSummary
 from harness.render.exports.points import Measured, sound
 from harness.render.text import visible
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.alignment import by_generation
-from harness.comparison import CodegenCell, Comparison
+from harness.compare.alignment import by_generation
+from harness.compare.comparison import CodegenCell, Comparison
 from harness.records import CompiledKernel, Verdict
 from harness.render.html.speeds import Figure
 from harness.render.sweeps import Point

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.comparison import Comparison, DeviceSummary, TargetSummary
+from harness.compare.comparison import Comparison, DeviceSummary, TargetSummary
 from harness.render.text import number
 
 

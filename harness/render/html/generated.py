@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.alignment import by_generation
-from harness.comparison import FAILING, Comparison
+from harness.compare.alignment import by_generation
+from harness.compare.comparison import FAILING, Comparison
+from harness.compare.vendors import one_vendor
 from harness.records import HOST_CODE, CompiledKernel, Verdict
 from harness.render import fidelity, figures, gates
 from harness.render.codegen import ONE_VENDOR, vendor_section
 from harness.render.section import Section
 from harness.render.text import number
-from harness.vendors import one_vendor
 
 _FEW = 60
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.comparison import Cell, Comparison, Geomean, Row, Speed
+from harness.compare.comparison import Cell, Comparison, Geomean, Row, Speed
+from harness.compare.speed import lower_is_better
 from harness.records import Verdict
 from harness.render.text import counts, gravest
-from harness.speed import lower_is_better
 from harness.stats import median
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.comparison import Comparison
+from harness.compare.comparison import Comparison
 from harness.render.html import environment, generated, matrix, speeds, tests
 from harness.render.html.data import embedded
 from harness.render.palette import DARK, LIGHT, rules, variables

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from harness.comparison import Comparison, Speed
+from harness.compare.comparison import Comparison, Speed
+from harness.compare.speed import is_bandwidth
 from harness.render.chart import STYLES, Drawing, draw
 from harness.render.sweeps import Series, Sweep, sweeps
 from harness.render.text import number, plural
-from harness.speed import is_bandwidth
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.comparison import FAILING, Comparison, Parity, ParityRow
+from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow
 from harness.records import CaseResult, Verdict
 from harness.render.repro import repro
 from harness.render.text import first_line

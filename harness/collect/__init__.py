@@ -1,0 +1,5 @@
+"""Raw folders → `TargetRun`. What lies in them was written beside code that nobody trusts: it is looked at before it is believed."""
+
+from harness.collect.raw import collect, find_raw
+
+__all__ = ["collect", "find_raw"]

@@ -1,0 +1,73 @@
+"""Layer 1: what a comparison is made of, as frozen dataclasses. Imports `records` only; the shape of `comparison.json`.
+
+A comparison holds all that any renderer shows, so that a report can be drawn again, offline, from `comparison.json` alone.
+A `target` here is the name under which a run is shown: its target's name, with ` (2)` behind it where two runs have the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+from harness.compare.comparison.codegen import CodegenCell, CodegenRow, Deviation, Fidelity, Likeness, WaiverUse
+from harness.compare.comparison.common import COMPLETE, FAILING, Strict
+from harness.compare.comparison.speeds import Cell, Change, Exclusion, Geomean, Noise, Portability, Ratio, Refusal, Row, Speed
+from harness.compare.comparison.targets import DeviceSummary, Difference, TargetSummary
+from harness.compare.comparison.tests import KernelTests, Parity, ParityRow, TestCell
+from harness.records import SCHEMA_VERSION
+
+__all__ = [
+    "COMPLETE",
+    "FAILING",
+    "Cell",
+    "Change",
+    "CodegenCell",
+    "CodegenRow",
+    "Comparison",
+    "Deviation",
+    "DeviceSummary",
+    "Difference",
+    "Exclusion",
+    "Fidelity",
+    "Geomean",
+    "KernelTests",
+    "Likeness",
+    "Noise",
+    "Parity",
+    "ParityRow",
+    "Portability",
+    "Ratio",
+    "Refusal",
+    "Row",
+    "Speed",
+    "TargetSummary",
+    "TestCell",
+    "WaiverUse",
+]
+
+
+@dataclass(frozen=True)
+class Comparison(Strict):
+    """All targets of one report. `sentence` is the verdict in words, `exit_code` the same as a number.
+
+    `baseline` is the target that ratios are over: the first one that measured speeds; None where fewer than two did.
+    """
+
+    sentence: str
+    exit_code: int
+    targets: tuple[TargetSummary, ...]
+    baseline: Union[str, None] = None
+    differences: tuple[Difference, ...] = ()
+    kernels: tuple[KernelTests, ...] = ()
+    tests: tuple[ParityRow, ...] = ()
+    speeds: tuple[Speed, ...] = ()
+    geomeans: tuple[Geomean, ...] = ()
+    portabilities: tuple[Portability, ...] = ()
+    noise: tuple[Noise, ...] = ()
+    rows: tuple[Row, ...] = ()
+    codegen: tuple[CodegenRow, ...] = ()
+    waivers: tuple[WaiverUse, ...] = ()
+    fidelity: tuple[Fidelity, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    problems: tuple[str, ...] = ()
+    schema_version: int = SCHEMA_VERSION

@@ -1,0 +1,188 @@
+"""How fast: a row a case, and what is made of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Union
+
+from harness.compare.comparison.common import Strict
+from harness.records import Scalar, Verdict
+
+
+class Change(str, Enum):
+    """How the speed on a target stands to that on the baseline."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    AMBIGUOUS = "ambiguous"
+    ONE_SIDED = "one-sided"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Cell(Strict):
+    """One number: a case under one provider on one GPU. `value` is None where the verdict is not `passed`.
+
+    `share` is the value over the largest copy bandwidth measured on that GPU in the same run. `verified`: the kernel's tests passed on that
+    target. `suspect`: the value is further above the ceiling than memory can be. `reason` is the sentence behind any of them. `weak` says
+    why the timings are not to be relied on; `half_width` is that of the 95 % interval of their median, over the median, and `quiet` whether
+    it is as narrow as the bench stage asks for. `graph_ms` is one of many launches in a graph, with a warm cache: no bandwidth of memory.
+    """
+
+    target: str
+    device: int
+    gpu: str
+    verdict: Verdict
+    unit: str
+    value: Union[float, None] = None
+    low: Union[float, None] = None
+    high: Union[float, None] = None
+    median_ms: Union[float, None] = None
+    p20_ms: Union[float, None] = None
+    p80_ms: Union[float, None] = None
+    share: Union[float, None] = None
+    verified: bool = False
+    suspect: bool = False
+    reason: str = ""
+    timings: int = 0
+    timer: str = ""
+    flush_bytes: int = 0
+    warmup: int = 0
+    bytes_moved: Union[int, None] = None
+    half_width: Union[float, None] = None
+    quiet: Union[bool, None] = None
+    graph_ms: Union[float, None] = None
+    cache_bytes: Union[int, None] = None
+    weak: str = ""
+
+    @property
+    def sound(self) -> bool:
+        """Whether a ratio may be made of it."""
+        return self.value is not None and self.verified and not self.suspect
+
+
+@dataclass(frozen=True)
+class Ratio(Strict):
+    """`target`'s value over `baseline`'s. None, with the reason, where the two cannot be compared.
+
+    `speedup` is how often the target's median time goes into the baseline's, whatever the unit; it lies between `low` and `high` with 95 %
+    confidence. `change` is `faster` or `slower` where all of that is further from 1 than `threshold`, `same` where none of it is.
+    """
+
+    target: str
+    baseline: str
+    value: Union[float, None]
+    change: Change
+    reason: str = ""
+    speedup: Union[float, None] = None
+    low: Union[float, None] = None
+    high: Union[float, None] = None
+    threshold: Union[float, None] = None
+
+
+@dataclass(frozen=True)
+class Row(Strict):
+    """One case under one provider, over all targets. `portability`: harmonic mean of the shares, 0 where a benched target has none."""
+
+    kernel: str
+    case: str
+    provider: str
+    unit: str
+    params: dict[str, Scalar]
+    cells: tuple[Cell, ...]
+    ratios: tuple[Ratio, ...] = ()
+    portability: Union[float, None] = None
+
+
+@dataclass(frozen=True)
+class Noise(Strict):
+    """What an A/A run of a target found: `n` points measured twice. A change below `threshold` (0.02 is 2 %) is noise on it.
+
+    Of the medians 95 % `moved` by at most that. `largest` is how far the interval of a ratio stayed away from 1, and `largest_case` whose.
+    `enough`: `n` suffices to tell; else the threshold is at least the one that is assumed without an A/A run.
+    """
+
+    target: str
+    n: int
+    enough: bool
+    threshold: float
+    moved: float
+    largest: float
+    largest_case: str
+
+
+@dataclass(frozen=True)
+class Speed(Strict):
+    """The sweep of one kernel and provider on one GPU, condensed. `n` numbers are behind it; `left_out` were invalid or suspect.
+
+    `largest` is the value at the largest product of the numeric parameters; the shares are those of the very same points.
+    """
+
+    kernel: str
+    provider: str
+    unit: str
+    target: str
+    gpu: str
+    n: int
+    left_out: int
+    verified: bool
+    reason: str = ""
+    best: Union[float, None] = None
+    best_share: Union[float, None] = None
+    best_case: str = ""
+    median: Union[float, None] = None
+    median_share: Union[float, None] = None
+    largest: Union[float, None] = None
+    largest_share: Union[float, None] = None
+    largest_case: str = ""
+
+
+@dataclass(frozen=True)
+class Exclusion(Strict):
+    """A case that a geometric mean leaves out."""
+
+    case: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Geomean(Strict):
+    """The geometric mean of `target`/`baseline` over the `n` cases that are sound on both. `ratio` is None where n is 0."""
+
+    kernel: str
+    provider: str
+    unit: str
+    target: str
+    baseline: str
+    n: int
+    ratio: Union[float, None]
+    exclusions: tuple[Exclusion, ...] = ()
+
+
+@dataclass(frozen=True)
+class Portability(Strict):
+    """Pennycook's performance portability of a kernel: the harmonic mean over the targets of `efficiencies`, 0 where one has none.
+
+    A target's efficiency is the geometric mean of its shares of the ceiling over the `n` cases that are sound on all targets.
+    """
+
+    kernel: str
+    provider: str
+    efficiencies: dict[str, float]
+    n: int
+    value: float
+    exclusions: tuple[Exclusion, ...] = ()
+
+
+@dataclass(frozen=True)
+class Refusal(Strict):
+    """Cases that could not be compared, and the one reason that they share."""
+
+    kernel: str
+    provider: str
+    target: str
+    baseline: str
+    reason: str
+    cases: tuple[str, ...]

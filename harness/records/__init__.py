@@ -1,0 +1,50 @@
+"""Layer 0: the words of the house as frozen dataclasses, shared by the host and by the inside of the container.
+
+Only the standard library is imported here. Everything that crosses the seam on disk (`raw/<target>/`) is one of these, written with
+`dump` and read on the host through `collect`, which validates every field against its annotation.
+Units are in the names: `_s` seconds, `_ms` milliseconds, `_bytes` bytes, `_gbps` GB/s with G = 1e9.
+"""
+
+from harness.records.gates import OPEN, Gates, Limits, Rule, Waiver, Which
+from harness.records.job import Architecture, Job
+from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
+from harness.records.run import Attempt, Environment, Exit, RunRecord, TargetRun
+from harness.records.words import GPU_PROPERTY, HOST_CODE, MOST_SECONDS, SCHEMA_VERSION, UNWRITABLE, Scalar, Stage, Verdict, worst
+from harness.records.writing import dump, to_json, write_text
+
+__all__ = [
+    "GPU_PROPERTY",
+    "HOST_CODE",
+    "MOST_SECONDS",
+    "OPEN",
+    "SCHEMA_VERSION",
+    "UNWRITABLE",
+    "Architecture",
+    "Attempt",
+    "CardShare",
+    "CaseResult",
+    "Ceiling",
+    "CompiledKernel",
+    "DeviceFacts",
+    "Environment",
+    "Exit",
+    "Facts",
+    "Gates",
+    "Job",
+    "Limits",
+    "Rule",
+    "RunRecord",
+    "Sample",
+    "Scalar",
+    "Stage",
+    "StageReport",
+    "Stages",
+    "TargetRun",
+    "Verdict",
+    "Waiver",
+    "Which",
+    "dump",
+    "to_json",
+    "worst",
+    "write_text",
+]

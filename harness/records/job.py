@@ -1,0 +1,79 @@
+"""What goes into a job: `job.json`, which the host writes and the inside reads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Union
+
+from harness.records.gates import Gates
+from harness.records.words import SCHEMA_VERSION, STRICT, Stage, Verdict
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A GPU that kernels are compiled for. `properties` is what Triton's `get_device_properties` would answer on that card, `torch_version`
+    what `torch.version` would have there. `cache_bytes` is a cache between L2 and memory, which no driver tells; 0 where there is none."""
+
+    __pydantic_config__ = STRICT
+    name: str
+    backend: str
+    arch: Union[int, str]
+    warp_size: int
+    properties: dict[str, int]
+    torch_version: dict[str, str] = field(default_factory=dict)
+    cache_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the inside is told to do: `job.json`. Paths are as the inside sees them. Without `gates` generated code is not judged.
+
+    `device_faults` are patterns of what a GPU's runtime prints when it aborts a process, and the verdict that each stands for.
+    With `again` the bench stage measures everything twice, the second time in a process of its own: an A/A run. It ends a point at a
+    half-width of `precision` (a share of the median; of the 95 % interval), or when its time is up.
+    `visible_devices` is the variable that shows a process some of the cards: where it is named, tests and sweeps are shared between the
+    cards, of which there are `gpus` (0: as many as are visible). `card_query` tells of each card what torch does not; `card_rows` reads it.
+    """
+
+    __pydantic_config__ = STRICT
+    run_id: str
+    target: str
+    stages: tuple[Stage, ...]
+    kernels: str
+    output: str
+    interpret: bool = False
+    require: Union[str, None] = None
+    probe: tuple[str, ...] = ()
+    driver_file: Union[str, None] = None
+    benches: tuple[str, ...] = ("bench_*.py",)
+    launches: tuple[str, ...] = ("bench", "test")
+    pytest_args: tuple[str, ...] = ()
+    quick: bool = False
+    again: bool = False
+    precision: float = 0.002
+    test_limit_s: float = 300.0
+    stage_limit_s: float = 3600.0
+    workers: int = 0
+    architectures: tuple[Architecture, ...] = ()
+    gates: Union[Gates, None] = None
+    device_faults: dict[str, Verdict] = field(default_factory=dict)
+    probe_limit_s: float = 120.0
+    visible_devices: Union[str, None] = None
+    gpus: int = 0
+    card_query: tuple[str, ...] = ()
+    card_rows: str = ""
+    schema_version: int = SCHEMA_VERSION
+
+    @classmethod
+    def load(cls, path: Path) -> Job:
+        """Read a job that the host wrote; it is trusted, so this is a plain conversion."""
+        raw = json.loads(path.read_text())
+        raw["stages"] = tuple(Stage(stage) for stage in raw["stages"])
+        raw["architectures"] = tuple(Architecture(**entry) for entry in raw["architectures"])
+        for key in ("probe", "benches", "launches", "pytest_args", "card_query"):
+            raw[key] = tuple(raw.get(key, ()))
+        raw["gates"] = Gates.restore(raw["gates"]) if raw.get("gates") else None
+        raw["device_faults"] = {pattern: Verdict(verdict) for pattern, verdict in raw.get("device_faults", {}).items()}
+        return cls(**raw)

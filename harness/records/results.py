@@ -1,0 +1,237 @@
+"""What comes out of a job: facts, stages, tests, points and compiled kernels. Written by the inside, read on the host through `collect`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Union
+
+from harness.records.words import SCHEMA_VERSION, STRICT, Scalar, Stage, Verdict
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """One GPU as the inside sees it. `derived_gbps` is what the driver's memory clock and bus width give, where it tells them; `told` what
+    the target's own question about its cards was answered with, such as a power limit."""
+
+    __pydantic_config__ = STRICT
+    index: int
+    name: str
+    architecture: str
+    memory_bytes: int
+    multiprocessors: int
+    cache_bytes: Union[int, None] = None
+    uuid: Union[str, None] = None
+    derived_gbps: Union[float, None] = None
+    clock_mhz: Union[float, None] = None
+    told: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The environment that produced the numbers: `facts.json`."""
+
+    __pydantic_config__ = STRICT
+    python: str
+    platform: str
+    torch: str
+    triton: str
+    runtime: str
+    driver: Union[str, None]
+    fp_fusion: Union[str, None]
+    kernels_hash: str
+    devices: tuple[DeviceFacts, ...] = ()
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class StageReport:
+    """How one stage ended. `counts` holds a number per verdict; `seconds` is the stage's own wall time."""
+
+    __pydantic_config__ = STRICT
+    stage: Stage
+    verdict: Verdict
+    seconds: float = 0.0
+    reason: str = ""
+    hint: str = ""
+    exit_code: Union[int, None] = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """`stages.json`: written before the first stage and after each, so that it is there whatever happens."""
+
+    __pydantic_config__ = STRICT
+    run_id: str
+    target: str
+    finished: bool
+    reports: tuple[StageReport, ...]
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)  # there may be a million of them
+class CaseResult:
+    """One test of the kernel package. `id` is pytest's node id, the same text on every target; `kernel` is its folder."""
+
+    __pydantic_config__ = STRICT
+    id: str
+    kernel: str
+    verdict: Verdict
+    seconds: float = 0.0
+    message: str = ""
+    detail: str = ""
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One point of a sweep: a case (`softmax/N=1024`) under one provider (`triton`, `torch`, …) on one device.
+
+    `value` is what the author's function returned, in `unit` (its ylabel); `low` and `high` are the author's own band, if any.
+    `times_ms` are the raw timings behind the last `do_bench` call of the point, in the order in which they were taken, `rounds` how many
+    of them each round gave; those of first rounds that did not count are `discarded`. `quiet`: the 95 % interval of their median is as
+    narrow as the bench stage asks for; else its time was up. `flush_bytes` were overwritten before each, of a last-level cache of
+    `cache_bytes` (None where nobody tells its size). `host_ms` is how long the host took to enqueue a call, the median; `graph_ms` how long
+    the device takes for one of many in a graph, with a warm cache. `weak` says why they are not to be relied on.
+    """
+
+    __pydantic_config__ = STRICT
+    case: str
+    kernel: str
+    provider: str
+    params: dict[str, Scalar]
+    device: int
+    verdict: Verdict
+    unit: str = ""
+    value: Union[float, None] = None
+    low: Union[float, None] = None
+    high: Union[float, None] = None
+    median_ms: Union[float, None] = None
+    p20_ms: Union[float, None] = None
+    p80_ms: Union[float, None] = None
+    times_ms: tuple[float, ...] = ()
+    rounds: tuple[int, ...] = ()
+    discarded: int = 0
+    quiet: Union[bool, None] = None
+    timer: str = ""
+    flush_bytes: int = 0
+    cache_bytes: Union[int, None] = None
+    warmup: int = 0
+    host_ms: Union[float, None] = None
+    graph_ms: Union[float, None] = None
+    bytes_moved: Union[int, None] = None
+    weak: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The bandwidth that a device-to-device copy reached in this very run: bytes read plus bytes written, over the median time."""
+
+    __pydantic_config__ = STRICT
+    device: int
+    bytes_moved: int
+    median_ms: float
+    p20_ms: float
+    p80_ms: float
+    when: str
+
+    @property
+    def gbps(self) -> float:
+        """GB/s, G = 1e9."""
+        return self.bytes_moved / self.median_ms * 1e-6
+
+
+@dataclass(frozen=True)
+class CardShare:
+    """What one of several cards did of a stage that was shared between them: `cases` tests or points, from its worker's start to its end
+    in `seconds`. `lost` says why it was given up before that; what it had not finished went to the others."""
+
+    __pydantic_config__ = STRICT
+    stage: Stage
+    device: int
+    cases: int
+    seconds: float
+    lost: str = ""
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """One launch, compiled for one architecture without a GPU, and what its binary says.
+
+    `registers` are per thread (VGPRs on a wave machine); `spills` are 4-byte registers kept in memory; `shared_bytes` is shared memory or
+    LDS; `load_bits` the widest global load; `matrix` the matrix instructions in it. None where the binary does not tell.
+
+    `attributes` are what the JIT found out about arguments, such as `tt.divisibility=16`.
+    `vgprs` and `agprs` are per thread and together `registers` (with `agprs`, the first are rounded up to fours); `sgprs` are per wave.
+    `spill_store_bytes` and `spill_load_bytes` are what the code's instructions move for one thread, each counted once. `load_widths` and
+    `store_widths` are those of global accesses in bits, narrowest first. `instructions` counts matrix instructions and asynchronous
+    copies by name.
+    `programs` of this kernel fit into one multiprocessor (SM, CU or WGP) at a time, of `resident_warps` warps in all, which is the share
+    `occupancy` (0 to 1) of its slots; `limited_by` names each resource without room for one more. `compiler_waves` is what the compiler
+    thinks that a SIMD holds: it knows neither shared memory, which is asked for at launch, nor that only whole programs start.
+
+    `unnamed_precision` holds `file.py:line` of each product of fp32 operands that leaves its precision to the compiler. `broken` holds what
+    was found and what is allowed for each gate that the kernel breaks, `waived` the reason for those of them that do not count.
+    """
+
+    __pydantic_config__ = STRICT
+    kernel: str
+    function: str
+    architecture: str
+    verdict: Verdict
+    origin: str = ""
+    signature: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, Scalar] = field(default_factory=dict)
+    attributes: dict[str, str] = field(default_factory=dict)
+    num_warps: Union[int, None] = None
+    num_stages: Union[int, None] = None
+    seconds: float = 0.0
+    binary_hash: str = ""
+    binary_bytes: Union[int, None] = None
+    registers: Union[int, None] = None
+    spills: Union[int, None] = None
+    stack_bytes: Union[int, None] = None
+    shared_bytes: Union[int, None] = None
+    load_bits: Union[int, None] = None
+    matrix: tuple[str, ...] = ()
+    vgprs: Union[int, None] = None
+    agprs: Union[int, None] = None
+    sgprs: Union[int, None] = None
+    spill_store_bytes: Union[int, None] = None
+    spill_load_bytes: Union[int, None] = None
+    load_widths: Union[tuple[int, ...], None] = None
+    store_widths: Union[tuple[int, ...], None] = None
+    instructions: Union[dict[str, int], None] = None
+    compiler_waves: Union[int, None] = None
+    programs: Union[int, None] = None
+    resident_warps: Union[int, None] = None
+    occupancy: Union[float, None] = None
+    limited_by: Union[tuple[str, ...], None] = None
+    unnamed_precision: tuple[str, ...] = ()
+    broken: dict[str, str] = field(default_factory=dict)
+    waived: dict[str, str] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def types(self) -> str:
+        """The types of its arguments, each once: `*bf16 *fp32 i32`."""
+        return " ".join(dict.fromkeys(text for text in self.signature.values() if text != "constexpr"))
+
+    @property
+    def launched_by(self) -> str:
+        """`test` where its origin is one of pytest's node ids, else `bench`; what both launch, the bench launches first."""
+        return "test" if "::" in self.origin else "bench"
+
+    @property
+    def private_bytes(self) -> Union[int, None]:
+        """Private memory of a thread beside that of its spilled registers: a slot each and one to move them through, in 16-byte frames."""
+        if self.stack_bytes is None:
+            return None
+        slots = self.spills + 1 if self.spills else 0
+        return max(0, self.stack_bytes - -(-4 * slots // 16) * 16)
+
+    @property
+    def only_gates(self) -> bool:
+        """Whether it compiled, could be launched, and failed for its gates alone."""
+        return self.verdict is Verdict.FAILED and bool(self.broken)

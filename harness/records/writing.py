@@ -1,0 +1,37 @@
+"""Records to disk: whole, and in strict JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Union
+
+
+def to_json(record: Any) -> str:
+    """A record as one line of strict JSON: no NaN, no infinity."""
+    return json.dumps(dataclasses.asdict(record), allow_nan=False, ensure_ascii=False)
+
+
+def dump(record: Any, path: Path) -> None:
+    """Write a record so that a reader sees the old file or the new one, never half of it."""
+    write_text(path, json.dumps(dataclasses.asdict(record), allow_nan=False, ensure_ascii=False, indent=1) + "\n")
+
+
+def write_text(path: Path, text: Union[str, Iterable[str]]) -> None:
+    """Replace a file's content in one step: temporary file, fsync, rename. A large text may come in pieces."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A name that cannot be guessed: the folder may be open to the code under test.
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.writelines([text] if isinstance(text, str) else text)
+            file.flush()
+            os.fchmod(handle, 0o644)
+            os.fsync(handle)
+        os.replace(temporary, path)  # noqa: PTH105 - a str, and the same on both halves
+    finally:
+        Path(temporary).unlink(missing_ok=True)
