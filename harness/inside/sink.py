@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.inside.events import emit
 from harness.inside.supervise import LOST_DEVICE, Death, Event
-from harness.records import Sample, Stage, StageReport, Verdict, to_json, worst
+from harness.records import Sample, Stage, StageReport, Verdict, to_json, worst, write_text
 
 
 class Sink:
@@ -43,6 +43,8 @@ class Sink:
 
     def report(self, deaths: list[Death]) -> StageReport:
         """How the sweep ended."""
+        if len(set(self._told.values())) > 1:
+            self._put_in_order()
         counts = {verdict.value: self.verdicts.count(verdict) for verdict in Verdict if verdict in self.verdicts}
         if deaths and deaths[-1].case is None:
             hint = LOST_DEVICE if deaths[-1].verdict is Verdict.INFRA else "See bench/log.txt."
@@ -60,6 +62,14 @@ class Sink:
         if event["reason"]:
             self.reasons.append(f"{event['id']}: {event['reason']}")
         self._append(self.name, line)
+
+    def _put_in_order(self) -> None:
+        """The authors' order, where several cards have told of their points as they came."""
+        place = {identity: position for position, identity in enumerate(self.pending)}
+        lines = (self.folder / self.name).read_text(encoding="utf-8").splitlines()
+        told = [(json.loads(line), line) for line in lines]
+        told.sort(key=lambda entry: place.get(f"{entry[0]['case']} [{entry[0]['provider']}]", len(place)))
+        write_text(self.folder / self.name, "".join(line + "\n" for _, line in told))
 
     def _is_new(self, told: str, card: int) -> bool:
         """Whether no other card has told it: a bench that does not load does not on any."""

@@ -73,6 +73,11 @@ class Results:
             if case_id not in self.cases:
                 self.cases[case_id] = self._case({"event": "death", "id": case_id, "verdict": Verdict.NOT_RUN.value, "reason": why})
 
+    def put_in_order(self) -> None:
+        """pytest's order, where several cards have told of their tests as they came."""
+        place = {case_id: position for position, case_id in enumerate(self.collected)}
+        self.cases = dict(sorted(self.cases.items(), key=lambda entry: place.get(entry[0], len(place))))
+
     def write(self) -> None:
         """Replace the JUnit file; it takes longer the more tests there are, and a twentieth of the time at most."""
         started = time.monotonic()
@@ -103,7 +108,9 @@ def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[D
     """One pytest over everything, or one on each card of several."""
     if several := cards(job):
         shared = [*command[:3], "-p", "harness.inside.sharing", *command[3:]]
-        return share(job, Stage.TEST, several, shared, "journal.jsonl", results.on_event)
+        deaths = share(job, Stage.TEST, several, shared, "journal.jsonl", results.on_event)
+        results.put_in_order()
+        return deaths
     journal = Journal(folder / "journal.jsonl")
     return supervise(spawned(command), journal, job.test_limit_s, folder / "log.txt", results.on_event, faults=job.device_faults)
 
