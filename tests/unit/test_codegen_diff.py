@@ -1,32 +1,25 @@
-"""What changed in generated code between two runs: the rules, the order, the pages and the command. All rows but the last are made up."""
+"""What changed in generated code between two runs: the rules, the order and the pages. All rows are made up."""
 
 from __future__ import annotations
 
 import dataclasses
 import io
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
-from synthetic import compiled, facts, record, run, write_raw
+from synthetic import compiled, facts, record, run
 from test_render_terminal import HOSTILE
 
 from harness.commands.codegen import exit_code, parse_concerns
-from harness.compare import compare
 from harness.compare.bundles import bundle, check_comparable, notes
 from harness.compare.codegen import Kind, diff, merge
 from harness.compare.deltas import Concern, Trend, deltas
-from harness.compare.vendors import one_vendor
 from harness.errors import ExitCode, UsageError
 from harness.records import Stage, StageReport, Verdict
 from harness.render.codegen import diff_sections, sentence
-from harness.render.markdown import render_markdown, render_page
-from harness.render.terminal import draw_page, render_terminal
+from harness.render.markdown import render_page
+from harness.render.terminal import draw_page
 
 DEFAULT = (Concern.VERDICT, Concern.MATRIX, Concern.SPILLS, Concern.OCCUPANCY)
 
@@ -321,104 +314,6 @@ def test_of_equal_concerns_the_next_one_decides():
     assert [change.function for change in found.changes] == ["b", "a"]
 
 
-# --- one vendor -------------------------------------------------------------------------------------------------------------------------
-
-
-def test_what_only_one_vendor_takes_is_named():
-    """Stages are each backend's own default, and do not make it another configuration."""
-    rows = [row(), row("sy_100"), row("syn942", **FAILED, num_stages=1), row("syn950", **FAILED, num_stages=1)]
-    (split,) = one_vendor(rows)
-
-    assert (split.lives, split.dies, split.reason) == (("sy_90", "sy_100"), ("syn942", "syn950"), "out of LDS")
-
-
-TAKEN = {
-    "by nobody": [row(**FAILED), row("syn942", **FAILED)],
-    "by everybody": [row(), row("syn942")],
-    "by some of each": [row(), row("sy_80", **FAILED), row("syn942", **FAILED), row("syn950")],
-    "by one that has it alone": [row(), row("syn942", **FAILED, constants={"BLOCK": 9}), row("syn942")],
-    "but for a gate": [row(), row("syn942", verdict=Verdict.FAILED, broken={"spills": "1"})],
-    "in code that no GPU is there for": [row(), row("syn942", **{**FAILED, "verdict": Verdict.NOT_RUN})],
-}
-
-
-@pytest.mark.parametrize("rows", TAKEN.values(), ids=TAKEN)
-def test_what_is_no_matter_of_vendors_is_not_told(rows):
-    """Only what all of one vendor's GPUs take, and another's do not."""
-    assert one_vendor(rows) == ()
-
-
-def test_a_vendor_s_own_tile_is_found_by_its_case():
-    """Tables differ by vendor; what launches them is the same."""
-    (split,) = one_vendor([row(), row("syn942", **FAILED, constants={"BLOCK": 4096})])
-
-    assert split.lives == ("sy_90",)
-
-
-def test_a_crash_of_the_compiler_is_found_by_its_case():
-    """It left no configuration, only the case that it died in."""
-    crash = compiled("syn942", function="(host code)", verdict=Verdict.CRASHED, signature={}, constants={}, reason="SIGABRT")
-    (split,) = one_vendor([row(), crash])
-
-    assert (split.lives, split.dies, split.verdict) == (("sy_90",), ("syn942",), Verdict.CRASHED)
-
-
-def test_the_report_has_the_section_only_where_there_is_something():
-    """In the terminal and in Markdown."""
-    split, whole = ([run(compiled=(row(), row("syn942", **more)))] for more in (FAILED, {}))
-    drawn = [(str(render_markdown(compare(runs, ["alpha"]))), _terminal(compare(runs, ["alpha"]))) for runs in (split, whole)]
-
-    assert [["Lives on one vendor" in text for text in texts] for texts in drawn] == [[True, True], [False, False]]
-    assert "dies on syn942: failed: out of LDS" in drawn[0][1]
-
-
-def _terminal(comparison, full=False):
-    text = io.StringIO()
-    Console(file=text, width=80, force_terminal=False, highlight=False).print(render_terminal(comparison, full))
-    return text.getvalue()
-
-
-# --- both vendors in one row ------------------------------------------------------------------------------------------------------------
-
-
-def rows_of(*kernels):
-    return [
-        (line.config, [cell.compiled.architecture for cell in line.cells]) for line in compare([run(compiled=kernels)], ["alpha"]).codegen
-    ]
-
-
-def test_vendors_stand_side_by_side_whatever_their_default_stages():
-    """The backends' defaults differ; the launch is one."""
-    assert rows_of(row(num_stages=3), row("syn942", num_stages=2)) == [("*fp32 i32, BLOCK=1024, 4 warps, 3/2 stages", ["sy_90", "syn942"])]
-
-
-def test_stages_that_an_author_chose_are_configurations():
-    """Where an architecture has both, they are rows."""
-    found = rows_of(*(row(name, num_stages=stages) for name in ("sy_90", "syn942") for stages in (2, 3)))
-
-    assert [(config[-8:], len(where)) for config, where in found] == [("2 stages", 2), ("3 stages", 2)]
-
-
-def test_vendors_with_tiles_of_their_own_stand_side_by_side():
-    """One case, one configuration on either: the row tells both, and the same in whatever order they came."""
-    kernels = (row("syn942", constants={"BLOCK": 4096}), row(constants={"BLOCK": 1024}))
-
-    assert [config for config, _ in rows_of(*kernels)] == ["*fp32 i32, BLOCK=1024/4096, 4 warps, 2 stages"]
-    assert [config for config, _ in rows_of(*kernels[::-1])] == [config for config, _ in rows_of(*kernels)]
-
-
-def test_autotuned_configurations_are_not_mixed_up():
-    """Where a launch has several, only the same ones share a row."""
-    found = rows_of(row(constants={"BLOCK": 1}), row(constants={"BLOCK": 2}), row("syn942", constants={"BLOCK": 2}))
-
-    apart = rows_of(row(constants={"BLOCK": 1}), row(constants={"BLOCK": 2}), row("syn942", constants={"BLOCK": 3}))
-    defaults = rows_of(*(row(name, constants={"BLOCK": b}, num_stages=n) for name, n in (("sy_90", 3), ("syn942", 2)) for b in (1, 2)))
-
-    assert [where for _, where in found] == [["sy_90"], ["sy_90", "syn942"]]
-    assert [where for _, where in apart] == [["sy_90"], ["sy_90"], ["syn942"]]
-    assert [where for _, where in defaults] == [["sy_90", "syn942"]] * 2
-
-
 # --- what a person sees -----------------------------------------------------------------------------------------------------------------
 
 GOLDEN = """\
@@ -563,97 +458,3 @@ def test_runs_without_an_architecture_in_common_are_refused():
 def test_an_unknown_concern_is_refused():
     with pytest.raises(UsageError, match="'speed'"):
         parse_concerns("spills,speed")
-
-
-# --- the command ------------------------------------------------------------------------------------------------------------------------
-
-
-def warpwave(*arguments, cwd: Path, **more):
-    environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(Path(__file__).parents[2]), **more}
-    command = [sys.executable, "-m", "harness", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
-
-
-def test_the_command_writes_what_it_prints(tmp_path):
-    """The terminal, Markdown and JSON say the same, and the exit code is in the JSON, too."""
-    for name, kernel in (("base", row()), ("head", row(spills=4))):
-        write_raw(tmp_path / name / "raw" / "alpha", run(compiled=(kernel,)))
-    done = warpwave("codegen", "diff", "base", "head", "--markdown", "out.md", "--json", "out.json", cwd=tmp_path)
-    told = json.loads((tmp_path / "out.json").read_text())
-
-    assert (done.returncode, told["exit_code"], told["ok"]) == (1, 1, False), done.stderr
-    assert "1 regression (1 spills)" in done.stdout
-    assert "❌ spilled registers 0 → 4" in (tmp_path / "out.md").read_text()
-    assert told["diff"]["changes"][0]["deltas"][0] == {
-        "concern": "spills",
-        "trend": "worse",
-        "what": "spilled registers",
-        "before": "0",
-        "after": "4",
-        "weight": 16.0,
-    }
-    assert warpwave("codegen", "diff", "base", "head", "--fail-on", "nothing", cwd=tmp_path).returncode == 0
-    assert warpwave("codegen", "diff", "base", "elsewhere", cwd=tmp_path).returncode == 4
-    assert warpwave("codegen", "diff", "base", "head", "--fail-on", "x", cwd=tmp_path).returncode == 2
-
-
-PACKAGE = """
-import torch
-import triton
-import triton.language as tl
-
-
-@triton.autotune(configs=[triton.Config({{"BLOCK": 1024}}, num_warps=warps) for warps in {warps}], key=["n"])
-@triton.jit
-def normalise_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    columns = tl.arange(0, BLOCK)
-    row = tl.load(x_ptr + tl.program_id(0) * n + columns, mask=columns < n, other=0.0)
-    tl.store(y_ptr + tl.program_id(0) * n + columns, row / tl.sum(row), mask=columns < n)
-
-
-@triton.jit
-def held_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
-    columns = tl.arange(0, BLOCK)
-    row = tl.load(x_ptr + columns)
-    tl.store(y_ptr + columns, row / tl.sum(row))
-
-
-@triton.testing.perf_report(
-    triton.testing.Benchmark(["n"], [{n}], line_arg="p", line_vals=["triton"], line_names=["triton"], plot_name="rows", args={{}})
-)
-def bench(n, p):
-    x = torch.empty((64, n), device="cuda")
-    normalise_kernel[(64,)](x, torch.empty_like(x), n)
-    held_kernel[(64,)](x, torch.empty_like(x), BLOCK={block}, num_warps=1)
-"""
-
-
-def test_two_versions_of_a_real_package_are_told_apart(tmp_path):
-    """Compiled here: a row of 16384 is too much for one warp, and 32 warps of 64 lanes are more than a block may have."""
-    pytest.importorskip("triton", reason="compiling needs torch and triton; `nox -s tests` installs them")
-    (tmp_path / "two.yml").write_text("schema_version: 1\ntargets:\n  cpu:\n    architectures: [sm_90, gfx942]\n")
-    for name, values in (("base", {"warps": "(4, 8)", "block": 256, "n": 1000}), ("head", {"warps": "(4, 32)", "block": 16384, "n": 1000})):
-        (tmp_path / name / "rows").mkdir(parents=True)
-        (tmp_path / name / "rows" / "bench_rows.py").write_text(PACKAGE.format(**values))
-        arguments = ("run", "cpu", "--engine", "local", "--stage", "compile", "--kernels", name, "--targets", "two.yml", "--no-report")
-        done = warpwave(*arguments, "--out", f"run-{name}", cwd=tmp_path, TRITON_CACHE_DIR=str(tmp_path / "cache"))
-        assert (tmp_path / f"run-{name}/raw/cpu/compile/kernels.jsonl").is_file(), done.stdout + done.stderr
-    done = warpwave("codegen", "diff", "run-base", "run-head", "--json", "out.json", cwd=tmp_path)
-    changes = json.loads((tmp_path / "out.json").read_text())["diff"]["changes"]
-    told = {(change["function"], change["architecture"]): change for change in changes}
-
-    assert done.returncode == 1
-    # The default gates ask for no spill, so that a spill is a verdict, too.
-    assert {change["architecture"] for change in changes if change["deltas"][0]["concern"] == "verdict"} == {"sm_90", "gfx942"}
-    died = told["normalise_kernel", "gfx942"]
-    assert (died["deltas"][0]["concern"], died["moved"], died["survivors"]) == ("verdict", ["8 → 32 warps"], 1)
-    assert told["normalise_kernel", "sm_90"]["moved"] == ["8 → 32 warps"]
-    worse = {
-        name: {delta["concern"] for delta in told["held_kernel", name]["deltas"] if delta["trend"] == "worse"}
-        for name in ("sm_90", "gfx942")
-    }
-    assert worse == {"sm_90": {"verdict", "spills", "registers", "size"}, "gfx942": {"occupancy", "registers", "size"}}
-    assert {change["moved"][0] for key, change in told.items() if key[0] == "held_kernel"} == {"BLOCK 256 → 16384"}
-    assert "Lives on one vendor, dies on the other, and did not in BASE" in done.stdout
-    assert "  dies on gfx942: failed: 32 warps of 64 are 2048 threads" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 80

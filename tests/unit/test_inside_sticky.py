@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 
@@ -25,10 +27,24 @@ def outcomes(folder) -> dict[str, tuple[str, str]]:
     return found
 
 
-def test_a_sticky_error_has_one_culprit(run_inside, data, tmp_path, monkeypatch):
-    """Two culprits and a real failure among seven: three failures. One of the culprits did not even wait for what it launched."""
+@pytest.fixture
+def package(data, tmp_path, monkeypatch):
+    """A package of one test file, on a device that stops answering."""
     monkeypatch.setenv("POISON_STATE", str(tmp_path))
-    found = outcomes(run_inside(data / "poison", Stage.TEST, benches=(), interpret=False))
+
+    def make(tests: str) -> Path:
+        made = tmp_path / "package"
+        made.mkdir()
+        for name in ("conftest.py", tests):
+            shutil.copyfile(data / "sticky" / name, made / name)
+        return made
+
+    return make
+
+
+def test_a_sticky_error_has_one_culprit(run_inside, package):
+    """Two culprits and a real failure among seven: three failures. One of the culprits did not even wait for what it launched."""
+    found = outcomes(run_inside(package("test_sticky.py"), Stage.TEST, benches=(), interpret=False))
 
     assert {name for name, (verdict, _) in found.items() if verdict != "passed"} == {
         "test_culprit_that_waits",
@@ -57,12 +73,11 @@ def test_a_runtime_that_aborts_is_understood(run_inside, data):
     assert "read-only page" in found["test_abort[fault]"][1]
 
 
-def test_a_lost_card_is_infrastructure_and_tried_once_more(data, tmp_path, monkeypatch):
+def test_a_lost_card_is_infrastructure_and_tried_once_more(package, tmp_path):
     """No test fails for it; what was finished is kept, the rest runs in the second attempt, and both attempts are on record."""
-    monkeypatch.setenv("POISON_STATE", str(tmp_path))
     target = dataclasses.replace(load_targets()["cpu"], interpret=False, stages=(Stage.TEST,))
     said: list[str] = []
-    settings = Settings("run-1", tmp_path / "out", data / "lost", benches=())
+    settings = Settings("run-1", tmp_path / "out", package("test_lost.py"), benches=())
     record = run_target(target, settings, said.append, lambda event: None)
     run = collect(tmp_path / "out" / "raw" / "cpu")
     events = [json.loads(line) for line in (tmp_path / "out" / "raw" / "cpu" / "test" / "journal.jsonl").read_text().splitlines()]
@@ -76,16 +91,13 @@ def test_a_lost_card_is_infrastructure_and_tried_once_more(data, tmp_path, monke
     assert (record.verdict, len(run.cases), run.problems) == (Verdict.FAILED, 8, ())
 
 
-def test_a_card_that_stays_away_is_given_up(data, tmp_path, monkeypatch):
+def test_a_card_that_stays_away_is_given_up(package, tmp_path):
     """Once more, not for ever: the second attempt finds the same, and says what to do; nothing is counted as failed but what failed."""
-    monkeypatch.setenv("POISON_STATE", str(tmp_path))
-    package = tmp_path / "package"
-    package.mkdir()
-    for name in ("conftest.py", "test_lost.py"):
-        text = (data / "lost" / name).read_text()
-        (package / name).write_text(text.replace("        if not LOST.exists():\n            LOST", "        LOST"))
+    kernels = package("test_lost.py")
+    conftest = kernels / "conftest.py"
+    conftest.write_text(conftest.read_text().replace("        if not LOST.exists():\n            LOST", "        LOST"))
     target = dataclasses.replace(load_targets()["cpu"], interpret=False, stages=(Stage.TEST,))
-    record = run_target(target, Settings("run-1", tmp_path / "out", package, benches=()), lambda line: None, lambda event: None)
+    record = run_target(target, Settings("run-1", tmp_path / "out", kernels, benches=()), lambda line: None, lambda event: None)
     verdicts = {case.id.rpartition("::")[2]: case.verdict for case in collect(tmp_path / "out" / "raw" / "cpu").cases}
 
     assert (record.verdict, len(record.attempts)) == (Verdict.INFRA, 1)

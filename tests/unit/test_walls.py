@@ -18,7 +18,7 @@ INSIDE = sorted((HARNESS / "inside").glob("*.py"))
 OWNERS = {
     "docker": {"engines/docker.py"},
     "yaml": {"targets.py"},
-    "xml.parsers": {"cases.py"},
+    "xml.parsers": {"collect/cases.py"},
     "xml.etree": set(),
     "sqlite3": {"history.py"},
     "junitparser": {"render/junit.py"},
@@ -98,27 +98,38 @@ def test_layer_zero_needs_nothing(module):
     assert ast.literal_eval(done.stdout) <= {"harness", "__main__"}
 
 
-GENERATED = ("joining", "alignment", "bundles", "codegen", "deltas", "fidelity", "pairing", "vendors")
 PURE = [
-    HARNESS / f"{name}.py"
-    for name in (
-        "stats",
-        "noise",
-        "speedup",
-        "movement",
-        "trend",
-        "comparison",
-        "compare",
-        "condense",
-        "parity",
-        "speed",
-        "verdict",
-        *GENERATED,
-    )
+    HARNESS / "stats.py",
+    HARNESS / "run" / "diagnose.py",
+    *sorted((HARNESS / "compare").rglob("*.py")),
+    *sorted((HARNESS / "render").rglob("*.py")),
 ]
+# What each room may import of the harness, beside itself.
+GROUND = {"harness.records", "harness.errors", "harness.stats"}
+ROOMS = {
+    "compare": GROUND,
+    "collect": GROUND,
+    "render": GROUND | {"harness.compare"},
+    "run": GROUND | {"harness.collect", "harness.engines", "harness.targets"},
+}
 
 
-@pytest.mark.parametrize("path", PURE + sorted((HARNESS / "render").rglob("*.py")), ids=relative)
+@pytest.mark.parametrize("path", [path for room in ROOMS for path in sorted((HARNESS / room).rglob("*.py"))], ids=relative)
+def test_a_room_looks_down_only(path):
+    """Comparing knows nothing of rendering, reading or running, and so on down the line."""
+    room = path.relative_to(HARNESS).parts[0]
+    used = below(imports(path), "harness") - {"harness"}
+
+    assert used - {module for seen in ROOMS[room] | {f"harness.{room}"} for module in below(used, seen)} == set()
+
+
+@pytest.mark.parametrize("path", [path for path in HOST if path.parent.name != "commands" and path.name != "__main__.py"], ids=relative)
+def test_only_the_command_line_knows_its_commands(path):
+    """What a command does can be had without the command line."""
+    assert below(imports(path), "harness.commands") | below(imports(path), "harness.__main__") == set()
+
+
+@pytest.mark.parametrize("path", PURE, ids=relative)
 def test_the_middle_is_pure(path):
     """Comparing and rendering read no file, no clock and no environment: their files name nothing that could."""
     doors = {"os", "pathlib.Path", "time", "datetime", "subprocess", "socket", "io", "shutil", "tempfile"}
