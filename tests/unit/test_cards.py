@@ -185,7 +185,7 @@ def test_a_card_that_is_lost_leaves_its_work_to_the_other(bereft):
 
 def test_a_run_on_several_cards_is_taken_up_again(bereft, warpwave):
     """Killed after some points: they are not measured again, whichever card had them, and the files are whole."""
-    folder, _, _ = bereft
+    folder, _, mine = bereft
     raw = folder / "out" / "raw" / "stub"
     before = collect(raw).samples
     kept = (raw / "bench" / "0" / "journal.jsonl").read_text().splitlines(keepends=True)[:12]
@@ -196,10 +196,11 @@ def test_a_run_on_several_cards_is_taken_up_again(bereft, warpwave):
     (folder / "state" / "lost-1").unlink()
     warpwave("--gpus", "all", "--stage", "bench", "--bench", "bench_flat.py", "--resume", "out", folder=folder)
     after = collect(raw)
-    again = [line for card in (0, 1) for line in outcomes(folder, "bench").elements() if "ceiling" not in line]
+    finished = {identity: count for identity, count in outcomes(folder, "bench").items() if "ceiling" not in identity}
 
     assert len(after.samples) == len(before) == 14
-    assert sorted(again) == sorted(set(again))
+    assert (len(finished), set(finished.values())) == (14, {1})
+    assert {point.device for point in after.samples if point.params["N"] in (int(mine[0]), int(mine[1]))} == {1}
 
 
 def test_one_card_is_not_shared_out(warpwave):
@@ -235,15 +236,33 @@ def test_a_unit_is_claimed_once_and_at_home(ledgers):
     """Each card gets what is its own, in order; a card without any left waits for the others, and is done when they are."""
     zero, one, _ = ledgers
     units, home = ["a", "b", "c", "d"], {"a": 0, "b": 1, "c": 0, "d": 1}
-    got = [zero.next(units, home, fail), one.next(units, home, fail)]
-    for ledger, unit in zip((zero, one), got, strict=True):
-        ledger.finish(unit)
-    got += [zero.next(units, home, fail), one.next(units, home, fail)]
-    for ledger, unit in zip((zero, one), got[2:], strict=True):
-        ledger.finish(unit)
+    got = []
+    for ledger in (zero, zero, one, one):
+        got.append(ledger.next(units, home, fail))
+        ledger.finish(got[-1])
 
-    assert got == ["a", "b", "c", "d"]
+    assert got == ["a", "c", "b", "d"]
     assert zero.next(units, home, fail) is None
+
+
+class WaitedError(Exception):
+    """Somebody waits."""
+
+
+def test_who_is_through_waits_for_the_others(ledgers, monkeypatch):
+    """Until then one of them may be lost, and leave something."""
+
+    def waits(seconds):
+        raise WaitedError
+
+    zero, one, _ = ledgers
+    assert one.next(["a"], {"a": 1}, fail) == "a"
+    monkeypatch.setattr("harness.inside.ledger.time.sleep", waits)
+    with pytest.raises(WaitedError):
+        zero.next(["a"], {"a": 1}, fail)
+    one.finish("a")
+
+    assert zero.next(["a"], {"a": 1}, fail) is None
 
 
 def test_a_fresh_worker_goes_on_with_what_its_card_has_begun(ledgers, tmp_path):

@@ -17,8 +17,9 @@ SLOW = dict(pair.split(":") for pair in os.environ.get("STUB_SLOW", "").split(",
 
 
 def visible():
+    there = [str(card) for card in range(int(os.environ["STUB_CARDS"]))]
     shown = os.environ.get("STUB_VISIBLE_DEVICES")
-    return [str(card) for card in range(int(os.environ["STUB_CARDS"]))] if shown is None else shown.split(",")
+    return there if shown is None else [card for card in shown.split(",") if card in there]
 
 
 class Event:
