@@ -12,6 +12,7 @@ from harness.compare.speed import ceiling_gbps
 from harness.records import GPU_PROPERTY, Ceiling, DeviceFacts, TargetRun
 
 _GIB = 1 << 30
+_MOST, _LONGEST = 30, 400  # facts that are told, and characters of each: what tells them is a file from elsewhere
 
 
 def devices(run: TargetRun) -> tuple[DeviceSummary, ...]:
@@ -45,7 +46,7 @@ def disagreements(run: TargetRun) -> tuple[str, ...]:
     facts = {device.index: _facts(device) for device in found}
     names = dict.fromkeys(name for told in facts.values() for name in told)
     differing = [name for name in names if len({told.get(name) for told in facts.values()}) > 1]
-    return (*(_each(name, facts) for name in differing), *_copies(run.ceilings, [device.index for device in found]))
+    return (*(_each(name, facts)[:_LONGEST] for name in differing[:_MOST]), *_copies(run.ceilings, [device.index for device in found]))
 
 
 def _facts(device: DeviceFacts) -> dict[str, str]:
@@ -67,16 +68,17 @@ def _each(name: str, facts: Mapping[int, Mapping[str, str]]) -> str:
 
 def _copies(ceilings: Iterable[Ceiling], indices: Sequence[int]) -> tuple[str, ...]:
     """The slowest against the fastest, where its best copy is slower by more than anybody would overlook and the two do not overlap."""
-    best = {
-        index: max((entry for entry in ceilings if entry.device == index), key=lambda entry: entry.gbps, default=None) for index in indices
-    }
-    sound = {index: entry for index, entry in best.items() if entry and ceiling_gbps([entry], index)}
-    if len(sound) < 2:
+    best: dict[int, Ceiling] = {}
+    wanted = set(indices)
+    for entry in ceilings:
+        sound = entry.device in wanted and ceiling_gbps([entry], entry.device) and min(entry.p20_ms, entry.p80_ms) > 0
+        if sound and (entry.device not in best or best[entry.device].gbps < entry.gbps):
+            best[entry.device] = entry
+    if len(best) < 2:
         return ()
-    slow, fast = (pick(sound, key=lambda index: sound[index].gbps) for pick in (min, max))
-    apart = sound[fast].p80_ms * sound[slow].bytes_moved < sound[slow].p20_ms * sound[fast].bytes_moved
-    behind = 1 - sound[slow].gbps / sound[fast].gbps
+    slow, fast = (pick(best.values(), key=lambda entry: entry.gbps) for pick in (min, max))
+    apart = fast.gbps * (fast.median_ms / fast.p80_ms) > slow.gbps * (slow.median_ms / slow.p20_ms)
+    behind = 1 - slow.gbps / fast.gbps
     if not apart or behind < SMALLEST:
         return ()
-    figures = f"{sound[slow].gbps:.4g} against {sound[fast].gbps:.4g} GB/s"
-    return (f"copy: GPU {slow} is {behind:.1%} slower than GPU {fast}, {figures}",)
+    return (f"copy: GPU {slow.device} is {behind:.1%} slower than GPU {fast.device}, {slow.gbps:.4g} against {fast.gbps:.4g} GB/s",)

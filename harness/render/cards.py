@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from harness.compare.comparison import Comparison, DeviceSummary, TargetSummary
 from harness.render.section import Line, Section, name, say
-from harness.render.text import NOTHING, number
+from harness.render.text import NOTHING, first_line, number
 
+_MOST = 64  # of one host; a file from elsewhere may name any number
 _ID = 13  # characters of an id that is long: enough to tell cards of one host apart
 
 
 def several(target: TargetSummary) -> tuple[DeviceSummary, ...]:
     """The cards that tests or points ran on, or that were lost before any did; none where there was one only."""
     used = tuple(device for device in target.devices if device.tests or device.points or device.lost)
-    return used if len(used) > 1 else ()
+    return used[:_MOST] if len(used) > 1 else ()
 
 
 def remarks(target: TargetSummary) -> tuple[str, ...]:
     """What a reader has to know of these cards."""
-    lost = [f"GPU {device.index} was given up, and the others did its work: {device.lost}" for device in several(target) if device.lost]
+    lost = [
+        f"GPU {device.index} was given up, and the others did its work: {first_line(device.lost, 400)}"
+        for device in several(target)
+        if device.lost
+    ]
     return (*lost, *(f"the cards differ in {text}" for text in target.disagreements))
 
 
