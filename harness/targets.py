@@ -50,6 +50,16 @@ class Devices:
 
 
 @dataclass(frozen=True)
+class Cards:
+    """What tells of each card what torch does not: a command, and a pattern for its lines. The group `uuid` names the card, as torch does;
+    every other group is a fact under its own name. Cards that share the work and differ in one are shown."""
+
+    __pydantic_config__ = _STRICT
+    run: tuple[str, ...] = ()
+    rows: str = ""
+
+
+@dataclass(frozen=True)
 class Probe:
     """What guards the environment before any kernel runs: a torch attribute that must be set, a command that must succeed.
 
@@ -63,6 +73,7 @@ class Probe:
     driver_file: Union[str, None] = None
     fix: str = ""
     faults: dict[str, Literal["crashed", "gpu-hang", "oom"]] = field(default_factory=dict)
+    cards: Cards = field(default_factory=Cards)
 
 
 @dataclass(frozen=True)
@@ -190,6 +201,9 @@ def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architectu
             re.compile(pattern)
         except re.error as error:
             raise _refusal(where, f"targets.{name}.probe.faults", repr(pattern), f"a regular expression ({error})") from None
+    if entry.probe.cards.run and not _names_a_card(entry.probe.cards.rows):
+        allowed = "a regular expression with a group `uuid`"
+        raise _refusal(where, f"targets.{name}.probe.cards.rows", repr(entry.probe.cards.rows), allowed)
     if not entry.stages:
         raise _refusal(where, f"targets.{name}.stages", "an empty list", "at least one of test, bench, compile")
     values = {key: getattr(entry, key) for key in (f.name for f in fields(_Entry)) if key != "architectures"}
@@ -199,6 +213,13 @@ def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architectu
         architectures=tuple(cards[arch] for arch in entry.architectures),
         **values,
     )
+
+
+def _names_a_card(rows: str) -> bool:
+    try:
+        return "uuid" in re.compile(rows).groupindex
+    except re.error:
+        return False
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -248,6 +269,8 @@ def _known_keys(location: tuple[int | str, ...]) -> list[str]:
     """The keys allowed beside the one that was refused at `location`."""
     depth = {1: _File, 3: _Entry if location[0] == "targets" else _Card}
     inner = {"image": Image, "devices": Devices, "probe": Probe, "doctor": Check if "checks" in location else Doctor}
+    if "cards" in location[3:4]:
+        return [f.name for f in fields(Cards)]
     kind = depth.get(len(location)) or inner.get(str(location[2]) if len(location) > 2 else "", _File)
     return [f.name for f in fields(kind)]
 

@@ -13,6 +13,7 @@ from harness.collect.guard import Fault, guarded, read_lines, read_record
 from harness.collect.untrusted import clip
 from harness.errors import InvalidInputError
 from harness.records import (
+    CardShare,
     Ceiling,
     CompiledKernel,
     Facts,
@@ -70,8 +71,11 @@ def collect(folder: Path) -> TargetRun:
     ceilings, ceilings_fault = read_lines(folder, "bench/ceilings.jsonl", Ceiling)
     compiled, compiled_fault = read_lines(folder, "compile/kernels.jsonl", CompiledKernel)
     launched, launched_fault = read_lines(folder, "bench/kernels.jsonl", CompiledKernel)
+    tested, tested_fault = read_lines(folder, "test/cards.jsonl", CardShare)
+    measured, measured_fault = read_lines(folder, "bench/cards.jsonl", CardShare)
     # Younger than the format, or only there on request: a bundle without them is whole.
-    launched_fault, again_fault = (None if fault and fault.missing else fault for fault in (launched_fault, again_fault))
+    optional = (launched_fault, again_fault, tested_fault, measured_fault)
+    launched_fault, again_fault, tested_fault, measured_fault = (None if fault and fault.missing else fault for fault in optional)
 
     run = record or _stand_in(folder.name, job, stages)
     problems: list[str] = []
@@ -81,7 +85,8 @@ def collect(folder: Path) -> TargetRun:
             problems.append(str(fault))
 
     reports = {report.stage: report for report in stages.reports} if stages else {}
-    for fault in (facts_fault, cases_fault, samples_fault, again_fault, ceilings_fault, compiled_fault, launched_fault):
+    faults = (facts_fault, cases_fault, samples_fault, again_fault, ceilings_fault, compiled_fault, launched_fault)
+    for fault in (*faults, tested_fault, measured_fault):
         stage = _OUTPUTS[fault.name.partition("/")[0]] if fault else None
         if fault and stage and _matters(fault, reports.get(stage), run):
             reports[stage] = _lower(reports.get(stage, StageReport(stage, Verdict.NOT_RUN)), fault.verdict, str(fault))
@@ -111,6 +116,7 @@ def collect(folder: Path) -> TargetRun:
         ceilings=ceilings,
         compiled=compiled,
         launched=launched,
+        shares=(*tested, *measured),
         gates=gates,
         problems=tuple(problems),
     )

@@ -50,6 +50,7 @@ what_options = several(
     click.option("-k", "keyword", metavar="EXPR", help="Only tests that match, as in pytest."),
     click.option("--commit", metavar="SHA", help="Commit of the kernels, where their folder is no git checkout.", envvar="WARPWAVE_COMMIT"),
     click.option("--gpu", metavar="N", help="Index of the GPU to use. Default: the first one that is visible."),
+    click.option("--gpus", metavar="LIST", help="Share tests and sweeps between these GPUs, as in 0,1, or between `all` that are visible."),
     click.option("--shard", metavar="I/N", help="Only the I-th of N parts of the kernels; `report` joins the parts."),
     click.option("--quick", is_flag=True, help="Three sizes of each sweep and a fifth of the timing: a look, not a measurement."),
     click.option(
@@ -104,6 +105,7 @@ def settings_of(options: dict[str, Any]) -> Settings:
             "warpwave looks for a folder of test_*.py and bench_*.py files, `kernels` in the current folder unless told otherwise.",
             "Give its path with --kernels.",
         )
+    gpu, share = chosen_gpus(options["gpu"], options["gpus"])
     run_id = recorded_run_id(options["resume"]) if options["resume"] else new_run_id()
     return Settings(
         run_id=run_id,
@@ -111,7 +113,8 @@ def settings_of(options: dict[str, Any]) -> Settings:
         kernels=kernels.resolve(),
         engine=options["engine"],
         stages=_parse_stages(options["stages"]),
-        gpu=options["gpu"],
+        gpu=gpu,
+        share=share,
         commit=options["commit"],
         quick=options["quick"],
         again=options["again"],
@@ -141,6 +144,28 @@ def settings_of(options: dict[str, Any]) -> Settings:
         gpu_wait_s=options["gpu_wait"],
         shard=parse_shard(options["shard"]) if options["shard"] else None,
     )
+
+
+def chosen_gpus(gpu: str | None, gpus: str | None) -> tuple[str | None, bool]:
+    """The GPUs that a run is given, None for all that are visible, and whether it shares its work between them.
+
+    Raises:
+        UsageError: the list names one twice, or nothing; or both options were given.
+    """
+    if gpus is None:
+        return gpu, False
+    if gpu is not None:
+        raise UsageError("--gpu and --gpus were both given.", "One uses a single card, the other shares the work out.", "Give one of them.")
+    if gpus == "all":
+        return None, True
+    names = [name.strip() for name in gpus.split(",")]
+    if "all" in names or not all(names) or len(set(names)) < len(names):
+        raise UsageError(
+            f"--gpus {gpus!r} is no list of GPUs.",
+            "Each is named once: two processes on one card would spoil each other's times.",
+            "For example --gpus 0,1 or --gpus all.",
+        )
+    return ",".join(names), True
 
 
 def _parse_stages(text: str | None) -> tuple[Stage, ...] | None:

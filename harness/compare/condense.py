@@ -11,11 +11,11 @@ from harness.stats import geometric_mean, harmonic_mean, median
 
 
 def condense(rows: Iterable[Row]) -> tuple[Speed, ...]:
-    """A line per kernel, provider, unit, target and GPU."""
-    groups: dict[tuple[str, str, str, str, int], list[tuple[Row, Cell]]] = {}
+    """A line per kernel, provider, unit, target and kind of GPU: a sweep that cards of a kind have shared is one."""
+    groups: dict[tuple[str, str, str, str, str], list[tuple[Row, Cell]]] = {}
     for row in rows:
         for cell in row.cells:
-            groups.setdefault((row.kernel, row.provider, cell.unit, cell.target, cell.device), []).append((row, cell))
+            groups.setdefault((row.kernel, row.provider, cell.unit, cell.target, cell.gpu), []).append((row, cell))
     return tuple(_speed(kernel, provider, unit, group) for (kernel, provider, unit, _, _), group in groups.items())
 
 

@@ -149,8 +149,14 @@ def _pair(name: str, base: TargetRun, head: TargetRun, at_least: Union[float, No
 
 def _points(pair: Pair, base: TargetRun, head: TargetRun) -> Iterable[Point]:
     found = [{_key(sample): (sample, cell) for sample, cell in cells(pair.target, run)} for run in (base, head)]
+    devices = [{key[:3]: key[3] for key in side} for side in found]
     for key in dict.fromkeys([*found[0], *found[1]]):
-        yield _point(key, pair, found[0].get(key), found[1].get(key))
+        point = _point(key, pair, found[0].get(key), found[1].get(key))
+        missing = 0 if key not in found[0] else 1
+        if point.change is Change.ONE_SIDED and key[:3] in devices[missing]:
+            where = f"on GPU {devices[missing][key[:3]]} in {('BASE', 'HEAD')[missing]}, here on GPU {key[3]}"
+            point = replace(point, change=Change.REFUSED, reason=f"{where}: each card has a speed of its own")
+        yield point
 
 
 def _point(key: _Key, pair: Pair, base: Union[tuple[Sample, Cell], None], head: Union[tuple[Sample, Cell], None]) -> Point:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from harness.compare.comparison import COMPLETE, FAILING, DeviceSummary, TargetSummary
-from harness.compare.speed import ceiling_gbps, judge
+from harness.compare.cards import devices, disagreements
+from harness.compare.comparison import COMPLETE, FAILING, TargetSummary
+from harness.compare.speed import judge
 from harness.errors import ExitCode
 from harness.records import Stage, TargetRun, Verdict, worst
 
@@ -66,7 +67,7 @@ def summarise(name: str, run: TargetRun) -> TargetSummary:
         seconds=record.seconds,
         commit=record.commit,
         command=record.command,
-        devices=_devices(run),
+        devices=devices(run),
         facts=run.facts,
         environment=record.environment,
         stages=run.stages,
@@ -77,6 +78,7 @@ def summarise(name: str, run: TargetRun) -> TargetSummary:
         only_gates=sum(kernel.only_gates for kernel in run.compiled),
         gates=run.gates,
         attempts=record.attempts,
+        disagreements=disagreements(run),
     )
 
 
@@ -146,20 +148,6 @@ def _count_sentence(counts: dict[str, int], noun: str, good: str = "passed", bad
     plural = "" if (total if wrong else passed) == 1 else "s"
     text = f"{bad} {wrong} of {total} {noun}{plural}" if wrong else f"{good} {passed} {noun}{plural}"
     return f"{text} ({skipped} skipped)" if skipped else text
-
-
-def _devices(run: TargetRun) -> tuple[DeviceSummary, ...]:
-    return tuple(
-        DeviceSummary(
-            index=device.index,
-            name=device.name,
-            architecture=device.architecture,
-            memory_bytes=device.memory_bytes,
-            ceiling_gbps=ceiling_gbps(run.ceilings, device.index),
-            derived_gbps=device.derived_gbps,
-        )
-        for device in (run.facts.devices if run.facts else ())
-    )
 
 
 def _count(verdicts: Iterable[Verdict]) -> dict[str, int]:

@@ -5,10 +5,12 @@ Run as `python -m harness.inside.facts job.json`; writes `facts.json`. Imports t
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -24,6 +26,7 @@ from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict
 _TAKEN_BYTES, _TAKEN_SHARE = 2 << 30, 8
 _SETTLE_S = 60.0  # what a process before this one had is given back late on some systems
 _POLL_S = 1.0
+_TOLD_S = 20.0  # a tool that tells of cards what nothing depends on
 
 
 class UnusableError(Exception):
@@ -42,7 +45,7 @@ def gather(job: Job) -> Facts:
     except ImportError as error:
         raise UnusableError(f"{error.name or error} is not installed in {sys.executable}") from None
     _probe(job, torch)
-    devices = () if job.interpret else tuple(_device(job, torch, index) for index in range(torch.accelerator.device_count()))
+    devices = () if job.interpret else _devices(job, torch)
     # The probe names the attribute that torch has for this vendor's runtime, and so the runtime.
     name = (job.require or "").rpartition(".")[2]
     return Facts(
@@ -105,6 +108,32 @@ def _probe(job: Job, torch: Any) -> None:
             raise UnusableError(f"`{' '.join(job.probe)}` exited with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
 
 
+def _devices(job: Job, torch: Any) -> tuple[DeviceFacts, ...]:
+    """Every visible GPU; where several are to share the work, with what only the target's own question tells of each."""
+    found = tuple(_device(job, torch, index) for index in range(torch.accelerator.device_count()))
+    if job.gpus and len(found) != job.gpus:
+        seen = f"torch sees {len(found)}"
+        raise UnusableError(
+            f"{job.gpus} GPUs were asked for, {seen}", "`warpwave doctor` lists them; give indices that are there, or --gpus all."
+        )
+    if job.visible_devices is None or len(found) < 2:
+        return found
+    told = ask_about_cards(job.card_query, job.card_rows)
+    return tuple(dataclasses.replace(device, told=told.get(str(device.uuid).lower(), {})) for device in found)
+
+
+def ask_about_cards(command: tuple[str, ...], rows: str) -> dict[str, dict[str, str]]:
+    """What a vendor's tool tells of each card, by its uuid; nothing where there is none or it does not answer: nobody depends on it."""
+    if not command:
+        return {}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TOLD_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    matches = [match.groupdict() for line in done.stdout.splitlines() if (match := re.search(rows, line))]
+    return {match.pop("uuid").lower(): {name.replace("_", " "): value for name, value in match.items()} for match in matches}
+
+
 def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
     """One GPU, proved usable by a small product with a known result."""
     here = accelerator()
@@ -127,6 +156,7 @@ def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
         cache_bytes=getattr(properties, "L2_cache_size", None),
         uuid=str(getattr(properties, "uuid", "")) or None,
         derived_gbps=_derived_gbps(index),
+        clock_mhz=_clock_mhz(index),
     )
 
 
@@ -160,6 +190,16 @@ def _derived_gbps(index: int) -> float | None:
 
     try:
         return float(get_dram_gbps(index)) or None
+    except Exception:
+        return None
+
+
+def _clock_mhz(index: int) -> float | None:
+    """The highest clock of its multiprocessors, where Triton's driver tells it (in kHz)."""
+    import triton
+
+    try:
+        return triton.runtime.driver.active.utils.get_device_properties(index)["sm_clock_rate"] / 1000 or None
     except Exception:
         return None
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import os
 import sys
 import time
@@ -19,16 +18,19 @@ from typing import Any
 
 from harness.inside import ahead
 from harness.inside.benches import Point, find_benches, kernel_name, load_module, points
+from harness.inside.cards import cards, is_shared, own_index
+from harness.inside.claims import claimed_cases
 from harness.inside.conditions import Conditions, Watch
 from harness.inside.device import accelerator, ask_afresh, is_usable
-from harness.inside.events import emit
 from harness.inside.recorder import Recorder, card_here
 from harness.inside.rounds import Rule, Series
-from harness.inside.supervise import LOST_DEVICE, Event, Journal, settle, supervise
+from harness.inside.shared import share
+from harness.inside.sink import Sink
+from harness.inside.supervise import Journal, settle, supervise
 from harness.inside.timer import Timer, Timing
 from harness.inside.words import describe
 from harness.inside.workers import as_stage, spawned
-from harness.records import Architecture, Ceiling, Job, Sample, Stage, StageReport, Verdict, dump, to_json, worst
+from harness.records import Architecture, Ceiling, Job, Sample, Stage, StageReport, Verdict, dump, to_json
 
 # One copy reads and writes this much in all: far past any cache, small on any card.
 _COPY_BYTES = 4 << 30
@@ -51,43 +53,13 @@ def measure(job: Job) -> StageReport:
 
 
 def _sweep(job: Job, folder: Path, name: str, journal: str) -> StageReport:
-    """Every point once, a line each in the file of that name."""
-    verdicts: list[Verdict] = []
-    reasons: list[str] = []
-    pending: dict[str, Sample] = {}
-    first = name == "samples.jsonl"
-    for old in (name, "ceilings.jsonl", "kernels.jsonl") if first else (name,):
-        (folder / old).unlink(missing_ok=True)  # of a run that is taken up again: the journal tells all of it
-
-    def on_event(event: Event) -> None:
-        """Progress out, results to disk."""
-        if event["event"] == "collected":
-            pending.update({identity: Sample(**fields, verdict=Verdict.NOT_RUN) for identity, fields in event["points"].items()})
-        elif event["event"] == "start":
-            emit("case", stage="bench", id=event["id"], done=len(verdicts), total=len(pending) or None)
-        elif event["event"] == "kernel" and first:
-            _append(folder / "kernels.jsonl", json.dumps(event["row"]))
-        elif event["event"] == "finish" and "ceiling" in event:
-            if first:
-                _append(folder / "ceilings.jsonl", event["ceiling"])
-        elif event["event"] in ("finish", "death"):
-            line = event.get("sample")
-            if line is None:
-                base = pending.get(event["id"]) or Sample(event["id"], event["id"].split()[0], "", {}, 0, Verdict.ERROR)
-                line = to_json(dataclasses.replace(base, verdict=Verdict(event["verdict"]), reason=event["reason"]))
-            verdicts.append(Verdict(event["verdict"]))
-            if event["reason"]:
-                reasons.append(f"{event['id']}: {event['reason']}")
-            _append(folder / name, line)
-
+    """Every point once, a line each in the file of that name; by one worker, or by one on each card of several."""
+    sink = Sink(folder, name)
     command = [sys.executable, "-m", "harness.inside.measure", sys.argv[1], "--worker"]
+    if several := cards(job):
+        return sink.report(share(job, Stage.BENCH, several, command, journal, sink.on_event))
     log, path = folder / "log.txt", folder / journal
-    deaths = supervise(spawned(command), Journal(path), job.test_limit_s, log, on_event, faults=job.device_faults)
-    counts = {verdict.value: verdicts.count(verdict) for verdict in Verdict if verdict in verdicts}
-    if deaths and deaths[-1].case is None:
-        hint = LOST_DEVICE if deaths[-1].verdict is Verdict.INFRA else "See bench/log.txt."
-        return StageReport(Stage.BENCH, deaths[-1].verdict, reason=deaths[-1].reason, hint=hint, counts=counts)
-    return StageReport(Stage.BENCH, worst(verdicts), reason=reasons[0][:500] if reasons else "", counts=counts)
+    return sink.report(supervise(spawned(command), Journal(path), job.test_limit_s, log, sink.on_event, faults=job.device_faults))
 
 
 def work(job: Job) -> None:
@@ -113,8 +85,9 @@ def work(job: Job) -> None:
     journal.write("collected", points={point.id: _fields(point) for point in todo})
     _ceiling(journal, timer, "before", done)
     watch = Watch(timer.device)
-    for _, together in itertools.groupby((point for point in todo if point.id not in done), key=lambda point: point.case):
-        _measure_in_turns(list(together), timer, watch, recorder, journal)
+    left = itertools.groupby((point for point in todo if point.id not in done), key=lambda point: point.case)
+    for together in claimed_cases(job, journal, todo) if is_shared() else (list(group) for _, group in left):
+        _measure_in_turns(together, timer, watch, recorder, journal)
     _ceiling(journal, timer, "after", done)
     journal.write("end")
 
@@ -172,7 +145,7 @@ def _fields(point: Point) -> dict[str, object]:
         "provider": point.provider,
         "params": point.params,
         "unit": point.unit,
-        "device": 0,
+        "device": own_index(),
     }
 
 
@@ -218,7 +191,7 @@ def _ceiling(journal: Journal, timer: Timer, when: str, done: set[str]) -> None:
     """A device-to-device copy in this very run: what a share of the ceiling is a share of."""
     import triton
 
-    identity = f"ceiling {when}"
+    identity = f"ceiling {when}, GPU {own_index()}" if is_shared() else f"ceiling {when}"
     if identity in done:
         return
     journal.write("start", id=identity)
@@ -227,7 +200,7 @@ def _ceiling(journal: Journal, timer: Timer, when: str, done: set[str]) -> None:
     assert here is not None
     size = min(_COPY_BYTES, here[1].mem_get_info()[0] // 2) // 2 // 256 * 256
     timing = _time_copy(timer, size, triton.runtime.driver.active.get_active_torch_device())
-    record = Ceiling(0, 2 * size, timing.median_ms, timing.quantile_ms(0.2), timing.quantile_ms(0.8), when)
+    record = Ceiling(own_index(), 2 * size, timing.median_ms, timing.quantile_ms(0.2), timing.quantile_ms(0.8), when)
     journal.write("finish", id=identity, verdict=Verdict.PASSED.value, reason="", ceiling=to_json(record))
     here[1].empty_cache()
 
@@ -250,11 +223,6 @@ def _verdict(error: Exception) -> Verdict:
 def _finite(value: object) -> float | None:
     number = float(value) if isinstance(value, (int, float)) else None
     return number if number is not None and abs(number) < float("inf") else None
-
-
-def _append(path: Path, line: str) -> None:
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(line + "\n")
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Run cases in a worker process that may crash, hang or poison its device, and lose none of the others.
 
 The worker appends to a journal: `collected` (the ids it will run), `start` and `finish` around each case (`ready` for a step that is
-no case, `turn` where one of several that are under way goes on), `end`. When it dies between a
+no case, `turn` where one of several that are under way goes on, `waiting` now and then while others finish), `end`. When it dies between a
 start and its finish, that case is the culprit: it is put on record and a fresh worker goes on with those that are left. Plain pytest
 leaves no result at all after a crash or a hang; this leaves a named one, without an extra dependency in the container.
 
@@ -133,7 +133,7 @@ def supervise(
     deaths: list[Death] = []
     finished = False
     for event in journal.read():
-        if event["event"] not in ("start", "turn", "ready"):  # what was under way then is told again when it is run again
+        if event["event"] not in ("start", "turn", "ready", "lost"):  # what was under way then is told again when it is run again
             on_event(event)
     while not finished:
         printed = log.stat().st_size if log.exists() else 0
@@ -169,7 +169,7 @@ def _run_worker(
                 last = kind = event["event"]
                 if kind in ("start", "turn"):
                     running, since = event["id"], time.monotonic()
-                elif kind in ("finish", "ready", "poisoned"):
+                elif kind in ("finish", "ready", "poisoned", "waiting"):
                     running, since = None, time.monotonic()
                 elif kind == "lost":
                     lost = event["reason"]

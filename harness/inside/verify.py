@@ -6,18 +6,21 @@ file is written by this process from the journal, as results come and at the end
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import time
 from pathlib import Path
 
 from harness.inside.benches import kernel_name
+from harness.inside.cards import cards
 from harness.inside.events import emit
 from harness.inside.junit import junit_xml
 from harness.inside.reporter import BENCHES_VARIABLE
+from harness.inside.shared import share
 from harness.inside.supervise import LOST_DEVICE, Death, Event, Journal, supervise
 from harness.inside.workers import as_stage, spawned
-from harness.records import CaseResult, Job, Stage, StageReport, Verdict, dump, worst, write_text
+from harness.records import GPU_PROPERTY, CaseResult, Job, Stage, StageReport, Verdict, dump, worst, write_text
 
 _OUTCOMES = {"passed": Verdict.PASSED, "failed": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.NOT_RUN}
 
@@ -31,8 +34,8 @@ class Results:
         self.collected: dict[str, None] = {}
         self._due, self._behind = 0.0, False
 
-    def on_event(self, event: Event) -> None:
-        """Take one journal event in."""
+    def on_event(self, event: Event, card: int | None = None) -> None:
+        """Take one journal event in; `card` is the index of the one that it happened on, where there are several."""
         kind = event["event"]
         if kind == "collected":
             self.collected.update(dict.fromkeys(event["ids"]))
@@ -40,6 +43,10 @@ class Results:
             emit("case", stage="test", id=event["id"], done=len(self.cases), total=len(self.collected))
         elif kind in ("finish", "death"):
             case = self._case(event)
+            if card is not None:
+                if case.id in self.cases:  # a module that does not import does so on no card
+                    return
+                case = dataclasses.replace(case, properties={**case.properties, GPU_PROPERTY: str(card)})
             self.cases[case.id] = case
             emit("result", stage="test", id=case.id, verdict=case.verdict.value, message=case.message)
             self._behind = True
@@ -66,6 +73,11 @@ class Results:
             if case_id not in self.cases:
                 self.cases[case_id] = self._case({"event": "death", "id": case_id, "verdict": Verdict.NOT_RUN.value, "reason": why})
 
+    def put_in_order(self) -> None:
+        """pytest's order, where several cards have told of their tests as they came."""
+        place = {case_id: position for position, case_id in enumerate(self.collected)}
+        self.cases = dict(sorted(self.cases.items(), key=lambda entry: place.get(entry[0], len(place))))
+
     def write(self) -> None:
         """Replace the JUnit file; it takes longer the more tests there are, and a twentieth of the time at most."""
         started = time.monotonic()
@@ -83,14 +95,24 @@ def verify(job: Job) -> StageReport:
     os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.benches)
     why = "the run was stopped before this test"
     try:
-        journal = Journal(folder / "journal.jsonl")
-        deaths = supervise(spawned(command), journal, job.test_limit_s, folder / "log.txt", results.on_event, faults=job.device_faults)
+        deaths = _run(job, folder, command, results)
         if deaths and deaths[-1].case is None:
             why = f"pytest stopped early: {deaths[-1].reason}"
     finally:
         results.never_ran(why)
         results.write()
     return _report(results, deaths, folder)
+
+
+def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[Death]:
+    """One pytest over everything, or one on each card of several."""
+    if several := cards(job):
+        shared = [*command[:3], "-p", "harness.inside.sharing", *command[3:]]
+        deaths = share(job, Stage.TEST, several, shared, "journal.jsonl", results.on_event)
+        results.put_in_order()
+        return deaths
+    journal = Journal(folder / "journal.jsonl")
+    return supervise(spawned(command), journal, job.test_limit_s, folder / "log.txt", results.on_event, faults=job.device_faults)
 
 
 def pytest_options(job: Job, folder: Path) -> list[str]:

@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -48,11 +48,11 @@ class Worker(Protocol):
 Start = Callable[[Path, Path], Worker]
 
 
-def spawned(command: list[str]) -> Start:
-    """A new process."""
+def spawned(command: list[str], variables: Mapping[str, str] | None = None) -> Start:
+    """A new process, with `variables` on top of this one's."""
 
     def start(journal: Path, log: Path) -> Worker:
-        environment = {**os.environ, JOURNAL_VARIABLE: str(journal)}
+        environment = {**os.environ, **(variables or {}), JOURNAL_VARIABLE: str(journal)}
         with open(log, "ab") as output:
             return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True)
 

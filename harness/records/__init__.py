@@ -7,12 +7,13 @@ Units are in the names: `_s` seconds, `_ms` milliseconds, `_bytes` bytes, `_gbps
 
 from harness.records.gates import OPEN, Gates, Limits, Rule, Waiver, Which
 from harness.records.job import Architecture, Job
-from harness.records.results import CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
+from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
 from harness.records.run import Attempt, Environment, Exit, RunRecord, TargetRun
-from harness.records.words import HOST_CODE, MOST_SECONDS, SCHEMA_VERSION, UNWRITABLE, Scalar, Stage, Verdict, worst
+from harness.records.words import GPU_PROPERTY, HOST_CODE, MOST_SECONDS, SCHEMA_VERSION, UNWRITABLE, Scalar, Stage, Verdict, worst
 from harness.records.writing import dump, to_json, write_text
 
 __all__ = [
+    "GPU_PROPERTY",
     "HOST_CODE",
     "MOST_SECONDS",
     "OPEN",
@@ -20,6 +21,7 @@ __all__ = [
     "UNWRITABLE",
     "Architecture",
     "Attempt",
+    "CardShare",
     "CaseResult",
     "Ceiling",
     "CompiledKernel",

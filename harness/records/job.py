@@ -33,6 +33,8 @@ class Job:
     `device_faults` are patterns of what a GPU's runtime prints when it aborts a process, and the verdict that each stands for.
     With `again` the bench stage measures everything twice, the second time in a process of its own: an A/A run. It ends a point at a
     half-width of `precision` (a share of the median; of the 95 % interval), or when its time is up.
+    `visible_devices` is the variable that shows a process some of the cards: where it is named, tests and sweeps are shared between the
+    cards, of which there are `gpus` (0: as many as are visible). `card_query` tells of each card what torch does not; `card_rows` reads it.
     """
 
     __pydantic_config__ = STRICT
@@ -58,6 +60,10 @@ class Job:
     gates: Union[Gates, None] = None
     device_faults: dict[str, Verdict] = field(default_factory=dict)
     probe_limit_s: float = 120.0
+    visible_devices: Union[str, None] = None
+    gpus: int = 0
+    card_query: tuple[str, ...] = ()
+    card_rows: str = ""
     schema_version: int = SCHEMA_VERSION
 
     @classmethod
@@ -66,8 +72,8 @@ class Job:
         raw = json.loads(path.read_text())
         raw["stages"] = tuple(Stage(stage) for stage in raw["stages"])
         raw["architectures"] = tuple(Architecture(**entry) for entry in raw["architectures"])
-        for key in ("probe", "benches", "launches", "pytest_args"):
-            raw[key] = tuple(raw[key])
+        for key in ("probe", "benches", "launches", "pytest_args", "card_query"):
+            raw[key] = tuple(raw.get(key, ()))
         raw["gates"] = Gates.restore(raw["gates"]) if raw.get("gates") else None
         raw["device_faults"] = {pattern: Verdict(verdict) for pattern, verdict in raw.get("device_faults", {}).items()}
         return cls(**raw)

@@ -10,7 +10,8 @@ from harness.records.words import SCHEMA_VERSION, STRICT, Scalar, Stage, Verdict
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """One GPU as the inside sees it. `derived_gbps` is what the driver's memory clock and bus width give, where it tells them."""
+    """One GPU as the inside sees it. `derived_gbps` is what the driver's memory clock and bus width give, where it tells them; `told` what
+    the target's own question about its cards was answered with, such as a power limit."""
 
     __pydantic_config__ = STRICT
     index: int
@@ -21,6 +22,8 @@ class DeviceFacts:
     cache_bytes: Union[int, None] = None
     uuid: Union[str, None] = None
     derived_gbps: Union[float, None] = None
+    clock_mhz: Union[float, None] = None
+    told: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,19 @@ class Ceiling:
     def gbps(self) -> float:
         """GB/s, G = 1e9."""
         return self.bytes_moved / self.median_ms * 1e-6
+
+
+@dataclass(frozen=True)
+class CardShare:
+    """What one of several cards did of a stage that was shared between them: `cases` tests or points, from its worker's start to its end
+    in `seconds`. `lost` says why it was given up before that; what it had not finished went to the others."""
+
+    __pydantic_config__ = STRICT
+    stage: Stage
+    device: int
+    cases: int
+    seconds: float
+    lost: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Union
 
 from harness.records.gates import Gates
-from harness.records.results import CaseResult, Ceiling, CompiledKernel, Facts, Sample, StageReport
+from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, Facts, Sample, StageReport
 from harness.records.words import SCHEMA_VERSION, STRICT, Verdict
 
 
@@ -79,7 +79,7 @@ class TargetRun:
     """Everything that is known of one target after its run: `raw/<target>/` read, validated and joined.
 
     `compiled` is the compile stage's, without a GPU; `launched` what the JIT compiled on the card in the bench stage. `again` are the same
-    points as `samples`, measured a second time: an A/A run.
+    points as `samples`, measured a second time: an A/A run. `shares` are those of the cards where several shared the work.
     """
 
     __pydantic_config__ = STRICT
@@ -92,5 +92,6 @@ class TargetRun:
     ceilings: tuple[Ceiling, ...] = ()
     compiled: tuple[CompiledKernel, ...] = ()
     launched: tuple[CompiledKernel, ...] = ()
+    shares: tuple[CardShare, ...] = ()
     gates: Union[Gates, None] = None
     problems: tuple[str, ...] = ()

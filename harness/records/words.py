@@ -15,6 +15,9 @@ Scalar = Union[int, float, str, bool, None]
 # The exit code of an inside that cannot write its results (EX_IOERR of <sysexits.h>); in `harness/run/diagnose.py` it is infrastructure.
 UNWRITABLE = 74
 
+# The property of a test that names the GPU it ran on, by its index; only where several shared the tests.
+GPU_PROPERTY = "gpu"
+
 # In the place of a function's name: a point or a test that launched nothing, or not all of what it would have.
 HOST_CODE = "(host code)"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
 from harness.compare.vendors import one_vendor
-from harness.records import Verdict
-from harness.render import fidelity, figures, gates
+from harness.records import GPU_PROPERTY, Verdict
+from harness.render import cards, fidelity, figures, gates
 from harness.render.codegen import ONE_VENDOR, vendor_section
 from harness.render.section import Bit, Line, Section, name, names, say, shorten
 from harness.render.text import NOTHING, counts, first_line, gravest, number, plural
@@ -18,7 +18,13 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
     """The page, top to bottom. `full` lists what is otherwise cut short and adds every test, case and configuration."""
     few = None if full else _FEW
     refused = [_refusal(refusal) for refusal in comparison.refusals]
-    sections = [_targets(comparison), *_facts(comparison), *_tests(comparison, few), *figures.speeds(comparison)]
+    sections = [
+        _targets(comparison),
+        *_facts(comparison),
+        *cards.sections(comparison),
+        *_tests(comparison, few),
+        *figures.speeds(comparison),
+    ]
     sections += [*figures.codegen(comparison, every=False), *fidelity.sections(comparison, few), *gates.sections(comparison, few)]
     sections += vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), few)
     sections += _listing("Not compared", refused, few, folded=True)
@@ -147,7 +153,9 @@ def _story(row: ParityRow) -> list[Line]:
         if cell.result.verdict is not Verdict.PASSED:
             said = first_line(cell.result.message or cell.result.detail)
             verdict = Bit(cell.result.verdict.value, cell.result.verdict)
-            lines.append(say("  ", name(cell.target), " ", verdict) + (say(": ", name(said)) if said else ()))
+            card = cell.result.properties.get(GPU_PROPERTY)
+            where = say(" on GPU ", name(card)) if card else ()
+            lines.append(say("  ", name(cell.target), " ", verdict) + where + (say(": ", name(said)) if said else ()))
     return lines
 
 

@@ -30,7 +30,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """One provider on one GPU of a target, a point or None a case. `style` tells providers apart, `target_style` targets."""
+    """One provider on one kind of GPU of a target, a point or None a case. `style` tells providers apart, `target_style` targets."""
 
     provider: str
     target: str
@@ -161,12 +161,12 @@ def _styles(rows: Iterable[Row]) -> dict[tuple[str, str], int]:
 
 
 def _series(rows: Iterable[Row], cases: Sequence[str], styles: _Styles, targets: Mapping[str, int]) -> tuple[Series, ...]:
-    found: dict[tuple[str, str, int], dict[str, Cell]] = {}
+    found: dict[tuple[str, str, str], dict[str, Cell]] = {}
     kernel = ""
     for row in rows:
         kernel = row.kernel
         for cell in row.cells:
-            found.setdefault((row.provider, cell.target, cell.device), {})[row.case] = cell
+            found.setdefault((row.provider, cell.target, cell.gpu), {})[row.case] = cell
     return tuple(
         Series(
             provider,

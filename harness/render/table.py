@@ -11,7 +11,7 @@ from harness.render.text import visible
 
 COLUMNS = (
     *("kernel", "case", "provider", "dtype", "x", "metric", "unit", "value", "median_ms", "p20_ms", "p80_ms"),
-    *("ceiling_share", "target", "device", "verdict"),
+    *("ceiling_share", "target", "device", "verdict", "gpu"),
 )
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - some spreadsheets take the wide ones too
 _DTYPE = re.compile(r"(torch\.|tl\.)?(bf16|fp?\d+\w*|float\d+\w*|bfloat16|half|double|u?int\d+|i\d+)")
@@ -47,7 +47,7 @@ def _line(row: Row, cell: Cell) -> list[str]:
     numbers = (cell.value, cell.median_ms, cell.p20_ms, cell.p80_ms, cell.share)
     state = "suspect" if cell.suspect else "unverified" if cell.value is not None and not cell.verified else cell.verdict.value
     figures = ("" if number is None else repr(number) for number in numbers)
-    return [*map(_inert, names), *figures, _inert(cell.target), _inert(cell.gpu), state]
+    return [*map(_inert, names), *figures, _inert(cell.target), _inert(cell.gpu), state, str(cell.device)]
 
 
 def _inert(text: str) -> str:

@@ -190,6 +190,10 @@ def _job(engine: Engine, request: Request, settings: Settings, stages: tuple[Sta
         architectures=target.architectures,
         gates=settings.gates,
         device_faults={pattern: Verdict(verdict) for pattern, verdict in target.probe.faults.items()},
+        visible_devices=target.visible_devices if settings.share else None,
+        gpus=len(settings.gpu.split(",")) if settings.share and settings.gpu and target.visible_devices else 0,
+        card_query=target.probe.cards.run if settings.share else (),
+        card_rows=target.probe.cards.rows if settings.share else "",
     )
 
 

@@ -26,6 +26,8 @@ _FREE = (
     "workers",
     "probe_limit_s",
     "device_faults",
+    "card_query",
+    "card_rows",
     "schema_version",
 )
 _MAX_ATTEMPTS = 100

@@ -21,6 +21,7 @@ class Settings:
     engine: Union[str, None] = None
     stages: Union[tuple[Stage, ...], None] = None
     gpu: Union[str, None] = None
+    share: bool = False  # the work between several GPUs
     commit: Union[str, None] = None
     quick: bool = False
     again: bool = False

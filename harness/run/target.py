@@ -31,6 +31,7 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
         UsageError: the request itself makes no sense; nothing was started.
     """
     stages = _stages(target, settings)
+    _check_shareable(target, settings)
     raw, resumed = _folder(settings, target)
     if resumed and (record := finished(raw)):
         say(f"{target.name}: there is nothing left to do")
@@ -108,6 +109,16 @@ def _stages(target: Target, settings: Settings) -> tuple[Stage, ...]:
             f"Choose from {', '.join(stage.value for stage in target.stages)}, or leave --stage out.",
         )
     return chosen
+
+
+def _check_shareable(target: Target, settings: Settings) -> None:
+    """A target without a GPU has nothing to share, and runs as ever; one with GPUs must say how a process is shown one of them."""
+    if settings.share and target.probe.require and not target.visible_devices:
+        raise UsageError(
+            f"The target {target.name!r} cannot share its work between GPUs.",
+            "Its entry in the targets file does not name the variable that shows a process some of the cards.",
+            f"Add it as targets.{target.name}.visible_devices, or leave --gpus out.",
+        )
 
 
 def _folder(settings: Settings, target: Target) -> tuple[Path, bool]:

@@ -35,6 +35,7 @@ def test_a_line_per_number_with_all_that_a_plot_needs():
         "target": "alpha",
         "device": "Synthetic GPU A",
         "verdict": "passed",
+        "gpu": "0",
     }
     assert tuple(line) == COLUMNS
 

@@ -77,6 +77,8 @@ def test_an_overlay_changes_one_key_and_keeps_the_rest(overlay):
         ("targets: {cuda: {device: x}}", ["targets.cuda.device", "devices", "stages"]),
         ("targets: {cuda: {devices: {gpu: 1}}}", ["targets.cuda.devices.gpu", "gpus"]),
         ("targets: {cuda: {probe: {fixx: a}}}", ["targets.cuda.probe.fixx", "fix"]),
+        ("targets: {cuda: {probe: {cards: {row: a}}}}", ["targets.cuda.probe.cards.row", "rows"]),
+        ("targets: {cuda: {probe: {cards: {rows: '('}}}}", ["targets.cuda.probe.cards.rows", "uuid"]),
         ("targets: {new: {label: a}}", ["targets.new.image", "required"]),
         ("targets: {cuda: {architectures: [sm_20]}}", ["targets.cuda.architectures[0]", "'sm_20'", "gfx942"]),
         ("targets: {cuda: {stages: []}}", ["targets.cuda.stages", "at least one"]),

@@ -11,7 +11,10 @@ from harness.records import Attempt, Ceiling, Environment, Facts, Gates, StageRe
 
 @dataclass(frozen=True)
 class DeviceSummary(Strict):
-    """One GPU, with the copy bandwidth measured on it in this run and the one that its driver's figures give."""
+    """One GPU, with the copy bandwidth measured on it in this run and the one that its driver's figures give.
+
+    Where several shared the work, `tests` and `points` are how many ran on it, and `lost` says why it was given up before the end.
+    """
 
     index: int
     name: str
@@ -19,6 +22,10 @@ class DeviceSummary(Strict):
     memory_bytes: int
     ceiling_gbps: Union[float, None] = None
     derived_gbps: Union[float, None] = None
+    uuid: Union[str, None] = None
+    tests: int = 0
+    points: int = 0
+    lost: str = ""
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,7 @@ class TargetSummary(Strict):
     `only_gates` of the kernels that failed did compile and could be launched; `gates` is what they were asked to meet, if anything.
     `complete`: it did all that it was asked to do, whatever came out. A test that crashed leaves it so, a stage that crashed does not.
     `attempts` are those before the one that the rest is about; what they had finished was kept.
+    `disagreements` are between the cards that shared its work.
     """
 
     target: str
@@ -52,6 +60,7 @@ class TargetSummary(Strict):
     only_gates: int = 0
     gates: Union[Gates, None] = None
     attempts: tuple[Attempt, ...] = ()
+    disagreements: tuple[str, ...] = ()
 
     @property
     def gpus(self) -> str:

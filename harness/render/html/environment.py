@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.compare.comparison import Comparison, DeviceSummary, TargetSummary
+from harness.render.cards import remarks, several
 from harness.render.text import number
 
 
@@ -18,6 +19,15 @@ class Fact:
     refuses: bool
 
 
+@dataclass(frozen=True)
+class Cards:
+    """The cards of one target, and what a reader has to know of them."""
+
+    target: str
+    devices: tuple[DeviceSummary, ...]
+    remarks: tuple[str, ...]
+
+
 def facts(comparison: Comparison) -> tuple[Fact, ...]:
     """What at least one target tells; an empty value is one that a target does not."""
     told = [_told(target) for target in comparison.targets]
@@ -26,6 +36,11 @@ def facts(comparison: Comparison) -> tuple[Fact, ...]:
     names = list(dict.fromkeys(name for found in told for name in found))
     rows = [Fact(name, tuple(found.get(name, "") for found in told), name in differing, name in refusing) for name in names]
     return tuple(row for row in rows if any(row.values))
+
+
+def cards(comparison: Comparison) -> tuple[Cards, ...]:
+    """The targets whose work several cards shared."""
+    return tuple(Cards(target.target, several(target), remarks(target)) for target in comparison.targets if several(target))
 
 
 def _told(target: TargetSummary) -> dict[str, str]:

@@ -19,6 +19,7 @@ def render_html(comparison: Comparison) -> str:
         script="page.js",
         comparison=comparison,
         facts=environment.facts(comparison),
+        cards=environment.cards(comparison),
         matrix=matrix.matrix(comparison),
         kernels=speeds.by_kernel(comparison, figures),
         measured=list(dict.fromkeys(cell.target for row in comparison.rows for cell in row.cells)),

@@ -1,0 +1,84 @@
+"""The cards of one target that shared its work, or its shards: what each did, and where they disagree. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Union
+
+from harness.compare.comparison import DeviceSummary
+from harness.compare.noise import SMALLEST
+from harness.compare.speed import ceiling_gbps
+from harness.records import GPU_PROPERTY, Ceiling, DeviceFacts, TargetRun
+
+_GIB = 1 << 30
+_MOST, _LONGEST = 30, 400  # facts that are told, and characters of each: what tells them is a file from elsewhere
+
+
+def devices(run: TargetRun) -> tuple[DeviceSummary, ...]:
+    """Every GPU that the run has seen, with the tests and the points that name it."""
+    tests = Counter(case.properties.get(GPU_PROPERTY, "") for case in run.cases)
+    points = Counter(sample.device for sample in run.samples)
+    lost = {share.device: share.lost for share in run.shares if share.lost}
+    return tuple(
+        DeviceSummary(
+            index=device.index,
+            name=device.name,
+            architecture=device.architecture,
+            memory_bytes=device.memory_bytes,
+            ceiling_gbps=ceiling_gbps(run.ceilings, device.index),
+            derived_gbps=device.derived_gbps,
+            uuid=device.uuid,
+            tests=tests[str(device.index)],
+            points=points[device.index],
+            lost=lost.get(device.index, ""),
+        )
+        for device in (run.facts.devices if run.facts else ())
+    )
+
+
+def disagreements(run: TargetRun) -> tuple[str, ...]:
+    """What is not the same on all cards that were used: facts, and the copy measured on each. Empty where one did it all."""
+    used = {share.device for share in run.shares} | {sample.device for sample in run.samples}
+    found = [device for device in (run.facts.devices if run.facts else ()) if device.index in used]
+    if len(found) < 2:
+        return ()
+    facts = {device.index: _facts(device) for device in found}
+    names = dict.fromkeys(name for told in facts.values() for name in told)
+    differing = [name for name in names if len({told.get(name) for told in facts.values()}) > 1]
+    return (*(_each(name, facts)[:_LONGEST] for name in differing[:_MOST]), *_copies(run.ceilings, [device.index for device in found]))
+
+
+def _facts(device: DeviceFacts) -> dict[str, str]:
+    told: dict[str, Union[str, None]] = {
+        "name": device.name,
+        "architecture": device.architecture,
+        "memory": f"{device.memory_bytes / _GIB:.1f} GiB",
+        "multiprocessors": str(device.multiprocessors),
+        "clock": f"{device.clock_mhz:.0f} MHz" if device.clock_mhz else None,
+        "bandwidth by its driver's figures": f"{device.derived_gbps:.0f} GB/s" if device.derived_gbps else None,
+        **device.told,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _each(name: str, facts: Mapping[int, Mapping[str, str]]) -> str:
+    return f"{name}: " + ", ".join(f"{told.get(name, 'unknown')} on GPU {index}" for index, told in facts.items())
+
+
+def _copies(ceilings: Iterable[Ceiling], indices: Sequence[int]) -> tuple[str, ...]:
+    """The slowest against the fastest, where its best copy is slower by more than anybody would overlook and the two do not overlap."""
+    best: dict[int, Ceiling] = {}
+    wanted = set(indices)
+    for entry in ceilings:
+        sound = entry.device in wanted and ceiling_gbps([entry], entry.device) and min(entry.p20_ms, entry.p80_ms) > 0
+        if sound and (entry.device not in best or best[entry.device].gbps < entry.gbps):
+            best[entry.device] = entry
+    if len(best) < 2:
+        return ()
+    slow, fast = (pick(best.values(), key=lambda entry: entry.gbps) for pick in (min, max))
+    apart = fast.gbps * (fast.median_ms / fast.p80_ms) > slow.gbps * (slow.median_ms / slow.p20_ms)
+    behind = 1 - slow.gbps / fast.gbps
+    if not apart or behind < SMALLEST:
+        return ()
+    return (f"copy: GPU {slow.device} is {behind:.1%} slower than GPU {fast.device}, {slow.gbps:.4g} against {fast.gbps:.4g} GB/s",)

@@ -1,0 +1,125 @@
+"""Who does what, where several cards share the work: a file that their workers read and write in turn.
+
+A unit of work (a test file, a case with all of its providers) is claimed before it is begun and marked when it is done. A unit may have a
+home, the card that it is to be done on unless that card is gone: what is measured on one card today is then measured on the same tomorrow.
+The turns are a lock of the kernel's (`flock`), which ends with the process that holds it; a line is whole, or it is the last and torn.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LEDGER_VARIABLE = "WARPWAVE_LEDGER"
+_POLL_S = 0.05
+_HEARTBEAT_S = 60.0
+# A case that was under way when a card was lost is tried on one other; when that is lost, too, it is the case.
+_MOST_LOST = 2
+
+
+@dataclass
+class _State:
+    holder: dict[str, int] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+    gone: set[int] = field(default_factory=set)
+    lost_during: dict[str, set[int]] = field(default_factory=dict)
+
+    def take(self, entry: dict[str, object]) -> None:
+        """One line."""
+        card = int(str(entry["card"]))
+        if entry["event"] == "claim":
+            self.holder[str(entry["unit"])] = card
+        elif entry["event"] == "done":
+            self.done.add(str(entry["unit"]))
+        elif entry["event"] == "gone":
+            self.gone.add(card)
+            if entry.get("during"):
+                self.lost_during.setdefault(str(entry["during"]), set()).add(card)
+
+
+class Ledger:
+    """The ledger as one card's worker, or its supervisor, sees it."""
+
+    def __init__(self, path: Path, card: int) -> None:
+        self.path, self.card = path, card
+        self.inherited = False  # whether another card had begun what was claimed last
+        self._state, self._offset = _State(), 0
+
+    def next(self, units: Sequence[str], home: Mapping[str, int], beat: Callable[[], None]) -> str | None:
+        """Claim the next of `units`, in their order: first what this card has begun already.
+
+        While there is none, but others are at work that may be left to this card, it waits, and calls `beat` once a minute.
+        """
+        beaten = time.monotonic()
+        while True:
+            with self._turn() as write:
+                state = self._state
+                mine = [unit for unit in units if unit not in state.done and state.holder.get(unit) == self.card]
+                free = [unit for unit in units if self._is_free(unit, home)]
+                if claimed := next(iter(mine or free), None):
+                    self.inherited = state.holder.get(claimed, self.card) != self.card
+                    if not mine:
+                        write("claim", unit=claimed)
+                    return claimed
+                if all(unit in state.done for unit in units):
+                    return None
+            if time.monotonic() - beaten > _HEARTBEAT_S:
+                beat()
+                beaten = time.monotonic()
+            time.sleep(_POLL_S)
+
+    def finish(self, unit: str) -> None:
+        """All of a unit has its outcome."""
+        with self._turn() as write:
+            write("done", unit=unit)
+
+    def leave(self, during: str = "") -> None:
+        """This card does nothing more: what it has not finished is anybody's. `during` is the case in which it was lost, if it was."""
+        with self._turn() as write:
+            write("gone", during=during)
+
+    def lost_during(self, case: str) -> tuple[int, ...]:
+        """The cards that were lost in this case, when they were more than one: nobody else should try it."""
+        found = self._state.lost_during.get(case, set())
+        return tuple(sorted(found)) if len(found) >= _MOST_LOST else ()
+
+    def _is_free(self, unit: str, home: Mapping[str, int]) -> bool:
+        state = self._state
+        holder = state.holder.get(unit)
+        if unit in state.done or (holder is not None and holder not in state.gone):
+            return False
+        return home.get(unit, self.card) in {self.card} | state.gone
+
+    @contextmanager
+    def _turn(self) -> Iterator[Callable[..., None]]:
+        """The only one to read and write for a moment; what others have written is known by then."""
+        handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            self._catch_up(handle)
+
+            def write(event: str, **fields: object) -> None:
+                torn = os.fstat(handle).st_size > self._offset  # what a kill has left of a line must not swallow this one
+                line = "\n" * torn + json.dumps({"event": event, "card": self.card, "at": time.time(), **fields}, ensure_ascii=False) + "\n"
+                os.write(handle, line.encode("utf-8", "replace"))
+                self._catch_up(handle)
+
+            yield write
+        finally:
+            os.close(handle)
+
+    def _catch_up(self, handle: int) -> None:
+        data = os.pread(handle, os.fstat(handle).st_size - self._offset, self._offset)
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for line in whole.splitlines():
+            try:
+                self._state.take(json.loads(line))
+            except (ValueError, KeyError):
+                continue

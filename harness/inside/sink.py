@@ -1,0 +1,80 @@
+"""What the bench stage has measured, put together as it comes: a line a point, whichever worker it is from, and each point once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+from harness.inside.events import emit
+from harness.inside.supervise import LOST_DEVICE, Death, Event
+from harness.records import Sample, Stage, StageReport, Verdict, to_json, worst, write_text
+
+
+class Sink:
+    """The files of one sweep: `name` for the points and, unless it is the second of an A/A run, ceilings and compiled kernels."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name, self.first = folder, name, name == "samples.jsonl"
+        self.pending: dict[str, Sample] = {}
+        self.verdicts: list[Verdict] = []
+        self.reasons: list[str] = []
+        self._told: dict[str, int] = {}
+        for old in (name, "ceilings.jsonl", "kernels.jsonl") if self.first else (name,):
+            (folder / old).unlink(missing_ok=True)  # of a run that is taken up again: the journal tells all of it
+
+    def on_event(self, event: Event, card: int = 0) -> None:
+        """Progress out, results to disk."""
+        kind = event["event"]
+        if kind == "collected":
+            self.pending.update({identity: Sample(**fields, verdict=Verdict.NOT_RUN) for identity, fields in event["points"].items()})
+        elif kind == "start":
+            emit("case", stage="bench", id=event["id"], done=len(self.verdicts), total=len(self.pending) or None)
+        elif kind == "kernel" and self.first:
+            # Each card's worker compiles what its points launch: the same comes once, whatever it was launched by.
+            same = json.dumps({**event["row"], "origin": "", "seconds": 0.0}, sort_keys=True)
+            if self._is_new(f"kernel {same}", card):
+                self._append("kernels.jsonl", json.dumps(event["row"]))
+        elif kind == "finish" and "ceiling" in event:
+            if self.first:
+                self._append("ceilings.jsonl", event["ceiling"])
+        elif kind in ("finish", "death") and self._is_new(event["id"], card):
+            self._point(event, card)
+
+    def report(self, deaths: list[Death]) -> StageReport:
+        """How the sweep ended."""
+        if len(set(self._told.values())) > 1:
+            self._put_in_order()
+        counts = {verdict.value: self.verdicts.count(verdict) for verdict in Verdict if verdict in self.verdicts}
+        if deaths and deaths[-1].case is None:
+            hint = LOST_DEVICE if deaths[-1].verdict is Verdict.INFRA else "See bench/log.txt."
+            return StageReport(Stage.BENCH, deaths[-1].verdict, reason=deaths[-1].reason, hint=hint, counts=counts)
+        reason = self.reasons[0][:500] if self.reasons else ""
+        return StageReport(Stage.BENCH, worst(self.verdicts), reason=reason, counts=counts)
+
+    def _point(self, event: Event, card: int) -> None:
+        line = event.get("sample")
+        if line is None:
+            identity = event["id"]
+            base = self.pending.get(identity) or Sample(identity, identity.split()[0], "", {}, 0, Verdict.ERROR)
+            line = to_json(dataclasses.replace(base, device=card, verdict=Verdict(event["verdict"]), reason=event["reason"]))
+        self.verdicts.append(Verdict(event["verdict"]))
+        if event["reason"]:
+            self.reasons.append(f"{event['id']}: {event['reason']}")
+        self._append(self.name, line)
+
+    def _put_in_order(self) -> None:
+        """The authors' order, where several cards have told of their points as they came."""
+        place = {identity: position for position, identity in enumerate(self.pending)}
+        lines = (self.folder / self.name).read_text(encoding="utf-8").splitlines()
+        told = [(json.loads(line), line) for line in lines]
+        told.sort(key=lambda entry: place.get(f"{entry[0]['case']} [{entry[0]['provider']}]", len(place)))
+        write_text(self.folder / self.name, "".join(line + "\n" for _, line in told))
+
+    def _is_new(self, told: str, card: int) -> bool:
+        """Whether no other card has told it: a bench that does not load does not on any."""
+        return self._told.setdefault(told, card) == card
+
+    def _append(self, name: str, line: str) -> None:
+        with open(self.folder / name, "a", encoding="utf-8") as file:
+            file.write(line + "\n")

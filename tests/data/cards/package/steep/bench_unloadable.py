@@ -1,0 +1,3 @@
+"""Does not load, on any card."""
+
+raise ImportError("not here")
