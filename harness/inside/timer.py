@@ -31,7 +31,7 @@ _MOST_REPETITIONS = 10_000
 _UNTIMED = 2
 # The host's time varies more than the device's; a function that waits for the device is never ahead of it.
 _HEAD_START = 1.5
-_MOST_AHEAD_MS = 20.0
+_MOST_AHEAD_MS = 10.0
 # A round begins with an idle device: so many calls of the host's ahead, and it stays ahead if a repetition takes the device longer.
 _LEAD = 3
 # A queue of launches that is full holds the host up; in these rounds it is not.

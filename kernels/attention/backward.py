@@ -65,7 +65,7 @@ def _sweep_keys(
     return dq
 
 
-@triton.jit(do_not_specialize=["tiles", "heads"])
+@triton.jit(do_not_specialize=["tiles", "heads", "group"])
 def query_kernel(
     q,
     k,

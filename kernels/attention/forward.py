@@ -67,7 +67,7 @@ def _attend(
     return acc, total, peak
 
 
-@triton.jit(do_not_specialize=["tiles", "heads"])
+@triton.jit(do_not_specialize=["tiles", "heads", "group"])
 def forward_kernel(
     q,
     k,

@@ -27,7 +27,7 @@ from kernels.cross_entropy.kernels import (
 )
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["n_rows", "n_columns", "n_words"])
 def prepare_kernel(target_ptr, weight_ptr, divisors_ptr, words_ptr, n_rows, n_columns, n_words, ignore_index, BLOCK_SIZE: tl.constexpr):
     """The mean's divisor, the weight of all rows, in as many parts as there are programs; and words that are not there yet."""
     step = tl.num_programs(0) * BLOCK_SIZE

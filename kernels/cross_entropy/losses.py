@@ -84,7 +84,7 @@ def walk_kernel(
         tl.store(logit_ptr + row, logit_at(x_ptr, start, target, n_columns, target == target))
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["n_rows", "n_columns"])
 def rows_kernel(
     target_ptr,
     weight_ptr,

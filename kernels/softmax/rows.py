@@ -103,7 +103,7 @@ def _shift(top):
     return tl.where(top == -float("inf"), 0.0, top)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["split"])
 def softmax_kernel(
     out_ptr,
     x_ptr,
@@ -168,7 +168,7 @@ def _gradient(dy, y, total, LOG: tl.constexpr):
     return dy - careful_exp(y) * total[:, None] if LOG else y * (dy - total[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["split"])
 def softmax_backward_kernel(
     dx_ptr,
     dy_ptr,

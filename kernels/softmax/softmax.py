@@ -16,6 +16,9 @@ from kernels.dispatch import cdiv, custom_op, next_power_of_2
 from kernels.softmax.rows import softmax_backward_kernel, softmax_kernel
 from kernels.softmax.strided import softmax_strided_backward_kernel, softmax_strided_kernel
 
+# Words of a row's parts that are looked at, at least.
+FEWEST_SLOTS = 32
+
 
 def softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """`exp(input)` over its sum along `dim`; differentiable, as `torch.softmax`.
@@ -149,6 +152,8 @@ def _launch_rows(
         # better, but for a forward pass of one row a program.
         edges = max(edges, tile.warps * gpu.warp_size // rows)
     limit = {"maxnreg": tile.registers} if tile.registers else {}
+    # Programs that wait for each other look at as few words as there are. Those that do not share one kernel for rows of many lengths.
+    padded = {"exchange": next_power_of_2(split), "finish": max(FEWEST_SLOTS, next_power_of_2(split))}
     for phase in phases:
         kernel[(cdiv(n_rows, rows) * split,)](
             out,
@@ -166,7 +171,7 @@ def _launch_rows(
             EDGES=edges,
             ROWS=rows,
             BLOCK=block,
-            SLOTS=next_power_of_2(split),
+            SLOTS=padded.get(phase, 1),
             num_warps=tile.warps,
             **limit,
         )

@@ -82,6 +82,19 @@ def test_the_device_does_not_wait_for_the_host(monkeypatch):
     assert timer.last.host_ms == pytest.approx(2.0)
 
 
+def test_a_flush_of_microseconds_is_repeated_until_the_host_is_ahead(monkeypatch):
+    """The smaller the cache, the shorter its flush: a backward takes the host a hundred of them."""
+    device = SlowHost(monkeypatch)
+
+    def flush():
+        device.now = max(device.now, device.host) + 0.03
+
+    timer = Timer(device, flush, 1 << 20)
+    timer.do_bench(lambda: device.call(2.0, 0.25))
+
+    assert max(timer.last.times_ms) == pytest.approx(0.25)
+
+
 def test_what_is_timed_keeps_the_device_busy_too(monkeypatch):
     """One millisecond of the host's for 1.5 of the device's: one flush is enough, and still none of its time is waiting."""
     device = SlowHost(monkeypatch)
@@ -94,7 +107,7 @@ def test_what_is_timed_keeps_the_device_busy_too(monkeypatch):
 
 
 def test_a_function_that_waits_for_the_device_is_not_waited_for_forever(monkeypatch):
-    """A host that is never ahead costs sixteen flushes before a round and before each repetition, no more."""
+    """A host that is never ahead costs ten milliseconds of flushes before a round and before each repetition, no more."""
     device = SlowHost(monkeypatch)
 
     def waits():
@@ -103,7 +116,7 @@ def test_a_function_that_waits_for_the_device_is_not_waited_for_forever(monkeypa
 
     Timer(device, device.flush, 1 << 20).do_bench(waits, rep=10)
     rounds = "".join(step[0] for step in device.log).split("w")
-    assert len(rounds[-2]) == 32  # a round of one
+    assert len(rounds[-2]) == 40  # of half a millisecond, before a round of one
 
 
 def test_a_quiet_point_ends_as_soon_as_that_is_known(device, timer):
