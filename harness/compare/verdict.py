@@ -83,10 +83,13 @@ def summarise(name: str, run: TargetRun) -> TargetSummary:
 
 
 def sentence(targets: Sequence[TargetSummary]) -> str:
-    """The verdict in words: how many targets are complete, and what each one did or why it did not."""
+    """The verdict in words: how many targets are complete, what failed on all of them, and what each one did or why it did not."""
     complete = sum(target.complete for target in targets)
     verb = "is" if 1 in (complete, len(targets)) else "are"
     head = f"{complete} of {len(targets)} target{'' if len(targets) == 1 else 's'} {verb} complete"
+    failed = {"test": _failed(target.tests for target in targets), "kernel": _failed(target.compiled for target in targets)}
+    if any(failed.values()):
+        head += ", with " + " and ".join(f"{count} failed {noun}{'' if count == 1 else 's'}" for noun, count in failed.items() if count)
     return (
         f"{head}: {'; '.join(map(_phrase, targets))}." if targets else "Nothing ran: no target was asked for and no raw folder was given."
     )
@@ -113,6 +116,10 @@ def _explained(verdict: Verdict, run: TargetRun, counts: Iterable[dict[str, int]
     if verdict not in (*FAILING, Verdict.INVALID) or not orderly or run.problems or any(report.exit_code for report in run.stages):
         return False
     return any(verdict.value in found for found in counts)
+
+
+def _failed(found: Iterable[dict[str, int]]) -> int:
+    return sum(counts.get(verdict.value, 0) for counts in found for verdict in FAILING)
 
 
 def _phrase(target: TargetSummary) -> str:

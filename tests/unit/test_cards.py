@@ -332,6 +332,20 @@ def test_a_row_of_a_kernel_that_all_cards_compile_is_there_once(tmp_path):
     assert len((tmp_path / "samples.jsonl").read_text().splitlines()) == 1
 
 
+def test_what_ends_first_is_not_first_on_disk(tmp_path):
+    """The first provider of a benchmark is the kernel's own; in turns, a quieter one ends before it."""
+    sink = Sink(tmp_path, "samples.jsonl")
+    names = ("mine", "theirs", "copy")
+    fields = {"case": "k/N=1", "kernel": "k", "params": {}, "unit": "GB/s", "device": 0}
+    sink.on_event({"event": "collected", "points": {f"k/N=1 [{name}]": {**fields, "provider": name} for name in names}})
+    for name in reversed(names):
+        line = to_json(Sample("k/N=1", "k", name, {}, 1, Verdict.PASSED))
+        sink.on_event({"event": "finish", "id": f"k/N=1 [{name}]", "verdict": "passed", "reason": "", "sample": line})
+    sink.report([])
+
+    assert [json.loads(line)["provider"] for line in (tmp_path / "samples.jsonl").read_text().splitlines()] == list(names)
+
+
 # --- which cards ------------------------------------------------------------------------------------------------------------------------
 
 

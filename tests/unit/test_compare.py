@@ -94,8 +94,8 @@ def test_a_crashed_test_leaves_the_target_complete_and_a_crashed_stage_does_not(
     orderly = run(cases=tests, stages=(StageReport(Stage.TEST, Verdict.CRASHED, exit_code=0),), samples=(), compiled=())
     dead = run(cases=tests, stages=(StageReport(Stage.TEST, Verdict.CRASHED, exit_code=-11, reason="killed"),))
 
-    assert compare([orderly], A).sentence == "1 of 1 target is complete: alpha failed 1 of 2 tests."
-    assert compare([dead], A).sentence == "0 of 1 target is complete: alpha crashed (test: killed)."
+    assert compare([orderly], A).sentence == "1 of 1 target is complete, with 1 failed test: alpha failed 1 of 2 tests."
+    assert compare([dead], A).sentence == "0 of 1 target is complete, with 1 failed test: alpha crashed (test: killed)."
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,9 @@ def test_a_run_that_was_ended_from_outside_is_not_complete(ended):
     timed_out = record(verdict=Verdict.TIMEOUT, reason="stopped after its limit of 9 s", exit=ended)
     comparison = compare([run(record=timed_out, cases=(case(verdict=Verdict.TIMEOUT),))], A)
 
-    assert comparison.sentence == "0 of 1 target is complete: alpha ran into its time limit (stopped after its limit of 9 s)."
+    assert comparison.sentence == (
+        "0 of 1 target is complete, with 1 failed test: alpha ran into its time limit (stopped after its limit of 9 s)."
+    )
 
 
 def test_a_package_without_benchmarks_is_fine_and_one_without_tests_is_not():

@@ -65,7 +65,7 @@ def test_it_renders_and_reads_out(show):
     page = show(compare(two_targets(), ["alpha", "beta"]))
     page.locator(".plot").first.hover()
 
-    assert page.get_by_role("heading", level=1).inner_text() == "2 of 2 targets are complete"
+    assert page.get_by_role("heading", level=1).inner_text() == "2 of 2 targets are complete, with 1 failed test"
     assert page.locator("#readout").is_visible()
     assert "triton, alpha\t" in page.locator("#readout").inner_text()
 

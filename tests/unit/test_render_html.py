@@ -97,7 +97,7 @@ def test_the_verdict_is_the_first_thing_to_be_read():
     page = Page(render_html(compare(two_targets(), ["alpha", "beta", "gamma"])))
 
     assert next(attributes["id"] for tag, attributes in page.elements if tag == "section") == "verdict"
-    assert "Needs a look · exit code 1 2 of 3 targets are complete alpha passed 12 tests" in page.text
+    assert "Needs a look · exit code 1 2 of 3 targets are complete, with 1 failed test alpha passed 12 tests" in page.text
     assert "gamma absent gamma no raw folder was given What to do. Run it" in page.text
 
 

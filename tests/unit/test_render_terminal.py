@@ -128,7 +128,7 @@ def test_two_targets_show_ratio_difference_and_what_failed():
     """A reader finds what differs, which test failed where and why, and a ratio only where both are sound."""
     text = show(two_targets(), ["alpha", "beta"])
 
-    assert text.startswith("2 of 2 targets are complete: alpha passed 12 tests")
+    assert text.startswith("2 of 2 targets are complete, with 1 failed test: alpha passed 12 tests")
     for expected in ("beta/alpha", "1.20 (8)", "1.20 (7)", "4560 91%?", "? unverified", "1 test failed on beta", "1 test missing on beta"):
         assert expected in text
     assert "beta failed: AssertionError: max_abs_err 0.3 > 1e-5" in text

@@ -101,7 +101,9 @@ def test_a_target_without_a_gpu_alone_makes_a_report(tmp_path):
     write_raw(tmp_path / "raw" / "cpu", no_gpu())
     comparison = write_report([tmp_path], tmp_path, ["cpu"])
 
-    assert comparison.sentence == "1 of 1 target is complete: cpu passed 27 tests and could not compile 1 of 96 kernels."
+    assert (
+        comparison.sentence == "1 of 1 target is complete, with 1 failed kernel: cpu passed 27 tests and could not compile 1 of 96 kernels."
+    )
     assert (tmp_path / "bandwidth.csv").read_text().count("\n") == 1
 
 
