@@ -70,7 +70,7 @@ def work(job: Job, card: Architecture, share: int, shares: int) -> None:
     with pretended_device(card, lambda binary: (32, 0, 1024)):
         for point in share_of(_points(job), share, shares):
             with contextlib.suppress(Exception):  # the bench stage will say what is wrong with it
-                point.function(**point.arguments)
+                point.run()
 
 
 def share_of(found: list[Point], share: int, shares: int) -> list[Point]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import importlib.util
 import sys
+import unittest
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,20 @@ class Point:
     def id(self) -> str:
         """Case and provider as one text."""
         return f"{self.case} [{self.provider}]"
+
+    def run(self) -> Any:
+        """Call it.
+
+        Raises:
+            unittest.SkipTest: it skips itself, so or with `pytest.skip`, which is no `Exception` and would end the worker.
+        """
+        try:
+            return self.function(**self.arguments)
+        except BaseException as error:
+            pytest = sys.modules.get("pytest")
+            if pytest and isinstance(error, pytest.skip.Exception):
+                raise unittest.SkipTest(str(error)) from error
+            raise
 
 
 def find_benches(root: Path, patterns: tuple[str, ...]) -> list[Path]:

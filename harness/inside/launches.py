@@ -28,7 +28,7 @@ def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
             journal.write("start", id=point.id)
             ended: Exception | None = None
             try:
-                point.function(**point.arguments)
+                point.run()
             except Exception as error:
                 ended = error
             _finish(journal, recorder, ended)

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 import traceback
+import unittest
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -153,9 +154,11 @@ def _measure(point: Point, timer: Timer) -> Sample:
     """One point: the author's function under our timer."""
     base = Sample(**_fields(point), verdict=Verdict.PASSED)  # type: ignore[arg-type]
     try:
-        returned = point.function(**point.arguments)
+        returned = point.run()
         value, low, high = (*returned, None, None)[:3] if isinstance(returned, (tuple, list)) else (returned, None, None)
         value = None if value is None else float(value)
+    except unittest.SkipTest as skipped:
+        return dataclasses.replace(base, verdict=Verdict.NOT_RUN, reason=str(skipped) or "skipped")
     except Exception as error:
         traceback.print_exc()
         return dataclasses.replace(base, verdict=_verdict(error), reason=describe(error))

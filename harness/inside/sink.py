@@ -19,6 +19,7 @@ class Sink:
         self.pending: dict[str, Sample] = {}
         self.verdicts: list[Verdict] = []
         self.reasons: list[str] = []
+        self._points: list[str] = []  # of whom each line tells
         self._told: dict[str, int] = {}
         for old in (name, "ceilings.jsonl", "kernels.jsonl") if self.first else (name,):
             (folder / old).unlink(missing_ok=True)  # of a run that is taken up again: the journal tells all of it
@@ -50,7 +51,9 @@ class Sink:
             hint = LOST_DEVICE if deaths[-1].verdict is Verdict.INFRA else "See bench/log.txt."
             return StageReport(Stage.BENCH, deaths[-1].verdict, reason=deaths[-1].reason, hint=hint, counts=counts)
         reason = self.reasons[0][:500] if self.reasons else ""
-        return StageReport(Stage.BENCH, worst(self.verdicts), reason=reason, counts=counts)
+        # A point that skips itself is no failure.
+        ran: list[Verdict] = [verdict for verdict in self.verdicts if verdict is not Verdict.NOT_RUN]
+        return StageReport(Stage.BENCH, worst(ran), reason=reason, counts=counts)
 
     def _point(self, event: Event, card: int) -> None:
         line = event.get("sample")
@@ -59,16 +62,16 @@ class Sink:
             base = self.pending.get(identity) or Sample(identity, identity.split()[0], "", {}, 0, Verdict.ERROR)
             line = to_json(dataclasses.replace(base, device=card, verdict=Verdict(event["verdict"]), reason=event["reason"]))
         self.verdicts.append(Verdict(event["verdict"]))
-        if event["reason"]:
+        if event["reason"] and self.verdicts[-1] is not Verdict.NOT_RUN:
             self.reasons.append(f"{event['id']}: {event['reason']}")
+        self._points.append(event["id"])
         self._append(self.name, line)
 
     def _put_in_order(self) -> None:
-        """The authors' order, whose first provider is the kernel's own: the quietest of a case is told first, and of several cards the fastest."""
+        """The authors' order, whose first provider is the kernel's own: told first is whoever is quietest, or on the fastest card."""
         place = {identity: position for position, identity in enumerate(self.pending)}
         lines = (self.folder / self.name).read_text(encoding="utf-8").splitlines()
-        told = [(json.loads(line), line) for line in lines]
-        told.sort(key=lambda entry: place.get(f"{entry[0]['case']} [{entry[0]['provider']}]", len(place)))
+        told = sorted(zip(self._points, lines, strict=True), key=lambda entry: place.get(entry[0], len(place)))
         write_text(self.folder / self.name, "".join(line + "\n" for _, line in told))
 
     def _is_new(self, told: str, card: int) -> bool:

@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+import unittest
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,9 +18,10 @@ from benching import FakeDevice, point
 from harness.inside import measure
 from harness.inside.conditions import Watch
 from harness.inside.rounds import Gathered, Rule, unsettled
+from harness.inside.sink import Sink
 from harness.inside.supervise import Journal
 from harness.inside.timer import Timer, quantile
-from harness.records import Job, Stage, Verdict
+from harness.records import Job, Stage, Verdict, to_json
 from harness.stats import ratio_of_medians
 from harness.targets import load_targets
 
@@ -455,3 +457,21 @@ def test_an_aa_run_measures_twice_in_two_processes(tmp_path, monkeypatch):
     assert (report.verdict, report.counts, len(set(journals))) == (Verdict.PASSED, {"passed": 1}, 2)
     assert (written["samples.jsonl"], written["again.jsonl"]) == (['{"pass": 1}'], ['{"pass": 2}'])
     assert (written["ceilings.jsonl"], written["kernels.jsonl"]) == (["{}"], ['{"pass": 1}'])
+
+
+@pytest.mark.parametrize("skip", [unittest.SkipTest, pytest.skip], ids=["unittest", "pytest"])
+def test_a_point_that_skips_itself_is_not_run_and_no_failure(skip, timer, tmp_path):
+    """A peer that does not take this size: in the report with the reason, and the sweep is as good as what was measured."""
+
+    def refuses(N, provider):
+        raise skip("Other refuses it: N is too large")
+
+    samples = [measure._measure(point(function), timer) for function in (refuses, lambda N, provider: 1.0)]
+    assert (samples[0].verdict, samples[0].reason, samples[0].value) == (Verdict.NOT_RUN, "Other refuses it: N is too large", None)
+
+    sink = Sink(tmp_path, "samples.jsonl")
+    for number, sample in enumerate(samples):
+        fields = {"verdict": sample.verdict.value, "reason": sample.reason, "sample": to_json(sample)}
+        sink.on_event({"event": "finish", "id": str(number), **fields})
+    report = sink.report([])
+    assert (report.verdict, report.reason, report.counts) == (Verdict.PASSED, "", {"passed": 1, "not-run": 1})
