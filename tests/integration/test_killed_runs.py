@@ -5,6 +5,7 @@ Four moments here; `nox -s soak` has fifty. Killed are the container, warpwave i
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -17,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from docker.errors import APIError
 from own_engine import OwnEngine
 
 from harness.collect import collect
@@ -112,7 +114,8 @@ class Runs:
         else:
             client = self.engine.client()
             for container in client.containers.list(filters={"label": "io.warpwave.run"}):
-                container.kill("SIGKILL")
+                with contextlib.suppress(APIError):  # it has just ended by itself: nobody is killed this time
+                    container.kill("SIGKILL")
             client.close()
 
 
