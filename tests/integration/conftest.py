@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,9 +23,6 @@ from harness.targets import load_targets
 BASE = os.environ.get("WARPWAVE_BASE_IMAGE")
 # That of the base image, for which the wheels have to be.
 PYTHON = os.environ.get("WARPWAVE_BASE_PYTHON", "3.11")
-
-# A shell that starts these in the background has them, and all that they start, ignore Ctrl-C.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
