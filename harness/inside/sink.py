@@ -70,7 +70,8 @@ class Sink:
     def _put_in_order(self) -> None:
         """The authors' order, whose first provider is the kernel's own: told first is whoever is quietest, or on the fastest card."""
         place = {identity: position for position, identity in enumerate(self.pending)}
-        lines = (self.folder / self.name).read_text(encoding="utf-8").splitlines()
+        # Not `splitlines`: a reason may hold what else ends a line.
+        lines = (self.folder / self.name).read_text(encoding="utf-8").removesuffix("\n").split("\n")
         told = sorted(zip(self._points, lines, strict=True), key=lambda entry: place.get(entry[0], len(place)))
         write_text(self.folder / self.name, "".join(line + "\n" for _, line in told))
 

@@ -14,7 +14,7 @@ from kernels.cross_entropy.launch import Targets
 from kernels.dispatch import cdiv, custom_op
 from kernels.matmul.launch import multiply_into
 
-# Tokens at a time. From 2048 on, products are at full speed; with fewer than 512, adding to the weight's gradient takes as long as they do.
+# Tokens at a time. From 2048 on, products are at full speed; the fewer, the more often the weight's gradient is read and written.
 MEMORY = ("speed", "low")
 FULL_SPEED, FEWEST = 2048, 512
 

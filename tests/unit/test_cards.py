@@ -339,11 +339,11 @@ def test_what_ends_first_is_not_first_on_disk(tmp_path):
     fields = {"case": "k/N=1", "kernel": "k", "params": {}, "unit": "GB/s", "device": 0}
     sink.on_event({"event": "collected", "points": {f"k/N=1 [{name}]": {**fields, "provider": name} for name in names}})
     for name in reversed(names):
-        line = to_json(Sample("k/N=1", "k", name, {}, 1, Verdict.PASSED))
+        line = to_json(Sample("k/N=1", "k", name, {}, 1, Verdict.PASSED, reason="one\u2028two\x85three"))
         sink.on_event({"event": "finish", "id": f"k/N=1 [{name}]", "verdict": "passed", "reason": "", "sample": line})
     sink.report([])
 
-    assert [json.loads(line)["provider"] for line in (tmp_path / "samples.jsonl").read_text().splitlines()] == list(names)
+    assert [json.loads(line)["provider"] for line in (tmp_path / "samples.jsonl").read_text().split("\n")[:-1]] == list(names)
 
 
 # --- which cards ------------------------------------------------------------------------------------------------------------------------
