@@ -56,6 +56,7 @@ def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float
     error = ""
     try:
         try:
+            reader.start()
             timed_out = not _ends_before(api, container, reader.ended, started + limit_s)
             if timed_out:
                 end(api, container, grace_s)
@@ -68,7 +69,7 @@ def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float
         state = _state(api, container)
     except _LostError as lost:
         error = str(lost)
-    reader.join(_DRAIN_S)
+    reader.ended.wait(_DRAIN_S)
     seconds = round(time.monotonic() - started, 3)
     if state is not None and state["Running"]:
         state, error = None, "the container survives SIGKILL: a process in it hangs in the driver; drain or reboot this machine"

@@ -9,15 +9,18 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import harness
 from harness.engines import Layout, Request, Say
+from harness.engines.output import Reader
 from harness.errors import InfrastructureError
 from harness.records import Environment, Exit
 
+_PIECE = 1 << 16
+_DRAIN_S = 2.0
 _NEEDS = ("torch", "triton", "pytest", "numpy")
 # Looks without importing: torch alone takes seconds to load, and the facts stage does it anyway.
 _LOOK = "import importlib.util, sys; print(*[name for name in sys.argv[1:] if importlib.util.find_spec(name) is None])"
@@ -70,18 +73,18 @@ class LocalEngine:
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
+            bufsize=0,
             cwd=layout.output,
             env=_variables(request, layout),
             start_new_session=True,
             # Should we be killed, nobody else may write to the folder until this child is gone, too.
             pass_fds=() if request.lock is None else (request.lock,),
         )
-        reader = threading.Thread(target=_follow, args=(process, on_line), daemon=True)
-        reader.start()
+        assert process.stdout is not None  # asked for above
+        reader = Reader(iter(partial(process.stdout.read, _PIECE), b""), on_line)
         timed_out = interrupted = False
         try:
+            reader.start()
             process.wait(request.limit_s)
         except subprocess.TimeoutExpired:
             timed_out = True
@@ -89,8 +92,7 @@ class LocalEngine:
             interrupted = True
         finally:
             _stop(process, request.grace_s)
-            reader.join(2.0)
-            if process.stdout is not None:
+            if reader.ended.wait(_DRAIN_S):  # what has left the process group may hold the pipe open for longer
                 process.stdout.close()
             (links / "harness").unlink(missing_ok=True)
             links.rmdir()
@@ -113,13 +115,7 @@ def _variables(request: Request, layout: Layout) -> dict[str, str]:
     return {**os.environ, **chosen}
 
 
-def _follow(process: subprocess.Popen[str], on_line: Say) -> None:
-    """Hand each line on; ends with the process's output."""
-    for line in process.stdout or ():
-        on_line(line.rstrip("\n"))
-
-
-def _stop(process: subprocess.Popen[str], grace_s: float) -> None:
+def _stop(process: subprocess.Popen[bytes], grace_s: float) -> None:
     """SIGINT and time to write results, then SIGKILL; a second Ctrl-C skips the wait."""
     for number, patience in ((signal.SIGINT, grace_s), (signal.SIGKILL, 10.0)):
         if process.poll() is not None:

@@ -23,12 +23,11 @@ class Reader(threading.Thread):
     """Hands each line on while the main thread watches the clock; `ended` is set when nothing more will come."""
 
     def __init__(self, output: Output, on_line: Say) -> None:
-        """Start reading at once."""
+        """To be started where a Ctrl-C is caught: one may come before `start` returns."""
         super().__init__(daemon=True)
         self.ended = threading.Event()
         self._output = output
         self._on_line = on_line
-        self.start()
 
     def run(self) -> None:
         """Read to the end."""

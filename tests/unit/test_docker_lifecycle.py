@@ -8,7 +8,7 @@ import time
 import pytest
 
 from harness.engines import lifecycle
-from harness.engines.output import MAX_LINE, split_lines
+from harness.engines.output import MAX_LINE, Reader, split_lines
 
 RUNNING = {"Running": True}
 GOOD = {"Running": False, "ExitCode": 0, "OOMKilled": False, "Error": ""}
@@ -52,6 +52,14 @@ class Silence:
 
     def __next__(self):
         threading.Event().wait()
+
+
+class Pressed(Reader):
+    """Ctrl-C arrives while `start` still waits for the thread."""
+
+    def start(self):
+        super().start()
+        raise KeyboardInterrupt
 
 
 class Words:
@@ -120,6 +128,14 @@ def test_the_ladder(deadly, climbed):
     assert ended.timed_out
     assert ended.code == (137 if deadly == "SIGKILL" else 0)
     assert api.calls == climbed
+
+
+def test_ctrl_c_before_the_first_look(monkeypatch):
+    """It comes while the thread that reads is being started: the container gets its grace, and the run is one that was interrupted."""
+    monkeypatch.setattr(lifecycle, "Reader", Pressed)
+    api = FakeApi(RUNNING, deadly=("SIGINT",))
+    assert watch(api).interrupted
+    assert api.calls == ["SIGINT"]
 
 
 def test_no_grace_is_no_ladder():
