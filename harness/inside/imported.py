@@ -4,11 +4,27 @@ torch's compiler is among it because asking for one of its settings imports it, 
 """
 
 import contextlib
+import gc
 import importlib
 
-for _module in ("torch", "torch._dynamo", "torch.fx.experimental.symbolic_shapes", "triton.testing", "harness.inside.pretend"):
+_NEEDED = (
+    "torch",
+    "torch._dynamo",
+    "torch.fx.experimental.symbolic_shapes",
+    "triton.experimental.gluon.language.nvidia.hopper",
+    "triton.testing",
+    "harness.inside.launches",
+    "harness.inside.pretend",
+)
+
+for _module in _NEEDED:
     with contextlib.suppress(ImportError):
         importlib.import_module(_module)
 # The hash of all of Triton is in the key of everything that it caches, and is made once a process.
 with contextlib.suppress(ImportError, AttributeError):
     importlib.import_module("triton.runtime.cache").triton_key()
+# What is imported stays: a collector that walks over it in each worker finds nothing, and copies the pages that they share. And Triton's
+# frontend makes so many short-lived objects that the collector would run all the time.
+gc.collect()
+gc.freeze()
+gc.set_threshold(50_000)

@@ -22,7 +22,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,19 +58,19 @@ class Death:
 class Journal:
     """An append-only file of events, one JSON object a line, each written at once: a kill can tear the last line only."""
 
-    def __init__(self, path: Path, a_workers: bool = False) -> None:
-        self.path, self.a_workers = path, a_workers
+    def __init__(self, path: Path, a_workers: bool = False, durable: Collection[str] = _DURABLE) -> None:
+        self.path, self.a_workers, self.durable = path, a_workers, durable
 
     @classmethod
-    def from_environment(cls) -> Journal:
+    def from_environment(cls, durable: Collection[str] = _DURABLE) -> Journal:
         """The journal that the supervisor named for this worker; the worker ends at once where it cannot be written any more."""
-        return cls(Path(os.environ[JOURNAL_VARIABLE]), a_workers=True)
+        return cls(Path(os.environ[JOURNAL_VARIABLE]), a_workers=True, durable=durable)
 
     def write(self, event: str, **fields: object) -> None:
         """Append one event."""
         line = json.dumps({"event": event, "at": time.time(), **fields}, ensure_ascii=False, default=str) + "\n"
         try:
-            self._append(line.encode("utf-8", "replace"), event in _DURABLE)
+            self._append(line.encode("utf-8", "replace"), event in self.durable)
         except OSError as error:
             if self.a_workers and error.errno in NO_ROOM:
                 os._exit(UNWRITABLE)  # whatever caught an exception here would make a verdict on a test of it

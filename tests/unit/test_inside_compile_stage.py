@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 
 import pytest
 
+from harness.inside import compile as compile_stage
 from harness.inside.assembly import read
 from harness.inside.occupancy import LIMITS, occupancy
 from harness.records import Stage
@@ -312,3 +315,17 @@ def test_a_package_that_keeps_what_it_tuned_does_not_keep_it_in_the_users_home(r
     assert list((tmp_path / "home").rglob("tuned.db")) == []
     assert list(output.rglob("tuned.db")) == []
     assert "tuned" in (output / "compile" / "journal-sm_80.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("installed", "users", "preloaded"), [("libm.so.6", "", ["libm.so.6"]), ("libm.so.6", "libdl.so.2", ["libdl.so.2"]), (None, "", [])]
+)
+def test_workers_take_a_quicker_malloc_where_there_is_one(installed, users, preloaded, tmp_path, monkeypatch):
+    """What the user preloads stays alone, and nothing of it is left behind."""
+    monkeypatch.setattr(compile_stage, "find_library", lambda name: installed)
+    monkeypatch.setenv("LD_PRELOAD", users)
+    with compile_stage.home_of_its_own(tmp_path):
+        maps = subprocess.run(["cat", "/proc/self/maps"], capture_output=True, text=True, check=True).stdout
+
+    assert [name for name in ("libm.so.6", "libdl.so.2") if name in maps] == preloaded
+    assert os.environ["LD_PRELOAD"] == users

@@ -180,7 +180,7 @@ def test_the_comment_is_written_from_data_alone(runner, tmp_path):
 NOX = f"""
 [ "$1" = --no-color ] && [ "$2" = -s ] || exit 2
 grep -qx "def $3(session: nox.Session) -> None:" noxfile.py || grep -qx "  $3:" docker/targets.yml || exit 3
-[ "$3" != cpu ] || {{ [ "$4 $5" = "-- --quick" ] && [ -f "$7" ] && mkdir -p bundle/raw && cp -r {RECORDED}/cpu bundle/raw/cpu; }}"""
+[ "$3" != cpu ] || {{ [ "$4 $5" = "-- --out" ] && mkdir -p "$6/raw" && cp -r {RECORDED}/cpu "$6/raw/cpu"; }}"""
 
 
 @pytest.mark.parametrize("session", WORKFLOWS["ci.yml"]["jobs"]["checks"]["strategy"]["matrix"]["session"])
