@@ -112,7 +112,7 @@ def scale_of(upstream_ptr, upstream_stride, divisors_ptr, row, is_ignored, DIVIS
     return tl.where(is_ignored, 0.0, scale)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["n_rows", "n_parts"])
 def gradient_kernel(
     x_ptr,
     out_ptr,
@@ -161,7 +161,7 @@ def gradient_kernel(
             write_edges(x_ptr + start, out_ptr + out_start, columns, peak, factor, target, scale, weight, weight_ptr, n_columns, SMOOTHING)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["n_tiles", "tiles_a_row"])
 def scale_kernel(x_ptr, upstream_ptr, upstream_stride, row_stride, n_columns, n_tiles, tiles_a_row, BLOCK_SIZE: tl.constexpr):
     """Rows times the gradient that flows in: nothing is read or written where that is 1, which the host need not know."""
     # Sums and casts, because a size of 1 is a constant, and no tensor.

@@ -185,7 +185,7 @@ def _total(parts_ptr, out_ptr, n_parts, n_columns, ROWS: tl.constexpr, BLOCK: tl
     tl.store(out_ptr + columns, tl.sum(total, 0).to(out_ptr.dtype.element_ty), mask=columns < n_columns)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["n_parts"])
 def totals_kernel(
     dweights_ptr,
     dbiases_ptr,

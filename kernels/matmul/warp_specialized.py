@@ -230,7 +230,7 @@ def _blocks(desc, COUNT: gl.constexpr):
     return gl.allocate_shared_memory(desc.dtype, [COUNT] + desc.block_type.shape, desc.layout)  # noqa: RUF005 (Gluon knows no star)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["batches"])
 def matmul_specialized_kernel(
     a_desc,
     b_desc,

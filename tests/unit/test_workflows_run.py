@@ -202,7 +202,8 @@ def test_the_integration_job_names_its_base_image(runner):
 
 def test_the_lane_without_a_gpu_ends_with_a_summary_and_an_artifact(runner, tmp_path):
     """Of the kind that the comment and the next comparison read."""
-    ran = runner("cpu", {}, nox=NOX).run(WORKFLOWS["ci.yml"]["jobs"]["cpu"]["steps"])
+    hashes = {"hashFiles('docker/targets.yml')": "0123", "hashFiles('kernels/**/*.py')": "4567"}
+    ran = runner("cpu", hashes, nox=NOX).run(WORKFLOWS["ci.yml"]["jobs"]["cpu"]["steps"])
 
     assert ran["status"] == "success", ran["log"]
     assert ran["summary"].startswith("### ✅")
