@@ -77,10 +77,10 @@ def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, pass_fds=(writing,), start_new_session=True)
     os.close(writing)
     relay = threading.Thread(target=_relay, args=(reading,), daemon=True)
-    relay.start()
     limit = 300.0 if stage is Stage.FACTS else job.stage_limit_s
     timed_out = False
     try:
+        relay.start()  # here, since a Ctrl-C can come while it starts
         process.wait(limit)
     except subprocess.TimeoutExpired:
         timed_out = True

@@ -11,7 +11,7 @@ _NEEDED = (
     "torch",
     "torch._dynamo",
     "torch.fx.experimental.symbolic_shapes",
-    "triton.experimental.gluon.language.nvidia.hopper",
+    "triton.experimental.gluon",
     "triton.testing",
     "harness.inside.launches",
     "harness.inside.pretend",
