@@ -61,11 +61,12 @@ class Runner:
 
     def _wanted(self, condition: str, status: str) -> bool:
         words = condition.removeprefix("${{").removesuffix("}}").strip()
-        return {"success()": status == "success", "always()": True, "!cancelled()": True}[words]
+        known = {"success()": status == "success", "always()": True, "!cancelled()": True}
+        return known[words] if words in known else status == "success" and bool(self.values[words])
 
     def _step(self, step: dict, number: int, base: dict[str, str], done: dict) -> int:
         if "uses" in step:
-            action = step["uses"].split("@")[0].removeprefix("actions/").replace("-", "_")
+            action = step["uses"].split("@")[0].removeprefix("actions/").replace("-", "_").replace("/", "_")
             return getattr(self, f"_{action}")(self._text(step.get("with", {})))
         files = {name: self.folder / f"{name}-{number}" for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
         for path in files.values():
@@ -91,8 +92,11 @@ class Runner:
     def _setup_python(self, inputs: dict[str, str]) -> int:
         return 0
 
-    def _cache(self, inputs: dict[str, str]) -> int:
+    def _cache_restore(self, inputs: dict[str, str]) -> int:
         assert inputs["key"].startswith(inputs["restore-keys"])  # an older one is found where there is none of this key
+        return 0
+
+    def _cache_save(self, inputs: dict[str, str]) -> int:
         return 0
 
     def _upload_artifact(self, inputs: dict[str, str]) -> int:

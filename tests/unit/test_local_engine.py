@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
@@ -45,8 +46,9 @@ def test_ctrl_c_while_the_run_begins(execute, monkeypatch, tmp_path):
     class Pressed(Reader):
         def start(self) -> None:
             super().start()
-            while not (tmp_path / "pid").exists():
-                pass
+            until = time.monotonic() + 10
+            while not (tmp_path / "pid").exists() and time.monotonic() < until:
+                time.sleep(0.01)
             raise KeyboardInterrupt
 
     monkeypatch.setattr(local, "Reader", Pressed)

@@ -200,12 +200,16 @@ def test_the_integration_job_names_its_base_image(runner):
     assert ran["status"] == "success", ran["log"]
 
 
-def test_the_lane_without_a_gpu_ends_with_a_summary_and_an_artifact(runner, tmp_path):
-    """Of the kind that the comment and the next comparison read."""
-    hashes = {"hashFiles('docker/targets.yml')": "0123", "hashFiles('kernels/**/*.py')": "4567"}
-    ran = runner("cpu", hashes, nox=NOX).run(WORKFLOWS["ci.yml"]["jobs"]["cpu"]["steps"])
+@pytest.mark.parametrize("merged", [True, False])
+def test_the_lane_without_a_gpu_ends_with_a_summary_and_an_artifact(merged, runner, tmp_path):
+    """Of the kind that the comment and the next comparison read. What was compiled is kept of what is merged only."""
+    values = {"hashFiles('docker/targets.yml')": "0123", "hashFiles('kernels/**/*.py')": "4567"}
+    values |= {"github.event_name == 'push' && steps.cache.outputs.cache-hit != 'true'": merged}
+    values |= {"steps.cache.outputs.cache-primary-key": "triton-0123-4567"}
+    ran = runner("cpu", values, nox=NOX).run(WORKFLOWS["ci.yml"]["jobs"]["cpu"]["steps"])
 
     assert ran["status"] == "success", ran["log"]
+    assert ("actions/cache/save" in ran["statuses"]) is merged
     assert ran["summary"].startswith("### ✅")
     for name in ("raw/cpu/run.json", "comparison.html"):
         assert (tmp_path / "artifacts" / "raw-cpu-1" / name).is_file()
