@@ -108,8 +108,8 @@ def _measure_in_turns(together: list[Point], timer: Timer, watch: Watch, recorde
             recorder.kernel, recorder.origin = point.kernel, point.id
             before.setdefault(point.id, watch.look())
             timer.turn(series[point.id])
-            sample = _measure(point, timer)
-            if sample.verdict is Verdict.PASSED and not series[point.id].enough:
+            sample = _measure(point, timer, series[point.id])
+            if sample is None:
                 continue
             together.remove(point)
             if sample.verdict is Verdict.PASSED:
@@ -150,11 +150,13 @@ def _fields(point: Point) -> dict[str, object]:
     }
 
 
-def _measure(point: Point, timer: Timer) -> Sample:
-    """One point: the author's function under our timer."""
+def _measure(point: Point, timer: Timer, series: Series | None = None) -> Sample | None:
+    """One point: the author's function under our timer, once; None where the series asks for another round."""
     base = Sample(**_fields(point), verdict=Verdict.PASSED)  # type: ignore[arg-type]
     try:
         returned = point.run()
+        if series is not None and not series.enough:
+            return None
         value, low, high = (*returned, None, None)[:3] if isinstance(returned, (tuple, list)) else (returned, None, None)
         value = None if value is None else float(value)
     except unittest.SkipTest as skipped:
@@ -179,6 +181,7 @@ def _with_timing(sample: Sample, timing: Timing) -> Sample:
         times_ms=tuple(round(time_ms, 6) for time_ms in timing.times_ms),  # to the nanosecond; events resolve less
         rounds=timing.rounds,
         discarded=timing.discarded,
+        late=timing.late,
         quiet=timing.quiet,
         timer=timing.timer,
         flush_bytes=timing.flush_bytes,

@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from harness.inside.bursts import Burst
 from harness.records import Job
 from harness.stats import median_interval
 
@@ -23,15 +24,22 @@ _SETTLED = 4
 class Rule:
     """When to stop: `target` is the half-width of the median's 95 % interval, over the median; the cap is the author's `rep` milliseconds.
 
-    A round takes a `slices`-th of the cap. After the first `rounds` rounds and `timings` timings it is settled how many rounds the target
-    takes (Stein's two stages), and then they are measured, up to the cap. To look again after each round, and to stop when the interval
-    happens to be narrow, would make intervals that are too narrow: by simulation they miss the true median one time in six.
+    A round takes a `slices`-th of the cap, or a `rounds`-th of the `timings`, which takes longer where a call does. After that many of both
+    the interval is looked at, and once more after `settled` rounds: from it follows how many the target takes (Stein's two stages), and so
+    many are measured, up to the cap. To look after each round, and to stop when the interval happens to be narrow, would make intervals
+    that are too narrow: by simulation they miss the true median one time in six.
     """
 
     target: float = Job.precision
     rounds: int = 5
+    settled: int = 11
     timings: int = 50
-    slices: int = 20
+    slices: int = 80
+
+    def repetitions(self, cap_ms: float, pace_ms: float) -> int:
+        """How many of that pace make a round."""
+        asked = max(cap_ms / self.slices / pace_ms, self.timings / self.rounds)
+        return max(1, int(min(asked, cap_ms / self.rounds / pace_ms)))
 
 
 @dataclass
@@ -47,14 +55,20 @@ class Gathered:
     host_ms: float = 0.0
     device_ms: float = 0.0
     untimed: int = 0
+    late: int = 0
     graph_ms: float | None = None
     planned: int | None = None
-    planned_behind: int | None = None
+    look_at: int = 0
+    looked_behind: int | None = None
 
-    def add(self, times_ms: list[float]) -> None:
-        """One more round."""
-        self.rounds.append(times_ms)
-        self.medians.append(statistics.median(times_ms))
+    def add(self, burst: Burst, untimed: int = 0) -> None:
+        """One more round, before whose timings there were `untimed` repetitions."""
+        self.rounds.append(burst.times_ms)
+        self.medians.append(statistics.median(burst.times_ms))
+        self.host_ms, self.pace_ms = burst.host_ms, max(burst.pace_ms, 1e-3)
+        self.spent_ms += burst.spent_ms
+        self.untimed += untimed
+        self.late += burst.late
 
     @property
     def discarded(self) -> int:
@@ -80,19 +94,24 @@ class Gathered:
     def enough(self) -> bool:
         """Whether another round would be one too many."""
         kept = self.kept
+        if self.looked_behind != self.discarded:  # anew, where the card had not settled yet
+            self.looked_behind, self.look_at, self.planned = self.discarded, self.rule.rounds, None
         if len(kept) < self.rule.rounds:
             return False
-        if self.planned_behind != self.discarded and sum(map(len, kept)) >= self.rule.timings:
-            self.planned, self.planned_behind = self._plan(kept), self.discarded  # anew, where the card had not settled yet
+        if self.planned is None and len(kept) >= self.look_at and sum(map(len, kept)) >= self.rule.timings:
+            takes = self._takes(kept)
+            if takes <= len(kept) or len(kept) >= self.rule.settled:
+                self.planned = takes
+            self.look_at = self.rule.settled
         return self.quiet or self.spent_ms >= self.cap_ms
 
-    def _plan(self, kept: list[list[float]]) -> int:
-        """An interval becomes narrower with the root of the number of rounds."""
+    def _takes(self, kept: list[list[float]]) -> int:
+        """How many rounds: an interval becomes narrower with the root of their number."""
         interval = median_interval(self.times_ms, [len(times) for times in kept])
         if interval is None:
             return len(kept)
         width = (interval.high - interval.low) / 2 / interval.value
-        return max(len(kept), math.ceil(len(kept) * (width / self.rule.target) ** 2))
+        return math.ceil(len(kept) * (width / self.rule.target) ** 2)
 
 
 @dataclass

@@ -1,14 +1,12 @@
 """`triton.testing.do_bench`, taken over: the author's call and the author's number stay, the raw timings are kept.
 
 What differs from Triton's: the flush buffer is twice the last-level cache, and both sizes are recorded; the warm-up flushes too; timings
-come in rounds (see `rounds`) and every single one is kept in the order in which it was taken. And the host is ahead: where enqueuing a call
-takes it longer than flush and call take the device, the device flushes again, so that what is timed is the device and not its waiting for
-the host. How long the host took is kept beside it.
+come in rounds (see `rounds`) and every single one is kept in the order in which it was taken; and the host is ahead (see `bursts`). How
+long it took is kept beside them.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 import sys
 import time
@@ -16,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.inside.bursts import Bursts
 from harness.inside.rounds import Gathered, Rule, Series
 from harness.stats import quantile
 
@@ -29,19 +28,13 @@ _GRAPH_LAUNCHES, _GRAPH_REPLAYS = 20, 11
 _MOST_REPETITIONS = 10_000
 # The first launches of a turn find caches of instructions and of addresses cold.
 _UNTIMED = 2
-# The host's time varies more than the device's; a function that waits for the device is never ahead of it.
-_HEAD_START = 1.5
-_MOST_AHEAD_MS = 10.0
-# A round begins with an idle device: so many calls of the host's ahead, and it stays ahead if a repetition takes the device longer.
-_LEAD = 3
-# A queue of launches that is full holds the host up; in these rounds it is not.
-_HOST_ROUNDS = 20
 
 
 @dataclass(frozen=True)
 class Timing:
     """What one `do_bench` call measured. `returned_ms` is the number that the author's code went on with, `host_ms` the time that the host
-    needs to enqueue a call; `discarded` counts timings of first rounds, `graph_ms` is a launch in a graph with a warm cache."""
+    needs to enqueue a call; `discarded` counts timings of first rounds, `late` those that had the device wait for the host; `graph_ms` is
+    a launch in a graph with a warm cache."""
 
     times_ms: tuple[float, ...]
     warmup: int
@@ -50,6 +43,7 @@ class Timing:
     host_ms: float
     rounds: tuple[int, ...] = ()
     discarded: int = 0
+    late: int = 0
     quiet: bool | None = None
     cache_bytes: int | None = None
     graph_ms: float | None = None
@@ -65,16 +59,6 @@ class Timing:
         return quantile(self.times_ms, q)
 
 
-@dataclass(frozen=True)
-class _Round:
-    """Times of a function on the device, the median of the host's for it and for its flushes, and the pace of a repetition with both."""
-
-    times_ms: list[float]
-    host_ms: float
-    pace_ms: float
-    flush_host_ms: float
-
-
 class Timer:
     """Stands in for `do_bench`; `last` is the timing behind the latest call, `series` the point that is measured, in turns with others."""
 
@@ -88,11 +72,11 @@ class Timer:
         rule: Rule | None = None,
     ) -> None:
         """`device` is torch's module for it (`Event`, `synchronize`); `flush` overwrites `flush_bytes` of its memory."""
-        self.device, self._flush, self.flush_bytes, self._quick, self.cache_bytes = device, flush, flush_bytes, quick, cache_bytes
+        self.device, self.flush_bytes, self._quick, self.cache_bytes = device, flush_bytes, quick, cache_bytes
+        self._bursts = Bursts(device, flush)
         self.rule = rule or Rule()
         self.last: Timing | None = None
         self.series: Series | None = None
-        self._flush_ms: float | None = None
         self._busy = False
         self._began = 0.0
 
@@ -140,8 +124,11 @@ class Timer:
             found, alone = self.series.gathered(caller.f_code.co_filename, caller.f_lineno, setup_ms)
         busy, self._busy = self._busy, True
         try:
-            self._prepare(fn, found, warmup, rep, grad_to_none)
-            self._round(fn, found, grad_to_none)
+            if found.rounds:
+                self._round(fn, found, grad_to_none, _UNTIMED)
+            else:
+                self._prepare(fn, found, warmup, rep, grad_to_none)
+                self._round(fn, found, grad_to_none)
             while alone and not tuning and not found.enough:
                 self._round(fn, found, grad_to_none)
             if (
@@ -162,27 +149,20 @@ class Timer:
         return result
 
     def _prepare(self, fn: Callable[[], Any], found: Gathered, warmup: float, rep: float, grad_to_none: Sequence[Any] | None) -> None:
-        """Compile, look at the pace, warm up: in full the first time, with two launches in later turns."""
+        """Compile, look at the pace, warm up."""
         fn()
         self.device.synchronize()
-        if not found.rounds:
-            pilot = self._run(fn, 3, grad_to_none)
-            found.pace_ms, found.host_ms, found.cap_ms = max(pilot.pace_ms, 1e-3), pilot.host_ms, rep
-            repetitions = max(1, min(_MOST_REPETITIONS, int(warmup / self.rule.slices / found.pace_ms)))
-        else:
-            repetitions = _UNTIMED
-        warm = self._run(fn, repetitions, grad_to_none, self._flushes(found.host_ms))
-        found.host_ms, found.untimed = warm.host_ms, found.untimed + repetitions
-        if not found.rounds:  # with the host ahead beyond doubt: these are the device's own times
-            found.device_ms = min(warm.times_ms)
+        pilot = self._bursts.take(fn, 3, grad_to_none)
+        found.pace_ms, found.cap_ms = max(pilot.pace_ms, 1e-3), rep
+        found.untimed = max(1, min(_MOST_REPETITIONS, int(warmup / self.rule.slices / found.pace_ms)))
+        warm = self._bursts.take(fn, found.untimed, grad_to_none, self._bursts.flushes(pilot.host_ms), self._bursts.lead(pilot.host_ms))
+        # With the host ahead: these are the device's own times.
+        found.host_ms, found.device_ms = warm.host_ms, min(warm.times_ms)
 
-    def _round(self, fn: Callable[[], Any], found: Gathered, grad_to_none: Sequence[Any] | None) -> None:
-        flushes = self._flushes(found.host_ms, found.device_ms)
-        count = max(1, min(_MOST_REPETITIONS, int(found.cap_ms / self.rule.slices / found.pace_ms)))
-        measured = self._run(fn, count, grad_to_none, flushes, lead=self._flushes(_LEAD * found.host_ms))
-        found.add(measured.times_ms)
-        found.host_ms, found.pace_ms = measured.host_ms, max(measured.pace_ms, 1e-3)
-        found.spent_ms += count * found.pace_ms
+    def _round(self, fn: Callable[[], Any], found: Gathered, grad_to_none: Sequence[Any] | None, untimed: int = 0) -> None:
+        count = min(_MOST_REPETITIONS, self.rule.repetitions(found.cap_ms, found.pace_ms))
+        flushes = self._bursts.flushes(found.host_ms, found.device_ms)
+        found.add(self._bursts.take(fn, count, grad_to_none, flushes, self._bursts.lead(found.host_ms), untimed), untimed)
 
     def _timing(self, found: Gathered, returned_ms: float) -> Timing:
         kept = found.kept
@@ -194,44 +174,11 @@ class Timer:
             host_ms=found.host_ms,
             rounds=tuple(map(len, kept)),
             discarded=sum(map(len, found.rounds)) - sum(map(len, kept)),
+            late=found.late,
             quiet=found.quiet,
             cache_bytes=self.cache_bytes,
             graph_ms=found.graph_ms,
         )
-
-    def _flushes(self, host_ms: float, device_ms: float = 0.0) -> int:
-        """How many flushes keep the device busy until the host has enqueued the next repetition, whose own time may count."""
-        if self._flush_ms is None:
-            # Its own time, and what enqueuing it costs the host.
-            alone = self._run(lambda: None, _HOST_ROUNDS, None)
-            self._flush_ms = max(alone.pace_ms - _HEAD_START * alone.flush_host_ms, alone.pace_ms / 2, 1e-3)
-        return max(1, math.ceil(min(_MOST_AHEAD_MS, _HEAD_START * host_ms - device_ms) / self._flush_ms))
-
-    def _run(self, fn: Callable[[], Any], rounds: int, grad_to_none: Sequence[Any] | None, flushes: int = 1, lead: int = 0) -> _Round:
-        """Time `fn` again and again, each time after so many flushes; the first time after `lead` more."""
-        starts = [self.device.Event(enable_timing=True) for _ in range(rounds)]
-        ends = [self.device.Event(enable_timing=True) for _ in range(rounds)]
-        host_s, flush_s = [], []
-        for _ in range(lead):
-            self._flush()
-        before = self.device.Event(enable_timing=True)
-        before.record()
-        for start, end in zip(starts, ends, strict=True):
-            for tensor in grad_to_none or ():
-                tensor.grad = None
-            called = time.perf_counter()
-            for _ in range(flushes):
-                self._flush()
-            began = time.perf_counter()
-            flush_s.append(began - called)
-            start.record()
-            fn()
-            end.record()
-            host_s.append(time.perf_counter() - began)
-        self.device.synchronize()
-        times = [start.elapsed_time(end) for start, end in zip(starts, ends, strict=True)]
-        host_ms, flush_host_ms = (statistics.median(taken[:_HOST_ROUNDS]) * 1e3 for taken in (host_s, flush_s))
-        return _Round(times, host_ms, before.elapsed_time(ends[-1]) / rounds, flush_host_ms)
 
     def _replay(self, fn: Callable[[], Any]) -> float | None:
         """Milliseconds of a launch among others in a graph; None where `fn` does what no graph can hold, such as waiting for the device."""
@@ -241,7 +188,7 @@ class Timer:
                 for _ in range(_GRAPH_LAUNCHES):
                     fn()
             graph.replay()
-            found = [self._run(graph.replay, 1, None, flushes=0).times_ms[0] / _GRAPH_LAUNCHES for _ in range(_GRAPH_REPLAYS)]
+            found = [self._bursts.take(graph.replay, 1, flushes=0).times_ms[0] / _GRAPH_LAUNCHES for _ in range(_GRAPH_REPLAYS)]
         except Exception:
             return None
         return statistics.median(found)

@@ -52,7 +52,7 @@ class Job:
     pytest_args: tuple[str, ...] = ()
     quick: bool = False
     again: bool = False
-    precision: float = 0.002
+    precision: float = 0.0075
     test_limit_s: float = 300.0
     stage_limit_s: float = 3600.0
     workers: int = 0

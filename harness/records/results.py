@@ -89,7 +89,8 @@ class Sample:
 
     `value` is what the author's function returned, in `unit` (its ylabel); `low` and `high` are the author's own band, if any.
     `times_ms` are the raw timings behind the last `do_bench` call of the point, in the order in which they were taken, `rounds` how many
-    of them each round gave; those of first rounds that did not count are `discarded`. `quiet`: the 95 % interval of their median is as
+    of them each round gave; those of first rounds that did not count are `discarded`, those for which the device had to wait for the host
+    are `late`, and neither is among them. `quiet`: the 95 % interval of their median is as
     narrow as the bench stage asks for; else its time was up. `flush_bytes` were overwritten before each, of a last-level cache of
     `cache_bytes` (None where nobody tells its size). `host_ms` is how long the host took to enqueue a call, the median; `graph_ms` how long
     the device takes for one of many in a graph, with a warm cache. `weak` says why they are not to be relied on.
@@ -112,6 +113,7 @@ class Sample:
     times_ms: tuple[float, ...] = ()
     rounds: tuple[int, ...] = ()
     discarded: int = 0
+    late: int = 0
     quiet: Union[bool, None] = None
     timer: str = ""
     flush_bytes: int = 0

@@ -2,13 +2,16 @@
 
 Usage, on a machine with a GPU: python tests/bench/sweep.py [--runs N] [--precision SHARE] [--keep FOLDER]
 Each runs in processes of its own with an empty Triton cache, in turn. Prints the wall time of the processes and of the sweep in them; the
-half-width of the 95 % interval of each point's median, by the same rule for both; and how far medians move from one run to the next.
+half-width of the 95 % interval of each point's median, by the same rule for both; and what such an interval is worth: how far the medians
+of two runs are from each other, and in how many points the median of another run lies within the interval.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -100,10 +103,10 @@ def run_harness(folder: Path, precision: float) -> dict:
     samples.sort(key=lambda sample: (sample["params"]["N"], ["triton", "torch", "naive"].index(sample["provider"])))
     print("  ", described.stdout.decode().strip())
     print("   compiled ahead:", (folder / "bench" / "ahead.json").read_text().strip())
-    weak, noisy = (sum(bool(test(sample)) for sample in samples) for test in (lambda s: s["weak"], lambda s: s["quiet"] is False))
-    print(
-        f"   flush {samples[0]['flush_bytes'] >> 20} MiB, cache {samples[0]['cache_bytes']}; {noisy} points noisy at their cap, {weak} weak"
-    )
+    late, timings = sum(sample["late"] for sample in samples), sum(len(sample["times_ms"]) for sample in samples)
+    weak, noisy = sum(bool(sample["weak"]) for sample in samples), sum(sample["quiet"] is False for sample in samples)
+    print(f"   flush {samples[0]['flush_bytes'] >> 20} MiB, cache {samples[0]['cache_bytes']}; {late} of {late + timings} timings late")
+    print(f"   {noisy} points noisy at their cap, {weak} weak")
     points = [(sample["times_ms"], sample["rounds"]) for sample in samples]
     return {"how": "harness", "sweep_s": ended - started, "wall_s": wall, "points": points}
 
@@ -125,6 +128,20 @@ def timed(command: list[str], folder: Path) -> float:
 def half_widths(points: list) -> list[float]:
     found = [median_interval(times, rounds) for times, rounds in points]
     return [(one.high - one.low) / 2 / one.value for one in found if one]
+
+
+def reproduced(runs: list[list]) -> str:
+    """How far medians of the same point are apart in two runs, over all pairs; and how many lie in the interval of the other."""
+    moved, within = [], []
+    for one, other in itertools.permutations(runs, 2):
+        for (times, rounds), (again, _) in zip(one, other, strict=True):
+            interval, median = median_interval(times, rounds), statistics.median(again)
+            assert interval
+            moved.append(abs(median / interval.value - 1))
+            within.append(interval.low <= median <= interval.high)
+    # Two medians of one distribution differ by the root of two times its deviation.
+    half = 1.96 * math.sqrt(statistics.fmean(share**2 for share in moved) / 2)
+    return f"another run's median moved by {spread(moved)}; 95 % half-width {half:.3%}; {statistics.fmean(within):.0%} within the interval"
 
 
 def spread(values: list[float]) -> str:
@@ -160,9 +177,7 @@ def main() -> None:
     print()
     for side, runs in found.items():
         if len(runs) > 1:
-            medians = [[statistics.median(times) for times, _ in made["points"]] for made in runs[:2]]
-            moved = [abs(two / one - 1) for one, two in zip(*medians, strict=True)]
-            print(f"{side}: medians moved from run 1 to run 2 by {spread(moved)}")
+            print(f"{side}: {reproduced([made['points'] for made in runs])}")
     best = {side: [min(made[what] for made in runs) for what in ("wall_s", "sweep_s")] for side, runs in found.items()}
     ratios = [theirs / ours for theirs, ours in zip(best["perf_report"], best["harness"], strict=True)]
     print(f"perf_report / harness, best of each: {ratios[0]:.2f} in all, {ratios[1]:.2f} of sweep")

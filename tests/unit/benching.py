@@ -17,13 +17,16 @@ class FakeDevice:
             def __init__(self, enable_timing):
                 self.at = None
 
-            def record(self):
+            def record(self, stream=None):
                 self.at = device.now
 
             def elapsed_time(self, end):
                 return end.at - self.at
 
         self.Event = Event
+
+    def current_stream(self):
+        return None
 
     def synchronize(self):
         pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -16,6 +17,7 @@ import pytest
 from benching import FakeDevice, point
 
 from harness.inside import measure
+from harness.inside.bursts import Burst
 from harness.inside.conditions import Watch
 from harness.inside.rounds import Gathered, Rule, unsettled
 from harness.inside.sink import Sink
@@ -39,7 +41,9 @@ def device():
 
 
 @pytest.fixture
-def timer(device):
+def timer(device, monkeypatch):
+    """Of a host that takes no time: it is ahead however busy this machine is."""
+    monkeypatch.setattr("harness.inside.timer.time.perf_counter", lambda: 0.0)
     return Timer(device, device.flush, 1 << 20)
 
 
@@ -66,8 +70,20 @@ class SlowHost(FakeDevice):
         self.host = 0.0
         monkeypatch.setattr("harness.inside.timer.time.perf_counter", lambda: self.host / 1e3)
 
+        record = self.Event.record
+
+        def not_before_the_host(event, stream=None):
+            self.now = max(self.now, self.host)
+            record(event)
+
+        self.Event.record = not_before_the_host
+
     def synchronize(self):
         self.host = max(self.host, self.now)
+
+    def flush(self):
+        self.now = max(self.now, self.host)
+        super().flush()
 
     def call(self, host_ms, device_ms):
         self.host += host_ms
@@ -102,10 +118,33 @@ def test_what_is_timed_keeps_the_device_busy_too(monkeypatch):
     device = SlowHost(monkeypatch)
     timer = Timer(device, device.flush, 1 << 20)
 
-    assert timer.do_bench(lambda: device.call(1.0, 1.5), return_mode="median") == 1.5
+    assert timer.do_bench(lambda: device.call(1.0, 1.5), rep=200, return_mode="median") == 1.5
     assert set(timer.last.times_ms) == {1.5}
     rounds = "".join(step[0] for step in device.log).split("w")
     assert len(rounds[-2]) == 1
+
+
+def test_what_had_the_device_wait_does_not_count(monkeypatch):
+    """The host stops for 40 ms in the middle of a round: that timing is 40 ms, those after it may be behind, too, and none is kept."""
+    device = SlowHost(monkeypatch)
+    timer = Timer(device, device.flush, 1 << 20)
+    calls = itertools.count()
+    timer.do_bench(lambda: device.call(40.0 if next(calls) == 30 else 0.01, 0.25), warmup=0, rep=400)
+
+    assert timer.last.times_ms == pytest.approx([0.25] * len(timer.last.times_ms))
+    assert 0 < timer.last.late < 20
+    assert len(timer.last.times_ms) + timer.last.late >= 50
+
+
+def test_a_host_that_cannot_be_relied_on_has_late_timings_and_no_wrong_ones(monkeypatch):
+    """Each third call takes it 4 ms, and its median says 0.1."""
+    device = SlowHost(monkeypatch)
+    timer = Timer(device, device.flush, 1 << 20)
+    calls = itertools.count()
+    timer.do_bench(lambda: device.call(0.1 if next(calls) % 3 else 4.0, 0.25), warmup=0, rep=600)
+
+    assert timer.last.times_ms == pytest.approx([0.25] * len(timer.last.times_ms))
+    assert 0 < timer.last.late < len(timer.last.times_ms)
 
 
 def test_a_function_that_waits_for_the_device_is_not_waited_for_forever(monkeypatch):
@@ -122,12 +161,18 @@ def test_a_function_that_waits_for_the_device_is_not_waited_for_forever(monkeypa
 
 
 def test_a_quiet_point_ends_as_soon_as_that_is_known(device, timer):
-    """Rounds of 5 ms at 2 ms a repetition: two timings each, until there are fifty; never less than five rounds."""
-    timer.do_bench(lambda: device.work(1.5), warmup=25, rep=100)
+    """Five rounds of ten timings at 1 ms a repetition, of an eightieth of 1600 ms where that is more."""
+    timer.do_bench(lambda: device.work(0.5), warmup=25, rep=100)
+    assert (timer.last.rounds, timer.last.quiet, timer.last.discarded) == ((10,) * 5, True, 0)
 
-    assert (timer.last.rounds, timer.last.quiet, timer.last.discarded) == ((2,) * 25, True, 0)
-    timer.do_bench(lambda: device.work(0.1), warmup=25, rep=100)
-    assert (timer.last.rounds, timer.last.quiet) == ((8,) * 7, True)
+    timer.do_bench(lambda: device.work(0.1), warmup=25, rep=1600)
+    assert (timer.last.rounds, timer.last.quiet, timer.last.discarded) == ((33,) * 5, True, 0)
+
+
+def test_a_slow_point_has_five_rounds_and_no_more(device, timer):
+    """At 10 ms a repetition the author's 100 ms are over before there are fifty timings, and nobody knows how quiet they are."""
+    timer.do_bench(lambda: device.work(9.5), warmup=25, rep=100)
+    assert (timer.last.rounds, timer.last.quiet) == ((2,) * 5, False)
 
 
 def test_a_noisy_point_takes_its_time_and_says_so(device, timer):
@@ -136,7 +181,7 @@ def test_a_noisy_point_takes_its_time_and_says_so(device, timer):
     timer.do_bench(lambda: device.work(draw.uniform(0.1, 0.9)), warmup=25, rep=100)
 
     assert 90 < sum(timer.last.times_ms) + 0.5 * len(timer.last.times_ms) < 120
-    assert (timer.last.quiet, len(timer.last.rounds) > 10) == (False, True)
+    assert (timer.last.quiet, len(timer.last.rounds)) == (False, 10)
 
 
 def test_first_rounds_are_discarded_by_rule(device, timer):
@@ -174,6 +219,26 @@ def test_scatter_alone_discards_next_to_nothing():
     assert sum(unsettled([draw.gauss(1, 0.1) for _ in range(20)]) for _ in range(2000)) < 40
 
 
+def gathered(*medians):
+    """Rounds of ten equal timings each, in ms."""
+    found = Gathered(Rule(target=0.01), cap_ms=1e6)
+    ends = []
+    for median in medians:
+        found.add(Burst([median] * 10, 0, 0.0, 0.0, median, 10 * median))
+        ends.append(found.enough)
+    return ends
+
+
+def test_the_interval_is_looked_at_twice_and_not_after_each_round():
+    """After five rounds, and after eleven, whatever it looks like in between; from the second look follows how many there will be."""
+    steady, wild = [1.0] * 5, [1.0, 1.1, 0.9, 1.05, 0.95]
+    assert gathered(*steady) == [False] * 4 + [True]
+    assert gathered(*wild, *[1.0] * 7) == [False] * 10 + [True, True]
+    ends = gathered(*wild, *[1.02, 0.98] * 30)
+    assert 11 < ends.index(True) < 60
+    assert all(ends[ends.index(True) :])
+
+
 @pytest.mark.parametrize("scatter", [0.005, 0.02, 0.04])
 def test_stopping_by_rule_leaves_intervals_what_they_are(scatter):
     """Two measurements of the same code, each ended by the rule: the interval of their ratio misses 1 less than once in ten."""
@@ -182,8 +247,7 @@ def test_stopping_by_rule_leaves_intervals_what_they_are(scatter):
     def measured():
         found = Gathered(Rule(), cap_ms=20.0)
         while not found.enough:
-            found.add([draw.lognormvariate(0, scatter) for _ in range(60)])
-            found.spent_ms += 1.0
+            found.add(Burst([draw.lognormvariate(0, scatter) for _ in range(60)], 0, 0.0, 0.0, 1 / 60, 1.0))
         return found.times_ms, [len(times) for times in found.kept]
 
     missed = 0

@@ -26,7 +26,7 @@ class Event:
     def __init__(self, enable_timing):
         self.at = 0.0
 
-    def record(self):
+    def record(self, stream=None):
         step = STEP_MS * float(SLOW.get(visible()[0], 1))
         if os.environ.get("STUB_SLEEP"):
             time.sleep(step / 1e3)
@@ -50,6 +50,7 @@ def properties(index=0):
 device = SimpleNamespace(
     now=0.0,
     Event=Event,
+    current_stream=lambda: None,
     synchronize=synchronize,
     get_device_properties=properties,
     mem_get_info=lambda index=0: (1 << 20, 1 << 20),
