@@ -16,10 +16,10 @@ class Check:
 
     `rows` is a pattern, each match of it a row with named groups; there must be one. `bad` is a pattern of which there must be none.
     Every row keeps to `at_least` (a version), `at_most` (a number) and `equal` (a pattern of the whole value), by name of the group.
-    `count` is a glob pattern: there are as many rows as paths. `shown` is how a row is told, with `{group}` in it.
-    `container` is for what matters only where a container engine hands out the card. Of the checks of one name only the first is asked
-    whose command or file is there. States: `absent` where none is, `refused` where the command fails, `breach` where a rule is broken.
-    `limit_s` is in seconds.
+    `count` is a glob pattern: there are as many rows as paths. `shown` is how a row is told, with `{group}` in it; without `rows`, what is
+    told where nothing is `bad`. `container` is for what matters only where a container engine hands out the card, or an image brings the
+    vendor's libraries. Of the checks of one name only the first is asked whose command or file is there. States: `absent` where none is,
+    `refused` where the command fails, `breach` where a rule is broken. `limit_s` is in seconds.
     """
 
     __pydantic_config__ = _STRICT

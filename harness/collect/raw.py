@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from harness.collect.cases import read_cases
 from harness.collect.guard import Fault, guarded, read_lines, read_record
@@ -36,6 +36,14 @@ _COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
 _MAX_WAIVERS = 200  # each is held against each compiled kernel
 
 Judged = TypeVar("Judged", RunRecord, StageReport)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Event:
+    """A line of the bench stage's journal. Only its plan is read: the points that it was going to measure, by id."""
+
+    event: str
+    points: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def find_raw(paths: Iterable[Path]) -> list[Path]:
@@ -95,6 +103,8 @@ def collect(folder: Path) -> TargetRun:
     for verdict, text in _disagreements(record, job, stages):
         run = _lower(run, verdict, text)
         problems.append(f"{verdict.value}: {text}")
+    if stages and not stages.finished and (told := _measured(folder, len(samples))):
+        run = dataclasses.replace(run, reason=f"{run.reason}; {told}" if run.reason else told)
     for stage in job.stages if job else ():
         if stage not in reports and not (stage is Stage.FACTS and facts):
             reports[stage] = StageReport(stage, Verdict.NOT_RUN, reason="asked for, but there is no report of it")
@@ -167,9 +177,17 @@ def _disagreements(record: RunRecord | None, job: Job | None, stages: Stages | N
         if record and other and (other.run_id, other.target) != (record.run_id, record.target):
             mine, theirs = (f"{clip(page.target, 40)} of run {clip(page.run_id, 40)}" for page in (record, other))
             found.append((Verdict.STALE, f"{name} is about {theirs}, run.json about {mine}"))
-    if stages and not stages.finished:
+    # Where the host says itself that the run has not ended well, that is no disagreement.
+    if stages and not stages.finished and (record is None or record.verdict in _COMPLETE):
         found.append((Verdict.INCOMPLETE, "stages.json says that the run was not finished"))
     return found
+
+
+def _measured(folder: Path, there: int) -> str:
+    """`83 of 108 points were measured`, where a run ended in the middle of its benchmarks; empty where nobody knows how many there were."""
+    events, _ = read_lines(folder, "bench/journal.jsonl", _Event)
+    planned = max((len(event.points) for event in events if event.event == "collected"), default=0)
+    return f"{there} of {planned} points were measured" if planned > there else ""
 
 
 def _short(report: StageReport | None, cases: int, faulty: bool) -> str:

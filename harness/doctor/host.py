@@ -16,7 +16,19 @@ from harness.targets import Target
 _OUT_BYTES = 1 << 30  # raw results, reports and Triton's cache
 _SHM_BYTES = 1 << 30
 _NEEDS = ("torch", "triton", "pytest", "numpy")
-_LOOK = "import importlib.util, sys; print(*[name for name in sys.argv[1:] if importlib.util.find_spec(name) is None])"
+_ANOTHER = "name another Python with --python"
+# Which of the packages are there, in which version, and what torch was built for. Nothing is imported: torch takes seconds to load.
+_LOOK = """
+import importlib.metadata, importlib.util, json, pathlib, runpy, sys
+def version(name):
+    try: return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError: return ""  # a build under another name
+specs = {name: spec for name in sys.argv[1:] if (spec := importlib.util.find_spec(name))}
+built = pathlib.Path(specs["torch"].origin or "").with_name("version.py") if "torch" in specs else None
+told = runpy.run_path(str(built)) if built and built.is_file() else {}
+told = {name: value for name, value in told.items() if value is None or isinstance(value, str)}
+print(json.dumps([{name: version(name) for name in specs}, told]))
+"""
 
 
 def examine_host(machine: Machine) -> list[Finding]:
@@ -25,12 +37,23 @@ def examine_host(machine: Machine) -> list[Finding]:
 
 
 def examine_python(target: Target, machine: Machine) -> Finding:
-    """Whether a target without a container has a Python to run in; looks without importing, as torch takes seconds to load."""
+    """Whether a target without a container has a Python to run in, with a torch that was built for it."""
     answer = machine.run([sys.executable, "-c", _LOOK, *_NEEDS], limit_s=20.0)
-    missing = answer.text.split() if not answer.trouble else list(_NEEDS)
-    fix = f"`{sys.executable} -m pip install {' '.join(missing)}`, or name another Python with --python; `nox -s {target.name}` does it."
-    evidence = f"{sys.executable} lacks {', '.join(missing)}" if missing else f"{sys.executable} has torch, triton and pytest"
-    return found(target.name, not missing, evidence, fix, otherwise=WARN)
+    try:  # the last line: a Python may have something to say while it starts
+        versions, torch = json.loads(answer.text.splitlines()[-1])
+    except (IndexError, ValueError):
+        versions, torch = {}, {}
+    check, missing = f"{target.name}: python", [name for name in _NEEDS if name not in versions]
+    if missing:
+        fix = f"`{sys.executable} -m pip install {' '.join(missing)}`, or {_ANOTHER}; `nox -s {target.name}` does it."
+        return Finding(check, WARN, f"{sys.executable} lacks {', '.join(missing)}", fix)
+    built_for = (target.probe.require or "").rpartition(".")[2]
+    if built_for in torch and torch[built_for] is None:
+        index = target.image.build_args.get("TORCH_INDEX")
+        wheels = f"torch --index-url {index}" if index else "torch"
+        fix = f"`{sys.executable} -m pip install --force-reinstall {wheels}`, or {_ANOTHER}."
+        return Finding(check, WARN, f"{sys.executable} has torch {versions['torch']}, which was built without {built_for}", fix)
+    return Finding(check, PASS, f"{sys.executable} has {', '.join(f'{name} {version}'.strip() for name, version in versions.items())}")
 
 
 def _version() -> Finding:
@@ -49,7 +72,7 @@ def _cache(machine: Machine) -> Finding:
     mount, options = _mount_of(folder, machine)
     if mount is None:
         return Finding("triton cache", SKIP, f"{folder}: its file system is not known")
-    evidence = f"{folder} is on {mount}" + (", which is mounted noexec" if "noexec" in options else "")
+    evidence = f"{folder} is on {mount}, " + ("which is mounted noexec" if "noexec" in options else "and may be executed from")
     return found("triton cache", "noexec" not in options, evidence, "export TRITON_CACHE_DIR as a folder that may be executed from.")
 
 
@@ -78,7 +101,8 @@ def _clock(machine: Machine) -> Finding:
     answer = machine.run(("timedatectl", "show", "--property=NTPSynchronized", "--value"), limit_s=5.0)
     said = answer.text.strip()
     if answer.trouble or said not in ("yes", "no"):
-        return Finding("clock", SKIP, "nobody here knows whether it is synchronized")
+        why = "there is no timedatectl here" if answer.trouble == "absent" else "timedatectl does not say"
+        return Finding("clock", SKIP, f"whether it is synchronized is not known: {why}")
     evidence = "synchronized" if said == "yes" else "not synchronized"
     return found("clock", said == "yes", evidence, "`sudo timedatectl set-ntp true`", otherwise=WARN)
 

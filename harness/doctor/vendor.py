@@ -48,8 +48,16 @@ def _access(target: Target, machine: Machine) -> Finding:
     if missing := [pattern for pattern in target.devices.nodes if not machine.paths(pattern)]:
         return Finding(target.name, FAIL, f"no device node {', '.join(missing)}, though the driver is loaded", target.probe.fix)
     closed = [machine.name(node) for node in nodes if not os.access(node, os.R_OK | os.W_OK)]
-    evidence = f"no access to {', '.join(closed)}" if closed else f"{len(nodes)} device nodes, all accessible" if nodes else "driver loaded"
-    return found(target.name, not closed, evidence, target.probe.fix)
+    driver = _driver(target, machine)
+    evidence = f"no access to {', '.join(closed)}" if closed else f"{len(nodes)} device nodes, all accessible" if nodes else ""
+    return found(target.name, not closed, "; ".join(filter(None, (driver, evidence))), target.probe.fix)
+
+
+def _driver(target: Target, machine: Machine) -> str:
+    """`driver loaded: /sys/module/x/version says 1.2`, where the kernel driver has such a file."""
+    files = machine.paths(target.probe.driver_file) if target.probe.driver_file else []
+    said = _clip((machine.read(files[0]) or "").splitlines()[:1]) if files else ""
+    return f"driver loaded: {machine.name(files[0])}" + (f" says {said}" if said else "") if files else ""
 
 
 def _first_answer(name: str, alternatives: Sequence[Check], machine: Machine, info: Info) -> Finding:
@@ -110,6 +118,8 @@ def _breaches(check: Check, rows: Iterable[Mapping[str, str | None]]) -> Iterabl
 
 
 def _told(check: Check, rows: Sequence[Mapping[str, str | None]]) -> str:
+    if not check.rows:
+        return check.shown or "nothing to mend"
     shown = list(dict.fromkeys(_show(check, row) for row in rows)) if check.shown else []
     more = f" and {len(shown) - _SHOWN_ROWS} more" if len(shown) > _SHOWN_ROWS else ""
     return "; ".join(shown[:_SHOWN_ROWS]) + more if shown else "nothing to mend"

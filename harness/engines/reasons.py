@@ -8,6 +8,7 @@ from harness.engines import Request
 from harness.errors import InfrastructureError
 
 _FIND_SOCKET = "`docker context inspect --format '{{.Endpoints.docker.Host}}'`"
+_INSTALL = "https://docs.docker.com/engine/install/"
 _WITHOUT = "The local engine needs none: `--engine local`."
 _DEVICE_WORDS = ("device driver", "cdi device", "-container-cli", "no such device", "error gathering device information", "prestart hook")
 _BUILD_CAUSES = (
@@ -43,8 +44,9 @@ def no_engine(error: BaseException, where: str = "") -> InfrastructureError:
         meaning = "The engine runs, and its socket is closed to this user."
         remedy = f"`sudo usermod -aG docker $USER`, then log in again; or a rootless engine. {_WITHOUT}"
     elif any(word in low for word in ("no such file", "refused", "timed out", "timeout", "name resolution", "unreachable")):
-        meaning = "The daemon is not running, or listens elsewhere than DOCKER_HOST (or /var/run/docker.sock) says."
-        remedy = f"`sudo systemctl start docker`, or export DOCKER_HOST as {_FIND_SOCKET} prints it. {_WITHOUT}"
+        meaning = "The daemon is not installed, not running, or listens elsewhere than DOCKER_HOST (or /var/run/docker.sock) says."
+        start = f"`sudo systemctl start docker`, once it is installed ({_INSTALL})"
+        remedy = f"{start}; or export DOCKER_HOST as {_FIND_SOCKET} prints it. {_WITHOUT}"
     elif "api version" in low or "client version" in low:
         meaning = "The engine is older than Docker 19.03, or the SDK is older than the engine."
         remedy = f"Update Docker Engine, and `python3 -m pip install --upgrade docker`. {_WITHOUT}"

@@ -64,10 +64,11 @@ def card_of(job: Job) -> Architecture | None:
 
 
 def work(job: Job, card: Architecture, share: int, shares: int) -> None:
-    """Run a share of all points once on a pretended `card`."""
+    """Run a share of all points once on a pretended `card`; what a package keeps of that in its user's home is thrown away."""
+    from harness.inside.compile import home_of_its_own
     from harness.inside.pretend import pretended_device
 
-    with pretended_device(card, lambda binary: (32, 0, 1024)):
+    with home_of_its_own(Path(job.output) / Stage.BENCH.value), pretended_device(card, lambda binary: (32, 0, 1024)):
         for point in share_of(_points(job), share, shares):
             with contextlib.suppress(Exception):  # the bench stage will say what is wrong with it
                 point.run()

@@ -6,6 +6,7 @@ torch's compiler is among it because asking for one of its settings imports it, 
 import contextlib
 import gc
 import importlib
+import warnings
 
 _NEEDED = (
     "torch",
@@ -17,6 +18,8 @@ _NEEDED = (
     "harness.inside.pretend",
 )
 
+# What forks runs a stage's module again as each worker's main one; that it was imported before is what this file is for.
+warnings.filterwarnings("ignore", message=r"'harness\.inside\.\w+' found in sys\.modules", category=RuntimeWarning)
 for _module in _NEEDED:
     with contextlib.suppress(ImportError):
         importlib.import_module(_module)

@@ -93,6 +93,15 @@ class PretendedDriver(DriverBase):  # type: ignore[misc]
         """Nothing to clear."""
 
 
+class _Stream:
+    """The default stream, whichever is asked for. A class, as torch's is: libraries annotate with `torch.cuda.Stream | None`."""
+
+    cuda_stream = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """There is no device to make one on."""
+
+
 @contextlib.contextmanager
 def pretended_device(card: Architecture, load: Loader) -> Iterator[None]:
     """Within, kernels are compiled for `card` and launched nowhere; every `do_bench` calls its function once."""
@@ -125,10 +134,10 @@ def pretended_device(card: Architecture, load: Loader) -> Iterator[None]:
             (torch.cuda, "get_device_capability", lambda device=None: capability),
             (torch.cuda, "get_device_properties", lambda device=None: properties),
             (torch.cuda, "mem_get_info", lambda device=None: (properties.total_memory, properties.total_memory)),
-            (torch.cuda, "Stream", lambda *args, **kwargs: SimpleNamespace(cuda_stream=0)),
-            (torch.cuda, "current_stream", lambda device=None: SimpleNamespace(cuda_stream=0)),
+            (torch.cuda, "Stream", _Stream),
+            (torch.cuda, "current_stream", lambda device=None: _Stream()),
             (torch.cuda, "set_stream", lambda stream: None),
-            (torch.cuda, "device", lambda index: contextlib.nullcontext()),
+            (torch.cuda, "device", contextlib.nullcontext),
             *((torch.version, name, version) for name, version in card.torch_version.items()),
             # There is no data to compare; what is checked here is the code.
             (torch, "allclose", lambda *args, **kwargs: True),

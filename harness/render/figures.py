@@ -10,7 +10,7 @@ from harness.compare.comparison import FAILING, Cell, Change, CodegenCell, Codeg
 from harness.compare.noise import explain
 from harness.records import HOST_CODE, CompiledKernel, Verdict
 from harness.render.section import Bit, Line, Section, name, names, say, shorten
-from harness.render.text import NOTHING, UNVERIFIED_MARK, first_line, halves, marked, plural, with_share
+from harness.render.text import NOTHING, UNTESTED, UNVERIFIED_MARK, first_line, halves, marked, plural, with_share
 
 # Columns of architectures that fit beside the function's name on an 80-column page.
 _CODEGEN_WIDTH = 57
@@ -95,23 +95,24 @@ def _cases(comparison: Comparison, unit: str) -> Section:
         cells = {cell.target: cell for cell in row.cells}
         ratios = [f"{ratio.value:.2f} {ratio.change.value}" if ratio.value else ratio.change.value for ratio in row.ratios]
         lead = names(("" if row.case == before else row.case, row.provider))
-        reached = [_reached(cells[target]) if target in cells else say(NOTHING) for target in targets]
+        reached = [_reached(cells[target], comparison.untested) if target in cells else say(NOTHING) for target in targets]
         rows.append((*lead, *reached, *([say(", ".join(ratios))] if len(targets) > 1 else [])))
         before = row.case
     heads = (say("case"), say("provider"), *names(targets), *([say("ratio")] if len(targets) > 1 else []))
-    legend = (
-        "Value, share of the ceiling, and ±: half the spread from the 20th to the 80th percentile, over the median.",
-        "! suspect: more than 1.1 times the copy bandwidth measured on that GPU; no ratio is made of it.",
-    )
+    shown = [cell for row in comparison.rows if row.unit == unit for cell in row.cells]
+    share = ", share of the ceiling," if any(cell.share is not None for cell in shown) else ""
+    legend = [f"Value{share} and ±: half the spread from the 20th to the 80th percentile, over the median."]
+    if any(cell.suspect for cell in shown):
+        legend.append("! suspect: more than 1.1 times the copy bandwidth measured on that GPU; no ratio is made of it.")
     right = tuple(range(2, len(heads)))
-    return Section(f"Every case, {unit or 'no unit'}", heads, tuple(rows), legend=legend, right=right, folded=True)
+    return Section(f"Every case, {unit or 'no unit'}", heads, tuple(rows), legend=tuple(legend), right=right, folded=True)
 
 
-def _reached(cell: Cell) -> Line:
+def _reached(cell: Cell, untested: bool) -> Line:
     spread = ""
     if cell.value is not None and cell.median_ms and cell.p20_ms is not None and cell.p80_ms is not None:
         spread = f" ±{(cell.p80_ms - cell.p20_ms) / 2 / cell.median_ms:.1%}"
-    return say(Bit(marked(cell) + spread + (" weak" if cell.weak else ""), cell.verdict))
+    return say(Bit(marked(cell, untested=untested) + spread + (" weak" if cell.weak else ""), cell.verdict))
 
 
 def _speeds(comparison: Comparison, unit: str) -> Section:
@@ -125,21 +126,24 @@ def _speeds(comparison: Comparison, unit: str) -> Section:
         if row.unit == unit and any(ratio.change in (Change.FASTER, Change.SLOWER) for ratio in row.ratios):
             look.add((row.kernel, row.provider))
     quiet = frozenset(position for position, speed in enumerate(shown) if (speed.kernel, speed.provider) not in look)
+    single = all(speed.n + speed.left_out <= 1 for speed in shown)
     rows: list[tuple[Line, ...]] = []
     before = ("", "")
     for speed in shown:
         key = (speed.kernel, speed.provider)
         lead = names(("" if speed.kernel == before[0] else speed.kernel, "" if key == before else speed.provider))
         mean = [_mean(means.get((*key, speed.target)))] if means else []
-        rows.append((*lead, say(name(speed.target)), say(str(speed.n)), *_three(speed), *mean))
+        reached = _reaches(speed, comparison.untested)
+        rows.append((*lead, say(name(speed.target)), *(reached[:1] if single else [say(str(speed.n)), *reached]), *mean))
         before = key
-    heads = tuple(say(head) for head in ("kernel", "provider", "target", "n", "best", "median", "largest"))
+    heads = tuple(say(head) for head in ("kernel", "provider", "target", *(["value"] if single else ["n", "best", "median", "largest"])))
     return Section(
         f"Speed, {unit or 'no unit'}",
         heads + ((say(name(" ".join(labels))),) if means else ()),
         tuple(rows),
         _lacking(comparison, {speed.target for speed in comparison.speeds}, "no speeds") + _unreliable(comparison, unit),
-        _legend(shown, bool(means)) + ((explain(comparison.noise),) if comparison.noise else ()),
+        _legend(shown, bool(means), single=single, untested=comparison.untested)
+        + ((explain(comparison.noise),) if comparison.noise else ()),
         right=(3, 4, 5, 6, 7),
         quiet=quiet,
         merged=2,
@@ -161,24 +165,28 @@ def _unreliable(comparison: Comparison, unit: str) -> tuple[Line, ...]:
         if weak:
             lines.append(say(name(target.target), f": {plural(len(weak), 'weak point')}: ", name(first_line(weak[0].weak))))
         if noisy:
-            lines.append(say(name(target.target), f": {plural(noisy, 'noisy point')}, measured until the author's time was up"))
+            many = f"{noisy} of {plural(len(cells), 'point')} noisy"
+            lines.append(say(name(target.target), f": {many}: the author's time was up before the median was known as closely as asked"))
     return tuple(lines)
 
 
-def _legend(shown: list[Speed], compared: bool) -> tuple[str, ...]:
+def _legend(shown: list[Speed], compared: bool, *, single: bool, untested: bool) -> tuple[str, ...]:
     left = sum(speed.left_out for speed in shown)
-    legend = ["n cases; best and median over them; largest: at the largest size."]
+    legend = [] if single else ["n cases; best and median over them; largest: at the largest size."]
     if any(speed.best_share is not None for speed in shown):
         legend.append("%: of the copy bandwidth measured on that GPU in the same run.")
-    if any(not speed.verified for speed in shown):
-        legend.append("? unverified: the kernel's tests did not pass on that target; no ratio is made of it.")
+    if untested:
+        legend.append(UNTESTED)
+    elif any(not speed.verified for speed in shown):
+        legend.append("? unverified: the kernel has no tests that all passed on that target; no ratio is made of it.")
     if compared:
         legend.append("Ratio: geometric mean over the cases that are sound on both, and how many these are.")
     return (*legend, f"{plural(left, 'point')} left out: invalid or suspect.") if left else tuple(legend)
 
 
-def _three(speed: Speed) -> list[Line]:
-    mark = "" if speed.verified else UNVERIFIED_MARK
+def _reaches(speed: Speed, untested: bool) -> list[Line]:
+    """Its best, its median and what it reaches at the largest size."""
+    mark = "" if speed.verified or untested else UNVERIFIED_MARK
     pairs = ((speed.best, speed.best_share), (speed.median, speed.median_share), (speed.largest, speed.largest_share))
     return [say(with_share(value, share) + (mark if value is not None else "")) for value, share in pairs]
 

@@ -10,6 +10,7 @@ from harness.compare.comparison import Cell
 from harness.records import Verdict
 
 NOTHING = "-"
+UNTESTED = "Unverified: no target was asked for tests, and no ratio is made of a speed that was not tested."
 UNVERIFIED_MARK, SUSPECT_MARK = "?", "!"
 
 # Lines that start so are orders to GitHub's runner, wherever a report is printed; folding may put one at the start of a line.
@@ -61,11 +62,12 @@ def with_share(value: float | None, share: float | None) -> str:
     return number(value) if share is None else f"{number(value)} {share:.0%}"
 
 
-def marked(cell: Cell) -> str:
-    """A cell in a table: the number with its share and marks, or the verdict that stands in its place."""
+def marked(cell: Cell, *, untested: bool = False) -> str:
+    """A cell in a table: the number with its share and marks, or the verdict that stands in its place. `untested`: nothing was verified."""
     if cell.value is None:
         return cell.verdict.value
-    return with_share(cell.value, cell.share) + (SUSPECT_MARK if cell.suspect else "") + ("" if cell.verified else UNVERIFIED_MARK)
+    marks = (SUSPECT_MARK if cell.suspect else "") + ("" if cell.verified or untested else UNVERIFIED_MARK)
+    return with_share(cell.value, cell.share) + marks
 
 
 def counts(found: dict[str, int]) -> str:

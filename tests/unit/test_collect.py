@@ -1,5 +1,6 @@
 """Raw folders, honest and hostile, read into target runs. All data is synthetic."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -334,6 +335,33 @@ def test_files_of_two_runs_in_one_folder_are_stale(raw, name, changes):
 def test_a_run_that_did_not_finish_is_incomplete(tmp_path):
     """stages.json is there from the start, so being there proves nothing."""
     assert Verdict.INCOMPLETE is collect(write_raw(tmp_path / "alpha", run(), finished=False)).record.verdict
+
+
+def test_a_run_that_ended_in_the_middle_says_how_far_its_benchmarks_came(tmp_path):
+    """By the plan in their journal, whatever else is in it; and what the host has said itself is no fault of a file."""
+    killed = record(verdict=Verdict.INCOMPLETE, reason="the run has not ended")
+    folder = write_raw(tmp_path / "alpha", run(record=killed, samples=(sample(), sample(2048))), finished=False)
+    plan = {f"softmax/N={n} [triton]": {"case": f"softmax/N={n}", "device": 0} for n in (1024, 2048, 4096)}
+    lines = [{"event": "kernel", "row": {}}, {"event": "collected", "at": 1.0, "points": plan}, {"event": "turn", "id": "a"}]
+    (folder / "bench" / "journal.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines) + '{"event": "tu')
+    found = collect(folder)
+
+    assert (found.record.verdict, found.record.reason) == (Verdict.INCOMPLETE, "the run has not ended; 2 of 3 points were measured")
+    assert found.problems == ()
+
+
+NO_PLAN = ("", "[]\n", '{"event": "collected", "points": 3}\n', '{"event": "collected", "points": {}}\n', "\xff\n")
+
+
+@pytest.mark.parametrize("journal", NO_PLAN)
+def test_a_journal_without_a_plan_tells_nothing(tmp_path, journal):
+    """It is for whoever takes the run up again, and no part of a bundle: a broken one is no fault of the results."""
+    killed = record(verdict=Verdict.INCOMPLETE, reason="the run has not ended")
+    folder = write_raw(tmp_path / "alpha", run(record=killed), finished=False)
+    (folder / "bench" / "journal.jsonl").write_text(journal, encoding="latin-1")
+    found = collect(folder)
+
+    assert (found.record.reason, found.problems) == ("the run has not ended", ())
 
 
 def test_a_stage_that_was_asked_for_and_has_no_report_is_not_run(raw):

@@ -91,6 +91,7 @@ def test_no_socket(monkeypatch, tmp_path):
     error = refused()
     assert "not running" in error.meaning
     assert "systemctl start docker" in error.remedy
+    assert "docs.docker.com/engine/install" in error.remedy  # there may be none to start
     assert "nowhere.sock" in error.happened
 
 

@@ -1,4 +1,4 @@
-"""`warpwave doctor` on machines that are not this one: recorded answers, a PATH of scripts, engines of all sorts. All data is synthetic."""
+"""`warpwave doctor` on machines that are not this one: recorded answers, a PATH of scripts, engines of all sorts. One recording is real."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import yaml
 from harness import doctor
 from harness.doctor.engine import Engine, examine_engine
 from harness.doctor.finding import fit, is_bad
-from harness.doctor.host import examine_host
+from harness.doctor.host import examine_host, examine_python
 from harness.doctor.machine import Machine
 from harness.doctor.vendor import examine_vendor
 from harness.engines.reasons import no_engine
@@ -92,6 +92,65 @@ def test_every_check_of_both_vendors_has_passed_and_not_passed_somewhere():
     assert (checks - passed, checks - tripped) == (set(), set())
 
 
+def test_the_command_that_brings_a_toolkit_installs_it_too(tmp_path):
+    """`--only-upgrade` does nothing where it never was; and a toolkit that the engine does not know of hands out no card."""
+    machine = machine_of(yaml.safe_load(MACHINES["nvidia-h200"].read_text()), tmp_path)
+    fix = next(f.fix for f in examine_vendor(load_targets()["cuda"], machine, None, needed=True) if f.check == "cuda: toolkit")
+
+    assert "apt-get install nvidia-container-toolkit" in fix
+    assert "nvidia-ctk runtime configure" in fix
+    assert "only-upgrade" not in fix
+
+
+@pytest.mark.parametrize(("name", "target"), [("nvidia-sick", "cuda"), ("amd-healthy", "rocm")])
+def test_without_a_container_no_image_asks_for_its_driver(tmp_path, name, target):
+    """A Python of one's own brings another runtime: driver 570 is old for our image, and right for its torch. It is told, not judged."""
+    recording = yaml.safe_load(MACHINES[name].read_text())
+    findings = examine_vendor(load_targets()[target], machine_of(recording, tmp_path), None, needed=True, contained=False)
+    files = [text.strip() for path, text in recording["files"].items() if path.startswith("/sys/module")]
+
+    assert not {f"{target}: {check}" for check in ("driver", "toolkit", "hand-over")} & {f.check for f in findings}
+    assert f"says {files[0]}" in findings[0].evidence
+
+
+def pythons_packages(folder, cuda):
+    """Packages that must not be imported, and a torch that says what it was built for."""
+    for name, version in {"torch": "2.11.0+cu130", "triton": "3.6.0", "pytest": "9.0", "numpy": "2.4"}.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text("raise SystemExit('imported')")
+        (folder / f"{name}-{version}.dist-info").mkdir()
+        (folder / f"{name}-{version}.dist-info" / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (folder / "torch" / "version.py").write_text(f"__version__ = '2.11.0+cu130'\ncuda = {cuda!r}\nhip = None\n")
+    (folder / "sitecustomize.py").write_text("import sys; print('a warning', file=sys.stderr)")
+    return Machine(root=folder, variables={"PATH": os.environ["PATH"], "PYTHONPATH": str(folder)})
+
+
+def test_a_python_is_asked_for_its_versions_without_an_import(tmp_path):
+    """Who runs without a container has to know with what."""
+    finding = examine_python(load_targets()["cuda"], pythons_packages(tmp_path, "13.0"))
+
+    assert (finding.check, finding.state) == ("cuda: python", "pass"), finding
+    assert finding.evidence == f"{sys.executable} has torch 2.11.0+cu130, triton 3.6.0, pytest 9.0, numpy 2.4"
+
+
+@pytest.mark.parametrize(("target", "cuda", "state"), [("cuda", None, "warn"), ("rocm", "13.0", "warn"), ("cpu", None, "pass")])
+def test_a_torch_that_was_built_for_another_vendor_is_found(tmp_path, target, cuda, state):
+    """Before a run refuses it, with where to get another; a target without a card takes any."""
+    targets = load_targets()
+    finding = examine_python(targets[target], pythons_packages(tmp_path, cuda))
+
+    assert finding.state == state, finding
+    assert (targets["cuda"].image.build_args["TORCH_INDEX"] in finding.fix) == (target == "cuda" and state == "warn")
+
+
+def test_no_two_checks_have_one_name(tmp_path):
+    """Who reads the JSON by name would lose one: without a container a target is asked for its Python as well as for its card."""
+    machine = machine_of(yaml.safe_load(MACHINES["nvidia-h200"].read_text()), tmp_path)
+    names = [finding.check for finding in doctor.examine(load_targets(), ["cuda"], machine, engine="local")]
+
+    assert len(set(names)) == len(names)
+
+
 def test_a_tool_that_hangs_is_a_finding_and_costs_no_more_than_its_time(tmp_path):
     """Also when it ignores SIGTERM and has a child that holds its output open."""
     recording = yaml.safe_load(MACHINES["amd-healthy"].read_text())
@@ -113,7 +172,7 @@ def test_a_node_that_is_closed_to_this_user_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("harness.doctor.vendor.os.access", lambda path, _: "kfd" not in str(path))
     first = examine_vendor(load_targets()["rocm"], machine, None, needed=False)[0]
 
-    assert (first.state, first.evidence) == ("fail", "no access to /dev/kfd")
+    assert (first.state, first.evidence) == ("fail", "driver loaded: /sys/module/amdgpu/version says 6.16.6; no access to /dev/kfd")
     assert "usermod -aG render,video" in first.fix
 
 
@@ -191,6 +250,13 @@ def test_a_clock_that_nobody_sets(tmp_path, synchronized, state):
     machine = machine_of({"commands": {"timedatectl show --property=NTPSynchronized --value": [0, synchronized]}}, tmp_path)
 
     assert next(f.state for f in examine_host(machine) if f.check == "clock") == state
+
+
+def test_a_clock_that_cannot_be_asked_for_says_why(tmp_path):
+    """And not that nobody knows."""
+    clock = next(f for f in examine_host(machine_of({}, tmp_path)) if f.check == "clock")
+
+    assert (clock.state, clock.evidence) == ("skip", "whether it is synchronized is not known: there is no timedatectl here")
 
 
 @pytest.mark.parametrize(("settings", "state"), [('\ufeff{"ephemeral": true}', "pass"), ("{}", "warn"), ("[", "warn"), (None, "warn")])

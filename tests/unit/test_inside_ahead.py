@@ -103,6 +103,40 @@ def benchmark(N, provider):
 """
 
 
+KEEPING = """
+import pathlib, triton
+@triton.testing.perf_report(triton.testing.Benchmark(x_names=["N"], x_vals=[1024], line_arg="provider", line_vals=["triton"],
+    line_names=["Triton"], plot_name="kept", args={}))
+def benchmark(N, provider):
+    (pathlib.Path.home() / "tuned.db").write_text(str(triton.testing.do_bench(lambda: None)))
+    print("kept it in", pathlib.Path.home())
+    return 1.0
+"""
+
+
+def test_what_a_package_tunes_ahead_is_not_kept_for_the_real_run(job, tmp_path):
+    """FlagGems has a database of it in the user's home, and would find there what was made up, in the measurement that follows."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "bench_kept.py").write_text(KEEPING)
+    dump(dataclasses.replace(job, kernels=str(tmp_path / "package")), tmp_path / "job.json")
+    for name in ("bench", "home"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "compile.py").write_text(COMPILE)
+    variables = {**os.environ, "HOME": str(tmp_path / "home"), "PYTHONPATH": str(REPOSITORY), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, "compile.py", "job.json"], cwd=tmp_path, env=variables, check=True, capture_output=True)
+
+    assert "kept it in" in (tmp_path / "bench" / "log-ahead.txt").read_text()
+    assert list(tmp_path.rglob("tuned.db")) == []
+
+
+def test_a_workers_log_does_not_begin_with_a_warning_about_us():
+    """A worker an architecture or a core: the author of a package would read it as often, and look for a fault."""
+    again = "import harness.inside.imported; from multiprocessing import spawn; spawn._fixup_main_from_name('harness.inside.measure')"
+    done = subprocess.run([sys.executable, "-c", again], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+
+    assert "RuntimeWarning" not in done.stderr
+
+
 def binaries(folder):
     """Keys in Triton's cache that hold a binary."""
     return {path.parent.name for path in folder.rglob("*.cubin")}

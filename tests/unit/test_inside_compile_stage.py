@@ -317,6 +317,31 @@ def test_a_package_that_keeps_what_it_tuned_does_not_keep_it_in_the_users_home(r
     assert "tuned" in (output / "compile" / "journal-sm_80.jsonl").read_text()
 
 
+TYPED = """
+import torch, triton
+
+
+def copy(x, stream: torch.cuda.Stream | None = None, device: torch.cuda.device | None = None):
+    with torch.cuda.device(0):
+        return x if isinstance(torch.cuda.current_stream(), torch.cuda.Stream) else None
+
+
+@triton.testing.perf_report(triton.testing.Benchmark(
+    x_names=["N"], x_vals=[8], line_arg="provider", line_vals=["a"], line_names=["a"], ylabel="ms", plot_name="typed", args={}))
+def benchmark(N, provider):
+    assert copy(N, torch.cuda.Stream()) == N
+    raise NotImplementedError("as far as it goes")
+"""
+
+
+def test_a_package_may_name_the_types_of_a_stream_and_a_device(run_inside, tmp_path):
+    """transformers does, which Liger-Kernel imports where it is installed: what stands in for a class has to be one."""
+    (tmp_path / "bench_typed.py").write_text(TYPED)
+    output = run_inside(tmp_path, Stage.COMPILE, architectures=load_targets()["cpu"].architectures[:1])
+
+    assert "as far as it goes" in (output / "compile" / "kernels.jsonl").read_text()
+
+
 @pytest.mark.parametrize(
     ("installed", "users", "preloaded"), [("libm.so.6", "", ["libm.so.6"]), ("libm.so.6", "libdl.so.2", ["libdl.so.2"]), (None, "", [])]
 )

@@ -12,7 +12,7 @@ from large import large
 from synthetic import case, compiled, no_gpu, record, run, sample, two_targets
 
 from harness.compare import compare
-from harness.records import Verdict
+from harness.records import Stage, StageReport, Verdict
 from harness.render.html import render_html
 
 HOSTILE = (
@@ -195,3 +195,26 @@ def test_a_page_is_made_of_whatever_there_is(runs):
     text = Page(render_html(compare(runs, ["alpha", "beta"] if runs else []))).text
 
     assert "warpwave comparison" in text
+
+
+def test_where_nobody_asked_for_tests_that_is_said_once():
+    """A question mark at every number would tell nothing."""
+    stages = (StageReport(Stage.BENCH, Verdict.PASSED, 4.0),)
+    bare = Page(render_html(compare([run(stages=stages, cases=(), compiled=())])))
+    failed = Page(render_html(compare([run(cases=(case(verdict=Verdict.FAILED),))])))
+
+    assert ("?" in bare.words, bare.text.count("Unverified: no target was asked for tests")) == (False, 1)
+    assert ("?" in failed.words, failed.text.count("Unverified: no target")) == (True, 0)
+
+
+def test_a_command_in_a_hint_is_shown_as_code():
+    """Without its backticks, which nobody wants to copy; and an odd one is left alone."""
+    for hint, code in (("Again: `run <b> --x`.", "Again: <code>run &lt;b&gt; --x</code>."), ("It`s <b>", "It`s &lt;b&gt;")):
+        assert code in render_html(compare([run(record=record(verdict=Verdict.INCOMPLETE, reason="killed", hint=hint))]))
+
+
+def test_one_case_is_its_own_best_median_and_largest():
+    """And is shown once."""
+    heads = [Page(render_html(compare([run(samples=tuple(map(sample, sizes)))]))).words for sizes in ((1024,), (1024, 2048))]
+
+    assert ["at largest" in words for words in heads] == [False, True]

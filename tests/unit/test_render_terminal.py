@@ -11,7 +11,7 @@ from rich.console import Console
 from synthetic import ARCHITECTURES, case, compiled, no_gpu, record, run, sample, two_targets
 
 from harness.compare import compare
-from harness.records import Verdict
+from harness.records import Stage, StageReport, Verdict
 from harness.render.terminal import render_terminal
 from harness.render.text import visible
 
@@ -119,7 +119,7 @@ def test_what_cannot_be_relied_on_is_counted_and_an_aa_run_is_told():
     text = " ".join(show([run(samples=samples, again=samples)], ["alpha"], full=True).split())
 
     assert "alpha: 1 weak point: the clock was at 900 MHz [bold]" in text
-    assert "alpha: 2 noisy points, measured until the author's time was up" in text
+    assert "alpha: 2 of 3 points noisy: the author's time was up before the median was known as closely as asked" in text
     assert "A change below this is noise, by an A/A run: alpha 3.0% (2 points measured twice, too few to tell)." in text
     assert text.count("% weak") == 1
 
@@ -208,3 +208,45 @@ def test_colour_is_a_style_and_not_a_part_of_the_text():
     console.print(render_terminal(compare(two_targets(), ["alpha", "beta"])))
 
     assert "\x1b[31mfailed" in console.export_text(styles=True)
+
+
+def untested(*samples, **more):
+    """A run of the bench stage alone: `--stage bench`."""
+    return run(stages=(StageReport(Stage.BENCH, Verdict.PASSED, 4.0),), cases=(), compiled=(), samples=samples, **more)
+
+
+def test_where_nobody_asked_for_tests_that_is_said_once():
+    """A mark at every number would tell nothing; and that tests did not pass would be untrue."""
+    text = " ".join(show([untested(sample(), sample(2048))], full=True).split())
+
+    assert "?" not in text
+    assert text.count("Unverified: no target was asked for tests") == 1
+    assert "did not pass" not in text
+
+
+def test_where_one_target_was_tested_the_marks_are_at_the_other():
+    """They tell the two apart."""
+    text = show([run(samples=(sample(),)), untested(sample(), record=record("beta"))])
+
+    assert "?" in next(line for line in text.splitlines() if "beta" in line and "75%" in line)
+    assert "? unverified" in text
+    assert "no target was asked" not in text
+
+
+def test_one_case_is_its_own_best_median_and_largest():
+    """And is shown once."""
+    one = show([run(samples=(sample(), sample(provider="torch")))])
+    two = show([run(samples=(sample(), sample(2048)))])
+
+    assert ("value" in one, "median" in one) == (True, False)
+    assert ("value" in two, "median" in two) == (False, True)
+
+
+def test_a_legend_explains_only_what_is_in_the_table():
+    """No mark for a suspect point where there is none, and no share where nobody measured a ceiling."""
+    clean = show([run(samples=(sample(), sample(2048)))], full=True)
+    times = show([run(samples=(sample(unit="ms"), sample(2048, unit="ms")))], full=True)
+
+    assert ("! suspect" in clean, "share of the ceiling" in clean) == (False, True)
+    assert "share of the ceiling" not in times
+    assert "! suspect" in show([run(samples=(sample(), sample(2048, value=9000.0)))], full=True)

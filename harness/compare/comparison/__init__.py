@@ -14,7 +14,7 @@ from harness.compare.comparison.common import COMPLETE, FAILING, Strict
 from harness.compare.comparison.speeds import Cell, Change, Exclusion, Geomean, Noise, Portability, Ratio, Refusal, Row, Speed
 from harness.compare.comparison.targets import DeviceSummary, Difference, TargetSummary
 from harness.compare.comparison.tests import KernelTests, Parity, ParityRow, TestCell
-from harness.records import SCHEMA_VERSION
+from harness.records import SCHEMA_VERSION, Stage
 
 __all__ = [
     "COMPLETE",
@@ -71,3 +71,9 @@ class Comparison(Strict):
     refusals: tuple[Refusal, ...] = ()
     problems: tuple[str, ...] = ()
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def untested(self) -> bool:
+        """Whether no target was asked for tests: every speed is unverified then, and a mark on each tells no more than one line does."""
+        tested = any(target.tests or any(report.stage is Stage.TEST for report in target.stages) for target in self.targets)
+        return not tested and not any(speed.verified for speed in self.speeds)

@@ -6,6 +6,7 @@ from harness.compare.comparison import Comparison
 from harness.render.html import environment, generated, matrix, speeds, tests
 from harness.render.html.data import embedded
 from harness.render.html.shell import draw
+from harness.render.text import UNTESTED
 
 
 def render_html(comparison: Comparison) -> str:
@@ -18,6 +19,7 @@ def render_html(comparison: Comparison) -> str:
         kind="comparison",
         script="page.js",
         comparison=comparison,
+        untested=UNTESTED,
         facts=environment.facts(comparison),
         cards=environment.cards(comparison),
         matrix=matrix.matrix(comparison),

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from harness.render.palette import DARK, LIGHT, rules, variables
 from harness.render.text import counts, first_line, number, plural, visible
@@ -42,8 +42,16 @@ def _environment() -> Environment:
     """Escapes everything; texts are first made harmless to look at, as in every renderer."""
     found = Environment(loader=FunctionLoader(_package_data), autoescape=True, undefined=StrictUndefined, finalize=_shown)
     found.trim_blocks = found.lstrip_blocks = True
-    found.filters.update(number=number, counts=counts, plural=plural, first_line=first_line)
+    found.filters.update(number=number, counts=counts, plural=plural, first_line=first_line, ticked=_ticked)
     return found
+
+
+def _ticked(text: str) -> Markup:
+    """What stands between backticks as code; a text with an odd one as it is."""
+    parts = visible(text).split("`")
+    if len(parts) % 2 == 0:
+        return escape(visible(text))
+    return Markup().join(Markup("<code>{}</code>").format(part) if position % 2 else escape(part) for position, part in enumerate(parts))
 
 
 def _shown(value: Any) -> Any:
