@@ -20,6 +20,7 @@ from harness.records import Verdict
 WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "workflows").glob("*.yml")}
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 RECORDED = ROOT / "reports" / "h200" / "raw"
+VERDICT = json.loads((RECORDED / "cuda" / "run.json").read_text())["verdict"]  # failed, where a gate was broken in it
 REAL = f"{shlex.quote(sys.executable)} -m harness"
 # A card: `run cuda` hands over what a real one left, and `doctor` finds nothing wrong.
 CARD = f"""
@@ -86,7 +87,7 @@ def test_two_legs_make_one_report(runner, tmp_path):
 
     assert ran["cuda"]["status"] == "success", ran["cuda"]["log"]
     assert (ran["rocm"]["status"], ran["rocm"]["statuses"]["Run"]) == ("failure", 3)
-    assert {name: target["verdict"] for name, target in targets.items()} == {"cuda": "passed", "rocm": "infra"}
+    assert {name: target["verdict"] for name, target in targets.items()} == {"cuda": VERDICT, "rocm": "infra"}
     assert "/dev/kfd" in targets["rocm"]["reason"]
     assert "usermod -aG render,video" in targets["rocm"]["hint"]
     assert ran["report"]["statuses"]["Report"] == 3
@@ -98,7 +99,7 @@ def test_a_leg_that_never_came_is_absent(runner, tmp_path):
     """Its runner was off, or the job was cancelled: a row, a reason, and no green tick."""
     ran = gpu(runner, {"cuda": CARD, "rocm": None})
 
-    assert {target["target"]: target["verdict"] for target in comparison(ran, tmp_path)["targets"]} == {"cuda": "passed", "rocm": "absent"}
+    assert {target["target"]: target["verdict"] for target in comparison(ran, tmp_path)["targets"]} == {"cuda": VERDICT, "rocm": "absent"}
     assert ran["report"]["statuses"]["Report"] == 4
     assert {path.name for path in (tmp_path / "artifacts").iterdir()} == {"raw-cuda-1", "report-1"}
 
@@ -123,7 +124,7 @@ def test_a_leg_that_dies_keeps_what_it_has(runner, tmp_path):
     assert (ran["cuda"]["status"], ran["cuda"]["statuses"]["Run"]) == ("failure", 137)
     assert ran["cuda"]["statuses"]["Remove what is left of our containers"] == 0
     assert not (tmp_path / "cuda" / "_temp" / "bundle").exists()
-    assert comparison(ran, tmp_path)["targets"][0]["verdict"] == "passed"
+    assert comparison(ran, tmp_path)["targets"][0]["verdict"] == VERDICT
 
 
 def base_of(folder):
@@ -318,7 +319,8 @@ def test_a_leg_that_was_run_again_makes_the_report_green(runner, tmp_path):
     """`Re-run failed jobs`: the first attempt's artifact is still there, and says failed."""
     bad = tmp_path / "artifacts" / "raw-cuda-0"
     write_raw(bad / "raw" / "cuda", run(record=record("cuda", verdict=Verdict.INFRA, reason="a card was lost")))
-    ran = gpu(runner, {"cuda": CARD})
+    write_raw(tmp_path / "second" / "cuda", run(record=record("cuda", run_id="run-2")))
+    ran = gpu(runner, {"cuda": f'{OUT}; cp -r {tmp_path}/second/cuda "$2/raw/cuda"'})
 
     assert [target["verdict"] for target in comparison(ran, tmp_path)["targets"]] == ["passed"]
     assert ran["report"]["statuses"]["Report"] == 0
@@ -331,7 +333,7 @@ def test_one_of_two_machines_that_never_came_is_absent(runner, tmp_path, monkeyp
     ran = gpu(runner, {"cuda": None})
 
     assert {target["target"]: target["verdict"] for target in comparison(ran, tmp_path)["targets"]} == {
-        "cuda": "passed",
+        "cuda": VERDICT,
         "cuda (2)": "absent",
     }
     assert ran["report"]["statuses"]["Report"] == 4
