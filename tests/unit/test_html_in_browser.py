@@ -150,7 +150,7 @@ def test_the_page_itself_never_scrolls_sideways(show, width):
 def test_wide_tables_break_no_names(show):
     """Functions of eleven architectures, and properties of tests with long names, stand on one line beside their figures."""
     code = tuple(compiled(f"sy_{n}", function="attention_backward_kernel", shared_bytes=57344, occupancy=0.125) for n in range(11))
-    long = case("softmax/t.py::test_against_a_reference_of_another_kind[bf16-contiguous-128x1024x64]", properties={"grad0.max_abs_err": "1"})
+    long = case("softmax/t.py::test_against_a_reference_of_another[bf16-contiguous-128x1024x64]", properties={"grad0.max_abs_err": "1"})
     page = show(compare([run("alpha", cases=(long,), compiled=code), run("beta", cases=(long,))]))
 
     for names in (".code tbody th code", ".numerics .property code"):
