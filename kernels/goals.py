@@ -127,7 +127,8 @@ def table(goals: tuple[Goal, ...], samples: Medians) -> str:
         faster.update(reached.faster)
         span = _span(reached.ratios.values()) + (f", mean {reached.figure:.2f}" if goal.mean else "")
         peer = _span([1 / value if goal.time else value for value in reached.peers.values()]) if reached.peers else "none installed"
-        lines.append(f"| {goal.what} | {goal.asked} | {span} ({len(reached.ratios)} cases) | {peer} | {'yes' if reached.met else 'no'} |")
+        cases = "1 case" if len(reached.ratios) == 1 else f"{len(reached.ratios)} cases"
+        lines.append(f"| {goal.what} | {goal.asked} | {span} ({cases}) | {peer} | {'yes' if reached.met else 'no'} |")
     lines += ["", f"{met} of {len(goals)} reached."]
     lines += [f"- {case}: {peer} is {ratio:.2f} x as fast" for case, (peer, ratio) in faster.items()]
     return "\n".join(lines)

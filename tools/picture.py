@@ -1,4 +1,4 @@
-"""A recorded comparison.html → the picture of it in README: its verdict, its table and one kernel's curves, as a browser draws them.
+"""A recorded comparison.html → the picture of it in README: its verdict, its table and two of one kernel's sweeps, as a browser draws them.
 
 python tools/picture.py reports/h200/comparison.html docs/report.png softmax; needs playwright and a Chromium.
 """
@@ -11,7 +11,8 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-_LEFT_OUT = "#environment, #tests, #numerics, #code, #speed > p, #matrix > p"
+_LEFT_OUT = ".cards, #failures, #environment, #tests, #numerics, #code, #speed > p, #matrix > p"
+_LEFT_OUT += ", .summary, .wide, .numbers, figure:nth-of-type(n + 3)"
 _STYLE = f"{_LEFT_OUT} {{ display: none !important }} header {{ position: static !important }}"
 
 
@@ -29,7 +30,7 @@ def draw(report: Path, picture: Path, kernel: str) -> None:
             kernel,
         )
         bottom = page.evaluate("document.querySelector('section.kernel').getBoundingClientRect().bottom")
-        page.screenshot(path=str(picture), full_page=True, clip={"x": 0, "y": 0, "width": 1120, "height": min(bottom + 12, 1250)})
+        page.screenshot(path=str(picture), full_page=True, clip={"x": 0, "y": 0, "width": 1120, "height": min(bottom + 12, 1400)})
         browser.close()
 
 

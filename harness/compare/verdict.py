@@ -125,7 +125,7 @@ def _failed(found: Iterable[dict[str, int]]) -> int:
 def _phrase(target: TargetSummary) -> str:
     measured = _count_sentence(target.points, "point", "measured", "could not measure")
     compiled = _count_sentence(_compiles(target), "kernel", "compiled", "could not compile")
-    gates = f"broke a gate with {target.only_gates}" if target.only_gates else ""
+    gates = f"broke a gate with {target.only_gates} of them" if target.only_gates else ""
     reason = " ".join(target.reason.split()).rstrip(".")
     reason = f" ({reason if len(reason) <= _REASON_LIMIT else f'{reason[:_REASON_LIMIT]} …'})" if reason else ""
     if target.verdict is Verdict.NOT_RUN and (measured or compiled):

@@ -15,6 +15,7 @@ from harness.render.text import NOTHING, UNTESTED, UNVERIFIED_MARK, first_line, 
 # Columns of architectures that fit beside the function's name on an 80-column page.
 _CODEGEN_WIDTH = 57
 _FEW_FAILURES = 10
+UNCOMPILED = "Did not compile"
 # Words short enough for a column of five.
 _LIMITED_BY = {"warps": "warps", "programs": "progs", "registers": "regs", "scalars": "sregs", "shared": "smem"}
 
@@ -48,9 +49,7 @@ def codegen(comparison: Comparison, every: bool) -> list[Section]:
     sections[-1] = dataclasses.replace(sections[-1], lines=lacking, legend=tuple(legend))
     if every:
         return sections
-    sections += _not_compiled(
-        "Did not compile", [cell for cell in cells if cell.compiled.verdict in FAILING and not cell.compiled.only_gates]
-    )
+    sections += _not_compiled(UNCOMPILED, [cell for cell in cells if cell.compiled.verdict in FAILING and not cell.compiled.only_gates])
     skipped = [cell for cell in cells if cell.compiled.verdict is Verdict.NOT_RUN]
     return [*sections, *_not_compiled("Not compiled: host code that does not run without a GPU", skipped)]
 

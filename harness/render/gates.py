@@ -10,6 +10,8 @@ from harness.records import CompiledKernel, Limits, Verdict, Which
 from harness.render.section import Bit, Line, Section, name, say, shorten
 from harness.render.text import plural
 
+BROKEN = "Gates broken"
+
 
 def sections(comparison: Comparison, few: int | None) -> list[Section]:
     """Nothing where every kernel met the defaults; else what a reader has to know of before trusting the green."""
@@ -17,7 +19,7 @@ def sections(comparison: Comparison, few: int | None) -> list[Section]:
     told: list[Section] = []
     if lines := _broken(cells):
         legend = ("What to do: mend the kernel or its launch, or waive the gate by name in pyproject.toml; docs/gates.md says how.",)
-        told.append(Section("Gates broken", lines=shorten(lines, few), legend=legend))
+        told.append(Section(BROKEN, lines=shorten(lines, few), legend=legend))
     if lines := [*map(_waiver, comparison.waivers), *_open(comparison)]:
         told.append(Section("Gates waived or open", lines=shorten(lines, few)))
     return told

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from kernels.goals import GOALS, Goal, measure, read, table
+
+REPO = Path(__file__).parents[2]
 
 
 def samples(tmp_path, **medians_ms):
@@ -46,7 +49,7 @@ def test_memory_is_at_most(tmp_path):
     (tmp_path / "bench" / "samples.jsonl").write_text("\n".join(map(json.dumps, lines)))
     found = read(tmp_path)
     assert not measure(Goal("op", ("op/*",), gib=1.58), found).met
-    assert "| op | at most 1.60 GiB | 1.59 (1 cases) | 23.50 | yes |" in table((Goal("op", ("op/*",), gib=1.6),), found)
+    assert "| op | at most 1.60 GiB | 1.59 (1 case) | 23.50 | yes |" in table((Goal("op", ("op/*",), gib=1.6),), found)
 
 
 def test_what_a_goal_does_not_speak_of_is_left_out(tmp_path):
@@ -63,7 +66,12 @@ def test_a_kernel_that_crashed_reaches_nothing(tmp_path):
 
 def test_the_table_names_peers_that_are_faster(tmp_path):
     text = table((Goal("op", ("op/*",), "copy", speed=1.0), GOALS[0]), samples(tmp_path, triton=2.0, copy=2.0, liger=1.0))
-    assert "| op | at least 1.00 of copy | 1.00 (1 cases) | 2.00 | yes |" in text
+    assert "| op | at least 1.00 of copy | 1.00 (1 case) | 2.00 | yes |" in text
     assert "| add | at least 1.00 of copy | not in this run | | |" in text
     assert "1 of 2 reached." in text
     assert "- op/N=8: liger is 2.00 x as fast" in text
+
+
+def test_the_published_table_is_of_the_published_run():
+    """What stands on the kernels' page is what the recorded run says, to the letter."""
+    assert table(GOALS, read(REPO / "reports" / "h200" / "raw" / "cuda")) in (REPO / "docs" / "kernels" / "README.md").read_text()

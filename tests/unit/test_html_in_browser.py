@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 from large import large
-from synthetic import no_gpu, two_targets
+from synthetic import case, compiled, no_gpu, run, two_targets
 from test_codegen_diff import MOVES, row, side
 from test_render_html import HOSTILE, hostile
 
@@ -145,6 +145,21 @@ def test_the_page_itself_never_scrolls_sideways(show, width):
     page.set_viewport_size({"width": width, "height": 800})
 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_wide_tables_break_no_names(show):
+    """Functions of eleven architectures, and properties of tests with long names, stand on one line beside their figures."""
+    code = tuple(compiled(f"sy_{n}", function="attention_backward_kernel", shared_bytes=57344, occupancy=0.125) for n in range(11))
+    long = case("softmax/t.py::test_against_a_reference_of_another[bf16-contiguous-128x1024x64]", properties={"grad0.max_abs_err": "1"})
+    page = show(compare([run("alpha", cases=(long,), compiled=code), run("beta", cases=(long,))]))
+
+    for names in (".code tbody th code", ".numerics .property code"):
+        heights = page.locator(names).evaluate_all("found => found.map(one => one.getBoundingClientRect().height)")
+        assert heights, names
+        assert max(heights) < 30, names
+    assert page.locator(".scroll:has(> .code), .scroll:has(> .numerics)").evaluate_all(
+        "found => found.map(one => one.scrollWidth - one.clientWidth)"
+    ) == [0, 0]
 
 
 def test_without_its_script_it_is_whole(show):

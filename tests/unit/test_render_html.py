@@ -121,6 +121,28 @@ def test_what_a_reader_needs_is_there_without_the_script():
         assert expected in text, expected
 
 
+def test_what_broke_is_told_before_what_was_measured():
+    """A gate, or a kernel that did not compile, stands where failed tests do, once, and a link leads there."""
+    spilling = compiled(
+        verdict=Verdict.FAILED, spills=2, broken={"spills": "2 registers, 0 allowed"}, reason="spills: 2 registers, 0 allowed"
+    )
+    refused = compiled("sy_80", verdict=Verdict.FAILED, registers=None, reason="out of resource")
+    text = render_html(compare([run(compiled=(spilling, refused))]))
+
+    for title in ("Gates broken", "Did not compile"):
+        assert text.count(f"<h3>{title}</h3>") == 1
+        assert text.index('<section id="failures">') < text.index(f"<h3>{title}</h3>") < text.index('<section id="environment">')
+    assert '<a href="#failures">' in text
+
+
+def test_many_numbers_of_tests_are_folded():
+    """A few stand open."""
+    few, many = (render_html(compare([run(cases=(case(properties={f"err{n}": "1e-6" for n in range(count)}),))])) for count in (40, 41))
+
+    assert "numbers of 1 kernel" not in few
+    assert "<summary>41 numbers of 1 kernel</summary>" in many
+
+
 def test_every_drawing_has_words():
     """Whoever does not see it is told what it shows."""
     plots = [attributes for tag, attributes in Page(render_html(compare(two_targets()))).elements if attributes.get("class") == "plot"]

@@ -1,6 +1,7 @@
 """The statistics, checked against the standard library's and scipy's, by hand, and by simulation."""
 
 import dataclasses
+import itertools
 import json
 import math
 import random
@@ -123,10 +124,19 @@ def test_no_interval_of_too_little(values):
 
 
 # --- verdicts, by simulation ------------------------------------------------------------------------------------------------------------
-# A noise is a point: called with a source of random numbers, it gives a function that measures that point so many times.
+# A noise is a point: called with a source of random numbers, it gives a function that measures that point so many times, or in its rounds.
 
 RECORDED = Path(__file__).parents[2] / "reports" / "h200" / "raw" / "cuda" / "bench" / "samples.jsonl"
-BANK = [json.loads(line)["times_ms"] for line in RECORDED.read_text().splitlines()]
+SAMPLES = [json.loads(line) for line in RECORDED.read_text().splitlines()]
+
+
+def by_round(points):
+    """The timings of each of these points, a list a round; without those that failed or were skipped."""
+    ends = [(point["times_ms"], (0, *itertools.accumulate(point["rounds"]))) for point in points if len(point["rounds"]) >= 5]
+    return [[times[start:end] for start, end in itertools.pairwise(edges)] for times, edges in ends]
+
+
+BANK, QUIET = by_round(SAMPLES), by_round(point for point in SAMPLES if point["quiet"])
 
 
 def independent(draw):
@@ -176,18 +186,23 @@ def spiked(draw):
     return lambda count: [draw.lognormvariate(0, 0.03) * (draw.uniform(1, 3) if draw.random() < 0.05 else 1) for _ in range(count)]
 
 
-def recorded(draw):
-    """Pieces of 60 successive timings of a point that was measured on an H200, in another order."""
-    times = draw.choice(BANK)
+def recorded(draw, bank=BANK):
+    """As many rounds as a point took on an H200, three of its successive ones at a time, in another order."""
+    rounds = draw.choice(bank)
 
     def measure(count):
         found = []
-        while len(found) < count:
-            start = draw.randrange(len(times) - 60)
-            found += times[start : start + 60]
-        return found[:count]
+        while len(found) < len(rounds):
+            start = draw.randrange(len(rounds) - 2)
+            found += rounds[start : start + 3]
+        return found[: len(rounds)]
 
     return measure
+
+
+def quiet(draw):
+    """Points of which the bench stage did not say that they are noisy."""
+    return recorded(draw, QUIET)
 
 
 NOISES = [independent, swinging, alternating, sluggish, drifting, spiked, recorded]
@@ -197,7 +212,14 @@ def measured(noise, draw, count=300, slower=1.0, shift=0.0):
     """One point in two runs. In the second it takes `slower` times as long; each is off by a `shift` of its own (a standard deviation)."""
     measure = noise(draw)
     levels = [factor * math.exp(draw.gauss(0, shift)) for factor in (1.0, slower)]
-    return [sample(times_ms=tuple(time * level for time in measure(count))) for level in levels]
+    return [in_rounds(measure(count), level) for level in levels]
+
+
+def in_rounds(found, level):
+    """A sample of these timings, of one round or of several, `level` times as long."""
+    rounds = found if isinstance(found[0], list) else [found]
+    times = tuple(time * level for timings in rounds for time in timings)
+    return sample(times_ms=times, rounds=tuple(map(len, rounds)) if rounds is found else ())
 
 
 def aa_run(noises, draw, number, **more):
@@ -212,7 +234,8 @@ def test_an_interval_misses_the_truth_less_than_once_in_twenty(kind):
     """Of two measurements of the same code: the interval of their ratio holds 1. (A drift is a shift between runs: no interval sees it.)"""
     draw = random.Random(kind.__name__)
     count = 600 if kind is sluggish else 300
-    found = [ratio_of_medians(*(side.times_ms for side in measured(kind, draw, count))) for _ in range(600)]
+    pairs = [measured(kind, draw, count) for _ in range(600)]
+    found = [ratio_of_medians(base.times_ms, head.times_ms, (base.rounds, head.rounds)) for base, head in pairs]
 
     assert sum(not one.low <= 1 <= one.high for one in found) / len(found) < 0.05
 
@@ -232,7 +255,7 @@ def test_false_alarms_stay_below_one_in_twenty(kinds, whole, shift):
     assert sum(number > 0 for number in wrong) / 50 < whole
 
 
-@pytest.mark.parametrize("kind", [independent, drifting, spiked, recorded], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [independent, drifting, spiked, quiet], ids=lambda kind: kind.__name__)
 def test_a_planted_slowdown_of_five_percent_is_found(kind):
     """19 times in 20, where runs are off by 0.3 % and the threshold is that of an A/A run of 60 points."""
     draw = random.Random(kind.__name__)

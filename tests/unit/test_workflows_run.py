@@ -13,7 +13,7 @@ import sys
 import pytest
 import yaml
 from runner import ROOT, Runner
-from synthetic import GPU_B, case, facts, record, run, sample, write_raw
+from synthetic import GPU_B, case, edit, facts, record, run, sample, write_raw
 
 from harness.records import Verdict
 
@@ -21,12 +21,6 @@ WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in (ROOT / ".g
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 RECORDED = ROOT / "reports" / "h200" / "raw"
 REAL = f"{shlex.quote(sys.executable)} -m harness"
-# A card: `run cuda` hands over what a real one left, and `doctor` finds nothing wrong.
-CARD = f"""
-case "$1 $2 $3" in
-"ci leg cuda") while [ "$1" != --out ]; do shift; done; mkdir -p "$2/raw"; cp -r {RECORDED}/cuda "$2/raw/cuda";;
-*) exec {REAL} "$@";;
-esac"""
 # `python3 -m venv` and `pip install` of a leg: a folder with our command in it.
 PYTHON = """
 [ "$1 $2" = "-m venv" ] || exit 0
@@ -47,6 +41,27 @@ def runner(tmp_path):
         return Runner(tmp_path / job, tmp_path / "artifacts", {**common, **values}, stubs)
 
     return make
+
+
+@pytest.fixture
+def green(tmp_path):
+    """The results of a real card, but for its compile stage, in which gates were broken."""
+    left = shutil.copytree(RECORDED / "cuda", tmp_path / "green" / "cuda", ignore=shutil.ignore_patterns("compile"))
+    stages = json.loads((left / "stages.json").read_text())
+    edit(left / "stages.json", reports=[entry for entry in stages["reports"] if entry["stage"] != "compile"])
+    edit(left / "job.json", stages=["test", "bench"])
+    edit(left / "run.json", verdict="passed", reason="")
+    return left
+
+
+@pytest.fixture
+def card(green):
+    """`run cuda` hands over what a real card left, and `doctor` finds nothing wrong."""
+    return f"""
+case "$1 $2 $3" in
+"ci leg cuda") while [ "$1" != --out ]; do shift; done; mkdir -p "$2/raw"; cp -r {green} "$2/raw/cuda";;
+*) exec {REAL} "$@";;
+esac"""
 
 
 def gpu(runner, legs, gh=NO_BASE, more=None):
@@ -79,9 +94,9 @@ def comparison(ran, tmp_path):
     return json.loads((tmp_path / "artifacts" / "report-1" / "comparison.json").read_text())
 
 
-def test_two_legs_make_one_report(runner, tmp_path):
+def test_two_legs_make_one_report(runner, card, tmp_path):
     """One brought everything; the other's machine has no card, which its doctor puts on record with what mends it."""
-    ran = gpu(runner, {"cuda": CARD, "rocm": f'exec {REAL} "$@"'})
+    ran = gpu(runner, {"cuda": card, "rocm": f'exec {REAL} "$@"'})
     targets = {target["target"]: target for target in comparison(ran, tmp_path)["targets"]}
 
     assert ran["cuda"]["status"] == "success", ran["cuda"]["log"]
@@ -94,9 +109,9 @@ def test_two_legs_make_one_report(runner, tmp_path):
     assert "::error title=rocm%3A infra::" in ran["report"]["log"]
 
 
-def test_a_leg_that_never_came_is_absent(runner, tmp_path):
+def test_a_leg_that_never_came_is_absent(runner, card, tmp_path):
     """Its runner was off, or the job was cancelled: a row, a reason, and no green tick."""
-    ran = gpu(runner, {"cuda": CARD, "rocm": None})
+    ran = gpu(runner, {"cuda": card, "rocm": None})
 
     assert {target["target"]: target["verdict"] for target in comparison(ran, tmp_path)["targets"]} == {"cuda": "passed", "rocm": "absent"}
     assert ran["report"]["statuses"]["Report"] == 4
@@ -115,9 +130,9 @@ def test_no_leg_at_all_is_a_report_too(runner, tmp_path):
 OUT = 'while [ "$1" != --out ] && [ $# -gt 0 ]; do shift; done; [ $# = 0 ] && exit 0; mkdir -p "$2/raw"'
 
 
-def test_a_leg_that_dies_keeps_what_it_has(runner, tmp_path):
+def test_a_leg_that_dies_keeps_what_it_has(runner, green, tmp_path):
     """The upload and the cleaning come after a failure, too."""
-    dying = f'{OUT}; cp -r {RECORDED}/cuda "$2/raw"; exit 137'
+    dying = f'{OUT}; cp -r {green} "$2/raw"; exit 137'
     ran = gpu(runner, {"cuda": dying})
 
     assert (ran["cuda"]["status"], ran["cuda"]["statuses"]["Run"]) == ("failure", 137)
@@ -302,9 +317,9 @@ def test_a_test_that_is_gone_is_told(runner, tmp_path, fail_on, status):
     assert "title=test is gone%3A softmax/test_softmax.py%3A%3Atest_softmax[3] on cuda" in ran["log"]
 
 
-def test_the_numbers_lie_in_the_artifact_for_other_tools(runner, tmp_path):
+def test_the_numbers_lie_in_the_artifact_for_other_tools(runner, card, tmp_path):
     """A file a tool, of the numbers that are in the report."""
-    gpu(runner, {"cuda": CARD})
+    gpu(runner, {"cuda": card})
     exports = tmp_path / "artifacts" / "report-1" / "exports"
 
     assert {path.name for path in exports.iterdir()} == {
@@ -314,20 +329,20 @@ def test_the_numbers_lie_in_the_artifact_for_other_tools(runner, tmp_path):
     assert (tmp_path / "artifacts" / "report-1" / "bandwidth.csv").exists()
 
 
-def test_a_leg_that_was_run_again_makes_the_report_green(runner, tmp_path):
+def test_a_leg_that_was_run_again_makes_the_report_green(runner, card, tmp_path):
     """`Re-run failed jobs`: the first attempt's artifact is still there, and says failed."""
     bad = tmp_path / "artifacts" / "raw-cuda-0"
     write_raw(bad / "raw" / "cuda", run(record=record("cuda", verdict=Verdict.INFRA, reason="a card was lost")))
-    ran = gpu(runner, {"cuda": CARD})
+    ran = gpu(runner, {"cuda": card})
 
     assert [target["verdict"] for target in comparison(ran, tmp_path)["targets"]] == ["passed"]
     assert ran["report"]["statuses"]["Report"] == 0
 
 
-def test_one_of_two_machines_that_never_came_is_absent(runner, tmp_path, monkeypatch):
+def test_one_of_two_machines_that_never_came_is_absent(runner, green, tmp_path, monkeypatch):
     """Both are of one target, and the other one brought everything."""
     monkeypatch.setitem(RUNNERS, "cuda", [["self-hosted", "h200"], ["self-hosted", "b200"]])
-    shutil.copytree(RECORDED / "cuda", tmp_path / "artifacts" / "raw-cuda-1-1" / "raw" / "cuda")
+    shutil.copytree(green, tmp_path / "artifacts" / "raw-cuda-1-1" / "raw" / "cuda")
     ran = gpu(runner, {"cuda": None})
 
     assert {target["target"]: target["verdict"] for target in comparison(ran, tmp_path)["targets"]} == {

@@ -50,10 +50,11 @@ class Function:
 
 @dataclass(frozen=True)
 class Generated:
-    """The table, the sections below it, and whether one architecture stands in two columns."""
+    """The table, the sections below it, and whether one architecture stands in two columns. What is `broken` stands where failures do."""
 
     columns: tuple[Column, ...]
     functions: tuple[Function, ...]
+    broken: tuple[Section, ...]
     notes: tuple[Section, ...]
     several: bool
 
@@ -79,7 +80,9 @@ def generated(comparison: Comparison) -> Generated:
     notes = [section for section in figures.codegen(comparison, every=False) if not section.heads]
     notes += fidelity.sections(comparison, _FEW)
     notes += gates.sections(comparison, _FEW) + vendor_section(ONE_VENDOR, one_vendor(cell.compiled for cell in cells), _FEW)
-    return Generated(columns, functions, tuple(notes), len({column.target for column in columns}) > 1)
+    broken = tuple(note for note in notes if note.title in (figures.UNCOMPILED, gates.BROKEN))
+    rest = tuple(note for note in notes if note not in broken)
+    return Generated(columns, functions, broken, rest, len({column.target for column in columns}) > 1)
 
 
 def _figures(rows: list[CompiledKernel]) -> Figures | None:
@@ -95,7 +98,11 @@ def _figures(rows: list[CompiledKernel]) -> Figures | None:
         gated=sum(row.only_gates for row in rows),
         registers=str(max(registers)) if registers else "",
         spills=max(row.spills or 0 for row in rows),
-        shared=f"{number(shared / 1024)} KiB" if shared else "",
+        shared=_memory(shared) if shared else "",
         occupancy=f"{min(shares):.0%}" if shares else "",
         matrix=any(row.matrix for row in rows),
     )
+
+
+def _memory(count: int) -> str:
+    return f"{number(count / 1024)} KiB" if count >= 1024 else f"{count} B"
