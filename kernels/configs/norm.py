@@ -97,7 +97,9 @@ LAYER_NORM = {
     "sm_90": replace(
         _HOPPER,
         forward=(
-            Tile(1024, 2048, 2, packed=True),
+            Tile(64, 1024, 1, packed=True),
+            Tile(128, 2048, 2, packed=True),
+            Tile(256, 1024, 1, packed=True),
             Tile(2048, 2048, 2, packed=True),
             Tile(4096, 4096, 4),
             Tile(8192, 16384, 8, chunks=4, packed=True, registers=80),
