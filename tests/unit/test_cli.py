@@ -227,5 +227,5 @@ def test_list_and_doctor_answer_on_a_bare_machine(warpwave):
     assert "gfx942" in warpwave("list").stdout
     findings = json.loads(warpwave("doctor", "--json").stdout)["findings"]
 
-    assert {finding["check"]: finding["state"] for finding in findings}["cpu"] == "pass"
+    assert {finding["check"]: finding["state"] for finding in findings}["cpu: python"] == "pass"
     assert all(finding["fix"] for finding in findings if finding["state"] in ("warn", "fail"))
