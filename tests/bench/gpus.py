@@ -1,6 +1,6 @@
 """The same sweep on one card and on several of this host, and how much faster that is.
 
-Usage, on a machine with the cards: python tests/bench/gpus.py --gpus 0,1 [--runs N] [--kernels FOLDER] [--bench PATTERN] [--keep FOLDER]
+Usage, on a machine with the cards: python tests/bench/gpus.py --gpus 0,1 [--runs N] [--precision SHARE] [--kernels FOLDER] [--keep FOLDER]
 Real runs (`warpwave run cuda --engine local --stage bench`), each with an empty Triton cache, in turn. Prints for each the wall time of the
 command, of the bench stage, and of the sweep alone: from the first point that any card began to the last that any ended, by the journals.
 What compiling ahead and importing torch take is not shared out, so the sweep's is the figure of the scheduler, the stage's that of a user.
@@ -20,6 +20,10 @@ from collections import Counter
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
+sys.path.insert(0, str(REPOSITORY))
+
+from harness.records import Job  # noqa: E402
+
 PACKAGE = Path(__file__).with_name("softmax")
 PATH = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
 WHAT = {"command": "the command", "stage": "the bench stage", "sweep": "the sweep"}
@@ -30,6 +34,7 @@ def run(chosen: list[str], arguments: argparse.Namespace, out: Path) -> dict:
     which = ["--gpus", ",".join(chosen)] if len(chosen) > 1 else ["--gpu", chosen[0]]
     command = [sys.executable, "-m", "harness", "run", arguments.target, "--engine", "local", "--stage", "bench", "--no-report"]
     command += ["--kernels", str(arguments.kernels), "--bench", arguments.bench, *which, "--out", str(out)]
+    command += ["--precision", str(arguments.precision)]
     command += ["--targets", str(arguments.targets or own_targets(arguments.target, out.parent))]
     variables = {"TRITON_CACHE_DIR": str(out.with_name(f"{out.name}-cache")), "PYTHONPATH": PATH}
     started = time.monotonic()
@@ -102,6 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpus", default="0,1", help="the cards; the first one is the one that is alone")
     parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--precision", type=float, default=Job.precision, help="as in `warpwave run`: a finer one makes a longer sweep")
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--targets", type=Path, help="as in `warpwave run`")
     parser.add_argument("--kernels", type=Path, default=PACKAGE)
