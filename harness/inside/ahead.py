@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import json
 import os
 import threading
@@ -43,6 +44,9 @@ def start(job: Job) -> None:
 
 def wait() -> None:
     """Until everything is compiled; where nobody asked for it, not at all."""
+    # Meanwhile, what the first launch would do: the hash of all of Triton is in its keys, and is made once a process.
+    with contextlib.suppress(ImportError, AttributeError):
+        importlib.import_module("triton.runtime.cache").triton_key()
     marker = os.environ.get(MARKER_VARIABLE)
     ends = time.monotonic() + _LIMIT_S + 30
     while marker and not Path(marker).exists() and time.monotonic() < ends:

@@ -114,6 +114,17 @@ def benchmark(N, provider):
 """
 
 
+def test_who_waits_makes_the_hash_of_triton_meanwhile(monkeypatch):
+    """Half a second that the first launch of a process takes otherwise."""
+    from triton.runtime.cache import triton_key
+
+    monkeypatch.delenv(ahead.MARKER_VARIABLE, raising=False)
+    triton_key.cache_clear()
+    ahead.wait()
+
+    assert triton_key.cache_info().currsize == 1
+
+
 def test_what_a_package_tunes_ahead_is_not_kept_for_the_real_run(job, tmp_path):
     """FlagGems has a database of it in the user's home, and would find there what was made up, in the measurement that follows."""
     (tmp_path / "package").mkdir()
