@@ -60,8 +60,8 @@ class Bursts:
         starts, ends = events[:count], events[count:]
         # By itself each `record` would ask for the stream, for several microseconds of the host's.
         stream = self.device.current_stream()
+        began = time.perf_counter()  # before, or the device could come to it earlier than the clock was read
         origin.record(stream)
-        began = time.perf_counter()
         for _ in range(lead):
             self._flush()
         first.record(stream)
