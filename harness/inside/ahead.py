@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import json
 import os
 import threading
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.inside.benches import Point, find_benches, load_module, points
-from harness.inside.workers import Worker, forked
+from harness.inside.workers import Worker, forked, hash_triton
 from harness.records import Architecture, Job, Stage, write_text
 
 _MARKER = "ahead.json"
@@ -44,9 +43,7 @@ def start(job: Job) -> None:
 
 def wait() -> None:
     """Until everything is compiled; where nobody asked for it, not at all."""
-    # Meanwhile, what the first launch would do: the hash of all of Triton is in its keys, and is made once a process.
-    with contextlib.suppress(ImportError, AttributeError):
-        importlib.import_module("triton.runtime.cache").triton_key()
+    hash_triton()  # meanwhile, or the first launch would
     marker = os.environ.get(MARKER_VARIABLE)
     ends = time.monotonic() + _LIMIT_S + 30
     while marker and not Path(marker).exists() and time.monotonic() < ends:

@@ -8,6 +8,8 @@ import gc
 import importlib
 import warnings
 
+from harness.inside.workers import hash_triton
+
 _NEEDED = (
     "torch",
     "torch._dynamo",
@@ -23,9 +25,7 @@ warnings.filterwarnings("ignore", message=r"'harness\.inside\.\w+' found in sys\
 for _module in _NEEDED:
     with contextlib.suppress(ImportError):
         importlib.import_module(_module)
-# The hash of all of Triton is in the key of everything that it caches, and is made once a process.
-with contextlib.suppress(ImportError, AttributeError):
-    importlib.import_module("triton.runtime.cache").triton_key()
+hash_triton()
 # What is imported stays: a collector that walks over it in each worker finds nothing, and copies the pages that they share. And Triton's
 # frontend makes so many short-lived objects that the collector would run all the time.
 gc.collect()

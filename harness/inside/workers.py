@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import multiprocessing
 import os
 import signal
@@ -88,6 +89,12 @@ class _Forked:
         if self.returncode is None:
             raise subprocess.TimeoutExpired(["forked worker"], timeout)
         return self.returncode
+
+
+def hash_triton() -> None:
+    """The hash of all of Triton is in the key of everything that it caches; it takes half a second, and is made once a process."""
+    with contextlib.suppress(ImportError, AttributeError):
+        importlib.import_module("triton.runtime.cache").triton_key()
 
 
 def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
