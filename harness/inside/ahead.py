@@ -3,7 +3,8 @@
 Each process runs its share of the points once on a pretended card, the one that is here; nothing is launched, so that the card stays idle.
 The JIT finds a binary by a key made of source, specialization, options and architecture, all of which are the same there and here. What
 depends on something else, a value that only the card can tell, is compiled when it is launched, as ever; a share that crashes costs nothing
-but that. docs/no-gpu.md says how a card is pretended.
+but that. What else a first launch would take its time for is made here, too: Triton's launcher, and what is read from the binary.
+docs/no-gpu.md says how a card is pretended.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import contextlib
 import dataclasses
 import json
 import os
+import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +73,40 @@ def work(job: Job, card: Architecture, share: int, shares: int) -> None:
     from harness.inside.pretend import pretended_device
 
     with home_of_its_own(Path(job.output) / Stage.BENCH.value), pretended_device(card, lambda binary: (32, 0, 1024)):
+        _make_ready_to_launch(card)
         for point in share_of(_points(job), share, shares):
             with contextlib.suppress(Exception):  # the bench stage will say what is wrong with it
                 point.run()
+
+
+def _make_ready_to_launch(card: Architecture) -> None:
+    """From here on, what is compiled gets beside it, in Triton's cache, what its first launch would wait for."""
+    import triton.compiler
+
+    from harness.inside.recorder import read_once
+
+    compile_alone, launcher = triton.compiler.compile, _launcher(card)
+
+    def compile_and_more(*args: Any, **options: Any) -> Any:
+        compiled = compile_alone(*args, **options)
+        with contextlib.suppress(Exception):
+            read_once(compiled)
+        with contextlib.suppress(Exception):  # Triton 3.6 compiles one of C for each signature, in a quarter of a second
+            launcher(compiled.src, compiled.metadata)
+        return compiled
+
+    triton.compiler.compile = compile_and_more
+
+
+def _launcher(card: Architecture) -> Callable[[Any, Any], Any]:
+    """What the card's own driver calls for each kernel. The driver itself is not made: it would look for the card, and keep it busy."""
+    from triton.backends import backends
+    from triton.backends.compiler import GPUTarget
+
+    target = GPUTarget(card.backend, card.arch, card.warp_size)
+    driver = next(backend.driver for backend in backends.values() if backend.compiler.supports_target(target))
+    found = vars(sys.modules[driver.__module__])
+    return next(value for name, value in found.items() if isinstance(value, type) and name.endswith("Launcher"))
 
 
 def share_of(found: list[Point], share: int, shares: int) -> list[Point]:

@@ -78,7 +78,7 @@ class Recorder:
         )
 
     def _read(self, base: CompiledKernel, compiled: Any) -> CompiledKernel:
-        metadata, reading = compiled.metadata, _read_once(compiled)
+        metadata, reading = compiled.metadata, read_once(compiled)
         self._loaded[_digest(compiled.kernel)] = (reading.registers or 0, reading.spills or 0, _MOST_THREADS)
         row = dataclasses.replace(
             base,
@@ -119,7 +119,7 @@ def card_here() -> Architecture:
     return Architecture(name, target.backend, target.arch, target.warp_size, {key: int(value) for key, value in properties.items()})
 
 
-def _read_once(compiled: Any) -> Reading:
+def read_once(compiled: Any) -> Reading:
     """What the binary says, kept beside it in Triton's cache: disassembling takes longer than loading what was compiled before."""
     from triton.runtime.cache import get_cache_manager
 

@@ -148,6 +148,39 @@ def test_a_workers_log_does_not_begin_with_a_warning_about_us():
     assert "RuntimeWarning" not in done.stderr
 
 
+MORE = """
+import sys
+from pathlib import Path
+import triton.backends.nvidia.driver as driver
+from harness.inside import ahead
+from harness.records import Job
+
+class Launcher:
+    def __init__(self, source, metadata):
+        print(metadata.name, list(source.signature.values()), metadata.num_warps)
+        if metadata.name == "copy_kernel":
+            raise OSError("no C compiler")
+
+driver.CudaLauncher = Launcher
+job = Job.load(Path(sys.argv[1]))
+ahead.work(job, ahead.card_of(job), 0, 1)
+"""
+
+
+def test_what_else_a_first_launch_waits_for_is_made_beside_the_binary(job, tmp_path):
+    """Triton's launcher is asked for as the launch will, and the binary is read. A launcher that cannot be made costs nothing else."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "bench_tuned.py").write_text(TUNED)
+    dump(dataclasses.replace(job, kernels=str(tmp_path / "package")), tmp_path / "job.json")
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "more.py").write_text(MORE)
+    variables = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run([sys.executable, "more.py", "job.json"], cwd=tmp_path, env=variables, capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines() == ["copy_kernel ['*fp32', '*fp32', 'i32', 'constexpr'] 4"] * 2
+    assert len(binaries(tmp_path / "cache")) == len(list(tmp_path.rglob("reading.json"))) == 2
+
+
 def binaries(folder):
     """Keys in Triton's cache that hold a binary."""
     return {path.parent.name for path in folder.rglob("*.cubin")}
