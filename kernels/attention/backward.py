@@ -93,7 +93,7 @@ def query_kernel(
     M: tl.constexpr,
     N: tl.constexpr,
     CAUSAL: tl.constexpr,
-    EVEN: tl.constexpr,
+    EDGE: tl.constexpr,
     TMA: tl.constexpr,
     PART: tl.constexpr,
     HEADS_FIRST: tl.constexpr,
@@ -121,7 +121,7 @@ def query_kernel(
     clear = (tl.minimum(keys, first) if CAUSAL else keys) // N * N
     within = (q_tile, dout_tile, lse, delta, q_view, k_view, v_view, dout_view, first)
     dq = _sweep_keys(dq, *within, 0, clear, keys, scale, WIDTH, V_WIDTH, N, CAUSAL, False, TMA, PART, PRECISION)
-    if CAUSAL or not EVEN:
+    if EDGE:
         dq = _sweep_keys(dq, *within, clear, end, keys, scale, WIDTH, V_WIDTH, N, CAUSAL, True, TMA, PART, PRECISION)
     store_tile(dq_ptr, dq * scale, index, first, rows, WIDTH, M, COLUMNS)
 
@@ -284,7 +284,7 @@ def backward(
     tiles = -(-rows // query_tile.m)
     tensors, meta = operands(query_tile)
     query_kernel[(tiles * batch * heads,)](
-        *tensors, out, lse, delta, dq, *strides, out.stride()[:3], tiles, heads, *sizes, EVEN=keys % query_tile.n == 0, **meta
+        *tensors, out, lse, delta, dq, *strides, out.stride()[:3], tiles, heads, *sizes, EDGE=causal or keys % query_tile.n > 0, **meta
     )
     tiles = -(-keys // key_value_tile.n)
     tensors, meta = operands(key_value_tile)

@@ -90,7 +90,7 @@ def forward_kernel(
     M: tl.constexpr,
     N: tl.constexpr,
     CAUSAL: tl.constexpr,
-    EVEN: tl.constexpr,
+    EDGE: tl.constexpr,
     TMA: tl.constexpr,
     PART: tl.constexpr,
     HEADS_FIRST: tl.constexpr,
@@ -112,7 +112,7 @@ def forward_kernel(
     clear = (tl.minimum(keys, first) if CAUSAL else keys) // N * N
     within = (q_tile, q_view, k_view, v_view, first)
     state = _attend(state, *within, 0, clear, keys, scale, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, False, TMA, PART, PRECISION)
-    if CAUSAL or not EVEN:
+    if EDGE:
         state = _attend(state, *within, clear, end, keys, scale, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, True, TMA, PART, PRECISION)
 
     acc, total, peak = state
@@ -151,7 +151,7 @@ def forward(
         keys,
         scale,
         CAUSAL=causal,
-        EVEN=keys % tile.n == 0,
+        EDGE=causal or keys % tile.n > 0,
         TMA=tile.tma,
         PRECISION=precision,
         **options(tile, width, v_width),
