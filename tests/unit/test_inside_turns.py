@@ -12,11 +12,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from benching import FakeDevice, point
+from benching import point
 
 from harness.inside import measure
 from harness.inside.supervise import Journal, supervise
-from harness.inside.timer import Timer
 from harness.inside.workers import spawned
 from harness.records import Verdict
 
@@ -24,18 +23,6 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 
 
 REPOSITORY = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def device():
-    return FakeDevice()
-
-
-@pytest.fixture
-def timer(device, monkeypatch):
-    """Of a host that takes no time: it is ahead however busy this machine is."""
-    monkeypatch.setattr("harness.inside.timer.time.perf_counter", lambda: 0.0)
-    return Timer(device, device.flush, 1 << 20)
 
 
 def in_turns(timer, monkeypatch, tmp_path, *functions):

@@ -1,0 +1,198 @@
+"""The timer that stands in for `do_bench`, on a clock of its own: what is timed, after which flushes, and with the host ahead."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from types import SimpleNamespace
+
+import pytest
+from benching import FakeDevice
+
+from harness.inside.timer import Timer, quantile
+
+pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+
+def test_only_the_function_is_timed(device, timer):
+    """The flush before each repetition is outside of its timing."""
+    assert timer.do_bench(lambda: device.work(0.25), return_mode="median") == 0.25
+    assert set(timer.last.times_ms) == {0.25}
+
+
+def test_every_repetition_is_flushed_the_warm_up_too(device, timer):
+    """After the first call, work never follows work: the cache is cold each time."""
+    timer.do_bench(lambda: device.work(1.0))
+
+    assert device.log[0] == "work"
+    assert device.log.count("work") > 5
+    assert all(before == "flush" for before, step in zip(device.log, device.log[1:], strict=False) if step == "work")
+
+
+class SlowHost(FakeDevice):
+    """A device that cannot start what the host has not enqueued yet."""
+
+    def __init__(self, monkeypatch):
+        super().__init__()
+        self.host = 0.0
+        monkeypatch.setattr("harness.inside.timer.time.perf_counter", lambda: self.host / 1e3)
+
+        record = self.Event.record
+
+        def not_before_the_host(event, stream=None):
+            self.now = max(self.now, self.host)
+            record(event)
+
+        self.Event.record = not_before_the_host
+
+    def synchronize(self):
+        self.host = max(self.host, self.now)
+
+    def flush(self):
+        self.now = max(self.now, self.host)
+        super().flush()
+
+    def call(self, host_ms, device_ms):
+        self.host += host_ms
+        self.now = max(self.now, self.host)
+        self.work(device_ms)
+
+
+def test_the_device_does_not_wait_for_the_host(monkeypatch):
+    """Two milliseconds of the host for a quarter of the device's: flushes of half a millisecond go on until the host is ahead."""
+    device = SlowHost(monkeypatch)
+    timer = Timer(device, device.flush, 1 << 20)
+
+    assert timer.do_bench(lambda: device.call(2.0, 0.25), return_mode="median") == 0.25
+    assert timer.last.host_ms == pytest.approx(2.0)
+
+
+def test_a_flush_of_microseconds_is_repeated_until_the_host_is_ahead(monkeypatch):
+    """The smaller the cache, the shorter its flush: a backward takes the host a hundred of them."""
+    device = SlowHost(monkeypatch)
+
+    def flush():
+        device.now = max(device.now, device.host) + 0.03
+
+    timer = Timer(device, flush, 1 << 20)
+    timer.do_bench(lambda: device.call(2.0, 0.25))
+
+    assert max(timer.last.times_ms) == pytest.approx(0.25)
+
+
+def test_what_is_timed_keeps_the_device_busy_too(monkeypatch):
+    """One millisecond of the host's for 1.5 of the device's: one flush is enough, and still none of its time is waiting."""
+    device = SlowHost(monkeypatch)
+    timer = Timer(device, device.flush, 1 << 20)
+
+    assert timer.do_bench(lambda: device.call(1.0, 1.5), rep=200, return_mode="median") == 1.5
+    assert set(timer.last.times_ms) == {1.5}
+    rounds = "".join(step[0] for step in device.log).split("w")
+    assert len(rounds[-2]) == 1
+
+
+def test_what_had_the_device_wait_does_not_count(monkeypatch):
+    """The host stops for 40 ms in the middle of a round: that timing is 40 ms, those after it may be behind, too, and none is kept."""
+    device = SlowHost(monkeypatch)
+    timer = Timer(device, device.flush, 1 << 20)
+    calls = itertools.count()
+    timer.do_bench(lambda: device.call(40.0 if next(calls) == 30 else 0.01, 0.25), warmup=0, rep=400)
+
+    assert timer.last.times_ms == pytest.approx([0.25] * len(timer.last.times_ms))
+    assert 0 < timer.last.late < 20
+    assert len(timer.last.times_ms) + timer.last.late >= 50
+
+
+def test_a_host_that_cannot_be_relied_on_has_late_timings_and_no_wrong_ones(monkeypatch):
+    """Each third call takes it 4 ms, and its median says 0.1."""
+    device = SlowHost(monkeypatch)
+    timer = Timer(device, device.flush, 1 << 20)
+    calls = itertools.count()
+    timer.do_bench(lambda: device.call(0.1 if next(calls) % 3 else 4.0, 0.25), warmup=0, rep=600)
+
+    assert timer.last.times_ms == pytest.approx([0.25] * len(timer.last.times_ms))
+    assert 0 < timer.last.late < len(timer.last.times_ms)
+
+
+def test_a_function_that_waits_for_the_device_is_not_waited_for_forever(monkeypatch):
+    """A host that is never ahead costs ten milliseconds of flushes before a round and before each repetition, no more."""
+    device = SlowHost(monkeypatch)
+
+    def waits():
+        device.call(100.0, 0.25)
+        device.synchronize()
+
+    Timer(device, device.flush, 1 << 20).do_bench(waits, rep=10)
+    rounds = "".join(step[0] for step in device.log).split("w")
+    assert len(rounds[-2]) == 40  # of half a millisecond, before a round of one
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"quantiles": [0.5, 0.2, 0.8]}, [3.0, 1.8, 4.2]),
+        ({"quantiles": [0.5]}, 3.0),
+        ({"return_mode": "mean"}, 3.0),
+        ({"return_mode": "min"}, 1.0),
+        ({"return_mode": "max"}, 5.0),
+        ({"return_mode": "all"}, [3.0, 1.0, 5.0, 2.0, 4.0]),
+    ],
+)
+def test_returns_what_do_bench_returns(device, timer, arguments, expected):
+    """Five rounds of one repetition, of 1 to 5 ms, in every form that an author may ask for; hand-worked."""
+    calls = iter([1.0] * 5 + [3.0, 1.0, 5.0, 2.0, 4.0])
+    result = timer.do_bench(lambda: device.work(next(calls)), warmup=0, rep=0, **arguments)
+
+    assert result == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("told", "known", "expected"),
+    [
+        (60 << 20, 0, (120 << 20, 60 << 20)),  # the driver tells the last level
+        (4 << 20, 256 << 20, (512 << 20, 256 << 20)),  # there is one behind it
+        (60 << 20, None, (512 << 20, None)),  # a card that targets.yml does not name
+        (200 << 20, None, (800 << 20, None)),
+    ],
+)
+def test_the_flush_is_twice_the_last_level_cache(monkeypatch, told, known, expected):
+    """And on record beside it, so that the margin is."""
+    import torch
+
+    properties = SimpleNamespace(L2_cache_size=told)
+    active = SimpleNamespace(
+        get_device_interface=lambda: SimpleNamespace(get_device_properties=lambda index: properties),
+        get_current_device=lambda: 0,
+        get_active_torch_device=lambda: torch.device("meta"),
+    )
+    monkeypatch.setattr("triton.runtime.driver", SimpleNamespace(active=active))
+    made = Timer.on_active_device(cache_bytes=known)
+
+    assert (made.flush_bytes, made.cache_bytes) == expected
+
+
+def test_short_launches_are_replayed_from_a_graph(device, timer):
+    """Twenty in one, without flush and host: 5 us each where a launch took 15. A longer one is not, nor what cannot be captured."""
+
+    class Graph:
+        def replay(self):
+            device.work(20 * 0.005)
+
+    device.CUDAGraph, device.graph = Graph, lambda graph: contextlib.nullcontext()
+    timer.do_bench(lambda: device.work(0.015))
+    short = timer.last
+    timer.do_bench(lambda: device.work(0.03))
+    long = timer.last
+    device.graph = None
+    timer.do_bench(lambda: device.work(0.015))
+
+    assert (short.graph_ms, long.graph_ms, timer.last.graph_ms) == (pytest.approx(0.005), None, None)
+    assert short.median_ms == pytest.approx(0.015)
+
+
+def test_quantiles_agree_with_triton():
+    """The same interpolation as `triton.testing`, whose function is private."""
+    from triton.testing import _quantile
+
+    values = [3.0, 1.0, 4.0, 1.5, 9.0, 2.6]
+    assert [quantile(values, q) for q in (0, 0.2, 0.5, 0.8, 1)] == pytest.approx(_quantile(values, [0, 0.2, 0.5, 0.8, 1]))
