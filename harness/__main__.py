@@ -82,14 +82,15 @@ def run(**options: Any) -> int:
 @output_options
 def report(folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect: tuple[str, ...], **options: Any) -> int:
     """Merge raw results, of this machine or of others, into one comparison."""
-    from harness.report import write_report
+    from harness.report import without_collector, write_report
 
     expected = [name for value in expect for name in value.split(",")]
     where = out or (folders[0] if folders[0].is_dir() else Path())
-    comparison = write_report(list(folders), where, expected)
-    if svg is not None:
-        _draw(comparison, svg, full=options["full"])
-    return _show(comparison, where, options)
+    with without_collector():
+        comparison = write_report(list(folders), where, expected)
+        if svg is not None:
+            _draw(comparison, svg, full=options["full"])
+        return _show(comparison, where, options)
 
 
 cli.add_command(codegen)

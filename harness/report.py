@@ -29,13 +29,13 @@ def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = ())
     Raises:
         InvalidInputError: there is no raw folder.
     """
-    with _without_collector():
+    with without_collector():
         comparison = compare(join([collect(folder) for folder in find_raw(paths)]), expected)
         return _write(comparison, out)
 
 
 @contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """A million small records in no cycle: Python's collector would walk all of them over and over, and find nothing."""
     enabled = gc.isenabled()
     gc.disable()

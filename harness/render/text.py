@@ -31,7 +31,11 @@ def visible(text: str) -> str:
 
 def json_text(value: Any, **options: Any) -> str:
     """Strict JSON without NaN and infinity that a terminal, and a CI runner that reads along, take for text; the value is the same."""
-    text = json.dumps(value, allow_nan=False, ensure_ascii=False, **options)
+    return plain_json(json.dumps(value, allow_nan=False, ensure_ascii=False, **options))
+
+
+def plain_json(text: str) -> str:
+    """JSON, of the same value, that a terminal and a CI runner take for text: what steers them is escaped."""
     if not text.replace("\n", "").isprintable():
         text = "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text)
     return text.replace("##[", r"#\u0023[")
