@@ -85,14 +85,14 @@ def _make_ready_to_launch(card: Architecture) -> None:
 
     from harness.inside.recorder import read_once
 
-    compile_alone, launcher = triton.compiler.compile, _launcher(card)
+    compile_alone = triton.compiler.compile
 
     def compile_and_more(*args: Any, **options: Any) -> Any:
         compiled = compile_alone(*args, **options)
         with contextlib.suppress(Exception):
             read_once(compiled)
         with contextlib.suppress(Exception):  # Triton 3.6 compiles one of C for each signature, in a quarter of a second
-            launcher(compiled.src, compiled.metadata)
+            _launcher(card)(compiled.src, compiled.metadata)
         return compiled
 
     triton.compiler.compile = compile_and_more

@@ -115,7 +115,7 @@ def _read_amdgcn(text: str) -> Reading:
     """Everything from the assembly: the metadata at its end, the comments behind the kernel, and the instructions."""
 
     def told(name: str) -> int | None:
-        match = re.search(rf"{re.escape(name)}:\s+(\d+)", text)  # no anchor: a plain search for the name takes a tenth of the time
+        match = re.search(rf"{re.escape(name)}:\s+(\d+)", text)  # no anchor: with one, this was three fifths of a reading
         return int(match.group(1)) if match else None
 
     widths: dict[str, list[int]] = {"load": [], "store": []}

@@ -151,6 +151,7 @@ def forward(
         keys,
         scale,
         CAUSAL=causal,
+        # A causal mask has an edge whatever the length: one kernel for all of them.
         EDGE=causal or keys % tile.n > 0,
         TMA=tile.tma,
         PRECISION=precision,

@@ -1,5 +1,6 @@
 """From raw folders to the files of a report. All data is synthetic."""
 
+import dataclasses
 import gc
 import json
 import sys
@@ -13,6 +14,7 @@ from harness import __main__, report
 from harness.compare.comparison import Comparison
 from harness.errors import InvalidInputError
 from harness.records import Verdict
+from harness.render.document import json_pieces
 from harness.report import write_report
 
 FILES = {"junit.xml", "bandwidth.csv", "comparison.html", "comparison.md", "comparison.json"}
@@ -43,6 +45,14 @@ def test_the_collector_does_not_walk_the_records_while_they_are_shown_either(run
     CliRunner().invoke(__main__.cli, ["report", str(runs)], standalone_mode=False)
 
     assert (found, gc.isenabled()) == ([False], True)
+
+
+def test_what_is_no_number_does_not_make_the_document_unreadable(runs, tmp_path):
+    """Collecting refuses NaN, so nothing should bring one here; if something does, any parser still takes the file."""
+    comparison = dataclasses.replace(write_report([runs], tmp_path / "out"), exit_code=float("nan"))
+    document = json.loads("".join(json_pieces(comparison)), parse_constant=pytest.fail)
+
+    assert document["exit_code"] is None
 
 
 def test_artifacts_of_two_machines_make_one_report(tmp_path):
