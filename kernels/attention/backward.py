@@ -149,6 +149,7 @@ def _sweep_queries(
     V_WIDTH: tl.constexpr,
     M: tl.constexpr,
     EVEN: tl.constexpr,
+    GROUPED: tl.constexpr,
     DIAGONAL: tl.constexpr,
     DK: tl.constexpr,
     DV: tl.constexpr,
@@ -183,14 +184,14 @@ def _sweep_queries(
             ds = p * (dp - delta[None, :])
             dk = product(ds, q_tile, dk, PRECISION)
         start += M
-        if group > 1:
+        if GROUPED:
             past = start >= end
             head += past
             start = tl.where(past, begin, start)
     return dk, dv
 
 
-@triton.jit(do_not_specialize=["tiles", "kv_heads"])
+@triton.jit(do_not_specialize=["tiles", "kv_heads", "group"])
 def key_value_kernel(
     q,
     k,
@@ -218,6 +219,7 @@ def key_value_kernel(
     N: tl.constexpr,
     CAUSAL: tl.constexpr,
     EVEN: tl.constexpr,
+    GROUPED: tl.constexpr,
     DK: tl.constexpr,
     DV: tl.constexpr,
     TMA: tl.constexpr,
@@ -243,8 +245,12 @@ def key_value_kernel(
     dout_view = (dout, dout_strides, batch, head * group, rows)
     within = (k_tile, v_tile, q_view, k_view, v_view, dout_view, lse_ptr, delta_ptr, first, kv_heads * group, group)
     if CAUSAL:
-        dk, dv = _sweep_queries(dk, dv, *within, begin, clear, rows, scale, WIDTH, V_WIDTH, M, EVEN, True, DK, DV, TMA, PART, PRECISION)
-    dk, dv = _sweep_queries(dk, dv, *within, clear, rows, rows, scale, WIDTH, V_WIDTH, M, EVEN, False, DK, DV, TMA, PART, PRECISION)
+        dk, dv = _sweep_queries(
+            dk, dv, *within, begin, clear, rows, scale, WIDTH, V_WIDTH, M, EVEN, GROUPED, True, DK, DV, TMA, PART, PRECISION
+        )
+    dk, dv = _sweep_queries(
+        dk, dv, *within, clear, rows, rows, scale, WIDTH, V_WIDTH, M, EVEN, GROUPED, False, DK, DV, TMA, PART, PRECISION
+    )
     index = batch * kv_heads + head
     if DK:
         store_tile(dk_ptr, dk * scale, index, first, keys, WIDTH, N, COLUMNS)
@@ -288,8 +294,7 @@ def backward(
     )
     tiles = -(-keys // key_value_tile.n)
     tensors, meta = operands(key_value_tile)
+    meta |= {"EVEN": rows % key_value_tile.m == 0, "GROUPED": heads > kv_heads}
     for wanted in ({"DK": True, "DV": False}, {"DK": False, "DV": True}) if key_value_tile.split else ({"DK": True, "DV": True},):
-        key_value_kernel[(tiles * batch * kv_heads,)](
-            *tensors, lse, delta, dk, dv, *strides, tiles, kv_heads, *sizes, EVEN=rows % key_value_tile.m == 0, **wanted, **meta
-        )
+        key_value_kernel[(tiles * batch * kv_heads,)](*tensors, lse, delta, dk, dv, *strides, tiles, kv_heads, *sizes, **wanted, **meta)
     return dq, dk, dv

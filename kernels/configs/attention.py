@@ -109,7 +109,7 @@ ATTENTION = {
     ),
     "gfx1*": Config(
         narrow=(
-            Tiles(64, forward=Tile(128, 64, 8, 1), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(32, 64, 8, 1, part=32)),
+            Tiles(64, forward=Tile(128, 32, 8, 1), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(32, 64, 8, 1, part=32)),
             Tiles(128, forward=Tile(64, 32, 8, 1, part=32), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(32, 64, 8, 1, part=32)),
             Tiles(256, forward=Tile(32, 32, 4, 1, part=32), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(16, 32, 8, 1, part=32)),
         ),

@@ -103,9 +103,7 @@ def _cross_entropy(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Loss, statistics of rows (2, N) and the mean's divisor (1,), empty where each row has its loss."""
     targets = Targets.of(target, weight, ignore_index, label_smoothing)
-    statistics = torch.empty(2, input.shape[0], device=input.device, dtype=torch.float32)
-    found = launch.walk(input, targets)
-    loss, divisor = launch.losses(found, targets, input.shape[1], reduction, dtype, statistics)
+    loss, divisor, statistics = launch.losses(launch.walk(input, targets), targets, input.shape[1], reduction, dtype)
     return loss, statistics, divisor
 
 
@@ -168,7 +166,7 @@ def _cross_entropy_(
     words = torch.empty(launch.n_words(input.dtype, *input.shape), device=input.device, dtype=torch.int64)
     divisor = launch.divisors(targets, input.shape[1], words)
     found = launch.in_place(input, targets, None, divisor if reduction == "mean" else None, words)
-    return launch.losses(found, targets, input.shape[1], reduction, dtype, None)[0]
+    return launch.losses(found, targets, input.shape[1], reduction, dtype)[0]
 
 
 @_cross_entropy_.register_fake

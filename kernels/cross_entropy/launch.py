@@ -15,7 +15,7 @@ from kernels.cross_entropy.kernels import gradient_kernel, scale_kernel
 from kernels.cross_entropy.losses import rows_kernel, sum_kernel, walk_kernel
 from kernels.dispatch import cdiv, next_power_of_2
 
-# Programs that sum up the mean's divisor, each a part of it, at most.
+# Programs that sum up the mean's divisor, each a part of it.
 DIVISORS = 64
 # Parts of rows that one program makes losses of.
 PARTS_AT_ONCE = 4096
@@ -106,10 +106,8 @@ def walk(x: Tensor, targets: Targets) -> Parts:
     return found
 
 
-def losses(
-    found: Parts, targets: Targets, n_columns: int, reduction: str, dtype: torch.dtype, statistics: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """The loss of each row, and nothing; or of all, and the divisor of the mean, 1 for a sum."""
+def losses(found: Parts, targets: Targets, n_columns: int, reduction: str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss of each row, and nothing; or of all, and the divisor of the mean, 1 for a sum. And statistics (2, N), for a gradient."""
     n_rows, n_parts = found.peak.shape
     padded = next_power_of_2(n_parts)
     block = max(16, min(PARTS_AT_ONCE // padded, next_power_of_2(n_rows)))
@@ -118,6 +116,7 @@ def losses(
     at_once = reduction == "none" or programs == 1
     out = new(n_rows, dtype=dtype) if reduction == "none" else new(programs, dtype=dtype if at_once else torch.float32)
     divisor = new(0 if reduction == "none" else programs, dtype=torch.float32)
+    statistics = new(2, n_rows, dtype=torch.float32)
     if n_rows or reduction != "none":
         rows_kernel[(programs,)](
             targets.target,
@@ -141,11 +140,11 @@ def losses(
             num_warps=8,
         )
     if reduction == "none":
-        return out, divisor
+        return out, divisor, statistics
     if not at_once:
         partial, out, divisor = (out, divisor), new(1, dtype=dtype), new(1, dtype=torch.float32)
         sum_kernel[(1,)](*partial, out, divisor, programs, REDUCTION=reduction, BLOCK_SIZE=1024, num_warps=4)
-    return out.view(()), divisor
+    return out.view(()), divisor, statistics
 
 
 def gradient(x: Tensor, out: Tensor, targets: Targets, statistics: Tensor, upstream: Tensor | None, divisor: Tensor | None) -> None:
@@ -182,19 +181,17 @@ def gradient(x: Tensor, out: Tensor, targets: Targets, statistics: Tensor, upstr
 
 def divisors(targets: Targets, n_columns: int, words: Tensor) -> Tensor:
     """The divisor of the mean, in parts, before there are any logits; and `words` made ready for an exchange."""
-    n_rows, block = targets.target.shape[0], 1024
-    programs = min(DIVISORS, next_power_of_2(cdiv(max(n_rows, words.numel(), 1), block)))
-    parts = torch.empty(programs, device=targets.target.device, dtype=torch.float32)
-    prepare_kernel[(programs,)](
+    parts = torch.empty(DIVISORS, device=targets.target.device, dtype=torch.float32)
+    prepare_kernel[(DIVISORS,)](
         targets.target,
         targets.weight,
         parts,
         words,
-        n_rows,
+        targets.target.shape[0],
         n_columns,
         words.numel(),
         targets.ignore_index,
-        BLOCK_SIZE=block,
+        BLOCK_SIZE=1024,
         num_warps=4,
     )
     return parts
@@ -216,8 +213,7 @@ def in_place(x: Tensor, targets: Targets, upstream: Tensor | None, divisor: Tens
     n_parts = max(1, cdiv(n_columns, part))
     if n_parts > 1 and not config.exchange:
         found = walk(x, targets)
-        statistics = torch.empty(2, n_rows, device=x.device, dtype=torch.float32)
-        losses(found, targets, n_columns, "none", torch.float32, statistics)
+        *_, statistics = losses(found, targets, n_columns, "none", torch.float32)
         gradient(x, x, targets, statistics, upstream, divisor)
         return found
     found = Parts.empty(n_rows, n_parts, targets)

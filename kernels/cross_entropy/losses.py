@@ -105,7 +105,7 @@ def rows_kernel(
     REDUCTION: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
 ):
-    """Rows from their parts: the loss of each, or of all rows of a program; and their largest logits and sums, where a backward follows."""
+    """Rows from their parts: the loss of each, or of all rows of a program; and their largest logits and sums."""
     rows = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     inside = rows < n_rows
     parts = rows.to(tl.int64)[:, None] * N_PARTS + tl.arange(0, PADDED)[None, :]
@@ -117,9 +117,8 @@ def rows_kernel(
     weight = row_weight(target, weight_ptr, n_columns, ignore_index)
     peak = tl.max(peaks, axis=1)
     total = tl.sum(totals * tl.exp2((peaks - finite(peak)[:, None]) * LOG2E), axis=1)
-    if statistics_ptr is not None:
-        tl.store(statistics_ptr + rows, peak, mask=inside)
-        tl.store(statistics_ptr + n_rows + rows, total, mask=inside)
+    tl.store(statistics_ptr + rows, peak, mask=inside)
+    tl.store(statistics_ptr + n_rows + rows, total, mask=inside)
     log_total = tl.log2(total) * LN2
     loss = weight * (peak - logit + log_total)
     if SMOOTHING > 0.0:

@@ -133,7 +133,7 @@ def _linear_cross_entropy(
         divisor = divisor if reduction == "mean" else None
         found = _gradients(input, linear_weight, linear_bias, targets, None, divisor, words, chunk, wanted, grads)
     known = launch.Parts.concatenated(found, targets)
-    loss, _ = launch.losses(known, targets, n_classes, reduction, dtype, None)
+    loss, *_ = launch.losses(known, targets, n_classes, reduction, dtype)
     return loss, *grads
 
 
