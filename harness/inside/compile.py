@@ -1,6 +1,6 @@
 """The compile stage: every launch of every bench point and test, compiled for every architecture of the target, without a GPU.
 
-`python -m harness.inside.compile job.json` supervises one worker an architecture, one more at a time than there are cores; a worker runs
+`python -m harness.inside.compile job.json` supervises one worker an architecture, two more at a time than there are cores; a worker runs
 what the package launches under `pretend.pretended_device`. A compiler that aborts takes one case with it and names it.
 """
 
@@ -49,8 +49,9 @@ def compile_all(job: Job) -> StageReport:
             if death.case is None:
                 on_event({"event": "death", "id": "(worker)", "verdict": death.verdict.value, "reason": death.reason})
 
-    # One more than there are cores: what is left for the end is shorter, and no core waits for ptxas or a disk.
-    with ThreadPoolExecutor(job.workers or (os.cpu_count() or 1) + 1) as pool:
+    # Two more than there are cores: with fewer, the last architectures start so late that a core has nothing to do at the end; with many
+    # more, the longest one gets too small a share, and is alone then.
+    with ThreadPoolExecutor(job.workers or (os.cpu_count() or 1) + 2) as pool:
         try:
             list(pool.map(run, job.architectures))
         except KeyboardInterrupt:
