@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import fnmatch
 import importlib.util
+import os
 import sys
 import unittest
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -43,12 +45,29 @@ class Point:
             unittest.SkipTest: it skips itself, so or with `pytest.skip`, which is no `Exception` and would end the worker.
         """
         try:
-            return self.function(**self.arguments)
+            with triton_settings_kept():
+                return self.function(**self.arguments)
         except BaseException as error:
             pytest = sys.modules.get("pytest")
             if pytest and isinstance(error, pytest.skip.Exception):
                 raise unittest.SkipTest(str(error)) from error
             raise
+
+
+@contextmanager
+def triton_settings_kept() -> Iterator[None]:
+    """What the environment tells Triton is the same afterwards.
+
+    torch.compile names a cache of its own there and, where torch brings one along, another assembler: what is compiled after it would be
+    another binary, and nothing of what was compiled ahead would be found.
+    """
+    before = {name: value for name, value in os.environ.items() if name.startswith("TRITON_")}
+    try:
+        yield
+    finally:
+        for name in [name for name in os.environ if name.startswith("TRITON_")]:
+            del os.environ[name]
+        os.environ.update(before)
 
 
 def find_benches(root: Path, patterns: tuple[str, ...]) -> list[Path]:

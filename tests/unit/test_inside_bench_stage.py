@@ -14,6 +14,7 @@ import pytest
 from benching import FakeDevice, point
 
 from harness.inside import measure
+from harness.inside.benches import Point
 from harness.inside.conditions import Watch
 from harness.inside.sink import Sink
 from harness.inside.supervise import Journal
@@ -179,6 +180,19 @@ with pretended_device(card, lambda binary: (32, 0, 1024)):
     after = next(row for row in rows if row["origin"] == "limits/N=65536 [after]")
     assert (after["function"], after["verdict"], after["attributes"]["x_ptr"]) == ("copy_kernel", "passed", WIDE_POINTER)
     assert len(after["binary_hash"]) == 64
+
+
+def test_what_a_point_tells_triton_is_over_with_it(monkeypatch):
+    """torch.compile sets a cache and an assembler for the whole process; the next kernel is compiled as if it had not."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", "ours")
+    monkeypatch.delenv("TRITON_ASSEMBLER", raising=False)
+
+    def compiled():
+        os.environ.update(TRITON_CACHE_DIR="torch's", TRITON_ASSEMBLER="torch's")
+        return os.environ["TRITON_CACHE_DIR"]
+
+    assert Point("case", "kernel", "compile", "GB/s", {}, compiled, {}).run() == "torch's"
+    assert (os.environ["TRITON_CACHE_DIR"], os.environ.get("TRITON_ASSEMBLER")) == ("ours", None)
 
 
 def test_the_ceiling_is_a_copy_well_past_the_caches(monkeypatch, tmp_path, device, timer):
