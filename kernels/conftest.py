@@ -110,9 +110,10 @@ def judge(record_property: Callable[[str, object], None]) -> Callable[..., None]
         record_property(f"{prefix}rel_fro_err", f"{error.norm().item() / norm if norm else 0.0:.3e}")
         record_property(f"{prefix}max_ulp", f"{(error / unit).max().item():.2f}")
         record_property(f"{prefix}max_abs_err_of_torch", f"{bar.item():.3e}")
-        # Rounding may cost half a unit; that PyTorch was luckier on a few numbers is no bar. (In 200 products of 1 x 130 and 130 x 3,
-        # the worst error is up to five times its mean, by PyTorch and by NumPy, which multiplies in the interpreter.)
-        allowed = (2 if exact.numel() >= 16 else 5) * torch.maximum(bar, ulp / 2) + ulp
+        # Rounding may cost half a unit; that PyTorch was luckier on a few numbers is no bar. Least of all in the interpreter, where NumPy
+        # multiplies: in 200 products of 1 x 130 and 130 x 3, its worst error and PyTorch's are up to five times their mean.
+        by_luck = actual.device.type == "cpu" and exact.numel() < 16
+        allowed = (5 if by_luck else 2) * torch.maximum(bar, ulp / 2) + ulp
         assert (error <= allowed).all(), f"{what}: the worst error is {worst:.3e}, PyTorch's is {bar.item():.3e}"
 
     return check
