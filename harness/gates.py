@@ -1,4 +1,4 @@
-"""The tables `[tool.warpwave]` in a kernel package's `pyproject.toml` → `Gates`, and whose launches are compiled.
+"""The tables `[tool.warpwave]` in a kernel package's `pyproject.toml` → `Gates`, and what is compiled.
 
 Strict: a wrong key or value is refused with the file, the key path, what was found and what is allowed, for a gate that is misspelt
 would stand open without a word.
@@ -77,12 +77,25 @@ def load_launches(kernels: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
+def load_peers(kernels: Path) -> tuple[str, ...]:
+    """Providers of benchmarks that launch no kernel of the package's own: `peers = ["torch"]`. The compile stage leaves them out.
+
+    Raises:
+        ConfigError: as above.
+    """
+    table = _warpwave(kernels)
+    value = table.values.get("peers", []) if table else []
+    if table and not (isinstance(value, list) and all(isinstance(name, str) and name.strip() for name in value)):
+        table.refuse("peers", repr(value), "a list of providers' names")
+    return tuple(dict.fromkeys(value))
+
+
 def _warpwave(kernels: Path) -> _Table | None:
     folder = kernels.resolve()
     path = next((found for above in (folder, *folder.parents) if (found := above / "pyproject.toml").is_file()), None)
     table = _Table(path, "tool", _read(path).get("tool", {})).table("warpwave") if path else None
     if table is not None:
-        table.only("gates", "rules", "waivers", "launches")
+        table.only("gates", "rules", "waivers", "launches", "peers")
     return table
 
 

@@ -11,7 +11,7 @@ import click
 
 from harness.engines import Build
 from harness.errors import UsageError
-from harness.gates import load_gates, load_launches
+from harness.gates import load_gates, load_launches, load_peers
 from harness.records import Job, Stage
 from harness.run import Settings, new_run_id
 from harness.run.resume import recorded_run_id
@@ -121,6 +121,7 @@ def settings_of(options: dict[str, Any]) -> Settings:
         precision=options["precision"],
         benches=options["benches"] or ("bench_*.py",),
         launches=_parse_launches(options["launches"]) if options["launches"] else load_launches(kernels),
+        peers=load_peers(kernels),
         gates=load_gates(kernels),
         pytest_args=("-k", options["keyword"]) if options["keyword"] else (),
         test_limit_s=options["test_timeout"],

@@ -16,13 +16,13 @@ from harness.records import Job, Stage, Verdict
 
 
 def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
-    """Every point of every sweep that the journal does not have yet."""
+    """Every point of every sweep, but for peers', that the journal does not have yet."""
     root, done = Path(job.kernels), journal.done()
     for path in find_benches(root, job.benches):
         recorder.kernel, recorder.origin = kernel_name(path, root), path.name
         module = load_case(journal, path, root, done)
         for point in points(module, path, root, job.quick) if module is not None else ():
-            if point.id in done:
+            if point.id in done or point.provider in job.peers:
                 continue
             recorder.kernel, recorder.origin, recorder.failure = point.kernel, point.id, None
             journal.write("start", id=point.id)

@@ -31,6 +31,7 @@ class Job:
     """What the inside is told to do: `job.json`. Paths are as the inside sees them. Without `gates` generated code is not judged.
 
     `device_faults` are patterns of what a GPU's runtime prints when it aborts a process, and the verdict that each stands for.
+    Of `launches` those of the providers `peers` are no kernels of the package, and not compiled ahead.
     With `again` the bench stage measures everything twice, the second time in a process of its own: an A/A run. It ends a point at a
     half-width of `precision` (a share of the median; of the 95 % interval), or when its time is up.
     `visible_devices` is the variable that shows a process some of the cards: where it is named, tests and sweeps are shared between the
@@ -49,6 +50,7 @@ class Job:
     driver_file: Union[str, None] = None
     benches: tuple[str, ...] = ("bench_*.py",)
     launches: tuple[str, ...] = ("bench", "test")
+    peers: tuple[str, ...] = ()
     pytest_args: tuple[str, ...] = ()
     quick: bool = False
     again: bool = False
@@ -72,7 +74,7 @@ class Job:
         raw = json.loads(path.read_text())
         raw["stages"] = tuple(Stage(stage) for stage in raw["stages"])
         raw["architectures"] = tuple(Architecture(**entry) for entry in raw["architectures"])
-        for key in ("probe", "benches", "launches", "pytest_args", "card_query"):
+        for key in ("probe", "benches", "launches", "peers", "pytest_args", "card_query"):
             raw[key] = tuple(raw.get(key, ()))
         raw["gates"] = Gates.restore(raw["gates"]) if raw.get("gates") else None
         raw["device_faults"] = {pattern: Verdict(verdict) for pattern, verdict in raw.get("device_faults", {}).items()}

@@ -181,6 +181,7 @@ def _job(engine: Engine, request: Request, settings: Settings, stages: tuple[Sta
         driver_file=target.probe.driver_file,
         benches=benches,
         launches=settings.launches,
+        peers=settings.peers,
         pytest_args=(*settings.pytest_args, *left_out),
         quick=settings.quick,
         again=settings.again,

@@ -28,6 +28,7 @@ class Settings:
     precision: float = Job.precision
     benches: tuple[str, ...] = ("bench_*.py",)
     launches: tuple[str, ...] = ("bench", "test")
+    peers: tuple[str, ...] = ()
     gates: Gates = field(default_factory=Gates)
     pytest_args: tuple[str, ...] = ()
     test_limit_s: float = 300.0

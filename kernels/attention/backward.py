@@ -15,12 +15,15 @@ from kernels.attention.tiles import (
     described,
     exponential,
     load_tile,
+    masks,
     options,
+    padded,
     placed,
     product,
     reachable,
     readable,
     rows_by_rows,
+    seen,
     store_tile,
     visible,
 )
@@ -93,7 +96,7 @@ def query_kernel(
     M: tl.constexpr,
     N: tl.constexpr,
     CAUSAL: tl.constexpr,
-    EDGE: tl.constexpr,
+    MASK: tl.constexpr,
     TMA: tl.constexpr,
     PART: tl.constexpr,
     HEADS_FIRST: tl.constexpr,
@@ -117,12 +120,12 @@ def query_kernel(
     lse = tl.load(lse_ptr + at, mask=row < rows, other=float("inf"))
     dq = tl.zeros((M, COLUMNS), tl.float32)
 
-    end = tl.minimum(keys, first + M) if CAUSAL else keys
-    clear = (tl.minimum(keys, first) if CAUSAL else keys) // N * N
+    begin, end = seen(first, keys, M, N, CAUSAL, MASK)
     within = (q_tile, dout_tile, lse, delta, q_view, k_view, v_view, dout_view, first)
-    dq = _sweep_keys(dq, *within, 0, clear, keys, scale, WIDTH, V_WIDTH, N, CAUSAL, False, TMA, PART, PRECISION)
-    if EDGE:
-        dq = _sweep_keys(dq, *within, clear, end, keys, scale, WIDTH, V_WIDTH, N, CAUSAL, True, TMA, PART, PRECISION)
+    if MASK != "all":
+        dq = _sweep_keys(dq, *within, 0, begin, keys, scale, WIDTH, V_WIDTH, N, CAUSAL, False, TMA, PART, PRECISION)
+    if MASK != "none":
+        dq = _sweep_keys(dq, *within, begin, end, keys, scale, WIDTH, V_WIDTH, N, CAUSAL, True, TMA, PART, PRECISION)
     store_tile(dq_ptr, dq * scale, index, first, rows, WIDTH, M, COLUMNS)
 
 
@@ -218,6 +221,7 @@ def key_value_kernel(
     M: tl.constexpr,
     N: tl.constexpr,
     CAUSAL: tl.constexpr,
+    MASK: tl.constexpr,
     EVEN: tl.constexpr,
     GROUPED: tl.constexpr,
     DK: tl.constexpr,
@@ -240,17 +244,18 @@ def key_value_kernel(
 
     # Queries that see this tile, and from where on they see all of it.
     begin = first // M * M if CAUSAL else 0
-    clear = tl.minimum(tl.cdiv(first + N, M) * M, rows) if CAUSAL else 0
+    clear = (rows if MASK == "all" else tl.minimum(tl.cdiv(first + N, M) * M, rows)) if CAUSAL else 0
     q_view = (q, q_strides, batch, head * group, rows)
     dout_view = (dout, dout_strides, batch, head * group, rows)
     within = (k_tile, v_tile, q_view, k_view, v_view, dout_view, lse_ptr, delta_ptr, first, kv_heads * group, group)
-    if CAUSAL:
+    if MASK != "none":
         dk, dv = _sweep_queries(
             dk, dv, *within, begin, clear, rows, scale, WIDTH, V_WIDTH, M, EVEN, GROUPED, True, DK, DV, TMA, PART, PRECISION
         )
-    dk, dv = _sweep_queries(
-        dk, dv, *within, clear, rows, rows, scale, WIDTH, V_WIDTH, M, EVEN, GROUPED, False, DK, DV, TMA, PART, PRECISION
-    )
+    if MASK != "all":
+        dk, dv = _sweep_queries(
+            dk, dv, *within, clear, rows, rows, scale, WIDTH, V_WIDTH, M, EVEN, GROUPED, False, DK, DV, TMA, PART, PRECISION
+        )
     index = batch * kv_heads + head
     if DK:
         store_tile(dk_ptr, dk * scale, index, first, keys, WIDTH, N, COLUMNS)
@@ -281,6 +286,10 @@ def backward(
         q, k, v, dout = (reachable(x) for x in (q, k, v, dout))
     strides = [x.stride()[:3] for x in (q, k, v, dout)]
     sizes = (heads // kv_heads, rows, keys, scale)
+    # One loop for the mask and without costs a comparison a score and saves registers: measured, see docs/kernels/attention.md.
+    wide, narrow_head = q.dtype == torch.float32, padded(width) <= 64
+    query_masks = masks(causal or keys % query_tile.n > 0, one_loop=wide or narrow_head)
+    key_value_masks = masks(causal, one_loop=wide or not narrow_head)
 
     def operands(tile: Tile) -> tuple[list[object], dict[str, object]]:
         """The four tensors as a kernel takes them, and what its tile decides."""
@@ -290,11 +299,11 @@ def backward(
     tiles = -(-rows // query_tile.m)
     tensors, meta = operands(query_tile)
     query_kernel[(tiles * batch * heads,)](
-        *tensors, out, lse, delta, dq, *strides, out.stride()[:3], tiles, heads, *sizes, EDGE=causal or keys % query_tile.n > 0, **meta
+        *tensors, out, lse, delta, dq, *strides, out.stride()[:3], tiles, heads, *sizes, MASK=query_masks, **meta
     )
     tiles = -(-keys // key_value_tile.n)
     tensors, meta = operands(key_value_tile)
-    meta |= {"EVEN": rows % key_value_tile.m == 0, "GROUPED": heads > kv_heads}
+    meta |= {"MASK": key_value_masks, "EVEN": rows % key_value_tile.m == 0, "GROUPED": heads > kv_heads}
     for wanted in ({"DK": True, "DV": False}, {"DK": False, "DV": True}) if key_value_tile.split else ({"DK": True, "DV": True},):
         key_value_kernel[(tiles * batch * kv_heads,)](*tensors, lse, delta, dk, dv, *strides, tiles, kv_heads, *sizes, **wanted, **meta)
     return dq, dk, dv

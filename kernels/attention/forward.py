@@ -14,12 +14,14 @@ from kernels.attention.tiles import (
     described,
     exponential,
     load_tile,
+    masks,
     options,
     placed,
     product,
     reachable,
     readable,
     rows_by_rows,
+    seen,
     store_tile,
     visible,
 )
@@ -90,7 +92,7 @@ def forward_kernel(
     M: tl.constexpr,
     N: tl.constexpr,
     CAUSAL: tl.constexpr,
-    EDGE: tl.constexpr,
+    MASK: tl.constexpr,
     TMA: tl.constexpr,
     PART: tl.constexpr,
     HEADS_FIRST: tl.constexpr,
@@ -107,13 +109,12 @@ def forward_kernel(
     peak = tl.full((M,), -float("inf"), tl.float32)
     state = (acc, total, peak)
 
-    # Keys that this tile sees, and how many of them in blocks that need no mask.
-    end = tl.minimum(keys, first + M) if CAUSAL else keys
-    clear = (tl.minimum(keys, first) if CAUSAL else keys) // N * N
+    begin, end = seen(first, keys, M, N, CAUSAL, MASK)
     within = (q_tile, q_view, k_view, v_view, first)
-    state = _attend(state, *within, 0, clear, keys, scale, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, False, TMA, PART, PRECISION)
-    if EDGE:
-        state = _attend(state, *within, clear, end, keys, scale, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, True, TMA, PART, PRECISION)
+    if MASK != "all":
+        state = _attend(state, *within, 0, begin, keys, scale, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, False, TMA, PART, PRECISION)
+    if MASK != "none":
+        state = _attend(state, *within, begin, end, keys, scale, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, True, TMA, PART, PRECISION)
 
     acc, total, peak = state
     index = batch * heads + head
@@ -151,8 +152,7 @@ def forward(
         keys,
         scale,
         CAUSAL=causal,
-        # A causal mask has an edge whatever the length: one kernel for all of them.
-        EDGE=causal or keys % tile.n > 0,
+        MASK=masks(causal or keys % tile.n > 0, one_loop=q.dtype == torch.float32),
         TMA=tile.tma,
         PRECISION=precision,
         **options(tile, width, v_width),

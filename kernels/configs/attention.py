@@ -103,7 +103,7 @@ ATTENTION = {
         ),
         wide=(
             Tiles(64, forward=_cdna(64, 32), query=_cdna(64, 32), key_value=_cdna(32, 64)),
-            Tiles(128, forward=_cdna(64, 32), query=_cdna(32, 32), key_value=_cdna(16, 64, part=32)),
+            Tiles(128, forward=_cdna(64, 32), query=_cdna(32, 32, part=32), key_value=_cdna(16, 64, part=32)),
             Tiles(256, forward=_cdna(32, 32, part=32), query=_cdna(32, 16, part=32), key_value=_cdna(16, 32, part=32)),
         ),
     ),

@@ -50,15 +50,15 @@ def _fetch(a_desc, b_desc, buffers, barriers, shape, A_TRANSPOSED: gl.constexpr,
             mbarrier.wait(empty.index(stage), (step // STAGES & 1) ^ 1)
             mbarrier.expect(arrived, 2 * a_desc.block_type.nbytes + b_desc.block_type.nbytes)
             for half in gl.static_range(2):
-                into = a_bufs.index(2 * stage + half)
+                into = a_bufs.index(2 * stage + half).reshape(a_desc.block_type.shape)
                 if A_TRANSPOSED:
                     _load(a_desc, [batch, k, row + half * HALF_M], arrived, into)
                 else:
                     _load(a_desc, [batch, row + half * HALF_M, k], arrived, into)
             if B_TRANSPOSED:
-                _load(b_desc, [batch, column, k], arrived, b_bufs.index(stage))
+                _load(b_desc, [batch, column, k], arrived, b_bufs.index(stage).reshape(b_desc.block_type.shape))
             else:
-                _load(b_desc, [batch, k, column], arrived, b_bufs.index(stage))
+                _load(b_desc, [batch, k, column], arrived, b_bufs.index(stage).reshape(b_desc.block_type.shape))
             step += 1
 
 
@@ -133,13 +133,10 @@ def _product(acc, k, step, HALF: gl.constexpr, buffers, ready, A_TRANSPOSED: gl.
     """Begins to add what the stage of this step holds."""
     a_bufs, b_bufs = buffers
     STAGES: gl.constexpr = ready.shape[0]
-    HALF_M: gl.constexpr = acc.shape[0]
-    BLOCK_N: gl.constexpr = acc.shape[1]
-    BLOCK_K: gl.constexpr = b_bufs.shape[3 if B_TRANSPOSED else 2]
     stage = step % STAGES
     mbarrier.wait(ready.index(stage), step // STAGES & 1)
-    a = a_bufs.index(2 * stage + HALF).reshape([BLOCK_K, HALF_M] if A_TRANSPOSED else [HALF_M, BLOCK_K])
-    b = b_bufs.index(stage).reshape([BLOCK_N, BLOCK_K] if B_TRANSPOSED else [BLOCK_K, BLOCK_N])
+    a = a_bufs.index(2 * stage + HALF)
+    b = b_bufs.index(stage)
     if A_TRANSPOSED:
         a = a.permute((1, 0))
     if B_TRANSPOSED:
@@ -177,8 +174,8 @@ def _multiply(
     out_desc, _ = results
     HALF_M: gl.constexpr = out_desc.block_type.shape[1]
     PART_N: gl.constexpr = out_desc.block_type.shape[2]
-    BLOCK_K: gl.constexpr = buffers[1].shape[3 if B_TRANSPOSED else 2]
-    BLOCK_N: gl.constexpr = buffers[1].shape[2 if B_TRANSPOSED else 3]
+    BLOCK_K: gl.constexpr = buffers[1].shape[2 if B_TRANSPOSED else 1]
+    BLOCK_N: gl.constexpr = buffers[1].shape[1 if B_TRANSPOSED else 2]
     PARTS: gl.constexpr = BLOCK_N // PART_N
     layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BLOCK_N, 16])
     dense: gl.constexpr = gl.BlockedLayout([max(1, BLOCK_N // 128)], [32], [4], [0])
@@ -230,6 +227,14 @@ def _blocks(desc, COUNT: gl.constexpr):
     return gl.allocate_shared_memory(desc.dtype, [COUNT] + desc.block_type.shape, desc.layout)  # noqa: RUF005 (Gluon knows no star)
 
 
+@gluon.jit
+def _ring(desc, COUNT: gl.constexpr):
+    """Blocks as a product takes them, without the dimension of the batch."""
+    BLOCK: gl.constexpr = desc.block_type.shape[1:]
+    LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for(BLOCK, desc.dtype)
+    return gl.allocate_shared_memory(desc.dtype, [COUNT] + BLOCK, LAYOUT)  # noqa: RUF005 (Gluon knows no star)
+
+
 @gluon.jit(do_not_specialize=["batches"])
 def matmul_specialized_kernel(
     a_desc,
@@ -251,8 +256,8 @@ def matmul_specialized_kernel(
     ADD: gl.constexpr,
     SPREAD: gl.constexpr,
 ):
-    a_bufs = _blocks(a_desc, 2 * STAGES)
-    b_bufs = _blocks(b_desc, STAGES)
+    a_bufs = _ring(a_desc, 2 * STAGES)
+    b_bufs = _ring(b_desc, STAGES)
     first = _blocks(out_desc, 2)
     second = _blocks(out_desc, 2)
     ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())

@@ -18,7 +18,7 @@ from harness.__main__ import _run_cli, cli
 from harness.collect import collect
 from harness.compare import compare
 from harness.errors import ConfigError
-from harness.gates import load_gates
+from harness.gates import load_gates, load_launches, load_peers
 from harness.inside.gates import judge
 from harness.inside.precision import unnamed_products
 from harness.records import OPEN, Gates, Job, Limits, Rule, Stage, Verdict, Waiver, Which, dump, to_json
@@ -121,6 +121,30 @@ def test_what_is_misspelt_is_refused(package, text):
 
     assert WRONG[text] in raised.value.happened
     assert str(kernels.parent / "pyproject.toml") in raised.value.happened
+
+
+def test_what_is_compiled_is_the_packages_to_say(package):
+    """Whose launches, and which lines of its benchmarks have none of its kernels; of everything where it does not say."""
+    kernels = package("[tool.warpwave]\nlaunches = ['test']\npeers = ['torch', 'copy', 'torch']")
+    assert (load_launches(kernels), load_peers(kernels)) == (("test",), ("torch", "copy"))
+    kernels = package("")
+    assert (load_launches(kernels), load_peers(kernels)) == (("bench", "test"), ())
+
+
+@pytest.mark.parametrize(
+    ("load", "text", "told"),
+    [
+        (load_launches, "launches = ['benches']", "launches: found ['benches'], allowed is a list of bench and test"),
+        (load_launches, "launches = []", "launches: found []"),
+        (load_peers, "peers = 'torch'", "peers: found 'torch', allowed is a list of providers' names"),
+        (load_peers, "peers = ['']", "peers: found ['']"),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused(package, load, text, told):
+    """Left out by a slip, a kernel would be looked at by nobody."""
+    with pytest.raises(ConfigError) as raised:
+        load(package("[tool.warpwave]\n" + text))
+    assert told in raised.value.happened
 
 
 def test_a_wrong_file_stops_the_run_before_it_starts(package, tmp_path, capsys):

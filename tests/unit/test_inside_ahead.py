@@ -50,6 +50,14 @@ def test_shares_are_all_there_is_each_once():
     assert [point.provider for share in shares for point in share] == ["a"] * 5 + ["b"] * 5
 
 
+def test_lines_without_a_kernel_of_the_package_are_not_run(job, tmp_path):
+    """There is nothing to compile of them."""
+    (tmp_path / "bench_lines.py").write_text(KEEPING.replace('["triton"]', '["triton", "torch", "copy"]'))
+    job = dataclasses.replace(job, kernels=str(tmp_path))
+    assert [point.provider for point in ahead._points(job)] == ["triton", "torch", "copy"]
+    assert [point.provider for point in ahead._points(dataclasses.replace(job, peers=("copy", "torch")))] == ["triton"]
+
+
 def test_nobody_waits_where_nobody_compiles(job, monkeypatch, tmp_path):
     """A card that targets.yml does not know is told at once; a worker on its own does not wait at all."""
     (tmp_path / "bench").mkdir()

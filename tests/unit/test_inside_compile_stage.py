@@ -34,6 +34,15 @@ def test_every_launch_is_compiled_for_every_architecture(rows):
     assert compiled == {(architecture, *kernel) for architecture in ARCHITECTURES for kernel in wanted}
 
 
+def test_lines_without_a_kernel_of_the_package_are_not_run(run_inside, data):
+    """Nothing of theirs is compiled, and nothing that goes wrong in them is told; the others' kernels are there."""
+    card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
+    output = run_inside(data / "scripted", Stage.COMPILE, architectures=(card,), peers=("broken", "tuned"))
+    rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
+
+    assert {(row["function"], row["verdict"]) for row in rows} == {("scale_kernel", "passed")}
+
+
 def test_binaries_are_read(rows):
     """Registers, spills, shared memory and access widths come out of each binary."""
     for row in rows:
