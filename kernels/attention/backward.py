@@ -2,7 +2,7 @@
 
 Formula: Dao, "FlashAttention-2" (arXiv 2307.08691), section 3.1. Both kernels compute the probabilities P = exp(scale Q K' - lse) anew, so
 that nothing is added to memory by several programs: results repeat bit by bit. In one kernel the three accumulators would not fit the
-registers.
+registers. The mask is applied to every block, also to those that it leaves whole: a second loop without one would take more registers.
 """
 
 from __future__ import annotations
@@ -15,15 +15,12 @@ from kernels.attention.tiles import (
     described,
     exponential,
     load_tile,
-    masks,
     options,
-    padded,
     placed,
     product,
     reachable,
     readable,
     rows_by_rows,
-    seen,
     store_tile,
     visible,
 )
@@ -42,7 +39,6 @@ def _sweep_keys(
     v,
     dout,
     first,
-    begin,
     end,
     keys,
     scale,
@@ -55,7 +51,7 @@ def _sweep_keys(
     PART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    for start in tl.range(begin, end, N):
+    for start in tl.range(0, end, N):
         k_tile = load_tile(k, start, 0, WIDTH, N, q_tile.shape[1], TMA, not MASKED)
         v_tile = load_tile(v, start, 0, V_WIDTH, N, dout_tile.shape[1], TMA, not MASKED)
         scores = rows_by_rows(q_tile, q, first, k_tile, k, start, WIDTH, PART, PRECISION)
@@ -96,7 +92,7 @@ def query_kernel(
     M: tl.constexpr,
     N: tl.constexpr,
     CAUSAL: tl.constexpr,
-    MASK: tl.constexpr,
+    EDGE: tl.constexpr,
     TMA: tl.constexpr,
     PART: tl.constexpr,
     HEADS_FIRST: tl.constexpr,
@@ -120,12 +116,10 @@ def query_kernel(
     lse = tl.load(lse_ptr + at, mask=row < rows, other=float("inf"))
     dq = tl.zeros((M, COLUMNS), tl.float32)
 
-    begin, end = seen(first, keys, M, N, CAUSAL, MASK)
+    # Where no block is masked, the keys are whole blocks, and the compiler is told so.
+    end = tl.minimum(keys, first + M) if CAUSAL else keys if EDGE else keys // N * N
     within = (q_tile, dout_tile, lse, delta, q_view, k_view, v_view, dout_view, first)
-    if MASK != "all":
-        dq = _sweep_keys(dq, *within, 0, begin, keys, scale, WIDTH, V_WIDTH, N, CAUSAL, False, TMA, PART, PRECISION)
-    if MASK != "none":
-        dq = _sweep_keys(dq, *within, begin, end, keys, scale, WIDTH, V_WIDTH, N, CAUSAL, True, TMA, PART, PRECISION)
+    dq = _sweep_keys(dq, *within, end, keys, scale, WIDTH, V_WIDTH, N, CAUSAL, EDGE, TMA, PART, PRECISION)
     store_tile(dq_ptr, dq * scale, index, first, rows, WIDTH, M, COLUMNS)
 
 
@@ -145,7 +139,6 @@ def _sweep_queries(
     heads,
     group,
     begin,
-    end,
     rows,
     scale,
     WIDTH: tl.constexpr,
@@ -153,18 +146,18 @@ def _sweep_queries(
     M: tl.constexpr,
     EVEN: tl.constexpr,
     GROUPED: tl.constexpr,
-    DIAGONAL: tl.constexpr,
+    CAUSAL: tl.constexpr,
     DK: tl.constexpr,
     DV: tl.constexpr,
     TMA: tl.constexpr,
     PART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Queries from `begin` to `end` of each head of a group. One loop, since two, one within the other, take more registers."""
+    """Queries from `begin` on of each head of a group. One loop, since two, one within the other, take more registers."""
     q_ptr, q_strides, batch, q_head, _ = q
     dout_ptr, dout_strides, _, _, _ = dout
     head, start = q_head, begin
-    for _ in tl.range(0, tl.cdiv(end - begin, M) * group):
+    for _ in tl.range(0, tl.cdiv(rows - begin, M) * group):
         q = (q_ptr, q_strides, batch, head, rows)
         dout = (dout_ptr, dout_strides, batch, head, rows)
         row = start + tl.arange(0, M)
@@ -176,7 +169,7 @@ def _sweep_queries(
         at = (tl.cast(batch, tl.int64) * heads + head) * rows
         lse = tl.load(lse_ptr + at + row, mask=inside, other=float("inf"))
         p = exponential(scores, scale, lse[None, :], k_tile.dtype == tl.float32)
-        if DIAGONAL:
+        if CAUSAL:
             p = tl.where(row[None, :] >= (first + tl.arange(0, k_tile.shape[0]))[:, None], p, 0.0)
         dout_tile = load_tile(dout, start, 0, V_WIDTH, M, v_tile.shape[1], TMA, EVEN)
         if DV:
@@ -188,7 +181,7 @@ def _sweep_queries(
             dk = product(ds, q_tile, dk, PRECISION)
         start += M
         if GROUPED:
-            past = start >= end
+            past = start >= rows
             head += past
             start = tl.where(past, begin, start)
     return dk, dv
@@ -221,7 +214,6 @@ def key_value_kernel(
     M: tl.constexpr,
     N: tl.constexpr,
     CAUSAL: tl.constexpr,
-    MASK: tl.constexpr,
     EVEN: tl.constexpr,
     GROUPED: tl.constexpr,
     DK: tl.constexpr,
@@ -242,20 +234,11 @@ def key_value_kernel(
     dk = tl.zeros((N, COLUMNS), tl.float32)
     dv = tl.zeros((N, V_COLUMNS), tl.float32)
 
-    # Queries that see this tile, and from where on they see all of it.
     begin = first // M * M if CAUSAL else 0
-    clear = (rows if MASK == "all" else tl.minimum(tl.cdiv(first + N, M) * M, rows)) if CAUSAL else 0
     q_view = (q, q_strides, batch, head * group, rows)
     dout_view = (dout, dout_strides, batch, head * group, rows)
     within = (k_tile, v_tile, q_view, k_view, v_view, dout_view, lse_ptr, delta_ptr, first, kv_heads * group, group)
-    if MASK != "none":
-        dk, dv = _sweep_queries(
-            dk, dv, *within, begin, clear, rows, scale, WIDTH, V_WIDTH, M, EVEN, GROUPED, True, DK, DV, TMA, PART, PRECISION
-        )
-    if MASK != "all":
-        dk, dv = _sweep_queries(
-            dk, dv, *within, clear, rows, rows, scale, WIDTH, V_WIDTH, M, EVEN, GROUPED, False, DK, DV, TMA, PART, PRECISION
-        )
+    dk, dv = _sweep_queries(dk, dv, *within, begin, rows, scale, WIDTH, V_WIDTH, M, EVEN, GROUPED, CAUSAL, DK, DV, TMA, PART, PRECISION)
     index = batch * kv_heads + head
     if DK:
         store_tile(dk_ptr, dk * scale, index, first, keys, WIDTH, N, COLUMNS)
@@ -286,10 +269,6 @@ def backward(
         q, k, v, dout = (reachable(x) for x in (q, k, v, dout))
     strides = [x.stride()[:3] for x in (q, k, v, dout)]
     sizes = (heads // kv_heads, rows, keys, scale)
-    # One loop for the mask and without costs a comparison a score and saves registers: measured, see docs/kernels/attention.md.
-    wide, narrow_head = q.dtype == torch.float32, padded(width) <= 64
-    query_masks = masks(causal or keys % query_tile.n > 0, one_loop=wide or narrow_head)
-    key_value_masks = masks(causal, one_loop=wide or not narrow_head)
 
     def operands(tile: Tile) -> tuple[list[object], dict[str, object]]:
         """The four tensors as a kernel takes them, and what its tile decides."""
@@ -299,11 +278,11 @@ def backward(
     tiles = -(-rows // query_tile.m)
     tensors, meta = operands(query_tile)
     query_kernel[(tiles * batch * heads,)](
-        *tensors, out, lse, delta, dq, *strides, out.stride()[:3], tiles, heads, *sizes, MASK=query_masks, **meta
+        *tensors, out, lse, delta, dq, *strides, out.stride()[:3], tiles, heads, *sizes, EDGE=causal or keys % query_tile.n > 0, **meta
     )
     tiles = -(-keys // key_value_tile.n)
     tensors, meta = operands(key_value_tile)
-    meta |= {"MASK": key_value_masks, "EVEN": rows % key_value_tile.m == 0, "GROUPED": heads > kv_heads}
+    meta |= {"EVEN": rows % key_value_tile.m == 0, "GROUPED": heads > kv_heads}
     for wanted in ({"DK": True, "DV": False}, {"DK": False, "DV": True}) if key_value_tile.split else ({"DK": True, "DV": True},):
         key_value_kernel[(tiles * batch * kv_heads,)](*tensors, lse, delta, dk, dv, *strides, tiles, kv_heads, *sizes, **wanted, **meta)
     return dq, dk, dv

@@ -14,14 +14,12 @@ from kernels.attention.tiles import (
     described,
     exponential,
     load_tile,
-    masks,
     options,
     placed,
     product,
     reachable,
     readable,
     rows_by_rows,
-    seen,
     store_tile,
     visible,
 )
@@ -109,18 +107,28 @@ def forward_kernel(
     peak = tl.full((M,), -float("inf"), tl.float32)
     state = (acc, total, peak)
 
-    begin, end = seen(first, keys, M, N, CAUSAL, MASK)
+    # Keys that this tile sees, and how many of them in blocks that get no mask.
+    end = tl.minimum(keys, first + M) if CAUSAL else keys
+    clear = (tl.minimum(keys, first) if CAUSAL else keys) // N * N if MASK != "all" else 0
     within = (q_tile, q_view, k_view, v_view, first)
     if MASK != "all":
-        state = _attend(state, *within, 0, begin, keys, scale, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, False, TMA, PART, PRECISION)
+        state = _attend(state, *within, 0, clear, keys, scale, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, False, TMA, PART, PRECISION)
     if MASK != "none":
-        state = _attend(state, *within, begin, end, keys, scale, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, True, TMA, PART, PRECISION)
+        state = _attend(state, *within, clear, end, keys, scale, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, True, TMA, PART, PRECISION)
 
     acc, total, peak = state
     index = batch * heads + head
     row = first + tl.arange(0, M)
     tl.store(lse_ptr + tl.cast(index, tl.int64) * rows + row, peak + tl.log(total), mask=row < rows)
     store_tile(out_ptr, acc / total[:, None], index, first, rows, V_WIDTH, M, V_COLUMNS)
+
+
+def _masks(needed: bool, dtype: torch.dtype) -> str:
+    """Which blocks get one: "none"; those at the "edge", in a loop of their own (a causal mask has an edge whatever the length); or "all".
+
+    One loop for all is half the code, for a comparison a score: beside fp32's products that is nothing.
+    """
+    return "none" if not needed else "all" if dtype == torch.float32 else "edge"
 
 
 def forward(
@@ -152,7 +160,7 @@ def forward(
         keys,
         scale,
         CAUSAL=causal,
-        MASK=masks(causal or keys % tile.n > 0, one_loop=q.dtype == torch.float32),
+        MASK=_masks(causal or keys % tile.n > 0, q.dtype),
         TMA=tile.tma,
         PRECISION=precision,
         **options(tile, width, v_width),

@@ -74,14 +74,6 @@ def visible(first, start, keys, M: tl.constexpr, N: tl.constexpr, CAUSAL: tl.con
 
 
 @triton.jit
-def seen(first, keys, M: tl.constexpr, N: tl.constexpr, CAUSAL: tl.constexpr, MASK: tl.constexpr):
-    """(begin, end): M queries from `first` on see keys up to `end`; those before `begin` lie in blocks that get no mask."""
-    end = tl.minimum(keys, first + M) if CAUSAL else keys
-    begin = 0 if MASK == "all" else (tl.minimum(keys, first) if CAUSAL else keys) // N * N
-    return begin, end
-
-
-@triton.jit
 def product(a, b, acc, PRECISION: tl.constexpr):
     """`a @ b + acc` with `a` rounded to the dtype of `b`. "widened" is for the interpreter, which multiplies the bits of bf16."""
     if PRECISION == "widened":
@@ -146,14 +138,6 @@ def reachable(x: torch.Tensor) -> torch.Tensor:
 def described(x: torch.Tensor, rows: int) -> Any:
     """A tensor descriptor of `x` that hands out tiles of so many rows of a head."""
     return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, 1, rows, padded(x.shape[-1])])
-
-
-def masks(needed: bool, one_loop: bool) -> str:
-    """Which blocks a kernel masks: "none"; those at the "edge", in a loop of their own; or "all", in one loop with half the code.
-
-    A causal mask has an edge whatever the length.
-    """
-    return "none" if not needed else "all" if one_loop else "edge"
 
 
 def options(tile: Tile, width: int, v_width: int) -> dict[str, Any]:
