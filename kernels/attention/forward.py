@@ -34,7 +34,7 @@ def _attend(
     k,
     v,
     first,
-    begin,
+    clear,
     end,
     keys,
     scale,
@@ -43,25 +43,28 @@ def _attend(
     V_COLUMNS: tl.constexpr,
     N: tl.constexpr,
     CAUSAL: tl.constexpr,
-    MASKED: tl.constexpr,
+    MASK: tl.constexpr,
     TMA: tl.constexpr,
     PART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Blocks of keys from `begin` to `end`; `MASKED`: some lie past the diagonal or past the last key."""
+    """Blocks of keys up to `end`; those from `clear` on may lie past the diagonal or past the last key, see `_masks`."""
     acc, total, peak = state
-    for start in tl.range(begin, end, N):
-        k_tile = load_tile(k, start, 0, WIDTH, N, q_tile.shape[1], TMA, not MASKED)
+    for start in tl.range(0, end, N):
+        k_tile = load_tile(k, start, 0, WIDTH, N, q_tile.shape[1], TMA, MASK == "none")
         scores = rows_by_rows(q_tile, q, first, k_tile, k, start, WIDTH, PART, PRECISION)
-        if MASKED:
+        if MASK == "all":
             scores = tl.where(visible(first, start, keys, q_tile.shape[0], N, CAUSAL), scores, -float("inf"))
+        elif MASK == "edge":  # noqa: SIM102 - the compiler decides the one, the card the other
+            if start >= clear:
+                scores = tl.where(visible(first, start, keys, q_tile.shape[0], N, CAUSAL), scores, -float("inf"))
         new_peak = tl.maximum(peak, tl.max(scores, 1) * scale)
         offset = tl.where(new_peak == -float("inf"), 0.0, new_peak)
         p = exponential(scores, scale, offset[:, None], q_tile.dtype == tl.float32)
         shrink = exponential(peak, 1.0, offset, True)
         total = total * shrink + tl.sum(p, 1)
         acc = acc * shrink[:, None]
-        v_tile = load_tile(v, start, 0, V_WIDTH, N, V_COLUMNS, TMA, not MASKED)
+        v_tile = load_tile(v, start, 0, V_WIDTH, N, V_COLUMNS, TMA, MASK == "none")
         acc = product(p, v_tile, acc, PRECISION)
         peak = new_peak
     return acc, total, peak
@@ -107,14 +110,11 @@ def forward_kernel(
     peak = tl.full((M,), -float("inf"), tl.float32)
     state = (acc, total, peak)
 
-    # Keys that this tile sees, and how many of them in blocks that get no mask.
-    end = tl.minimum(keys, first + M) if CAUSAL else keys
-    clear = (tl.minimum(keys, first) if CAUSAL else keys) // N * N if MASK != "all" else 0
+    # Keys that this tile sees, and how many of them in blocks that need no mask: all, where there is none, and the compiler is told so.
+    clear = (tl.minimum(keys, first) if CAUSAL else keys) // N * N
+    end = clear if MASK == "none" else tl.minimum(keys, first + M) if CAUSAL else keys
     within = (q_tile, q_view, k_view, v_view, first)
-    if MASK != "all":
-        state = _attend(state, *within, 0, clear, keys, scale, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, False, TMA, PART, PRECISION)
-    if MASK != "none":
-        state = _attend(state, *within, clear, end, keys, scale, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, True, TMA, PART, PRECISION)
+    state = _attend(state, *within, clear, end, keys, scale, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, MASK, TMA, PART, PRECISION)
 
     acc, total, peak = state
     index = batch * heads + head
@@ -123,12 +123,12 @@ def forward_kernel(
     store_tile(out_ptr, acc / total[:, None], index, first, rows, V_WIDTH, M, V_COLUMNS)
 
 
-def _masks(needed: bool, dtype: torch.dtype) -> str:
-    """Which blocks get one: "none"; those at the "edge", in a loop of their own (a causal mask has an edge whatever the length); or "all".
+def _masks(needed: bool, everywhere: bool) -> str:
+    """Which blocks get one: "none"; those at the "edge", by a branch (a causal mask has an edge whatever the length); or "all" of them.
 
-    One loop for all is half the code, for a comparison a score: beside fp32's products that is nothing.
+    A comparison a score is nothing beside fp32's products, and a branch takes registers; otherwise it is the branch that is quicker.
     """
-    return "none" if not needed else "all" if dtype == torch.float32 else "edge"
+    return "none" if not needed else "all" if everywhere else "edge"
 
 
 def forward(
@@ -160,7 +160,7 @@ def forward(
         keys,
         scale,
         CAUSAL=causal,
-        MASK=_masks(causal or keys % tile.n > 0, q.dtype),
+        MASK=_masks(causal or keys % tile.n > 0, tile.mask_all or q.dtype == torch.float32),
         TMA=tile.tma,
         PRECISION=precision,
         **options(tile, width, v_width),

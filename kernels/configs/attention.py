@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 class Tile:
     """`m` queries by `n` keys at a time.
 
-    `tma`: tiles come through tensor descriptors. `part`: columns that products of rows take at a
-    time, where registers do not hold the operands whole; 0 for all, as it is with `tma`. `heads_first`: the order of programs, see
-    `kernels/attention/tiles.py`. `split`: dK and dV take a launch each, where registers do not hold both. `options`: what only one vendor's
-    compiler knows.
+    `tma`: tiles come through tensor descriptors. `part`: columns that products of rows take at a time, where registers do not hold the
+    operands whole; 0 for all, as it is with `tma`. `heads_first`: the order of programs, see `kernels/attention/tiles.py`. `split`: dK and
+    dV take a launch each, where registers do not hold both. `mask_all`: forward, every block has the mask, where leaving it out by a
+    branch takes registers. `options`: what only one vendor's compiler knows.
     """
 
     m: int
@@ -23,6 +23,7 @@ class Tile:
     part: int = 0
     heads_first: bool = False
     split: bool = False
+    mask_all: bool = False
     options: dict[str, int] = field(default_factory=dict)
 
 
@@ -109,7 +110,7 @@ ATTENTION = {
     ),
     "gfx1*": Config(
         narrow=(
-            Tiles(64, forward=Tile(128, 32, 8, 1), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(32, 64, 8, 1, part=32)),
+            Tiles(64, forward=Tile(128, 32, 8, 1, mask_all=True), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(32, 64, 8, 1, part=32)),
             Tiles(128, forward=Tile(64, 32, 8, 1, part=32), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(32, 64, 8, 1, part=32)),
             Tiles(256, forward=Tile(32, 32, 4, 1, part=32), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(16, 32, 8, 1, part=32)),
         ),
