@@ -128,6 +128,7 @@ def collect(folder: Path) -> TargetRun:
         launched=launched,
         shares=(*tested, *measured),
         gates=gates,
+        peers=job.peers if job else (),
         problems=tuple(problems),
     )
 

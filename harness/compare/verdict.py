@@ -77,6 +77,7 @@ def summarise(name: str, run: TargetRun) -> TargetSummary:
         compiled=compiled,
         only_gates=sum(kernel.only_gates for kernel in run.compiled),
         gates=run.gates,
+        peers=run.peers if run.compiled else (),
         attempts=record.attempts,
         disagreements=disagreements(run),
     )

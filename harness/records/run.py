@@ -79,7 +79,8 @@ class TargetRun:
     """Everything that is known of one target after its run: `raw/<target>/` read, validated and joined.
 
     `compiled` is the compile stage's, without a GPU; `launched` what the JIT compiled on the card in the bench stage. `again` are the same
-    points as `samples`, measured a second time: an A/A run. `shares` are those of the cards where several shared the work.
+    points as `samples`, measured a second time: an A/A run. `shares` are those of the cards where several shared the work. `peers` are
+    the providers that the package's author had the compile stage leave out.
     """
 
     __pydantic_config__ = STRICT
@@ -94,4 +95,5 @@ class TargetRun:
     launched: tuple[CompiledKernel, ...] = ()
     shares: tuple[CardShare, ...] = ()
     gates: Union[Gates, None] = None
+    peers: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Comparison → sections, third part: which gates generated code broke, which were waived and why, and which stand open."""
+"""Comparison → sections, third part: which gates generated code broke, which were waived or stand open, and who was not asked at all."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ def sections(comparison: Comparison, few: int | None) -> list[Section]:
         told.append(Section(BROKEN, lines=shorten(lines, few), legend=legend))
     if lines := [*map(_waiver, comparison.waivers), *_open(comparison)]:
         told.append(Section("Gates waived or open", lines=shorten(lines, few)))
+    if lines := _left_out(comparison):
+        told.append(Section("Not compiled: peers, which launch no kernel of the package", lines=tuple(lines)))
     return told
 
 
@@ -78,6 +80,15 @@ def _open(comparison: Comparison) -> list[Line]:
             for text in _looser(target.gates.limits):
                 told.setdefault(text, []).append(target.target)
     return [say(name(text), " for every kernel on ", name(", ".join(targets))) for text, targets in told.items()]
+
+
+def _left_out(comparison: Comparison) -> list[Line]:
+    """Providers of benchmarks that the package's author had left out: should one launch a kernel after all, nobody has seen it."""
+    told: dict[tuple[str, ...], list[str]] = {}
+    for target in comparison.targets:
+        if target.peers:
+            told.setdefault(target.peers, []).append(target.target)
+    return [say(name(", ".join(peers)), " on ", name(", ".join(targets)), ", by pyproject.toml") for peers, targets in told.items()]
 
 
 def _looser(limits: Limits) -> list[str]:

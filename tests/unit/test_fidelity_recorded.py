@@ -21,10 +21,18 @@ def rows(folder, name):
 
 
 def test_the_lane_made_what_the_card_ran():
-    """Byte for byte: the same binary, of the same registers, for every launch of the sweep."""
-    launched = rows(RECORDED, "bench/kernels.jsonl")
-    assert held_against(launched, rows(RECORDED, "compile/kernels.jsonl")) == (145, ())
-    assert len(launched) == 145
+    """Byte for byte: the same binary, of the same registers, for every launch of ours in the sweep.
+
+    Liger's beside them, too, but for its cross entropy, whose host code counts targets: without a GPU there is nothing to count.
+    """
+    launched, compiled = rows(RECORDED, "bench/kernels.jsonl"), rows(RECORDED, "compile/kernels.jsonl")
+    ours = [row for row in launched if not row.origin.endswith("[liger]")]
+    assert (len(launched), len(ours)) == (187, 134)
+    assert held_against(ours, compiled) == (134, ())
+
+    equal, deviations = held_against(launched, compiled)
+    assert equal == 183
+    assert {(deviation.likeness, deviation.function) for deviation in deviations} == {(Likeness.NOT_SEEN, "liger_cross_entropy_kernel")}
 
 
 def test_the_lane_still_asks_for_what_the_card_ran(tmp_path):

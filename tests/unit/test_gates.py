@@ -325,6 +325,21 @@ def test_what_a_reader_sees_of_gates():
     assert "`private_bytes switched off` for every kernel on `alpha`" in text
 
 
+def test_peers_that_nobody_compiled_are_told():
+    """What an author had left out is no gap without a word; where nothing was compiled there is nothing to tell."""
+    peers = dataclasses.replace(judged_run(Gates(), row()), peers=("torch", "<copy>"))
+    assert "`torch, <copy>` on `alpha`, by pyproject.toml" in render_markdown(compare([peers]))
+    assert "by pyproject.toml" not in render_markdown(compare([dataclasses.replace(peers, compiled=())]))
+    assert "Not compiled" not in render_markdown(compare([judged_run(Gates(), row())]))
+
+
+def test_peers_come_with_the_bundle(tmp_path):
+    """From the job that the inside was given, as gates do."""
+    folder = write_raw(tmp_path / "alpha", run())
+    dump(Job("run-1", "alpha", (Stage.COMPILE,), "/kernels", "/out", peers=("torch",)), folder / "job.json")
+    assert collect(folder).peers == ("torch",)
+
+
 def test_a_bundle_may_not_keep_the_report_busy(tmp_path):
     """Each waiver is held against each kernel; a file from elsewhere with thousands of them costs itself their use, and says so."""
     folder = write_raw(tmp_path / "alpha", run())

@@ -33,6 +33,7 @@ class TargetSummary(Strict):
     """One target. The counts hold a number per verdict, of its tests, its measured points and its compiled kernels.
 
     `only_gates` of the kernels that failed did compile and could be launched; `gates` is what they were asked to meet, if anything.
+    `peers` are the providers of benchmarks that its compile stage left out.
     `complete`: it did all that it was asked to do, whatever came out. A test that crashed leaves it so, a stage that crashed does not.
     `attempts` are those before the one that the rest is about; what they had finished was kept.
     `disagreements` are between the cards that shared its work.
@@ -59,6 +60,7 @@ class TargetSummary(Strict):
     compiled: dict[str, int] = field(default_factory=dict)
     only_gates: int = 0
     gates: Union[Gates, None] = None
+    peers: tuple[str, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     disagreements: tuple[str, ...] = ()
 
