@@ -77,7 +77,7 @@ def summarise(name: str, run: TargetRun) -> TargetSummary:
         compiled=compiled,
         only_gates=sum(kernel.only_gates for kernel in run.compiled),
         gates=run.gates,
-        peers=run.peers if run.compiled else (),
+        peers=run.peers if any(report.stage is Stage.COMPILE for report in run.stages) else (),
         attempts=record.attempts,
         disagreements=disagreements(run),
     )

@@ -2,7 +2,7 @@
 
 Formula: Dao, "FlashAttention-2" (arXiv 2307.08691), section 3.1. Both kernels compute the probabilities P = exp(scale Q K' - lse) anew, so
 that nothing is added to memory by several programs: results repeat bit by bit. In one kernel the three accumulators would not fit the
-registers. The mask is applied to every block, also to those that it leaves whole: a second loop without one would take more registers.
+registers. The mask is applied to every block, also to those it leaves whole: a second loop without one would mostly take more registers.
 """
 
 from __future__ import annotations

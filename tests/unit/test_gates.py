@@ -326,10 +326,11 @@ def test_what_a_reader_sees_of_gates():
 
 
 def test_peers_that_nobody_compiled_are_told():
-    """What an author had left out is no gap without a word; where nothing was compiled there is nothing to tell."""
+    """What an author had left out is no gap without a word, least of all where it is everything; where nobody compiles there is no gap."""
     peers = dataclasses.replace(judged_run(Gates(), row()), peers=("torch", "<copy>"))
-    assert "`torch, <copy>` on `alpha`, by pyproject.toml" in render_markdown(compare([peers]))
-    assert "by pyproject.toml" not in render_markdown(compare([dataclasses.replace(peers, compiled=())]))
+    for stages, kernels, told in ((peers.stages, peers.compiled, True), (peers.stages, (), True), ((), (), False)):
+        text = render_markdown(compare([dataclasses.replace(peers, stages=stages, compiled=kernels)]))
+        assert ("`torch, <copy>` on `alpha`, by pyproject.toml" in text) is told
     assert "Not compiled" not in render_markdown(compare([judged_run(Gates(), row())]))
 
 
