@@ -64,7 +64,7 @@ def _sweep_keys(
     return dq
 
 
-@triton.jit(do_not_specialize=["tiles", "heads", "group"])
+@triton.jit(do_not_specialize=["tiles", "heads", "group", "keys"])
 def query_kernel(
     q,
     k,
@@ -187,7 +187,7 @@ def _sweep_queries(
     return dk, dv
 
 
-@triton.jit(do_not_specialize=["tiles", "kv_heads", "group"])
+@triton.jit(do_not_specialize=["tiles", "kv_heads", "group", "keys"])
 def key_value_kernel(
     q,
     k,

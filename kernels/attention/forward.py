@@ -70,7 +70,7 @@ def _attend(
     return acc, total, peak
 
 
-@triton.jit(do_not_specialize=["tiles", "heads", "group"])
+@triton.jit(do_not_specialize=["tiles", "heads", "group", "keys"])
 def forward_kernel(
     q,
     k,

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from kernels.attention import scaled_dot_product_attention as attention
 from kernels.attention.attention import _attention, _attention_backward
 from kernels.configs import choose
-from kernels.configs.attention import ATTENTION
+from kernels.configs.attention import ATTENTION, Tile
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -81,7 +81,7 @@ def test_several_tiles(dtype, width, causal, draw, compare):
     compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal)
 
 
-@pytest.mark.parametrize("how", [{"part": 16, "tma": False}, {"tma": True, "heads_first": True, "split": True}], ids=str)
+@pytest.mark.parametrize("how", [{"part": 16, "tma": False}, {"tma": True, "part": 0, "heads_first": True, "split": True}], ids=str)
 def test_what_a_tile_may_decide(how, causal, draw, compare, monkeypatch):
     """On every card, though the tables ask for it on some only."""
     config = choose(ATTENTION)
@@ -93,6 +93,11 @@ def test_what_a_tile_may_decide(how, causal, draw, compare, monkeypatch):
     monkeypatch.setattr("kernels.attention.attention.choose", lambda table: changed)
     q, k, v = (draw(2, 1, n, 32, dtype=torch.float16) for n in (33, 40, 40))
     compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal)
+
+
+def test_descriptors_hand_out_whole_rows():
+    with pytest.raises(ValueError, match="part"):
+        Tile(64, 64, 4, 1, tma=True, part=32)
 
 
 @pytest.mark.parametrize("heads, kv_heads", [(4, 2), (3, 1)])
@@ -237,6 +242,15 @@ def test_logarithms_are_natural(causal, draw):
     if causal:
         scores = scores.masked_fill(~torch.ones(40, 40, dtype=torch.bool, device=q.device).tril(), float("-inf"))
     torch.testing.assert_close(_attention(q, k, v, causal, 0.25)[1].double(), scores.logsumexp(-1), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", [192, 256])
+@pytest.mark.parametrize("rows", [5, 130])
+def test_the_logarithm_of_one_key_is_its_score(rows, width, causal, draw):
+    """ptxas 12.8 reads a register here that it never writes, if the number of keys is a constant: docs/kernels/attention.md, "One key"."""
+    q, k, v = draw(2, 8, rows, width), draw(2, 8, 1, width), draw(2, 8, 1, width)
+    scores = (q.double() @ k.double().mT)[..., 0] * 0.0625
+    torch.testing.assert_close(_attention(q, k, v, causal, 0.0625)[1].double(), scores, rtol=1e-5, atol=1e-5)
 
 
 def test_what_it_does_not_take_is_refused(draw):

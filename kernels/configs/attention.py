@@ -26,6 +26,10 @@ class Tile:
     mask_all: bool = False
     options: dict[str, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.tma and self.part:
+            raise ValueError(f"a tile takes its operands through descriptors or in parts, not both: tma with part={self.part}")
+
 
 @dataclass(frozen=True)
 class Tiles:

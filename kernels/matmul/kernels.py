@@ -90,8 +90,9 @@ def _slope(x, ACTIVATION: tl.constexpr, EXACT: tl.constexpr):
     elif ACTIVATION == "relu":
         slope = tl.where(x <= 0.0, 0.0, 1.0)
     else:
-        gate = _sigmoid(x, EXACT)
-        slope = gate * (1.0 + x * (1.0 - gate))
+        power = tl.exp2(tl.minimum(-1.4426950408889634 * x, 126.0))
+        gate = _inverse(1.0 + power, EXACT)
+        slope = gate * (1.0 + x * (power * gate))
     return slope
 
 
@@ -120,6 +121,7 @@ def matmul_kernel(
     WIDE: tl.constexpr,
     PRECISION: tl.constexpr,
     SPLIT: tl.constexpr,
+    DOUBLE: tl.constexpr,
     WIDEN: tl.constexpr,
     BIAS: tl.constexpr,
     ACTIVATION: tl.constexpr,
@@ -153,7 +155,7 @@ def matmul_kernel(
     b_offsets = depth_steps[:, None] * b_stride_k + column_steps[None, :] * b_stride_n
     depth_step = tl.full((), BLOCK_K, tl.int64)
 
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float64 if DOUBLE else tl.float32)
     for k in range(0, K, BLOCK_K):
         if EVEN_K:
             a = tl.load(a_ptr + a_offsets, mask=in_m, other=0.0)
@@ -163,12 +165,16 @@ def matmul_kernel(
             b = tl.load(b_ptr + b_offsets, mask=(depth < K - k)[:, None], other=0.0)
         if WIDEN:
             a, b = a.to(tl.float32), b.to(tl.float32)
-        # Short sums, and their sum: as exact as a library that splits K. (The compiler folds `acc += tl.dot(...)` into one long sum.)
-        short = tl.dot(a, b, None if SPLIT else acc, input_precision=PRECISION)
-        acc = tl.fma(short, 1.0, acc) if SPLIT else short
+        if DOUBLE:
+            acc = tl.dot(a.to(tl.float64), b.to(tl.float64), acc, out_dtype=tl.float64)
+        else:
+            # Short sums, and their sum: as exact as a library that splits K. (The compiler folds `acc += tl.dot(...)` into one long sum.)
+            short = tl.dot(a, b, None if SPLIT else acc, input_precision=PRECISION)
+            acc = tl.fma(short, 1.0, acc) if SPLIT else short
         a_ptr += depth_step * a_stride_k
         b_ptr += depth_step * b_stride_k
 
+    acc = acc.to(tl.float32)
     corner = (batch * M + first_m) * N + first_n
     inside = in_m & in_n
     offsets = (rows.to(tl.int64) if WIDE else rows)[:, None] * N + columns[None, :]

@@ -25,6 +25,11 @@ WORTH_A_COPY = 256
 # Products from which on the widest tile has an activation hidden; done at once, it is short of registers.
 HIDES_ACTIVATION = 512
 
+# An fp32 sum of at least so many products is made in fp64 if there are fewer tiles than multiprocessors. A library splits such a sum
+# between idle multiprocessors and rounds less than one long sum does; an activation's slope then multiplies the difference. On an H200,
+# whose matrix units multiply fp64, it is the faster way as well; a card with few fp64 units takes longer.
+LONG = 256
+
 # Elements of an output that is large: there are tiles for every multiprocessor, several times over.
 LARGE = 1 << 24
 
@@ -107,7 +112,7 @@ def _plan(
         tiles = getattr(config, precision)
     elif save or a.shape[-1] % 64 or any(step % 16 for step in (*a.stride, *b.stride) if step != 1):
         tiles = config.frugal
-    return _pointers(_cheapest(tiles, on, shape), precision, config.widen, a, b, epilogue)
+    return _pointers(_cheapest(tiles, on, shape), on, precision, config.widen, a, b, epilogue)
 
 
 def _takes_tma(config: Config, dtype: torch.dtype, aligned: bool, a: Layout, b: Layout) -> bool:
@@ -115,7 +120,7 @@ def _takes_tma(config: Config, dtype: torch.dtype, aligned: bool, a: Layout, b: 
     return bool(config.specialized) and dtype != torch.float32 and aligned and in_reach
 
 
-def _pointers(tile: Tile, precision: str | None, widen: bool, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
+def _pointers(tile: Tile, on: Card, precision: str | None, widen: bool, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
     (m, k), n = a.shape[-2:], b.shape[-1]
     programs = a.matrices * -(-m // tile.m) * -(-n // tile.n)
     steps = (tile.m * max(a.stride[-2], n), tile.n * b.stride[-1], tile.k * max(a.stride[-1], b.stride[-2]))
@@ -130,6 +135,7 @@ def _pointers(tile: Tile, precision: str | None, widen: bool, a: Layout, b: Layo
         "WIDE": max(steps) >= 2**31,
         "PRECISION": precision or "ieee",
         "SPLIT": precision == "ieee",
+        "DOUBLE": precision == "ieee" and programs < on.processors and k >= LONG,
         "WIDEN": widen,
         "num_warps": tile.warps,
         "num_stages": tile.stages,

@@ -140,6 +140,23 @@ def test_linear_of_few_tiles_and_a_long_sum(activation, device, compare):
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("shape", [(3, 2050, 16), (7, 5000, 3), (1, 300, 130)], ids=str)
+def test_linear_of_a_long_fp32_sum(shape, activation, device, compare):
+    """What rounding leaves in the sum passes through the activation's slope into every gradient."""
+    m, k, n = shape
+    compare(linear, pytorch_linear, torch.randn(m, k, device=device), torch.randn(n, k, device=device), activation=activation)
+
+
+def test_infinity_survives_a_long_fp32_sum(device):
+    a, b = torch.ones(3, 600, device=device), torch.ones(600, 4, device=device)
+    a[0, 5], a[1, 7], a[2, 500] = float("inf"), -float("inf"), float("nan")
+    out = matmul(a, b)
+    assert (out[0] == float("inf")).all()
+    assert (out[1] == -float("inf")).all()
+    assert out[2].isnan().all()
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_activations_of_large_and_odd_numbers(activation, device, compare):
     x = torch.tensor([float("inf"), float("nan"), 0.0, -0.0, 1e-6, -1e-6, 30, -30, 1e30, -1e30], device=device)
     grid = torch.cat([x, torch.linspace(-12, 12, 200, device=device)])[:, None]
