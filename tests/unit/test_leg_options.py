@@ -11,6 +11,7 @@ from harness import __main__ as cli
 from harness.__main__ import _run_cli
 from harness.doctor import Finding
 from harness.errors import Outcome
+from harness.render import repro
 
 TARGETS = "schema_version: 1\ntargets:\n  mine: {label: mine, engine: local, stages: [test], image: {dockerfile: x, base: y}}\n"
 
@@ -123,3 +124,13 @@ def test_options_are_told_as_they_are_parsed(capsys):
 def test_options_that_are_wrong_are_refused(words):
     """So that a script stops there."""
     assert _run_cli(["ci", "options", *words]) == 2
+
+
+def test_a_recorded_command_is_read_as_it_was_parsed():
+    """The line that reproduces a failure keeps what decides the environment: a value that looks like an option is a value."""
+    valued = {name for one in cli.run.params if isinstance(one, click.Option) and not one.is_flag for name in one.opts}
+
+    assert valued == repro._KEPT | repro._DROPPED
+    assert repro._kept(["warpwave", "run", "cpu", "-k", "--gpu", "--kernels=x", "--out", "--engine", "--gpu", "1", "--quick"]) == [
+        *("--kernels=x", "--gpu", "1"),
+    ]
