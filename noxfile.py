@@ -9,6 +9,7 @@ The comparison is written once, at the end, also when a target failed.
 
 from __future__ import annotations
 
+import json
 import secrets
 import shutil
 import time
@@ -39,14 +40,17 @@ def install_inside(session: nox.Session) -> None:
 
 def run_target(session: nox.Session, target: str) -> None:
     """Run one target; the report follows as a session of its own, once, whatever becomes of this one."""
-    EXPECTED.append(target)
-    given = next((session.posargs[at + 1] for at, word in enumerate(session.posargs) if word in ("--resume", "--out")), None)
-    out = given or str(OUT)
-    session.notify("report", posargs=[out])
     session.install("-e", ".")
-    if TARGETS[target].get("engine") == "local" and "docker" not in session.posargs:
+    # `warpwave` alone parses its options, and says what they come to; nothing with --install-only.
+    said = session.run("warpwave", "ci", "options", target, *session.posargs, silent=True)
+    asked = json.loads(said.splitlines()[-1]) if isinstance(said, str) else {}
+    out = asked.get("resume") or asked.get("out")
+    EXPECTED.extend(asked.get("names", [target]))
+    session.notify("report", posargs=[out or str(OUT)])
+    if TARGETS[target].get("engine") == "local" and asked.get("engine") != "docker" and not asked.get("python"):
         install_inside(session)
-    session.run("warpwave", "run", target, "--out", out, "--no-report", *session.posargs, **PATIENCE)
+    where = [] if out else ["--out", str(OUT)]
+    session.run("warpwave", "run", target, *where, "--no-report", *session.posargs, **PATIENCE)
 
 
 def define_session(name: str, label: str) -> None:

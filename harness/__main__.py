@@ -5,12 +5,14 @@ Standard output carries the result, standard error progress and errors. Errors a
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
 import signal
 import sys
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +25,26 @@ from harness.commands.ci import ci
 from harness.commands.codegen import codegen
 from harness.commands.doctor import doctor
 from harness.commands.export import export, plot
-from harness.commands.options import FILE, FOLDER, build_options, complete_target, output_options, settings_of, what_options, where_options
+from harness.commands.options import (
+    FILE,
+    FOLDER,
+    build_options,
+    complete_target,
+    json_option,
+    output_options,
+    settings_of,
+    what_options,
+    where_options,
+)
 from harness.commands.speed import compare as compare_command
 from harness.commands.speed import history
-from harness.errors import ExitCode, StoppedError, WarpwaveError
+from harness.errors import ExitCode, Outcome, StoppedError, UsageError, WarpwaveError
 
 if TYPE_CHECKING:
     from harness.compare.comparison import Comparison
     from harness.records import RunRecord
+    from harness.run import Settings
+    from harness.targets import Target
 
 
 _TERMINATED: list[int] = []  # the signal, once it has come
@@ -49,29 +63,22 @@ def cli() -> None:
 @build_options
 @click.option("--no-report", is_flag=True, help="Leave merging to a later `warpwave report`.")
 @output_options
-def run(**options: Any) -> int:
+def run(**options: Any) -> Outcome:
     """Run TARGETs (see `warpwave list`) in the order given, then write the comparison."""
-    from harness.commands.progress import Progress
     from harness.report import write_report
-    from harness.run import run_target
+    from harness.run import check_target
     from harness.targets import load_targets, select
 
     targets = select(load_targets(options["overlay"]), list(options["names"]))
     settings = settings_of(options)
-    records = []
     for target in targets:
-        with Progress(_stderr(), target.name, quiet=options["quiet"]) as progress:
-            if settings.weaken:
-                progress.say(f"{target.name}: protections given up: {', '.join(settings.weaken)}")
-            records.append(run_target(target, settings, progress.say, progress.on_event))
-        if records[-1].exit is not None and records[-1].exit.interrupted:
-            break
-    if not options["no_report"]:
-        comparison = write_report([settings.out], settings.out, [target.name for target in targets])
-        code = _show(comparison, settings.out, options)
-    else:
-        code = _show_records(records, settings.out, options)
-    return ExitCode.INTERRUPTED if any(record.exit and record.exit.interrupted for record in records) else code
+        check_target(target, settings)  # before the first one takes its hour
+    records, refused = _run_all(targets, settings, quiet=options["quiet"])
+    ended = _cut_short(records, refused)
+    if options["no_report"]:
+        return _show_records(records, settings.out, options, ended)
+    comparison = write_report([settings.out], settings.out, [target.name for target in targets])
+    return _show(comparison, settings.out, options, ended)
 
 
 @cli.command()
@@ -80,7 +87,7 @@ def run(**options: Any) -> int:
 @click.option("--svg", type=FILE, help="Also draw what the terminal shows into this file.")
 @click.option("--expect", multiple=True, metavar="TARGET", help="A target that must be there; shown as absent if it is not. Repeatable.")
 @output_options
-def report(folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect: tuple[str, ...], **options: Any) -> int:
+def report(folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect: tuple[str, ...], **options: Any) -> Outcome:
     """Merge raw results, of this machine or of others, into one comparison."""
     from harness.report import without_collector, write_report
 
@@ -102,20 +109,20 @@ cli.add_command(history)
 
 @cli.command(name="list")
 @click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def list_targets(overlay: Path | None, as_json: bool) -> int:
+@json_option("Print one JSON document.")
+def list_targets(overlay: Path | None, as_json: bool) -> Outcome:
     """Show every target with its engine, stages, image and architectures."""
     from harness.targets import load_targets
 
     targets = load_targets(overlay)
     if as_json:
         _print_json([asdict(target) for target in targets.values()])
-        return ExitCode.GOOD
+        return Outcome()
     for target in targets.values():
         click.echo(f"{target.name:<8}{target.label}")
         click.echo(f"{'':8}engine {target.engine}; stages {', '.join(stage.value for stage in target.stages)}; image {target.image.base}")
         click.echo(f"{'':8}compiles for {', '.join(card.name for card in target.architectures)}")
-    return ExitCode.GOOD
+    return Outcome()
 
 
 cli.add_command(doctor)
@@ -124,7 +131,7 @@ cli.add_command(ci)
 
 @cli.command()
 @click.option("--yes", is_flag=True, help="Remove them; without it they are only listed.")
-def clean(yes: bool) -> int:
+def clean(yes: bool) -> Outcome:
     """List, or remove, containers that a killed run of ours left behind on this machine."""
     from harness.engines.docker import clean as clean_containers
 
@@ -132,13 +139,13 @@ def clean(yes: bool) -> int:
     for name in found:
         click.echo(f"{'removed' if yes else 'left behind'}: {name}")
     click.echo(f"{len(found)} container(s)" + ("" if yes or not found else "; `warpwave clean --yes` removes them"))
-    return ExitCode.GOOD
+    return Outcome()
 
 
 @cli.command()
 @click.argument("folder", type=FOLDER, default=Path())
 @click.option("--from", "source", metavar="REQUIREMENT", help="What the workflow installs.  [default: this very warpwave]")
-def init(folder: Path, source: str | None) -> int:
+def init(folder: Path, source: str | None) -> Outcome:
     """Write a kernel with its test and its bench, gates and a workflow into FOLDER, the current one unless told otherwise."""
     from harness.origin import requirement
     from harness.starter import write_starter
@@ -150,22 +157,57 @@ def init(folder: Path, source: str | None) -> int:
     why = "" if own is not None else ", since this copy is nowhere that others could install it from"
     click.echo(f"The workflow installs {wanted}{why}; --from names another.")
     click.echo(f"Next: `warpwave run cpu --kernels {folder / 'kernels'}`")
-    return ExitCode.GOOD
+    return Outcome()
 
 
-def _show(comparison: Comparison, out: Path, options: dict[str, Any]) -> int:
-    """Print the comparison; returns its exit code."""
-    from harness.compare import exit_code
+def _run_all(targets: Sequence[Target], settings: Settings, *, quiet: bool) -> tuple[list[RunRecord], list[WarpwaveError]]:
+    """Every target in turn, until the user stops one. One that is refused costs the others nothing.
 
-    code = int(exit_code(comparison))
-    if options["as_json"]:
-        _print_json({"ok": code == 0, "exit_code": code, "out": str(out), "comparison": asdict(comparison)})
-        return code
+    Raises:
+        UsageError: all of them are refused.
+    """
+    from harness.commands.progress import Progress
+    from harness.run import run_target
+
+    records: list[RunRecord] = []
+    refused: list[WarpwaveError] = []
+    for target in targets:
+        with Progress(_stderr(), target.name, quiet=quiet) as progress:
+            if settings.weaken:
+                progress.say(f"{target.name}: protections given up: {', '.join(settings.weaken)}")
+            try:
+                records.append(run_target(target, settings, progress.say, progress.on_event))
+            except UsageError as error:
+                refused.append(error)
+        if records and records[-1].exit is not None and records[-1].exit.interrupted:
+            break
+    if refused and not records:
+        raise refused[0]
+    return records, refused
+
+
+def _cut_short(records: Sequence[RunRecord], refused: Sequence[WarpwaveError]) -> Outcome:
+    """What decides the exit code whatever the results are: the user's will, and a target that was refused."""
+    for error in refused:
+        _print_error(error)
+    if stopped := [record for record in records if record.exit and record.exit.interrupted]:
+        return Outcome(ExitCode.INTERRUPTED, f"{stopped[0].target}: {stopped[0].reason}")
+    return Outcome(ExitCode.USAGE, " ".join(error.happened for error in refused).rstrip(".")) if refused else Outcome()
+
+
+def _show(comparison: Comparison, out: Path, options: dict[str, Any], ended: Outcome | None = None) -> Outcome:
+    """Print the comparison, below what `ended` the command before its results could, if anything did."""
+    from harness.compare import outcome
     from harness.render.terminal import render_terminal
 
+    ended = ended if ended is not None and not ended.ok else outcome(comparison)
+    comparison = replace(comparison, sentence=ended.lead(comparison.sentence))
+    if options["as_json"]:
+        _print_json({**ended.fields(), "out": str(out), "comparison": asdict(comparison)})
+        return ended
     _stdout().print(render_terminal(comparison, full=options["full"]))
     _stdout().print(Text(f"Reports: {_shorten(out)}/comparison.html, .md and .json, junit.xml, bandwidth.csv"), soft_wrap=True)
-    return code
+    return ended
 
 
 def _draw(comparison: Comparison, path: Path, *, full: bool) -> None:
@@ -178,20 +220,22 @@ def _draw(comparison: Comparison, path: Path, *, full: bool) -> None:
     write_text(path, re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="warpwave"), flags=re.DOTALL))
 
 
-def _show_records(records: list[RunRecord], out: Path, options: dict[str, Any]) -> int:
+def _show_records(records: Sequence[RunRecord], out: Path, options: dict[str, Any], ended: Outcome) -> Outcome:
     """What is known without a report; the exit code of the worst target."""
     from harness.run import exit_code_of
 
     code = max((exit_code_of(record.verdict) for record in records), default=ExitCode.NOTHING_RAN)
+    if ended.ok and code is not ExitCode.GOOD:
+        told = [record for record in records if exit_code_of(record.verdict) is code]
+        ended = Outcome(code, "; ".join(f"{each.target}: {each.verdict.value}: {each.reason}".rstrip(": .") for each in told))
     if options["as_json"]:
-        targets = [asdict(record) for record in records]
-        _print_json({"ok": code == 0, "exit_code": int(code), "out": str(out), "targets": targets})
-        return code
+        _print_json({**ended.fields(), "out": str(out), "targets": [asdict(record) for record in records]})
+        return ended
     for record in records:
         _stdout().print(_inert(f"{record.target}: {record.verdict.value}{': ' + record.reason if record.reason else ''}"), soft_wrap=True)
         if record.hint:
             _stdout().print(_inert(f"  {record.hint}"), soft_wrap=True)
-    return code
+    return ended
 
 
 def _inert(text: str) -> Text:
@@ -225,7 +269,7 @@ def main() -> None:
     try:
         code = _run_cli(sys.argv[1:])
     except KeyboardInterrupt:
-        code = ExitCode.INTERRUPTED
+        code = _explain(Outcome(ExitCode.INTERRUPTED, "stopped by the user or the CI system"))
     sys.exit(ExitCode.TERMINATED if _TERMINATED and code == ExitCode.INTERRUPTED else code)
 
 
@@ -236,24 +280,62 @@ def _terminate(number: int, frame: object) -> None:
 
 
 def _run_cli(arguments: list[str]) -> int:
+    """Run a command; whatever it comes to, the reason of an exit code other than 0 is printed here, for all of them."""
+    asked: dict[str, Any] = {}  # where options leave word for us; see `json_option`
     try:
-        return int(cli.main(arguments, prog_name="warpwave", standalone_mode=False) or 0)
+        ended = cli.main(arguments, prog_name="warpwave", standalone_mode=False, obj=asked)
     except click.Abort:
         error: WarpwaveError = StoppedError("Stopped by the user.", "Ctrl-C was pressed.", "What was finished has been kept.")
     except click.ClickException as problem:
         problem.show()
+        asked.setdefault("json", _looks_like_json(problem, arguments))
+        _answer(problem.format_message(), "The command line is not understood.", "See --help.", ExitCode.USAGE, asked["json"])
         return ExitCode.USAGE
     except WarpwaveError as raised:
         error = raised
+    else:
+        return _explain(ended)
     if os.environ.get("WARPWAVE_TRACEBACK"):
         raise error
-    if "--json" in arguments:
-        body = {"code": int(error.exit_code), "message": error.happened, "meaning": error.meaning, "hint": error.remedy}
-        _print_json({"ok": False, "exit_code": int(error.exit_code), "error": body})
-    else:
-        beats = _inert(error.happened), _inert(f"  {error.meaning}"), _inert(f"  {error.remedy}")
-        _stderr().print(Text("error: ", "bold red") + beats[0], *beats[1:], sep="\n")
+    if asked.get("json") is not True:
+        _print_error(error)
+    _answer(error.happened, error.meaning, error.remedy, error.exit_code, asked.get("json"))
     return int(error.exit_code)
+
+
+def _looks_like_json(problem: click.ClickException, arguments: list[str]) -> bool:
+    """Whether JSON was asked for on a command line that could not be parsed; that it has such a flag is all that is known of it."""
+    context = getattr(problem, "ctx", None)
+    flags = [parameter.name for parameter in context.command.params] if context else []
+    return "as_json" in flags and "--json" in arguments
+
+
+def _explain(ended: object) -> int:
+    """The exit code of a command that has come to its end, and why it is not 0, where it is seen last."""
+    if not isinstance(ended, Outcome):  # --help, --version
+        return ended if isinstance(ended, int) else 0
+    if not ended.ok:
+        _stderr().print(_inert(f"exit code {int(ended.code)}: {' '.join(ended.reason.split())}"), soft_wrap=True)
+    return int(ended.code)
+
+
+def _print_error(error: WarpwaveError) -> None:
+    beats = _inert(error.happened), _inert(f"  {error.meaning}"), _inert(f"  {error.remedy}")
+    _stderr().print(Text("error: ", "bold red") + beats[0], *beats[1:], sep="\n", soft_wrap=True)
+
+
+def _answer(happened: str, meaning: str, remedy: str, code: ExitCode, asked: bool | Path | None) -> None:
+    """An error as JSON, too, where the command was to answer so: on standard output, or in a file."""
+    from harness.records import write_text
+    from harness.render.text import json_text
+
+    body = {"code": int(code), "message": happened, "meaning": meaning, "hint": remedy}
+    document = {**Outcome(code, happened.rstrip(".")).fields(), "error": body}
+    if asked is True:
+        _print_json(document)
+    elif isinstance(asked, Path):
+        with contextlib.suppress(OSError):  # which may be the very error
+            write_text(asked, json_text(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 
 class ExitCode(IntEnum):
@@ -16,6 +18,33 @@ class ExitCode(IntEnum):
     NOTHING_RAN = 5
     INTERRUPTED = 130
     TERMINATED = 143
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command comes to. There is no exit code other than 0 without its reason: a command hands both over in one, and `main` prints
+    them. The reason is a sentence without its full stop."""
+
+    code: ExitCode = ExitCode.GOOD
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a code without a reason, and a reason without a code: a fault of ours, which a test meets first."""
+        if (self.code is ExitCode.GOOD) == bool(self.reason):
+            raise ValueError(f"exit code {int(self.code)} with the reason {self.reason!r}")
+
+    @property
+    def ok(self) -> bool:
+        """Whether the exit code is 0."""
+        return self.code is ExitCode.GOOD
+
+    def fields(self) -> dict[str, Any]:
+        """The beginning of every JSON document of a command."""
+        return {"ok": self.ok, "exit_code": int(self.code), "reason": self.reason}
+
+    def lead(self, sentence: str) -> str:
+        """The first sentence of a page: it says why the exit code is not 0, if `sentence` does not do so already."""
+        return sentence if self.ok or self.reason in sentence else f"{self.reason}. {sentence}"
 
 
 class WarpwaveError(Exception):

@@ -68,8 +68,11 @@ WRITERS: dict[str, Callable[[Comparison, Path], None]] = {
 
 
 def _with_problem(comparison: Comparison, problem: str) -> Comparison:
-    code = comparison.exit_code or int(ExitCode.INFRASTRUCTURE)
-    return dataclasses.replace(comparison, problems=(*comparison.problems, problem), exit_code=code)
+    problems = (*comparison.problems, problem)
+    if comparison.exit_code:
+        return dataclasses.replace(comparison, problems=problems)
+    sentence = f"{problem.rstrip('.')}. {comparison.sentence}"
+    return dataclasses.replace(comparison, problems=problems, sentence=sentence, exit_code=int(ExitCode.INFRASTRUCTURE))
 
 
 def _remove(path: Path) -> None:

@@ -22,7 +22,7 @@ from harness.render import codegen as code_page
 from harness.render import movement as speed_page
 from harness.render import turned as test_page
 from harness.render.markdown import plain, render_page
-from harness.render.text import first_line, number
+from harness.render.text import first_line, number, plural
 
 SLOWER, LOST_TESTS = "slower", "lost-tests"
 
@@ -40,10 +40,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Since:
-    """A page of what changed, as Markdown, whether something got worse that may not, and the annotations that say what."""
+    """A page of what changed, as Markdown, what got worse that may not (empty: nothing did), and the annotations that say what."""
 
     page: str = ""
-    worse: bool = False
+    worse: str = ""
     annotations: tuple[str, ...] = ()
 
 
@@ -56,7 +56,8 @@ def against_base(base: Path, head: Sequence[Path], asked: Asked) -> Since:
     found = [_tests(before, after, asked), _speeds(before, after, asked), _generated_code(before, after, asked.concerns)]
     pages = "".join(one.page for one in found)
     lines = tuple(line for one in found for line in one.annotations)
-    return Since(f"\n## Since the base branch\n{pages}" if pages else "", any(one.worse for one in found), lines)
+    worse = " ".join(one.worse for one in found if one.worse).rstrip(".")
+    return Since(f"\n## Since the base branch\n{pages}" if pages else "", worse, lines)
 
 
 def parse_asked(text: str, threshold: float | None) -> Asked:
@@ -83,12 +84,13 @@ def parse_asked(text: str, threshold: float | None) -> Asked:
 
 def _tests(before: Sequence[TargetRun], after: Sequence[TargetRun], asked: Asked) -> Since:
     found = turns(before, after)
-    lost = found.of(Turn.GONE, Turn.SKIPPED)
-    if not found.compared and not lost:
+    lost = found.lost
+    if not found.compared and not found.found:
         return Since()
-    worse = bool(lost) and asked.lost_tests
+    worse = f"{plural(len(lost), 'test')} that passed before {'is' if len(lost) == 1 else 'are'} gone or skipped."
+    worse = worse if lost and asked.lost_tests else ""
     # A test that fails is annotated, and decides the status, without a base.
-    lines = [_annotate(worse, f"test {one.turn.value}", f"{one.id} on {one.target}", one.message or one.turn.value) for one in lost]
+    lines = [_annotate(bool(worse), f"test {one.turn.value}", f"{one.id} on {one.target}", one.message or one.turn.value) for one in lost]
     good = not worse and not found.of(Turn.BROKEN)
     return Since("\n" + render_page(test_page.sentence(found), test_page.turned_sections(found), good=good), worse, tuple(lines))
 
@@ -101,7 +103,7 @@ def _speeds(before: Sequence[TargetRun], after: Sequence[TargetRun], asked: Aske
     except WarpwaveError as error:
         return _not_compared("speeds", error)
     regressed = [*found.lost, *found.of(Change.SLOWER)]
-    worse = bool(regressed) and asked.slower
+    worse = speed_page.sentence(found) if regressed and asked.slower else ""
     lines = [
         _annotate(asked.slower, _title(point), f"{point.case} {point.provider} on {point.target}", _said(point, found))
         for point in regressed
@@ -140,7 +142,8 @@ def _generated_code(before: Sequence[TargetRun], after: Sequence[TargetRun], fai
         where = f"{change.function} for {change.architecture}"
         lines.append(_annotate(True, concern.value, where, f"{told.what}: {told.before} → {told.after}; launched by {change.origin}"))
     sections = code_page.diff_sections(*sides, found, failing, False)
-    return Since("\n" + render_page(code_page.sentence(found, failing), sections, good=not regressed), bool(regressed), tuple(lines))
+    said = code_page.sentence(found, failing)
+    return Since("\n" + render_page(said, sections, good=not regressed), said if regressed else "", tuple(lines))
 
 
 def _annotate(fails: bool, what: str, where: str, message: str) -> str:

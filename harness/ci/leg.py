@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,7 +18,9 @@ def unfit(findings: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.state == FAIL]
 
 
-def put_on_record(target: Target, faults: Sequence[Finding], kernels: Path, out: Path, shard: str = "") -> RunRecord:
+def put_on_record(
+    target: Target, faults: Sequence[Finding], kernels: Path, out: Path, shard: str = "", command: tuple[str, ...] = ()
+) -> RunRecord:
     """Leave `raw/<target>/run.json`: the report then tells why this leg brought nothing, and what mends it."""
     record = RunRecord(
         run_id=new_run_id(),
@@ -33,7 +34,7 @@ def put_on_record(target: Target, faults: Sequence[Finding], kernels: Path, out:
         shard=shard,
         commit=commit_of(kernels),
         kernels=kernels.name,
-        command=("warpwave", *sys.argv[1:]),
+        command=command,
     )
     folder = out / "raw" / target.name
     folder.mkdir(parents=True)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
+import json
 import math
 import secrets
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
+from harness.commands.doctor import outcome as outcome_of_findings
 from harness.commands.doctor import print_findings
 from harness.commands.options import FILE, FOLDER
-from harness.errors import ExitCode, UsageError
+from harness.commands.parsing import COMMAND, parse_run
+from harness.errors import ExitCode, Outcome, UsageError
 
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
 _FAIL_ON = "verdict,matrix,spills,occupancy,slower"
@@ -31,7 +34,7 @@ def ci() -> None:
 @click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
 @click.option("--shards", type=click.IntRange(1, 64), default=1, show_default=True, envvar="SHARDS", help="Jobs a machine, side by side.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Add `matrix` and `expect` to this file of outputs.")
-def plan(runners: str, overlay: Path | None, shards: int, output: Path | None) -> int:
+def plan(runners: str, overlay: Path | None, shards: int, output: Path | None) -> Outcome:
     """Say which job runs which target on which runner."""
     from harness.ci.plan import as_outputs, plan_legs
     from harness.ci.words import outputs
@@ -41,7 +44,7 @@ def plan(runners: str, overlay: Path | None, shards: int, output: Path | None) -
     for leg in legs:
         click.echo(f"{leg.name}: {leg.target} on {', '.join(leg.runner)}")
     _append(output, outputs(as_outputs(legs), secrets.token_hex(16)))
-    return ExitCode.GOOD
+    return Outcome()
 
 
 @ci.command()
@@ -50,24 +53,41 @@ def plan(runners: str, overlay: Path | None, shards: int, output: Path | None) -
 @click.option("--kernels", type=FOLDER, default=Path("kernels"), envvar="KERNELS", show_default=True, help="Folder of the kernel package.")
 @click.option("--engine", default="", envvar="ENGINE", help="docker or local.  [default: the target's own]")
 @click.option("--shard", default="", envvar="SHARD", metavar="I/N", help="As in `warpwave run`.")
-@click.option("--options", default="", envvar="OPTIONS", help="More options of `warpwave run`, quoted as in a shell; --targets among them.")
-def leg(name: str, out: Path, kernels: Path, engine: str, shard: str, options: str) -> int:
+@click.option("--options", default="", envvar="OPTIONS", help="More options of `warpwave run`, quoted as in a shell; not --out.")
+def leg(name: str, out: Path, kernels: Path, engine: str, shard: str, options: str) -> Outcome:
     """Look at this machine, and run TARGET on it if it is fit; what it lacks is put on record for the report."""
-    from harness.__main__ import cli
     from harness.ci.leg import put_on_record, unfit
     from harness.doctor import examine
+    from harness.run.sharding import parse_shard
     from harness.targets import load_targets, select
 
+    # An option that stands there twice counts as it was given last, so that --options decides over the step's own.
     words = [word for flag, value in (("--engine", engine), ("--shard", shard)) if value for word in (flag, value)] + split(options)
-    targets = load_targets(overlay_of(words))
+    context = parse_run([name, "--kernels", str(kernels), "--out", str(out), "--no-report", *words])
+    asked = context.params
+    _check_leg(name, out, asked)
+    part = str(parse_shard(asked["shard"])) if asked["shard"] else ""
+    targets = load_targets(asked["overlay"])
     select(targets, [name])
-    findings = examine(targets, [name], engine=engine or None)
+    findings = examine(targets, [name], engine=asked["engine"])
     print_findings(findings)
     if faults := unfit(findings):
-        put_on_record(targets[name], faults, kernels, out, shard)
-        return ExitCode.INFRASTRUCTURE
-    arguments = ["run", name, "--kernels", str(kernels), "--out", str(out), "--no-report", *words]
-    return int(cli.main(arguments, prog_name="warpwave", standalone_mode=False) or 0)
+        put_on_record(targets[name], faults, asked["kernels"], out, part, context.meta[COMMAND])
+        return outcome_of_findings(faults)
+    with context:
+        ended: Outcome = context.command.invoke(context)
+    return ended
+
+
+@ci.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="TARGET [OPTIONS]...")
+def options(arguments: tuple[str, ...]) -> Outcome:
+    """Print what `warpwave run TARGET [OPTIONS]...` would make of its options, as JSON on one line. Runs nothing.
+
+    A script that wraps `warpwave run` need not parse them itself; noxfile.py is one.
+    """
+    click.echo(json.dumps(parse_run(arguments).params, default=str))
+    return Outcome()
 
 
 @ci.command()
@@ -85,7 +105,9 @@ def leg(name: str, out: Path, kernels: Path, engine: str, shard: str, options: s
 )
 @click.option("--threshold", metavar="SHARE", default="", envvar="THRESHOLD", help="As in `warpwave compare`.  [default: the A/A run's]")
 @click.option("--summary", "page", type=click.Path(path_type=Path, dir_okay=False), help="Add the job's summary to this file.")
-def report(folders: tuple[Path, ...], expect: str, out: Path, base: Path | None, fail_on: str, threshold: str, page: Path | None) -> int:
+def report(
+    folders: tuple[Path, ...], expect: str, out: Path, base: Path | None, fail_on: str, threshold: str, page: Path | None
+) -> Outcome:
     """Merge whatever the legs left in FOLDERs, compare it with the base branch, annotate, and decide the status.
 
     A leg that left nothing is a target that is absent, with exit code 4. What fails is printed as annotations. Numbers for other tools
@@ -94,16 +116,23 @@ def report(folders: tuple[Path, ...], expect: str, out: Path, base: Path | None,
     from harness.ci.base import Since, against_base, parse_asked
     from harness.ci.publish import export, merge, summary
     from harness.ci.words import SUMMARY_BYTES, annotate
+    from harness.compare import outcome
+    from harness.render.text import visible
 
     asked = parse_asked(fail_on, _share(threshold))
     comparison = merge(folders, out, _names(expect))
     since = against_base(base, folders, asked) if base else Since()
     export(comparison, out / "exports")
+    ended = outcome(comparison)
+    if ended.ok and since.worse:
+        ended = Outcome(ExitCode.FAILED, f"since the base branch: {since.worse}")
+    # What this step shows says what its status is; the report's own files know of no base branch.
+    comparison = dataclasses.replace(comparison, sentence=ended.lead(comparison.sentence), exit_code=int(ended.code))
     for line in annotate(comparison, since.annotations):
         click.echo(line)
     _append(page, summary(comparison, since.page, SUMMARY_BYTES))
-    click.echo(comparison.sentence)
-    return comparison.exit_code or (ExitCode.FAILED if since.worse else ExitCode.GOOD)
+    click.echo(visible(comparison.sentence))
+    return ended
 
 
 @ci.command()
@@ -111,7 +140,7 @@ def report(folders: tuple[Path, ...], expect: str, out: Path, base: Path | None,
 @_EXPECT
 @_BASE
 @click.option("--out", type=FILE, required=True, help="Where to write the comment.")
-def comment(folders: tuple[Path, ...], expect: str, base: Path | None, out: Path) -> int:
+def comment(folders: tuple[Path, ...], expect: str, base: Path | None, out: Path) -> Outcome:
     """Write a pull request's comment over the results in FOLDERs, all of which is somebody else's word. Posting it is not done here."""
     from harness.ci.base import Since, against_base, parse_asked
     from harness.ci.publish import comment as render
@@ -120,7 +149,7 @@ def comment(folders: tuple[Path, ...], expect: str, base: Path | None, out: Path
 
     since = against_base(base, folders, parse_asked(_FAIL_ON, None)) if base else Since()
     write_text(out, render(merge(folders, out.parent / "report", _names(expect)), since.page))
-    return ExitCode.GOOD
+    return Outcome()
 
 
 def split(options: str) -> list[str]:
@@ -136,10 +165,18 @@ def split(options: str) -> list[str]:
         raise UsageError(f"--options cannot be split: {error}.", "A quote is open.", example) from None
 
 
-def overlay_of(words: Sequence[str]) -> Path | None:
-    """The targets file among options of `warpwave run`."""
-    values = [word for flag, word in itertools.pairwise(words) if flag == "--targets"]
-    return Path(values[-1]) if values else None
+def _check_leg(name: str, out: Path, asked: dict[str, Any]) -> None:
+    """Refuse what would leave the results where no later step of the workflow looks for them."""
+    if asked["names"] != (name,):
+        others = ", ".join(asked["names"][1:])
+        raise UsageError(f"--options names more than options: {others!r}.", "A leg runs one target.", "Leave it out, or put it in quotes.")
+    for option in ("out", "resume"):
+        if asked[option] not in (None, out):
+            raise UsageError(
+                f"--options sets --{option} to {asked[option]}, and this leg's results go to {out}.",
+                "The workflow uploads the folder that it has given itself.",
+                f"Leave --{option} out of --options.",
+            )
 
 
 def _names(text: str) -> list[str]:

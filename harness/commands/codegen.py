@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from harness.commands.options import FILE
-from harness.errors import ExitCode, UsageError
+from harness.commands.options import FILE, json_file_option
+from harness.errors import ExitCode, Outcome, UsageError
 
 if TYPE_CHECKING:
     from harness.compare.bundles import Bundle
@@ -33,9 +33,11 @@ def codegen() -> None:
 @click.option("--fail-on", metavar="WHAT,WHAT", default=_DEFAULT, show_default=True, help="What may not get worse; or `any`, or `nothing`.")
 @click.option("--markdown", type=FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
 @click.option("--html", "html_file", type=FILE, help="Also write it as a page of its own, for a browser.")
-@click.option("--json", "json_file", type=FILE, help="Also write all of it as JSON.")
+@json_file_option("Also write all of it as JSON.")
 @click.option("--full", is_flag=True, help="Every change, not only the ten worst of a kind.")
-def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, html_file: Path | None, json_file: Path | None, full: bool) -> int:
+def diff(
+    base: Path, head: Path, fail_on: str, markdown: Path | None, html_file: Path | None, json_file: Path | None, full: bool
+) -> Outcome:
     """Say what changed in generated code from the run BASE to the run HEAD, the worst first.
 
     BASE and HEAD are folders of two runs (or of their artifacts) with a compile stage in them; targets are joined.
@@ -52,18 +54,18 @@ def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, html_file:
     sides = _read(base), _read(head)
     check_comparable(*sides)
     found = compare(sides[0].kernels, sides[1].kernels)
-    code = exit_code(sides, found, failing)
-    said = sentence(found, failing)
+    ended = outcome(sides, found, failing)
+    said = ended.lead(sentence(found, failing))
     sections = diff_sections(*sides, found, failing, full)
     if markdown is not None:
-        write_text(markdown, render_page(said, sections, good=code == 0, all_in="the JSON of `codegen diff --json FILE`"))
+        write_text(markdown, render_page(said, sections, good=ended.ok, all_in="the JSON of `codegen diff --json FILE`"))
     if html_file is not None:
         source = "what `codegen diff --full --json FILE` writes"
-        write_text(html_file, render_sections(said, sections, exit_code=code, kind="codegen diff", source=source))
+        write_text(html_file, render_sections(said, sections, exit_code=int(ended.code), kind="codegen diff", source=source))
     if json_file is not None:
-        write_text(json_file, _json(sides, found, failing, said, code))
-    Console(highlight=False).print(draw_page(said, sections, good=code == 0))
-    return code
+        write_text(json_file, _json(sides, found, failing, said, ended))
+    Console(highlight=False).print(draw_page(said, sections, good=ended.ok))
+    return ended
 
 
 def parse_concerns(text: str) -> tuple[Concern, ...]:
@@ -87,28 +89,31 @@ def parse_concerns(text: str) -> tuple[Concern, ...]:
     return tuple(known[word] for word in text.split(","))
 
 
-def exit_code(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern]) -> ExitCode:
+def outcome(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern]) -> Outcome:
     """1 where something got worse that may not; 4 where a run is incomplete, for what is missing cannot be judged; else 0."""
+    from harness.render.codegen import sentence
+
     if any(change.worse_in(failing) for change in found.changes):
-        return ExitCode.FAILED
-    return ExitCode.INCOMPLETE if any(side.faults for side in sides) else ExitCode.GOOD
+        return Outcome(ExitCode.FAILED, sentence(found, failing).rstrip("."))
+    faults = [f"{where} is incomplete ({fault})" for where, side in zip(("BASE", "HEAD"), sides, strict=True) for fault in side.faults]
+    return Outcome(ExitCode.INCOMPLETE, "; ".join(faults)) if faults else Outcome()
 
 
 def _read(folder: Path) -> Bundle:
     from harness.collect import collect, find_raw
     from harness.compare.bundles import bundle
+    from harness.compare.joining import join
 
-    return bundle(str(folder), [collect(raw) for raw in find_raw([folder])])
+    return bundle(str(folder), join([collect(raw) for raw in find_raw([folder])]))
 
 
-def _json(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern], said: str, code: ExitCode) -> str:
+def _json(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern], said: str, ended: Outcome) -> str:
     from harness.records import SCHEMA_VERSION
     from harness.render.text import json_text
 
     told = [{key: value for key, value in asdict(side).items() if key != "kernels"} for side in sides]
     body = {
-        "ok": code == 0,
-        "exit_code": int(code),
+        **ended.fields(),
         "sentence": said,
         "fail_on": [concern.value for concern in failing],
         "base": told[0],

@@ -12,8 +12,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from harness.commands.options import FILE, complete_target
-from harness.errors import ExitCode
+from harness.commands.options import FILE, complete_target, json_option
+from harness.errors import ExitCode, Outcome
 
 if TYPE_CHECKING:
     from harness.doctor import Finding
@@ -27,14 +27,14 @@ _COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 @click.option("--engine", type=click.Choice(["docker", "local"]), help="The engine that runs will use, if not the target's own.")
 @click.option("--run", "trial", is_flag=True, help="Also run a small kernel on each target that is here; may build its image first.")
 @click.option("--strict", is_flag=True, help="A warning fails, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, trial: bool, strict: bool, as_json: bool) -> int:
+@json_option("Print one JSON document.")
+def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, trial: bool, strict: bool, as_json: bool) -> Outcome:
     """Say what is missing on this machine, target by target, and what mends it. Changes nothing.
 
     A vendor whose card is not here is skipped, unless its TARGET is named.
     """
     from harness.doctor import examine
-    from harness.doctor.finding import fit, is_bad
+    from harness.doctor.finding import bad, fit
     from harness.doctor.kernel import run_kernel
     from harness.targets import load_targets, select
 
@@ -43,13 +43,18 @@ def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, tri
     findings = examine(targets, names, engine=engine)
     if trial:
         findings += [run_kernel(targets[name], engine) for name in fit(findings, names or tuple(targets))]
-    code = ExitCode.INFRASTRUCTURE if is_bad(findings, strict=strict) else ExitCode.GOOD
+    ended = outcome(bad(findings, strict=strict))
     if as_json:
-        document = {"schema_version": 1, "ok": code == 0, "exit_code": int(code), "findings": [asdict(finding) for finding in findings]}
+        document = {"schema_version": 1, **ended.fields(), "findings": [asdict(finding) for finding in findings]}
         click.echo(json.dumps(document, allow_nan=False))
     else:
         print_findings(findings)
-    return code
+    return ended
+
+
+def outcome(faults: Sequence[Finding]) -> Outcome:
+    """3 where something has to be fixed before a run, with what was seen; else 0."""
+    return Outcome(ExitCode.INFRASTRUCTURE, "; ".join(f"{fault.check}: {fault.evidence}" for fault in faults)) if faults else Outcome()
 
 
 def print_findings(findings: Sequence[Finding]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.commands.options import FILE, FOLDER
-from harness.errors import ExitCode, UsageError
+from harness.errors import Outcome, UsageError
 
 if TYPE_CHECKING:
     from harness.compare.comparison import Comparison
@@ -27,7 +27,7 @@ _FOLDERS = click.argument("folders", nargs=-1, required=True, type=click.Path(pa
     help="benchmark-action, benchmark-action-times, bencher, pytorch, openmetrics, csv.",
 )
 @click.option("--out", type=FILE, help="Write to this file instead of standard output.")
-def export(folders: tuple[Path, ...], name: str, out: Path | None) -> int:
+def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
     """Print the numbers of the runs in FOLDERs in the format of a tool that keeps them over time.
 
     Only sound numbers leave (all but csv): verified by tests, and not more than a memory can give. How many stay behind is said.
@@ -46,7 +46,7 @@ def export(folders: tuple[Path, ...], name: str, out: Path | None) -> int:
         sys.stdout.write(text)
     else:
         write_text(out, text)
-    return ExitCode.GOOD
+    return Outcome()
 
 
 @click.command()
@@ -56,7 +56,7 @@ def export(folders: tuple[Path, ...], name: str, out: Path | None) -> int:
 @click.option(
     "--theme", type=click.Choice(["auto", "light", "dark"]), default="auto", show_default=True, help="auto: the reader's; PNG then light."
 )
-def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> int:
+def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> Outcome:
     """Draw a picture a kernel: its curves, their bands and the measured ceiling."""
     from harness.records import write_text
     from harness.render.plot import pictures
@@ -73,7 +73,7 @@ def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> 
         for picture in pictures(comparison, "dark" if theme == "dark" else "light"):
             (where / f"{picture.file}.png").write_bytes(_png(picture.svg))
             click.echo(str(where / f"{picture.file}.png"))
-    return ExitCode.GOOD
+    return Outcome()
 
 
 def _png(svg: str) -> bytes:
@@ -90,5 +90,6 @@ def _png(svg: str) -> bytes:
 def _compare(folders: tuple[Path, ...]) -> Comparison:
     from harness.collect import collect, find_raw
     from harness.compare import compare
+    from harness.compare.joining import join
 
-    return compare([collect(raw) for raw in find_raw(folders)])
+    return compare(join([collect(raw) for raw in find_raw(folders)]))

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from harness.commands.parsing import COMMAND
 from harness.engines import Build
 from harness.errors import UsageError
 from harness.gates import load_gates, load_launches, load_peers
@@ -29,6 +30,23 @@ def complete_target(context: click.Context, parameter: click.Parameter, typed: s
     from harness.targets import load_targets
 
     return [name for name in load_targets() if name.startswith(typed)]
+
+
+def _note_json(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Leave word for `main`, which answers in JSON, too, where a command ends in an error."""
+    if isinstance(context.obj, dict):
+        context.obj["json"] = value
+    return value
+
+
+def json_option(said: str) -> Options:
+    """The flag `--json`: one document on standard output, whatever happens."""
+    return click.option("--json", "as_json", is_flag=True, is_eager=True, callback=_note_json, help=said)
+
+
+def json_file_option(said: str) -> Options:
+    """`--json FILE`: one document in that file, whatever happens."""
+    return click.option("--json", "json_file", type=FILE, is_eager=True, callback=_note_json, help=said)
 
 
 def several(*decorators: Options) -> Options:
@@ -85,7 +103,7 @@ build_options = several(
     click.option("--keep", is_flag=True, help="Keep the container after the run."),
 )
 output_options = several(
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else on standard output."),
+    json_option("Print one JSON document and nothing else on standard output."),
     click.option("--quiet", is_flag=True, help="No progress."),
     click.option("--full", is_flag=True, help="Every case in the table, not only a summary a kernel."),
 )
@@ -105,6 +123,12 @@ def settings_of(options: dict[str, Any]) -> Settings:
             "warpwave looks for a folder of test_*.py and bench_*.py files, `kernels` in the current folder unless told otherwise.",
             "Give its path with --kernels.",
         )
+    if options["resume"] and options["out"] and options["resume"].resolve() != options["out"].resolve():
+        raise UsageError(
+            f"--resume names {options['resume']} and --out names {options['out']}.",
+            "A run is resumed in its own folder.",
+            "Leave --out out.",
+        )
     gpu, share = chosen_gpus(options["gpu"], options["gpus"])
     run_id = recorded_run_id(options["resume"]) if options["resume"] else new_run_id()
     return Settings(
@@ -123,7 +147,8 @@ def settings_of(options: dict[str, Any]) -> Settings:
         launches=_parse_launches(options["launches"]) if options["launches"] else load_launches(kernels),
         peers=load_peers(kernels),
         gates=load_gates(kernels),
-        pytest_args=("-k", options["keyword"]) if options["keyword"] else (),
+        # In one word: an expression may look like an option of pytest's.
+        pytest_args=(f"-k={options['keyword']}",) if options["keyword"] else (),
         test_limit_s=options["test_timeout"],
         # The inner clock first: it leaves the stage's results whole, and the outer one time to keep them.
         stage_limit_s=options["timeout"] - min(120.0, options["timeout"] / 10),
@@ -140,11 +165,18 @@ def settings_of(options: dict[str, Any]) -> Settings:
         ),
         weaken=options["weaken"],
         keep=options["keep"],
-        command=("warpwave", *sys.argv[1:]),
+        command=_command(),
         resume=options["resume"] is not None,
         gpu_wait_s=options["gpu_wait"],
         shard=parse_shard(options["shard"]) if options["shard"] else None,
     )
+
+
+def _command() -> tuple[str, ...]:
+    """The command that is run, and recorded: that of `run` itself where another one has put it together."""
+    context = click.get_current_context(silent=True)
+    told: tuple[str, ...] | None = context.meta.get(COMMAND) if context else None
+    return told or ("warpwave", *sys.argv[1:])
 
 
 def chosen_gpus(gpu: str | None, gpus: str | None) -> tuple[str | None, bool]:

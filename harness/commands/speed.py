@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from harness.commands.options import FILE
-from harness.errors import ExitCode
+from harness.commands.options import FILE, json_file_option
+from harness.errors import ExitCode, Outcome
 
 if TYPE_CHECKING:
     from harness.compare.movement import Movement
@@ -30,9 +30,9 @@ _HISTORY = Path("reports") / "history.sqlite"
     help="Call a change below this noise, e.g. 0.02.  [default: the A/A run's]",
 )
 @click.option("--markdown", type=FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
-@click.option("--json", "json_file", type=FILE, help="Also write all of it as JSON.")
+@json_file_option("Also write all of it as JSON.")
 @click.option("--full", is_flag=True, help="Every point, not only the twenty that moved furthest.")
-def compare(base: Path, head: Path, threshold: float | None, markdown: Path | None, json_file: Path | None, full: bool) -> int:
+def compare(base: Path, head: Path, threshold: float | None, markdown: Path | None, json_file: Path | None, full: bool) -> Outcome:
     """Say which points became faster or slower from the run BASE to the run HEAD; exit code 1 where one is slower.
 
     BASE and HEAD are folders of two runs (or of their artifacts) with a bench stage in them, of any targets.
@@ -44,38 +44,52 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
     from harness.render.terminal import draw_page
 
     found = movement(_read(base), _read(head), threshold)
-    code = exit_code(found)
-    said = sentence(found)
+    ended = outcome(found)
+    said = ended.lead(sentence(found))
     sections = movement_sections(found, full)
     if markdown is not None:
-        write_text(markdown, render_page(said, sections, good=code == 0, all_in="the JSON of `compare --json FILE`"))
+        write_text(markdown, render_page(said, sections, good=ended.ok, all_in="the JSON of `compare --json FILE`"))
     if json_file is not None:
-        write_text(json_file, _json(found, said, code))
-    Console(highlight=False).print(draw_page(said, sections, good=code == 0))
-    return code
+        write_text(json_file, _json(found, said, ended))
+    Console(highlight=False).print(draw_page(said, sections, good=ended.ok))
+    return ended
 
 
-def exit_code(found: Movement) -> ExitCode:
-    """1 where a point is slower or fails that did not; 4 where there was something that could not be compared; else 0."""
+def outcome(found: Movement) -> Outcome:
+    """1 where a point is slower or fails that did not; 4 where there was something that could not be compared; else 0.
+
+    A point that both runs skip is nothing that could not be compared.
+    """
     from harness.compare.comparison import Change
+    from harness.render.movement import sentence
+    from harness.render.text import first_line, plural
 
     if found.lost or found.of(Change.SLOWER):
-        return ExitCode.FAILED
-    barred = any(pair.barriers for pair in found.pairs) or found.of(Change.REFUSED) or not any(point.speedup for point in found.points)
-    return ExitCode.INCOMPLETE if barred else ExitCode.GOOD
+        return Outcome(ExitCode.FAILED, sentence(found).rstrip("."))
+    barriers = [barrier for pair in found.pairs for barrier in pair.barriers]
+    refused = found.of(Change.REFUSED)
+    if refused:
+        one = refused[0]
+        which = "" if len(refused) == 1 else "the first is "
+        first = f"{which}{one.case} {one.provider} on {one.target}: {first_line(one.reason)}"
+        barriers.append(f"{plural(len(refused), 'point')} could not be compared ({first})")
+    if not barriers and not any(point.speedup for point in found.points):
+        barriers.append("no point was measured in both runs")
+    return Outcome(ExitCode.INCOMPLETE, "; ".join(barriers)) if barriers else Outcome()
 
 
 def _read(folder: Path) -> list[TargetRun]:
     from harness.collect import collect, find_raw
+    from harness.compare.joining import join
 
-    return [collect(raw) for raw in find_raw([folder])]
+    return join([collect(raw) for raw in find_raw([folder])])
 
 
-def _json(found: Movement, said: str, code: ExitCode) -> str:
+def _json(found: Movement, said: str, ended: Outcome) -> str:
     from harness.records import SCHEMA_VERSION
     from harness.render.text import json_text
 
-    body = {"ok": code == 0, "exit_code": int(code), "sentence": said, "movement": asdict(found), "schema_version": SCHEMA_VERSION}
+    body = {**ended.fields(), "sentence": said, "movement": asdict(found), "schema_version": SCHEMA_VERSION}
     return json_text(body, indent=1) + "\n"
 
 
@@ -90,7 +104,7 @@ _file = click.option("--file", "path", type=FILE, default=_HISTORY, show_default
 @history.command(name="add")
 @click.argument("bundles", nargs=-1, required=True, type=_FOLDER, metavar="BUNDLE...")
 @_file
-def add_runs(bundles: tuple[Path, ...], path: Path) -> int:
+def add_runs(bundles: tuple[Path, ...], path: Path) -> Outcome:
     """Keep the runs in BUNDLEs. One that is there already stays as it is."""
     from harness.collect import collect, find_raw
     from harness.history import add
@@ -98,7 +112,7 @@ def add_runs(bundles: tuple[Path, ...], path: Path) -> int:
 
     for name, new in add(path, [collect(raw) for raw in find_raw(bundles)]).items():
         click.echo(f"{'added' if new else 'there already'}: {visible(name)}")
-    return ExitCode.GOOD
+    return Outcome()
 
 
 @history.command()
@@ -106,8 +120,8 @@ def add_runs(bundles: tuple[Path, ...], path: Path) -> int:
 @click.option("--kernel", help="Every case of this kernel, not a line a kernel.")
 @click.option("--last", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Of so many runs.")
 @click.option("--markdown", type=FILE, help="Also write it as Markdown.")
-@click.option("--json", "json_file", type=FILE, help="Also write the series as JSON, all of them.")
-def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json_file: Path | None) -> int:
+@json_file_option("Also write the series as JSON, all of them.")
+def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json_file: Path | None) -> Outcome:
     """Draw how fast each kernel was in the last runs."""
     from harness.compare.trend import trends
     from harness.history import series
@@ -119,15 +133,14 @@ def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json_
 
     found = series(path, kernel)
     drawn = trends(found, last, by_case=kernel is not None)
+    if json_file is not None:
+        write_text(json_file, json_text([asdict(one) for one in found], indent=1) + "\n")
     if not drawn:
-        click.echo(f"{path} has no speed{f' of {kernel}' if kernel else ''} yet.")
-        return ExitCode.NOTHING_RAN
+        return Outcome(ExitCode.NOTHING_RAN, f"{path} has no speed{f' of {kernel}' if kernel else ''} yet")
     runs = len({run.run_id for trend in drawn for run in trend.runs})
     said = f"{plural(runs, 'run')}, {plural(len(drawn), 'line')}."
     sections = trend_sections(drawn)
     if markdown is not None:
         write_text(markdown, render_page(said, sections, good=True, all_in="the JSON of `history show --json FILE`"))
-    if json_file is not None:
-        write_text(json_file, json_text([asdict(one) for one in found], indent=1) + "\n")
     Console(highlight=False).print(draw_page(said, sections, good=True))
-    return ExitCode.GOOD
+    return Outcome()

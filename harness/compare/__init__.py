@@ -3,6 +3,6 @@
 Of the harness `records`, `stats` and `errors` are imported, and nothing else.
 """
 
-from harness.compare.runs import compare, exit_code
+from harness.compare.runs import compare, exit_code, outcome
 
-__all__ = ["compare", "exit_code"]
+__all__ = ["compare", "exit_code", "outcome"]

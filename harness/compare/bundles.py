@@ -95,7 +95,8 @@ def _faults(run: TargetRun) -> list[str]:
     """A stage that ended early, or files that cannot be read. That a kernel of it crashed is a row, and no fault."""
     if run.record.verdict is Verdict.STALE:
         return [f"{run.record.target}: its files are of two runs"]
-    return [
+    shards = [f"{run.record.target}: {run.missing}"] if run.missing else []
+    return shards + [
         f"{run.record.target}: {report.verdict.value}{f', {report.reason}' if report.reason else ''}"
         for report in run.stages
         if report.stage is Stage.COMPILE

@@ -41,7 +41,8 @@ def _join(parts: Sequence[TargetRun]) -> TargetRun:
     facts = dataclasses.replace(known[0], devices=tuple(device for each in known for device in each.devices)) if known else None
     record, faults = _record(parts, known)
     joined["problems"] += faults
-    return dataclasses.replace(parts[0], record=record, facts=facts, stages=_stages(parts), **joined)
+    missing = _missing([run.record for run in parts])
+    return dataclasses.replace(parts[0], record=record, facts=facts, stages=_stages(parts), missing=missing, **joined)
 
 
 def _record(parts: Sequence[TargetRun], known: Sequence[Facts]) -> tuple[RunRecord, tuple[str, ...]]:
@@ -60,10 +61,17 @@ def _record(parts: Sequence[TargetRun], known: Sequence[Facts]) -> tuple[RunReco
 def _counted(told: Sequence[RunRecord]) -> list[str]:
     whole = int(told[0].shard.partition("/")[2])
     there = [int(record.shard.partition("/")[0]) for record in told]
-    missing = [str(number) for number in range(1, whole + 1) if number not in there]
     twice = sorted({str(number) for number in there if there.count(number) > 1})
-    faults = [f"of {whole} shards there is no {' and no '.join(missing)}"] if missing else []
-    return faults + ([f"of {whole} shards {' and '.join(twice)} came twice"] if twice else [])
+    missing = _missing(told)
+    return ([missing] if missing else []) + ([f"of {whole} shards {' and '.join(twice)} came twice"] if twice else [])
+
+
+def _missing(told: Sequence[RunRecord]) -> str:
+    """`of 4 shards there is no 2 and no 3`; empty where all of them are there."""
+    whole = int(told[0].shard.partition("/")[2])
+    there = {int(record.shard.partition("/")[0]) for record in told}
+    lacking = [str(number) for number in range(1, whole + 1) if number not in there]
+    return f"of {whole} shards there is no {' and no '.join(lacking)}" if lacking else ""
 
 
 def _agreed(known: Sequence[Facts]) -> list[str]:

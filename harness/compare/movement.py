@@ -25,7 +25,8 @@ _VERSIONS = ("torch", "triton", "runtime", "driver", "python")
 
 @dataclass(frozen=True)
 class Point:
-    """One point in both runs. `speedup` is BASE's median time over HEAD's, with its 95 % interval; `lost`: only HEAD failed."""
+    """One point in both runs. `speedup` is BASE's median time over HEAD's, with its 95 % interval; `lost`: only HEAD failed;
+    `skipped`: neither run was to measure it."""
 
     kernel: str
     case: str
@@ -39,6 +40,7 @@ class Point:
     low: Union[float, None] = None
     high: Union[float, None] = None
     lost: bool = False
+    skipped: bool = False
     reason: str = ""
 
 
@@ -80,13 +82,18 @@ class Movement:
 
     def of(self, change: Change) -> tuple[Point, ...]:
         """The points with this verdict, what moved furthest first."""
-        found = [point for point in self.points if point.change is change and not point.lost]
+        found = [point for point in self.points if point.change is change and not point.lost and not point.skipped]
         return tuple(sorted(found, key=lambda point: -max(point.speedup or 1.0, 1 / (point.speedup or 1.0))))
 
     @property
     def lost(self) -> tuple[Point, ...]:
         """The points that BASE measured and that failed in HEAD."""
         return tuple(point for point in self.points if point.lost)
+
+    @property
+    def skipped(self) -> tuple[Point, ...]:
+        """The points that skip themselves in both runs, as a peer does that is not installed: nothing is missing that was there."""
+        return tuple(point for point in self.points if point.skipped)
 
 
 def movement(base: Sequence[TargetRun], head: Sequence[TargetRun], at_least: Union[float, None] = None) -> Movement:
@@ -153,7 +160,7 @@ def _points(pair: Pair, base: TargetRun, head: TargetRun) -> Iterable[Point]:
     for key in dict.fromkeys([*found[0], *found[1]]):
         point = _point(key, pair, found[0].get(key), found[1].get(key))
         missing = 0 if key not in found[0] else 1
-        if point.change is Change.ONE_SIDED and key[:3] in devices[missing]:
+        if key not in found[missing] and key[:3] in devices[missing]:
             where = f"on GPU {devices[missing][key[:3]]} in {('BASE', 'HEAD')[missing]}, here on GPU {key[3]}"
             point = replace(point, change=Change.REFUSED, reason=f"{where}: each card has a speed of its own")
         yield point
@@ -168,6 +175,11 @@ def _point(key: _Key, pair: Pair, base: Union[tuple[Sample, Cell], None], head: 
     )
     if base is None or head is None:
         return replace(blank, change=Change.ONE_SIDED, reason=f"not in {'BASE' if base is None else 'HEAD'}")
+    idle = [cell.verdict is Verdict.NOT_RUN for _, cell in (base, head)]
+    if all(idle):
+        return replace(blank, skipped=True, reason=f"skipped in both: {head[1].reason}")
+    if idle[0] and head[1].value is not None:
+        return replace(blank, change=Change.ONE_SIDED, reason=f"skipped in BASE: {base[1].reason}")
     if base[1].value is not None and head[1].verdict in FAILING:
         return replace(blank, lost=True, reason=head[1].reason)
     settings = (
@@ -194,7 +206,7 @@ def _groups(points: Iterable[Point]) -> Iterable[Group]:
     for key, found in grouped.items():
         values = [point.speedup for point in found if point.speedup is not None]
         excluded = tuple(Exclusion(point.case, point.reason) for point in found if point.speedup is None)
-        counts = dict(Counter(str(point.change.value) for point in found))
+        counts = dict(Counter("skipped" if point.skipped else str(point.change.value) for point in found))
         yield Group(*key, len(values), geometric_mean(values) if values else None, counts, excluded)
 
 

@@ -13,7 +13,7 @@ from harness.compare.fidelity import compare_launches
 from harness.compare.noise import noise
 from harness.compare.parity import compare_codegen, compare_tests, count_tests, use_of_waivers
 from harness.compare.speed import benched, compare_speeds
-from harness.errors import ExitCode
+from harness.errors import ExitCode, Outcome
 from harness.records import TargetRun, Verdict
 
 
@@ -26,7 +26,7 @@ def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparis
     baseline, rows = compare_speeds(given, noises)
     return Comparison(
         sentence=verdict.sentence(targets),
-        exit_code=int(verdict.exit_code(targets)),
+        exit_code=int(verdict.outcome(targets).code),
         targets=targets,
         baseline=baseline,
         differences=_differences(targets),
@@ -48,6 +48,14 @@ def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparis
 def exit_code(comparison: Comparison) -> ExitCode:
     """The exit code of a report: 1 failed tests, 3 infrastructure, 4 incomplete, invalid or absent targets, 5 nothing ran, else 0."""
     return ExitCode(comparison.exit_code)
+
+
+def outcome(comparison: Comparison) -> Outcome:
+    """The same with its reason: what the targets came to, or else the report that could not be written."""
+    found = verdict.outcome(comparison.targets)
+    if found.code == comparison.exit_code:
+        return found
+    return Outcome(exit_code(comparison), comparison.problems[-1] if comparison.problems else comparison.sentence.rstrip("."))
 
 
 def _named(runs: Iterable[TargetRun], expected: Sequence[str]) -> dict[str, TargetRun | None]:

@@ -24,12 +24,13 @@ class Turn(str, Enum):
 
 @dataclass(frozen=True)
 class Turned:
-    """One test on one target. `message` is HEAD's, where it failed or was skipped."""
+    """One test on one target. `message` is HEAD's, where it failed or was skipped; `passed` whether it passed in BASE."""
 
     target: str
     id: str
     turn: Turn
     message: str = ""
+    passed: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,17 @@ class Turns:
         """Those with one of these fates."""
         return tuple(one for one in self.found if one.turn in turns)
 
+    @property
+    def lost(self) -> tuple[Turned, ...]:
+        """The tests that passed in BASE and now are gone or skipped. Of one that did not pass there nothing is lost."""
+        return tuple(one for one in self.of(Turn.GONE, Turn.SKIPPED) if one.passed)
+
 
 def turns(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> Turns:
     """Hold the tests of each target of HEAD against those of BASE's target of the same name.
 
-    A test is gone, or new, only where the other side's test stage came to its end: what a dead one left out says nothing.
+    A test is gone, skipped, or new, only where the other side's test stage came to its end: what a dead one left out, or a shard that is
+    missing, says nothing. A test under another name is gone, and another one is new.
     """
     sides = [{run.record.target: run for run in runs if run.cases and run.record.verdict is not Verdict.STALE} for runs in (base, head)]
     both = [name for name in sides[0] if name in sides[1]]
@@ -56,10 +63,11 @@ def turns(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> Turns:
     found = []
     for key in dict.fromkeys([*cases[0], *cases[1]]):
         old, new = (side.get(key) for side in cases)
-        whole = key[0] in (ended[1] if new is None else ended[0])
-        turn = _turn(old, new) if (old and new) or whole else None
-        if turn:
-            found.append(Turned(key[0], key[1], turn, new.message if new else ""))
+        turn = _turn(old, new)
+        doubted = ended[1] if turn in (Turn.GONE, Turn.SKIPPED) else ended[0] if old is None else both
+        if turn and key[0] in doubted:
+            passed = old is not None and old.verdict is Verdict.PASSED
+            found.append(Turned(key[0], key[1], turn, new.message if new else "", passed))
     order = list(Turn)
     return Turns(tuple(sorted(found, key=lambda one: order.index(one.turn))), len(cases[0].keys() & cases[1].keys()))
 
@@ -85,6 +93,8 @@ def _numbered(cases: Iterable[CaseResult]) -> Iterable[tuple[tuple[str, int], Ca
 
 
 def _ended(run: TargetRun) -> bool:
-    """Whether the test stage came to its end, whatever its tests came to."""
+    """Whether the test stage came to its end, whatever its tests came to, in every shard of the run."""
+    if run.missing:
+        return False
     report = next((report for report in run.stages if report.stage is Stage.TEST), None)
     return report is not None and (report.verdict in COMPLETE or report.verdict.value in report.counts)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from harness.compare.cards import devices, disagreements
 from harness.compare.comparison import COMPLETE, FAILING, TargetSummary
 from harness.compare.speed import judge
-from harness.errors import ExitCode
+from harness.errors import ExitCode, Outcome
 from harness.records import Stage, TargetRun, Verdict, worst
 
 _PHRASES = {
@@ -96,18 +96,40 @@ def sentence(targets: Sequence[TargetSummary]) -> str:
     )
 
 
-def exit_code(targets: Sequence[TargetSummary]) -> ExitCode:
+def outcome(targets: Sequence[TargetSummary]) -> Outcome:
     """A failed test first, for it needs a person; then what broke around the tests; then what is not there."""
-    verdicts = {target.verdict for target in targets}
     failing = {verdict.value for verdict in FAILING}
-    for target in targets:
-        if (target.complete and target.verdict is not Verdict.PASSED) or failing & {*target.tests, *target.compiled}:
-            return ExitCode.FAILED
-    if Verdict.INFRA in verdicts:
-        return ExitCode.INFRASTRUCTURE
-    if verdicts <= {Verdict.NOT_RUN}:
-        return ExitCode.NOTHING_RAN
-    return ExitCode.GOOD if verdicts == {Verdict.PASSED} else ExitCode.INCOMPLETE
+    failed = [
+        target
+        for target in targets
+        if (target.complete and target.verdict is not Verdict.PASSED) or failing & {*target.tests, *target.compiled}
+    ]
+    if failed:
+        return Outcome(ExitCode.FAILED, "; ".join(map(_failure, failed)))
+    if broken := [target for target in targets if target.verdict is Verdict.INFRA]:
+        return Outcome(ExitCode.INFRASTRUCTURE, _named(broken))
+    if all(target.verdict is Verdict.NOT_RUN for target in targets):
+        return Outcome(ExitCode.NOTHING_RAN, _named(targets) or "nothing ran")
+    wanting = [target for target in targets if target.verdict is not Verdict.PASSED]
+    return Outcome(ExitCode.INCOMPLETE, _named(wanting)) if wanting else Outcome()
+
+
+def _named(targets: Sequence[TargetSummary]) -> str:
+    """The targets that decide, with what each of them did or why it did not."""
+    return "; ".join(map(_phrase, targets))
+
+
+def _failure(target: TargetSummary) -> str:
+    """What failed on a target, also where something graver is its verdict; a stage as a whole where no test, point or kernel of it did."""
+    bad = {verdict.value for verdict in FAILING}
+    if target.complete and not {*target.tests, *target.points, *target.compiled} <= {Verdict.PASSED.value, Verdict.NOT_RUN.value}:
+        return _phrase(target)
+    counts = {"test": target.tests, "kernel": target.compiled}
+    said = [_count_sentence(count, noun) for noun, count in counts.items() if bad & {*count}]
+    reason = " ".join(target.reason.split()).rstrip(".")[:_REASON_LIMIT]
+    return (
+        f"{target.target} {' and '.join(said)}" if said else f"{target.target} is {target.verdict.value} ({reason or 'without a reason'})"
+    )
 
 
 def _explained(verdict: Verdict, run: TargetRun, counts: Iterable[dict[str, int]]) -> bool:

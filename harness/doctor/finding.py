@@ -24,9 +24,9 @@ def found(check: str, good: bool, evidence: str, fix: str, *, otherwise: str = F
     return Finding(check, PASS, evidence) if good else Finding(check, otherwise, evidence, fix)
 
 
-def is_bad(findings: Iterable[Finding], *, strict: bool) -> bool:
-    """Whether something has to be mended before a run; with `strict`, a warning is enough."""
-    return any(finding.state == FAIL or (strict and finding.state == WARN) for finding in findings)
+def bad(findings: Iterable[Finding], *, strict: bool) -> list[Finding]:
+    """What has to be fixed before a run; with `strict`, warnings too."""
+    return [finding for finding in findings if finding.state == FAIL or (strict and finding.state == WARN)]
 
 
 def fit(findings: Iterable[Finding], targets: Iterable[str]) -> list[str]:

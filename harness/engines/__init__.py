@@ -71,6 +71,10 @@ class Engine(Protocol):
         """Build or find the environment: an image, or a Python that has torch, triton and pytest."""
         ...
 
+    def image_id(self, request: Request) -> str | None:
+        """The id of the image that `prepare` would find; empty where it would build another one, None where nothing is known of it."""
+        ...
+
     def layout(self, request: Request) -> Layout:
         """Where the inside will see the harness, the kernels and the results."""
         ...

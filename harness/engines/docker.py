@@ -18,7 +18,7 @@ from harness.engines import Layout, Request, Say
 from harness.engines.container import PACKAGE, container_name, container_options, container_user, layout, readable
 from harness.engines.context import recipe
 from harness.engines.host import Host, check_readable, lent, observe
-from harness.engines.images import build, unnamed_stages, usable
+from harness.engines.images import build, find, unnamed_stages, usable
 from harness.engines.lifecycle import leftovers, watch
 from harness.engines.reasons import no_engine, not_created, sdk_missing
 from harness.engines.weakening import check_weakenings
@@ -91,6 +91,15 @@ class DockerEngine:
             built=built,
             prepare_s=round(time.monotonic() - started, 3),
         )
+
+    def image_id(self, request: Request) -> str | None:
+        """The id of the target's image; empty where its base image was replaced since, None where the engine does not have it."""
+        parts = recipe(request)
+        with self._answering():
+            if find(self._api, parts.tag) is None:
+                return None
+            image = usable(self._api, parts)
+        return "" if image is None else str(image["Id"])
 
     def layout(self, request: Request) -> Layout:
         """The mount points, the same for every target."""

@@ -56,6 +56,10 @@ class LocalEngine:
             )
         return Environment(engine=self.name, python=python)
 
+    def image_id(self, request: Request) -> str | None:
+        """There is no image."""
+        return None
+
     def layout(self, request: Request) -> Layout:
         """Real paths; the harness is reached through a folder of links, so that nothing else of its environment comes along."""
         return Layout(harness=str(request.raw / ".harness"), kernels=str(request.kernels), output=str(request.raw))

@@ -65,7 +65,7 @@ def source_hash(folder: Path) -> str:
     """SHA-256 over the names and contents of every Python file below `folder`: two runs of the same package have the same."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
-        if not any(part.startswith((".", "__")) for part in path.relative_to(folder).parts):
+        if not any(part.startswith(".") or part == "__pycache__" for part in path.relative_to(folder).parts):
             digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
@@ -79,7 +79,7 @@ def _changed(facts: Facts, path: Path) -> str:
     now = json.loads(to_json(facts))
     if before.get("kernels_hash") != now["kernels_hash"]:
         return "the kernels have changed"
-    names = ("torch", "triton", "runtime", "driver", "fp_fusion")
+    names = ("python", "torch", "triton", "runtime", "driver", "fp_fusion")
     for name in names:
         if before.get(name) != now[name]:
             return f"{name.replace('_', ' ')} has changed from {before.get(name)} to {now[name]}"

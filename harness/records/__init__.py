@@ -8,7 +8,7 @@ Units are in the names: `_s` seconds, `_ms` milliseconds, `_bytes` bytes, `_gbps
 from harness.records.gates import OPEN, Gates, Limits, Rule, Waiver, Which
 from harness.records.job import Architecture, Job
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
-from harness.records.run import Attempt, Environment, Exit, RunRecord, TargetRun
+from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
 from harness.records.words import GPU_PROPERTY, HOST_CODE, MOST_SECONDS, SCHEMA_VERSION, UNWRITABLE, Scalar, Stage, Verdict, worst
 from harness.records.writing import dump, to_json, write_text
 
@@ -30,6 +30,7 @@ __all__ = [
     "Exit",
     "Facts",
     "Gates",
+    "Inputs",
     "Job",
     "Limits",
     "Rule",

@@ -51,6 +51,23 @@ class Attempt:
 
 
 @dataclass(frozen=True)
+class Inputs:
+    """What decides the results of a run, as it was when the run began: `inputs.json`.
+
+    `files` are digests of the kernel package's files by path, `harness` is warpwave's version and code, `facts` are the environment: the
+    image, or the Python with what is installed in it, variables, driver and cards.
+    """
+
+    __pydantic_config__ = STRICT
+    run_id: str
+    target: str
+    files: dict[str, str]
+    harness: str
+    facts: dict[str, str]
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """The host's page about one target: `run.json`. `attempts` are those before the one that the rest is about; `shard` is `2/4` where it
     ran the second of four parts of the package."""
@@ -80,7 +97,7 @@ class TargetRun:
 
     `compiled` is the compile stage's, without a GPU; `launched` what the JIT compiled on the card in the bench stage. `again` are the same
     points as `samples`, measured a second time: an A/A run. `shares` are those of the cards where several shared the work. `peers` are
-    the providers that the package's author had the compile stage leave out.
+    the providers that the package's author had the compile stage leave out. `missing` says which shards of a run are not there.
     """
 
     __pydantic_config__ = STRICT
@@ -97,3 +114,4 @@ class TargetRun:
     gates: Union[Gates, None] = None
     peers: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    missing: str = ""

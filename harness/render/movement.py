@@ -42,7 +42,7 @@ def movement_sections(found: Movement, full: bool) -> list[Section]:
     sections.append(_points("Ambiguous", found.of(Change.AMBIGUOUS), few, folded=True))
     if full:
         sections.append(_points("Same", found.of(Change.SAME), None, folded=True))
-    left = [*found.of(Change.REFUSED), *found.of(Change.ONE_SIDED)]
+    left = [*found.of(Change.REFUSED), *found.of(Change.ONE_SIDED), *found.skipped]
     lines = _shorten(_left_out(left), few)
     return [section for section in (*sections, Section("Not compared", lines=lines, folded=True)) if section.heads or section.lines]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable
+from itertools import islice
 
 from harness.compare.comparison import TargetSummary
 from harness.render.text import visible
@@ -14,6 +15,13 @@ _KEPT = frozenset(
     {
         *("--kernels", "--engine", "--python", "--targets", "--gpu", "--base-image", "--wheelhouse", "--ca-bundle", "--pip-config"),
         *("--build-network", "--build-arg", "--weaken", "--test-timeout"),
+    }
+)
+# The others that take one, which may look like an option itself. A test holds both sets against the parser.
+_DROPPED = frozenset(
+    {
+        *("--stage", "--bench", "--launches", "-k", "--commit", "--gpus", "--shard", "--precision", "--timeout", "--out", "--resume"),
+        "--gpu-wait",
     }
 )
 _KEYWORD = re.compile(r"[\w.:+\-/\[\]\\]+")  # what a name in pytest's -k may be made of
@@ -28,12 +36,13 @@ def repro(target: TargetSummary, test: str) -> str:
 
 
 def _kept(command: Iterable[str]) -> list[str]:
-    words = list(command)
+    words = iter(command)
     found = []
-    for position, word in enumerate(words):
+    for word in words:
         option, equals, _ = word.partition("=")
-        if option in _KEPT:
-            found += [word] if equals else words[position : position + 2]
+        if option in _KEPT or word in _DROPPED:
+            whole = [word] if equals else [word, *islice(words, 1)]
+            found += whole if option in _KEPT else []
     return found
 
 

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, Union
 
 from harness.collect.guard import read_record
-from harness.engines import Engine, Request, Say, choose_engine
+from harness.engines import Engine, Layout, Request, Say, choose_engine
 from harness.engines.host import tidy
 from harness.errors import InfrastructureError, UsageError, WarpwaveError
 from harness.records import Attempt, Environment, Exit, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump, write_text
 from harness.run import lease
 from harness.run.diagnose import diagnose
-from harness.run.resume import check_same
+from harness.run.inputs import gather
+from harness.run.resume import check_inputs, check_same
 from harness.run.settings import Settings
 from harness.run.sharding import restrict
 from harness.targets import Target
@@ -53,8 +54,15 @@ def attempt(
     resumed: bool,
     say: Say,
     on_event: OnEvent,
+    retry: bool = False,
 ) -> RunRecord:
-    """From the environment to the record, once. The record is there from the start: a killed run has a page of its own, too."""
+    """From the environment to the record, once. The record is there from the start: a killed run has a page of its own, too.
+
+    `retry` is the second attempt of one command, before which the tests may have left new files in their package.
+
+    Raises:
+        UsageError: the run was begun with something else, so that results of both would be mixed. Nothing was written.
+    """
     target, raw = request.target, request.raw
     started, clock = datetime.now(timezone.utc), time.monotonic()
     environment: Environment | None = None
@@ -74,11 +82,14 @@ def attempt(
         engine = _engine(settings, target, say, patient=resumed)
         begun = time.monotonic()
         environment = replace(engine.prepare(request, say), prepare_s=round(time.monotonic() - begun, 3))
-        job = _job(engine, request, settings, stages)
+        job = job_of(engine.layout(request), request, settings, stages)
+        inputs = gather(request, settings, environment)
         if resumed:
             tidy(raw)  # what the first attempt was ended in the middle of may have left links, to write through them
+            check_inputs(raw, inputs, may_grow=retry)
             check_same(raw, job)
         open_record()
+        dump(inputs, raw / "inputs.json")
         dump(job, raw / "job.json")
         with _own_gpu(request, settings, say):
             environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event))
@@ -164,8 +175,9 @@ def record_of(
     )
 
 
-def _job(engine: Engine, request: Request, settings: Settings, stages: tuple[Stage, ...]) -> Job:
-    layout, target = engine.layout(request), request.target
+def job_of(layout: Layout, request: Request, settings: Settings, stages: tuple[Stage, ...]) -> Job:
+    """What the inside is told to do."""
+    target = request.target
     benches, left_out = settings.benches, tuple[str, ...]()
     if settings.shard:
         benches, left_out = restrict(settings.kernels, layout.kernels, benches, settings.shard)

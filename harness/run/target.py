@@ -10,12 +10,13 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from harness.engines import Request, Say
+from harness.engines import Layout, Request, Say
 from harness.errors import ExitCode, UsageError, WarpwaveError
 from harness.records import RunRecord, Stage, Verdict
 from harness.run import lease
-from harness.run.attempt import Ending, OnEvent, attempt, record_of, worth_another
-from harness.run.resume import earlier_attempts, finished
+from harness.run.attempt import Ending, OnEvent, attempt, job_of, record_of, worth_another
+from harness.run.inputs import gather, still_there
+from harness.run.resume import check_inputs, check_run, check_same, earlier_attempts, finished, run_id_of
 from harness.run.settings import Settings
 from harness.targets import Target
 
@@ -28,14 +29,14 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
     What broke around the kernels is tried once more, in a fresh container, for what is not finished; a failed test never is.
 
     Raises:
-        UsageError: the request itself makes no sense; nothing was started.
+        UsageError: the request itself makes no sense, or the run to resume is another one; nothing was started and nothing changed.
     """
-    stages = _stages(target, settings)
-    _check_shareable(target, settings)
+    stages = check_target(target, settings)
+    if settings.resume:
+        check_run(settings)
     raw, resumed = _folder(settings, target)
-    if resumed and (record := finished(raw)):
-        say(f"{target.name}: there is nothing left to do")
-        return record
+    if resumed:
+        settings = replace(settings, run_id=run_id_of(raw) or settings.run_id)
     request = Request(
         run_id=settings.run_id,
         target=target,
@@ -49,19 +50,59 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
         weaken=settings.weaken,
         keep=settings.keep,
     )
+    if resumed and (record := finished(raw)):
+        _check_finished(request, settings, stages, record)
+        say(f"{target.name}: there is nothing left to do")
+        return record
     try:
         with lease.folder(raw, _FOLDER_WAIT_S, say) as lock:
             request = replace(request, lock=lock)
             record = attempt(request, settings, stages, earlier_attempts(raw), resumed, say, on_event)
-            if worth_another(record, raw):
-                say(f"{target.name}: {record.reason}; once more, in a fresh container, for what is not finished")
-                record = attempt(request, settings, stages, earlier_attempts(raw), True, say, on_event)
-            return record
+            return _once_more(request, settings, stages, record, say, on_event) if worth_another(record, raw) else record
     except WarpwaveError as error:
         if isinstance(error, UsageError):
             raise
         ended = Ending(Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy)
         return record_of(request, settings, datetime.now(timezone.utc), 0.0, (), ended)  # somebody else's folder: nothing is written to it
+
+
+def check_target(target: Target, settings: Settings) -> tuple[Stage, ...]:
+    """The stages of a target that were asked for.
+
+    Raises:
+        UsageError: the request makes no sense for this target, which is known before anything is started.
+    """
+    stages = _stages(target, settings)
+    _check_shareable(target, settings)
+    if not settings.resume and (raw := settings.out / "raw" / target.name).exists():
+        raise _taken(raw)
+    return stages
+
+
+def _once_more(
+    request: Request, settings: Settings, stages: tuple[Stage, ...], record: RunRecord, say: Say, on_event: OnEvent
+) -> RunRecord:
+    """The second attempt, or the first one's record where what it was made of has changed under it."""
+    name, raw = request.target.name, request.raw
+    say(f"{name}: {record.reason}; once more, in a fresh container, for what is not finished")
+    request = replace(request, build=replace(request.build, rebuild=False))  # the image was built a moment ago
+    try:
+        return attempt(request, settings, stages, earlier_attempts(raw), True, say, on_event, retry=True)
+    except UsageError as error:
+        say(f"{name}: not tried once more: {error.happened}")
+        return record
+
+
+def _check_finished(request: Request, settings: Settings, stages: tuple[Stage, ...], record: RunRecord) -> None:
+    """Results that are finished count only for what they were made of.
+
+    Raises:
+        UsageError: that, or what is asked for, is something else today.
+    """
+    if record.environment is not None:
+        check_inputs(request.raw, gather(request, settings, still_there(request, settings, record.environment)))
+    layout = Layout("", str(settings.kernels), str(request.raw))
+    check_same(request.raw, job_of(layout, request, settings, stages))
 
 
 def exit_code_of(verdict: Verdict) -> ExitCode:
@@ -129,9 +170,13 @@ def _folder(settings: Settings, target: Target) -> tuple[Path, bool]:
     except FileExistsError:
         if settings.resume and raw.is_dir() and not raw.is_symlink():
             return raw, True
-        raise UsageError(
-            f"{raw} exists already.",
-            "A target's results are written to a new folder, so that stale ones are never read as fresh.",
-            "Give another --out, or remove that folder; --resume RUN finishes a run that was ended before its time.",
-        ) from None
+        raise _taken(raw) from None
     return raw, False
+
+
+def _taken(raw: Path) -> UsageError:
+    return UsageError(
+        f"{raw} exists already.",
+        "A target's results are written to a new folder, so that stale ones are never read as fresh.",
+        "Give another --out, or remove that folder; --resume RUN finishes a run that was ended before its time.",
+    )

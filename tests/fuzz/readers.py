@@ -22,7 +22,7 @@ from harness.commands.progress import Progress
 from harness.compare import compare
 from harness.engines.output import MAX_LINE, split_lines
 from harness.errors import UsageError
-from harness.records import Ceiling, CompiledKernel, Facts, Job, RunRecord, Sample, Stages, to_json
+from harness.records import Ceiling, CompiledKernel, Facts, Inputs, Job, RunRecord, Sample, Stages, to_json
 from harness.render.exports import FORMATS
 from harness.render.plot import pictures
 from harness.render.terminal import render_terminal
@@ -139,6 +139,7 @@ READERS: dict[str, Callable[[bytes], None]] = {
     "junit": junit,
     "run": _record(RunRecord),
     "job": _record(Job),
+    "inputs": _record(Inputs),
     "stages": _record(Stages),
     "facts": _record(Facts),
     "samples": _lines(Sample),

@@ -23,6 +23,8 @@ from readers import FILES, READERS, SEPARATOR  # noqa: E402
 from strategies import NAMES  # noqa: E402
 from synthetic import run, two_targets, write_raw  # noqa: E402
 
+from harness.records import Inputs, to_json  # noqa: E402
+
 BUILD = ROOT / "build" / "fuzz"
 CORPUS = ROOT / "tests" / "data" / "corpus"
 MEMORY_MB, INPUT_S, LONGEST = 512, 10, 1 << 16
@@ -53,6 +55,7 @@ def seeds() -> dict[str, list[bytes]]:
     lines = [{"event": "stage", "stage": "test"}, {"event": "case", "stage": "test", "done": 1, "total": 3, "id": "a"}]
     lines += [{"event": "result", "verdict": name, "id": name, "message": name} for name in NAMES]
     lines += [{"event": "stage-end", "stage": "test", "verdict": "passed", "seconds": 1.5}]
+    found["inputs"] = [to_json(Inputs("run-1", "alpha", dict.fromkeys(NAMES, "0"), "1", {"image id": "", "variable A": "1"})).encode()]
     found["events"] = ["\n".join(map(json.dumps, lines)).encode(), b"\n".join(name.encode() for name in NAMES)]
     return found
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from synthetic import compiled, facts, record, run
 from test_render_terminal import HOSTILE
 
-from harness.commands.codegen import exit_code, parse_concerns
+from harness.commands.codegen import outcome, parse_concerns
 from harness.compare.bundles import bundle, check_comparable, notes
 from harness.compare.codegen import Kind, diff, merge
 from harness.compare.deltas import Concern, Trend, deltas
@@ -418,18 +418,21 @@ def _draw(sections):
 def test_the_exit_code_follows_what_may_not_get_worse(concern, before, after):
     """By default a verdict, a matrix instruction, a spill and occupancy; any of them, or none, where that is asked for."""
     found, sides = diff([row(**before)], [row(**after)]), (side(row()), side(row()))
-    codes = [exit_code(sides, found, parse_concerns(text)) for text in ("any", "nothing", concern.value)]
+    codes = [outcome(sides, found, parse_concerns(text)).code for text in ("any", "nothing", concern.value)]
 
     assert codes == [ExitCode.FAILED, ExitCode.GOOD, ExitCode.FAILED]
-    assert exit_code(sides, found, DEFAULT) == (ExitCode.FAILED if concern in DEFAULT else ExitCode.GOOD)
-    assert exit_code(sides, diff([row(**after)], [row(**before)]), tuple(Concern)) == ExitCode.GOOD
+    assert outcome(sides, found, DEFAULT).code == (ExitCode.FAILED if concern in DEFAULT else ExitCode.GOOD)
+    assert outcome(sides, diff([row(**after)], [row(**before)]), tuple(Concern)).code == ExitCode.GOOD
 
 
 def test_a_run_that_ended_early_cannot_be_judged():
     """What is missing was perhaps never compiled; a row that crashed is a row, and the stage went on."""
     ended, crashed = (StageReport(Stage.COMPILE, Verdict.CRASHED, counts=counts) for counts in ({}, {"crashed": 1}))
 
-    assert [exit_code((side(row()), side(row(), stages=(stage,))), diff([row()], [row()]), DEFAULT) for stage in (ended, crashed)] == [4, 0]
+    assert [outcome((side(row()), side(row(), stages=(stage,))), diff([row()], [row()]), DEFAULT).code for stage in (ended, crashed)] == [
+        4,
+        0,
+    ]
 
 
 @pytest.mark.parametrize(

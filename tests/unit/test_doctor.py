@@ -16,7 +16,7 @@ import yaml
 
 from harness import doctor
 from harness.doctor.engine import Engine, examine_engine
-from harness.doctor.finding import fit, is_bad
+from harness.doctor.finding import bad, fit
 from harness.doctor.host import examine_host, examine_python
 from harness.doctor.machine import Machine
 from harness.doctor.vendor import examine_vendor
@@ -289,7 +289,7 @@ def test_strict_makes_a_warning_fail():
     """And a skip never does."""
     findings = [doctor.Finding("a", "pass", ""), doctor.Finding("b", "skip", ""), doctor.Finding("c", "warn", "", "fix")]
 
-    assert (is_bad(findings, strict=False), is_bad(findings, strict=True), is_bad(findings[:2], strict=True)) == (False, True, False)
+    assert [len(bad(found, strict=strict)) for found, strict in ((findings, False), (findings, True), (findings[:2], True))] == [0, 1, 0]
 
 
 WRONG = {

@@ -386,7 +386,7 @@ def test_a_spilling_package_end_to_end(data, tmp_path):
         for cell in entry["cells"]
     }
 
-    assert done.return_value == 1, done.output
+    assert done.return_value.code == 1, done.output
     assert {name: made["verdict"] for name, made in rows.items()} == {
         ("sm_80", "wide"): "passed",
         ("gfx1100", "wide"): "failed",

@@ -146,7 +146,7 @@ def test_the_commands_keep_and_show(tmp_path, path, capsys):
     codes = [_run_cli(["history", "add", *bundles, "--file", str(path)]) for _ in range(2)]
     out = ["--markdown", str(tmp_path / "page.md"), "--json", str(tmp_path / "all.json")]
     codes += [_run_cli(["history", "show", "--file", str(path), *out]), _run_cli(["history", "show", "--file", str(path), "--kernel", "x"])]
-    said = capsys.readouterr().out
+    said = "".join(capsys.readouterr())
 
     assert codes == [0, 0, 0, int(ExitCode.NOTHING_RAN)]
     assert (said.count("added: run-"), said.count("there already: run-")) == (2, 2)

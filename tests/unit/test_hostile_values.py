@@ -20,14 +20,14 @@ from harness.compare import compare
 from harness.compare.bundles import bundle
 from harness.compare.codegen import diff
 from harness.errors import UsageError
-from harness.records import Ceiling, CompiledKernel, Facts, Job, RunRecord, Sample, Stages, TargetRun, dump, to_json
+from harness.records import Ceiling, CompiledKernel, Facts, Inputs, Job, RunRecord, Sample, Stages, TargetRun, dump, to_json
 from harness.render.codegen import diff_sections, sentence
 from harness.render.exports import FORMATS
 from harness.render.plot import pictures
 from harness.render.terminal import render_terminal
 from harness.report import WRITERS
 
-RECORDS = (Job, Facts, Stages, RunRecord)
+RECORDS = (Job, Inputs, Facts, Stages, RunRecord)
 LINES = (Sample, Ceiling, CompiledKernel)
 COMMAND = re.compile(r"^\s*::(add-mask|debug|echo|error|group|notice|set-env|set-output|stop-commands|warning)", re.MULTILINE)
 # Shrinking what it finds takes minutes: `nox -s fuzz` asks for it.

@@ -12,7 +12,7 @@ from synthetic import GPU_B, case, facts, record, run, sample, write_raw
 from test_render_terminal import HOSTILE
 
 from harness.__main__ import _run_cli
-from harness.commands.speed import exit_code
+from harness.commands.speed import outcome
 from harness.compare.comparison import Change
 from harness.compare.movement import movement
 from harness.errors import ExitCode, UsageError
@@ -52,14 +52,14 @@ def test_points_are_judged_one_by_one():
 
     assert changes(found) == ["slower", "faster", "same"]
     assert [point.speedup for point in found.points] == pytest.approx([0.9, 1.1, 1.0])
-    assert (exit_code(found), sentence(found)) == (ExitCode.FAILED, "1 of 3 points is slower, 1 faster, 1 same.")
+    assert (outcome(found).code, sentence(found)) == (ExitCode.FAILED, "1 of 3 points is slower, 1 faster, 1 same.")
 
 
 def test_nothing_slower_is_good():
     """Faster and ambiguous fail nothing."""
     found = movement([commit(1000.0, 1000.0)], [commit(1100.0, 975.0)])
 
-    assert (changes(found), exit_code(found)) == (["faster", "ambiguous"], ExitCode.GOOD)
+    assert (changes(found), outcome(found).code) == (["faster", "ambiguous"], ExitCode.GOOD)
     assert sentence(found) == "None of 2 points is slower, 1 faster, 1 ambiguous."
 
 
@@ -76,7 +76,7 @@ def test_a_point_that_fails_only_in_head_is_lost():
     """No speed is worse than a slow one; one that failed before, too, is merely refused."""
     found = movement([commit(1000.0, None)], [commit(None, None)])
 
-    assert ([point.lost for point in found.points], exit_code(found)) == ([True, False], ExitCode.FAILED)
+    assert ([point.lost for point in found.points], outcome(found).code) == ([True, False], ExitCode.FAILED)
     assert sentence(found) == "1 point failed that did not before."
 
 
@@ -94,7 +94,7 @@ def test_a_point_that_was_measured_otherwise_is_refused_by_name(what):
     change, words = POINTS[what]
     found = movement([commit(1000.0, 1000.0)], [commit(0, 0, samples=(sample(1024, 500.0, **change), sample(2048, 1000.0)))])
 
-    assert (changes(found), exit_code(found)) == (["refused", "same"], ExitCode.INCOMPLETE)
+    assert (changes(found), outcome(found).code) == (["refused", "same"], ExitCode.INCOMPLETE)
     assert words in found.points[0].reason
 
 
@@ -121,7 +121,7 @@ def test_a_target_that_is_another_is_refused_by_name(more, words):
     beta = commit(1000.0, record=record("beta"))
     found = movement([commit(1000.0), beta], [commit(1000.0, **more), beta])
 
-    assert ({point.target for point in found.points}, exit_code(found)) == ({"beta"}, ExitCode.INCOMPLETE)
+    assert ({point.target for point in found.points}, outcome(found).code) == ({"beta"}, ExitCode.INCOMPLETE)
     assert words in " ".join(drawn(found)[0].split())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -38,6 +39,74 @@ def test_one_entry_in_the_yaml_is_one_more_session(tmp_path):
     (tmp_path / "docker" / "targets.yml").write_text(text + "\n  xpu:\n    label: Intel XPU\n    stages: [test]\n")
 
     assert "- xpu -> Run the kernels on Intel XPU." in sessions(tmp_path)
+
+
+OPTIONS = {
+    "nothing": ([], None, True),
+    "two words": (["--out", "x"], "x", True),
+    "one word": (["--out=x"], "x", True),
+    "twice": (["--out=y", "--out", "x"], "x", True),
+    "a value that looks like an option": (["--out=x", "-k", "--out"], "x", True),
+    "a value that is an engine's name": (["-kdocker", "--commit", "docker"], None, True),
+    "an engine": (["--engine=docker"], None, False),
+    "an engine in two words": (["--engine", "docker"], None, False),
+    "the last of two engines": (["--engine=docker", "--engine=local"], None, True),
+    "a Python of one's own": (["--python=/usr/bin/python3"], None, False),
+    "a run to resume": (["--resume=x"], "x", True),
+    "after two dashes": (["--out=x", "--"], "x", True),
+}
+
+
+class Session:
+    """Asks the real `warpwave` what options come to, as nox would, and otherwise only notes what it is told."""
+
+    def __init__(self, posargs, answers=True):
+        self.posargs, self.answers, self.noted, self.ran = posargs, answers, [], ()
+
+    def install(self, *words):
+        """Nothing: it is there."""
+
+    def notify(self, name, posargs):
+        self.noted.append((name, posargs))
+
+    def run(self, *words, **more):
+        if words[:3] != ("warpwave", "ci", "options"):
+            self.ran = words
+        elif self.answers:
+            return subprocess.run([sys.executable, "-m", "harness", *words[1:]], capture_output=True, text=True, check=True).stdout
+        return None
+
+
+@pytest.fixture
+def noxfile(monkeypatch):
+    """The file, loaded; `installed` notes for which sessions torch was."""
+    monkeypatch.chdir(REPOSITORY)
+    monkeypatch.setattr("nox.registry._REGISTRY", {})
+    spec = importlib.util.spec_from_file_location("noxfile", REPOSITORY / "noxfile.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.installed = []
+    module.install_inside = module.installed.append
+    return module
+
+
+@pytest.mark.parametrize("what", OPTIONS)
+def test_options_are_parsed_once(noxfile, what):
+    """By `warpwave` itself: the report finds the results, and torch is installed where the local engine will look for it."""
+    options, out, inside = OPTIONS[what]
+    noxfile.run_target(session := Session(options), "cpu")
+
+    assert session.noted == [("report", [out or str(noxfile.OUT)])]
+    assert session.ran[session.ran.index("--no-report") + 1 :] == tuple(options)
+    assert (str(noxfile.OUT) in session.ran) == (out is None)
+    assert bool(noxfile.installed) == inside
+
+
+def test_install_only_asks_nothing(noxfile):
+    """nox then runs no command, and gives nothing back."""
+    noxfile.run_target(session := Session(["--out=x"], answers=False), "cpu")
+
+    assert (noxfile.installed, noxfile.EXPECTED) == ([session], ["cpu"])
 
 
 def test_a_run_has_time_to_stop():

@@ -111,12 +111,26 @@ def test_other_kernels_are_not_mixed_in(killed, warpwave, tmp_path):
     """Sources that have changed since: refused, what was finished stays, and the way out is named."""
     with open(tmp_path / "package" / "test_op.py", "a") as file:
         file.write("# changed\n")
+    output, _ = (process := warpwave("--resume", "out")).communicate(timeout=300)
+
+    assert process.returncode == 2
+    assert "the kernels have changed: 'test_op.py' has changed" in output
+    assert "--out" in output
+    run = collect(killed / "raw" / "cpu")
+    assert (run.record.verdict, run.record.attempts) == (Verdict.INCOMPLETE, ())
+    assert [case.verdict for case in ran(run)] == [Verdict.PASSED, Verdict.FAILED]
+
+
+def test_another_environment_is_not_mixed_in(killed, warpwave):
+    """What only the inside can see, such as a driver: the run stays as it is, says so, and is incomplete."""
+    path = killed / "raw" / "cpu" / "facts.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "driver": "1.0"}))
     (process := warpwave("--resume", "out")).communicate(timeout=300)
     run = collect(killed / "raw" / "cpu")
 
     assert process.returncode in (1, 4)  # incomplete; a test of it has failed
     assert run.record.verdict is Verdict.INCOMPLETE
-    assert "the kernels have changed" in run.record.reason
+    assert "driver has changed from 1.0 to None" in run.record.reason
     assert "--out" in run.record.hint
     assert [case.verdict for case in ran(run)] == [Verdict.PASSED, Verdict.FAILED]
 

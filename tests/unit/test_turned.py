@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-from synthetic import case, record, run
+import dataclasses
+import shutil
 
+import pytest
+from synthetic import case, record, run, write_raw
+
+from harness.ci import base as since_base
+from harness.compare.bundles import bundle
+from harness.compare.comparison import FAILING
+from harness.compare.joining import join
 from harness.compare.turned import Turn, turns
 from harness.records import Stage, StageReport, Verdict
 from harness.render.markdown import render_page
@@ -33,6 +40,86 @@ def test_what_became_of_a_test(before, after, turn):
 
     assert [entry.turn for entry in found.found] == ([turn] if turn else [])
     assert found.compared == 1 + bool(before and after)
+
+
+LEFT = {"gone": None, "skipped": SKIPPED, "expected to fail": SKIPPED}
+
+
+@pytest.mark.parametrize("after", LEFT)
+@pytest.mark.parametrize("before", [*Verdict, None], ids=lambda verdict: verdict.value if verdict else "not there")
+def test_only_a_test_that_passed_can_be_lost(tmp_path, before, after):
+    """Whatever else it was: skipped, failed, an error, expected to fail, ended by a fault. pytest tells an expected failure as a skip."""
+    message = {"expected to fail": "xfail: one day"}.get(after, "why")
+    old = [one(before)]
+    new = [run(cases=(one(None).cases + ((case("k/test_k.py::test_it", LEFT[after], message=message),) if LEFT[after] else ())))]
+    told = since(tmp_path, old, new, "lost-tests")
+
+    assert [turned.id for turned in turns(old, new).lost] == (["k/test_k.py::test_it"] if before is PASSED else [])
+    assert bool(told.worse) == (before is PASSED)
+    assert len(told.annotations) == (before is PASSED)
+    assert since(tmp_path, old, new, "slower").worse == ""
+
+
+@pytest.mark.parametrize("after", [verdict for verdict in Verdict if verdict in FAILING or verdict is PASSED])
+def test_what_still_has_its_turn_is_not_lost(tmp_path, after):
+    """A failure is the report's own, with or without a base. A flaky test that passed in the end has passed."""
+    assert since(tmp_path, [one(PASSED)], [one(after)], "lost-tests").worse == ""
+
+
+def test_a_case_under_another_name_is_lost_and_another_is_new(tmp_path):
+    """Nobody can tell that from one that was removed."""
+    named = [run(cases=(case(f"k/test_k.py::test_it[{name}]"),)) for name in ("fp32-1", "fp32-one")]
+    found = turns(named[:1], named[1:])
+
+    assert [(turned.id[-8:], turned.turn) for turned in found.found] == [("[fp32-1]", Turn.GONE), ("p32-one]", Turn.NEW)]
+    assert since(tmp_path, named[:1], named[1:], "lost-tests").worse == "1 test that passed before is gone or skipped"
+
+
+def test_of_two_tests_of_one_name_one_is_lost(tmp_path):
+    """Counted, not merged."""
+    twice = [run(cases=(case("k/test_k.py::test_it"),) * number) for number in (2, 1)]
+
+    assert len(turns(twice[:1], twice[1:]).lost) == 1
+
+
+@pytest.mark.parametrize("end", [Verdict.CRASHED, Verdict.TIMEOUT, Verdict.INFRA, Verdict.INCOMPLETE])
+@pytest.mark.parametrize("after", [None, SKIPPED])
+def test_of_a_stage_that_died_nothing_is_lost(tmp_path, end, after):
+    """What it did not reach is on record as not run, and is no test that somebody has skipped."""
+    assert since(tmp_path, [one(PASSED)], [one(after, end)], "lost-tests").worse == ""
+
+
+def test_of_a_target_that_is_absent_nothing_is_lost(tmp_path):
+    """That it is absent is what the report says."""
+    beta = run(record=record("beta"))
+
+    assert since(tmp_path, [one(PASSED), beta], [one(PASSED)], "lost-tests").worse == ""
+    assert since(tmp_path, [beta], [one(PASSED)], "lost-tests").worse == ""
+
+
+def test_of_a_shard_that_is_missing_nothing_is_lost(tmp_path):
+    """Its tests are not gone; that it is missing is what the report says. And its kernels are not removed without a word."""
+    whole = run(cases=tuple(case(f"{kernel}/test_{kernel}.py::test", kernel=kernel) for kernel in "ab"))
+    parts = [
+        dataclasses.replace(whole, record=dataclasses.replace(whole.record, shard=f"{number}/2", run_id=f"run-{number}"), cases=(test,))
+        for number, test in enumerate(whole.cases, 1)
+    ]
+
+    assert since(tmp_path, [whole], parts, "lost-tests").worse == ""
+    assert since(tmp_path, [whole], parts[:1], "lost-tests").worse == ""
+    assert bundle("x", join(parts[:1])).faults == ("alpha: of 2 shards there is no 2",)
+    assert bundle("x", join(parts)).faults == ()
+
+
+def since(folder, base, head, fail_on):
+    """What `ci report` makes of two commits on disk; each of a run's targets, or shards, has a folder of its own."""
+    shutil.rmtree(folder / "two", ignore_errors=True)
+    for name, runs in (("base", base), ("head", head)):
+        for number, each in enumerate(runs):
+            write_raw(folder / "two" / name / str(number) / "raw" / each.record.target, each)
+    with pytest.MonkeyPatch.context() as patch:  # verdicts that no JUnit file holds
+        patch.setattr(since_base, "collect", lambda raw: {"base": base, "head": head}[raw.parts[-4]][int(raw.parts[-3])])
+        return since_base.against_base(folder / "two" / "base", [folder / "two" / "head"], since_base.parse_asked(fail_on, None))
 
 
 def test_what_a_dead_stage_left_out_is_not_gone():

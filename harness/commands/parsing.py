@@ -1,0 +1,30 @@
+"""The command line of `warpwave run`, parsed by its own parser for whoever hands it on: a workflow's step, or a session of nox."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from harness.errors import UsageError
+
+COMMAND = "warpwave.command"
+
+
+def parse_run(arguments: Sequence[str]) -> click.Context:
+    """`run` with these arguments, ready to be invoked; `params` are what they come to.
+
+    Raises:
+        UsageError: they ask for help, with which nothing would run and all seem well.
+        click.UsageError: they are wrong.
+    """
+    from harness.__main__ import run
+
+    try:
+        context = run.make_context("run", list(arguments), parent=click.get_current_context(silent=True))
+    except click.exceptions.Exit:
+        raise UsageError(
+            "The options ask for help, so nothing would run.", "--help or -h is among them.", "`warpwave run --help` shows it."
+        ) from None
+    context.meta[COMMAND] = ("warpwave", "run", *arguments)
+    return context

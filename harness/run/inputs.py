@@ -1,0 +1,192 @@
+"""What decides the results of a run, as the host sees it: the kernel package, the harness, and the environment.
+
+`raw/<target>/inputs.json` keeps it from when the run began. A run is resumed only while all of it is the same, and one that is finished
+counts as finished only then. Nothing is started to find out: no container, no GPU.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import harness
+from harness.engines import Request, load_engine
+from harness.engines.context import recipe
+from harness.errors import InfrastructureError
+from harness.records import Environment, Inputs
+from harness.run.settings import Settings
+
+# What tools leave in a package, and what no kernel reads.
+_FOLDERS = frozenset({".git", ".hg", ".svn", ".nox", ".tox", ".hypothesis", ".idea", ".vscode", ".ipynb_checkpoints", "__pycache__"})
+_FOLDER_MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")
+_FILES = re.compile(r".*\.py[co]|\..*\.sw[a-z]|.*~|\.?#.*|\.DS_Store|\.coverage.*")
+_MOST_NAMED = 10_000  # files; beyond that, only the entries of the package's own folder are told apart
+_LARGE_BYTES = 64 << 20  # a file beyond this is known by its size and time, since reading it would take longer than some runs
+_PIECE = 1 << 20
+# What the caller's environment tells Python, pytest, torch and Triton, where the caches lie aside.
+_VARIABLES = re.compile(r"(PYTEST|PYTHON|TORCH|PYTORCH|TRITON)[A-Z_]*")
+_NOT_THESE = re.compile(r"PYTHONPATH|PYTEST_CURRENT_TEST|PYTEST_XDIST_.*|PYTEST_VERSION|.*_DIR|PYTHONDONTWRITEBYTECODE|PYTHONUNBUFFERED")
+_WHAT_RUNS = ("inside", "records", "stats.py")
+# In the Python that runs the kernels. Of what was installed to be edited the files count, of anything else the version.
+_LIST = """
+import hashlib, json, os, sys, urllib.parse
+sys.path[:] = sys.path[sys.path[0] == "":]  # of the folder that warpwave was started in nothing is installed
+from importlib import metadata
+found = {"python": sys.version.split()[0]}
+for one in metadata.distributions():
+    name, told = one.metadata["Name"], one.version
+    if not name or name.lower() == "warpwave":
+        continue
+    try:
+        noted = json.loads(one.read_text("direct_url.json") or "{}")
+    except ValueError:
+        noted = {}
+    if noted.get("dir_info", {}).get("editable") and noted.get("url", "").startswith("file://"):
+        digest = hashlib.sha256()
+        for folder, folders, files in os.walk(urllib.parse.unquote(noted["url"][7:])):
+            folders[:] = sorted(each for each in folders if not each.startswith((".", "__")))
+            for file in sorted(each for each in files if each.endswith(".py")):
+                digest.update(file.encode(errors="replace") + open(os.path.join(folder, file), "rb").read())
+        told += " " + digest.hexdigest()[:16]
+    found.setdefault("package " + name, told)
+print(json.dumps(found))
+"""
+
+
+def gather(request: Request, settings: Settings, environment: Environment) -> Inputs:
+    """All that decides the results of this request in this environment."""
+    target = request.target
+    variables = {**_calling(environment), **target.environment}
+    facts = {
+        "engine": environment.engine,
+        "image": environment.image or "",
+        "image id": environment.image_id or "",
+        **_installed(environment),
+        # Digests: a variable may hold what nobody else should read.
+        **{f"variable {name}": _digest(value.encode(errors="surrogateescape")) for name, value in variables.items()},
+        "driver": _text(target.probe.driver_file),
+        "cards": " ".join(_cards(target.doctor.pci)),
+        "gpu": settings.gpu or "",
+        "shard": str(settings.shard or ""),
+        "protections": " ".join(sorted(settings.weaken)),
+    }
+    return Inputs(request.run_id, target.name, package(settings), harness_code(), facts)
+
+
+def still_there(request: Request, settings: Settings, recorded: Environment) -> Environment:
+    """The environment that a finished run would have today, as far as can be told without making it."""
+    if settings.engine not in (None, recorded.engine):
+        return replace(recorded, engine=str(settings.engine))
+    if recorded.image is None:
+        return replace(recorded, python=request.python or sys.executable)
+    return replace(recorded, image=recipe(request).tag, image_id=_image_id(request, recorded))
+
+
+def package(settings: Settings) -> dict[str, str]:
+    """A digest of each file of the kernel package, by its path; caches, editors' files and results of runs do not count."""
+    found = dict(_files(settings.kernels, settings.out))
+    if len(found) <= _MOST_NAMED:
+        return found
+    folded: dict[str, list[str]] = {}
+    for path, digest in found.items():
+        folded.setdefault(path.partition("/")[0], []).append(f"{path} {digest}")
+    return {top: _digest("\n".join(lines).encode()) for top, lines in folded.items()}
+
+
+def harness_code() -> str:
+    """The version of warpwave, and a digest of those of its files that run where the kernels do."""
+    root = Path(harness.__file__).parent
+    paths = [path for name in _WHAT_RUNS for path in sorted([root / name] if name.endswith(".py") else (root / name).rglob("*.py"))]
+    return f"{harness.__version__} {_digest(b''.join(path.name.encode() + path.read_bytes() for path in paths))}"
+
+
+def _files(root: Path, results: Path) -> Iterator[tuple[str, str]]:
+    seen: set[str] = set()
+    for folder, folders, files in os.walk(root, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen or Path(real) == results or any(name in files for name in _FOLDER_MARKS) or _is_run(Path(folder)):
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if name not in _FOLDERS)
+        for name in sorted(name for name in files if not _FILES.fullmatch(name)):
+            path = Path(folder, name)
+            # A name is bytes, and a record is text.
+            yield os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", "backslashreplace"), _content(path)
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether the results of a run are in this folder."""
+    return any((folder / "raw").glob("*/run.json"))
+
+
+def _content(path: Path) -> str:
+    try:
+        told = path.stat()
+        if not stat.S_ISREG(told.st_mode):
+            return "no regular file"
+        if told.st_size > _LARGE_BYTES:
+            return f"{told.st_size} bytes of {told.st_mtime_ns}"
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+        return digest.hexdigest()[:32]
+    except OSError as error:
+        return error.strerror or "unreadable"
+
+
+def _installed(environment: Environment) -> dict[str, str]:
+    """What a Python of this machine has; an image is known by its id."""
+    if environment.image is not None:
+        return {}
+    try:
+        # The inside does not get the caller's PYTHONPATH either.
+        variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run([environment.python, "-c", _LIST], capture_output=True, text=True, timeout=60, env=variables)
+        found: dict[str, str] = json.loads(done.stdout) if done.returncode == 0 else {"python": "unknown"}
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return {"python": "unknown"}
+    return found
+
+
+def _calling(environment: Environment) -> dict[str, str]:
+    """The caller's own variables; a container gets none of them."""
+    if environment.image is not None:
+        return {}
+    return {name: value for name, value in os.environ.items() if _VARIABLES.fullmatch(name) and not _NOT_THESE.fullmatch(name)}
+
+
+def _image_id(request: Request, recorded: Environment) -> str | None:
+    """The image's id today; the recorded one where no engine answers, or the image was removed: nothing says that it would be another."""
+    try:
+        engine = load_engine(recorded.engine)
+    except InfrastructureError:
+        return recorded.image_id
+    found = engine.image_id(request)
+    return recorded.image_id if found is None else found
+
+
+def _cards(vendor: str | None) -> list[str]:
+    """The device numbers of a vendor's cards on the PCI bus."""
+    found = Path("/sys/bus/pci/devices").glob("*/vendor") if vendor else ()
+    return sorted(_text(str(path.with_name("device"))) for path in found if _text(str(path)) == vendor)
+
+
+def _text(path: str | None) -> str:
+    try:
+        return Path(path).read_text(errors="replace").strip()[:200] if path else ""
+    except OSError:
+        return ""
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]

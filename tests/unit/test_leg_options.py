@@ -1,0 +1,136 @@
+"""`warpwave ci leg` hands the options of `warpwave run` on as `run` itself parses them; `warpwave ci options` says what they come to."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+
+from harness import __main__ as cli
+from harness.__main__ import _run_cli
+from harness.doctor import Finding
+from harness.errors import Outcome
+from harness.render import repro
+
+TARGETS = "schema_version: 1\ntargets:\n  mine: {label: mine, engine: local, stages: [test], image: {dockerfile: x, base: y}}\n"
+
+
+@pytest.fixture
+def leg(tmp_path, monkeypatch):
+    """Run a leg on a machine that is fit, and have what `run` was given; or on one that is not, and have its record."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("KERNELS", "ENGINE", "SHARD", "OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "mine.yml").write_text(TARGETS)
+    given = {}
+
+    def start(target, options, *more, fit=True):
+        def examine(targets, names, engine=None):
+            given.update(targets=list(targets), engine=engine)
+            return [Finding(names[0], "pass" if fit else "fail", "no card")]
+
+        def run(**params):
+            given.update(params, command=click.get_current_context().meta["warpwave.command"])
+            return Outcome()
+
+        monkeypatch.setattr("harness.doctor.examine", examine)
+        monkeypatch.setattr(cli.run, "callback", run)
+        return _run_cli(["ci", "leg", target, "--out", "bundle", *more, "--options", options]), given
+
+    return start
+
+
+FORMS = ["--targets mine.yml", "--targets=mine.yml", "--targets other.yml --targets=mine.yml", "-k --targets --targets=mine.yml"]
+
+
+@pytest.mark.parametrize("options", FORMS)
+def test_a_targets_file_counts_however_it_is_written(leg, options):
+    """In two words, in one, twice, beside a value that looks like it."""
+    code, given = leg("mine", options)
+
+    assert code == 0
+    assert "mine" in given["targets"]
+    assert (given["names"], str(given["overlay"]), str(given["out"]), given["no_report"]) == (("mine",), "mine.yml", "bundle", True)
+
+
+def test_what_an_option_names_is_no_option(leg):
+    """`--targets` is the expression here, and the targets are the shipped ones."""
+    code, given = leg("cpu", "-k --targets")
+
+    assert (code, given["keyword"], given["overlay"]) == (0, "--targets", None)
+
+
+@pytest.mark.parametrize("options", ["--engine=local", "--engine docker --engine=local"])
+def test_the_machine_is_examined_for_the_engine_that_will_run(leg, options):
+    """Not for the step's own, over which --options decides."""
+    _, given = leg("cpu", options, "--engine", "docker")
+
+    assert given["engine"] == "local"
+
+
+def test_a_machine_that_is_not_fit_is_on_record_as_the_run_would_be(leg, tmp_path):
+    """With the package and the shard of the options, and the command that would have run."""
+    (tmp_path / "ops").mkdir()
+    code, _ = leg("cpu", "--kernels=ops --shard=2/4", fit=False)
+    told = json.loads((tmp_path / "bundle" / "raw" / "cpu" / "run.json").read_text())
+
+    assert code == 3
+    assert (told["kernels"], told["shard"], told["command"][:3]) == ("ops", "2/4", ["warpwave", "run", "cpu"])
+
+
+def test_the_command_on_record_is_one_that_can_be_resumed(leg):
+    """`ci leg` knows no --resume; `run` does."""
+    _, given = leg("cpu", "--quick")
+
+    assert given["command"][:3] == ("warpwave", "run", "cpu")
+    assert given["command"][-1] == "--quick"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--out=elsewhere", "--options sets --out to elsewhere"),
+        ("--out elsewhere", "--options sets --out to elsewhere"),
+        ("--resume=elsewhere", "--options sets --resume to elsewhere"),
+        ("-- cuda", "'cuda'"),
+        ("cuda", "'cuda'"),
+        ("--help", "ask for help"),
+        ("-k 'a", "cannot be split"),
+        ("--shard=9/4", "--shard '9/4'"),
+        ("--quickly", "No such option"),
+        ("--engin=local", "No such option"),
+    ],
+)
+def test_what_a_leg_cannot_do_is_refused(leg, capsys, options, words):
+    """Nothing runs, and nothing is taken for something else: its results would be where nobody looks for them."""
+    code, given = leg("cpu", options)
+
+    assert (code, given) == (2, {})
+    assert words in capsys.readouterr().err
+
+
+def test_options_are_told_as_they_are_parsed(capsys):
+    """On one line, for scripts; with the defaults, and without running anything."""
+    code = _run_cli(["ci", "options", "cpu", "--out=x", "-kexpr", "--engine", "docker", "--engine=local", "--gpus", "0,1"])
+    told = json.loads(capsys.readouterr().out)
+
+    assert code == 0
+    assert (told["names"], told["out"], told["keyword"], told["engine"], told["gpus"]) == (["cpu"], "x", "expr", "local", "0,1")
+    assert (told["resume"], told["kernels"]) == (None, "kernels")
+
+
+@pytest.mark.parametrize("words", [["cpu", "--no-such"], ["cpu", "--help"], []])
+def test_options_that_are_wrong_are_refused(words):
+    """So that a script stops there."""
+    assert _run_cli(["ci", "options", *words]) == 2
+
+
+def test_a_recorded_command_is_read_as_it_was_parsed():
+    """The line that reproduces a failure keeps what decides the environment: a value that looks like an option is a value."""
+    valued = {name for one in cli.run.params if isinstance(one, click.Option) and not one.is_flag for name in one.opts}
+
+    assert valued == repro._KEPT | repro._DROPPED
+    assert repro._kept(["warpwave", "run", "cpu", "-k", "--gpu", "--kernels=x", "--out", "--engine", "--gpu", "1", "--quick"]) == [
+        *("--kernels=x", "--gpu", "1"),
+    ]
