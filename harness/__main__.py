@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -26,14 +25,12 @@ from harness.commands.export import export, plot
 from harness.commands.options import FILE, FOLDER, build_options, complete_target, output_options, settings_of, what_options, where_options
 from harness.commands.speed import compare as compare_command
 from harness.commands.speed import history
+from harness.engines import stopping
 from harness.errors import ExitCode, StoppedError, WarpwaveError
 
 if TYPE_CHECKING:
     from harness.compare.comparison import Comparison
     from harness.records import RunRecord
-
-
-_TERMINATED: list[int] = []  # the signal, once it has come
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -64,14 +61,14 @@ def run(**options: Any) -> int:
             if settings.weaken:
                 progress.say(f"{target.name}: protections given up: {', '.join(settings.weaken)}")
             records.append(run_target(target, settings, progress.say, progress.on_event))
-        if records[-1].exit is not None and records[-1].exit.interrupted:
+        if stopping.asked():
             break
     if not options["no_report"]:
         comparison = write_report([settings.out], settings.out, [target.name for target in targets])
         code = _show(comparison, settings.out, options)
     else:
         code = _show_records(records, settings.out, options)
-    return ExitCode.INTERRUPTED if any(record.exit and record.exit.interrupted for record in records) else code
+    return ExitCode.INTERRUPTED if stopping.asked() else code
 
 
 @cli.command()
@@ -221,18 +218,12 @@ def _stderr() -> Console:
 
 def main() -> None:
     """Entry point of the console script: the one place where errors become text and an exit code."""
-    signal.signal(signal.SIGTERM, _terminate)
+    stopping.listen()
     try:
         code = _run_cli(sys.argv[1:])
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
-    sys.exit(ExitCode.TERMINATED if _TERMINATED and code == ExitCode.INTERRUPTED else code)
-
-
-def _terminate(number: int, frame: object) -> None:
-    """SIGTERM is a Ctrl-C with an exit code of its own: the container is stopped and the record written in both cases."""
-    _TERMINATED.append(number)
-    raise KeyboardInterrupt
+    sys.exit(ExitCode.TERMINATED if stopping.terminated() and code == ExitCode.INTERRUPTED else code)
 
 
 def _run_cli(arguments: list[str]) -> int:

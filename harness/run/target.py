@@ -6,11 +6,12 @@ Whatever happens, `raw/<target>/run.json` says so: a target that could not run i
 from __future__ import annotations
 
 import subprocess
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from harness.engines import Request, Say
+from harness.engines import Request, Say, stopping
 from harness.errors import ExitCode, UsageError, WarpwaveError
 from harness.records import RunRecord, Stage, Verdict
 from harness.run import lease
@@ -50,10 +51,12 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
         keep=settings.keep,
     )
     try:
-        with lease.folder(raw, _FOLDER_WAIT_S, say) as lock:
+        with stopping.held(), ExitStack() as stack:
+            with stopping.interruptible():
+                lock = stack.enter_context(lease.folder(raw, _FOLDER_WAIT_S, say))
             request = replace(request, lock=lock)
             record = attempt(request, settings, stages, earlier_attempts(raw), resumed, say, on_event)
-            if worth_another(record, raw):
+            if worth_another(record, raw) and not stopping.asked():
                 say(f"{target.name}: {record.reason}; once more, in a fresh container, for what is not finished")
                 record = attempt(request, settings, stages, earlier_attempts(raw), True, say, on_event)
             return record
