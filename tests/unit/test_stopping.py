@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -60,6 +61,8 @@ def stubborn(tmp_path):
     yield process, raw
     process.kill()
     process.communicate()
+    with contextlib.suppress(OSError, ValueError):
+        os.killpg(int((raw / "test" / "daemon").read_text()), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -95,7 +98,6 @@ def test_what_is_killed_while_it_stops_has_said_so(stubborn):
     assert record["verdict"] == "incomplete"
     assert record["reason"] == "stopped by the user or the CI system while the kernels ran; warpwave was killed before all of it had ended"
     assert "--resume" in record["hint"]
-    os.killpg(int((raw / "test" / "daemon").read_text()), signal.SIGKILL)
 
 
 def test_a_signal_interrupts_waiting_and_nothing_else():
