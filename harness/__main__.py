@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.text import Text
 
-from harness import __version__
+from harness import __version__, console
 from harness.commands.ci import ci
 from harness.commands.codegen import codegen
 from harness.commands.doctor import doctor
@@ -27,6 +26,7 @@ from harness.commands.speed import compare as compare_command
 from harness.commands.speed import history
 from harness.engines import stopping
 from harness.errors import ExitCode, StoppedError, WarpwaveError
+from harness.render.text import visible
 
 if TYPE_CHECKING:
     from harness.compare.comparison import Comparison
@@ -57,7 +57,7 @@ def run(**options: Any) -> int:
     settings = settings_of(options)
     records = []
     for target in targets:
-        with Progress(_stderr(), target.name, quiet=options["quiet"]) as progress:
+        with Progress(console.terminal(err=True), target.name, quiet=options["quiet"]) as progress:
             if settings.weaken:
                 progress.say(f"{target.name}: protections given up: {', '.join(settings.weaken)}")
             records.append(run_target(target, settings, progress.say, progress.on_event))
@@ -106,12 +106,12 @@ def list_targets(overlay: Path | None, as_json: bool) -> int:
 
     targets = load_targets(overlay)
     if as_json:
-        _print_json([asdict(target) for target in targets.values()])
+        console.print_json([asdict(target) for target in targets.values()])
         return ExitCode.GOOD
     for target in targets.values():
-        click.echo(f"{target.name:<8}{target.label}")
-        click.echo(f"{'':8}engine {target.engine}; stages {', '.join(stage.value for stage in target.stages)}; image {target.image.base}")
-        click.echo(f"{'':8}compiles for {', '.join(card.name for card in target.architectures)}")
+        console.say(f"{target.name:<8}{target.label}")
+        console.say(f"{'':8}engine {target.engine}; stages {', '.join(stage.value for stage in target.stages)}; image {target.image.base}")
+        console.say(f"{'':8}compiles for {', '.join(card.name for card in target.architectures)}")
     return ExitCode.GOOD
 
 
@@ -127,8 +127,8 @@ def clean(yes: bool) -> int:
 
     found = clean_containers(dry_run=not yes)
     for name in found:
-        click.echo(f"{'removed' if yes else 'left behind'}: {name}")
-    click.echo(f"{len(found)} container(s)" + ("" if yes or not found else "; `warpwave clean --yes` removes them"))
+        console.say(f"{'removed' if yes else 'left behind'}: {name}")
+    console.say(f"{len(found)} container(s)" + ("" if yes or not found else "; `warpwave clean --yes` removes them"))
     return ExitCode.GOOD
 
 
@@ -143,10 +143,10 @@ def init(folder: Path, source: str | None) -> int:
     own = requirement() if source is None else source
     wanted = f"warpwave=={__version__}" if own is None else own
     for path in write_starter(folder, wanted):
-        click.echo(f"wrote {folder / path}")
+        console.say(f"wrote {folder / path}")
     why = "" if own is not None else ", since this copy is nowhere that others could install it from"
-    click.echo(f"The workflow installs {wanted}{why}; --from names another.")
-    click.echo(f"Next: `warpwave run cpu --kernels {folder / 'kernels'}`")
+    console.say(f"The workflow installs {wanted}{why}; --from names another.")
+    console.say(f"Next: `warpwave run cpu --kernels {folder / 'kernels'}`")
     return ExitCode.GOOD
 
 
@@ -156,12 +156,12 @@ def _show(comparison: Comparison, out: Path, options: dict[str, Any]) -> int:
 
     code = int(exit_code(comparison))
     if options["as_json"]:
-        _print_json({"ok": code == 0, "exit_code": code, "out": str(out), "comparison": asdict(comparison)})
+        console.print_json({"ok": code == 0, "exit_code": code, "out": str(out), "comparison": asdict(comparison)})
         return code
     from harness.render.terminal import render_terminal
 
-    _stdout().print(render_terminal(comparison, full=options["full"]))
-    _stdout().print(Text(f"Reports: {_shorten(out)}/comparison.html, .md and .json, junit.xml, bandwidth.csv"), soft_wrap=True)
+    console.show(render_terminal(comparison, full=options["full"]))
+    console.say(f"Reports: {_shorten(out)}/comparison.html, .md and .json, junit.xml, bandwidth.csv")
     return code
 
 
@@ -170,9 +170,8 @@ def _draw(comparison: Comparison, path: Path, *, full: bool) -> None:
     from harness.records import write_text
     from harness.render.terminal import render_terminal
 
-    console = Console(record=True, width=84, file=io.StringIO(), highlight=False, force_terminal=True)
-    console.print(render_terminal(comparison, full=full))
-    write_text(path, re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="warpwave"), flags=re.DOTALL))
+    drawn = console.picture(render_terminal(comparison, full=full), "warpwave", width=84)
+    write_text(path, re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
 
 
 def _show_records(records: list[RunRecord], out: Path, options: dict[str, Any]) -> int:
@@ -182,42 +181,22 @@ def _show_records(records: list[RunRecord], out: Path, options: dict[str, Any]) 
     code = max((exit_code_of(record.verdict) for record in records), default=ExitCode.NOTHING_RAN)
     if options["as_json"]:
         targets = [asdict(record) for record in records]
-        _print_json({"ok": code == 0, "exit_code": int(code), "out": str(out), "targets": targets})
+        console.print_json({"ok": code == 0, "exit_code": int(code), "out": str(out), "targets": targets})
         return code
     for record in records:
-        _stdout().print(_inert(f"{record.target}: {record.verdict.value}{': ' + record.reason if record.reason else ''}"), soft_wrap=True)
+        console.say(f"{record.target}: {record.verdict.value}{': ' + record.reason if record.reason else ''}".split("\n"))
         if record.hint:
-            _stdout().print(_inert(f"  {record.hint}"), soft_wrap=True)
+            console.say(f"  {record.hint}".split("\n"))
     return code
-
-
-def _inert(text: str) -> Text:
-    """Lines that may quote what a container printed or an artifact is called."""
-    from harness.render.text import visible
-
-    return Text("\n".join(map(visible, text.split("\n"))))
-
-
-def _print_json(value: Any) -> None:
-    from harness.render.text import json_text
-
-    click.echo(json_text(value, default=str))
 
 
 def _shorten(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def _stdout() -> Console:
-    return Console(highlight=False)
-
-
-def _stderr() -> Console:
-    return Console(stderr=True, highlight=False)
-
-
 def main() -> None:
     """Entry point of the console script: the one place where errors become text and an exit code."""
+    console.print_tracebacks()
     stopping.listen()
     try:
         code = _run_cli(sys.argv[1:])
@@ -232,7 +211,9 @@ def _run_cli(arguments: list[str]) -> int:
     except click.Abort:
         error: WarpwaveError = StoppedError("Stopped by the user.", "Ctrl-C was pressed.", "What was finished has been kept.")
     except click.ClickException as problem:
-        problem.show()
+        told = io.StringIO()
+        problem.show(file=told)
+        console.say(told.getvalue().splitlines(), err=True)
         return ExitCode.USAGE
     except WarpwaveError as raised:
         error = raised
@@ -240,10 +221,11 @@ def _run_cli(arguments: list[str]) -> int:
         raise error
     if "--json" in arguments:
         body = {"code": int(error.exit_code), "message": error.happened, "meaning": error.meaning, "hint": error.remedy}
-        _print_json({"ok": False, "exit_code": int(error.exit_code), "error": body})
+        console.print_json({"ok": False, "exit_code": int(error.exit_code), "error": body})
     else:
-        beats = _inert(error.happened), _inert(f"  {error.meaning}"), _inert(f"  {error.remedy}")
-        _stderr().print(Text("error: ", "bold red") + beats[0], *beats[1:], sep="\n")
+        happened, *more = f"{error.happened}\n  {error.meaning}\n  {error.remedy}".split("\n")
+        console.show(Text.assemble(("error: ", "bold red"), visible(happened)), err=True, soft_wrap=True)
+        console.say(more, err=True)
     return int(error.exit_code)
 
 

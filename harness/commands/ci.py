@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from harness import console
 from harness.commands.doctor import print_findings
 from harness.commands.options import FILE, FOLDER
 from harness.errors import ExitCode, UsageError
@@ -39,7 +40,7 @@ def plan(runners: str, overlay: Path | None, shards: int, output: Path | None) -
 
     legs = plan_legs(runners, load_targets(overlay), shards)
     for leg in legs:
-        click.echo(f"{leg.name}: {leg.target} on {', '.join(leg.runner)}")
+        console.say(f"{leg.name}: {leg.target} on {', '.join(leg.runner)}")
     _append(output, outputs(as_outputs(legs), secrets.token_hex(16)))
     return ExitCode.GOOD
 
@@ -100,9 +101,9 @@ def report(folders: tuple[Path, ...], expect: str, out: Path, base: Path | None,
     since = against_base(base, folders, asked) if base else Since()
     export(comparison, out / "exports")
     for line in annotate(comparison, since.annotations):
-        click.echo(line)
+        console.order(line)
     _append(page, summary(comparison, since.page, SUMMARY_BYTES))
-    click.echo(comparison.sentence)
+    console.say(comparison.sentence)
     return comparison.exit_code or (ExitCode.FAILED if since.worse else ExitCode.GOOD)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
+from harness import console
 from harness.commands.options import FILE
 from harness.errors import ExitCode, UsageError
 
@@ -62,7 +62,7 @@ def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, html_file:
         write_text(html_file, render_sections(said, sections, exit_code=code, kind="codegen diff", source=source))
     if json_file is not None:
         write_text(json_file, _json(sides, found, failing, said, code))
-    Console(highlight=False).print(draw_page(said, sections, good=code == 0))
+    console.show(draw_page(said, sections, good=code == 0))
     return code
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
+from harness import console
 from harness.commands.options import FILE
 from harness.errors import ExitCode
 
@@ -51,7 +51,7 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
         write_text(markdown, render_page(said, sections, good=code == 0, all_in="the JSON of `compare --json FILE`"))
     if json_file is not None:
         write_text(json_file, _json(found, said, code))
-    Console(highlight=False).print(draw_page(said, sections, good=code == 0))
+    console.show(draw_page(said, sections, good=code == 0))
     return code
 
 
@@ -94,10 +94,9 @@ def add_runs(bundles: tuple[Path, ...], path: Path) -> int:
     """Keep the runs in BUNDLEs. One that is there already stays as it is."""
     from harness.collect import collect, find_raw
     from harness.history import add
-    from harness.render.text import visible
 
     for name, new in add(path, [collect(raw) for raw in find_raw(bundles)]).items():
-        click.echo(f"{'added' if new else 'there already'}: {visible(name)}")
+        console.say(f"{'added' if new else 'there already'}: {name}")
     return ExitCode.GOOD
 
 
@@ -120,7 +119,7 @@ def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json_
     found = series(path, kernel)
     drawn = trends(found, last, by_case=kernel is not None)
     if not drawn:
-        click.echo(f"{path} has no speed{f' of {kernel}' if kernel else ''} yet.")
+        console.say(f"{path} has no speed{f' of {kernel}' if kernel else ''} yet.")
         return ExitCode.NOTHING_RAN
     runs = len({run.run_id for trend in drawn for run in trend.runs})
     said = f"{plural(runs, 'run')}, {plural(len(drawn), 'line')}."
@@ -129,5 +128,5 @@ def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json_
         write_text(markdown, render_page(said, sections, good=True, all_in="the JSON of `history show --json FILE`"))
     if json_file is not None:
         write_text(json_file, json_text([asdict(one) for one in found], indent=1) + "\n")
-    Console(highlight=False).print(draw_page(said, sections, good=True))
+    console.show(draw_page(said, sections, good=True))
     return ExitCode.GOOD
