@@ -1,9 +1,10 @@
-"""`warpwave ci plan | leg | report | comment`: the steps of a workflow that need logic, so that the workflow has none."""
+"""`warpwave ci plan | leg | tidy | report | comment`: the steps of a workflow that need logic, so that the workflow has none."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import os
 import secrets
 import shlex
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ import click
 from harness import console
 from harness.commands.doctor import print_findings
 from harness.commands.options import FILE, FOLDER
-from harness.errors import ExitCode, UsageError
+from harness.errors import ExitCode, InfrastructureError, UsageError
 
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
 _FAIL_ON = "verdict,matrix,spills,occupancy,slower"
@@ -32,8 +33,20 @@ def ci() -> None:
 @click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
 @click.option("--shards", type=click.IntRange(1, 64), default=1, show_default=True, envvar="SHARDS", help="Jobs a machine, side by side.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Add `matrix` and `expect` to this file of outputs.")
-def plan(runners: str, overlay: Path | None, shards: int, output: Path | None) -> int:
-    """Say which job runs which target on which runner."""
+@click.option(
+    "--fork-environment",
+    default="",
+    envvar="FORK_ENVIRONMENT",
+    metavar="NAME",
+    help="The environment of jobs of pull requests from forks. GitHub is asked whether it requires reviewers.",
+)
+def plan(runners: str, overlay: Path | None, shards: int, output: Path | None, fork_environment: str) -> int:
+    """Say which job runs which target on which runner.
+
+    In a job for a fork's pull request this fails if self-hosted runners are named and the environment for forks is missing or requires no
+    reviewers. That takes GITHUB_TOKEN, with `actions: read`.
+    """
+    from harness.ci.forks import check_forks
     from harness.ci.plan import as_outputs, plan_legs
     from harness.ci.words import outputs
     from harness.targets import load_targets
@@ -41,6 +54,8 @@ def plan(runners: str, overlay: Path | None, shards: int, output: Path | None) -
     legs = plan_legs(runners, load_targets(overlay), shards)
     for leg in legs:
         console.say(f"{leg.name}: {leg.target} on {', '.join(leg.runner)}")
+    if told := check_forks(legs, fork_environment, os.environ):
+        console.say(told)
     _append(output, outputs(as_outputs(legs), secrets.token_hex(16)))
     return ExitCode.GOOD
 
@@ -69,6 +84,31 @@ def leg(name: str, out: Path, kernels: Path, engine: str, shard: str, options: s
         return ExitCode.INFRASTRUCTURE
     arguments = ["run", name, "--kernels", str(kernels), "--out", str(out), "--no-report", *words]
     return int(cli.main(arguments, prog_name="warpwave", standalone_mode=False) or 0)
+
+
+@ci.command()
+@click.argument("folder", type=FOLDER)
+def tidy(folder: Path) -> int:
+    """Make FOLDER fit to be uploaded, whatever a job that was cancelled has left in it.
+
+    An upload follows links, and refuses a folder for the name of one file. So containers of runs that are over are removed; then links,
+    pipes, devices and hard links are, names are changed, and closed files are opened.
+    """
+    from harness.ci.leg import end_leftovers
+    from harness.engines.tidying import make_portable
+    from harness.engines.tidying import tidy as tidy_folder
+
+    console.say(end_leftovers())
+    if folder.is_symlink():
+        folder.unlink()
+    if left := tidy_folder(folder):
+        raise InfrastructureError(
+            f"{len(left)} links or devices in {folder} could not be removed, {left[0]!r} among them.",
+            "They belong to another user, or the disk is read-only or broken.",
+            "Do not upload that folder; remove it as that user or as root.",
+        )
+    make_portable(folder)
+    return ExitCode.GOOD
 
 
 @ci.command()
