@@ -55,8 +55,8 @@ EVENTS = {
 
 
 @pytest.mark.parametrize("name", EVENTS)
-def test_a_fork_meets_a_gpu_only_behind_an_environment(name):
-    """Rule 1: without an environment that asks somebody first, the job does not start."""
+def test_gpu_jobs_of_a_fork_are_sent_to_its_environment(name):
+    """Rule 1: without an environment for forks they are skipped."""
     pull_request, ours, environment = EVENTS[name]
     event = {"pull_request": pull_request} if pull_request else {}
     without, guarded = ({"environment": "gpu", "fork-environment": named} for named in ("", "gpu-forks"))
