@@ -105,6 +105,13 @@ def settings_of(options: dict[str, Any]) -> Settings:
             "warpwave looks for a folder of test_*.py and bench_*.py files, `kernels` in the current folder unless told otherwise.",
             "Give its path with --kernels.",
         )
+    for text in (*sys.argv, str(kernels.resolve())):
+        if not text.isascii() and text.encode("utf-8", "replace") != text.encode("utf-8", "surrogatepass"):
+            raise UsageError(
+                f"{text!r} is no text in UTF-8.",
+                "It goes into run.json, and JSON holds text only.",
+                "Rename that file or folder, or give the option in UTF-8.",
+            )
     gpu, share = chosen_gpus(options["gpu"], options["gpus"])
     run_id = recorded_run_id(options["resume"]) if options["resume"] else new_run_id()
     return Settings(

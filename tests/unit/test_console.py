@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -83,7 +84,7 @@ def printed():
     return printed
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))  # not by the text: pytest prints it
 def test_every_way_out_is_inert(printed, text):
     """As a line, as several, on standard error, drawn and folded by rich, as JSON, and as an annotation that is none of ours."""
     for told in (
@@ -149,7 +150,7 @@ def test_our_annotations_are_the_only_orders(printed):
         assert orders(printed(console.order, text), ours="$") == []
 
 
-@pytest.mark.parametrize("name", ["\n::error::x", "##vso[task.complete]", "\x1b[2J\u202e::stop-commands::y"])
+@pytest.mark.parametrize("name", ["\n::error::x", "##vso[task.complete]", "\x1b[2J\u202e::stop-commands::y"], ids=range(3))
 def test_no_command_prints_what_an_artifact_orders(tmp_path, name, monkeypatch):
     """A target's name, reason and label; file names; arguments, and click's own errors about them."""
     raw = write_raw(tmp_path / "in" / "raw" / "alpha", run())
@@ -192,6 +193,21 @@ def test_no_command_prints_what_an_artifact_orders(tmp_path, name, monkeypatch):
         assert orders(told) == [], words
     for page in ("summary.md", "comment.md"):
         assert orders((tmp_path / page).read_text()) == []
+
+
+def test_a_name_that_is_no_text_is_a_mistake_in_usage(tmp_path, monkeypatch):
+    """It would be in run.json, which nobody could read then."""
+    folder = tmp_path / os.fsdecode(b"\xff")
+    folder.mkdir()
+    words = ["run", "cpu", "--kernels", str(folder), "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", ["warpwave", *words])
+    with CliRunner().isolation() as (out, err, *_):
+        code = _run_cli(words)
+        told = out.getvalue().decode() + err.getvalue().decode()
+
+    assert code == 2
+    assert "is no text in UTF-8" in told
+    assert not (tmp_path / "out").exists()
 
 
 def test_live_events_and_lines_of_an_engine_are_inert(printed):
