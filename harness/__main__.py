@@ -9,7 +9,6 @@ import contextlib
 import io
 import os
 import re
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -17,10 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.text import Text
 
-from harness import __version__
+from harness import __version__, console
 from harness.commands.ci import ci
 from harness.commands.codegen import codegen
 from harness.commands.doctor import doctor
@@ -38,16 +36,15 @@ from harness.commands.options import (
 )
 from harness.commands.speed import compare as compare_command
 from harness.commands.speed import history
+from harness.engines import stopping
 from harness.errors import ExitCode, Outcome, StoppedError, UsageError, WarpwaveError
+from harness.render.text import visible
 
 if TYPE_CHECKING:
     from harness.compare.comparison import Comparison
     from harness.records import RunRecord
     from harness.run import Settings
     from harness.targets import Target
-
-
-_TERMINATED: list[int] = []  # the signal, once it has come
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -116,12 +113,12 @@ def list_targets(overlay: Path | None, as_json: bool) -> Outcome:
 
     targets = load_targets(overlay)
     if as_json:
-        _print_json([asdict(target) for target in targets.values()])
+        console.print_json([asdict(target) for target in targets.values()])
         return Outcome()
     for target in targets.values():
-        click.echo(f"{target.name:<8}{target.label}")
-        click.echo(f"{'':8}engine {target.engine}; stages {', '.join(stage.value for stage in target.stages)}; image {target.image.base}")
-        click.echo(f"{'':8}compiles for {', '.join(card.name for card in target.architectures)}")
+        console.say(f"{target.name:<8}{target.label}")
+        console.say(f"{'':8}engine {target.engine}; stages {', '.join(stage.value for stage in target.stages)}; image {target.image.base}")
+        console.say(f"{'':8}compiles for {', '.join(card.name for card in target.architectures)}")
     return Outcome()
 
 
@@ -137,8 +134,8 @@ def clean(yes: bool) -> Outcome:
 
     found = clean_containers(dry_run=not yes)
     for name in found:
-        click.echo(f"{'removed' if yes else 'left behind'}: {name}")
-    click.echo(f"{len(found)} container(s)" + ("" if yes or not found else "; `warpwave clean --yes` removes them"))
+        console.say(f"{'removed' if yes else 'left behind'}: {name}")
+    console.say(f"{len(found)} container(s)" + ("" if yes or not found else "; `warpwave clean --yes` removes them"))
     return Outcome()
 
 
@@ -153,10 +150,10 @@ def init(folder: Path, source: str | None) -> Outcome:
     own = requirement() if source is None else source
     wanted = f"warpwave=={__version__}" if own is None else own
     for path in write_starter(folder, wanted):
-        click.echo(f"wrote {folder / path}")
+        console.say(f"wrote {folder / path}")
     why = "" if own is not None else ", since this copy is nowhere that others could install it from"
-    click.echo(f"The workflow installs {wanted}{why}; --from names another.")
-    click.echo(f"Next: `warpwave run cpu --kernels {folder / 'kernels'}`")
+    console.say(f"The workflow installs {wanted}{why}; --from names another.")
+    console.say(f"Next: `warpwave run cpu --kernels {folder / 'kernels'}`")
     return Outcome()
 
 
@@ -172,14 +169,14 @@ def _run_all(targets: Sequence[Target], settings: Settings, *, quiet: bool) -> t
     records: list[RunRecord] = []
     refused: list[WarpwaveError] = []
     for target in targets:
-        with Progress(_stderr(), target.name, quiet=quiet) as progress:
+        with Progress(console.terminal(err=True), target.name, quiet=quiet) as progress:
             if settings.weaken:
                 progress.say(f"{target.name}: protections given up: {', '.join(settings.weaken)}")
             try:
                 records.append(run_target(target, settings, progress.say, progress.on_event))
             except UsageError as error:
                 refused.append(error)
-        if records and records[-1].exit is not None and records[-1].exit.interrupted:
+        if stopping.asked():
             break
     if refused and not records:
         raise refused[0]
@@ -190,8 +187,9 @@ def _cut_short(records: Sequence[RunRecord], refused: Sequence[WarpwaveError]) -
     """What decides the exit code whatever the results are: the user's will, and a target that was refused."""
     for error in refused:
         _print_error(error)
-    if stopped := [record for record in records if record.exit and record.exit.interrupted]:
-        return Outcome(ExitCode.INTERRUPTED, f"{stopped[0].target}: {stopped[0].reason}")
+    if stopping.asked():
+        stopped = [f"{record.target}: {record.reason}" for record in records if record.exit and record.exit.interrupted]
+        return Outcome(ExitCode.INTERRUPTED, stopped[0] if stopped else "stopped by the user or the CI system")
     return Outcome(ExitCode.USAGE, " ".join(error.happened for error in refused).rstrip(".")) if refused else Outcome()
 
 
@@ -203,10 +201,10 @@ def _show(comparison: Comparison, out: Path, options: dict[str, Any], ended: Out
     ended = ended if ended is not None and not ended.ok else outcome(comparison)
     comparison = replace(comparison, sentence=ended.lead(comparison.sentence))
     if options["as_json"]:
-        _print_json({**ended.fields(), "out": str(out), "comparison": asdict(comparison)})
+        console.print_json({**ended.fields(), "out": str(out), "comparison": asdict(comparison)})
         return ended
-    _stdout().print(render_terminal(comparison, full=options["full"]))
-    _stdout().print(Text(f"Reports: {_shorten(out)}/comparison.html, .md and .json, junit.xml, bandwidth.csv"), soft_wrap=True)
+    console.show(render_terminal(comparison, full=options["full"]))
+    console.say(f"Reports: {_shorten(out)}/comparison.html, .md and .json, junit.xml, bandwidth.csv")
     return ended
 
 
@@ -215,9 +213,8 @@ def _draw(comparison: Comparison, path: Path, *, full: bool) -> None:
     from harness.records import write_text
     from harness.render.terminal import render_terminal
 
-    console = Console(record=True, width=84, file=io.StringIO(), highlight=False, force_terminal=True)
-    console.print(render_terminal(comparison, full=full))
-    write_text(path, re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="warpwave"), flags=re.DOTALL))
+    drawn = console.picture(render_terminal(comparison, full=full), "warpwave", width=84)
+    write_text(path, re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
 
 
 def _show_records(records: Sequence[RunRecord], out: Path, options: dict[str, Any], ended: Outcome) -> Outcome:
@@ -229,54 +226,28 @@ def _show_records(records: Sequence[RunRecord], out: Path, options: dict[str, An
         told = [record for record in records if exit_code_of(record.verdict) is code]
         ended = Outcome(code, "; ".join(f"{each.target}: {each.verdict.value}: {each.reason}".rstrip(": .") for each in told))
     if options["as_json"]:
-        _print_json({**ended.fields(), "out": str(out), "targets": [asdict(record) for record in records]})
+        console.print_json({**ended.fields(), "out": str(out), "targets": [asdict(record) for record in records]})
         return ended
     for record in records:
-        _stdout().print(_inert(f"{record.target}: {record.verdict.value}{': ' + record.reason if record.reason else ''}"), soft_wrap=True)
+        console.say(f"{record.target}: {record.verdict.value}{': ' + record.reason if record.reason else ''}".split("\n"))
         if record.hint:
-            _stdout().print(_inert(f"  {record.hint}"), soft_wrap=True)
+            console.say(f"  {record.hint}".split("\n"))
     return ended
-
-
-def _inert(text: str) -> Text:
-    """Lines that may quote what a container printed or an artifact is called."""
-    from harness.render.text import visible
-
-    return Text("\n".join(map(visible, text.split("\n"))))
-
-
-def _print_json(value: Any) -> None:
-    from harness.render.text import json_text
-
-    click.echo(json_text(value, default=str))
 
 
 def _shorten(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def _stdout() -> Console:
-    return Console(highlight=False)
-
-
-def _stderr() -> Console:
-    return Console(stderr=True, highlight=False)
-
-
 def main() -> None:
     """Entry point of the console script: the one place where errors become text and an exit code."""
-    signal.signal(signal.SIGTERM, _terminate)
+    console.print_tracebacks()
+    stopping.listen()
     try:
         code = _run_cli(sys.argv[1:])
     except KeyboardInterrupt:
         code = _explain(Outcome(ExitCode.INTERRUPTED, "stopped by the user or the CI system"))
-    sys.exit(ExitCode.TERMINATED if _TERMINATED and code == ExitCode.INTERRUPTED else code)
-
-
-def _terminate(number: int, frame: object) -> None:
-    """SIGTERM is a Ctrl-C with an exit code of its own: the container is stopped and the record written in both cases."""
-    _TERMINATED.append(number)
-    raise KeyboardInterrupt
+    sys.exit(ExitCode.TERMINATED if stopping.terminated() and code == ExitCode.INTERRUPTED else code)
 
 
 def _run_cli(arguments: list[str]) -> int:
@@ -287,7 +258,9 @@ def _run_cli(arguments: list[str]) -> int:
     except click.Abort:
         error: WarpwaveError = StoppedError("Stopped by the user.", "Ctrl-C was pressed.", "What was finished has been kept.")
     except click.ClickException as problem:
-        problem.show()
+        told = io.StringIO()
+        problem.show(file=told)
+        console.say(told.getvalue().splitlines(), err=True)
         asked.setdefault("json", _looks_like_json(problem, arguments))
         _answer(problem.format_message(), "The command line is not understood.", "See --help.", ExitCode.USAGE, asked["json"])
         return ExitCode.USAGE
@@ -315,13 +288,14 @@ def _explain(ended: object) -> int:
     if not isinstance(ended, Outcome):  # --help, --version
         return ended if isinstance(ended, int) else 0
     if not ended.ok:
-        _stderr().print(_inert(f"exit code {int(ended.code)}: {' '.join(ended.reason.split())}"), soft_wrap=True)
+        console.say(f"exit code {int(ended.code)}: {' '.join(ended.reason.split())}", err=True)
     return int(ended.code)
 
 
 def _print_error(error: WarpwaveError) -> None:
-    beats = _inert(error.happened), _inert(f"  {error.meaning}"), _inert(f"  {error.remedy}")
-    _stderr().print(Text("error: ", "bold red") + beats[0], *beats[1:], sep="\n", soft_wrap=True)
+    happened, *more = f"{error.happened}\n  {error.meaning}\n  {error.remedy}".split("\n")
+    console.show(Text.assemble(("error: ", "bold red"), visible(happened)), err=True, soft_wrap=True)
+    console.say(more, err=True)
 
 
 def _answer(happened: str, meaning: str, remedy: str, code: ExitCode, asked: bool | Path | None) -> None:
@@ -332,7 +306,7 @@ def _answer(happened: str, meaning: str, remedy: str, code: ExitCode, asked: boo
     body = {"code": int(code), "message": happened, "meaning": meaning, "hint": remedy}
     document = {**Outcome(code, happened.rstrip(".")).fields(), "error": body}
     if asked is True:
-        _print_json(document)
+        console.print_json(document)
     elif isinstance(asked, Path):
         with contextlib.suppress(OSError):  # which may be the very error
             write_text(asked, json_text(document, indent=1) + "\n")

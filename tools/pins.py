@@ -18,8 +18,16 @@ from typing import Any, Optional
 
 import yaml
 
-DOCKER = Path(__file__).parents[1] / "docker"
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[1]
+DOCKER = ROOT / "docker"
 PYTHONS = ("3.12", "3.11")  # of the base images in targets.yml, and of Debian 12
+HOST_PYTHON = "3.12"  # of the jobs on hosted runners
+HOST_LOCK = ROOT / ".github" / f"comment-py{HOST_PYTHON}.txt"
 MACHINES = ("x86_64", "aarch64")
 GLIBCS = ("2_28", "2_27", "2_17")
 BASE = ("pytest>=8,<10", "numpy>=1.26,<3")  # as in install.sh
@@ -95,6 +103,16 @@ def update_locks(targets: Mapping[str, Any], folder: Path, ask: Resolve = resolv
     return missing
 
 
+def update_host_lock(path: Path, ask: Resolve = resolve) -> list[str]:
+    """Lock what warpwave itself needs, for the job that comments on pull requests: it holds a token that may write."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = (*project["build-system"]["requires"], *(need for need in project["project"]["dependencies"] if "python_version" not in need))
+    text = lock(wanted, HOST_PYTHON, None, ask)
+    if text is not None:
+        path.write_text(text)
+    return [] if text else [f".github/{path.name}"]
+
+
 def with_digest(text: str, base: str, digest: str) -> str:
     """targets.yml with this digest below each `base:` line of that image; comments and order stay."""
     line = re.compile(rf"^( +)base: {re.escape(base)}[ \t]*(#.*)?\n(?:\1digest: .*\n)?", re.MULTILINE)
@@ -129,10 +147,11 @@ def update_digests(file: Path, ask: Callable[[str], str] = registry) -> list[str
 def main() -> int:
     """Pin what can be pinned; 1 where something could not, so that nobody takes it for fresh."""
     file = DOCKER / "targets.yml"
-    missing = update_locks(yaml.safe_load(file.read_text())["targets"], DOCKER / "locks")
+    missing = [f"docker/locks/{name}" for name in update_locks(yaml.safe_load(file.read_text())["targets"], DOCKER / "locks")]
+    missing += update_host_lock(HOST_LOCK)
     trouble = update_digests(file)
     for name in missing:
-        print(f"not refreshed: docker/locks/{name}: its index does not answer, or has no such wheel; the file is as it was")
+        print(f"not refreshed: {name}: its index does not answer, or has no such wheel; the file is as it was")
     for sentence in trouble:
         print(f"not refreshed: the digest of {sentence}; docker/targets.yml is as it was")
     return int(bool(missing or trouble))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.doctor import Finding
 from harness.doctor.finding import FAIL
+from harness.errors import InfrastructureError
 from harness.records import RunRecord, Verdict, dump
 from harness.run import commit_of, new_run_id
 from harness.targets import Target
@@ -16,6 +17,17 @@ from harness.targets import Target
 def unfit(findings: Sequence[Finding]) -> list[Finding]:
     """What has to be mended before anything can be run, or timed, on this machine."""
     return [finding for finding in findings if finding.state == FAIL]
+
+
+def end_leftovers() -> str:
+    """Remove containers whose warpwave is gone, which could go on writing; a sentence on what came of it."""
+    from harness.engines.docker import clean
+
+    try:
+        removed = clean(dry_run=False)
+    except InfrastructureError as error:
+        return f"no container was looked for: {error.happened}"
+    return f"removed: {', '.join(removed)}" if removed else "no container was left"
 
 
 def put_on_record(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness.compare.comparison import FAILING, Comparison
 from harness.records import Verdict
-from harness.render.text import first_line, visible
+from harness.render.text import Annotation, first_line, visible
 
 MOST_ANNOTATIONS = 10  # of each kind a step; the rest is not shown
 COMMENT_BYTES = 65_535
@@ -29,10 +29,10 @@ def annotate(comparison: Comparison, since: Sequence[str] = ()) -> Iterator[str]
         yield command("error", f"and {len(found) - len(shown)} more, in the summary", title="warpwave")
 
 
-def command(name: str, message: str, **properties: str) -> str:
+def command(name: str, message: str, **properties: str) -> Annotation:
     """A workflow command. What comes from outside can neither end it nor start another."""
     told = ",".join(f"{key}={_property(value)}" for key, value in properties.items() if value)
-    return f"::{name} {told}::{_data(visible(message))}" if told else f"::{name}::{_data(visible(message))}"
+    return Annotation(f"::{name} {told}::{_data(visible(message))}" if told else f"::{name}::{_data(visible(message))}")
 
 
 def outputs(values: Mapping[str, str], delimiter: str) -> str:

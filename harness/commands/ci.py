@@ -1,10 +1,10 @@
-"""`warpwave ci plan | leg | report | comment`: the steps of a workflow that need logic, so that the workflow has none."""
+"""`warpwave ci plan | leg | tidy | report | comment`: the steps of a workflow that need logic, so that the workflow has none."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
+import os
 import secrets
 import shlex
 from pathlib import Path
@@ -12,11 +12,12 @@ from typing import Any
 
 import click
 
+from harness import console
 from harness.commands.doctor import outcome as outcome_of_findings
 from harness.commands.doctor import print_findings
 from harness.commands.options import FILE, FOLDER
 from harness.commands.parsing import COMMAND, parse_run
-from harness.errors import ExitCode, Outcome, UsageError
+from harness.errors import ExitCode, InfrastructureError, Outcome, UsageError
 
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
 _FAIL_ON = "verdict,matrix,spills,occupancy,slower"
@@ -34,15 +35,29 @@ def ci() -> None:
 @click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
 @click.option("--shards", type=click.IntRange(1, 64), default=1, show_default=True, envvar="SHARDS", help="Jobs a machine, side by side.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Add `matrix` and `expect` to this file of outputs.")
-def plan(runners: str, overlay: Path | None, shards: int, output: Path | None) -> Outcome:
-    """Say which job runs which target on which runner."""
+@click.option(
+    "--fork-environment",
+    default="",
+    envvar="FORK_ENVIRONMENT",
+    metavar="NAME",
+    help="The environment of jobs of pull requests from forks. GitHub is asked whether it requires reviewers.",
+)
+def plan(runners: str, overlay: Path | None, shards: int, output: Path | None, fork_environment: str) -> Outcome:
+    """Say which job runs which target on which runner.
+
+    In a job for a fork's pull request this fails if self-hosted runners are named and the environment for forks is missing or requires no
+    reviewers. That takes GITHUB_TOKEN, with `actions: read`.
+    """
+    from harness.ci.forks import check_forks
     from harness.ci.plan import as_outputs, plan_legs
     from harness.ci.words import outputs
     from harness.targets import load_targets
 
     legs = plan_legs(runners, load_targets(overlay), shards)
     for leg in legs:
-        click.echo(f"{leg.name}: {leg.target} on {', '.join(leg.runner)}")
+        console.say(f"{leg.name}: {leg.target} on {', '.join(leg.runner)}")
+    if told := check_forks(legs, fork_environment, os.environ):
+        console.say(told)
     _append(output, outputs(as_outputs(legs), secrets.token_hex(16)))
     return Outcome()
 
@@ -86,7 +101,32 @@ def options(arguments: tuple[str, ...]) -> Outcome:
 
     A script that wraps `warpwave run` need not parse them itself; noxfile.py is one.
     """
-    click.echo(json.dumps(parse_run(arguments).params, default=str))
+    console.print_json(parse_run(arguments).params)
+    return Outcome()
+
+
+@ci.command()
+@click.argument("folder", type=FOLDER)
+def tidy(folder: Path) -> Outcome:
+    """Make FOLDER fit to be uploaded, whatever a job that was cancelled has left in it.
+
+    An upload follows links, and refuses a folder for the name of one file. So containers of runs that are over are removed; then links,
+    pipes, devices and hard links are, names are changed, and closed files are opened.
+    """
+    from harness.ci.leg import end_leftovers
+    from harness.engines.tidying import make_portable
+    from harness.engines.tidying import tidy as tidy_folder
+
+    console.say(end_leftovers())
+    if folder.is_symlink():
+        folder.unlink()
+    if left := tidy_folder(folder):
+        raise InfrastructureError(
+            f"{len(left)} links or devices in {folder} could not be removed, {left[0]!r} among them.",
+            "They belong to another user, or the disk is read-only or broken.",
+            "Do not upload that folder; remove it as that user or as root.",
+        )
+    make_portable(folder)
     return Outcome()
 
 
@@ -117,7 +157,6 @@ def report(
     from harness.ci.publish import export, merge, summary
     from harness.ci.words import SUMMARY_BYTES, annotate
     from harness.compare import outcome
-    from harness.render.text import visible
 
     asked = parse_asked(fail_on, _share(threshold))
     comparison = merge(folders, out, _names(expect))
@@ -129,9 +168,9 @@ def report(
     # What this step shows says what its status is; the report's own files know of no base branch.
     comparison = dataclasses.replace(comparison, sentence=ended.lead(comparison.sentence), exit_code=int(ended.code))
     for line in annotate(comparison, since.annotations):
-        click.echo(line)
+        console.order(line)
     _append(page, summary(comparison, since.page, SUMMARY_BYTES))
-    click.echo(visible(comparison.sentence))
+    console.say(comparison.sentence)
     return ended
 
 

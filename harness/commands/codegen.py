@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
+from harness import console
 from harness.commands.options import FILE, json_file_option
 from harness.errors import ExitCode, Outcome, UsageError
 
@@ -64,7 +64,7 @@ def diff(
         write_text(html_file, render_sections(said, sections, exit_code=int(ended.code), kind="codegen diff", source=source))
     if json_file is not None:
         write_text(json_file, _json(sides, found, failing, said, ended))
-    Console(highlight=False).print(draw_page(said, sections, good=ended.ok))
+    console.show(draw_page(said, sections, good=ended.ok))
     return ended
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.text import Text
 
+from harness import console
 from harness.commands.options import FILE, complete_target, json_option
 from harness.errors import ExitCode, Outcome
 
@@ -46,7 +45,7 @@ def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, tri
     ended = outcome(bad(findings, strict=strict))
     if as_json:
         document = {"schema_version": 1, **ended.fields(), "findings": [asdict(finding) for finding in findings]}
-        click.echo(json.dumps(document, allow_nan=False))
+        console.print_json(document)
     else:
         print_findings(findings)
     return ended
@@ -59,11 +58,12 @@ def outcome(faults: Sequence[Finding]) -> Outcome:
 
 def print_findings(findings: Sequence[Finding]) -> None:
     """A line each, its fix below it, and a count of all."""
-    console = Console(highlight=False)
+    from harness.render.text import visible
+
     for finding in findings:
         mark = Text(f"{finding.state:<5}", _COLOURS.get(finding.state, "dim"))
-        console.print(mark, Text(f"{finding.check}: {finding.evidence}"), soft_wrap=True)
+        console.show(mark, Text(visible(f"{finding.check}: {finding.evidence}")), soft_wrap=True)
         if finding.fix:
-            console.print(Text(f"      {finding.fix}", "dim"), soft_wrap=True)
+            console.show(Text(visible(f"      {finding.fix}"), "dim"), soft_wrap=True)
     counts = {state: sum(finding.state == state for finding in findings) for state in ("pass", "warn", "fail", "skip")}
-    console.print(Text(", ".join(f"{count} {state}" for state, count in counts.items() if count)), soft_wrap=True)
+    console.say(", ".join(f"{count} {state}" for state, count in counts.items() if count))

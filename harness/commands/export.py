@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from harness import console
 from harness.commands.options import FILE, FOLDER
 from harness.errors import Outcome, UsageError
 
@@ -41,9 +41,9 @@ def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
     comparison = _compare(folders)
     text = FORMATS[name](comparison)
     if (behind := left_out(comparison)) and name != "csv":
-        click.echo(f"{behind} of {sum(len(row.cells) for row in comparison.rows)} points are not sound and were left out.", err=True)
+        console.say(f"{behind} of {sum(len(row.cells) for row in comparison.rows)} points are not sound and were left out.", err=True)
     if out is None:
-        sys.stdout.write(text)
+        console.document(text)
     else:
         write_text(out, text)
     return Outcome()
@@ -68,11 +68,11 @@ def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> 
         raise UsageError("There is nothing to draw.", "No target in there has measured points.", "Run the bench stage, which needs a GPU.")
     for picture in drawn:
         write_text(where / f"{picture.file}.svg", picture.svg)
-        click.echo(str(where / f"{picture.file}.svg"))
+        console.say(str(where / f"{picture.file}.svg"))
     if png:
         for picture in pictures(comparison, "dark" if theme == "dark" else "light"):
             (where / f"{picture.file}.png").write_bytes(_png(picture.svg))
-            click.echo(str(where / f"{picture.file}.png"))
+            console.say(str(where / f"{picture.file}.png"))
     return Outcome()
 
 

@@ -129,6 +129,13 @@ def settings_of(options: dict[str, Any]) -> Settings:
             "A run is resumed in its own folder.",
             "Leave --out out.",
         )
+    for text in (*sys.argv, str(kernels.resolve())):
+        if not text.isascii() and text.encode("utf-8", "replace") != text.encode("utf-8", "surrogatepass"):
+            raise UsageError(
+                f"{text!r} is no text in UTF-8.",
+                "It goes into run.json, and JSON holds text only.",
+                "Rename that file or folder, or give the option in UTF-8.",
+            )
     gpu, share = chosen_gpus(options["gpu"], options["gpus"])
     run_id = recorded_run_id(options["resume"]) if options["resume"] else new_run_id()
     return Settings(

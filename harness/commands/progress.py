@@ -27,7 +27,7 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if self.console.is_terminal and not self.quiet:
-            self._status = self.console.status(Text(f"{self.target}: preparing"))
+            self._status = self.console.status(Text(visible(f"{self.target}: preparing")))
             self._status.start()
         return self
 

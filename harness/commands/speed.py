@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
+from harness import console
 from harness.commands.options import FILE, json_file_option
 from harness.errors import ExitCode, Outcome
 
@@ -51,7 +51,7 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
         write_text(markdown, render_page(said, sections, good=ended.ok, all_in="the JSON of `compare --json FILE`"))
     if json_file is not None:
         write_text(json_file, _json(found, said, ended))
-    Console(highlight=False).print(draw_page(said, sections, good=ended.ok))
+    console.show(draw_page(said, sections, good=ended.ok))
     return ended
 
 
@@ -108,10 +108,9 @@ def add_runs(bundles: tuple[Path, ...], path: Path) -> Outcome:
     """Keep the runs in BUNDLEs. One that is there already stays as it is."""
     from harness.collect import collect, find_raw
     from harness.history import add
-    from harness.render.text import visible
 
     for name, new in add(path, [collect(raw) for raw in find_raw(bundles)]).items():
-        click.echo(f"{'added' if new else 'there already'}: {visible(name)}")
+        console.say(f"{'added' if new else 'there already'}: {name}")
     return Outcome()
 
 
@@ -142,5 +141,5 @@ def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json_
     sections = trend_sections(drawn)
     if markdown is not None:
         write_text(markdown, render_page(said, sections, good=True, all_in="the JSON of `history show --json FILE`"))
-    Console(highlight=False).print(draw_page(said, sections, good=True))
+    console.show(draw_page(said, sections, good=True))
     return Outcome()

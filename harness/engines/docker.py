@@ -14,13 +14,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from harness.engines import Layout, Request, Say
+from harness.engines import Layout, Request, Say, stopping
 from harness.engines.container import PACKAGE, container_name, container_options, container_user, layout, readable
 from harness.engines.context import recipe
 from harness.engines.host import Host, check_readable, lent, observe
 from harness.engines.images import build, find, unnamed_stages, usable
 from harness.engines.lifecycle import leftovers, watch
 from harness.engines.reasons import no_engine, not_created, sdk_missing
+from harness.engines.tidying import clear
 from harness.engines.weakening import check_weakenings
 from harness.records import Environment, Exit
 
@@ -137,7 +138,7 @@ class DockerEngine:
             check_readable(folder, user, host)
         container: str | None = None
         output: _Attached | None = None
-        with lent(request.raw, user, host):
+        with stopping.held(), lent(request.raw, user, host):
             try:
                 try:
                     container = str(self._api.create_container_from_config(body, container_name(request))["Id"])
@@ -147,6 +148,7 @@ class DockerEngine:
                 except (DockerException, OSError) as error:
                     raise not_created(error, request) from None
                 ended = watch(self._api, container, output, on_line, request.limit_s, request.grace_s)
+                clear(request.raw)  # before anything that takes time: whoever stops us may not leave us any
             finally:
                 if container and not request.keep:
                     self._remove(container)

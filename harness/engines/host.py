@@ -5,21 +5,20 @@ from __future__ import annotations
 import glob
 import os
 import resource
-import secrets
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from harness.engines import Request
+from harness.engines.tidying import tidy
 from harness.errors import InfrastructureError
 
 NOBODY = 65534
 _OPEN_FILES = 65536
-_LONG_PATH = 500  # characters below the results folder, of up to 4 bytes each; the system takes paths of 4096 bytes
 
 
 @dataclass(frozen=True)
@@ -107,16 +106,11 @@ def lent(folder: Path, owner: tuple[int, int], host: Host) -> Iterator[None]:
     """
     given = host.uid == 0 and owner[0] != 0
     if given:
-        _tidy(folder, owner)
+        tidy(folder, owner)
     try:
         yield
     finally:
-        _tidy(folder, (host.uid, host.gid) if given else None)
-
-
-def tidy(folder: Path) -> None:
-    """Leave nothing but files and folders below a results folder that a killed run has left."""
-    _tidy(folder, None)
+        tidy(folder, (host.uid, host.gid) if given else None)
 
 
 def check_readable(folder: Path, owner: tuple[int, int], host: Host) -> None:
@@ -145,27 +139,3 @@ def _nodes(request: Request) -> Iterator[Node]:
                 request.target.probe.fix or "Load the driver of the GPU, or choose another target.",
             )
         yield from found
-
-
-def _tidy(folder: Path, owner: tuple[int, int] | None) -> None:
-    # The tree may be deeper than recursion or the number of open files allows: a list of paths, links never followed. What is deeper than
-    # a path may be long is brought up first, or nobody could look at it, own it or remove it.
-    waiting = [str(folder)]
-    while waiting:
-        path = waiting.pop()
-        with suppress(OSError):
-            mode = os.lstat(path).st_mode
-            if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
-                os.unlink(path)  # noqa: PTH108 - a string all along
-                continue
-            # No program that would run as whoever owns it now; and a closed folder is opened, or it could not be removed.
-            if (wanted := mode & 0o777 | (0o700 if stat.S_ISDIR(mode) else 0)) != stat.S_IMODE(mode):
-                os.chmod(path, wanted)  # noqa: PTH101
-            if owner:
-                os.chown(path, *owner, follow_symlinks=False)
-            if stat.S_ISDIR(mode):
-                if len(path) - len(str(folder)) > _LONG_PATH:
-                    path, deep = f"{folder}/too-deep-{secrets.token_hex(4)}", path
-                    os.rename(deep, path)  # noqa: PTH104
-                with os.scandir(path) as entries:
-                    waiting += [entry.path for entry in entries]

@@ -5,12 +5,13 @@ Every error of the SDK's HTTP calls is an `OSError` (through `requests`), so not
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from contextlib import suppress
 from typing import Any, Protocol
 
-from harness.engines import Say
+from harness.engines import Say, stopping
 from harness.engines.container import LABEL
 from harness.engines.host import owner_is_dead
 from harness.engines.output import Output, Reader
@@ -21,6 +22,7 @@ _RECONNECT_S = 15.0
 _TERMINATE_S = 10.0
 _KILL_S = 15.0
 _DRAIN_S = 5.0
+_SLICE_S = 0.1
 
 
 class Api(Protocol):
@@ -38,10 +40,6 @@ class Api(Protocol):
         """Send a signal."""
         ...
 
-    def stop(self, container: str, timeout: int) -> None:
-        """SIGTERM, and SIGKILL after `timeout` seconds."""
-        ...
-
 
 class _LostError(Exception):
     """The engine no longer answers, or no longer knows the container."""
@@ -56,20 +54,18 @@ def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float
     error = ""
     try:
         try:
-            reader.start()
-            timed_out = not _ends_before(api, container, reader.ended, started + limit_s)
+            with stopping.interruptible():
+                reader.start()
+                timed_out = not _ends_before(api, container, reader.ended, started + limit_s)
             if timed_out:
                 end(api, container, grace_s)
         except KeyboardInterrupt:
             interrupted = True
-            try:
-                end(api, container, grace_s)
-            except KeyboardInterrupt:  # a second Ctrl-C: no more patience
-                end(api, container, 0.0)
+            end(api, container, grace_s, patient_with=1)
         state = _state(api, container)
     except _LostError as lost:
         error = str(lost)
-    reader.ended.wait(_DRAIN_S)
+    _drain(reader)
     seconds = round(time.monotonic() - started, 3)
     if state is not None and state["Running"]:
         state, error = None, "the container survives SIGKILL: a process in it hangs in the driver; drain or reboot this machine"
@@ -79,17 +75,17 @@ def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float
     return Exit(int(state["ExitCode"]), seconds, oom_killed, timed_out, interrupted, error)
 
 
-def end(api: Api, container: str, grace_s: float) -> None:
-    """SIGINT, then SIGTERM, then SIGKILL, each rung with a bound: a GPU runtime that is killed outright can leak its memory."""
-    if grace_s > 0:
-        with suppress(OSError):
-            api.kill(container, signal="SIGINT")
-        if _is_over(api, container, grace_s):
-            return
-        with suppress(OSError):
-            api.stop(container, timeout=round(min(grace_s, _TERMINATE_S)))
-        if _is_over(api, container, 0.0):
-            return
+def end(api: Api, container: str, grace_s: float, patient_with: int = 0) -> None:
+    """SIGINT, then SIGTERM, then SIGKILL, each rung with a bound: a GPU runtime that is killed outright can leak its memory.
+
+    More than `patient_with` requests to stop skip the grace.
+    """
+    for rung, patience in (("SIGINT", grace_s), ("SIGTERM", min(grace_s, _TERMINATE_S))):
+        if patience > 0 and stopping.asked() <= patient_with:
+            with suppress(OSError):
+                api.kill(container, signal=rung)
+            if _is_over(api, container, patience, patient_with):
+                return
     with suppress(OSError):
         api.kill(container)
     _is_over(api, container, _KILL_S)
@@ -134,7 +130,14 @@ def _state(api: Api, container: str) -> dict[str, Any]:
             return state
 
 
-def _is_over(api: Api, container: str, patience_s: float) -> bool:
+def _drain(reader: Reader) -> None:
+    """The last lines; who has asked twice to stop does not wait for them."""
+    until = time.monotonic() + _DRAIN_S
+    while time.monotonic() < until and stopping.asked() < 2 and not reader.ended.wait(_SLICE_S):
+        pass
+
+
+def _is_over(api: Api, container: str, patience_s: float, patient_with: float = math.inf) -> bool:
     until = time.monotonic() + patience_s
     while True:
         try:
@@ -143,6 +146,6 @@ def _is_over(api: Api, container: str, patience_s: float) -> bool:
         except OSError as error:
             if getattr(error, "status_code", None) == 404:
                 return True
-        if time.monotonic() >= until:
+        if time.monotonic() >= until or stopping.asked() > patient_with:
             return False
-        time.sleep(0.1)
+        time.sleep(_SLICE_S)

@@ -5,22 +5,29 @@ For a laptop, for a Kubernetes runner pod that is the container already, and for
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import harness
-from harness.engines import Layout, Request, Say
+from harness.engines import Layout, Request, Say, stopping
+from harness.engines.orphans import adopted
 from harness.engines.output import Reader
+from harness.engines.tidying import tidy
 from harness.errors import InfrastructureError
 from harness.records import Environment, Exit
 
 _PIECE = 1 << 16
 _DRAIN_S = 2.0
+_ORPHANS_S = 1.0  # what a run that has ended well may take to end its own helpers
+_SLICE_S = 0.1
 _NEEDS = ("torch", "triton", "pytest", "numpy")
 # Looks without importing: torch alone takes seconds to load, and the facts stage does it anyway.
 _LOOK = "import importlib.util, sys; print(*[name for name in sys.argv[1:] if importlib.util.find_spec(name) is None])"
@@ -72,36 +79,45 @@ class LocalEngine:
         (links / "harness").unlink(missing_ok=True)
         (links / "harness").symlink_to(Path(harness.__file__).parent)
         command = [environment.python, "-m", "harness.inside", f"{layout.output}/job.json"]
-        started = time.monotonic()
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            bufsize=0,
-            cwd=layout.output,
-            env=_variables(request, layout),
-            start_new_session=True,
-            # Should we be killed, nobody else may write to the folder until this child is gone, too.
-            pass_fds=() if request.lock is None else (request.lock,),
-        )
-        assert process.stdout is not None  # asked for above
-        reader = Reader(iter(partial(process.stdout.read, _PIECE), b""), on_line)
-        timed_out = interrupted = False
-        try:
+        with stopping.held(), adopted() as end_orphans:
+            try:
+                return environment, _run(command, request, layout, on_line, end_orphans)
+            finally:
+                tidy(request.raw)  # the link in there too
+                with suppress(OSError):  # the code under test has put something there
+                    links.rmdir()
+
+
+def _run(command: list[str], request: Request, layout: Layout, on_line: Say, end_orphans: Callable[[float], None]) -> Exit:
+    started = time.monotonic()
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        bufsize=0,
+        cwd=layout.output,
+        env=_variables(request, layout),
+        start_new_session=True,
+        # Should we be killed, nobody else may write to the folder until this child is gone, too.
+        pass_fds=() if request.lock is None else (request.lock,),
+    )
+    assert process.stdout is not None  # asked for above
+    reader = Reader(iter(partial(process.stdout.read, _PIECE), b""), on_line)
+    timed_out = interrupted = False
+    try:
+        with stopping.interruptible():
             reader.start()
             process.wait(request.limit_s)
-        except subprocess.TimeoutExpired:
-            timed_out = True
-        except KeyboardInterrupt:
-            interrupted = True
-        finally:
-            _stop(process, request.grace_s)
-            if reader.ended.wait(_DRAIN_S):  # what has left the process group may hold the pipe open for longer
-                process.stdout.close()
-            (links / "harness").unlink(missing_ok=True)
-            links.rmdir()
-        ended = Exit(process.returncode, round(time.monotonic() - started, 3), timed_out=timed_out, interrupted=interrupted)
-        return environment, ended
+    except subprocess.TimeoutExpired:
+        timed_out = True
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        _stop(process, request.grace_s, patient_with=int(interrupted))
+        end_orphans(0.0 if timed_out or interrupted else _ORPHANS_S)
+        if reader.ended.wait(_DRAIN_S):
+            process.stdout.close()
+    return Exit(process.returncode, round(time.monotonic() - started, 3), timed_out=timed_out, interrupted=interrupted)
 
 
 def _variables(request: Request, layout: Layout) -> dict[str, str]:
@@ -119,15 +135,14 @@ def _variables(request: Request, layout: Layout) -> dict[str, str]:
     return {**os.environ, **chosen}
 
 
-def _stop(process: subprocess.Popen[bytes], grace_s: float) -> None:
-    """SIGINT and time to write results, then SIGKILL; a second Ctrl-C skips the wait."""
-    for number, patience in ((signal.SIGINT, grace_s), (signal.SIGKILL, 10.0)):
+def _stop(process: subprocess.Popen[bytes], grace_s: float, patient_with: int) -> None:
+    """SIGINT and time to write results, then SIGKILL; more than `patient_with` requests to stop skip the wait."""
+    for number, patience, signals in ((signal.SIGINT, grace_s, patient_with), (signal.SIGKILL, 10.0, math.inf)):
         if process.poll() is not None:
             return
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-            process.wait(patience)
-        except ProcessLookupError:
-            return
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            continue
+        until = time.monotonic() + patience
+        while process.poll() is None and time.monotonic() < until and stopping.asked() <= signals:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_SLICE_S)

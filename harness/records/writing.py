@@ -27,7 +27,8 @@ def write_text(path: Path, text: Union[str, Iterable[str]]) -> None:
     # A name that cannot be guessed: the folder may be open to the code under test.
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        with open(handle, "w", encoding="utf-8") as file:
+        # A file name that is no text reaches us as lone surrogates, which UTF-8 does not have; JSON takes them as this writes them.
+        with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.writelines([text] if isinstance(text, str) else text)
             file.flush()
             os.fchmod(handle, 0o644)

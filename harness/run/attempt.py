@@ -9,15 +9,15 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Union
 
 from harness.collect.guard import read_record
-from harness.engines import Engine, Layout, Request, Say, choose_engine
-from harness.engines.host import tidy
+from harness.engines import Engine, Layout, Request, Say, choose_engine, stopping
+from harness.engines.tidying import tidy
 from harness.errors import InfrastructureError, UsageError, WarpwaveError
 from harness.records import Attempt, Environment, Exit, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump, write_text
 from harness.run import lease
@@ -32,6 +32,7 @@ OnEvent = Callable[[dict[str, Any]], None]
 
 _NOISE_LINES = 1000
 _ENGINE_WAIT_S = 60.0  # an engine that is restarted
+_STOPPED = "stopped by the user or the CI system"
 _NO_ROOM = "Make room on that disk; --resume then goes on where this stopped."
 
 
@@ -69,52 +70,68 @@ def attempt(
     ended: Exit | None = None
     # Written when the run is over: while it lasts, `raw` is open to the code under test, which could plant a link for us to follow.
     noise: deque[str] = deque(maxlen=_NOISE_LINES)
+    command = shlex.join(settings.command) + ("" if settings.resume else f" --resume {shlex.quote(str(settings.out))}")
+    again = f"Take it up again, what is finished is not run twice: `{command}`."
 
     def open_record() -> None:
-        again = shlex.join(settings.command) + ("" if settings.resume else f" --resume {shlex.quote(str(settings.out))}")
-        hint = f"Take it up again, what is finished is not run twice: `{again}`."
-        running = Ending(Verdict.INCOMPLETE, "the run has not ended: warpwave runs still, or was killed", hint, environment)
+        running = Ending(Verdict.INCOMPLETE, "the run has not ended: warpwave runs still, or was killed", again, environment)
         dump(record_of(request, settings, started, 0.0, attempts, running), raw / "run.json")
 
-    try:
-        if not resumed:
+    def record_stop() -> None:
+        """Before the stopping begins, which takes seconds: a CI system may kill this process before it has ended the kernels."""
+        seconds, how = round(time.monotonic() - clock, 3), Exit(None, 0.0, interrupted=True)
+        cut_short = Ending(
+            Verdict.INCOMPLETE, f"{_STOPPED} {phase}; warpwave was killed before all of it had ended", again, environment, how
+        )
+        with suppress(OSError):  # the page from the start stays
+            dump(record_of(request, settings, started, seconds, attempts, cut_short), raw / "run.json")
+
+    phase = "while the environment was prepared"
+    with stopping.held(record_stop):
+        try:
+            if not resumed:
+                open_record()
+            with stopping.interruptible():
+                engine = _engine(settings, target, say, patient=resumed)
+                begun = time.monotonic()
+                environment = replace(engine.prepare(request, say), prepare_s=round(time.monotonic() - begun, 3))
+            job = job_of(engine.layout(request), request, settings, stages)
+            inputs = gather(request, settings, environment)
+            if resumed:
+                tidy(raw)  # what the first attempt was ended in the middle of may have left links, to write through them
+                check_inputs(raw, inputs, may_grow=retry)
+                check_same(raw, job)
             open_record()
-        engine = _engine(settings, target, say, patient=resumed)
-        begun = time.monotonic()
-        environment = replace(engine.prepare(request, say), prepare_s=round(time.monotonic() - begun, 3))
-        job = job_of(engine.layout(request), request, settings, stages)
-        inputs = gather(request, settings, environment)
-        if resumed:
-            tidy(raw)  # what the first attempt was ended in the middle of may have left links, to write through them
-            check_inputs(raw, inputs, may_grow=retry)
-            check_same(raw, job)
-        open_record()
-        dump(inputs, raw / "inputs.json")
-        dump(job, raw / "job.json")
-        with _own_gpu(request, settings, say):
-            environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event))
-        memory = environment.options.get("limits", {}).get("memory", "")
-        outcome = diagnose(ended, _read_stages(raw), settings.limit_s, memory)
-        ending = Ending(outcome.verdict, outcome.reason, outcome.hint or (target.probe.fix if unusable(raw) else ""))
-    except KeyboardInterrupt:
-        ending = Ending(Verdict.INCOMPLETE, "it was stopped by the user before it started", "")
-        ended = Exit(None, 0.0, interrupted=True)
-    except UsageError:
-        raise
-    except WarpwaveError as error:
-        ending = Ending(Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy)
-    except Exception as error:  # a fault of ours must not cost the other targets their results
-        ending = _our_fault(error, raw, noise)
-    seconds = round(time.monotonic() - clock, 3)
-    record = record_of(request, settings, started, seconds, attempts, replace(ending, environment=environment, exit=ended))
-    try:
-        if noise:
-            write_text(raw / "engine.log", "\n".join(noise) + "\n")
-        dump(record, raw / "run.json")
-    except OSError as error:  # the page from the start stays, and says that the run has not ended
-        say(f"{target.name}: run.json could not be written: {error}")
-        return replace(record, verdict=Verdict.INFRA, reason=f"run.json could not be written: {error}", hint=_NO_ROOM)
-    return record
+            dump(inputs, raw / "inputs.json")
+            dump(job, raw / "job.json")
+            with ExitStack() as stack:
+                phase = "while it waited for its GPU"
+                with stopping.interruptible():
+                    stack.enter_context(_own_gpu(request, settings, say))
+                phase = "while the kernels ran"
+                environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event))
+            memory = environment.options.get("limits", {}).get("memory", "")
+            outcome = diagnose(ended, _read_stages(raw), settings.limit_s, memory)
+            ending = Ending(outcome.verdict, outcome.reason, outcome.hint or (target.probe.fix if unusable(raw) else ""))
+        except KeyboardInterrupt:
+            ending = Ending(Verdict.INCOMPLETE, f"{_STOPPED} {phase}", again)
+            ended = Exit(None, 0.0, interrupted=True)
+        except UsageError:
+            raise
+        except WarpwaveError as error:
+            ending = Ending(Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy)
+        except Exception as error:  # a fault of ours must not cost the other targets their results
+            ending = _our_fault(error, raw, noise)
+        seconds = round(time.monotonic() - clock, 3)
+        record = record_of(request, settings, started, seconds, attempts, replace(ending, environment=environment, exit=ended))
+        try:
+            if noise:
+                write_text(raw / "engine.log", "\n".join(noise) + "\n")
+            dump(record, raw / "run.json")
+        except OSError as error:  # the page from the start stays, and says that the run has not ended
+            say(f"{target.name}: run.json could not be written: {error}")
+            return replace(record, verdict=Verdict.INFRA, reason=f"run.json could not be written: {error}", hint=_NO_ROOM)
+        return record
 
 
 def worth_another(record: RunRecord, raw: Path) -> bool:

@@ -6,11 +6,12 @@ Whatever happens, `raw/<target>/run.json` says so: a target that could not run i
 from __future__ import annotations
 
 import subprocess
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from harness.engines import Layout, Request, Say
+from harness.engines import Layout, Request, Say, stopping
 from harness.errors import ExitCode, UsageError, WarpwaveError
 from harness.records import RunRecord, Stage, Verdict
 from harness.run import lease
@@ -55,10 +56,13 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
         say(f"{target.name}: there is nothing left to do")
         return record
     try:
-        with lease.folder(raw, _FOLDER_WAIT_S, say) as lock:
+        with stopping.held(), ExitStack() as stack:
+            with stopping.interruptible():
+                lock = stack.enter_context(lease.folder(raw, _FOLDER_WAIT_S, say))
             request = replace(request, lock=lock)
             record = attempt(request, settings, stages, earlier_attempts(raw), resumed, say, on_event)
-            return _once_more(request, settings, stages, record, say, on_event) if worth_another(record, raw) else record
+            again = worth_another(record, raw) and not stopping.asked()
+            return _once_more(request, settings, stages, record, say, on_event) if again else record
     except WarpwaveError as error:
         if isinstance(error, UsageError):
             raise

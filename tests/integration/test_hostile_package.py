@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
+import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -109,3 +112,41 @@ def test_a_hostile_package_costs_itself_only(done, tmp_path, ours):
     assert not [state for state in states if state.st_mode & 0o6000]
     assert not [text for text in reports if "root:x:0:0" in text or "hunter2" in text]
     assert [name for name in ours() if f"-{target['run_id']}-" in name] == []
+
+
+DEAF = """
+import os, pathlib, signal, time
+def test_deaf():
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    folder = pathlib.Path("/results/test")
+    (folder / "many").mkdir()
+    for number in range(20_000):
+        (folder / "many" / str(number)).touch()
+    (folder / "ready").symlink_to("/etc/hostname")
+    while True:
+        time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_link_survives_a_cancelled_job(built, session_request, tmp_path, seed):
+    """SIGINT, then more signals at random moments, as a CI system and people send them: no link, and a record that is true."""
+    (tmp_path / "package").mkdir(mode=0o755)
+    (tmp_path / "package" / "test_deaf.py").write_text(DEAF)
+    build = ["--base-image", session_request.build.base_image, "--wheelhouse", str(session_request.build.wheelhouse)]
+    words = ["run", "cpu", "--stage", "test", "--engine", "docker", *build, "--kernels", "package", "--out", "out", "--no-report"]
+    process = subprocess.Popen([sys.executable, "-m", "harness", *words], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
+    raw, moments = tmp_path / "out" / "raw" / "cpu", random.Random(seed)
+    until = time.monotonic() + 120
+    while not os.path.lexists(raw / "test" / "ready") and time.monotonic() < until:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    while process.poll() is None:
+        time.sleep(moments.uniform(0, 1.0))
+        process.send_signal(moments.choice([signal.SIGINT, signal.SIGTERM]))
+    record = json.loads((raw / "run.json").read_text())
+
+    assert [path for path in raw.rglob("*") if path.is_symlink()] == []
+    assert (record["verdict"], record["exit"]["interrupted"]) == ("incomplete", True)
+    assert record["reason"] == "stopped by the user or the CI system, in stage test"

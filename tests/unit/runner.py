@@ -42,11 +42,12 @@ class Runner:
         base |= {"DOCKER_HOST": f"unix://{self.folder}/no.sock", "GITHUB_ACTIONS": "true", "GITHUB_WORKFLOW": "CI", "COLUMNS": "200"}
         base |= {"GITHUB_REPOSITORY": "owner/kernels", "GITHUB_ACTION_PATH": str(ROOT), "PROGRAMS": str(programs)}
         base |= self._text(variables or {})
-        done = {"status": "success", "outputs": {}, "summary": "", "log": "", "statuses": {}}
+        done = {"status": "success", "outputs": {}, "summary": "", "log": "", "statuses": {}, "outcomes": {}}
         for number, step in enumerate(steps):
-            if not self._wanted(step.get("if", "success()"), done["status"]):
+            if not self._wanted(step.get("if", "success()"), done):
                 continue
             code = self._step(step, number, base, done)
+            done["outcomes"][step.get("id")] = "failure" if code else "success"
             done["statuses"][step.get("name") or step.get("uses", step.get("run", "")).split("@")[0]] = code
             if code and not step.get("continue-on-error"):
                 done["status"] = "failure"
@@ -59,10 +60,12 @@ class Runner:
     def _text(self, variables: dict[str, object]) -> dict[str, str]:
         return {name: self.expand(value) for name, value in variables.items()}
 
-    def _wanted(self, condition: str, status: str) -> bool:
+    def _wanted(self, condition: str, done: dict) -> bool:
         words = condition.removeprefix("${{").removesuffix("}}").strip()
-        known = {"success()": status == "success", "always()": True, "!cancelled()": True}
-        return known[words] if words in known else status == "success" and bool(self.values[words])
+        if outcome := re.fullmatch(r"(.*) && steps\.(\w+)\.outcome == 'success'", words):
+            return self._wanted(outcome[1], done) and done["outcomes"].get(outcome[2]) == "success"
+        known = {"success()": done["status"] == "success", "always()": True, "!cancelled()": True}
+        return known[words] if words in known else done["status"] == "success" and bool(self.values[words])
 
     def _step(self, step: dict, number: int, base: dict[str, str], done: dict) -> int:
         if "uses" in step:
@@ -82,7 +85,7 @@ class Runner:
         return ran.returncode
 
     def _checkout(self, inputs: dict[str, str]) -> int:
-        assert inputs == {"persist-credentials": "False"}
+        assert {name: value for name, value in inputs.items() if name != "ref"} == {"persist-credentials": "False"}
         for source in self.sources:
             target = self.folder / "work" / source.name
             copy = functools.partial(shutil.copytree, ignore=shutil.ignore_patterns("__pycache__")) if source.is_dir() else shutil.copy
@@ -103,7 +106,8 @@ class Runner:
         source = self.folder / "work" / inputs["path"]  # an absolute path stays one
         if not source.exists():
             return int(inputs["if-no-files-found"] == "error")
-        shutil.copytree(source, self.artifacts / inputs["name"])  # a name that is taken is an error, as on GitHub
+        # A name that is taken is an error, as on GitHub; and links are followed there, too.
+        shutil.copytree(source, self.artifacts / inputs["name"])
         return 0
 
     def _download_artifact(self, inputs: dict[str, str]) -> int:

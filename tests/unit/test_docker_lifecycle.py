@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 
@@ -9,6 +11,7 @@ import pytest
 
 from harness.engines import lifecycle
 from harness.engines.output import MAX_LINE, Reader, split_lines
+from harness.engines.stopping import held
 
 RUNNING = {"Running": True}
 GOOD = {"Running": False, "ExitCode": 0, "OOMKilled": False, "Error": ""}
@@ -182,3 +185,20 @@ def test_a_broken_output_is_not_an_end():
 def test_bytes_become_lines(pieces, lines):
     """However the bytes are cut into pieces, the lines are the same."""
     assert list(split_lines(pieces)) == lines
+
+
+def test_a_second_request_to_stop_skips_the_grace():
+    """At whichever rung it comes, and also if both came before the first: the container is killed, and nothing is raised."""
+    for before, climbed in ((1, ["SIGINT", "SIGKILL"]), (2, ["SIGKILL"])):
+
+        class Pressing(FakeApi):
+            def signal(self, name):
+                super().signal(name)
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        api = Pressing(RUNNING, deadly=("SIGKILL",))
+        with held():
+            for _ in range(before):
+                os.kill(os.getpid(), signal.SIGINT)
+            lifecycle.end(api, "c", 30.0, patient_with=1)
+        assert api.calls == climbed

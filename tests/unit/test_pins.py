@@ -122,3 +122,16 @@ def test_nothing_heard_is_not_nothing_found(found, code, word):
 
     assert judged == code
     assert word in lines[0]
+
+
+def test_the_host_is_locked_too(tmp_path):
+    """What warpwave needs and what builds it, for the job whose token may write; an index that does not answer changes nothing."""
+    asked = []
+    path = tmp_path / "lock.txt"
+    path.write_text("old\n")
+
+    assert pins.update_host_lock(path, lambda *_: None) == [".github/lock.txt"]
+    assert path.read_text() == "old\n"
+    assert pins.update_host_lock(path, lambda wanted, *_: asked.append(wanted) or {"click": ("1", "a" * 64)}) == []
+    assert path.read_text().endswith(f"click==1 --hash=sha256:{'a' * 64}\n")
+    assert {"hatchling", "click>=8.1"} <= set(asked[0])

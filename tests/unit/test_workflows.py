@@ -55,8 +55,8 @@ EVENTS = {
 
 
 @pytest.mark.parametrize("name", EVENTS)
-def test_a_fork_meets_a_gpu_only_behind_an_environment(name):
-    """Rule 1: without an environment that asks somebody first, the job does not start."""
+def test_gpu_jobs_of_a_fork_are_sent_to_its_environment(name):
+    """Rule 1: without an environment for forks they are skipped."""
     pull_request, ours, environment = EVENTS[name]
     event = {"pull_request": pull_request} if pull_request else {}
     without, guarded = ({"environment": "gpu", "fork-environment": named} for named in ("", "gpu-forks"))
@@ -88,7 +88,7 @@ def test_the_job_that_may_write_has_no_code_of_the_pull_request():
     checkouts = [step["with"] for name, step in uses("actions/checkout") if name == "comment.yml: comment"]
 
     assert writers == {"comment.yml: comment"}
-    assert checkouts == [{"persist-credentials": False}]
+    assert checkouts == [{"persist-credentials": False, "ref": "${{ github.sha }}"}]
     assert {text for _, step in STEPS for text in re.findall(r"allow-unsafe-pr-checkout", str(step))} == set()
 
 
@@ -159,11 +159,58 @@ def test_every_job_has_an_end_and_every_workflow_one_run_a_branch():
 @pytest.mark.parametrize("steps", [LEG["steps"], ACTION["runs"]["steps"]], ids=["leg", "action"])
 def test_results_are_kept_and_containers_removed_whatever_happens(steps):
     """Ours only, by their labels; and a script's last command gets the signals that the runner sends."""
-    always = [step for step in steps if step.get("if") == "${{ always() }}"]
+    always = [step for step in steps if step.get("if", "").startswith("${{ always() ")]
 
     assert any("upload-artifact" in step.get("uses", "") for step in always)
     assert "clean --yes" in always[-1]["run"]
     assert all(step["run"].strip().splitlines()[-1].startswith("exec ") for step in steps if step.get("name") in ("Run", "Report"))
+
+
+UPLOADING = {name: job["steps"] for name, job in JOBS.items() if any("upload-artifact" in str(step) for step in job.get("steps", []))}
+UPLOADING |= {"action.yml": ACTION["runs"]["steps"]}
+UPLOADING |= {"starter": yaml.safe_load((ROOT / "starter/.github/workflows/kernels.yml").read_text())["jobs"]["cpu"]["steps"]}
+
+
+@pytest.mark.parametrize("name", UPLOADING)
+def test_nothing_is_uploaded_with_links_in_it(name):
+    """Where the code under test ran, its folder is tidied first, also in a job that was cancelled; if that fails nothing is uploaded."""
+    steps = UPLOADING[name]
+    upload = next(step for step in steps if "upload-artifact" in step.get("uses", ""))
+    if name == "gpu.yml: report":  # it runs nothing of a package, and uploads what it has written itself
+        assert upload["with"]["path"] == "report"
+        return
+    tidy = next(step for step in steps if step.get("id") == "tidy")
+
+    assert tidy["if"] == "${{ always() }}"
+    assert "ci tidy" in tidy["run"]
+    assert tidy["run"].split()[-1].strip('"').replace("$RUNNER_TEMP", "${{ runner.temp }}") == upload["with"]["path"]
+    assert upload["if"].endswith("&& steps.tidy.outcome == 'success' }}")
+    assert next(at for at, step in enumerate(steps) if "ci leg" in str(step) or "exec nox" in str(step)) < steps.index(tidy)
+    assert steps.index(tidy) < steps.index(upload)
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_a_fork_is_planned_by_the_base_branch(name):
+    """What asks about the environment is not the pull request's own copy."""
+    event = {"pull_request": {**EVENTS[name][0], "base": {"sha": "base"}}} if EVENTS[name][0] else {}
+    expression = next(step for step in WORKFLOWS["gpu.yml"]["jobs"]["plan"]["steps"] if "checkout" in step.get("uses", ""))["with"]["ref"]
+
+    assert value_of(expression.replace("github.sha", "'head'"), event, {}) == ("base" if "fork" in name else "head")
+
+
+def test_the_job_that_may_write_installs_by_hash():
+    """All that warpwave needs is in the lock, so that nothing is resolved beside a token that may write."""
+    script = next(step["run"] for name, step in STEPS if name == "comment.yml: comment" and step.get("name") == "Install")
+    (lock,) = re.findall(r"-r (\S+)", script)
+    locked = set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / lock).read_text(), re.MULTILINE))
+    needed = re.findall(
+        r'^    "([a-z]+)[><=]+[\d.]+",$', (ROOT / "pyproject.toml").read_text().partition("[project.optional")[0], re.MULTILINE
+    )
+
+    assert "--require-hashes" in script
+    assert script.count("--no-deps") == 1
+    assert {"click", "rich", "pydantic"} <= set(needed) <= locked
+    assert "hatchling" in locked
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/guides/runners.md"])

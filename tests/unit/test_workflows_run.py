@@ -27,6 +27,8 @@ PYTHON = """
 mkdir -p "$3/bin"; cp "$PROGRAMS/warpwave" "$3/bin/warpwave"; printf '#!/bin/bash\\n' >"$3/bin/python"; chmod +x "$3/bin/python"
 """
 NO_BASE = 'case "$1 $2" in "run list") ;; *) exit 1;; esac'
+# What is checked out for the plan: the expression, whose value is test_workflows.py's.
+HEAD_OR_BASE = WORKFLOWS["gpu.yml"]["jobs"]["plan"]["steps"][0]["with"]["ref"].removeprefix("${{").removesuffix("}}").strip()
 RUNNERS = {"cuda": ["self-hosted", "h200"], "rocm": ["self-hosted", "mi300x"], "cpu": "ubuntu-24.04"}
 
 
@@ -36,7 +38,14 @@ def runner(tmp_path):
     (tmp_path / "artifacts").mkdir()
 
     def make(job, values, **programs):
-        common = {"github.run_attempt": 1, "runner.temp": tmp_path / job / "_temp", "github.token": "token", "inputs.warpwave": "."}
+        common = {
+            HEAD_OR_BASE: "0123",
+            "inputs.fork-environment": "gpu-forks",
+            "github.run_attempt": 1,
+            "runner.temp": tmp_path / job / "_temp",
+            "github.token": "token",
+            "inputs.warpwave": ".",
+        }
         stubs = {"python3": PYTHON, "python": ":", "gh": NO_BASE, **programs}
         return Runner(tmp_path / job, tmp_path / "artifacts", {**common, **values}, stubs)
 
@@ -165,8 +174,36 @@ def test_the_base_branch_is_compared_with(runner, tmp_path):
     assert "spill" in ran["report"]["summary"]
 
 
-def test_the_comment_is_written_from_data_alone(runner, tmp_path):
-    """It finds its pull request by branch and commit, and edits the one comment that is there."""
+MARKED = "<!-- warpwave: one comment, edited in place -->\nold"
+OURS = {"login": "github-actions[bot]", "type": "Bot"}
+OTHERS = [
+    {"id": 1, "user": {"login": "stranger", "type": "User"}, "body": MARKED},
+    {"id": 2, "user": {"login": "github-actions[bot]", "type": "User"}, "body": MARKED},
+    {"id": 3, "user": OURS, "body": "another workflow's"},
+    {"id": 4, "user": OURS, "body": f"> {MARKED}"},
+]
+
+
+def github(tmp_path, comments):
+    """A `gh` that knows one pull request and its comments, and writes down what it is asked."""
+    (tmp_path / "comments.json").write_text(json.dumps(comments))
+    (tmp_path / "pulls.json").write_text(json.dumps([{"number": 11, "head": {"sha": "of before"}}, {"number": 12, "head": {"sha": "abc"}}]))
+    answer = f'case "$*" in *"/pulls "*) file=pulls;; *--paginate*) file=comments;; *) exit 0;; esac; cd {tmp_path}'
+    query = 'while [ "$1" != --jq ]; do shift; done; exec jq -r "$2" "$file.json"'
+    return f'[ "$1" = run ] || echo "$@" >>{tmp_path}/said; [ "$1" != api ] || {{ {answer}; {query}; }}; {base_of(RECORDED.parent)}'
+
+
+@pytest.mark.skipif(not shutil.which("jq"), reason="gh's own --jq is played by jq")
+@pytest.mark.parametrize(
+    ("comments", "posted"),
+    [
+        ([*OTHERS, {"id": 5, "user": OURS, "body": MARKED}], "PATCH repos/owner/kernels/issues/comments/5"),
+        (OTHERS, "POST repos/owner/kernels/issues/12/comments"),
+    ],
+    ids=["edited", "new"],
+)
+def test_the_comment_is_written_from_data_alone(runner, tmp_path, comments, posted):
+    """It finds its pull request by branch and commit, and edits the one comment that it has made, and nobody else's."""
     shutil.copytree(RECORDED.parent, tmp_path / "artifacts" / "raw-cuda-1")
     values = {
         "github.event.workflow_run.id": 7,
@@ -176,15 +213,15 @@ def test_the_comment_is_written_from_data_alone(runner, tmp_path):
         "github.event.workflow_run.name": "CI",
         "github.event.repository.default_branch": "main",
     }
-    base = base_of(RECORDED.parent).replace("*) exit 1;;", "api*) echo 12;;")
-    gh = f'[ "$1" = run ] || echo "$@" >>{tmp_path}/said; {base}'
-    ran = runner("comment", values, gh=gh).run(WORKFLOWS["comment.yml"]["jobs"]["comment"]["steps"])
+    values["github.sha"] = "0123"
+    ran = runner("comment", values, gh=github(tmp_path, comments)).run(WORKFLOWS["comment.yml"]["jobs"]["comment"]["steps"])
     said = (tmp_path / "said").read_text().splitlines()
     text = (tmp_path / "comment" / "work" / "comment.md").read_text()
 
     assert ran["status"] == "success", ran["log"]
     assert "head=$(touch owned):`touch owned`; x" in said[0]
-    assert said[1].startswith("pr comment 12 --repo owner/kernels --body-file comment.md --edit-last")
+    assert "--paginate repos/owner/kernels/issues/12/comments?per_page=100" in said[1]
+    assert said[2:] == [f"api --silent --method {posted} -F body=@comment.md"]
     assert text.startswith("<!-- warpwave")
     assert "## Since the base branch" in text
     assert "is slower" in text
@@ -350,3 +387,18 @@ def test_one_of_two_machines_that_never_came_is_absent(runner, green, tmp_path, 
         "cuda (2)": "absent",
     }
     assert ran["report"]["statuses"]["Report"] == 4
+
+
+def test_a_cancelled_leg_uploads_no_link(runner, tmp_path):
+    """What was killed before it could tidy up: links, hard links, pipes, closed files, and names that no artifact can hold."""
+    (tmp_path / "secret").write_text("of the host")
+    plant = f"""{OUT}; r="$2/raw"; ln -s {tmp_path}/secret "$r/ready"; ln -s {tmp_path} "$r/folder"; ln {tmp_path}/secret "$r/hard"
+mkfifo "$r/pipe"; echo kept >"$r/a:b"; echo kept >"$r/closed"; chmod 0 "$r/closed"; kill -KILL $$"""
+    dying = f'[ "$1 $2" = "ci leg" ] || exec {REAL} "$@"\n{plant}'
+    gpu(runner, {"cuda": dying})
+    kept = [path for path in (tmp_path / "artifacts" / "raw-cuda-1").rglob("*") if path.is_file()]
+
+    assert {path.read_text() for path in kept} == {"kept\n"}
+    assert len(kept) == 2
+    assert not [path for path in kept if ":" in path.name]
+    assert (tmp_path / "secret").read_text() == "of the host"
