@@ -10,6 +10,8 @@ import os
 import re
 import signal
 import sys
+import traceback
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +28,8 @@ from harness.commands.export import export, plot
 from harness.commands.options import FILE, FOLDER, build_options, complete_target, output_options, settings_of, what_options, where_options
 from harness.commands.speed import compare as compare_command
 from harness.commands.speed import history
-from harness.errors import ExitCode, StoppedError, WarpwaveError
+from harness.commands.streams import Streams
+from harness.errors import ExitCode, InfrastructureError, StoppedError, WarpwaveError, explain
 
 if TYPE_CHECKING:
     from harness.compare.comparison import Comparison
@@ -52,12 +55,16 @@ def cli() -> None:
 def run(**options: Any) -> int:
     """Run TARGETs (see `warpwave list`) in the order given, then write the comparison."""
     from harness.commands.progress import Progress
+    from harness.door import check_writable
     from harness.report import write_report
-    from harness.run import run_target
+    from harness.run import check_target, run_target
     from harness.targets import load_targets, select
 
     targets = select(load_targets(options["overlay"]), list(options["names"]))
     settings = settings_of(options)
+    for target in targets:  # all of them before the first one runs for an hour
+        check_target(target, settings)
+    check_writable(settings.out)
     records = []
     for target in targets:
         with Progress(_stderr(), target.name, quiet=options["quiet"]) as progress:
@@ -67,7 +74,7 @@ def run(**options: Any) -> int:
         if records[-1].exit is not None and records[-1].exit.interrupted:
             break
     if not options["no_report"]:
-        comparison = write_report([settings.out], settings.out, [target.name for target in targets])
+        comparison = write_report([settings.out], settings.out, [target.name for target in targets], records)
         code = _show(comparison, settings.out, options)
     else:
         code = _show_records(records, settings.out, options)
@@ -82,9 +89,12 @@ def run(**options: Any) -> int:
 @output_options
 def report(folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect: tuple[str, ...], **options: Any) -> int:
     """Merge raw results, of this machine or of others, into one comparison."""
+    from harness.door import check_writable
     from harness.report import without_collector, write_report
 
     expected = [name for value in expect for name in value.split(",")]
+    if out is not None:
+        check_writable(out)
     where = out or (folders[0] if folders[0].is_dir() else Path())
     with without_collector():
         comparison = write_report(list(folders), where, expected)
@@ -221,11 +231,15 @@ def _stderr() -> Console:
 
 def main() -> None:
     """Entry point of the console script: the one place where errors become text and an exit code."""
+    streams = Streams()
     signal.signal(signal.SIGTERM, _terminate)
     try:
         code = _run_cli(sys.argv[1:])
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
+    if failure := streams.failure():
+        _tell_unwritten(failure)
+        code = code or ExitCode.INFRASTRUCTURE
     sys.exit(ExitCode.TERMINATED if _TERMINATED and code == ExitCode.INTERRUPTED else code)
 
 
@@ -243,17 +257,38 @@ def _run_cli(arguments: list[str]) -> int:
     except click.ClickException as problem:
         problem.show()
         return ExitCode.USAGE
-    except WarpwaveError as raised:
-        error = raised
-    if os.environ.get("WARPWAVE_TRACEBACK"):
-        raise error
-    if "--json" in arguments:
+    except Exception as raised:  # whatever it is: a traceback's exit code is 1, which means that tests failed
+        error = explain(raised)
+        if os.environ.get("WARPWAVE_TRACEBACK"):
+            traceback.print_exception(raised)
+    if _wants_json(arguments):
         body = {"code": int(error.exit_code), "message": error.happened, "meaning": error.meaning, "hint": error.remedy}
         _print_json({"ok": False, "exit_code": int(error.exit_code), "error": body})
     else:
-        beats = _inert(error.happened), _inert(f"  {error.meaning}"), _inert(f"  {error.remedy}")
-        _stderr().print(Text("error: ", "bold red") + beats[0], *beats[1:], sep="\n")
+        _print_error(error)
     return int(error.exit_code)
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether standard output is to be one JSON document; elsewhere `--json` names a file."""
+    command: click.Command | None = cli
+    for word in arguments:
+        if not isinstance(command, click.Group):
+            break
+        command = command.commands.get(word)
+    flags = [option for option in (command.params if command else ()) if isinstance(option, click.Option) and option.is_flag]
+    return "--json" in arguments and any("--json" in option.opts for option in flags)
+
+
+def _print_error(error: WarpwaveError) -> None:
+    beats = _inert(error.happened), _inert(f"  {error.meaning}"), _inert(f"  {error.remedy}")
+    _stderr().print(Text("error: ", "bold red") + beats[0], *beats[1:], sep="\n", soft_wrap=True)
+
+
+def _tell_unwritten(failure: OSError) -> None:
+    happened = f"Not all of the answer could be written to standard output: {failure.strerror}."
+    meaning = "It is closed, or is a file on a disk that is full."
+    _print_error(InfrastructureError(happened, meaning, "Make room, or send it elsewhere; files that were written are kept."))
 
 
 if __name__ == "__main__":

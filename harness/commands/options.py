@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -109,7 +110,7 @@ def settings_of(options: dict[str, Any]) -> Settings:
     run_id = recorded_run_id(options["resume"]) if options["resume"] else new_run_id()
     return Settings(
         run_id=run_id,
-        out=(options["resume"] or options["out"] or Path("reports") / "runs" / run_id).resolve(),
+        out=Path(os.path.realpath(options["resume"] or options["out"] or Path("reports") / "runs" / run_id)),
         kernels=kernels.resolve(),
         engine=options["engine"],
         stages=_parse_stages(options["stages"]),

@@ -5,13 +5,14 @@ Whatever happens, `raw/<target>/run.json` says so: a target that could not run i
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.engines import Request, Say
-from harness.errors import ExitCode, UsageError, WarpwaveError
+from harness.errors import ExitCode, UsageError, WarpwaveError, explain
 from harness.records import RunRecord, Stage, Verdict
 from harness.run import lease
 from harness.run.attempt import Ending, OnEvent, attempt, record_of, worth_another
@@ -22,6 +23,19 @@ from harness.targets import Target
 _FOLDER_WAIT_S = 60.0  # what a killed run leaves behind ends within its grace
 
 
+def check_target(target: Target, settings: Settings) -> None:
+    """Refuse what makes no sense for a target, before anything of any target is started.
+
+    Raises:
+        UsageError: it lacks the stages or the cards that were asked for, or its folder is there already.
+    """
+    _stages(target, settings)
+    _check_shareable(target, settings)
+    raw = settings.out / "raw" / target.name
+    if os.path.lexists(raw) and not (settings.resume and raw.is_dir() and not raw.is_symlink()):
+        raise _there_already(raw)
+
+
 def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) -> RunRecord:
     """Run one target and leave `raw/<target>/`; never raises for what went wrong with that target.
 
@@ -30,12 +44,8 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
     Raises:
         UsageError: the request itself makes no sense; nothing was started.
     """
-    stages = _stages(target, settings)
-    _check_shareable(target, settings)
-    raw, resumed = _folder(settings, target)
-    if resumed and (record := finished(raw)):
-        say(f"{target.name}: there is nothing left to do")
-        return record
+    check_target(target, settings)
+    stages, raw = _stages(target, settings), settings.out / "raw" / target.name
     request = Request(
         run_id=settings.run_id,
         target=target,
@@ -50,6 +60,10 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
         keep=settings.keep,
     )
     try:
+        resumed = _make(raw, settings)
+        if resumed and (record := finished(raw)):
+            say(f"{target.name}: there is nothing left to do")
+            return record
         with lease.folder(raw, _FOLDER_WAIT_S, say) as lock:
             request = replace(request, lock=lock)
             record = attempt(request, settings, stages, earlier_attempts(raw), resumed, say, on_event)
@@ -57,11 +71,13 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
                 say(f"{target.name}: {record.reason}; once more, in a fresh container, for what is not finished")
                 record = attempt(request, settings, stages, earlier_attempts(raw), True, say, on_event)
             return record
-    except WarpwaveError as error:
+    except (WarpwaveError, OSError) as error:
         if isinstance(error, UsageError):
             raise
-        ended = Ending(Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy)
-        return record_of(request, settings, datetime.now(timezone.utc), 0.0, (), ended)  # somebody else's folder: nothing is written to it
+        told = explain(error)
+        ended = Ending(Verdict.INFRA, f"{told.happened} {told.meaning}", told.remedy)
+        # Somebody else's folder, or none: nothing is written to it.
+        return record_of(request, settings, datetime.now(timezone.utc), 0.0, (), ended)
 
 
 def exit_code_of(verdict: Verdict) -> ExitCode:
@@ -121,17 +137,25 @@ def _check_shareable(target: Target, settings: Settings) -> None:
         )
 
 
-def _folder(settings: Settings, target: Target) -> tuple[Path, bool]:
-    """A new, empty folder, so that results of another run can never be taken for this one's; or that of the run to take up again."""
-    raw = settings.out / "raw" / target.name
+def _make(raw: Path, settings: Settings) -> bool:
+    """A new, empty folder, so that results of another run can never be taken for this one's; or, and then True, that of a run to resume.
+
+    Raises:
+        UsageError: it has come into being since `check_target`.
+        OSError: it cannot be made; where its path is wrong, that was said before.
+    """
     try:
         raw.mkdir(parents=True)
     except FileExistsError:
         if settings.resume and raw.is_dir() and not raw.is_symlink():
-            return raw, True
-        raise UsageError(
-            f"{raw} exists already.",
-            "A target's results are written to a new folder, so that stale ones are never read as fresh.",
-            "Give another --out, or remove that folder; --resume RUN finishes a run that was ended before its time.",
-        ) from None
-    return raw, False
+            return True
+        raise _there_already(raw) from None
+    return False
+
+
+def _there_already(raw: Path) -> UsageError:
+    return UsageError(
+        f"{raw} exists already.",
+        "A target's results are written to a new folder, so that stale ones are never read as fresh.",
+        "Give another --out, or remove that folder; --resume RUN finishes a run that was ended before its time.",
+    )
