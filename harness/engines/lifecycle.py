@@ -120,7 +120,7 @@ def _state(api: Api, container: str) -> dict[str, Any]:
     broken, until = "", time.monotonic() + _RECONNECT_S
     while True:
         try:
-            state: dict[str, Any] = api.inspect_container(container)["State"]
+            state = _inspect(api, container)
         except OSError as error:
             if getattr(error, "status_code", None) == 404:
                 raise _LostError("the container was removed while it ran, or the engine was restarted") from None
@@ -134,11 +134,21 @@ def _state(api: Api, container: str) -> dict[str, Any]:
             return state
 
 
+def _inspect(api: Api, container: str) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = api.inspect_container(container)["State"]
+        return {**state, "Running": bool(state["Running"]), "ExitCode": int(state.get("ExitCode") or 0)}
+    except (ValueError, LookupError, TypeError, AttributeError) as error:  # that of JSON is a ValueError, and an OSError too
+        if isinstance(error, OSError):
+            raise
+        raise ConnectionError(f"it answers something else than the state of a container: {type(error).__name__}") from None
+
+
 def _is_over(api: Api, container: str, patience_s: float) -> bool:
     until = time.monotonic() + patience_s
     while True:
         try:
-            if not api.inspect_container(container)["State"]["Running"]:
+            if not _inspect(api, container)["Running"]:
                 return True
         except OSError as error:
             if getattr(error, "status_code", None) == 404:

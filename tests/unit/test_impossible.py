@@ -121,7 +121,7 @@ def test_an_impossible_file_is_the_users_mistake(place, bundle, tmp_path, name):
         ("init", where),
     ):
         done = warpwave(*command, cwd=tmp_path)
-        if where.is_file():  # a link has been replaced by the file
+        if os.path.isfile(where):  # noqa: PTH113 - a name may be too long for pathlib; a link has been replaced by the file
             where.unlink()
             where.symlink_to("pool")
             continue
