@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from harness.engines import Build
+from harness.engines.quota import GIB, Cap
 from harness.errors import UsageError
 from harness.gates import load_gates, load_launches, load_peers
 from harness.records import Job, Stage
@@ -64,6 +65,17 @@ what_options = several(
     ),
     click.option("--aa", "again", is_flag=True, help="Measure everything twice: how far a speed moves that nobody changed."),
     click.option("--test-timeout", type=float, default=300.0, show_default=True, metavar="S", help="Limit for one test or point."),
+    click.option(
+        "--results-limit",
+        type=click.FloatRange(0, min_open=True),
+        default=Cap().bytes / GIB,
+        show_default=True,
+        metavar="GIB",
+        help="End a target that writes more than this to its results.",
+    ),
+    click.option(
+        "--results-files", type=click.IntRange(1), default=Cap().files, show_default=True, metavar="N", help="Or more files and folders."
+    ),
     click.option("--timeout", type=float, default=10800.0, show_default=True, metavar="S", help="Limit for one target."),
 )
 where_options = several(
@@ -141,6 +153,7 @@ def settings_of(options: dict[str, Any]) -> Settings:
         ),
         weaken=options["weaken"],
         keep=options["keep"],
+        cap=Cap(max(1, round(options["results_limit"] * GIB)), options["results_files"]),
         command=("warpwave", *sys.argv[1:]),
         resume=options["resume"] is not None,
         gpu_wait_s=options["gpu_wait"],

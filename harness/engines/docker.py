@@ -21,6 +21,7 @@ from harness.engines.host import Host, check_readable, lent, observe
 from harness.engines.images import build, unnamed_stages, usable
 from harness.engines.lifecycle import leftovers, watch
 from harness.engines.patience import Bounds, within
+from harness.engines.quota import Watch
 from harness.engines.reasons import no_engine, not_created, sdk_missing
 from harness.engines.weakening import check_weakenings
 from harness.records import Environment, Exit
@@ -143,7 +144,8 @@ class DockerEngine:
                     self._api.start(container)
                 except (DockerException, *_BROKEN) as error:
                     raise not_created(error, request) from None
-                ended = watch(self._api, container, output, on_line, request.limit_s, request.grace_s)
+                with Watch(request.raw, request.cap, layout(request).output) as quota:
+                    ended = watch(self._api, container, output, on_line, request.limit_s, request.grace_s, quota)
             finally:
                 if not request.keep:  # by its name where the engine was left before it said the id
                     self._remove(container or container_name(request))

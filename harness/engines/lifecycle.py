@@ -19,6 +19,7 @@ from harness.records import Exit
 _POLL_S = 1.0
 _RECONNECT_S = 15.0
 _TERMINATE_S = 10.0
+_WRITING_S = 10.0  # for what fills the disk meanwhile
 _KILL_S = 15.0
 _DRAIN_S = 5.0
 
@@ -43,12 +44,24 @@ class Api(Protocol):
         ...
 
 
+class Quota(Protocol):
+    """Whether the results are over their cap."""
+
+    exceeded: str
+    hopeless: bool
+
+
+class _NoQuota:
+    exceeded, hopeless = "", False
+
+
 class _LostError(Exception):
     """The engine no longer answers, or no longer knows the container."""
 
 
-def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float, grace_s: float) -> Exit:
-    """Stay with a started container until it ends, its time is up or the user has had enough; it is not running afterwards."""
+def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float, grace_s: float, quota: Quota | None = None) -> Exit:
+    """Stay with a started container until it ends, its time or its room is up or the user has had enough; it is not running afterwards."""
+    quota = quota or _NoQuota()
     started = time.monotonic()
     reader = Reader(output, on_line)
     timed_out = interrupted = False
@@ -57,9 +70,9 @@ def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float
     try:
         try:
             reader.start()
-            timed_out = not _ends_before(api, container, reader.ended, started + limit_s)
-            if timed_out:
-                end(api, container, grace_s)
+            if not _ends_before(api, container, reader.ended, started + limit_s, quota):
+                timed_out = not quota.exceeded
+                end(api, container, min(grace_s, _WRITING_S) if quota.exceeded else grace_s, quota)
         except KeyboardInterrupt:
             interrupted = True
             try:
@@ -74,20 +87,22 @@ def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float
     if state is not None and state["Running"]:
         state, error = None, "the container survives SIGKILL: a process in it hangs in the driver; drain or reboot this machine"
     if state is None:
-        return Exit(None, seconds, timed_out=timed_out, interrupted=interrupted, error=error)
+        return Exit(None, seconds, timed_out=timed_out, interrupted=interrupted, error=error, exceeded=quota.exceeded)
     oom_killed, error = bool(state.get("OOMKilled")), str(state.get("Error") or "")
-    return Exit(int(state["ExitCode"]), seconds, oom_killed, timed_out, interrupted, error)
+    return Exit(int(state["ExitCode"]), seconds, oom_killed, timed_out, interrupted, error, quota.exceeded)
 
 
-def end(api: Api, container: str, grace_s: float) -> None:
+def end(api: Api, container: str, grace_s: float, quota: Quota | None = None) -> None:
     """SIGINT, then SIGTERM, then SIGKILL, each rung with a bound: a GPU runtime that is killed outright can leak its memory."""
+    quota = quota or _NoQuota()
     if grace_s > 0:
         with suppress(OSError):
             api.kill(container, signal="SIGINT")
-        if _is_over(api, container, grace_s):
+        if _is_over(api, container, grace_s, quota):
             return
-        with suppress(OSError):
-            api.stop(container, timeout=round(min(grace_s, _TERMINATE_S)))
+        if not quota.hopeless:
+            with suppress(OSError):
+                api.stop(container, timeout=round(min(grace_s, _TERMINATE_S)))
         if _is_over(api, container, 0.0):
             return
     with suppress(OSError):
@@ -105,8 +120,8 @@ def leftovers(api: Api, kept: bool) -> list[tuple[str, str]]:
     return found
 
 
-def _ends_before(api: Api, container: str, ended: threading.Event, deadline: float) -> bool:
-    while (left := deadline - time.monotonic()) > 0:
+def _ends_before(api: Api, container: str, ended: threading.Event, deadline: float, quota: Quota) -> bool:
+    while (left := deadline - time.monotonic()) > 0 and not quota.exceeded:
         if ended.is_set():
             time.sleep(min(left, 0.1))  # the output ends a moment before the engine knows
         ended.wait(min(left, _POLL_S))
@@ -144,7 +159,7 @@ def _inspect(api: Api, container: str) -> dict[str, Any]:
         raise ConnectionError(f"it answers something else than the state of a container: {type(error).__name__}") from None
 
 
-def _is_over(api: Api, container: str, patience_s: float) -> bool:
+def _is_over(api: Api, container: str, patience_s: float, quota: Quota | None = None) -> bool:
     until = time.monotonic() + patience_s
     while True:
         try:
@@ -153,6 +168,6 @@ def _is_over(api: Api, container: str, patience_s: float) -> bool:
         except OSError as error:
             if getattr(error, "status_code", None) == 404:
                 return True
-        if time.monotonic() >= until:
+        if time.monotonic() >= until or (quota and quota.hopeless):
             return False
         time.sleep(0.1)

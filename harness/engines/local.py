@@ -17,11 +17,14 @@ from pathlib import Path
 import harness
 from harness.engines import Layout, Request, Say
 from harness.engines.output import Reader
+from harness.engines.quota import Watch
 from harness.errors import InfrastructureError
 from harness.records import Environment, Exit
 
 _PIECE = 1 << 16
 _DRAIN_S = 2.0
+_POLL_S = 0.5
+_WRITING_S = 10.0  # for what fills the disk meanwhile
 _NEEDS = ("torch", "triton", "pytest", "numpy")
 # Looks without importing: torch alone takes seconds to load, and the facts stage does it anyway.
 _LOOK = "import importlib.util, sys; print(*[name for name in sys.argv[1:] if importlib.util.find_spec(name) is None])"
@@ -84,21 +87,24 @@ class LocalEngine:
         assert process.stdout is not None  # asked for above
         reader = Reader(iter(partial(process.stdout.read, _PIECE), b""), on_line)
         timed_out = interrupted = False
+        quota = Watch(request.raw, request.cap)
         try:
-            reader.start()
-            process.wait(request.limit_s)
-        except subprocess.TimeoutExpired:
-            timed_out = True
+            with quota:
+                reader.start()
+                timed_out = not _ends_before(process, started + request.limit_s, quota)
         except KeyboardInterrupt:
             interrupted = True
         finally:
-            _stop(process, request.grace_s)
+            _stop(process, min(request.grace_s, _WRITING_S) if quota.exceeded else request.grace_s)
             if reader.ended.wait(_DRAIN_S):  # what has left the process group may hold the pipe open for longer
                 process.stdout.close()
             with suppress(OSError):  # the code under test has put something in there, or has taken it away
                 (links / "harness").unlink(missing_ok=True)
                 links.rmdir()
-        ended = Exit(process.returncode, round(time.monotonic() - started, 3), timed_out=timed_out, interrupted=interrupted)
+        exceeded = quota.exceeded if not interrupted else ""
+        ended = Exit(
+            process.returncode, round(time.monotonic() - started, 3), timed_out=timed_out, interrupted=interrupted, exceeded=exceeded
+        )
         return environment, ended
 
 
@@ -115,6 +121,15 @@ def _variables(request: Request, layout: Layout) -> dict[str, str]:
     if request.target.visible_devices and request.gpu is not None:
         chosen[request.target.visible_devices] = request.gpu
     return {**os.environ, **chosen}
+
+
+def _ends_before(process: subprocess.Popen[bytes], deadline: float, quota: Watch) -> bool:
+    """False where its time is up; also over, in a way, where it has used up its room."""
+    while (left := deadline - time.monotonic()) > 0 and not quota.exceeded:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(min(left, _POLL_S))
+            return True
+    return bool(quota.exceeded) or process.poll() is not None
 
 
 def _stop(process: subprocess.Popen[bytes], grace_s: float) -> None:

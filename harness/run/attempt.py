@@ -117,7 +117,7 @@ def attempt(
 def worth_another(record: RunRecord, raw: Path) -> bool:
     """Whether the machine failed a run that was under way, and not for good: neither the user's will nor a limit ended it."""
     ended = record.exit
-    if record.verdict is not Verdict.INFRA or ended is None or ended.timed_out or ended.interrupted:
+    if record.verdict is not Verdict.INFRA or ended is None or ended.timed_out or ended.interrupted or ended.exceeded:
         return False
     return ended.code is None or (ended.code == 0 and not unusable(raw) and _lost_device(raw))
 

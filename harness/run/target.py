@@ -58,6 +58,7 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
         python=settings.python,
         weaken=settings.weaken,
         keep=settings.keep,
+        cap=settings.cap,
     )
     try:
         resumed = _make(raw, settings)
