@@ -93,10 +93,11 @@ def integration(session: nox.Session) -> None:
 
 @nox.session
 def soak(session: nox.Session) -> None:
-    """Kill fifty runs at random moments (container, warpwave, engine) and take them up again; needs what integration does, and root."""
+    """Kill fifty runs at random moments and the engine ten more times and at each call to it; needs what integration does, and root."""
     session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test"))
     install_inside(session)
-    moments = {"WARPWAVE_MOMENTS": "50", "WARPWAVE_FIGURES": "soak.json"}
+    moments = {"WARPWAVE_MOMENTS": "50", "WARPWAVE_ENGINE_MOMENTS": "10", "WARPWAVE_FIGURES": "soak.json"}
+    moments["WARPWAVE_ENGINE_STEPS"] = "prepare,image,build,create,attach,start,wait,collect"
     session.run("pytest", "tests/integration/test_killed_runs.py", *session.posargs, env=moments)
 
 

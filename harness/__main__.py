@@ -10,6 +10,7 @@ import io
 import os
 import re
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -36,8 +37,9 @@ from harness.commands.options import (
 )
 from harness.commands.speed import compare as compare_command
 from harness.commands.speed import history
+from harness.commands.streams import Streams
 from harness.engines import stopping
-from harness.errors import ExitCode, Outcome, StoppedError, UsageError, WarpwaveError
+from harness.errors import ExitCode, InfrastructureError, Outcome, StoppedError, UsageError, WarpwaveError, explain
 from harness.render.text import visible
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ def cli() -> None:
 @output_options
 def run(**options: Any) -> Outcome:
     """Run TARGETs (see `warpwave list`) in the order given, then write the comparison."""
+    from harness.door import check_writable
     from harness.report import write_report
     from harness.run import check_target
     from harness.targets import load_targets, select
@@ -70,11 +73,12 @@ def run(**options: Any) -> Outcome:
     settings = settings_of(options)
     for target in targets:
         check_target(target, settings)  # before the first one takes its hour
+    check_writable(settings.out)
     records, refused = _run_all(targets, settings, quiet=options["quiet"])
     ended = _cut_short(records, refused)
     if options["no_report"]:
         return _show_records(records, settings.out, options, ended)
-    comparison = write_report([settings.out], settings.out, [target.name for target in targets])
+    comparison = write_report([settings.out], settings.out, [target.name for target in targets], records)
     return _show(comparison, settings.out, options, ended)
 
 
@@ -86,9 +90,12 @@ def run(**options: Any) -> Outcome:
 @output_options
 def report(folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect: tuple[str, ...], **options: Any) -> Outcome:
     """Merge raw results, of this machine or of others, into one comparison."""
+    from harness.door import check_writable
     from harness.report import without_collector, write_report
 
     expected = [name for value in expect for name in value.split(",")]
+    if out is not None:
+        check_writable(out)
     where = out or (folders[0] if folders[0].is_dir() else Path())
     with without_collector():
         comparison = write_report(list(folders), where, expected)
@@ -241,12 +248,16 @@ def _shorten(path: Path) -> Path:
 
 def main() -> None:
     """Entry point of the console script: the one place where errors become text and an exit code."""
+    streams = Streams()
     console.print_tracebacks()
     stopping.listen()
     try:
         code = _run_cli(sys.argv[1:])
     except KeyboardInterrupt:
         code = _explain(Outcome(ExitCode.INTERRUPTED, "stopped by the user or the CI system"))
+    if failure := streams.failure():
+        _tell_unwritten(failure)
+        code = code or ExitCode.INFRASTRUCTURE
     sys.exit(ExitCode.TERMINATED if stopping.terminated() and code == ExitCode.INTERRUPTED else code)
 
 
@@ -264,12 +275,12 @@ def _run_cli(arguments: list[str]) -> int:
         asked.setdefault("json", _looks_like_json(problem, arguments))
         _answer(problem.format_message(), "The command line is not understood.", "See --help.", ExitCode.USAGE, asked["json"])
         return ExitCode.USAGE
-    except WarpwaveError as raised:
-        error = raised
+    except Exception as raised:  # whatever it is: a traceback's exit code is 1, which means that tests failed
+        error = explain(raised)
+        if os.environ.get("WARPWAVE_TRACEBACK"):
+            console.say("".join(traceback.format_exception(raised)).splitlines(), err=True)
     else:
         return _explain(ended)
-    if os.environ.get("WARPWAVE_TRACEBACK"):
-        raise error
     if asked.get("json") is not True:
         _print_error(error)
     _answer(error.happened, error.meaning, error.remedy, error.exit_code, asked.get("json"))
@@ -310,6 +321,12 @@ def _answer(happened: str, meaning: str, remedy: str, code: ExitCode, asked: boo
     elif isinstance(asked, Path):
         with contextlib.suppress(OSError):  # which may be the very error
             write_text(asked, json_text(document, indent=1) + "\n")
+
+
+def _tell_unwritten(failure: OSError) -> None:
+    happened = f"Not all of the answer could be written to standard output: {failure.strerror}."
+    meaning = "It is closed, or is a file on a disk that is full."
+    _print_error(InfrastructureError(happened, meaning, "Make room, or send it elsewhere; files that were written are kept."))
 
 
 if __name__ == "__main__":

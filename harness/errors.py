@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -96,3 +98,70 @@ class StoppedError(WarpwaveError):
     """The user, or the CI system, asked to stop; everything that was finished has been kept."""
 
     exit_code = ExitCode.INTERRUPTED
+
+
+# What a disk, a limit of this machine or a device answers; where it is not the path that is wrong, another path does not help.
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_TOO_MUCH = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+# What is wrong with a path that somebody named.
+_PATH = {
+    errno.EACCES,
+    errno.EEXIST,
+    errno.EINVAL,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.ENOTEMPTY,
+    errno.ENXIO,
+    errno.EPERM,
+    errno.EROFS,
+}
+
+
+def is_about_a_path(error: OSError) -> bool:
+    """Whether the path that was named is at fault, and not the machine."""
+    return error.errno in _PATH and error.filename is not None
+
+
+def explain(error: BaseException) -> WarpwaveError:
+    """Any exception in three beats: a wrong path is a `UsageError`, what a machine refuses infrastructure, the rest a fault of ours."""
+    if isinstance(error, WarpwaveError):
+        return error
+    said = " ".join(str(error).split())[:400] or type(error).__name__
+    if isinstance(error, OSError):
+        return _explain_os_error(error, said)
+    if isinstance(error, RuntimeError) and said.startswith("Symlink loop"):  # how pathlib spelt ELOOP until Python 3.13
+        return UsageError(f"A path cannot be used: {said}.", "Its symbolic links lead to each other.", "Give a path that leads somewhere.")
+    if isinstance(error, UnicodeError):
+        meaning = "The name of a file or folder, an option or the content of a file is not UTF-8."
+        return UsageError(f"A text cannot be read or written: {said}.", meaning, "Rename it, or save the file as UTF-8.")
+    if isinstance(error, MemoryError):
+        meaning = "The inputs are larger than what this machine, or this process (`ulimit -v`), may use."
+        return InfrastructureError("There is no memory left.", meaning, "Give fewer folders at a time, or use a machine with more memory.")
+    if isinstance(error, RecursionError):
+        meaning = "An input is nested deeper than any file that warpwave or a kernel author writes."
+        return InvalidInputError(f"An input cannot be read: {said}.", meaning, "Leave it out, or make it anew.")
+    return InfrastructureError(
+        f"warpwave itself failed: {type(error).__name__}: {said}.",
+        "This is a fault of warpwave, not of your kernels.",
+        "Run it again with WARPWAVE_TRACEBACK=1 to see where, and report that.",
+    )
+
+
+def _explain_os_error(error: OSError, said: str) -> WarpwaveError:
+    where = " ".join(os.fsdecode(error.filename).split()) if isinstance(error.filename, (str, bytes, os.PathLike)) else ""
+    happened = f"{where} cannot be used: {error.strerror}." if where else f"The system refused: {said}."
+    if is_about_a_path(error):
+        meaning = "The path does not exist, is no folder or no file, or this user may not read or write it."
+        return UsageError(happened, meaning, "Give another path, or change its owner or mode.")
+    if error.errno in _NO_ROOM:
+        meaning = "The disk, its quota or the largest file that this process may write (`ulimit -f`) is used up."
+        return InfrastructureError(happened, meaning, "Make room there, or give a folder on another disk.")
+    if error.errno in _TOO_MUCH:
+        meaning = "This process, or this machine, has reached its limit of open files, processes or memory."
+        return InfrastructureError(happened, meaning, "Raise the limit (`ulimit -a` shows it), or end other processes.")
+    return InfrastructureError(
+        happened, "A disk, a network file system or a device of this machine fails.", "`dmesg` and `warpwave doctor` say more."
+    )

@@ -200,5 +200,5 @@ def _read(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.", "It is no text file, or not yours to read.", "Mend or move it.") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # that of TOML is a ValueError; so is a number or a date that is none
         raise ConfigError(f"{path} is not valid TOML: {error}.", "Usually a quote or a bracket is missing.", "Mend that line.") from None

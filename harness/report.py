@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from harness.collect import collect, find_raw
 from harness.compare import compare
 from harness.compare.comparison import Comparison
 from harness.compare.joining import join
-from harness.errors import ExitCode
-from harness.records import write_text
+from harness.errors import ExitCode, InvalidInputError
+from harness.records import RunRecord, TargetRun, write_text
 from harness.render.document import json_pieces
 from harness.render.html import render_html
 from harness.render.junit import junit_pieces
@@ -21,17 +21,29 @@ from harness.render.markdown import render_markdown
 from harness.render.table import render_csv
 
 
-def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = ()) -> Comparison:
+def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = (), records: Sequence[RunRecord] = ()) -> Comparison:
     """Collect the raw folders at or below `paths`, compare, and write junit.xml, bandwidth.csv and comparison.html, .md and .json to `out`.
 
     A file that cannot be written costs that file only: it is named in `problems`, and an exit code of 0 becomes that of infrastructure.
+    `records` are those of the runs below `out` that this process made: they count, whatever could be written of them to the disk.
 
     Raises:
         InvalidInputError: there is no raw folder.
     """
     with without_collector():
-        comparison = compare(join([collect(folder) for folder in find_raw(paths)]), expected)
-        return _write(comparison, out)
+        made = {(out / "raw" / record.target).resolve(): record for record in records}
+        found = {folder: collect(folder, made.get(folder)) for folder in _find(paths, made)}
+        missing = [TargetRun(record) for folder, record in made.items() if folder not in found]  # no folder could be made for it
+        return write_files(compare(join([*found.values(), *missing]), expected), out)
+
+
+def _find(paths: Iterable[Path], made: Collection[Path]) -> list[Path]:
+    try:
+        return find_raw(paths)
+    except InvalidInputError:
+        if made:
+            return []
+        raise
 
 
 @contextlib.contextmanager
@@ -46,7 +58,8 @@ def without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _write(comparison: Comparison, out: Path) -> Comparison:
+def write_files(comparison: Comparison, out: Path) -> Comparison:
+    """Write all forms of the report; returns the comparison with what could not be written in `problems`."""
     # The summary and the data come last, so that both name what went wrong with the files before them.
     for name, write in WRITERS.items():
         path = out / name

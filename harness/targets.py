@@ -231,7 +231,7 @@ def _read(path: Path) -> dict[str, Any]:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.", "It is a folder, or not a text file.", "Give a UTF-8 YAML file.") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:  # its dates, its numbers, its depth
         happened = f"{path} is not valid YAML: {' '.join(str(error).split())}."
         raise ConfigError(happened, "Usually the indentation is off, or a `:` needs quotes.", "Mend the line named above.") from None
     if not isinstance(content, dict):

@@ -9,26 +9,24 @@ from harness.ci.artifacts import latest
 from harness.ci.words import COMMENT_BYTES, MARKER, cut
 from harness.compare import compare
 from harness.compare.comparison import Comparison
+from harness.door import check_writable
 from harness.errors import InvalidInputError
 from harness.records import write_text
 from harness.render.exports import FORMATS
 from harness.render.exports.points import sound
 from harness.render.markdown import render_markdown
-from harness.report import WRITERS, write_report
+from harness.report import write_files, write_report
 
 _IN_ARTIFACT = "All of it is in the artifact of this run."
 
 
 def merge(folders: Sequence[Path], out: Path, expected: Sequence[str]) -> Comparison:
     """Write the report over what is there. That no leg brought anything is a report, too: every target absent."""
-    out.mkdir(parents=True, exist_ok=True)
+    check_writable(out)
     try:
         return write_report(latest(folders), out, expected)
     except InvalidInputError:
-        comparison = compare([], expected)
-        for name, write in WRITERS.items():
-            write(comparison, out / name)
-        return comparison
+        return write_files(compare([], expected), out)
 
 
 def export(comparison: Comparison, out: Path) -> list[Path]:

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union
 
 from harness.collect.cases import read_cases
 from harness.collect.guard import Fault, guarded, read_lines, read_record
@@ -67,10 +67,13 @@ def find_raw(paths: Iterable[Path]) -> list[Path]:
     return sorted(found)
 
 
-def collect(folder: Path) -> TargetRun:
-    """Everything in one raw folder, read, validated and joined. Never raises for what lies in it."""
+def collect(folder: Path, known: Union[RunRecord, None] = None) -> TargetRun:
+    """Everything in one raw folder, read, validated and joined. Never raises for what lies in it.
+
+    `known` is the record where this very process has made the run: a disk that was full may hold an older one, or none.
+    """
     job, job_fault = read_record(folder, "job.json", Job)
-    record, record_fault = read_record(folder, "run.json", RunRecord)
+    record, record_fault = (known, None) if known else read_record(folder, "run.json", RunRecord)
     stages, stages_fault = read_record(folder, "stages.json", Stages)
     facts, facts_fault = read_record(folder, "facts.json", Facts)
     cases, cases_fault = guarded("test/junit.xml", lambda: read_cases(folder, "test/junit.xml"))

@@ -58,9 +58,12 @@ def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
 )
 def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> Outcome:
     """Draw a picture a kernel: its curves, their bands and the measured ceiling."""
+    from harness.door import check_writable
     from harness.records import write_text
     from harness.render.plot import pictures
 
+    if out is not None:
+        check_writable(out)
     comparison = _compare(folders)
     where = out or (folders[0] if folders[0].is_dir() else Path()) / "plots"
     drawn = pictures(comparison, theme)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import click
 
 from harness.commands.parsing import COMMAND
 from harness.engines import Build
+from harness.engines.quota import GIB, Cap
 from harness.errors import UsageError
 from harness.gates import load_gates, load_launches, load_peers
 from harness.records import Job, Stage
@@ -81,6 +83,17 @@ what_options = several(
     ),
     click.option("--aa", "again", is_flag=True, help="Measure everything twice: how far a speed moves that nobody changed."),
     click.option("--test-timeout", type=float, default=300.0, show_default=True, metavar="S", help="Limit for one test or point."),
+    click.option(
+        "--results-limit",
+        type=click.FloatRange(0, min_open=True),
+        default=Cap().bytes / GIB,
+        show_default=True,
+        metavar="GIB",
+        help="End a target that writes more than this to its results.",
+    ),
+    click.option(
+        "--results-files", type=click.IntRange(1), default=Cap().files, show_default=True, metavar="N", help="Or more files and folders."
+    ),
     click.option("--timeout", type=float, default=10800.0, show_default=True, metavar="S", help="Limit for one target."),
 )
 where_options = several(
@@ -140,7 +153,7 @@ def settings_of(options: dict[str, Any]) -> Settings:
     run_id = recorded_run_id(options["resume"]) if options["resume"] else new_run_id()
     return Settings(
         run_id=run_id,
-        out=(options["resume"] or options["out"] or Path("reports") / "runs" / run_id).resolve(),
+        out=Path(os.path.realpath(options["resume"] or options["out"] or Path("reports") / "runs" / run_id)),
         kernels=kernels.resolve(),
         engine=options["engine"],
         stages=_parse_stages(options["stages"]),
@@ -172,6 +185,7 @@ def settings_of(options: dict[str, Any]) -> Settings:
         ),
         weaken=options["weaken"],
         keep=options["keep"],
+        cap=Cap(max(1, round(options["results_limit"] * GIB)), options["results_files"]),
         command=_command(),
         resume=options["resume"] is not None,
         gpu_wait_s=options["gpu_wait"],

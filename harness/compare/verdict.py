@@ -135,7 +135,7 @@ def _failure(target: TargetSummary) -> str:
 def _explained(verdict: Verdict, run: TargetRun, counts: Iterable[dict[str, int]]) -> bool:
     """Whether a grave verdict is that of single tests, points or kernels in stages that themselves ended in good order."""
     ended = run.record.exit
-    orderly = ended is None or (ended.code == 0 and not (ended.timed_out or ended.interrupted or ended.error))
+    orderly = ended is None or (ended.code == 0 and not (ended.timed_out or ended.interrupted or ended.error or ended.exceeded))
     if verdict not in (*FAILING, Verdict.INVALID) or not orderly or run.problems or any(report.exit_code for report in run.stages):
         return False
     return any(verdict.value in found for found in counts)

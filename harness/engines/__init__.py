@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Union
 
+from harness.engines.quota import Cap
 from harness.errors import InfrastructureError
 from harness.records import Environment, Exit
 from harness.targets import Target
@@ -50,6 +51,7 @@ class Request:
     python: Union[str, None] = None
     weaken: tuple[str, ...] = ()
     keep: bool = False
+    cap: Cap = field(default_factory=Cap)
     lock: Union[int, None] = None
 
 

@@ -23,6 +23,7 @@ _HARNESS, _RESULTS = "/warpwave", "/results"
 
 PACKAGE = Path(__file__).resolve().parent.parent
 GIB = 1 << 30
+_TMP = 2 * GIB  # its size: a limit on files holds everywhere
 
 
 def layout(request: Request) -> Layout:
@@ -83,7 +84,7 @@ def container_options(request: Request, environment: Environment, host: Host, co
             "Memory": host.memory_limit,
             "MemorySwap": host.memory_limit,
             "ShmSize": GIB,
-            "Ulimits": [_limit("core", 0), _limit("nofile", host.open_files)],
+            "Ulimits": [_limit("core", 0), _limit("nofile", host.open_files), _limit("fsize", _largest_file(request, host))],
             "LogConfig": {"Type": "json-file", "Config": {"max-size": "50m", "max-file": "2"}},
             "Mounts": _mounts(request),
             "Devices": [{"PathOnHost": node.path, "PathInContainer": node.path, "CgroupPermissions": "rw"} for node in host.nodes],
@@ -162,6 +163,12 @@ def _mount(source: str, destination: str, read_only: bool) -> dict[str, Any]:
 
 def _limit(name: str, most: int) -> dict[str, Any]:
     return {"Name": name, "Soft": most, "Hard": most}
+
+
+def _largest_file(request: Request, host: Host) -> int:
+    """What one file may grow to between two looks at the results. It holds for /tmp too, which may be filled."""
+    wanted = max(request.cap.bytes, _TMP)
+    return min(wanted, host.file_bytes) if host.file_bytes >= 0 else wanted
 
 
 def _device_requests(request: Request) -> list[dict[str, Any]]:

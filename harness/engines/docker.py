@@ -20,6 +20,8 @@ from harness.engines.context import recipe
 from harness.engines.host import Host, check_readable, lent, observe
 from harness.engines.images import build, find, unnamed_stages, usable
 from harness.engines.lifecycle import leftovers, watch
+from harness.engines.patience import Bounds, within
+from harness.engines.quota import Watch
 from harness.engines.reasons import no_engine, not_created, sdk_missing
 from harness.engines.tidying import clear
 from harness.engines.weakening import check_weakenings
@@ -33,8 +35,11 @@ except ImportError:  # from a checkout the folder `docker/` is found instead, an
     docker = None  # type: ignore[assignment]
 
 _DEFAULT = "unix:///var/run/docker.sock"
-_CONNECT_S = 10
-_CALL_S = 60
+_CONNECT_S = 10  # for one read, and three times as much for all of it
+_CALL_S = 60  # for a whole call
+_LONGEST_S = 3 * 3600.0  # for building an image, where the run has no limit of its own yet
+# What the SDK raises; and what becomes of an answer that is no JSON, or not of the kind that was asked for.
+_BROKEN = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError)
 _OLDEST_API = (1, 40)  # Docker 19.03: device requests
 
 
@@ -64,6 +69,7 @@ class DockerEngine:
         """Take over a client that has already heard from the engine."""
         self._client = client
         self._api: Any = client.api
+        self._bounds = Bounds(client.api, _LONGEST_S)
 
     def close(self) -> None:
         """Close the connections to the engine."""
@@ -72,6 +78,7 @@ class DockerEngine:
     def prepare(self, request: Request, say: Say) -> Environment:
         """The image of the target: found by its hash, or built."""
         started = time.monotonic()
+        self._bounds.longest_s = request.limit_s
         check_weakenings(request.weaken)
         parts = recipe(request)
         with self._answering():
@@ -123,7 +130,7 @@ class DockerEngine:
                 for container, _ in containers:
                     self._remove(container)
                 for stage in stages:
-                    with suppress(OSError):  # another image may be built on it
+                    with suppress(DockerException, *_BROKEN):  # another image may be built on it
                         self._api.remove_image(stage)
         return [f"container {name}" for _, name in containers] + [f"build stage {stage.rpartition(':')[2][:12]}" for stage in stages]
 
@@ -145,13 +152,14 @@ class DockerEngine:
                     # Attached before it starts: logs followed afterwards can miss a last line without an end.
                     output = _Attached(self._api.attach_socket(container))
                     self._api.start(container)
-                except (DockerException, OSError) as error:
+                except (DockerException, *_BROKEN) as error:
                     raise not_created(error, request) from None
-                ended = watch(self._api, container, output, on_line, request.limit_s, request.grace_s)
+                with Watch(request.raw, request.cap, layout(request).output) as quota:
+                    ended = watch(self._api, container, output, on_line, request.limit_s, request.grace_s, quota)
                 clear(request.raw)  # before anything that takes time: whoever stops us may not leave us any
             finally:
-                if container and not request.keep:
-                    self._remove(container)
+                if not request.keep:  # by its name where the engine was left before it said the id
+                    self._remove(container or container_name(request))
                 if output:
                     output.close()
         return replace(environment, options=readable(body), weakened=request.weaken), ended
@@ -167,7 +175,7 @@ class DockerEngine:
 
     def _remove(self, container: str) -> None:
         # One that cannot be removed now is found by its labels at the next start.
-        with suppress(OSError):
+        with suppress(DockerException, *_BROKEN):
             self._api.remove_container(container, force=True, v=True)
 
     @contextmanager
@@ -175,7 +183,7 @@ class DockerEngine:
         """Turn whatever the SDK raises into an error that a user can act on."""
         try:
             yield
-        except (DockerException, OSError) as error:
+        except (DockerException, *_BROKEN) as error:
             raise no_engine(error) from error
 
 
@@ -190,8 +198,9 @@ def connect() -> DockerEngine:
     where = os.environ.get("DOCKER_HOST") or _DEFAULT
     try:
         _knock(where)
-        client = docker.from_env(timeout=_CONNECT_S)
-    except (DockerException, OSError, ValueError) as error:
+        # It asks for the version, before `Bounds` can be there.
+        client = within(3 * _CONNECT_S, lambda: docker.from_env(timeout=_CONNECT_S), "GET /version")
+    except (DockerException, *_BROKEN) as error:
         raise no_engine(error, where) from None
     version = str(client.api.api_version)
     if tuple(int(part) for part in version.split(".") if part.isdigit()) < _OLDEST_API:

@@ -43,6 +43,7 @@ class Host:
     created: str
     nodes: tuple[Node, ...] = ()
     rootless: bool = False
+    file_bytes: int = -1  # the largest file that this process may write; -1 where there is no limit
 
     @property
     def memory_limit(self) -> int:
@@ -69,6 +70,7 @@ def observe(request: Request, info: Mapping[str, Any]) -> Host:
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         nodes=tuple(_nodes(request)),
         rootless=any("rootless" in str(option) for option in options),
+        file_bytes=resource.getrlimit(resource.RLIMIT_FSIZE)[1],
     )
 
 

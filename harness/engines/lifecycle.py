@@ -20,6 +20,7 @@ from harness.records import Exit
 _POLL_S = 1.0
 _RECONNECT_S = 15.0
 _TERMINATE_S = 10.0
+_WRITING_S = 10.0  # for what fills the disk meanwhile
 _KILL_S = 15.0
 _DRAIN_S = 5.0
 _SLICE_S = 0.1
@@ -41,12 +42,24 @@ class Api(Protocol):
         ...
 
 
+class Quota(Protocol):
+    """Whether the results are over their cap."""
+
+    exceeded: str
+    hopeless: bool
+
+
+class _NoQuota:
+    exceeded, hopeless = "", False
+
+
 class _LostError(Exception):
     """The engine no longer answers, or no longer knows the container."""
 
 
-def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float, grace_s: float) -> Exit:
-    """Stay with a started container until it ends, its time is up or the user has had enough; it is not running afterwards."""
+def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float, grace_s: float, quota: Quota | None = None) -> Exit:
+    """Stay with a started container until it ends, its time or its room is up or the user has had enough; it is not running afterwards."""
+    quota = quota or _NoQuota()
     started = time.monotonic()
     reader = Reader(output, on_line)
     timed_out = interrupted = False
@@ -56,9 +69,10 @@ def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float
         try:
             with stopping.interruptible():
                 reader.start()
-                timed_out = not _ends_before(api, container, reader.ended, started + limit_s)
-            if timed_out:
-                end(api, container, grace_s)
+                ends = _ends_before(api, container, reader.ended, started + limit_s, quota)
+            if not ends:
+                timed_out = not quota.exceeded
+                end(api, container, min(grace_s, _WRITING_S) if quota.exceeded else grace_s, quota=quota)
         except KeyboardInterrupt:
             interrupted = True
             end(api, container, grace_s, patient_with=1)
@@ -70,21 +84,22 @@ def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float
     if state is not None and state["Running"]:
         state, error = None, "the container survives SIGKILL: a process in it hangs in the driver; drain or reboot this machine"
     if state is None:
-        return Exit(None, seconds, timed_out=timed_out, interrupted=interrupted, error=error)
+        return Exit(None, seconds, timed_out=timed_out, interrupted=interrupted, error=error, exceeded=quota.exceeded)
     oom_killed, error = bool(state.get("OOMKilled")), str(state.get("Error") or "")
-    return Exit(int(state["ExitCode"]), seconds, oom_killed, timed_out, interrupted, error)
+    return Exit(int(state["ExitCode"]), seconds, oom_killed, timed_out, interrupted, error, quota.exceeded)
 
 
-def end(api: Api, container: str, grace_s: float, patient_with: int = 0) -> None:
+def end(api: Api, container: str, grace_s: float, patient_with: int = 0, quota: Quota | None = None) -> None:
     """SIGINT, then SIGTERM, then SIGKILL, each rung with a bound: a GPU runtime that is killed outright can leak its memory.
 
-    More than `patient_with` requests to stop skip the grace.
+    More than `patient_with` requests to stop skip the grace, and so does a quota that is used up twice over.
     """
+    quota = quota or _NoQuota()
     for rung, patience in (("SIGINT", grace_s), ("SIGTERM", min(grace_s, _TERMINATE_S))):
-        if patience > 0 and stopping.asked() <= patient_with:
+        if patience > 0 and stopping.asked() <= patient_with and not quota.hopeless:
             with suppress(OSError):
                 api.kill(container, signal=rung)
-            if _is_over(api, container, patience, patient_with):
+            if _is_over(api, container, patience, patient_with, quota):
                 return
     with suppress(OSError):
         api.kill(container)
@@ -101,8 +116,8 @@ def leftovers(api: Api, kept: bool) -> list[tuple[str, str]]:
     return found
 
 
-def _ends_before(api: Api, container: str, ended: threading.Event, deadline: float) -> bool:
-    while (left := deadline - time.monotonic()) > 0:
+def _ends_before(api: Api, container: str, ended: threading.Event, deadline: float, quota: Quota) -> bool:
+    while (left := deadline - time.monotonic()) > 0 and not quota.exceeded:
         if ended.is_set():
             time.sleep(min(left, 0.1))  # the output ends a moment before the engine knows
         ended.wait(min(left, _POLL_S))
@@ -116,7 +131,7 @@ def _state(api: Api, container: str) -> dict[str, Any]:
     broken, until = "", time.monotonic() + _RECONNECT_S
     while True:
         try:
-            state: dict[str, Any] = api.inspect_container(container)["State"]
+            state = _inspect(api, container)
         except OSError as error:
             if getattr(error, "status_code", None) == 404:
                 raise _LostError("the container was removed while it ran, or the engine was restarted") from None
@@ -137,15 +152,25 @@ def _drain(reader: Reader) -> None:
         pass
 
 
-def _is_over(api: Api, container: str, patience_s: float, patient_with: float = math.inf) -> bool:
+def _inspect(api: Api, container: str) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = api.inspect_container(container)["State"]
+        return {**state, "Running": bool(state["Running"]), "ExitCode": int(state.get("ExitCode") or 0)}
+    except (ValueError, LookupError, TypeError, AttributeError) as error:  # that of JSON is a ValueError, and an OSError too
+        if isinstance(error, OSError):
+            raise
+        raise ConnectionError(f"it answers something else than the state of a container: {type(error).__name__}") from None
+
+
+def _is_over(api: Api, container: str, patience_s: float, patient_with: float = math.inf, quota: Quota | None = None) -> bool:
     until = time.monotonic() + patience_s
     while True:
         try:
-            if not api.inspect_container(container)["State"]["Running"]:
+            if not _inspect(api, container)["Running"]:
                 return True
         except OSError as error:
             if getattr(error, "status_code", None) == 404:
                 return True
-        if time.monotonic() >= until or stopping.asked() > patient_with:
+        if time.monotonic() >= until or stopping.asked() > patient_with or (quota and quota.hopeless):
             return False
         time.sleep(_SLICE_S)

@@ -20,6 +20,7 @@ import harness
 from harness.engines import Layout, Request, Say, stopping
 from harness.engines.orphans import adopted
 from harness.engines.output import Reader
+from harness.engines.quota import Watch
 from harness.engines.tidying import tidy
 from harness.errors import InfrastructureError
 from harness.records import Environment, Exit
@@ -28,6 +29,8 @@ _PIECE = 1 << 16
 _DRAIN_S = 2.0
 _ORPHANS_S = 1.0  # what a run that has ended well may take to end its own helpers
 _SLICE_S = 0.1
+_POLL_S = 0.5
+_WRITING_S = 10.0  # for what fills the disk meanwhile
 _NEEDS = ("torch", "triton", "pytest", "numpy")
 # Looks without importing: torch alone takes seconds to load, and the facts stage does it anyway.
 _LOOK = "import importlib.util, sys; print(*[name for name in sys.argv[1:] if importlib.util.find_spec(name) is None])"
@@ -104,20 +107,21 @@ def _run(command: list[str], request: Request, layout: Layout, on_line: Say, end
     assert process.stdout is not None  # asked for above
     reader = Reader(iter(partial(process.stdout.read, _PIECE), b""), on_line)
     timed_out = interrupted = False
+    quota = Watch(request.raw, request.cap)
     try:
-        with stopping.interruptible():
+        with quota, stopping.interruptible():
             reader.start()
-            process.wait(request.limit_s)
-    except subprocess.TimeoutExpired:
-        timed_out = True
+            timed_out = not _ends_before(process, started + request.limit_s, quota)
     except KeyboardInterrupt:
         interrupted = True
     finally:
-        _stop(process, request.grace_s, patient_with=int(interrupted))
-        end_orphans(0.0 if timed_out or interrupted else _ORPHANS_S)
+        _stop(process, min(request.grace_s, _WRITING_S) if quota.exceeded else request.grace_s, patient_with=int(interrupted))
+        end_orphans(0.0 if timed_out or interrupted or quota.exceeded else _ORPHANS_S)
         if reader.ended.wait(_DRAIN_S):
             process.stdout.close()
-    return Exit(process.returncode, round(time.monotonic() - started, 3), timed_out=timed_out, interrupted=interrupted)
+    exceeded = quota.exceeded if not interrupted else ""
+    seconds = round(time.monotonic() - started, 3)
+    return Exit(process.returncode, seconds, timed_out=timed_out, interrupted=interrupted, exceeded=exceeded)
 
 
 def _variables(request: Request, layout: Layout) -> dict[str, str]:
@@ -133,6 +137,15 @@ def _variables(request: Request, layout: Layout) -> dict[str, str]:
     if request.target.visible_devices and request.gpu is not None:
         chosen[request.target.visible_devices] = request.gpu
     return {**os.environ, **chosen}
+
+
+def _ends_before(process: subprocess.Popen[bytes], deadline: float, quota: Watch) -> bool:
+    """False where its time is up; also over, in a way, where it has used up its room."""
+    while (left := deadline - time.monotonic()) > 0 and not quota.exceeded:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(min(left, _POLL_S))
+            return True
+    return bool(quota.exceeded) or process.poll() is not None
 
 
 def _stop(process: subprocess.Popen[bytes], grace_s: float, patient_with: int) -> None:

@@ -40,7 +40,10 @@ def no_engine(error: BaseException, where: str = "") -> InfrastructureError:
     """No engine answers, or it does not answer as one should."""
     text = _said(error).removeprefix("Error while fetching server API version: ")
     low = text.lower()
-    if "permission denied" in low or "permissionerror" in low:
+    if isinstance(error, TimeoutError) or "read timed out" in low:
+        meaning = "The engine is there and does not answer in time: it hangs, or the machine is overloaded."
+        remedy = f"See what it does (`journalctl -u docker`), and restart it: `sudo systemctl restart docker`. {_WITHOUT}"
+    elif "permission denied" in low or "permissionerror" in low:
         meaning = "The engine runs, and its socket is closed to this user."
         remedy = f"`sudo usermod -aG docker $USER`, then log in again; or a rootless engine. {_WITHOUT}"
     elif any(word in low for word in ("no such file", "refused", "timed out", "timeout", "name resolution", "unreachable")):

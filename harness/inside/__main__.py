@@ -93,7 +93,11 @@ def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
         return dataclasses.replace(report, seconds=seconds, exit_code=0)
     hint = f"The end of {stage.value}/log.txt says more."
     if process.returncode == UNWRITABLE:
-        return StageReport(stage, Verdict.INFRA, seconds, "its results could not be written: the disk is full or broken", "", UNWRITABLE)
+        why, room = (
+            "its results could not be written: the disk is full or broken",
+            "Make room on that disk; --resume then goes on where this stopped.",
+        )
+        return StageReport(stage, Verdict.INFRA, seconds, why, room, UNWRITABLE)
     if timed_out:
         return StageReport(stage, Verdict.TIMEOUT, seconds, f"the stage ran longer than {limit:g} s", hint, process.returncode)
     return StageReport(stage, Verdict.CRASHED, seconds, f"its process {describe_exit(process.returncode)}", hint, process.returncode)

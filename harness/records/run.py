@@ -28,7 +28,8 @@ class Environment:
 
 @dataclass(frozen=True)
 class Exit:
-    """How the process or container ended, as its engine saw it; `diagnose` turns it into a verdict."""
+    """How the process or container ended, as its engine saw it; `diagnose` turns it into a verdict. `exceeded` is the limit of its results
+    that it was ended for, in words."""
 
     __pydantic_config__ = STRICT
     code: Union[int, None]
@@ -37,6 +38,7 @@ class Exit:
     timed_out: bool = False
     interrupted: bool = False
     error: str = ""
+    exceeded: str = ""
 
 
 @dataclass(frozen=True)

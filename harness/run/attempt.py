@@ -18,11 +18,12 @@ from typing import Any, Union
 from harness.collect.guard import read_record
 from harness.engines import Engine, Layout, Request, Say, choose_engine, stopping
 from harness.engines.tidying import tidy
-from harness.errors import InfrastructureError, UsageError, WarpwaveError
-from harness.records import Attempt, Environment, Exit, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump, write_text
+from harness.errors import InfrastructureError, UsageError, WarpwaveError, explain
+from harness.records import UNWRITABLE, Attempt, Environment, Exit, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump, write_text
 from harness.run import lease
 from harness.run.diagnose import diagnose
 from harness.run.inputs import gather
+from harness.run.reserve import Reserve
 from harness.run.resume import check_inputs, check_same
 from harness.run.settings import Settings
 from harness.run.sharding import restrict
@@ -33,7 +34,8 @@ OnEvent = Callable[[dict[str, Any]], None]
 _NOISE_LINES = 1000
 _ENGINE_WAIT_S = 60.0  # an engine that is restarted
 _STOPPED = "stopped by the user or the CI system"
-_NO_ROOM = "Make room on that disk; --resume then goes on where this stopped."
+# What a disk that is full or fails, or a limit of this process, answers.
+_MACHINES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE}
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ def attempt(
     started, clock = datetime.now(timezone.utc), time.monotonic()
     environment: Environment | None = None
     ended: Exit | None = None
+    reserve = Reserve()
     # Written when the run is over: while it lasts, `raw` is open to the code under test, which could plant a link for us to follow.
     noise: deque[str] = deque(maxlen=_NOISE_LINES)
     command = shlex.join(settings.command) + ("" if settings.resume else f" --resume {shlex.quote(str(settings.out))}")
@@ -89,6 +92,7 @@ def attempt(
     phase = "while the environment was prepared"
     with stopping.held(record_stop):
         try:
+            reserve.take(raw)
             if not resumed:
                 open_record()
             with stopping.interruptible():
@@ -117,6 +121,7 @@ def attempt(
             ending = Ending(Verdict.INCOMPLETE, f"{_STOPPED} {phase}", again)
             ended = Exit(None, 0.0, interrupted=True)
         except UsageError:
+            reserve.free()
             raise
         except WarpwaveError as error:
             ending = Ending(Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy)
@@ -124,30 +129,44 @@ def attempt(
             ending = _our_fault(error, raw, noise)
         seconds = round(time.monotonic() - clock, 3)
         record = record_of(request, settings, started, seconds, attempts, replace(ending, environment=environment, exit=ended))
+        reserve.free()
         try:
+            dump(record, raw / "run.json")
             if noise:
                 write_text(raw / "engine.log", "\n".join(noise) + "\n")
-            dump(record, raw / "run.json")
-        except OSError as error:  # the page from the start stays, and says that the run has not ended
-            say(f"{target.name}: run.json could not be written: {error}")
-            return replace(record, verdict=Verdict.INFRA, reason=f"run.json could not be written: {error}", hint=_NO_ROOM)
+        except OSError as error:  # the page from the start may stay, and say that the run has not ended; the report knows better
+            told = explain(error)
+            say(f"{target.name}: the last page of the run could not be written: {told.happened}")
+            if record.verdict in (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR):
+                return replace(record, verdict=Verdict.INFRA, reason=f"the results could not be written: {told.happened}", hint=_hint(told))
         return record
 
 
 def worth_another(record: RunRecord, raw: Path) -> bool:
     """Whether the machine failed a run that was under way, and not for good: neither the user's will nor a limit ended it."""
     ended = record.exit
-    if record.verdict is not Verdict.INFRA or ended is None or ended.timed_out or ended.interrupted:
+    if record.verdict is not Verdict.INFRA or ended is None or ended.timed_out or ended.interrupted or ended.exceeded:
         return False
-    return ended.code is None or (ended.code == 0 and not unusable(raw))
+    return ended.code is None or (ended.code == 0 and not unusable(raw) and _lost_device(raw))
+
+
+def _lost_device(raw: Path) -> bool:
+    """Whether a stage ended as infrastructure, and not for want of room for its results."""
+    stages = _read_stages(raw)
+    return stages is not None and any(report.verdict is Verdict.INFRA and report.exit_code != UNWRITABLE for report in stages.reports)
 
 
 def _our_fault(error: Exception, raw: Path, noise: deque[str]) -> Ending:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Ending(Verdict.INFRA, f"the results could not be written: {error}", _NO_ROOM)
+    if isinstance(error, OSError) and error.errno in _MACHINES:
+        told = explain(error)
+        return Ending(Verdict.INFRA, f"the results could not be written: {told.happened} {told.meaning}", _hint(told))
     noise.extend(traceback.format_exc().splitlines())
     hint = f"This is a fault of warpwave's; please report it with {raw / 'engine.log'}."
     return Ending(Verdict.INFRA, f"warpwave itself failed: {type(error).__name__}: {error}", hint)
+
+
+def _hint(told: WarpwaveError) -> str:
+    return f"{told.remedy} --resume then goes on where this stopped."
 
 
 def _engine(settings: Settings, target: Target, say: Say, patient: bool) -> Engine:

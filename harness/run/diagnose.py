@@ -41,6 +41,9 @@ def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: s
         return Diagnosis(
             Verdict.INFRA, reason, "This is not a verdict on the kernels: mend the machine (`warpwave doctor`), then run again."
         )
+    if ended.exceeded:
+        hint = "Write what is large to /tmp, which ends with the run, or raise the limit (--results-limit, --results-files)."
+        return Diagnosis(Verdict.CRASHED, f"ended because {ended.exceeded}{_during(stages)}", hint)
     if ended.timed_out:
         hint = "A kernel that never ends, or a limit that is too short: see which test was running, or give a longer limit."
         return Diagnosis(Verdict.TIMEOUT, f"stopped after its limit of {limit_s:g} s{_during(stages)}", hint)

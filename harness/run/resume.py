@@ -78,7 +78,8 @@ def finished(raw: Path) -> RunRecord | None:
     record, stages = read_record(raw, "run.json", RunRecord)[0], read_record(raw, "stages.json", Stages)[0]
     if record is None or stages is None or record.exit is None or record.verdict in _UNFINISHED or record.run_id != stages.run_id:
         return None
-    undisturbed = record.exit.code == 0 and not (record.exit.timed_out or record.exit.interrupted or record.exit.error)
+    ended = record.exit
+    undisturbed = ended.code == 0 and not (ended.timed_out or ended.interrupted or ended.error or ended.exceeded)
     return record if undisturbed and stages.finished and all(report.exit_code == 0 for report in stages.reports) else None
 
 

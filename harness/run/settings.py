@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Union
 
 from harness.engines import Build
+from harness.engines.quota import Cap
 from harness.records import Gates, Job, Stage
 from harness.run.sharding import Shard
 
@@ -38,6 +39,7 @@ class Settings:
     build: Build = field(default_factory=Build)
     weaken: tuple[str, ...] = ()
     keep: bool = False
+    cap: Cap = field(default_factory=Cap)
     command: tuple[str, ...] = ()
     resume: bool = False
     gpu_wait_s: float = 600.0

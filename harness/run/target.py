@@ -5,6 +5,7 @@ Whatever happens, `raw/<target>/run.json` says so: a target that could not run i
 
 from __future__ import annotations
 
+import os
 import subprocess
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.engines import Layout, Request, Say, stopping
-from harness.errors import ExitCode, UsageError, WarpwaveError
+from harness.errors import ExitCode, UsageError, WarpwaveError, explain
 from harness.records import RunRecord, Stage, Verdict
 from harness.run import lease
 from harness.run.attempt import Ending, OnEvent, attempt, job_of, record_of, worth_another
@@ -32,11 +33,9 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
     Raises:
         UsageError: the request itself makes no sense, or the run to resume is another one; nothing was started and nothing changed.
     """
-    stages = check_target(target, settings)
+    stages, raw = check_target(target, settings), settings.out / "raw" / target.name
     if settings.resume:
         check_run(settings)
-    raw, resumed = _folder(settings, target)
-    if resumed:
         settings = replace(settings, run_id=run_id_of(raw) or settings.run_id)
     request = Request(
         run_id=settings.run_id,
@@ -50,12 +49,14 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
         python=settings.python,
         weaken=settings.weaken,
         keep=settings.keep,
+        cap=settings.cap,
     )
-    if resumed and (record := finished(raw)):
-        _check_finished(request, settings, stages, record)
-        say(f"{target.name}: there is nothing left to do")
-        return record
     try:
+        resumed = _make(raw, settings)
+        if resumed and (record := finished(raw)):
+            _check_finished(request, settings, stages, record)
+            say(f"{target.name}: there is nothing left to do")
+            return record
         with stopping.held(), ExitStack() as stack:
             with stopping.interruptible():
                 lock = stack.enter_context(lease.folder(raw, _FOLDER_WAIT_S, say))
@@ -63,22 +64,25 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
             record = attempt(request, settings, stages, earlier_attempts(raw), resumed, say, on_event)
             again = worth_another(record, raw) and not stopping.asked()
             return _once_more(request, settings, stages, record, say, on_event) if again else record
-    except WarpwaveError as error:
+    except (WarpwaveError, OSError) as error:
         if isinstance(error, UsageError):
             raise
-        ended = Ending(Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy)
-        return record_of(request, settings, datetime.now(timezone.utc), 0.0, (), ended)  # somebody else's folder: nothing is written to it
+        told = explain(error)
+        ended = Ending(Verdict.INFRA, f"{told.happened} {told.meaning}", told.remedy)
+        # Somebody else's folder, or none: nothing is written to it.
+        return record_of(request, settings, datetime.now(timezone.utc), 0.0, (), ended)
 
 
 def check_target(target: Target, settings: Settings) -> tuple[Stage, ...]:
     """The stages of a target that were asked for.
 
     Raises:
-        UsageError: the request makes no sense for this target, which is known before anything is started.
+        UsageError: the request makes no sense for this target, or its folder is there already. Nothing is started.
     """
     stages = _stages(target, settings)
     _check_shareable(target, settings)
-    if not settings.resume and (raw := settings.out / "raw" / target.name).exists():
+    raw = settings.out / "raw" / target.name
+    if os.path.lexists(raw) and not (settings.resume and raw.is_dir() and not raw.is_symlink()):
         raise _taken(raw)
     return stages
 
@@ -166,16 +170,20 @@ def _check_shareable(target: Target, settings: Settings) -> None:
         )
 
 
-def _folder(settings: Settings, target: Target) -> tuple[Path, bool]:
-    """A new, empty folder, so that results of another run can never be taken for this one's; or that of the run to take up again."""
-    raw = settings.out / "raw" / target.name
+def _make(raw: Path, settings: Settings) -> bool:
+    """A new, empty folder, so that results of another run can never be taken for this one's; or, and then True, that of a run to resume.
+
+    Raises:
+        UsageError: it has come into being since `check_target`.
+        OSError: it cannot be made; where its path is wrong, that was said before.
+    """
     try:
         raw.mkdir(parents=True)
     except FileExistsError:
         if settings.resume and raw.is_dir() and not raw.is_symlink():
-            return raw, True
+            return True
         raise _taken(raw) from None
-    return raw, False
+    return False
 
 
 def _taken(raw: Path) -> UsageError:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -77,3 +80,63 @@ class OwnEngine:
             os.kill(self._process.pid, number)
             self._process.wait(60)
             self._process = None
+
+
+class Tap:
+    """A socket in front of an engine: what goes over it is passed on, and at the first call that fits, something happens."""
+
+    def __init__(self, engine: OwnEngine, call: str, heard: bool, action: Callable[[], None]) -> None:
+        """`call` is a pattern of method and path; `heard`: once the engine has answered it, and not before it hears it."""
+        self.engine, self.heard, self.action = engine, heard, action
+        self.pattern = re.compile(call.replace(" /", r" (?:/v[\d.]+)?/", 1).encode())
+        self.hit = False
+        self._once = threading.Lock()
+        self.host = f"unix://{engine.folder}/tap.sock"
+        Path(engine.folder, "tap.sock").unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(f"{engine.folder}/tap.sock")
+        self._listener.listen(50)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def stop(self) -> None:
+        """Take no more calls."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        upstream = socket.socket(socket.AF_UNIX)
+        answered = threading.Event()
+        try:
+            upstream.connect(f"{self.engine.folder}/d.sock")
+            threading.Thread(target=self._answer, args=(upstream, client, answered), daemon=True).start()
+            while data := client.recv(1 << 16):
+                act = False
+                if self.pattern.match(data):
+                    with self._once:
+                        act, self.hit = not self.hit, True
+                if act and not self.heard:
+                    self.action()
+                answered.clear()
+                upstream.sendall(data)
+                if act and self.heard:
+                    answered.wait(60)
+                    self.action()
+        except OSError:
+            return
+        finally:
+            client.close()
+            upstream.close()
+
+    def _answer(self, upstream: socket.socket, client: socket.socket, answered: threading.Event) -> None:
+        with suppress(OSError):
+            while data := upstream.recv(1 << 16):
+                client.sendall(data)
+                answered.set()
+        with suppress(OSError):
+            client.shutdown(socket.SHUT_RDWR)

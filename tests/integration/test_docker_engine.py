@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import time
 from dataclasses import replace
 
@@ -13,7 +15,9 @@ from harness.collect import collect
 from harness.engines.container import container_name, container_options
 from harness.engines.docker import clean
 from harness.engines.host import boot
+from harness.engines.quota import Cap
 from harness.records import Stage, Verdict
+from harness.report import write_report
 from harness.run import Settings, run_target
 from harness.run import attempt as attempt_module
 
@@ -174,3 +178,63 @@ def test_leftovers_of_dead_runs_only(engine, run, request_, built, ours):
     finally:
         for container in set(created.values()) & set(ours()):
             engine._api.remove_container(container, force=True)
+
+
+FILLS = {
+    "one large file": "f = open('/results/large', 'wb')\nwhile True: f.write(b'x' * (1 << 20))",
+    "a file without a name": "f = open('/results/large', 'wb'); os.unlink('/results/large')\nwhile True: f.write(b'x' * (1 << 20))",
+    "small files": "for n in range(10**9): open(f'/results/{n}', 'w').close()",
+    "a sparse file": "os.close(os.open('/results/hole', os.O_CREAT)); os.truncate('/results/hole', 1 << 30); time.sleep(600)",
+    "hard links": "open('/results/a', 'wb').write(bytes(8 << 20))\nfor n in range(900): os.link('/results/a', f'/results/{n}')\nexit(3)",
+    "deaf": "[signal.signal(s, signal.SIG_IGN) for s in (2, 15)]; f = open('/results/large', 'wb')\nwhile True: f.write(b'x' * (1 << 20))",
+}
+
+
+@pytest.mark.parametrize("fill", FILLS)
+def test_results_have_a_cap(run, ours, fill):
+    """However the room is taken: the run ends long before its time, and says why. What is linked often takes its room once."""
+    program = "import os, signal, sys, time\ntime.sleep(0.5)\n" + FILLS[fill]
+    _, ended, _, request = run(program, cap=Cap(32 << 20, 2000), limit_s=120.0)
+    if fill == "hard links":
+        assert (ended.code, ended.exceeded) == (3, "")
+    else:
+        assert "to its results; the limit is 0.03125 GiB, and 2000 files" in ended.exceeded
+        assert not ended.timed_out
+    assert container_name(request) not in ours()
+
+
+def test_one_file_has_a_cap_between_two_looks(run):
+    """A limit of the kernel's: what grows faster than anybody looks, and what only seems to be large, are refused at once."""
+    program = (
+        "import os\nopen('/results/hole', 'w')\ntry: os.truncate('/results/hole', 3 << 30)\nexcept OSError as error: print(error.errno)"
+    )
+    _, ended, lines, _ = run(program, cap=Cap(32 << 20, 2000))
+    assert (ended.code, lines) == (0, ["27"])
+
+
+@pytest.mark.parametrize("kib", [8, 48, 96, 512])
+def test_a_disk_that_is_full_is_infrastructure(built, request_, tmp_path, kib):
+    """3, on the terminal and on record: before the container is created, and in the middle of it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if (
+        os.getuid() != 0
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(disk)], capture_output=True).returncode
+    ):
+        pytest.skip("only root can mount a small file system")
+    try:
+        package = tmp_path / "package"
+        package.mkdir()
+        (package / "test_op.py").write_text(
+            "def test_op():\n    print('x' * (1 << 20))\n    open('/results/x', 'wb').write(b'x' * (1 << 20))\n"
+        )
+        for path in (tmp_path, package):
+            path.chmod(0o755)
+        settings = Settings("full", disk / "out", package, engine="docker", stages=(Stage.TEST,), build=request_.build, gpu_wait_s=1.0)
+        record = run_target(replace(request_.target, interpret=False), settings, lambda line: None, lambda event: None)
+        comparison = write_report([settings.out], settings.out, ["cpu"], [record])
+        kept = json.loads((disk / "out" / "raw" / "cpu" / "run.json").read_text()) if kib > 8 else {"verdict": "infra"}
+        assert kib == 512 or (record.verdict, comparison.exit_code, kept["verdict"]) == (Verdict.INFRA, 3, "infra"), record
+        assert kept["verdict"] != "incomplete"
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)

@@ -1,6 +1,7 @@
 """A run is killed at a random moment and taken up again: nothing is lost, nothing runs twice, nothing is made up.
 
-Four moments here; `nox -s soak` has fifty. Killed are the container, warpwave itself (with a container, and without), and the engine.
+Four moments here; `nox -s soak` has fifty, and ten more for the engine alone. Killed are the container, warpwave itself (with a container,
+and without), and the engine: also at each call that a run makes to it, before it hears the call and after it has answered.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from pathlib import Path
 
 import pytest
 from docker.errors import APIError
-from own_engine import OwnEngine
+from own_engine import OwnEngine, Tap
 
 from harness.collect import collect
 from harness.records import Verdict
 
 MOMENTS = int(os.environ.get("WARPWAVE_MOMENTS", "4"))
+ENGINE_MOMENTS = int(os.environ.get("WARPWAVE_ENGINE_MOMENTS", "1"))
+STEPS = os.environ.get("WARPWAVE_ENGINE_STEPS", "create,start").split(",")
 SEED = int(os.environ.get("WARPWAVE_SEED", "20"))
 VICTIMS = ("container", "harness", "engine", "harness without container")
 STAGES = ("test", "test,compile")
@@ -87,11 +90,11 @@ class Runs:
             self.seconds[stages] = time.monotonic() - begun
         return out
 
-    def start(self, out: Path, engine: str, *more: str) -> subprocess.Popen[str]:
-        """A run in the background, as a user types it."""
+    def start(self, out: Path, engine: str, *more: str, host: str | None = None) -> subprocess.Popen[str]:
+        """A run in the background, as a user types it; `host` is where it thinks the engine is."""
         words = ["--engine", engine, "--kernels", str(self.package), "--targets", str(self.folder / "targets.yml"), *self.options]
         command = [sys.executable, "-m", "harness", "run", "cpu", *words, "--out", str(out), *more]
-        variables = {**os.environ, "DOCKER_HOST": self.engine.host}
+        variables = {**os.environ, "DOCKER_HOST": host or self.engine.host}
         with open(self.folder / f"{out.name}.log", "a") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, env=variables, text=True, start_new_session=True)
 
@@ -164,7 +167,7 @@ def test_a_killed_run_is_taken_up_again(runs, moment):
     stages = STAGES[moment // len(VICTIMS) % 2]
     if engine == "local":
         pytest.importorskip("triton", reason="the local engine needs torch and triton; `nox -s soak` installs them")
-    whole = runs.whole(stages)
+    runs.whole(stages)
     run = runs.start(out, engine, "--stage", stages)
     while not (out / "raw" / "cpu" / "run.json").exists():
         assert run.poll() is None, (runs.folder / f"run{moment}.log").read_text()
@@ -175,24 +178,72 @@ def test_a_killed_run_is_taken_up_again(runs, moment):
     except subprocess.TimeoutExpired:
         runs.kill(victim, run)
     run.wait(300)
+    is_completed(runs, out, engine, stages, {"victim": victim, "after_s": round(after, 2)})
 
+
+@pytest.mark.parametrize("moment", range(ENGINE_MOMENTS))
+def test_the_engine_is_killed_at_any_moment(runs, moment):
+    """From the very start of the command to its last second."""
+    dice = random.Random(SEED * 2000 + moment)
+    out, stages = runs.folder / f"engine{moment}", STAGES[moment % 2]
+    runs.whole(stages)
+    run = runs.start(out, "docker", "--stage", stages)
+    after = dice.uniform(0.2, runs.seconds[stages])
+    try:
+        run.wait(after)
+    except subprocess.TimeoutExpired:
+        runs.kill("engine", run)
+    assert run.wait(300) in EXITS
+    is_completed(runs, out, "docker", stages, {"victim": "engine", "after_s": round(after, 2)})
+
+
+CALLS = {
+    "prepare": "GET /info",
+    "image": "GET /images/",
+    "build": "POST /build",
+    "create": "POST /containers/create",
+    "attach": "POST /containers/[^/]+/attach",
+    "start": "POST /containers/[^/]+/start",
+    "wait": "GET /containers/[^/]+/json",
+    "collect": "DELETE /containers/[0-9a-f]{64}",
+}
+
+
+@pytest.mark.parametrize("heard", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+def test_the_engine_is_killed_at_each_call(runs, step, heard):
+    """It dies before it hears a call, or once it has answered it: nothing is believed that was not seen, nothing runs twice."""
+    out = runs.folder / f"{step}-{heard}"
+    runs.whole("test")
+
+    def die() -> None:
+        runs.engine.kill()
+        runs.engine.start()
+
+    tap = Tap(runs.engine, CALLS[step], heard, die)
+    try:
+        more = ["--rebuild"] if step == "build" else []
+        run = runs.start(out, "docker", "--stage", "test", *more, host=tap.host)
+        assert run.wait(600) in EXITS
+    finally:
+        tap.stop()
+    assert tap.hit, (runs.folder / f"{out.name}.log").read_text()
+    is_completed(runs, out, "docker", "test", {"victim": "engine", "step": f"{'after' if heard else 'before'} {step}"})
+
+
+def is_completed(runs: Runs, out: Path, engine: str, stages: str, figure: dict) -> None:
+    """The bundle is valid and says why it is incomplete; resumed, it holds what an undisturbed run does."""
+    whole = runs.whole(stages)
     told = runs.report(out)["comparison"]["targets"][0]
     stage = next((report["stage"] for report in told["stages"] if report["verdict"] == "not-run"), "-")
-    figure = {
-        "victim": victim,
-        "stages": stages,
-        "after_s": round(after, 2),
-        "verdict": told["verdict"],
-        "reason": told["reason"],
-        "waiting": stage,
-    }
+    figure = {**figure, "stages": stages, "verdict": told["verdict"], "reason": told["reason"], "waiting": stage}
     complete = told["verdict"] == Verdict.FAILED.value  # one of the tests does fail
     if not complete:
         assert told["verdict"] in (Verdict.INCOMPLETE.value, Verdict.INFRA.value), told
         assert told["reason"]
         assert told["hint"]
         again = runs.start(out, engine, "--stage", stages, "--resume", str(out))
-        assert again.wait(600) == 1, (runs.folder / f"run{moment}.log").read_text()
+        assert again.wait(600) == 1, (runs.folder / f"{out.name}.log").read_text()
     FIGURES.append({**figure, "resumed": not complete, "attempts": len(runs.report(out)["comparison"]["targets"][0]["attempts"]) + 1})
     if path := os.environ.get("WARPWAVE_FIGURES"):
         Path(path).write_text(json.dumps(FIGURES, indent=1))

@@ -60,7 +60,11 @@ GOLDEN = {
         "Memory": 10000,
         "MemorySwap": 10000,
         "ShmSize": 1 << 30,
-        "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}, {"Name": "nofile", "Soft": 65536, "Hard": 65536}],
+        "Ulimits": [
+            {"Name": "core", "Soft": 0, "Hard": 0},
+            {"Name": "nofile", "Soft": 65536, "Hard": 65536},
+            {"Name": "fsize", "Soft": 4 << 30, "Hard": 4 << 30},
+        ],
         "LogConfig": {"Type": "json-file", "Config": {"max-size": "50m", "max-file": "2"}},
         "Mounts": [
             {"Type": "bind", "Source": str(PACKAGE), "Target": "/warpwave/harness", "ReadOnly": True},

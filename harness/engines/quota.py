@@ -1,0 +1,129 @@
+"""What a run may write to its results folder: looked at while it runs, since the folder is one of the host's disk and has no quota there.
+
+Counted is the size of a file, so that holes count, or what it takes on the disk, whichever is more; each file once however many names it
+has. Of a container, files without a name that a process still holds open are counted too. What cannot be looked into is over the cap.
+Not seen: what is only mapped and has neither name nor descriptor, and what comes and goes between two looks.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Union
+
+LOOK_S = 1.0
+_SHARE = 4  # of the time, one part at most is spent on looking
+GIB = 1 << 30
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LONG_PATH = 500  # characters, of up to 4 bytes each
+_STATIONS = 200
+
+
+@dataclass(frozen=True)
+class Cap:
+    """At most so much in a results folder. The default is about twice what the readers (`collect`) would read of one; logs are the rest."""
+
+    bytes: int = 4 * GIB
+    files: int = 50_000
+
+
+class Watch(threading.Thread):
+    """Looks at a folder now and then until it is over its cap; use as a context manager."""
+
+    def __init__(self, folder: Path, cap: Cap, inside: Union[str, None] = None) -> None:
+        """`inside` is where a container sees the folder; None where there is no container."""
+        super().__init__(daemon=True)
+        self.folder, self.cap, self.inside = folder, cap, inside
+        self.exceeded = ""
+        self.hopeless = False  # twice over: no time is given any more
+        self._enough = threading.Event()
+
+    def __enter__(self) -> Watch:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._enough.set()
+
+    def run(self) -> None:
+        """Look, and look again."""
+        pause = 0.0
+        while not self._enough.wait(pause):
+            begun = time.monotonic()
+            self.exceeded = self.exceeded or over(self.folder, self.cap, self.inside)
+            if self.exceeded:
+                twice = Cap(2 * self.cap.bytes, 2 * self.cap.files)
+                self.hopeless = bool(over(self.folder, twice, self.inside))
+            pause = max(LOOK_S if not self.exceeded else LOOK_S / 4, (_SHARE - 1) * (time.monotonic() - begun))
+
+
+def over(folder: Path, cap: Cap, inside: Union[str, None] = None) -> str:
+    """In what a folder is over its cap, in words; empty where it is not."""
+    seen: set[tuple[int, int]] = set()
+    size = files = 0
+    limits = f"{cap.bytes / GIB:g} GiB, and {cap.files} files"
+    try:
+        for state in _everything(str(folder), inside):
+            if state.st_nlink != 1 and not stat.S_ISDIR(state.st_mode):
+                if (state.st_dev, state.st_ino) in seen:
+                    continue
+                seen.add((state.st_dev, state.st_ino))
+            files += 1
+            size += max(state.st_blocks * 512, state.st_size if stat.S_ISREG(state.st_mode) else 0)
+            if size > cap.bytes or files > cap.files:
+                what = f"more than {cap.bytes / GIB:g} GiB" if size > cap.bytes else f"more than {cap.files} files and folders"
+                return f"it wrote {what} to its results; the limit is {limits}"
+    except OSError as error:
+        return f"its results cannot be measured ({error.strerror}), so the limit of {limits} cannot be kept"
+    return ""
+
+
+def _everything(folder: str, inside: Union[str, None]) -> Iterator[os.stat_result]:
+    with ExitStack() as opened:
+        root = os.open(folder, _FOLDER)
+        opened.callback(os.close, root)
+        yield from _below(root, opened)
+        if inside is not None:
+            yield from _unlinked(os.fstat(root), inside)
+
+
+def _below(root: int, opened: ExitStack) -> Iterator[os.stat_result]:
+    # A tree may be deeper than a path may be long: the way down has stations, each an open folder, from which paths begin anew.
+    waiting, stations = [(root, ".")], 0
+    while waiting:
+        above, path = waiting.pop()
+        try:
+            at = os.open(path, _FOLDER, dir_fd=above)
+        except (FileNotFoundError, NotADirectoryError):  # gone, or something else by now
+            continue
+        far = len(path) > _LONG_PATH
+        if far and (stations := stations + 1) > _STATIONS:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        with ExitStack() as here, os.scandir(at) as entries:
+            (opened if far else here).callback(os.close, at)
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    yield (state := entry.stat(follow_symlinks=False))
+                    if stat.S_ISDIR(state.st_mode):
+                        waiting.append((at, entry.name) if far else (above, f"{path}/{entry.name}"))
+
+
+def _unlinked(root: os.stat_result, inside: str) -> Iterator[os.stat_result]:
+    """The files without a name on the folder's disk that processes hold which see the folder at `inside`; others' cannot be looked at."""
+    for process in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
+        with suppress(OSError):
+            seen = os.stat(f"/proc/{process}/root{inside}")  # noqa: PTH116
+            mine = (seen.st_dev, seen.st_ino) == (root.st_dev, root.st_ino)
+            held = os.listdir(f"/proc/{process}/fd") if mine else []  # noqa: PTH208
+            for number in held:
+                with suppress(OSError):
+                    state = os.stat(f"/proc/{process}/fd/{number}")  # noqa: PTH116
+                    if state.st_nlink == 0 and state.st_dev == root.st_dev and stat.S_ISREG(state.st_mode):
+                        yield state

@@ -1,0 +1,162 @@
+"""What a run may write to its results: counted as it would have to be paid for, and held to its cap while the run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.collect import cases, collect, guard
+from harness.compare import compare
+from harness.engines.quota import Cap, Watch, over
+from harness.records import Exit, Verdict
+from harness.run import exit_code_of
+from harness.run.diagnose import diagnose
+
+MIB = 1 << 20
+
+
+def sparse(folder: Path) -> None:
+    """A hole: nothing here, all of it in a copy."""
+    (folder / "hole").touch()
+    os.truncate(folder / "hole", 3 * MIB)
+
+
+def preallocated(folder: Path) -> None:
+    """Room without content."""
+    with open(folder / "room", "wb") as file:
+        subprocess.run(["fallocate", "--keep-size", "--length", str(3 * MIB), file.name], check=True)
+
+
+def in_the_deep(folder: Path) -> None:
+    """Below a path that is longer than the system takes one."""
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(30):
+        os.mkdir("d" * 250, dir_fd=at)
+        at, above = os.open("d" * 250, os.O_RDONLY, dir_fd=at), at
+        os.close(above)
+    with open(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=at), "wb") as file:
+        file.write(b"x" * 3 * MIB)
+    os.close(at)
+
+
+def many(folder: Path) -> None:
+    """Small ones."""
+    for number in range(60):
+        (folder / str(number)).touch()
+
+
+def folders(folder: Path) -> None:
+    """Empty ones."""
+    for number in range(60):
+        (folder / "d" / str(number)).mkdir(parents=True)
+
+
+def links(folder: Path) -> None:
+    """Links take room for files, too."""
+    for number in range(60):
+        (folder / str(number)).symlink_to("/")
+
+
+@pytest.mark.parametrize("fill", [sparse, preallocated, in_the_deep, many, folders, links])
+def test_what_counts(tmp_path, fill):
+    """However it is hidden."""
+    cap = Cap(2 * MIB, 50)
+    assert over(tmp_path, cap) == ""
+    fill(tmp_path)
+    assert "the limit is" in over(tmp_path, cap)
+
+
+def test_what_does_not_count(tmp_path):
+    """One file under many names is one; what a link leads to is not in the folder."""
+    results = tmp_path / "results"
+    results.mkdir()
+    (tmp_path / "large").write_bytes(b"x" * 3 * MIB)
+    (results / "link").symlink_to(tmp_path / "large")
+    (results / "loop").symlink_to(results)
+    (results / "file").write_bytes(b"x" * MIB)
+    for number in range(60):
+        os.link(results / "file", results / str(number))
+    assert over(results, Cap(2 * MIB, 50)) == ""
+
+
+def test_what_cannot_be_looked_into_is_over(tmp_path):
+    """A folder that is gone; a closed one is the same for whoever is not root."""
+    assert "cannot be measured" in over(tmp_path / "nowhere", Cap())
+
+
+def test_the_default_holds_whatever_the_readers_take():
+    """A file that would be read is never one that ends the run."""
+    lines, pages = 8, 4  # files of lines that `collect` reads, and files of one record
+    assert Cap().bytes > lines * guard.MAX_LINES_BYTES + pages * guard.MAX_JSON_BYTES + cases.MAX_XML_BYTES
+
+
+def test_it_is_seen_while_it_grows(tmp_path):
+    """And said once; twice over is hopeless."""
+    with Watch(tmp_path, Cap(MIB, 100)) as watch:
+        (tmp_path / "a").write_bytes(b"x" * 3 * MIB)
+        for _ in range(100):
+            if watch.hopeless:
+                break
+            watch._enough.wait(0.05)
+    assert "GiB" in watch.exceeded
+    assert watch.hopeless
+
+
+def test_the_verdict():
+    """The package did it, and no test failed: as with its time and its memory the target has no result of its own."""
+    found = diagnose(Exit(0, 1.0, exceeded="it wrote more than 4 GiB to its results"), None, 1.0, "")
+    assert (found.verdict, exit_code_of(found.verdict)) == (Verdict.CRASHED, 4)
+    assert "it wrote more than 4 GiB" in found.reason
+    assert "--results-limit" in found.hint
+    assert diagnose(Exit(None, 1.0, error="gone", exceeded="x"), None, 1.0, "").verdict is Verdict.INFRA
+    assert diagnose(Exit(130, 1.0, interrupted=True, exceeded="x"), None, 1.0, "").verdict is Verdict.INCOMPLETE
+
+
+TESTS = """
+import os, time
+
+def test_before():
+    pass
+
+def test_that_fills_the_disk():
+    folder = os.path.dirname(os.environ["WARPWAVE_JOURNAL"])
+    {fill}
+    time.sleep(60)
+
+def test_after():
+    pass
+"""
+FILLS = {
+    "a large file": "open(folder + '/large', 'wb').write(b'x' * (30 << 20))",
+    "many files": "[open(f'{folder}/{n}', 'w').close() for n in range(3000)]",
+    "a log": "os.write(1, b'x' * (30 << 20))",
+}
+
+
+@pytest.mark.parametrize("fill", FILLS)
+def test_a_run_that_writes_too_much_is_ended(tmp_path, fill):
+    """Without a container: its reason, 4, and what was finished before is kept, reported and not run again."""
+    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+    from harness.inside.workers import JOURNAL_VARIABLE
+
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "test_op.py").write_text(TESTS.replace("{fill}", FILLS[fill]).replace("WARPWAVE_JOURNAL", JOURNAL_VARIABLE))
+    (tmp_path / "targets.yml").write_text("schema_version: 1\ntargets:\n  cpu: {interpret: false, stages: [test]}\n")
+    words = ["--kernels", package, "--targets", tmp_path / "targets.yml", "--out", tmp_path / "out", "--engine", "local"]
+    limits = ["--results-limit", 0.01, "--results-files", 2000]
+    command = [sys.executable, "-m", "harness", "run", "cpu", *map(str, words + limits)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, "COLUMNS": "200"})
+    run = collect(tmp_path / "out" / "raw" / "cpu")
+    told = json.loads((tmp_path / "out" / "raw" / "cpu" / "run.json").read_text())
+
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert (told["verdict"], "to its results" in told["reason"]) == ("crashed", True)
+    assert "to its results" in done.stdout
+    assert [case.id.rpartition("::")[2] for case in run.cases if case.verdict is Verdict.PASSED] == ["test_before"]
+    assert compare([run]).exit_code == 4
