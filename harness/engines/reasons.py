@@ -50,6 +50,9 @@ def no_engine(error: BaseException, where: str = "") -> InfrastructureError:
         meaning = "The daemon is not installed, not running, or listens elsewhere than DOCKER_HOST (or /var/run/docker.sock) says."
         start = f"`sudo systemctl start docker`, once it is installed ({_INSTALL})"
         remedy = f"{start}; or export DOCKER_HOST as {_FIND_SOCKET} prints it. {_WITHOUT}"
+    elif any(word in low for word in ("connection aborted", "connection reset", "broken pipe", "remote end closed")):
+        meaning = "The engine ended, or was restarted, while it was asked; or what listens there is no engine."
+        remedy = f"See whether it runs (`docker version`, `journalctl -u docker`), then run again. {_WITHOUT}"
     elif "api version" in low or "client version" in low:
         meaning = "The engine is older than Docker 19.03, or the SDK is older than the engine."
         remedy = f"Update Docker Engine, and `python3 -m pip install --upgrade docker`. {_WITHOUT}"

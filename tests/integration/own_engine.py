@@ -90,6 +90,7 @@ class Tap:
         self.engine, self.heard, self.action = engine, heard, action
         self.pattern = re.compile(call.replace(" /", r" (?:/v[\d.]+)?/", 1).encode())
         self.hit = False
+        self._happened = threading.Event()
         self._once = threading.Lock()
         self.host = f"unix://{engine.folder}/tap.sock"
         Path(engine.folder, "tap.sock").unlink(missing_ok=True)
@@ -99,7 +100,9 @@ class Tap:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def stop(self) -> None:
-        """Take no more calls."""
+        """Take no more calls; what was made to happen has happened then."""
+        if self.hit:
+            self._happened.wait(180)
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
@@ -121,17 +124,23 @@ class Tap:
                     with self._once:
                         act, self.hit = not self.hit, True
                 if act and not self.heard:
-                    self.action()
+                    self._act()
                 answered.clear()
                 upstream.sendall(data)
                 if act and self.heard:
                     answered.wait(60)
-                    self.action()
+                    self._act()
         except OSError:
             return
         finally:
             client.close()
             upstream.close()
+
+    def _act(self) -> None:
+        try:
+            self.action()
+        finally:
+            self._happened.set()
 
     def _answer(self, upstream: socket.socket, client: socket.socket, answered: threading.Event) -> None:
         with suppress(OSError):

@@ -147,6 +147,8 @@ def runs(engine, built, wheelhouse, tmp_path_factory):
     own.start()
     try:
         own.take(built[0].image, engine._api)
+        if "build" in STEPS:
+            own.take(os.environ["WARPWAVE_BASE_IMAGE"], engine._api)
         options = ["--base-image", os.environ["WARPWAVE_BASE_IMAGE"], "--wheelhouse", str(wheelhouse), "--no-report", "--quiet"]
         made = Runs(tmp_path_factory.mktemp("killed"), own, options)
         yield made
