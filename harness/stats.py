@@ -112,7 +112,8 @@ def median_weights(count: int) -> tuple[float, ...]:
 def _block_medians(values: Sequence[float], rounds: Sequence[int]) -> list[float]:
     """Sorted medians of the blocks; of whole rounds where there are enough of them. Empty where there is too little."""
     edges = [0, *itertools.accumulate(rounds)]
-    if len(rounds) < _FEWEST_BLOCKS or edges[-1] != len(values):
+    # Rounds that do not add up to the timings, or that are empty, are not those in which they were taken.
+    if len(rounds) < _FEWEST_BLOCKS or min(rounds) < 1 or edges[-1] != len(values):
         edges = list(range(len(values) + 1))
     pieces = len(edges) - 1
     if pieces < _FEWEST_BLOCKS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,6 +35,7 @@ _SEARCH_DEPTH = 3  # <given>/<artifact>/raw/<target>
 _OUTPUTS = {"facts.json": Stage.FACTS, "test": Stage.TEST, "bench": Stage.BENCH, "compile": Stage.COMPILE}
 _COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
 _MAX_WAIVERS = 200  # each is held against each compiled kernel
+_MAX_ARCHITECTURES = 64  # a column each
 
 Judged = TypeVar("Judged", RunRecord, StageReport)
 
@@ -79,6 +81,8 @@ def collect(folder: Path) -> TargetRun:
     ceilings, ceilings_fault = read_lines(folder, "bench/ceilings.jsonl", Ceiling)
     compiled, compiled_fault = read_lines(folder, "compile/kernels.jsonl", CompiledKernel)
     launched, launched_fault = read_lines(folder, "bench/kernels.jsonl", CompiledKernel)
+    compiled, compiled_fault = _few_architectures(compiled, compiled_fault, "compile/kernels.jsonl")
+    launched, launched_fault = _few_architectures(launched, launched_fault, "bench/kernels.jsonl")
     tested, tested_fault = read_lines(folder, "test/cards.jsonl", CardShare)
     measured, measured_fault = read_lines(folder, "bench/cards.jsonl", CardShare)
     # Younger than the format, or only there on request: a bundle without them is whole.
@@ -150,6 +154,16 @@ def _search(folder: Path, depth: int, looked: list[Path]) -> list[Path]:
     if folder.name == "raw":  # a target that died before it wrote a line is still a target
         return below
     return [hit for child in below for hit in _search(child, depth - 1, looked)] if depth else []
+
+
+def _few_architectures(rows: tuple[CompiledKernel, ...], fault: Fault | None, name: str) -> tuple[tuple[CompiledKernel, ...], Fault | None]:
+    """The rows of the first architectures, and a fault where there are more than anybody compiles for."""
+    first = set(itertools.islice(dict.fromkeys(row.architecture for row in rows), _MAX_ARCHITECTURES))
+    kept = tuple(row for row in rows if row.architecture in first)
+    if len(kept) == len(rows):
+        return rows, fault
+    text = f"more than {_MAX_ARCHITECTURES} architectures; the first {_MAX_ARCHITECTURES} are kept"
+    return kept, fault if fault and fault.verdict is Verdict.INVALID else Fault(name, Verdict.INVALID, text)
 
 
 def _lower(judged: Judged, verdict: Verdict, text: str) -> Judged:

@@ -14,6 +14,7 @@ import click
 from harness.commands.doctor import print_findings
 from harness.commands.options import FILE, FOLDER
 from harness.errors import ExitCode, UsageError
+from harness.records.shard import MOST_SHARDS
 
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
 _FAIL_ON = "verdict,matrix,spills,occupancy,slower"
@@ -29,7 +30,9 @@ def ci() -> None:
 @ci.command()
 @click.option("--runners", required=True, metavar="JSON", envvar="RUNNERS", help="An object of target to the labels of its runner.")
 @click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
-@click.option("--shards", type=click.IntRange(1, 64), default=1, show_default=True, envvar="SHARDS", help="Jobs a machine, side by side.")
+@click.option(
+    "--shards", type=click.IntRange(1, MOST_SHARDS), default=1, show_default=True, envvar="SHARDS", help="Jobs a machine, side by side."
+)
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Add `matrix` and `expect` to this file of outputs.")
 def plan(runners: str, overlay: Path | None, shards: int, output: Path | None) -> int:
     """Say which job runs which target on which runner."""

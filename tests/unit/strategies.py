@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 import sys
 from enum import Enum
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
 from harness.records import TargetRun
+from harness.records.bounds import Checked
 
 # Names that mean something to somebody who reads a report: a terminal, a browser, a spreadsheet, a runner, a shell, Markdown, rich.
 NAMES = (
@@ -53,6 +56,8 @@ _PLAIN = {str: names, float: floats, int: integers, bool: st.booleans(), type(No
 
 def any_of(kind: Any) -> st.SearchStrategy:
     """Whatever an annotation of `records` allows. (`from_type` would have to be told so for every test there is.)"""
+    if get_origin(kind) is Annotated:
+        return _held(any_of(get_args(kind)[0]), *kind.__metadata__)
     if kind in _PLAIN:
         return _PLAIN[kind]
     if get_origin(kind) is Union:
@@ -62,12 +67,33 @@ def any_of(kind: Any) -> st.SearchStrategy:
     if get_origin(kind) is dict:
         return st.dictionaries(*map(any_of, get_args(kind)), max_size=3)
     if dataclasses.is_dataclass(kind):
-        hints = get_type_hints(kind)
+        hints = get_type_hints(kind, include_extras=True)
         return st.builds(
             kind, **{field.name: any_of(hints[field.name]) for field in dataclasses.fields(kind) if field.name != "schema_version"}
         )
     assert issubclass(kind, Enum), kind
     return st.sampled_from(kind)
+
+
+def _held(values: st.SearchStrategy, *bounds: Any) -> st.SearchStrategy:
+    """Values within what `harness.records.bounds` allows: what it refuses, or cuts, does not come back as it was."""
+    for bound in bounds:
+        if isinstance(bound, Checked):
+            values = values.filter(functools.partial(_passes, bound.look))
+        else:
+            least, most = (-math.inf if bound.least is None else bound.least), (math.inf if bound.most is None else bound.most)
+            longest = math.inf if bound.longest is None else bound.longest
+            inside = values.filter(lambda x: len(x) <= longest if hasattr(x, "__len__") else least <= x <= most)
+            edges = [edge for edge in (bound.least, bound.most) if edge is not None]
+            values = inside | st.sampled_from(edges) if edges else inside
+    return values
+
+
+def _passes(look: Any, value: Any) -> bool:
+    try:
+        return look(value) == value
+    except ValueError:
+        return False
 
 
 target_runs = any_of(TargetRun)
