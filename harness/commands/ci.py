@@ -17,6 +17,7 @@ from harness.errors import ExitCode, UsageError
 from harness.records.shard import MOST_SHARDS
 
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
+_SHARDS = click.IntRange(1, MOST_SHARDS)
 _FAIL_ON = "verdict,matrix,spills,occupancy,slower"
 _BASE = click.option("--base", type=FOLDER, help="Results of the base branch's last run; may be missing or empty.")
 _EXPECT = click.option("--expect", default="", metavar="TARGET,TARGET", help="Targets that must be there; shown as absent if they are not.")

@@ -11,7 +11,6 @@ from harness.records.bounds import Few, LongName, Many, Name, Prose
 from harness.records.results import CompiledKernel
 from harness.records.words import STRICT
 
-
 Patterns = Annotated[tuple[LongName, ...], Few]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import sys
 from enum import Enum
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -12,7 +11,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from hypothesis import strategies as st
 
 from harness.records import TargetRun
-from harness.records.bounds import Checked
+from harness.records.bounds import Bound, Checked
 
 # Names that mean something to somebody who reads a report: a terminal, a browser, a spreadsheet, a runner, a shell, Markdown, rich.
 NAMES = (
@@ -81,12 +80,16 @@ def _held(values: st.SearchStrategy, *bounds: Any) -> st.SearchStrategy:
         if isinstance(bound, Checked):
             values = values.filter(functools.partial(_passes, bound.look))
         else:
-            least, most = (-math.inf if bound.least is None else bound.least), (math.inf if bound.most is None else bound.most)
-            longest = math.inf if bound.longest is None else bound.longest
-            inside = values.filter(lambda x: len(x) <= longest if hasattr(x, "__len__") else least <= x <= most)
             edges = [edge for edge in (bound.least, bound.most) if edge is not None]
+            inside = values.filter(functools.partial(_fits, bound))
             values = inside | st.sampled_from(edges) if edges else inside
     return values
+
+
+def _fits(bound: Bound, value: Any) -> bool:
+    if bound.longest is not None:
+        return len(value) <= bound.longest
+    return (bound.least is None or value >= bound.least) and (bound.most is None or value <= bound.most)
 
 
 def _passes(look: Any, value: Any) -> bool:
