@@ -8,7 +8,7 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from harness.collect import collect, find_raw
+from harness.collect import collect_all, find_raw
 from harness.compare import compare
 from harness.compare.comparison import Comparison
 from harness.compare.joining import join
@@ -30,7 +30,7 @@ def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = ())
         InvalidInputError: there is no raw folder.
     """
     with without_collector():
-        comparison = compare(join([collect(folder) for folder in find_raw(paths)]), expected)
+        comparison = compare(join(collect_all(find_raw(paths))), expected)
         return _write(comparison, out)
 
 

@@ -22,6 +22,9 @@ CONFIDENCE = 0.95
 # 90. More blocks are shorter, and then neighbours swing together.
 _BLOCKS = 11
 _FEWEST_BLOCKS = 5
+# A figure beyond these was not measured, and what is made of such figures may leave the range of a float: their quotients, products and
+# squares do not.
+SMALLEST, LARGEST = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,11 @@ class Interval:
     value: float
     low: float
     high: float
+
+
+def measurable(value: float) -> bool:
+    """Whether a value above 0 can be one that was measured: arithmetic on such values neither overflows nor divides by 0."""
+    return SMALLEST <= value <= LARGEST
 
 
 def quantile(values: Sequence[float], q: float) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.ci.artifacts import latest
 from harness.ci.words import command
-from harness.collect import collect, find_raw
+from harness.collect import collect_all, find_raw
 from harness.compare.bundles import bundle, check_comparable
 from harness.compare.codegen import diff
 from harness.compare.comparison import Change
@@ -50,7 +50,7 @@ class Since:
 def against_base(base: Path, head: Sequence[Path], asked: Asked) -> Since:
     """Whatever stands in the way of comparing is said by name, and is no regression: the first run of a branch has no base."""
     try:
-        before, after = (join([collect(raw) for raw in find_raw(latest(folders))]) for folders in ([base], head))
+        before, after = (join(collect_all(find_raw(latest(folders)))) for folders in ([base], head))
     except WarpwaveError as error:
         return _not_compared("this run", error)
     found = [_tests(before, after, asked), _speeds(before, after, asked), _generated_code(before, after, asked.concerns)]

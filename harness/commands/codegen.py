@@ -95,10 +95,10 @@ def exit_code(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern]) 
 
 
 def _read(folder: Path) -> Bundle:
-    from harness.collect import collect, find_raw
+    from harness.collect import collect_all, find_raw
     from harness.compare.bundles import bundle
 
-    return bundle(str(folder), [collect(raw) for raw in find_raw([folder])])
+    return bundle(str(folder), collect_all(find_raw([folder])))
 
 
 def _json(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern], said: str, code: ExitCode) -> str:

@@ -88,7 +88,7 @@ def _png(svg: str) -> bytes:
 
 
 def _compare(folders: tuple[Path, ...]) -> Comparison:
-    from harness.collect import collect, find_raw
+    from harness.collect import collect_all, find_raw
     from harness.compare import compare
 
-    return compare([collect(raw) for raw in find_raw(folders)])
+    return compare(collect_all(find_raw(folders)))

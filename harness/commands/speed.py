@@ -66,9 +66,9 @@ def exit_code(found: Movement) -> ExitCode:
 
 
 def _read(folder: Path) -> list[TargetRun]:
-    from harness.collect import collect, find_raw
+    from harness.collect import collect_all, find_raw
 
-    return [collect(raw) for raw in find_raw([folder])]
+    return collect_all(find_raw([folder]))
 
 
 def _json(found: Movement, said: str, code: ExitCode) -> str:
@@ -92,11 +92,11 @@ _file = click.option("--file", "path", type=FILE, default=_HISTORY, show_default
 @_file
 def add_runs(bundles: tuple[Path, ...], path: Path) -> int:
     """Keep the runs in BUNDLEs. One that is there already stays as it is."""
-    from harness.collect import collect, find_raw
+    from harness.collect import collect_all, find_raw
     from harness.history import add
     from harness.render.text import visible
 
-    for name, new in add(path, [collect(raw) for raw in find_raw(bundles)]).items():
+    for name, new in add(path, collect_all(find_raw(bundles))).items():
         click.echo(f"{'added' if new else 'there already'}: {visible(name)}")
     return ExitCode.GOOD
 

@@ -29,7 +29,7 @@ def sentence(diff: Diff, failing: Sequence[Concern]) -> str:
     regressed = [change for change in diff.changes if change.worse_in(failing)]
     found = [change.worse_in(failing)[0] for change in regressed]
     why = ", ".join(f"{found.count(concern)} {concern.value}" for concern in Concern if concern in found)
-    kinds = [change.kind for change in diff.changes if change not in regressed]
+    kinds = [change.kind for change in diff.changes if not change.worse_in(failing)]
     rest = [f"{kinds.count(kind)} {word}" for kind, word in _COUNTED.items() if kind in kinds]
     lead = f"{plural(len(regressed), 'regression')} ({why})" if regressed else "No regression"
     same = f"{diff.unchanged + diff.same_figures} unchanged"
@@ -51,7 +51,7 @@ def diff_sections(base: Bundle, head: Bundle, diff: Diff, failing: Sequence[Conc
     """The page, top to bottom. `full` shows every block, and every configuration that was added or removed."""
     few = None if full else FEW
     regressed = [change for change in diff.changes if change.worse_in(failing)]
-    others = {kind: [change for change in diff.changes if change.kind is kind and change not in regressed] for kind in Kind}
+    others = {kind: [change for change in diff.changes if change.kind is kind and not change.worse_in(failing)] for kind in Kind}
     sections = _changed("Regressions", regressed, failing, few, folded=False)
     sections += _changed("Worse, but allowed (see --fail-on)", others[Kind.WORSE], failing, few, folded=False)
     sections += _one_sided("Removed: only BASE has them", others[Kind.REMOVED], few)

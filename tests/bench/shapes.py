@@ -11,6 +11,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from harness.collect.cases import MAX_MEMORY as MAX_CASES_MEMORY
+from harness.collect import guard
 from harness.records import (
     DeviceFacts,
     Facts,
@@ -66,7 +68,8 @@ def target(
         written = 0
         for line in tests:
             written += len(line)
-            if written > 63 << 20:
+            # A file that is too large by a line is refused whole: then it would cost nothing.
+            if written > 63 << 20 or 4 * written > 3 * MAX_CASES_MEMORY:
                 break
             file.write(line)
         file.write("</testsuite></testsuites>")
@@ -79,11 +82,12 @@ def target(
     }
     for path, rows in lines.items():
         with (folder / path).open("w") as file:
-            size = 0
+            size = memory = 0
             for row in rows:
                 line = json.dumps(row) + "\n"
                 size += len(line)
-                if size > DISK:
+                memory += guard._measure(row) if len(line) < 1 << 20 else 4 * len(line)
+                if size > DISK or memory > 0.98 * guard.MAX_MEMORY:
                     break
                 file.write(line)
 
