@@ -29,8 +29,11 @@ from harness.commands.speed import history
 from harness.errors import ExitCode, StoppedError, WarpwaveError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from harness.compare.comparison import Comparison
     from harness.records import RunRecord
+    from harness.report import Report
 
 
 _TERMINATED: list[int] = []  # the signal, once it has come
@@ -52,7 +55,7 @@ def cli() -> None:
 def run(**options: Any) -> int:
     """Run TARGETs (see `warpwave list`) in the order given, then write the comparison."""
     from harness.commands.progress import Progress
-    from harness.report import write_report
+    from harness.report import make_report
     from harness.run import run_target
     from harness.targets import load_targets, select
 
@@ -67,8 +70,8 @@ def run(**options: Any) -> int:
         if records[-1].exit is not None and records[-1].exit.interrupted:
             break
     if not options["no_report"]:
-        comparison = write_report([settings.out], settings.out, [target.name for target in targets])
-        code = _show(comparison, settings.out, options)
+        made = make_report([settings.out], settings.out, [target.name for target in targets])
+        code = _show(made, settings.out, options)
     else:
         code = _show_records(records, settings.out, options)
     return ExitCode.INTERRUPTED if any(record.exit and record.exit.interrupted for record in records) else code
@@ -82,15 +85,15 @@ def run(**options: Any) -> int:
 @output_options
 def report(folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect: tuple[str, ...], **options: Any) -> int:
     """Merge raw results, of this machine or of others, into one comparison."""
-    from harness.report import without_collector, write_report
+    from harness.report import make_report, without_collector
 
     expected = [name for value in expect for name in value.split(",")]
     where = out or (folders[0] if folders[0].is_dir() else Path())
     with without_collector():
-        comparison = write_report(list(folders), where, expected)
+        made = make_report(list(folders), where, expected)
         if svg is not None:
-            _draw(comparison, svg, full=options["full"])
-        return _show(comparison, where, options)
+            _draw(made.comparison, svg, full=options["full"])
+        return _show(made, where, options)
 
 
 cli.add_command(codegen)
@@ -153,19 +156,35 @@ def init(folder: Path, source: str | None) -> int:
     return ExitCode.GOOD
 
 
-def _show(comparison: Comparison, out: Path, options: dict[str, Any]) -> int:
+def _show(made: Report, out: Path, options: dict[str, Any]) -> int:
     """Print the comparison; returns its exit code."""
     from harness.compare import exit_code
 
-    code = int(exit_code(comparison))
+    code = int(exit_code(made.comparison))
     if options["as_json"]:
-        _print_json({"ok": code == 0, "exit_code": code, "out": str(out), "comparison": asdict(comparison)})
+        from harness.render.document import json_pieces
+        from harness.render.text import json_text
+
+        # In pieces, as the file: a comparison of a million tests is not copied first.
+        click.echo(f'{{"ok": {json_text(code == 0)}, "exit_code": {code}, "out": {json_text(str(out))}, "comparison": ', nl=False)
+        for piece in json_pieces(made.comparison):
+            click.echo(piece, nl=False)
+        click.echo("}")
         return code
     from harness.render.terminal import render_terminal
 
-    _stdout().print(render_terminal(comparison, full=options["full"]))
-    _stdout().print(Text(f"Reports: {_shorten(out)}/comparison.html, .md and .json, junit.xml, bandwidth.csv"), soft_wrap=True)
+    _stdout().print(render_terminal(made.comparison, full=options["full"]))
+    _stdout().print(Text(_list_files(made.files, _shorten(out))), soft_wrap=True)
     return code
+
+
+def _list_files(files: Sequence[str], out: Path) -> str:
+    """`Reports: out/comparison.html, .md and .json, junit.xml, bandwidth.csv`, of what was written."""
+    endings = [f".{ending}" for ending in ("html", "md", "json") if f"comparison.{ending}" in files]
+    pages = f"comparison{' and '.join(filter(None, (', '.join(endings[:-1]), endings[-1])))}" if endings else ""
+    names = [name for name in (pages, "junit.xml", "bandwidth.csv") if name == pages or name in files]
+    listed = ", ".join(filter(None, names))
+    return f"Reports: {out}/{listed}" if listed else f"No report could be written to {out}: see above"
 
 
 def _draw(comparison: Comparison, path: Path, *, full: bool) -> None:

@@ -7,6 +7,7 @@ import dataclasses
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from harness.collect import collect_all, find_raw
 from harness.compare import compare
@@ -21,7 +22,19 @@ from harness.render.markdown import render_markdown
 from harness.render.table import render_csv
 
 
+class Report(NamedTuple):
+    """A comparison, and the names of the files that hold it."""
+
+    comparison: Comparison
+    files: tuple[str, ...]
+
+
 def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = ()) -> Comparison:
+    """`make_report`, for who wants the comparison alone."""
+    return make_report(paths, out, expected).comparison
+
+
+def make_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = ()) -> Report:
     """Collect the raw folders at or below `paths`, compare, and write junit.xml, bandwidth.csv and comparison.html, .md and .json to `out`.
 
     A file that cannot be written costs that file only: it is named in `problems`, and an exit code of 0 becomes that of infrastructure.
@@ -31,7 +44,7 @@ def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = ())
     """
     with without_collector():
         comparison = compare(join(collect_all(find_raw(paths))), expected)
-        return _write(comparison, out)
+        return write_files(comparison, out)
 
 
 @contextlib.contextmanager
@@ -46,7 +59,9 @@ def without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _write(comparison: Comparison, out: Path) -> Comparison:
+def write_files(comparison: Comparison, out: Path) -> Report:
+    """Write every file of a report, whatever becomes of the others; only what was written now is in `files`."""
+    files = []
     # The summary and the data come last, so that both name what went wrong with the files before them.
     for name, write in WRITERS.items():
         path = out / name
@@ -55,7 +70,9 @@ def _write(comparison: Comparison, out: Path) -> Comparison:
         except Exception as error:  # whatever one writer meets, the others still have their turn
             comparison = _with_problem(comparison, f"{name} was not written: {type(error).__name__}: {error}")
             _remove(path)
-    return comparison
+        else:
+            files.append(name)
+    return Report(comparison, tuple(files))
 
 
 WRITERS: dict[str, Callable[[Comparison, Path], None]] = {

@@ -14,7 +14,7 @@ from harness.records import write_text
 from harness.render.exports import FORMATS
 from harness.render.exports.points import sound
 from harness.render.markdown import render_markdown
-from harness.report import WRITERS, write_report
+from harness.report import write_files, write_report
 
 _IN_ARTIFACT = "All of it is in the artifact of this run."
 
@@ -25,10 +25,7 @@ def merge(folders: Sequence[Path], out: Path, expected: Sequence[str]) -> Compar
     try:
         return write_report(latest(folders), out, expected)
     except InvalidInputError:
-        comparison = compare([], expected)
-        for name, write in WRITERS.items():
-            write(comparison, out / name)
-        return comparison
+        return write_files(compare([], expected), out).comparison
 
 
 def export(comparison: Comparison, out: Path) -> list[Path]:

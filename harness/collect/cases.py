@@ -160,9 +160,7 @@ class _Reader:
         raise RejectedError("it declares a document type or entities, which a report never needs")
 
 
-def _result(
-    attributes: dict[str, str], properties: dict[str, str], verdict: Verdict, message: str, detail: str
-) -> tuple[CaseResult, bool]:
+def _result(attributes: dict[str, str], properties: dict[str, str], verdict: Verdict, message: str, detail: str) -> tuple[CaseResult, bool]:
     """The case, and whether its name is a new one: the same test is in many files, and its text and its row are kept once."""
     name = properties.pop("id", "") or "::".join(part for part in (attributes.get("classname"), attributes.get("name")) if part)
     if not name:

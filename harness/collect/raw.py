@@ -36,7 +36,8 @@ _SEARCH_DEPTH = 3  # <given>/<artifact>/raw/<target>
 _OUTPUTS = {"facts.json": Stage.FACTS, "test": Stage.TEST, "bench": Stage.BENCH, "compile": Stage.COMPILE}
 _FILES = (
     *("run.json", "job.json", "stages.json", "facts.json", "test/junit.xml", "test/cards.jsonl", "compile/kernels.jsonl"),
-    *("bench/samples.jsonl", "bench/again.jsonl", "bench/ceilings.jsonl", "bench/kernels.jsonl", "bench/cards.jsonl", "bench/journal.jsonl"),
+    *("bench/samples.jsonl", "bench/again.jsonl", "bench/ceilings.jsonl", "bench/kernels.jsonl"),
+    *("bench/cards.jsonl", "bench/journal.jsonl"),
 )
 _COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
 _MAX_WAIVERS, _MAX_PATTERNS = 200, 1000  # each is held against each compiled kernel

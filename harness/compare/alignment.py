@@ -59,7 +59,7 @@ def configuration(kernel: CompiledKernel, *others: CompiledKernel, stages: bool 
 
 
 def _values(rows: Sequence[CompiledKernel]) -> dict[str, list[str]]:
-    """Of each constant its values, each once, in the order of the rows; `-` where a row has none. Looks at each constant of each row once."""
+    """Of each constant its values, each once, in the order of the rows; `-` where a row has none. Linear in what the rows hold."""
     found: dict[str, dict[str, None]] = {}
     count: dict[str, int] = {}
     for position, row in enumerate(rows):

@@ -72,7 +72,7 @@ def diff(before: Sequence[CompiledKernel], after: Sequence[CompiledKernel]) -> D
     sides = [_Side([row for row in rows if row.architecture in names[0] & names[1]]) for rows in (before, after)]
     functions = dict.fromkeys([*sides[0].functions, *sides[1].functions])
     room = Room()
-    pairs = [found for key in functions for found in pair(*(side.functions.get(key, []) for side in sides), room)]
+    pairs = [found for key in functions for found in pair(sides[0].functions.get(key, []), sides[1].functions.get(key, []), room)]
     changes = []
     same = {True: 0, False: 0}
     for old, new in pairs:

@@ -9,7 +9,6 @@ from harness.compare.comparison import Cell, Exclusion, Geomean, Portability, Ra
 from harness.compare.speed import is_bandwidth, lower_is_better, some_of
 from harness.stats import geometric_mean, harmonic_mean, median
 
-
 # Each kernel has an efficiency on each target: of more than these nobody reads one, and most of them are 0.
 _MOST_TARGETS, _MOST_EFFICIENCIES = 100, 100_000
 

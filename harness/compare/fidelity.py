@@ -10,7 +10,6 @@ from harness.compare.comparison import Deviation, Fidelity, Likeness
 from harness.compare.speed import some_of
 from harness.records import CompiledKernel, TargetRun, Verdict
 
-
 # Each target's launches are held against each compile stage with the same Triton: of a thousand targets that would be a million times.
 _MOST_LANES, _MOST_LAUNCHES = 8, 1_000_000
 _MOST_NAMED = 20  # differences of a launch that are named
@@ -106,7 +105,7 @@ def _measured(launched: CompiledKernel, compiled: CompiledKernel) -> str:
 
 
 def _differing(launched: CompiledKernel, compiled: CompiledKernel) -> str:
-    names = []
+    names: list[str] = []
     for part in _SPECIALIZATION:
         one, other = getattr(launched, part), getattr(compiled, part)
         if isinstance(one, dict) and isinstance(other, dict):

@@ -200,7 +200,7 @@ def _differs(name: str, baseline: str, first: object, target: str, second: objec
 
 
 def spelt(setting: object) -> str:
-    """A setting in a sentence; of many parameters, or a long one, the beginning: the sentence is written once for each pair that differs."""
+    """A setting in a sentence; of many parameters, or a long one, the beginning: there is a sentence for each pair that differs."""
     if isinstance(setting, dict):
         some = {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in itertools.islice(setting.items(), _SPELT)}
         text = str(some) if len(some) == len(setting) else f"{str(some)[:-1]}, and {len(setting) - len(some)} more}}"

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Union
 
 from harness.engines import Build
-from harness.records import Gates, Job, Stage
-from harness.run.sharding import Shard
+from harness.records import Gates, Job, Shard, Stage
 
 
 @dataclass(frozen=True)

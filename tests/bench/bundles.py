@@ -8,7 +8,6 @@ then the exit code is 1. Nothing in these bundles was measured.
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import subprocess
 import sys
@@ -86,7 +85,7 @@ def main() -> int:
             size = sum(path.stat().st_size for path in bundle.rglob("*") if path.is_file()) / (1 << 20)
             for command in arguments.command.split(","):
                 places = {"out": str(Path(temporary) / "out")}
-                os.makedirs(places["out"], exist_ok=True)
+                Path(places["out"]).mkdir(exist_ok=True)
                 words = [str(bundle) if word == "{}" else word.format(**places) for word in COMMANDS[command]]
                 code, seconds, peak = run(words, 2 * arguments.most_s)
                 bad = code not in (0, 1, 2, 4, 5) or seconds > arguments.most_s or peak > arguments.most_mib

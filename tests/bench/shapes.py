@@ -11,15 +11,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from harness.collect.cases import MAX_MEMORY as MAX_CASES_MEMORY
 from harness.collect import guard
+from harness.collect.cases import MAX_MEMORY as MAX_CASES_MEMORY
 from harness.records import (
     DeviceFacts,
     Facts,
     Gates,
     Job,
     Limits,
-    RunRecord,
     Stage,
     StageReport,
     Stages,
@@ -92,7 +91,7 @@ def target(
                 file.write(line)
 
 
-def test(name: str, kernel: str = "k", inner: str = "", **properties: object) -> str:
+def case(name: str, kernel: str = "k", inner: str = "", **properties: object) -> str:
     """A case of JUnit."""
     listed = "".join(f'<property name="{key}" value="{value}"/>' for key, value in properties.items())
     return (
@@ -124,7 +123,7 @@ MOST = 200_000
 
 
 def _points_with_parameters(root: Path) -> None:
-    target(root, samples=(sample(f"k/s/N={n}", params={f"p{i}_{n % 7}": n * i for i in range(100)}) for n in range(2000)))
+    target(root, samples=(sample(f"k/s/N={n}", params={f"p{i}_{n}": n * i for i in range(100)}) for n in range(2000)))
 
 
 def _parameters_that_rise(root: Path) -> None:
@@ -133,7 +132,7 @@ def _parameters_that_rise(root: Path) -> None:
 
 
 def _kernels_of_tests(root: Path) -> None:
-    target(root, tests=(test(f"{n}/test_a.py::test_a", f"k{n}") for n in range(99_000)))
+    target(root, tests=(case(f"{n}/test_a.py::test_a", f"k{n}") for n in range(99_000)))
 
 
 def _kernels_of_points(root: Path) -> None:
@@ -144,13 +143,13 @@ def _kernels_on_targets(root: Path) -> None:
     for t in range(300):
         name = f"t{t}"
         rows = (sample(f"k{t}_{n}/a/N=1", f"k{t}_{n}") for n in range(200))
-        tests = (test(f"k{t}_{n}/test_a.py::test_a", f"k{t}_{n}") for n in range(600))
+        tests = (case(f"k{t}_{n}/test_a.py::test_a", f"k{t}_{n}") for n in range(600))
         target(root, name, tests=tests, samples=rows, ceilings=[ceiling()])
 
 
 def _targets(root: Path) -> None:
     for t in range(5000):
-        target(root, f"t{t}", tests=[test("k/test_a.py::test_a")], samples=[sample("k/a/N=1")], compiled=[kernel()], launched=[kernel()])
+        target(root, f"t{t}", tests=[case("k/test_a.py::test_a")], samples=[sample("k/a/N=1")], compiled=[kernel()], launched=[kernel()])
 
 
 def _one_against_many(root: Path) -> None:
@@ -195,12 +194,14 @@ def _short_timings(root: Path) -> None:
 
 def _long_names(root: Path) -> None:
     long, wide = "ü" * 195, "ü" * 1900
-    tests = (test(f"{long[:170]}/{n}{wide[:700]}", f"{long[:170]}{n}", FAILED) for n in range(30_000))
+    tests = (case(f"{long[:170]}/{n}{wide[:700]}", f"{long[:170]}{n}", FAILED) for n in range(30_000))
     rows = (
         sample(f"{n}{wide}", f"{n % 999}{long}"[:200], provider=f"{n % 99}{long}"[:200], unit=long, timer=long, reason=wide, weak=wide)
         for n in range(MOST)
     )
-    code = (kernel(f"{n % 999}{long}"[:200], f"{n}{long}"[:200], long, origin=f"{n}{wide}", reason=wide, verdict="failed") for n in range(MOST))
+    code = (
+        kernel(f"{n % 999}{long}"[:200], f"{n}{long}"[:200], long, origin=f"{n}{wide}", reason=wide, verdict="failed") for n in range(MOST)
+    )
     facts = {"torch": "t" * 90_000, "platform": "\x1b" * 90_000}
     for name in ("a" * 190, "b" * 190):
         target(root, name, tests=tests, samples=rows, compiled=code, facts=facts, label="l" * 90_000)
@@ -219,23 +220,23 @@ def _problems(root: Path) -> None:
 
 def _failures(root: Path) -> None:
     for name in ("a", "b"):
-        target(root, name, tests=(test(f"k{n % 50}/test_a.py::test_a[{n}]", f"k{n % 50}", FAILED) for n in range(99_000)))
+        target(root, name, tests=(case(f"k{n % 50}/test_a.py::test_a[{n}]", f"k{n % 50}", FAILED) for n in range(99_000)))
 
 
 def _skipped(root: Path) -> None:
     for name in ("a", "b"):
-        skipped = ('<skipped message="{}"/>'.format(n) for n in range(99_000))
-        target(root, name, tests=(test(f"k/test_a.py::test_a[{n}]", inner=why) for n, why in enumerate(skipped)))
+        skipped = (f'<skipped message="{n}"/>' for n in range(99_000))
+        target(root, name, tests=(case(f"k/test_a.py::test_a[{n}]", inner=why) for n, why in enumerate(skipped)))
 
 
 def _different_tests(root: Path) -> None:
     """Each target has tests of its own: every test is missing on all others."""
     for t in range(2000):
-        target(root, f"t{t}", tests=(test(f"k/test_a.py::test_a[{t}-{n}]") for n in range(200)))
+        target(root, f"t{t}", tests=(case(f"k/test_a.py::test_a[{t}-{n}]") for n in range(200)))
 
 
 def _properties(root: Path) -> None:
-    rows = (test(f"k{n}/test_a.py::test_a", f"k{n}", **{f"p{i}_{n}": f"{i}.5" for i in range(14)}) for n in range(60_000))
+    rows = (case(f"k{n}/test_a.py::test_a", f"k{n}", **{f"p{i}_{n}": f"{i}.5" for i in range(14)}) for n in range(60_000))
     target(root, tests=rows)
 
 
@@ -243,7 +244,9 @@ def _gpus(root: Path) -> None:
     told = {f"f{i}": "x" for i in range(40)}
     base = {"name": "g", "architecture": "a", "memory_bytes": 1, "multiprocessors": 1}
     for name in ("a", "b"):
-        devices = [{"index": n, **base, "name": f"g{n}", "told": {k: f"{v}{n}" for k, v in told.items()} if n < 1000 else {}} for n in range(4000)]
+        devices = [
+            {"index": n, **base, "name": f"g{n}", "told": {k: f"{v}{n}" for k, v in told.items()} if n < 1000 else {}} for n in range(4000)
+        ]
         samples = (sample(f"k/a/N={n}", device=n % 4000) for n in range(40_000))
         target(root, name, facts={"devices": devices}, samples=samples, ceilings=(ceiling(n % 4000) for n in range(60_000)))
 
@@ -251,7 +254,13 @@ def _gpus(root: Path) -> None:
 def _attempts(root: Path) -> None:
     attempts = [{"started": "2026", "seconds": 1.0, "verdict": "infra", "reason": "r" * 1000}] * 1000
     for t in range(100):
-        target(root, f"t{t}", attempts=attempts, command=["--kernels", "x" * 9000] * 450, tests=[test(f"a[{n}]", inner=FAILED) for n in range(9)])
+        target(
+            root,
+            f"t{t}",
+            attempts=attempts,
+            command=["--kernels", "x" * 9000] * 450,
+            tests=[case(f"a[{n}]", inner=FAILED) for n in range(9)],
+        )
 
 
 def _architectures(root: Path) -> None:
@@ -271,7 +280,8 @@ def _vendors(root: Path) -> None:
     """Half of it dies on one vendor and lives on the other."""
     dead = {"verdict": "failed", "reason": "out of resource", "registers": None}
     rows = (
-        kernel(architecture=f"{'sy_' if n % 2 else 'gy'}{n % 60}", signature={}, constants={}, **({} if n % 2 else dead)) for n in range(MOST)
+        kernel(architecture=f"{'sy_' if n % 2 else 'gy'}{n % 60}", signature={}, constants={}, **({} if n % 2 else dead))
+        for n in range(MOST)
     )
     target(root, "a", compiled=rows)
     rows = (
@@ -306,8 +316,10 @@ def _gates(root: Path) -> None:
 def _shards(root: Path) -> None:
     for n in range(1, 65):
         rows = (sample(f"k{n}/a/N={i}", f"k{n}") for i in range(1000))
-        tests = (test(f"k{n}/test_a.py::test_a[{i}]", f"k{n}") for i in range(5000))
-        target(root, f"s{n}", samples=rows, tests=tests, compiled=(kernel(f"k{n}", constants={"B": i}) for i in range(500)), shard=f"{n}/64")
+        tests = (case(f"k{n}/test_a.py::test_a[{i}]", f"k{n}") for i in range(5000))
+        target(
+            root, f"s{n}", samples=rows, tests=tests, compiled=(kernel(f"k{n}", constants={"B": i}) for i in range(500)), shard=f"{n}/64"
+        )
         (root / "raw" / f"s{n}" / "run.json").write_text((root / "raw" / f"s{n}" / "run.json").read_text().replace(f'"s{n}"', '"all"'))
 
 
@@ -324,7 +336,7 @@ def _everything(root: Path) -> None:
         target(
             root,
             name,
-            tests=(test(f"k{n % 500}/test_a.py::test_a[{n}]", f"k{n % 500}", FAILED if n % 3 else "", e=f"{n}e-9") for n in range(99_000)),
+            tests=(case(f"k{n % 500}/test_a.py::test_a[{n}]", f"k{n % 500}", FAILED if n % 3 else "", e=f"{n}e-9") for n in range(99_000)),
             samples=(sample(f"k{n // 60}/s/N={n % 60 + 1}", f"k{n // 60}", 3000 + n % 99, params={"N": n % 60 + 1}) for n in range(MOST)),
             again=(sample(f"k{n // 60}/s/N={n % 60 + 1}", f"k{n // 60}", params={"N": n % 60 + 1}) for n in range(MOST)),
             ceilings=(ceiling() for _ in range(MOST)),
@@ -336,9 +348,15 @@ def _everything(root: Path) -> None:
 def _thousand_files(root: Path) -> None:
     """What a large project's run is: a thousand files of a thousand tests."""
     for t in range(1000):
-        target(root, f"t{t}", tests=(test(f"softmax/test_softmax.py::test_softmax[bf16-{n}x781]", "softmax", max_ulp=n % 7) for n in range(1000)))
+        target(
+            root,
+            f"t{t}",
+            tests=(case(f"softmax/test_softmax.py::test_softmax[bf16-{n}x781]", "softmax", max_ulp=n % 7) for n in range(1000)),
+        )
 
 
 SHAPES: dict[str, Callable[[Path], None]] = {
-    name[1:].replace("_", " "): found for name, found in list(globals().items()) if name.startswith("_") and callable(found) and name[1] != "_"
+    name[1:].replace("_", " "): found
+    for name, found in list(globals().items())
+    if name.startswith("_") and callable(found) and name[1] != "_"
 }
