@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,7 +56,8 @@ def read_record(folder: Path, name: str, kind: type[T], room: Room | None = None
 
     def read() -> T:
         with opened(folder, name, MAX_JSON_BYTES) as file:
-            data = file.read(MAX_JSON_BYTES + 1)
+            # As much as is there, and a byte more: room for the largest would be made each time.
+            data = file.read(min(os.fstat(file.fileno()).st_size, MAX_JSON_BYTES) + 1)
             budget = Budget(MAX_JSON_BYTES, MAX_MEMORY, room)
             budget.read(len(data))
             record, size = _parse(data, _adapter(kind))

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.compare.comparison import Deviation, Fidelity, Likeness
-from harness.compare.speed import some_of
+from harness.compare.speed import some_of, spelt
 from harness.records import CompiledKernel, TargetRun, Verdict
 
 # Each target's launches are held against each compile stage with the same Triton: of a thousand targets that would be a million times.
-_MOST_LANES, _MOST_LAUNCHES = 8, 1_000_000
+_MOST_LANES, _MOST_LAUNCHES = 8, 300_000
 _MOST_NAMED = 20  # differences of a launch that are named
 
 
@@ -114,4 +114,4 @@ def _differing(launched: CompiledKernel, compiled: CompiledKernel) -> str:
             names += itertools.islice(told, _MOST_NAMED)
         elif one != other:
             names.append(f"{part} is {one} for {other}")
-    return ", ".join(names)
+    return spelt(", ".join(names))

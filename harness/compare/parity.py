@@ -17,7 +17,8 @@ from harness.compare.alignment import configuration as configuration  # the JUni
 from harness.compare.comparison import CodegenCell, CodegenRow, KernelTests, Parity, ParityRow, TestCell, WaiverUse
 from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, TargetRun, Verdict, Waiver, Which
 
-MOST_NAMED = 100  # targets that are behind with a test; the cells of its row tell the others
+# Targets that are behind with a test; of very many tests fewer. The cells of its row tell the others.
+MOST_NAMED, _FEWEST_NAMED, _MOST_NAMES = 100, 10, 2_000_000
 
 
 def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
@@ -30,8 +31,11 @@ def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
             seen[case.id] += 1
             found.setdefault((case.id, seen[case.id]), {})[name] = TestCell(name, case)
     rows = []
+    most = max(_FEWEST_NAMED, min(MOST_NAMED, _MOST_NAMES // max(1, len(found))))
+    alike: dict[tuple[str, ...], tuple[str, ...]] = {}
     for (identity, occurrence), cells in found.items():
-        parity, behind = _parity(cells, took_part)
+        parity, behind = _parity(cells, took_part, most)
+        behind = alike.setdefault(behind, behind)
         kernel = next(iter(cells.values())).result.kernel
         rows.append(ParityRow(identity, occurrence, kernel, parity, behind, tuple(cells.values())))
     return tuple(rows)
@@ -84,7 +88,7 @@ def _cover(which: Which) -> Callable[[CompiledKernel], bool]:
     return lambda row: all(fit(get(row)) for get, fit in looks)
 
 
-def _parity(cells: Mapping[str, TestCell], took_part: list[str]) -> tuple[Parity, tuple[str, ...]]:
+def _parity(cells: Mapping[str, TestCell], took_part: list[str], most: int) -> tuple[Parity, tuple[str, ...]]:
     """Only a target that has tests at all can miss one, and only what passed elsewhere is a gap.
 
     Looks at the targets that have the test and at as many as it names, never at all of them for each test.
@@ -100,6 +104,6 @@ def _parity(cells: Mapping[str, TestCell], took_part: list[str]) -> tuple[Parity
         (Parity.SKIPPED_ON, (name for name, verdict in verdicts.items() if verdict is Verdict.NOT_RUN)),
     )
     for parity, behind in found:
-        if named := tuple(itertools.islice(behind, MOST_NAMED)):
+        if named := tuple(itertools.islice(behind, most)):
             return parity, named
     return Parity.ALL_PASSED, ()

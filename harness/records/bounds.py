@@ -48,6 +48,10 @@ def _cut(longest: int) -> Checked:
     return Checked(lambda text: text if len(text) <= longest else f"{text[: longest - 1]}…")
 
 
+def _cut_text(value: Any) -> Any:
+    return f"{value[:499]}…" if isinstance(value, str) and len(value) > 500 else value
+
+
 def _check_shard(text: str) -> str:
     if text:
         Shard.parse(text)
@@ -59,6 +63,8 @@ LongName = Annotated[str, Bound(longest=2000)]  # of a case or test: its paramet
 Word = Annotated[str, _cut(200)]  # a unit, a version, a model
 Prose = Annotated[str, _cut(2000)]  # a reason
 Page = Annotated[str, _cut(10_000)]  # advice, a path, an argument of a command
+# A parameter or a constant: it stands in the name of every row of its launch.
+Parameter = Annotated[Union[int, float, str, bool, None], Checked(_cut_text)]
 ShardText = Annotated[str, Checked(_check_shard)]
 Seconds = Annotated[float, Bound(0.0, MOST_SECONDS)]
 Share = Annotated[float, Bound(0.0, 1.0)]

@@ -17,12 +17,13 @@ from harness.records.bounds import (
     Many,
     Name,
     Page,
+    Parameter,
     Prose,
     Seconds,
     Share,
     Word,
 )
-from harness.records.words import SCHEMA_VERSION, STRICT, Scalar, Stage, Verdict
+from harness.records.words import SCHEMA_VERSION, STRICT, Stage, Verdict
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Sample:
     case: LongName
     kernel: Name
     provider: Name
-    params: Annotated[dict[Name, Scalar], Many]
+    params: Annotated[dict[Name, Parameter], Few]
     device: Index
     verdict: Verdict
     unit: Word = ""
@@ -201,7 +202,7 @@ class CompiledKernel:
     verdict: Verdict
     origin: LongName = ""
     signature: Annotated[dict[Name, Prose], Many] = field(default_factory=dict)
-    constants: Annotated[dict[Name, Scalar], Many] = field(default_factory=dict)
+    constants: Annotated[dict[Name, Parameter], Many] = field(default_factory=dict)
     attributes: Annotated[dict[Name, Prose], Many] = field(default_factory=dict)
     num_warps: Union[int, None] = None
     num_stages: Union[int, None] = None

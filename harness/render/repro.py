@@ -16,6 +16,7 @@ _KEPT = frozenset(
         *("--build-network", "--build-arg", "--weaken", "--test-timeout"),
     }
 )
+_LONGEST = 4000  # characters of options: a longer command is nobody's, and it stands beside each failed test
 _KEYWORD = re.compile(r"[\w.:+\-/\[\]\\]+")  # what a name in pytest's -k may be made of
 
 
@@ -29,11 +30,13 @@ def repro(target: TargetSummary, test: str) -> str:
 
 def _kept(command: Iterable[str]) -> list[str]:
     words = list(command)
-    found = []
+    found: list[str] = []
     for position, word in enumerate(words):
         option, equals, _ = word.partition("=")
         if option in _KEPT:
             found += [word] if equals else words[position : position + 2]
+        if sum(map(len, found)) > _LONGEST:
+            return []
     return found
 
 

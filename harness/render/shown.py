@@ -126,11 +126,11 @@ def _providers(whole: Comparison) -> tuple[Comparison, str]:
 def _points(whole: Comparison) -> tuple[Comparison, str]:
     rows: list[Row] = []
     units: dict[str, None] = {}
-    room = MOST_POINTS
+    room, columns = MOST_POINTS, len({speed.target for speed in whole.speeds})
     for row in whole.rows:
         if row.unit in units or len(units) < MOST_UNITS:
             units.setdefault(row.unit)
-            room -= len(row.cells)
+            room -= max(len(row.cells), columns)
             if room < 0:
                 break
             rows.append(row)
