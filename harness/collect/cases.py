@@ -32,6 +32,7 @@ _PASSED = (Verdict.PASSED, "", "")
 _MAX_PROPERTIES = 64
 _ID, _KERNEL, _MESSAGE, _DETAIL = 1000, 200, 2000, 20_000  # characters kept
 _CASE_BYTES = 450  # beside its texts
+_PROPERTY_BYTES = 20  # beside its texts
 _NEW_BYTES = 700  # of the row that a test gets which no target before had
 _CHUNK = 1 << 16
 
@@ -43,13 +44,18 @@ def read_cases(folder: Path, name: str, room: Room | None = None) -> tuple[CaseR
         RejectedError: the file cannot be used; the text says why, and where in it.
     """
     with opened(folder, name, MAX_XML_BYTES) as file:
-        reader = _Reader(Budget(MAX_XML_BYTES, MAX_MEMORY, room))
+        budget = Budget(MAX_XML_BYTES, MAX_MEMORY, room)
+        reader = _Reader(budget)
         try:
             while chunk := file.read(_CHUNK):
                 reader.feed(chunk)
             reader.parser.Parse(b"", True)
         except expat.ExpatError as error:
+            budget.give_back()
             raise RejectedError(f"not well-formed XML, line {error.lineno}: {expat.ErrorString(error.code)}") from None
+        except RejectedError:
+            budget.give_back()
+            raise
     return tuple(reader.cases)
 
 
@@ -66,7 +72,7 @@ class _Reader:
         self.parser.EndElementHandler = self._end
         self.parser.StartDoctypeDeclHandler = self._refuse_document_type
         self._budget = budget
-        self._fed = self._depth = self._elements = self._counted = 0
+        self._fed = self._depth = self._elements = self._counted = self._named = 0
         self._suites: list[str] = []  # the open elements, from the root on, as long as they are suites in suites
         self._case: Union[dict[str, str], None] = None
         self._case_depth = 0
@@ -112,7 +118,9 @@ class _Reader:
             self.parser.CharacterDataHandler = None
         elif below == 2:
             if self._in_properties and tag == "property" and self._properties is not None:
-                key = sys.intern(clip(attributes.get("name", ""), 200))
+                name = clip(attributes.get("name", ""), 200)
+                key = sys.intern(name)
+                self._named += sys.getsizeof(name) if key is name else 0
                 if key in ("id", "kernel") or len(self._properties) < _MAX_PROPERTIES:
                     self._properties[key] = clip(attributes.get("value", ""), _ID)
         elif below == 1 and tag == "properties":
@@ -135,8 +143,11 @@ class _Reader:
             if len(self.cases) == MAX_CASES:
                 raise RejectedError(f"it is too large: more than {MAX_CASES} tests")
             case, new = _result(self._case, self._properties or {}, *self._found)
-            texts = (case.message, case.detail, *case.properties, *case.properties.values())
-            self._budget.keep(_CASE_BYTES + sum(map(sys.getsizeof, texts)) + (_NEW_BYTES + sys.getsizeof(case.id) if new else 0))
+            # An empty text is one for all of them, and so is the name of a property.
+            texts = filter(None, (case.message, case.detail, *case.properties.values()))
+            row = _NEW_BYTES + sys.getsizeof(case.id) if new else 0
+            self._budget.keep(_CASE_BYTES + _PROPERTY_BYTES * len(case.properties) + sum(map(sys.getsizeof, texts)) + self._named + row)
+            self._named = 0
             self.cases.append(case)
             self._case = None
         elif depth == self._case_depth + 1:

@@ -72,7 +72,12 @@ def read_lines(folder: Path, name: str, kind: type[T], room: Room | None = None)
 
     def read() -> tuple[tuple[T, ...], int, str, bool]:
         with opened(folder, name, MAX_LINES_BYTES) as file:
-            return _lines(file, _adapter(kind), Budget(MAX_LINES_BYTES, MAX_MEMORY, room))
+            budget = Budget(MAX_LINES_BYTES, MAX_MEMORY, room)
+            try:
+                return _lines(file, _adapter(kind), budget)
+            except RejectedError:
+                budget.give_back()
+                raise
 
     content, fault = guarded(name, read)
     if content is None:

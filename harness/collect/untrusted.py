@@ -80,10 +80,15 @@ class Budget:
 
     def keep(self, count: int) -> None:
         """Memory is about to be kept until the report is written."""
-        self._kept += count
-        if self._kept > self.memory:
+        if self._kept + count > self.memory:
             raise RejectedError(f"it is too large: what is in it would take more than {self.memory >> 20} MiB of memory")
         self._room.keep(count)
+        self._kept += count
+
+    def give_back(self) -> None:
+        """The file is refused, and nothing of it is kept."""
+        self._room.memory += self._kept
+        self._kept = 0
 
     def parse(self, count: int) -> None:
         """Elements of XML have been met."""

@@ -229,8 +229,8 @@ class CompiledKernel:
     occupancy: Union[Share, None] = None
     limited_by: Union[Annotated[tuple[Name, ...], Few], None] = None
     unnamed_precision: Annotated[tuple[Prose, ...], Many] = ()
-    broken: Annotated[dict[Name, Prose], Few] = field(default_factory=dict)
-    waived: Annotated[dict[Name, Prose], Few] = field(default_factory=dict)
+    broken: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
+    waived: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     reason: Prose = ""
 
     @property
