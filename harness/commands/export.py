@@ -90,5 +90,6 @@ def _png(svg: str) -> bytes:
 def _compare(folders: tuple[Path, ...]) -> Comparison:
     from harness.collect import collect_all, find_raw
     from harness.compare import compare
+    from harness.compare.joining import join
 
-    return compare(collect_all(find_raw(folders)))
+    return compare(join(collect_all(find_raw(folders))))

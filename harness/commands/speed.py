@@ -67,8 +67,9 @@ def exit_code(found: Movement) -> ExitCode:
 
 def _read(folder: Path) -> list[TargetRun]:
     from harness.collect import collect_all, find_raw
+    from harness.compare.joining import join
 
-    return collect_all(find_raw([folder]))
+    return join(collect_all(find_raw([folder])))
 
 
 def _json(found: Movement, said: str, code: ExitCode) -> str:

@@ -88,7 +88,7 @@ class _Totals:
         kinds.update(_kind(case.verdict, case.never_skipped) for case in suite.others)
         kinds.update(_kind(kernel.verdict, False) for kernel in suite.compiled)
         times = math.fsum(_time(result.seconds) for result, _ in suite.tests)
-        others = math.fsum(_time(case.seconds) for case in (*suite.others, *suite.compiled))
+        others = math.fsum(_time(case.seconds) for case in suite.others) + math.fsum(_time(kernel.seconds) for kernel in suite.compiled)
         return cls(kinds, times + others)
 
     @classmethod

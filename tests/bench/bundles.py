@@ -1,8 +1,9 @@
 """Bundles of the worst shapes that the readers accept, and what each costs: `warpwave report` and its like, in seconds and MiB.
 
 Usage: python tests/bench/bundles.py [--shape NAME…] [--command report,compare…] [--most-s 60] [--most-mib 1000]
-Every file is as large as its caps let it be (tests/bench/shapes.py). A command that takes more processor time, or more memory, is named;
-then the exit code is 1. (Each is one thread, so that on an idle machine the clock says the same; on a busy one it does not.) Nothing in these bundles was measured.
+Every file is as large as its caps let it be (tests/bench/shapes.py). A command that takes more processor
+time, or more memory, is named, and the exit code is 1. (A command is one thread: on an idle machine the clock says the same.) Nothing in
+these bundles was measured.
 """
 
 from __future__ import annotations

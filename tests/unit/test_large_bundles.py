@@ -11,7 +11,8 @@ import pytest
 from synthetic import CEILING, case, compiled, facts, no_gpu, record, run, sample, two_targets, write_raw
 
 from harness.collect import collect_all, untrusted
-from harness.compare import compare, pairing, speed
+from harness.compare import compare, condense, pairing, speed
+from harness.compare import parity as collecting_parity
 from harness.compare.bundles import bundle
 from harness.compare.codegen import diff
 from harness.compare.deltas import Concern
@@ -181,3 +182,44 @@ def test_a_test_in_many_files_takes_room_once(tmp_path, monkeypatch):
     same = [write_raw(tmp_path / f"same{t}", each) for t, each in enumerate(targets(20, **{**EMPTY, "cases": tests}))]
 
     assert [each.problems for each in collect_all(same)] == [()] * 20
+
+
+def test_a_row_names_so_many_targets_and_its_cells_tell_the_rest(monkeypatch):
+    """Of a thousand targets that lack a test, each test would name a thousand."""
+    monkeypatch.setattr(collecting_parity, "MOST_NAMED", 3)
+    monkeypatch.setattr(collecting_parity, "_FEWEST_NAMED", 1)
+    runs = targets(6, **{**EMPTY, "cases": lambda t: (case("k/test_a.py::a"),) if t < 2 else (case("k/test_b.py::b"),)})
+    first, second = compare(runs).tests
+
+    assert (first.on, second.on) == (("t2", "t3", "t4"), ("t0", "t1"))
+    assert [len(row.cells) for row in (first, second)] == [2, 4]
+
+
+def test_a_sentence_names_so_many_parameters():
+    """A refusal is a sentence, however many parameters differ."""
+    many = dataclasses.replace(sample(1), params={f"p{n}": "x" * 400 for n in range(90)})
+    (row,) = compare([run("a", record=record("a"), samples=(sample(1),)), run("b", record=record("b"), samples=(many,))]).rows
+
+    assert "different parameters: a {'N': 1, 'dtype': 'fp32'}, b {'p0'" in row.ratios[0].reason
+    assert len(row.ratios[0].reason) < 2500
+
+
+def test_too_many_targets_for_portability_are_said(monkeypatch):
+    """It is not left out without a word."""
+    monkeypatch.setattr(condense, "_MOST_EFFICIENCIES", 1)
+    comparison = compare(two_targets())
+
+    assert (comparison.portabilities, comparison.problems) == (
+        (),
+        ("performance portability is not computed: 2 targets, with their kernels, are too many",),
+    )
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 4000])
+def test_cards_of_many_kinds_are_counted(count):
+    """A target's name for its cards is in the head of every suite."""
+    devices = tuple(DeviceFacts(i, f"g{i}", "a", 1, 1) for i in range(count))
+    names = compare([run(facts=facts(devices=devices))]).targets[0].gpus.split(" + ")
+
+    assert names[-1] == (f"g{count - 1}" if count < 9 else f"{count - 8} more")
+    assert len(names) == min(count, 9)
