@@ -8,11 +8,10 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import re
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ import click
 from rich.text import Text
 
 from harness import __version__, console
+from harness.commands.answer import draw_report, show_records, show_report
 from harness.commands.ci import ci
 from harness.commands.codegen import codegen
 from harness.commands.doctor import doctor
@@ -43,7 +43,6 @@ from harness.errors import ExitCode, InfrastructureError, Outcome, StoppedError,
 from harness.render.text import visible
 
 if TYPE_CHECKING:
-    from harness.compare.comparison import Comparison
     from harness.records import RunRecord
     from harness.run import Settings
     from harness.targets import Target
@@ -65,7 +64,7 @@ def cli() -> None:
 def run(**options: Any) -> Outcome:
     """Run TARGETs (see `warpwave list`) in the order given, then write the comparison."""
     from harness.door import check_writable
-    from harness.report import write_report
+    from harness.report import make_report
     from harness.run import check_target
     from harness.targets import load_targets, select
 
@@ -77,9 +76,9 @@ def run(**options: Any) -> Outcome:
     records, refused = _run_all(targets, settings, quiet=options["quiet"])
     ended = _cut_short(records, refused)
     if options["no_report"]:
-        return _show_records(records, settings.out, options, ended)
-    comparison = write_report([settings.out], settings.out, [target.name for target in targets], records)
-    return _show(comparison, settings.out, options, ended)
+        return show_records(records, settings.out, options, ended)
+    made = make_report([settings.out], settings.out, [target.name for target in targets], records)
+    return show_report(made, settings.out, options, ended)
 
 
 @cli.command()
@@ -91,17 +90,17 @@ def run(**options: Any) -> Outcome:
 def report(folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect: tuple[str, ...], **options: Any) -> Outcome:
     """Merge raw results, of this machine or of others, into one comparison."""
     from harness.door import check_writable
-    from harness.report import without_collector, write_report
+    from harness.report import make_report, without_collector
 
     expected = [name for value in expect for name in value.split(",")]
     if out is not None:
         check_writable(out)
     where = out or (folders[0] if folders[0].is_dir() else Path())
     with without_collector():
-        comparison = write_report(list(folders), where, expected)
+        made = make_report(list(folders), where, expected)
         if svg is not None:
-            _draw(comparison, svg, full=options["full"])
-        return _show(comparison, where, options)
+            draw_report(made.comparison, svg, full=options["full"])
+        return show_report(made, where, options)
 
 
 cli.add_command(codegen)
@@ -198,52 +197,6 @@ def _cut_short(records: Sequence[RunRecord], refused: Sequence[WarpwaveError]) -
         stopped = [f"{record.target}: {record.reason}" for record in records if record.exit and record.exit.interrupted]
         return Outcome(ExitCode.INTERRUPTED, stopped[0] if stopped else "stopped by the user or the CI system")
     return Outcome(ExitCode.USAGE, " ".join(error.happened for error in refused).rstrip(".")) if refused else Outcome()
-
-
-def _show(comparison: Comparison, out: Path, options: dict[str, Any], ended: Outcome | None = None) -> Outcome:
-    """Print the comparison, below what `ended` the command before its results could, if anything did."""
-    from harness.compare import outcome
-    from harness.render.terminal import render_terminal
-
-    ended = ended if ended is not None and not ended.ok else outcome(comparison)
-    comparison = replace(comparison, sentence=ended.lead(comparison.sentence))
-    if options["as_json"]:
-        console.print_json({**ended.fields(), "out": str(out), "comparison": asdict(comparison)})
-        return ended
-    console.show(render_terminal(comparison, full=options["full"]))
-    console.say(f"Reports: {_shorten(out)}/comparison.html, .md and .json, junit.xml, bandwidth.csv")
-    return ended
-
-
-def _draw(comparison: Comparison, path: Path, *, full: bool) -> None:
-    """The terminal's view as a picture, for a README or a chat; it names a font and loads none."""
-    from harness.records import write_text
-    from harness.render.terminal import render_terminal
-
-    drawn = console.picture(render_terminal(comparison, full=full), "warpwave", width=84)
-    write_text(path, re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
-
-
-def _show_records(records: Sequence[RunRecord], out: Path, options: dict[str, Any], ended: Outcome) -> Outcome:
-    """What is known without a report; the exit code of the worst target."""
-    from harness.run import exit_code_of
-
-    code = max((exit_code_of(record.verdict) for record in records), default=ExitCode.NOTHING_RAN)
-    if ended.ok and code is not ExitCode.GOOD:
-        told = [record for record in records if exit_code_of(record.verdict) is code]
-        ended = Outcome(code, "; ".join(f"{each.target}: {each.verdict.value}: {each.reason}".rstrip(": .") for each in told))
-    if options["as_json"]:
-        console.print_json({**ended.fields(), "out": str(out), "targets": [asdict(record) for record in records]})
-        return ended
-    for record in records:
-        console.say(f"{record.target}: {record.verdict.value}{': ' + record.reason if record.reason else ''}".split("\n"))
-        if record.hint:
-            console.say(f"  {record.hint}".split("\n"))
-    return ended
-
-
-def _shorten(path: Path) -> Path:
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from harness.compare.speed import cells
 from harness.compare.trend import Measured, Series
 from harness.errors import InfrastructureError, InvalidInputError
 from harness.records import TargetRun, Verdict
+from harness.stats import LARGEST, SMALLEST
 
 # Kept in the file as `user_version`. A change of the tables is a new version, and a step in `_open`.
 VERSION = 1
@@ -73,12 +74,12 @@ def series(path: Path, kernel: Union[str, None] = None) -> list[Series]:
     rows = """
         SELECT kernel, case_id, provider, p.target, gpu, timer, flush_bytes, p.run_id, started, commit_id, median_ms, half_width
         FROM points AS p JOIN runs AS r ON r.run_id = p.run_id AND r.target = p.target
-        WHERE sound AND weak = '' AND median_ms > 0 AND (:kernel IS NULL OR kernel = :kernel)
+        WHERE sound AND weak = '' AND median_ms BETWEEN :smallest AND :largest AND (:kernel IS NULL OR kernel = :kernel)
         ORDER BY kernel, provider, p.target, gpu, timer, flush_bytes, case_id, started, p.run_id
     """
     grouped: dict[tuple[str, str, str, str, str, str, int], list[Measured]] = {}
     with _open(path) as store:
-        for row in store.execute(rows, {"kernel": kernel}):
+        for row in store.execute(rows, {"kernel": kernel, "smallest": SMALLEST, "largest": LARGEST}):
             grouped.setdefault(row[:7], []).append(Measured(*row[7:]))
     return [Series(*key, points=tuple(points)) for key, points in grouped.items()]
 

@@ -7,8 +7,9 @@ import dataclasses
 import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from harness.collect import collect, find_raw
+from harness.collect import collect_all, find_raw
 from harness.compare import compare
 from harness.compare.comparison import Comparison
 from harness.compare.joining import join
@@ -21,7 +22,19 @@ from harness.render.markdown import render_markdown
 from harness.render.table import render_csv
 
 
+class Report(NamedTuple):
+    """A comparison, and the names of the files that hold it."""
+
+    comparison: Comparison
+    files: tuple[str, ...]
+
+
 def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = (), records: Sequence[RunRecord] = ()) -> Comparison:
+    """`make_report`, for who wants the comparison alone."""
+    return make_report(paths, out, expected, records).comparison
+
+
+def make_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = (), records: Sequence[RunRecord] = ()) -> Report:
     """Collect the raw folders at or below `paths`, compare, and write junit.xml, bandwidth.csv and comparison.html, .md and .json to `out`.
 
     A file that cannot be written costs that file only: it is named in `problems`, and an exit code of 0 becomes that of infrastructure.
@@ -32,9 +45,9 @@ def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = (),
     """
     with without_collector():
         made = {(out / "raw" / record.target).resolve(): record for record in records}
-        found = {folder: collect(folder, made.get(folder)) for folder in _find(paths, made)}
-        missing = [TargetRun(record) for folder, record in made.items() if folder not in found]  # no folder could be made for it
-        return write_files(compare(join([*found.values(), *missing]), expected), out)
+        folders = _find(paths, made)
+        missing = [TargetRun(record) for folder, record in made.items() if folder not in folders]  # no folder could be made for it
+        return write_files(compare(join([*collect_all(folders, made), *missing]), expected), out)
 
 
 def _find(paths: Iterable[Path], made: Collection[Path]) -> list[Path]:
@@ -58,8 +71,9 @@ def without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def write_files(comparison: Comparison, out: Path) -> Comparison:
-    """Write all forms of the report; returns the comparison with what could not be written in `problems`."""
+def write_files(comparison: Comparison, out: Path) -> Report:
+    """Write every file of a report, whatever becomes of the others; only what was written now is in `files`."""
+    files = []
     # The summary and the data come last, so that both name what went wrong with the files before them.
     for name, write in WRITERS.items():
         path = out / name
@@ -68,7 +82,9 @@ def write_files(comparison: Comparison, out: Path) -> Comparison:
         except Exception as error:  # whatever one writer meets, the others still have their turn
             comparison = _with_problem(comparison, f"{name} was not written: {type(error).__name__}: {error}")
             _remove(path)
-    return comparison
+        else:
+            files.append(name)
+    return Report(comparison, tuple(files))
 
 
 WRITERS: dict[str, Callable[[Comparison, Path], None]] = {

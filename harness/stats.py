@@ -22,6 +22,9 @@ CONFIDENCE = 0.95
 # 90. More blocks are shorter, and then neighbours swing together.
 _BLOCKS = 11
 _FEWEST_BLOCKS = 5
+# A figure beyond these was not measured, and what is made of such figures may leave the range of a float: their quotients, products and
+# squares do not.
+SMALLEST, LARGEST = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,11 @@ class Interval:
     value: float
     low: float
     high: float
+
+
+def measurable(value: float) -> bool:
+    """Whether a value above 0 can be one that was measured: arithmetic on such values neither overflows nor divides by 0."""
+    return SMALLEST <= value <= LARGEST
 
 
 def quantile(values: Sequence[float], q: float) -> float:
@@ -112,7 +120,8 @@ def median_weights(count: int) -> tuple[float, ...]:
 def _block_medians(values: Sequence[float], rounds: Sequence[int]) -> list[float]:
     """Sorted medians of the blocks; of whole rounds where there are enough of them. Empty where there is too little."""
     edges = [0, *itertools.accumulate(rounds)]
-    if len(rounds) < _FEWEST_BLOCKS or edges[-1] != len(values):
+    # Rounds that do not add up to the timings, or that are empty, are not those in which they were taken.
+    if len(rounds) < _FEWEST_BLOCKS or min(rounds) < 1 or edges[-1] != len(values):
         edges = list(range(len(values) + 1))
     pieces = len(edges) - 1
     if pieces < _FEWEST_BLOCKS:

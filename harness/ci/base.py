@@ -8,13 +8,13 @@ from pathlib import Path
 
 from harness.ci.artifacts import latest
 from harness.ci.words import command
-from harness.collect import collect, find_raw
+from harness.collect import collect_all, find_raw
 from harness.compare.bundles import bundle, check_comparable
 from harness.compare.codegen import diff
 from harness.compare.comparison import Change
 from harness.compare.deltas import Concern
 from harness.compare.joining import join
-from harness.compare.movement import Movement, Point, movement
+from harness.compare.movement import Point, movement
 from harness.compare.turned import Turn, turns
 from harness.errors import UsageError, WarpwaveError
 from harness.records import TargetRun
@@ -50,7 +50,7 @@ class Since:
 def against_base(base: Path, head: Sequence[Path], asked: Asked) -> Since:
     """Whatever stands in the way of comparing is said by name, and is no regression: the first run of a branch has no base."""
     try:
-        before, after = (join([collect(raw) for raw in find_raw(latest(folders))]) for folders in ([base], head))
+        before, after = (join(collect_all(find_raw(latest(folders)))) for folders in ([base], head))
     except WarpwaveError as error:
         return _not_compared("this run", error)
     found = [_tests(before, after, asked), _speeds(before, after, asked), _generated_code(before, after, asked.concerns)]
@@ -103,9 +103,10 @@ def _speeds(before: Sequence[TargetRun], after: Sequence[TargetRun], asked: Aske
     except WarpwaveError as error:
         return _not_compared("speeds", error)
     regressed = [*found.lost, *found.of(Change.SLOWER)]
+    thresholds = {pair.target: pair.threshold for pair in found.pairs}
     worse = speed_page.sentence(found) if regressed and asked.slower else ""
     lines = [
-        _annotate(asked.slower, _title(point), f"{point.case} {point.provider} on {point.target}", _said(point, found))
+        _annotate(asked.slower, _title(point), f"{point.case} {point.provider} on {point.target}", _said(point, thresholds[point.target]))
         for point in regressed
     ]
     page = render_page(speed_page.sentence(found), speed_page.movement_sections(found, False), good=not regressed)
@@ -116,10 +117,9 @@ def _title(point: Point) -> str:
     return "failed, measured before" if point.lost else Change.SLOWER.value
 
 
-def _said(point: Point, found: Movement) -> str:
+def _said(point: Point, threshold: float) -> str:
     if point.speedup is None:
         return first_line(point.reason)
-    threshold = next(pair.threshold for pair in found.pairs if pair.target == point.target)
     interval = f"{number(point.low)} to {number(point.high)} with 95 %" if point.low and point.high else "no interval"
     times = " → ".join(f"{number(time * 1e3)} µs" for time in (point.base_ms, point.head_ms) if time is not None)
     return f"{times}: {point.speedup:.3f} times as fast ({interval}; beyond the threshold of {threshold:.1%})"

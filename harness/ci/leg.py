@@ -11,6 +11,7 @@ from harness.doctor.finding import FAIL
 from harness.errors import InfrastructureError
 from harness.records import RunRecord, Verdict, dump
 from harness.run import commit_of, new_run_id
+from harness.run.sharding import parse_shard
 from harness.targets import Target
 
 
@@ -43,7 +44,7 @@ def put_on_record(
         hint=" ".join(dict.fromkeys(fault.fix for fault in faults if fault.fix)),
         started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         seconds=0.0,
-        shard=shard,
+        shard=str(parse_shard(shard)) if shard else "",
         commit=commit_of(kernels),
         kernels=kernels.name,
         command=command,

@@ -26,7 +26,7 @@ def merge(folders: Sequence[Path], out: Path, expected: Sequence[str]) -> Compar
     try:
         return write_report(latest(folders), out, expected)
     except InvalidInputError:
-        return write_files(compare([], expected), out)
+        return write_files(compare([], expected), out).comparison
 
 
 def export(comparison: Comparison, out: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Union
 from xml.parsers import expat
 
-from harness.collect.untrusted import Budget, RejectedError, clip, opened
+from harness.collect.untrusted import Budget, RejectedError, Room, clip, opened
 from harness.records import MOST_SECONDS, CaseResult, Verdict
 
 MAX_XML_BYTES = 64 << 20
@@ -31,31 +31,38 @@ _RESULTS = {"failure": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdic
 _PASSED = (Verdict.PASSED, "", "")
 _MAX_PROPERTIES = 64
 _ID, _KERNEL, _MESSAGE, _DETAIL = 1000, 200, 2000, 20_000  # characters kept
-_CASE_BYTES = 600  # beside its texts
+_CASE_BYTES = 450  # beside its texts
+_PROPERTY_BYTES = 20  # beside its texts
+_NEW_BYTES = 700  # of the row that a test gets which no target before had
 _CHUNK = 1 << 16
 
 
-def read_cases(folder: Path, name: str) -> tuple[CaseResult, ...]:
+def read_cases(folder: Path, name: str, room: Room | None = None) -> tuple[CaseResult, ...]:
     """The cases of a JUnit file, in its order, suites in suites included.
 
     Raises:
         RejectedError: the file cannot be used; the text says why, and where in it.
     """
     with opened(folder, name, MAX_XML_BYTES) as file:
-        reader = _Reader()
+        budget = Budget(MAX_XML_BYTES, MAX_MEMORY, room)
+        reader = _Reader(budget)
         try:
             while chunk := file.read(_CHUNK):
                 reader.feed(chunk)
             reader.parser.Parse(b"", True)
         except expat.ExpatError as error:
+            budget.give_back()
             raise RejectedError(f"not well-formed XML, line {error.lineno}: {expat.ErrorString(error.code)}") from None
+        except RejectedError:
+            budget.give_back()
+            raise
     return tuple(reader.cases)
 
 
 class _Reader:
     """What expat tells, put together. A case is below a suite; its results and its first list of properties are right below it."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
         self.cases: list[CaseResult] = []
         # Whatever the file declares: Python knows a hundred encodings, and JUnit files have one.
         self.parser = expat.ParserCreate("utf-8", " ")
@@ -64,8 +71,8 @@ class _Reader:
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
         self.parser.StartDoctypeDeclHandler = self._refuse_document_type
-        self._budget = Budget(MAX_XML_BYTES, MAX_MEMORY)
-        self._fed = self._depth = self._elements = 0
+        self._budget = budget
+        self._fed = self._depth = self._elements = self._counted = self._named = 0
         self._suites: list[str] = []  # the open elements, from the root on, as long as they are suites in suites
         self._case: Union[dict[str, str], None] = None
         self._case_depth = 0
@@ -81,6 +88,8 @@ class _Reader:
         self._budget.read(len(chunk))
         self.parser.Parse(chunk, False)
         self._fed += len(chunk)
+        self._budget.parse(self._elements - self._counted)
+        self._counted = self._elements
         if self._fed - self.parser.CurrentByteIndex > MAX_TAG_BYTES:
             raise RejectedError(f"it is too large: line {self.parser.CurrentLineNumber}: a tag of more than {MAX_TAG_BYTES} bytes")
 
@@ -109,7 +118,9 @@ class _Reader:
             self.parser.CharacterDataHandler = None
         elif below == 2:
             if self._in_properties and tag == "property" and self._properties is not None:
-                key = clip(attributes.get("name", ""), 200)
+                name = clip(attributes.get("name", ""), 200)
+                key = sys.intern(name)
+                self._named += sys.getsizeof(name) if key is name else 0
                 if key in ("id", "kernel") or len(self._properties) < _MAX_PROPERTIES:
                     self._properties[key] = clip(attributes.get("value", ""), _ID)
         elif below == 1 and tag == "properties":
@@ -131,9 +142,12 @@ class _Reader:
         elif depth == self._case_depth:
             if len(self.cases) == MAX_CASES:
                 raise RejectedError(f"it is too large: more than {MAX_CASES} tests")
-            case = _result(self._case, self._properties or {}, *self._found)
-            texts = (case.id, case.message, case.detail, *case.properties, *case.properties.values())
-            self._budget.keep(_CASE_BYTES + sum(map(sys.getsizeof, texts)))
+            case, new = _result(self._case, self._properties or {}, *self._found)
+            # An empty text is one for all of them, and so is the name of a property.
+            texts = filter(None, (case.message, case.detail, *case.properties.values()))
+            row = _NEW_BYTES + sys.getsizeof(case.id) if new else 0
+            self._budget.keep(_CASE_BYTES + _PROPERTY_BYTES * len(case.properties) + sum(map(sys.getsizeof, texts)) + self._named + row)
+            self._named = 0
             self.cases.append(case)
             self._case = None
         elif depth == self._case_depth + 1:
@@ -157,14 +171,15 @@ class _Reader:
         raise RejectedError("it declares a document type or entities, which a report never needs")
 
 
-def _result(attributes: dict[str, str], properties: dict[str, str], verdict: Verdict, message: str, detail: str) -> CaseResult:
+def _result(attributes: dict[str, str], properties: dict[str, str], verdict: Verdict, message: str, detail: str) -> tuple[CaseResult, bool]:
+    """The case, and whether its name is a new one: the same test is in many files, and its text and its row are kept once."""
     name = properties.pop("id", "") or "::".join(part for part in (attributes.get("classname"), attributes.get("name")) if part)
     if not name:
         raise RejectedError("a testcase has neither an id nor a name")
     kernel = properties.pop("kernel", "") or _kernel(name)
-    return CaseResult(
-        # The same test is in many files, under the same name.
-        id=sys.intern(clip(name, _ID)),
+    name = clip(name, _ID)
+    case = CaseResult(
+        id=sys.intern(name),
         kernel=sys.intern(clip(kernel, _KERNEL)),
         verdict=verdict,
         seconds=_seconds(attributes.get("time", "")),
@@ -172,6 +187,7 @@ def _result(attributes: dict[str, str], properties: dict[str, str], verdict: Ver
         detail=detail,
         properties=properties,
     )
+    return case, case.id is name
 
 
 def _kernel(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from harness.collect.untrusted import Budget, MissingError, RejectedError, clip, opened
+from harness.collect.untrusted import Budget, MissingError, RejectedError, Room, clip, opened
 from harness.records import SCHEMA_VERSION, Verdict
 
 MAX_JSON_BYTES = 8 << 20
@@ -50,24 +51,33 @@ class Fault:
         return f"{self.name}: {self.verdict.value}: {self.text}"
 
 
-def read_record(folder: Path, name: str, kind: type[T]) -> tuple[T | None, Fault | None]:
-    """One JSON file as one record."""
+def read_record(folder: Path, name: str, kind: type[T], room: Room | None = None) -> tuple[T | None, Fault | None]:
+    """One JSON file as one record. `room` is what the files of a report share."""
 
     def read() -> T:
         with opened(folder, name, MAX_JSON_BYTES) as file:
-            data = file.read(MAX_JSON_BYTES + 1)
-            Budget(MAX_JSON_BYTES, MAX_MEMORY).read(len(data))
-            return _parse(data, _adapter(kind))[0]
+            # As much as is there, and a byte more: room for the largest would be made each time.
+            data = file.read(min(os.fstat(file.fileno()).st_size, MAX_JSON_BYTES) + 1)
+            budget = Budget(MAX_JSON_BYTES, MAX_MEMORY, room)
+            budget.read(len(data))
+            record, size = _parse(data, _adapter(kind))
+            budget.keep(size)
+            return record
 
     return guarded(name, read)
 
 
-def read_lines(folder: Path, name: str, kind: type[T]) -> tuple[tuple[T, ...], Fault | None]:
+def read_lines(folder: Path, name: str, kind: type[T], room: Room | None = None) -> tuple[tuple[T, ...], Fault | None]:
     """A file of one JSON record a line. Good lines are kept whatever the others hold; a last line may be cut off."""
 
     def read() -> tuple[tuple[T, ...], int, str, bool]:
         with opened(folder, name, MAX_LINES_BYTES) as file:
-            return _lines(file, _adapter(kind))
+            budget = Budget(MAX_LINES_BYTES, MAX_MEMORY, room)
+            try:
+                return _lines(file, _adapter(kind), budget)
+            except RejectedError:
+                budget.give_back()
+                raise
 
     content, fault = guarded(name, read)
     if content is None:
@@ -100,9 +110,8 @@ def guarded(name: str, read: Callable[[], T]) -> tuple[T | None, Fault | None]:
         return None, Fault(name, Verdict.INVALID, str(error))
 
 
-def _lines(file: BinaryIO, adapter: TypeAdapter[T]) -> tuple[tuple[T, ...], int, str, bool]:
+def _lines(file: BinaryIO, adapter: TypeAdapter[T], budget: Budget) -> tuple[tuple[T, ...], int, str, bool]:
     """The records, how many lines are wrong, what is wrong with the first of them, and whether the last one is cut off."""
-    budget = Budget(MAX_LINES_BYTES, MAX_MEMORY)
     records: list[T] = []
     wrong, first = 0, ""
     number = 0

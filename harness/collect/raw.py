@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, Union
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from harness.collect.cases import read_cases
 from harness.collect.guard import Fault, guarded, read_lines, read_record
-from harness.collect.untrusted import clip
+from harness.collect.untrusted import Room, clip
 from harness.errors import InvalidInputError
 from harness.records import (
     CardShare,
@@ -25,6 +27,7 @@ from harness.records import (
     Stages,
     TargetRun,
     Verdict,
+    Waiver,
     worst,
 )
 
@@ -32,8 +35,14 @@ _MARKERS = ("run.json", "job.json", "stages.json")
 MAX_FOLDERS = 10_000  # looked into
 _SEARCH_DEPTH = 3  # <given>/<artifact>/raw/<target>
 _OUTPUTS = {"facts.json": Stage.FACTS, "test": Stage.TEST, "bench": Stage.BENCH, "compile": Stage.COMPILE}
+_FILES = (
+    *("run.json", "job.json", "stages.json", "facts.json", "test/junit.xml", "test/cards.jsonl", "compile/kernels.jsonl"),
+    *("bench/samples.jsonl", "bench/again.jsonl", "bench/ceilings.jsonl", "bench/kernels.jsonl"),
+    *("bench/cards.jsonl", "bench/journal.jsonl"),
+)
 _COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
-_MAX_WAIVERS = 200  # each is held against each compiled kernel
+_MAX_WAIVERS, _MAX_PATTERNS = 200, 1000  # each is held against each compiled kernel
+_MAX_ARCHITECTURES = 64  # a column each
 
 Judged = TypeVar("Judged", RunRecord, StageReport)
 
@@ -67,23 +76,33 @@ def find_raw(paths: Iterable[Path]) -> list[Path]:
     return sorted(found)
 
 
-def collect(folder: Path, known: Union[RunRecord, None] = None) -> TargetRun:
-    """Everything in one raw folder, read, validated and joined. Never raises for what lies in it.
+def collect_all(folders: Sequence[Path], known: Mapping[Path, RunRecord] = MappingProxyType({})) -> list[TargetRun]:
+    """The runs in raw folders, in their order. Small ones are read first, so that a huge one does not take the room that all share.
 
-    `known` is the record where this very process has made the run: a disk that was full may hold an older one, or none.
+    `known` are the records of runs that this very process has made: a disk that was full may hold older ones, or none.
     """
-    job, job_fault = read_record(folder, "job.json", Job)
-    record, record_fault = (known, None) if known else read_record(folder, "run.json", RunRecord)
-    stages, stages_fault = read_record(folder, "stages.json", Stages)
-    facts, facts_fault = read_record(folder, "facts.json", Facts)
-    cases, cases_fault = guarded("test/junit.xml", lambda: read_cases(folder, "test/junit.xml"))
-    samples, samples_fault = read_lines(folder, "bench/samples.jsonl", Sample)
-    again, again_fault = read_lines(folder, "bench/again.jsonl", Sample)
-    ceilings, ceilings_fault = read_lines(folder, "bench/ceilings.jsonl", Ceiling)
-    compiled, compiled_fault = read_lines(folder, "compile/kernels.jsonl", CompiledKernel)
-    launched, launched_fault = read_lines(folder, "bench/kernels.jsonl", CompiledKernel)
-    tested, tested_fault = read_lines(folder, "test/cards.jsonl", CardShare)
-    measured, measured_fault = read_lines(folder, "bench/cards.jsonl", CardShare)
+    room = Room()
+    runs = {folder: collect(folder, room, known.get(folder)) for folder in sorted(folders, key=_size)}
+    return [runs[folder] for folder in folders]
+
+
+def collect(folder: Path, room: Room | None = None, known: RunRecord | None = None) -> TargetRun:
+    """Everything in one raw folder, read, validated and joined. Never raises for what is in it. `room` is what its report has left."""
+    room = room or Room()
+    job, job_fault = read_record(folder, "job.json", Job, room)
+    record, record_fault = (known, None) if known else read_record(folder, "run.json", RunRecord, room)
+    stages, stages_fault = read_record(folder, "stages.json", Stages, room)
+    facts, facts_fault = read_record(folder, "facts.json", Facts, room)
+    cases, cases_fault = guarded("test/junit.xml", lambda: read_cases(folder, "test/junit.xml", room))
+    samples, samples_fault = read_lines(folder, "bench/samples.jsonl", Sample, room)
+    again, again_fault = read_lines(folder, "bench/again.jsonl", Sample, room)
+    ceilings, ceilings_fault = read_lines(folder, "bench/ceilings.jsonl", Ceiling, room)
+    compiled, compiled_fault = read_lines(folder, "compile/kernels.jsonl", CompiledKernel, room)
+    launched, launched_fault = read_lines(folder, "bench/kernels.jsonl", CompiledKernel, room)
+    compiled, compiled_fault = _few_architectures(compiled, compiled_fault, "compile/kernels.jsonl")
+    launched, launched_fault = _few_architectures(launched, launched_fault, "bench/kernels.jsonl")
+    tested, tested_fault = read_lines(folder, "test/cards.jsonl", CardShare, room)
+    measured, measured_fault = read_lines(folder, "bench/cards.jsonl", CardShare, room)
     # Younger than the format, or only there on request: a bundle without them is whole.
     optional = (launched_fault, again_fault, tested_fault, measured_fault)
     launched_fault, again_fault, tested_fault, measured_fault = (None if fault and fault.missing else fault for fault in optional)
@@ -106,7 +125,7 @@ def collect(folder: Path, known: Union[RunRecord, None] = None) -> TargetRun:
     for verdict, text in _disagreements(record, job, stages):
         run = _lower(run, verdict, text)
         problems.append(f"{verdict.value}: {text}")
-    if stages and not stages.finished and (told := _measured(folder, len(samples))):
+    if stages and not stages.finished and (told := _measured(folder, len(samples), room)):
         run = dataclasses.replace(run, reason=f"{run.reason}; {told}" if run.reason else told)
     for stage in job.stages if job else ():
         if stage not in reports and not (stage is Stage.FACTS and facts):
@@ -116,8 +135,8 @@ def collect(folder: Path, known: Union[RunRecord, None] = None) -> TargetRun:
         reports[Stage.TEST] = _lower(reports[Stage.TEST], Verdict.INCOMPLETE, short)
         problems.append(f"test/junit.xml: incomplete: {short}")
     gates = job.gates if job else None
-    if gates and len(gates.waivers) > _MAX_WAIVERS:
-        problems.append(f"job.json: more than {_MAX_WAIVERS} waivers, so their use is not told")
+    if gates and (len(gates.waivers) > _MAX_WAIVERS or sum(map(_patterns, gates.waivers)) > _MAX_PATTERNS):
+        problems.append(f"job.json: more than {_MAX_WAIVERS} waivers or {_MAX_PATTERNS} patterns in them, so their use is not told")
         gates = None
     return TargetRun(
         record=run,
@@ -134,6 +153,11 @@ def collect(folder: Path, known: Union[RunRecord, None] = None) -> TargetRun:
         peers=job.peers if job else (),
         problems=tuple(problems),
     )
+
+
+def _size(folder: Path) -> int:
+    """Bytes of the files that are read."""
+    return sum(path.lstat().st_size for path in (folder / name for name in _FILES) if path.exists())
 
 
 def _search(folder: Path, depth: int, looked: list[Path]) -> list[Path]:
@@ -153,6 +177,21 @@ def _search(folder: Path, depth: int, looked: list[Path]) -> list[Path]:
     if folder.name == "raw":  # a target that died before it wrote a line is still a target
         return below
     return [hit for child in below for hit in _search(child, depth - 1, looked)] if depth else []
+
+
+def _patterns(waiver: Waiver) -> int:
+    """How many patterns it has, beside those that fit everything."""
+    return sum(len(patterns) for patterns in vars(waiver.which).values() if patterns != ("*",))
+
+
+def _few_architectures(rows: tuple[CompiledKernel, ...], fault: Fault | None, name: str) -> tuple[tuple[CompiledKernel, ...], Fault | None]:
+    """The rows of the first architectures, and a fault where there are more than anybody compiles for."""
+    first = set(itertools.islice(dict.fromkeys(row.architecture for row in rows), _MAX_ARCHITECTURES))
+    kept = tuple(row for row in rows if row.architecture in first)
+    if len(kept) == len(rows):
+        return rows, fault
+    text = f"more than {_MAX_ARCHITECTURES} architectures; the first {_MAX_ARCHITECTURES} are kept"
+    return kept, fault if fault and fault.verdict is Verdict.INVALID else Fault(name, Verdict.INVALID, text)
 
 
 def _lower(judged: Judged, verdict: Verdict, text: str) -> Judged:
@@ -187,9 +226,9 @@ def _disagreements(record: RunRecord | None, job: Job | None, stages: Stages | N
     return found
 
 
-def _measured(folder: Path, there: int) -> str:
+def _measured(folder: Path, there: int, room: Room) -> str:
     """`83 of 108 points were measured`, where a run ended in the middle of its benchmarks; empty where nobody knows how many there were."""
-    events, _ = read_lines(folder, "bench/journal.jsonl", _Event)
+    events, _ = read_lines(folder, "bench/journal.jsonl", _Event, room)
     planned = max((len(event.points) for event in events if event.event == "collected"), default=0)
     return f"{there} of {planned} points were measured" if planned > there else ""
 

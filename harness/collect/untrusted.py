@@ -17,6 +17,13 @@ from typing import BinaryIO
 MAX_SECONDS = 120.0  # for one file, however it comes to be slow: a disk, a network, a million small things
 
 
+# Of all files of a report. A thousand JUnit files of a thousand tests fit; tests/bench/bundles.py holds the rest to a minute and a GB.
+REPORT_DISK = 512 << 20
+REPORT_MEMORY = 640 << 20
+REPORT_ELEMENTS = 6_000_000
+_FULL = "there is no room for it: all files of a report take at most {}"
+
+
 class RejectedError(Exception):
     """The file is there and cannot be used; the text says why, and where in it."""
 
@@ -25,16 +32,46 @@ class MissingError(RejectedError):
     """The file is not there."""
 
 
-class Budget:
-    """What one file may cost: bytes on disk, bytes of memory for what is made of it (an estimate), and seconds."""
+class Room:
+    """What all files of one report may cost together. Each of them has caps of its own; there may be thousands of them.
 
-    def __init__(self, disk: int, memory: int) -> None:
+    A file for which there is no room left is refused like one that is too large; the others stay.
+    """
+
+    def __init__(self) -> None:
+        self.disk, self.memory, self.elements = REPORT_DISK, REPORT_MEMORY, REPORT_ELEMENTS
+
+    def read(self, count: int) -> None:
+        """Take bytes on disk."""
+        self.disk -= count
+        if self.disk < 0:
+            raise RejectedError(_FULL.format(f"{REPORT_DISK >> 20} MiB of files"))
+
+    def keep(self, count: int) -> None:
+        """Take memory; what is refused takes none."""
+        if count > self.memory:
+            raise RejectedError(_FULL.format(f"{REPORT_MEMORY >> 20} MiB of memory"))
+        self.memory -= count
+
+    def parse(self, count: int) -> None:
+        """Take elements of XML."""
+        self.elements -= count
+        if self.elements < 0:
+            raise RejectedError(_FULL.format(f"{REPORT_ELEMENTS} elements of XML"))
+
+
+class Budget:
+    """What one file may cost: bytes on disk, bytes of memory for what is made of it (an estimate), and seconds; and its part of a room."""
+
+    def __init__(self, disk: int, memory: int, room: Room | None = None) -> None:
         self.disk, self.memory = disk, memory
+        self._room = room or Room()
         self._read = self._kept = 0
         self._ends = time.monotonic() + MAX_SECONDS
 
     def read(self, count: int) -> None:
         """Bytes have been read; the clock is looked at too."""
+        self._room.read(count)
         self._read += count
         if self._read > self.disk:
             raise RejectedError(f"it is too large: at most {self.disk} bytes are read")
@@ -43,9 +80,19 @@ class Budget:
 
     def keep(self, count: int) -> None:
         """Memory is about to be kept until the report is written."""
-        self._kept += count
-        if self._kept > self.memory:
+        if self._kept + count > self.memory:
             raise RejectedError(f"it is too large: what is in it would take more than {self.memory >> 20} MiB of memory")
+        self._room.keep(count)
+        self._kept += count
+
+    def give_back(self) -> None:
+        """The file is refused, and nothing of it is kept."""
+        self._room.memory += self._kept
+        self._kept = 0
+
+    def parse(self, count: int) -> None:
+        """Elements of XML have been met."""
+        self._room.parse(count)
 
 
 @contextlib.contextmanager

@@ -18,8 +18,10 @@ from harness.commands.doctor import print_findings
 from harness.commands.options import FILE, FOLDER
 from harness.commands.parsing import COMMAND, parse_run
 from harness.errors import ExitCode, InfrastructureError, Outcome, UsageError
+from harness.records.shard import MOST_SHARDS
 
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
+_SHARDS = click.IntRange(1, MOST_SHARDS)
 _FAIL_ON = "verdict,matrix,spills,occupancy,slower"
 _BASE = click.option("--base", type=FOLDER, help="Results of the base branch's last run; may be missing or empty.")
 _EXPECT = click.option("--expect", default="", metavar="TARGET,TARGET", help="Targets that must be there; shown as absent if they are not.")
@@ -33,7 +35,9 @@ def ci() -> None:
 @ci.command()
 @click.option("--runners", required=True, metavar="JSON", envvar="RUNNERS", help="An object of target to the labels of its runner.")
 @click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
-@click.option("--shards", type=click.IntRange(1, 64), default=1, show_default=True, envvar="SHARDS", help="Jobs a machine, side by side.")
+@click.option(
+    "--shards", type=click.IntRange(1, MOST_SHARDS), default=1, show_default=True, envvar="SHARDS", help="Jobs a machine, side by side."
+)
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Add `matrix` and `expect` to this file of outputs.")
 @click.option(
     "--fork-environment",

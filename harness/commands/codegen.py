@@ -100,11 +100,11 @@ def outcome(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern]) ->
 
 
 def _read(folder: Path) -> Bundle:
-    from harness.collect import collect, find_raw
+    from harness.collect import collect_all, find_raw
     from harness.compare.bundles import bundle
     from harness.compare.joining import join
 
-    return bundle(str(folder), join([collect(raw) for raw in find_raw([folder])]))
+    return bundle(str(folder), join(collect_all(find_raw([folder]))))
 
 
 def _json(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern], said: str, ended: Outcome) -> str:

@@ -91,8 +91,8 @@ def _png(svg: str) -> bytes:
 
 
 def _compare(folders: tuple[Path, ...]) -> Comparison:
-    from harness.collect import collect, find_raw
+    from harness.collect import collect_all, find_raw
     from harness.compare import compare
     from harness.compare.joining import join
 
-    return compare(join([collect(raw) for raw in find_raw(folders)]))
+    return compare(join(collect_all(find_raw(folders))))

@@ -79,10 +79,10 @@ def outcome(found: Movement) -> Outcome:
 
 
 def _read(folder: Path) -> list[TargetRun]:
-    from harness.collect import collect, find_raw
+    from harness.collect import collect_all, find_raw
     from harness.compare.joining import join
 
-    return join([collect(raw) for raw in find_raw([folder])])
+    return join(collect_all(find_raw([folder])))
 
 
 def _json(found: Movement, said: str, ended: Outcome) -> str:
@@ -106,10 +106,10 @@ _file = click.option("--file", "path", type=FILE, default=_HISTORY, show_default
 @_file
 def add_runs(bundles: tuple[Path, ...], path: Path) -> Outcome:
     """Keep the runs in BUNDLEs. One that is there already stays as it is."""
-    from harness.collect import collect, find_raw
+    from harness.collect import collect_all, find_raw
     from harness.history import add
 
-    for name, new in add(path, [collect(raw) for raw in find_raw(bundles)]).items():
+    for name, new in add(path, collect_all(find_raw(bundles))).items():
         console.say(f"{'added' if new else 'there already'}: {name}")
     return Outcome()
 

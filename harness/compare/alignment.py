@@ -10,6 +10,7 @@ from harness.compare.comparison import CodegenCell, CodegenRow
 from harness.records import CompiledKernel
 
 Column = tuple[str, str]  # target and architecture
+_MOST_COLUMNS = 200  # of configurations that are put into one row for their case
 
 
 def align(cells: Iterable[CodegenCell]) -> tuple[CodegenRow, ...]:
@@ -29,18 +30,21 @@ def align(cells: Iterable[CodegenCell]) -> tuple[CodegenRow, ...]:
         seen[(*key, _column(cell))] += 1
         rows.setdefault((*key, seen[(*key, _column(cell))]), []).append(cell)
     joined: list[list[CodegenCell]] = []
-    by_case: dict[tuple[str, str, str], list[list[CodegenCell]]] = defaultdict(list)
+    by_case: dict[tuple[str, str, str], list[tuple[list[CodegenCell], set[Column]]]] = defaultdict(list)
     for row in rows.values():
         first = row[0].compiled
         cases = by_case[first.kernel, first.function, first.origin]
         single = all(alone[_launch(cell)] == 1 and cell.compiled.origin == first.origin for cell in row)
-        other = next((other for other in cases if not set(map(_column, other)) & set(map(_column, row))), None) if single else None
+        columns = set(map(_column, row))
+        fitting = ((other, there) for other, there in cases if len(there) <= _MOST_COLUMNS and there.isdisjoint(columns))
+        other, there = next(fitting, (None, set())) if single else (None, set())
         if other is not None:
             other.extend(row)
+            there |= columns
             continue
         joined.append(row)
         if single:
-            cases.append(row)
+            cases.append((row, columns))
     return tuple(_row(row) for row in joined)
 
 
@@ -48,11 +52,24 @@ def configuration(kernel: CompiledKernel, *others: CompiledKernel, stages: bool 
     """A launch in one line: the types of its arguments, its constants, warps and stages; `8/4` where those of others are different."""
     all_of_them = (kernel, *others)
     types = " ".join(dict.fromkeys(text for row in all_of_them for text in row.signature.values() if text != "constexpr"))
-    names = dict.fromkeys(name for row in all_of_them for name in row.constants)
-    constants = " ".join(f"{name}={_either(row.constants.get(name, '-') for row in all_of_them)}" for name in names)
+    constants = " ".join(f"{name}={'/'.join(values)}" for name, values in _values(all_of_them).items())
     warps = _either(row.num_warps for row in all_of_them if row.num_warps is not None)
     depth = _either(row.num_stages for row in all_of_them if row.num_stages is not None) if stages else ""
     return ", ".join(part for part in (types, constants, warps and f"{warps} warps", depth and f"{depth} stages") if part)
+
+
+def _values(rows: Sequence[CompiledKernel]) -> dict[str, list[str]]:
+    """Of each constant its values, each once, in the order of the rows; `-` where a row has none. Linear in what the rows hold."""
+    found: dict[str, dict[str, None]] = {}
+    count: dict[str, int] = {}
+    for position, row in enumerate(rows):
+        for name, value in row.constants.items():
+            told = found.setdefault(name, {})
+            if count.get(name, 0) < position:
+                told.setdefault("-")  # a row before this one had none
+            told.setdefault(str(value))
+            count[name] = count.get(name, 0) + 1
+    return {name: [*told, *(["-"] if count[name] < len(rows) and "-" not in told else [])] for name, told in found.items()}
 
 
 def _either(values: Iterable[object]) -> str:

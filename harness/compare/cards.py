@@ -8,10 +8,12 @@ from typing import Union
 
 from harness.compare.comparison import DeviceSummary
 from harness.compare.noise import SMALLEST
-from harness.compare.speed import ceiling_gbps
+from harness.compare.speed import copies_gbps
 from harness.records import GPU_PROPERTY, Ceiling, DeviceFacts, TargetRun
+from harness.stats import measurable
 
 _GIB = 1 << 30
+_CARDS = 512  # that are held against each other: 64 shards of eight cards
 _MOST, _LONGEST = 30, 400  # facts that are told, and characters of each: what tells them is a file from elsewhere
 
 
@@ -19,6 +21,7 @@ def devices(run: TargetRun) -> tuple[DeviceSummary, ...]:
     """Every GPU that the run has seen, with the tests and the points that name it."""
     tests = Counter(case.properties.get(GPU_PROPERTY, "") for case in run.cases)
     points = Counter(sample.device for sample in run.samples)
+    copies = copies_gbps(run.ceilings)
     lost = {share.device: share.lost for share in run.shares if share.lost}
     return tuple(
         DeviceSummary(
@@ -26,7 +29,7 @@ def devices(run: TargetRun) -> tuple[DeviceSummary, ...]:
             name=device.name,
             architecture=device.architecture,
             memory_bytes=device.memory_bytes,
-            ceiling_gbps=ceiling_gbps(run.ceilings, device.index),
+            ceiling_gbps=copies.get(device.index),
             derived_gbps=device.derived_gbps,
             uuid=device.uuid,
             tests=tests[str(device.index)],
@@ -40,7 +43,7 @@ def devices(run: TargetRun) -> tuple[DeviceSummary, ...]:
 def disagreements(run: TargetRun) -> tuple[str, ...]:
     """What is not the same on all cards that were used: facts, and the copy measured on each. Empty where one did it all."""
     used = {share.device for share in run.shares} | {sample.device for sample in run.samples}
-    found = [device for device in (run.facts.devices if run.facts else ()) if device.index in used]
+    found = [device for device in (run.facts.devices if run.facts else ()) if device.index in used][:_CARDS]
     if len(found) < 2:
         return ()
     facts = {device.index: _facts(device) for device in found}
@@ -71,7 +74,7 @@ def _copies(ceilings: Iterable[Ceiling], indices: Sequence[int]) -> tuple[str, .
     best: dict[int, Ceiling] = {}
     wanted = set(indices)
     for entry in ceilings:
-        sound = entry.device in wanted and ceiling_gbps([entry], entry.device) and min(entry.p20_ms, entry.p80_ms) > 0
+        sound = entry.device in wanted and copies_gbps([entry]) and measurable(entry.p20_ms) and measurable(entry.p80_ms)
         if sound and (entry.device not in best or best[entry.device].gbps < entry.gbps):
             best[entry.device] = entry
     if len(best) < 2:

@@ -9,7 +9,7 @@ from enum import Enum
 
 from harness.compare.comparison import FAILING
 from harness.compare.deltas import Concern, Delta, Trend, deltas
-from harness.compare.pairing import differing, identity, moved, pair, telling, variant
+from harness.compare.pairing import Room, differing, identity, moved, pair, telling, variant
 from harness.records import CompiledKernel, Verdict
 
 
@@ -71,7 +71,8 @@ def diff(before: Sequence[CompiledKernel], after: Sequence[CompiledKernel]) -> D
     names = [{row.architecture for row in rows} for rows in (before, after)]
     sides = [_Side([row for row in rows if row.architecture in names[0] & names[1]]) for rows in (before, after)]
     functions = dict.fromkeys([*sides[0].functions, *sides[1].functions])
-    pairs = [found for key in functions for found in pair(*(side.functions.get(key, []) for side in sides))]
+    room = Room()
+    pairs = [found for key in functions for found in pair(sides[0].functions.get(key, []), sides[1].functions.get(key, []), room)]
     changes = []
     same = {True: 0, False: 0}
     for old, new in pairs:
@@ -111,6 +112,7 @@ class _Side:
         self.functions: dict[tuple[str, str, str], list[CompiledKernel]] = defaultdict(list)
         self.launches: dict[tuple[str, str, str, str], list[CompiledKernel]] = defaultdict(list)
         self.ran: set[tuple[str, str, str]] = set()
+        self._survivors: dict[tuple[str, str, str, str], int] = {}
         self._telling: dict[tuple[str, str, str, str], frozenset[str]] = {}
         for row in rows:
             self.functions[row.kernel, row.function, row.architecture].append(row)
@@ -121,6 +123,13 @@ class _Side:
     def launch(self, row: CompiledKernel) -> list[CompiledKernel]:
         """The configurations that the launch of `row` was first compiled in, itself among them: several where it is autotuned."""
         return self.launches[row.kernel, row.function, row.architecture, row.origin]
+
+    def survivors(self, row: CompiledKernel) -> int:
+        """How many configurations of that launch can be run."""
+        launch = (row.kernel, row.function, row.architecture, row.origin)
+        if launch not in self._survivors:
+            self._survivors[launch] = sum(not dead(other) for other in self.launches[launch])
+        return self._survivors[launch]
 
     def telling(self, row: CompiledKernel) -> frozenset[str]:
         """The parts that tell the configurations of that launch apart."""
@@ -138,7 +147,7 @@ def _change(old: CompiledKernel | None, new: CompiledKernel | None, before: _Sid
             return None
         told = variant(new, after.telling(new).difference(differing(old, new)))
         died = dead(new) and not dead(old) and len(after.launch(new)) > 1
-        survivors = sum(not dead(row) for row in after.launch(new)) if died else None
+        survivors = after.survivors(new) if died else None
         return Change(new.kernel, new.function, new.architecture, _kind(found), new.origin, told, retuned, found, old, new, survivors)
     row, side = (new, after) if new else (old, before)
     assert row is not None

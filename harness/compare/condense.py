@@ -6,8 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 
 from harness.compare.comparison import Cell, Exclusion, Geomean, Portability, Ratio, Refusal, Row, Speed
-from harness.compare.speed import is_bandwidth, lower_is_better
+from harness.compare.speed import is_bandwidth, lower_is_better, some_of
 from harness.stats import geometric_mean, harmonic_mean, median
+
+# Each kernel has an efficiency on each target: of more than these nobody reads one, and most of them are 0.
+_MOST_TARGETS, _MOST_EFFICIENCIES = 100, 100_000
 
 
 def condense(rows: Iterable[Row]) -> tuple[Speed, ...]:
@@ -35,15 +38,17 @@ def geomeans(rows: Iterable[Row]) -> tuple[Geomean, ...]:
 
 
 def portabilities(rows: Iterable[Row], targets: Sequence[str]) -> tuple[Portability, ...]:
-    """Per kernel and provider, over the targets that were to measure speeds; empty where that is one.
+    """Per kernel and provider, over the targets that were to measure speeds; empty where that is one, or more than 100.
 
     A case that is not sound on every target is left out and named: else two targets would be held to different shapes. A target without
     one sound case of the kernel cannot run it, and then nothing is portable.
     """
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        if len(targets) > 1 and is_bandwidth(row.unit):
+        if 1 < len(targets) <= _MOST_TARGETS and is_bandwidth(row.unit):
             groups.setdefault((row.kernel, row.provider), []).append(row)
+    if len(groups) * len(targets) > _MOST_EFFICIENCIES:
+        return ()
     return tuple(_portability(kernel, provider, group, targets) for (kernel, provider), group in groups.items())
 
 
@@ -56,7 +61,7 @@ def _portability(kernel: str, provider: str, rows: Sequence[Row], targets: Seque
     exclusions = []
     for row, found in zip(rows, sound, strict=True):
         if missing := [target for target in able or targets if target not in found]:
-            exclusions.append(Exclusion(row.case, f"no sound share of a ceiling on {', '.join(missing)}"))
+            exclusions.append(Exclusion(row.case, f"no sound share of a ceiling on {some_of(missing)}"))
             continue
         for target in able:
             shares[target].append(found[target])

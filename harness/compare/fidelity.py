@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.compare.comparison import Deviation, Fidelity, Likeness
+from harness.compare.speed import some_of, spelt
 from harness.records import CompiledKernel, TargetRun, Verdict
+
+# Each target's launches are held against each compile stage with the same Triton: of a thousand targets that would be a million times.
+_MOST_LANES, _MOST_LAUNCHES = 8, 300_000
+_MOST_NAMED = 20  # differences of a launch that are named
 
 
 def compare_launches(runs: Mapping[str, TargetRun]) -> tuple[Fidelity, ...]:
     """A row for each target whose card launched something and each compile stage, its own or another's, that can be held against it."""
-    found = []
+    found: list[Fidelity] = []
+    lanes: dict[str, dict[str, TargetRun]] = {}
+    compiled: dict[str, set[str]] = {}  # architectures by version of Triton
     for name, run in runs.items():
-        if run.launched:
-            rows = [row for other, lane in runs.items() if (row := _held_against(name, run, other, lane))]
-            found += rows or [Fidelity(name, "", _triton(run), len(run.launched), reason=_why_none(run, runs))]
+        if rows := [row for row in run.compiled if row.verdict is not Verdict.NOT_RUN]:
+            lanes.setdefault(_triton(run), {})[name] = run
+            compiled.setdefault(_triton(run), set()).update(row.architecture for row in rows)
+    room = _MOST_LAUNCHES
+    for name, run in runs.items():
+        if not run.launched:
+            continue
+        there, held = lanes.get(_triton(run), {}), []
+        for other in _chosen(name, there):
+            room -= len(run.launched) + len(there[other].compiled)
+            row = _held_against(name, run, other, there[other]) if room > 0 else None
+            held += [row] if row else []
+        reason = _why_none(run, compiled) if room > 0 else "too much was launched and compiled to hold all of it against each other"
+        found += held or [Fidelity(name, "", _triton(run), len(run.launched), reason=reason)]
     return tuple(found)
+
+
+def _chosen(name: str, lanes: Mapping[str, TargetRun]) -> list[str]:
+    """The first compile stages in their order, and its own wherever that is."""
+    first = list(itertools.islice(lanes, _MOST_LANES))
+    return first if name in first or name not in lanes else [*first, name]
 
 
 def held_against(launched: Iterable[CompiledKernel], compiled: Sequence[CompiledKernel]) -> tuple[int, tuple[Deviation, ...]]:
@@ -57,12 +82,12 @@ def _triton(run: TargetRun) -> str:
     return run.facts.triton if run.facts else "unknown"
 
 
-def _why_none(run: TargetRun, runs: Mapping[str, TargetRun]) -> str:
-    others = sorted({_triton(lane) for lane in runs.values() if _usable(run, lane)})
+def _why_none(run: TargetRun, compiled: Mapping[str, set[str]]) -> str:
+    launched = {row.architecture for row in run.launched}
+    others = sorted(triton for triton, architectures in compiled.items() if launched & architectures)
     if others:
-        return f"what was compiled without a GPU is from Triton {', '.join(others)}, the launches are from {_triton(run)}"
-    architectures = ", ".join(sorted({row.architecture for row in run.launched}))
-    return f"nothing was compiled for {architectures} without a GPU"
+        return f"what was compiled without a GPU is from Triton {some_of(others)}, the launches are from {_triton(run)}"
+    return f"nothing was compiled for {some_of(sorted(launched))} without a GPU"
 
 
 _SPECIALIZATION = ("signature", "constants", "attributes", "num_warps", "num_stages")
@@ -80,11 +105,13 @@ def _measured(launched: CompiledKernel, compiled: CompiledKernel) -> str:
 
 
 def _differing(launched: CompiledKernel, compiled: CompiledKernel) -> str:
-    names = []
+    names: list[str] = []
     for part in _SPECIALIZATION:
         one, other = getattr(launched, part), getattr(compiled, part)
         if isinstance(one, dict) and isinstance(other, dict):
-            names += [f"{name} is {one.get(name)} for {other.get(name)}" for name in {**one, **other} if one.get(name) != other.get(name)]
+            every = itertools.chain(one, (name for name in other if name not in one))
+            told = (f"{name} is {one.get(name)} for {other.get(name)}" for name in every if one.get(name) != other.get(name))
+            names += itertools.islice(told, _MOST_NAMED)
         elif one != other:
             names.append(f"{part} is {one} for {other}")
-    return ", ".join(names)
+    return spelt(", ".join(names))

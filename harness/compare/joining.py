@@ -6,10 +6,11 @@ Each number keeps the card that it was measured on, with the ceiling measured th
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from harness.records import Facts, RunRecord, StageReport, TargetRun, Verdict, worst
+from harness.records import MOST_SECONDS, Facts, RunRecord, Shard, StageReport, TargetRun, Verdict, worst
 
 _MUST_AGREE = ("torch", "triton", "runtime", "fp_fusion", "kernels_hash")
 
@@ -26,11 +27,11 @@ def _whole(run: TargetRun) -> tuple[object, ...] | None:
     """What the shards of one run have in common; a shard whose environment is not known is taken for one of them."""
     if not run.record.shard:
         return None
-    return run.record.target, run.record.commit, run.record.shard.partition("/")[2]
+    return run.record.target, run.record.commit, Shard.parse(run.record.shard).of
 
 
 def _join(parts: Sequence[TargetRun]) -> TargetRun:
-    parts = sorted(parts, key=lambda run: int(run.record.shard.partition("/")[0]))
+    parts = sorted(parts, key=lambda run: Shard.parse(run.record.shard).number)
     parts = [_numbered(run, first) for run, first in zip(parts, _offsets(parts), strict=True)]
     joined: dict[str, Any] = {
         field.name: tuple(entry for run in parts for entry in getattr(run, field.name))
@@ -59,17 +60,17 @@ def _record(parts: Sequence[TargetRun], known: Sequence[Facts]) -> tuple[RunReco
 
 
 def _counted(told: Sequence[RunRecord]) -> list[str]:
-    whole = int(told[0].shard.partition("/")[2])
-    there = [int(record.shard.partition("/")[0]) for record in told]
-    twice = sorted({str(number) for number in there if there.count(number) > 1})
+    whole = Shard.parse(told[0].shard).of
+    there = Counter(Shard.parse(record.shard).number for record in told)
+    twice = [str(number) for number in sorted(there) if there[number] > 1]
     missing = _missing(told)
     return ([missing] if missing else []) + ([f"of {whole} shards {' and '.join(twice)} came twice"] if twice else [])
 
 
 def _missing(told: Sequence[RunRecord]) -> str:
     """`of 4 shards there is no 2 and no 3`; empty where all of them are there."""
-    whole = int(told[0].shard.partition("/")[2])
-    there = {int(record.shard.partition("/")[0]) for record in told}
+    whole = Shard.parse(told[0].shard).of
+    there = {Shard.parse(record.shard).number for record in told}
     lacking = [str(number) for number in range(1, whole + 1) if number not in there]
     return f"of {whole} shards there is no {' and no '.join(lacking)}" if lacking else ""
 
@@ -93,7 +94,7 @@ def _stage(reports: Sequence[StageReport]) -> StageReport:
     one = next(report for report in reports if report.verdict is gravest)
     names = dict.fromkeys(name for report in reports for name in report.counts)
     counts = {name: sum(report.counts.get(name, 0) for report in reports) for name in names}
-    return dataclasses.replace(one, counts=counts, seconds=sum(report.seconds for report in reports))
+    return dataclasses.replace(one, counts=counts, seconds=min(sum(report.seconds for report in reports), MOST_SECONDS))
 
 
 def _offsets(parts: Sequence[TargetRun]) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Union
 
 from harness.compare.comparison import FAILING, Cell, Change, Exclusion, Noise
 from harness.compare.noise import noise, threshold
-from harness.compare.speed import cells, flush
+from harness.compare.speed import cells, flush, spelt
 from harness.compare.speedup import speedup
 from harness.errors import UsageError
 from harness.records import Sample, TargetRun, Verdict
@@ -188,8 +188,8 @@ def _point(key: _Key, pair: Pair, base: Union[tuple[Sample, Cell], None], head: 
         ("timers", base[0].timer, head[0].timer),
         ("flush sizes", flush(base[0]), flush(head[0])),
     )
-    barred = [f"different {what}: BASE {one}, HEAD {two}" for what, one, two in settings if one != two]
-    barred += [f"{where}: {cell.reason}" for where, cell in (("BASE", base[1]), ("HEAD", head[1])) if not cell.sound]
+    barred = [f"different {what}: BASE {spelt(one)}, HEAD {spelt(two)}" for what, one, two in settings if one != two]
+    barred += [f"{where}: {spelt(cell.reason)}" for where, cell in (("BASE", base[1]), ("HEAD", head[1])) if not cell.sound]
     if barred:
         return replace(blank, reason="; ".join(barred))
     made = speedup(base[0], head[0], pair.threshold)

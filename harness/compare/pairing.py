@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 
 from harness.records import CompiledKernel, Scalar
 
 Pair = tuple[CompiledKernel | None, CompiledKernel | None]
 
-# Pairing what is left of one launch looks at every pair: above this, a file made to be slow, they are told as removed and added.
+# Pairing what is left of one launch looks at every pair: above these, a file made to be slow, they are told as removed and added.
 _MOST_PAIRS = 250_000
+_MOST_OF_ALL = 2_000_000  # in all launches of a diff, of configurations of a usual size
+_USUAL = 40  # parts of two configurations
+_OPTIONS = {"warps", "stages"}
+
+
+class Room:
+    """How many pairs a diff may still look at."""
+
+    def __init__(self) -> None:
+        self.left = _MOST_OF_ALL
 
 
 def parts(row: CompiledKernel) -> dict[str, tuple[str, Scalar]]:
@@ -26,7 +36,7 @@ def identity(row: CompiledKernel) -> Hashable:
     return tuple(sorted((name, kind, type(value).__name__, str(value)) for name, (kind, value) in parts(row).items()))
 
 
-def pair(before: Sequence[CompiledKernel], after: Sequence[CompiledKernel]) -> list[Pair]:
+def pair(before: Sequence[CompiledKernel], after: Sequence[CompiledKernel], room: Room | None = None) -> list[Pair]:
     """Rows of one kernel function on one architecture, each once: the same configuration first, then what was retuned.
 
     One configuration may be compiled several times (for other divisibilities, which a row does not tell), so that the case that launched
@@ -34,30 +44,37 @@ def pair(before: Sequence[CompiledKernel], after: Sequence[CompiledKernel]) -> l
     """
     left, right = list(before), list(after)
     pairs = _match(left, right, lambda row: (identity(row), row.origin)) + _match(left, right, identity)
-    pairs += _retuned(left, right)
+    pairs += _retuned(left, right, room or Room())
     return [*pairs, *((row, None) for row in left), *((None, row) for row in right)]
 
 
 def _match(left: list[CompiledKernel], right: list[CompiledKernel], key: Callable[[CompiledKernel], Hashable]) -> list[Pair]:
     """Take out of both what has the same key, in order."""
-    waiting: dict[Hashable, list[CompiledKernel]] = defaultdict(list)
+    waiting: dict[Hashable, deque[CompiledKernel]] = defaultdict(deque)
     for row in right:
         waiting[key(row)].append(row)
     pairs: list[Pair] = []
     for row in list(left):
         if found := waiting[key(row)]:
-            pairs.append((row, found.pop(0)))
+            pairs.append((row, found.popleft()))
     _take(left, right, pairs)
     return pairs
 
 
-def _retuned(left: list[CompiledKernel], right: list[CompiledKernel]) -> list[Pair]:
+def _retuned(left: list[CompiledKernel], right: list[CompiledKernel], room: Room) -> list[Pair]:
     pairs: list[Pair] = []
-    for origin in dict.fromkeys(row.origin for row in left):
-        old, new = ([row for row in rows if row.origin == origin] for rows in (left, right))
-        if not new or len(old) * len(new) > _MOST_PAIRS:
+    launches: tuple[dict[str, list[CompiledKernel]], ...] = (defaultdict(list), defaultdict(list))
+    for rows, found in zip((left, right), launches, strict=True):
+        for row in rows:
+            found[row.origin].append(row)
+    for origin, old in launches[0].items():
+        new = launches[1].get(origin, [])
+        size = sum(map(_size, old)) * len(new) + sum(map(_size, new)) * len(old)
+        if not new or len(old) * len(new) > _MOST_PAIRS or size > room.left * _USUAL:
             continue
-        near = sorted((distance(a, b), i, j) for i, a in enumerate(old) for j, b in enumerate(new))
+        room.left -= -(-size // _USUAL)
+        told = [[{name: _text(part) for name, part in parts(row).items()} for row in rows] for rows in (old, new)]
+        near = sorted((_apart(a, b), i, j) for i, a in enumerate(told[0]) for j, b in enumerate(told[1]))
         taken: tuple[set[int], set[int]] = (set(), set())
         for _, i, j in near:
             if i not in taken[0] and j not in taken[1]:
@@ -76,17 +93,26 @@ def _take(left: list[CompiledKernel], right: list[CompiledKernel], pairs: Iterab
 
 def distance(one: CompiledKernel, other: CompiledKernel) -> int:
     """In how many parts two configurations differ; a part that only one of them tells counts, open options do not."""
-    return len(differing(one, other))
+    return _apart(*({name: _text(part) for name, part in parts(row).items()} for row in (one, other)))
+
+
+def _apart(mine: dict[str, str], theirs: dict[str, str]) -> int:
+    both = mine.keys() & theirs.keys()
+    alone = len((mine.keys() ^ theirs.keys()) - _OPTIONS)
+    return alone + sum(mine[name] != theirs[name] for name in both)
+
+
+def _size(row: CompiledKernel) -> int:
+    return len(row.signature) + len(row.constants) + 2
 
 
 def differing(one: CompiledKernel, other: CompiledKernel) -> list[str]:
     """The names of the parts in which two configurations differ."""
     mine, theirs = parts(one), parts(other)
-    options = {"warps", "stages"}
     return [
         name
         for name in {**mine, **theirs}
-        if _text(mine.get(name)) != _text(theirs.get(name)) and not (name in options and (name not in mine or name not in theirs))
+        if _text(mine.get(name)) != _text(theirs.get(name)) and not (name in _OPTIONS and (name not in mine or name not in theirs))
     ]
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
+import operator
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from fnmatch import translate
+from functools import cache
 
 from harness.compare.alignment import align
 from harness.compare.alignment import configuration as configuration  # the JUnit writer names its cases by it
 from harness.compare.comparison import CodegenCell, CodegenRow, KernelTests, Parity, ParityRow, TestCell, WaiverUse
-from harness.records import MOST_SECONDS, CaseResult, TargetRun, Verdict, Waiver
+from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, TargetRun, Verdict, Waiver, Which
+
+# Targets that are behind with a test; of very many tests fewer. The cells of its row tell the others.
+MOST_NAMED, _FEWEST_NAMED, _MOST_NAMES = 100, 10, 2_000_000
 
 
 def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
@@ -22,8 +31,11 @@ def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
             seen[case.id] += 1
             found.setdefault((case.id, seen[case.id]), {})[name] = TestCell(name, case)
     rows = []
+    most = max(_FEWEST_NAMED, min(MOST_NAMED, _MOST_NAMES // max(1, len(found))))
+    alike: dict[tuple[str, ...], tuple[str, ...]] = {}
     for (identity, occurrence), cells in found.items():
-        parity, behind = _parity(cells, took_part)
+        parity, behind = _parity(cells, took_part, most)
+        behind = alike.setdefault(behind, behind)
         kernel = next(iter(cells.values())).result.kernel
         rows.append(ParityRow(identity, occurrence, kernel, parity, behind, tuple(cells.values())))
     return tuple(rows)
@@ -54,25 +66,44 @@ def use_of_waivers(runs: Mapping[str, TargetRun]) -> tuple[WaiverUse, ...]:
     used: Counter[Waiver] = Counter()
     for run in runs.values():
         waivers = run.gates.waivers if run.gates and run.compiled else ()
+        told = [row for row in run.compiled if row.verdict is not Verdict.NOT_RUN] if waivers else []
         for waiver in waivers:
-            rows = [row for row in run.compiled if row.verdict is not Verdict.NOT_RUN and waiver.which.covers(row)]
+            covers = _cover(waiver.which)
+            rows = [row for row in told if covers(row)]
             covered[waiver] += len(rows)
             # Where two name the same gate of a kernel, the first one is the reason given.
             used[waiver] += sum(row.waived.get(waiver.gate) == waiver.reason for row in rows)
     return tuple(WaiverUse(waiver, covered[waiver], used[waiver]) for waiver in covered)
 
 
-def _parity(cells: Mapping[str, TestCell], took_part: list[str]) -> tuple[Parity, tuple[str, ...]]:
-    """Only a target that has tests at all can miss one, and only what passed elsewhere is a gap."""
+def _cover(which: Which) -> Callable[[CompiledKernel], bool]:
+    """`which.covers`, with its patterns read once and each name looked at once: a run may have 50,000 kernels, and 200 waivers."""
+
+    def fits(some: tuple[str, ...]) -> Callable[[str], bool]:
+        pattern = re.compile("|".join(map(translate, some)) if some else r"(?!)")
+        return cache(lambda name: pattern.match(name) is not None)
+
+    told = {field.name: getattr(which, field.name) for field in dataclasses.fields(which)}
+    looks = [(operator.attrgetter(name), fits(some)) for name, some in told.items() if some != ("*",)]
+    return lambda row: all(fit(get(row)) for get, fit in looks)
+
+
+def _parity(cells: Mapping[str, TestCell], took_part: list[str], most: int) -> tuple[Parity, tuple[str, ...]]:
+    """Only a target that has tests at all can miss one, and only what passed elsewhere is a gap.
+
+    Looks at the targets that have the test and at as many as it names, never at all of them for each test.
+    """
     if len(took_part) < 2:
         return Parity.ONE_TARGET, ()
-    verdicts = {name: cells[name].result.verdict if name in cells else None for name in took_part}
+    verdicts = {name: cell.result.verdict for name, cell in cells.items()}
     if Verdict.PASSED not in verdicts.values():
         return Parity.PASSED_NOWHERE, ()
-    failed = tuple(name for name, verdict in verdicts.items() if verdict not in (Verdict.PASSED, Verdict.NOT_RUN, None))
-    missing = tuple(name for name, verdict in verdicts.items() if verdict is None)
-    skipped = tuple(name for name, verdict in verdicts.items() if verdict is Verdict.NOT_RUN)
-    for parity, behind in ((Parity.FAILED_ON, failed), (Parity.MISSING_ON, missing), (Parity.SKIPPED_ON, skipped)):
-        if behind:
-            return parity, behind
+    found = (
+        (Parity.FAILED_ON, (name for name, verdict in verdicts.items() if verdict not in (Verdict.PASSED, Verdict.NOT_RUN))),
+        (Parity.MISSING_ON, (name for name in took_part if name not in cells) if len(cells) < len(took_part) else ()),
+        (Parity.SKIPPED_ON, (name for name, verdict in verdicts.items() if verdict is Verdict.NOT_RUN)),
+    )
+    for parity, behind in found:
+        if named := tuple(itertools.islice(behind, most)):
+            return parity, named
     return Parity.ALL_PASSED, ()

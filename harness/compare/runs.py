@@ -12,9 +12,11 @@ from harness.compare.condense import condense, geomeans, portabilities, refusals
 from harness.compare.fidelity import compare_launches
 from harness.compare.noise import noise
 from harness.compare.parity import compare_codegen, compare_tests, count_tests, use_of_waivers
-from harness.compare.speed import benched, compare_speeds
+from harness.compare.speed import benched, compare_speeds, is_bandwidth
 from harness.errors import ExitCode, Outcome
 from harness.records import TargetRun, Verdict
+
+_NOT_PORTED = "performance portability is not computed: {} targets, with their kernels, are too many"
 
 
 def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparison:
@@ -24,6 +26,9 @@ def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparis
     targets = tuple(verdict.summarise(name, given[name]) if name in given else verdict.absent(name) for name in named)
     noises = {name: noise(name, run) for name, run in given.items()}
     baseline, rows = compare_speeds(given, noises)
+    asked = benched(given)
+    ported = portabilities(rows, asked)
+    too_many = () if ported or len(asked) < 2 or not any(is_bandwidth(row.unit) for row in rows) else (_NOT_PORTED.format(len(asked)),)
     return Comparison(
         sentence=verdict.sentence(targets),
         exit_code=int(verdict.outcome(targets).code),
@@ -34,14 +39,14 @@ def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparis
         tests=compare_tests(given),
         speeds=condense(rows),
         geomeans=geomeans(rows),
-        portabilities=portabilities(rows, benched(given)),
+        portabilities=ported,
         noise=tuple(found for found in noises.values() if found),
         rows=rows,
         codegen=compare_codegen(given),
         waivers=use_of_waivers(given),
         fidelity=compare_launches(given),
         refusals=refusals(rows),
-        problems=tuple(f"{name}: {problem}" for name, run in given.items() for problem in run.problems),
+        problems=(*(f"{name}: {problem}" for name, run in given.items() for problem in run.problems), *too_many),
     )
 
 

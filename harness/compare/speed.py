@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Union
 
 from harness.compare.comparison import FAILING, Cell, Change, Noise, Ratio, Row
 from harness.compare.noise import threshold
 from harness.compare.speedup import speedup
 from harness.records import Ceiling, Sample, Stage, TargetRun, Verdict
-from harness.stats import harmonic_mean, median_interval
+from harness.stats import LARGEST, harmonic_mean, measurable, median_interval
 
 # A kernel that only reads beats a copy by a few percent; beyond this the bytes are counted wrong, or come from a cache.
 SUSPECT_SHARE = 1.1
@@ -20,6 +21,10 @@ _TIME_UNITS = frozenset(
 )
 # A benchmark may return what a kernel holds, not how fast it is.
 _SIZE_UNITS = frozenset({"b", "byte", "bytes", "kb", "mb", "gb", "tb", "kib", "mib", "gib", "tib"})
+
+# Cases times targets: of more, only targets that measured a case have a ratio of it. The others would say nothing, thousands a case.
+_MOST_ONE_SIDED = 200_000
+_SPELT, _LONGEST, _NAMED = 32, 1000, 10  # parameters in a sentence, characters of it, and names
 
 _Measured = tuple[Sample, Cell]
 
@@ -44,14 +49,13 @@ def is_bandwidth(unit: str) -> bool:
     return unit.strip().lower() == "gb/s"
 
 
-def ceiling_gbps(ceilings: Iterable[Ceiling], device: int) -> Union[float, None]:
-    """The largest copy bandwidth measured on a device, of those that are numbers at all."""
-    found = [
-        ceiling.gbps
-        for ceiling in ceilings
-        if ceiling.device == device and ceiling.bytes_moved > 0 and _positive(ceiling.median_ms) and math.isfinite(ceiling.gbps)
-    ]
-    return max(found, default=None)
+def copies_gbps(ceilings: Iterable[Ceiling]) -> dict[int, float]:
+    """The largest copy bandwidth measured on each device, of those that are numbers at all."""
+    found: dict[int, float] = {}
+    for ceiling in ceilings:
+        if measurable(ceiling.median_ms) and measurable(ceiling.gbps):
+            found[ceiling.device] = max(ceiling.gbps, found.get(ceiling.device, 0.0))
+    return found
 
 
 def judge(sample: Sample) -> tuple[Verdict, str]:
@@ -60,10 +64,10 @@ def judge(sample: Sample) -> tuple[Verdict, str]:
         return sample.verdict, sample.reason or sample.verdict.value
     if sample.value is None:
         return Verdict.INVALID, sample.reason or "no value was returned"
-    if not _positive(sample.value):
+    if not measurable(sample.value):
         return Verdict.INVALID, f"{sample.value:g} {sample.unit} is not a speed"
     for time in (sample.median_ms, sample.p20_ms, sample.p80_ms):
-        if time is not None and not _positive(time):
+        if time is not None and not measurable(time):
             return Verdict.INVALID, f"{time:g} ms is not a time that anything takes"
     return Verdict.PASSED, ""
 
@@ -82,16 +86,17 @@ def compare_speeds(runs: Mapping[str, TargetRun], noises: Mapping[str, Union[Noi
         for sample, cell in cells(name, runs[name]):
             found.setdefault((sample.kernel, sample.case, sample.provider), {}).setdefault(name, []).append((sample, cell))
     rows = []
+    few = len(barriers) * len(found) <= _MOST_ONE_SIDED
     for (kernel, case, provider), by_target in found.items():
         every = [pair for pairs in by_target.values() for pair in pairs]
         # One GPU of a target stands for it in a ratio: the first. The others are shown beside it.
         first = {name: min(pairs, key=lambda pair: pair[1].device) for name, pairs in by_target.items()}
         ratios = [
             _ratio(baseline, name, first, barriers[name], threshold((noises[baseline], noises[name])))
-            for name in barriers
-            if baseline and {baseline, name} & set(first)
+            for name in (barriers if few and baseline in first else first)
+            if baseline and name in barriers and (few or baseline in first)
         ]
-        shares = [first[name][1].share or 0.0 if name in first and first[name][1].sound else 0.0 for name in asked]
+        sound = [cell.share for _, cell in first.values() if cell.sound and cell.share]
         bandwidth = is_bandwidth(every[0][0].unit) and len(asked) > 1
         rows.append(
             Row(
@@ -102,7 +107,8 @@ def compare_speeds(runs: Mapping[str, TargetRun], noises: Mapping[str, Union[Noi
                 params=every[0][0].params,
                 cells=tuple(cell for _, cell in every),
                 ratios=tuple(ratios),
-                portability=harmonic_mean(shares) if bandwidth else None,
+                # 0 as soon as one target that was to measure has none; every one with a share is among those.
+                portability=(harmonic_mean(sound) if len(sound) == len(asked) else 0.0) if bandwidth else None,
             )
         )
     return baseline, tuple(rows)
@@ -117,11 +123,11 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
     """Every sample of a target with what may be said of it."""
     doubts = _doubts(run)
     gpus = {device.index: device.name for device in run.facts.devices} if run.facts else {}
-    ceilings = {device: ceiling_gbps(run.ceilings, device) for device in {sample.device for sample in run.samples}}
+    ceilings = copies_gbps(run.ceilings)
     for sample in run.samples:
         verdict, reason = judge(sample)
         value = sample.value if verdict is Verdict.PASSED else None
-        ceiling = ceilings[sample.device]
+        ceiling = ceilings.get(sample.device)
         share = value / ceiling if value and ceiling and is_bandwidth(sample.unit) else None
         suspect = share is not None and share > SUSPECT_SHARE
         doubt = doubts.get(sample.kernel, f"no test of {sample.kernel} passed here")
@@ -137,9 +143,9 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
                 value=value,
                 low=_finite(sample.low),
                 high=_finite(sample.high),
-                median_ms=_finite(sample.median_ms),
-                p20_ms=_finite(sample.p20_ms),
-                p80_ms=_finite(sample.p80_ms),
+                median_ms=_time(sample.median_ms),
+                p20_ms=_time(sample.p20_ms),
+                p80_ms=_time(sample.p80_ms),
                 share=share,
                 verified=not doubt,
                 suspect=suspect,
@@ -151,7 +157,7 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
                 bytes_moved=sample.bytes_moved,
                 half_width=_half_width(sample),
                 quiet=sample.quiet,
-                graph_ms=_finite(sample.graph_ms),
+                graph_ms=_time(sample.graph_ms),
                 cache_bytes=sample.cache_bytes,
                 weak=sample.weak,
             ),
@@ -190,7 +196,17 @@ def _barriers(baseline: Union[str, None], target: str, runs: Mapping[str, Target
 
 
 def _differs(name: str, baseline: str, first: object, target: str, second: object) -> str:
-    return f"different {name}: {baseline} {first}, {target} {second}"
+    return f"different {name}: {baseline} {spelt(first)}, {target} {spelt(second)}"
+
+
+def spelt(setting: object) -> str:
+    """A setting in a sentence; of many parameters, or a long one, the beginning: there is a sentence for each pair that differs."""
+    if isinstance(setting, dict):
+        some = {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in itertools.islice(setting.items(), _SPELT)}
+        text = str(some) if len(some) == len(setting) else f"{str(some)[:-1]}, and {len(setting) - len(some)} more}}"
+    else:
+        text = str(setting)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _ratio(baseline: str, target: str, measured: Mapping[str, _Measured], barriers: list[str], limit: float) -> Ratio:
@@ -205,16 +221,20 @@ def _ratio(baseline: str, target: str, measured: Mapping[str, _Measured], barrie
         ("flush sizes", flush(one), flush(two)),
     )
     reasons = [*barriers, *(_differs(name, baseline, a, target, b) for name, a, b in settings if a != b)]
-    reasons += [f"{cell.target}: {cell.reason}" for cell in (first, second) if not cell.sound]
+    reasons += [f"{cell.target}: {spelt(cell.reason)}" for cell in (first, second) if not cell.sound]
     if reasons or first.value is None or second.value is None:
         return Ratio(target, baseline, None, Change.REFUSED, "; ".join(reasons))
     ratio = second.value / first.value
-    if not _positive(ratio):
-        return Ratio(target, baseline, None, Change.REFUSED, "the two values are too far apart for a number")
     found = speedup(one, two, limit)
     interval = vars(found.interval) if found.interval else {}
     named = {"speedup": interval.get("value"), "low": interval.get("low"), "high": interval.get("high")}
     return Ratio(target, baseline, ratio, found.change, found.reason, **named, threshold=limit)
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Names in a sentence; of many, the first and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more} more"
 
 
 def flush(sample: Sample) -> str:
@@ -224,15 +244,15 @@ def flush(sample: Sample) -> str:
 
 def _half_width(sample: Sample) -> Union[float, None]:
     """Half of the 95 % interval of the median, over the median."""
-    if not sample.times_ms or not all(map(_positive, sample.times_ms)):
+    if not sample.times_ms or not all(map(measurable, sample.times_ms)):
         return None
     interval = median_interval(sample.times_ms, sample.rounds)
     return (interval.high - interval.low) / 2 / interval.value if interval else None
 
 
-def _positive(value: float) -> bool:
-    return math.isfinite(value) and value > 0
+def _time(value: Union[float, None]) -> Union[float, None]:
+    return value if value is not None and measurable(value) else None
 
 
 def _finite(value: Union[float, None]) -> Union[float, None]:
-    return value if value is not None and math.isfinite(value) else None
+    return value if value is not None and math.isfinite(value) and abs(value) <= LARGEST else None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Union
 
 from harness.compare.comparison import Change
 from harness.records import Sample
-from harness.stats import Interval, ratio_of_medians
+from harness.stats import Interval, measurable, ratio_of_medians
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ def speedup(base: Sample, head: Sample, threshold: float) -> Speedup:
 def interval_of(base: Sample, head: Sample) -> Union[Interval, None]:
     """The ratio of the median times with its 95 % interval; None where there are too few timings."""
     times = (*base.times_ms, *head.times_ms)
-    if not times or not all(math.isfinite(time) and time > 0 for time in times):
+    if not times or not all(map(measurable, times)):
         return None
     return ratio_of_medians(base.times_ms, head.times_ms, (base.rounds, head.rounds))
 

@@ -5,13 +5,15 @@ A vendor is what the names of its architectures start with: `sm_90` and `sm_100`
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from harness.compare.codegen import dead
-from harness.compare.pairing import differing, telling, variant
+from harness.compare.pairing import telling, variant
 from harness.records import CompiledKernel, Verdict
 
 
@@ -59,15 +61,19 @@ def one_vendor(rows: Iterable[CompiledKernel]) -> tuple[Split, ...]:
     )
 
 
+_MOST_ARCHITECTURES = 128  # on which a launch is looked for: those that the first targets compiled for
+
+
 class _Run:
     """The kernels of one run, by what is looked up about them."""
 
     def __init__(self, rows: Iterable[CompiledKernel]) -> None:
         self.rows = [row for row in rows if row.verdict is not Verdict.NOT_RUN]
-        self.architectures = tuple(dict.fromkeys(row.architecture for row in self.rows))
+        self.architectures = tuple(itertools.islice(dict.fromkeys(row.architecture for row in self.rows), _MOST_ARCHITECTURES))
         self.launches: dict[tuple[str, str, str, str], list[CompiledKernel]] = defaultdict(list)
         self.cases: dict[tuple[str, str, str], list[CompiledKernel]] = defaultdict(list)
         self.constants: dict[tuple[object, ...], list[CompiledKernel]] = defaultdict(list)
+        self._fates: dict[tuple[Any, ...], bool | None] = {}
         for row in self.rows:
             self.launches[row.kernel, row.function, row.architecture, row.origin].append(row)
             self.cases[row.kernel, row.architecture, row.origin].append(row)
@@ -76,32 +82,43 @@ class _Run:
     def key(self, row: CompiledKernel, architecture: str = "") -> tuple[object, ...]:
         """A configuration but for its stages, of which each vendor's backend has its own default."""
         constants = tuple(sorted((name, repr(value)) for name, value in row.constants.items()))
-        return row.kernel, row.function, architecture or row.architecture, constants, row.num_warps
+        return row.kernel, row.function, architecture or row.architecture, constants, row.num_warps, tuple(sorted(row.signature.items()))
+
+    def died(self, row: CompiledKernel, architecture: str) -> bool | None:
+        """Whether the same died on another architecture; None where it was not tried there.
+
+        A compiler that took its process with it left the name of the case only. Else it is the configuration with the same types, constants
+        and warps; or, where each vendor has a tile of its own and the launch one configuration on either, what the same case launched.
+        """
+        if not row.signature and not row.constants:
+            return self._fate((row.kernel, architecture, row.origin), lambda key: self.cases.get(key, []))
+        fate = self._fate((*self.key(row, architecture), row.num_stages), lambda key: _nearest(self.constants.get(key[:-1], []), row))
+        if fate is not None:
+            return fate
+        mine = self.launches[row.kernel, row.function, row.architecture, row.origin]
+        theirs = self.launches.get((row.kernel, row.function, architecture, row.origin), [])
+        return dead(theirs[0]) if len(mine) == len(theirs) == 1 else None
+
+    def _fate(self, key: tuple[Any, ...], find: Callable[[Any], list[CompiledKernel]]) -> bool | None:
+        """Whether any of what is found died; rows that are alike are looked for once."""
+        if key not in self._fates:
+            same = find(key)
+            self._fates[key] = any(map(dead, same)) if same else None
+        return self._fates[key]
+
+
+def _nearest(found: list[CompiledKernel], row: CompiledKernel) -> list[CompiledKernel]:
+    """Those with as many stages, where there are any: each vendor's backend has its own default."""
+    return [other for other in found if row.num_stages is None or other.num_stages in (None, row.num_stages)] or found
 
 
 def _lives(row: CompiledKernel, run: _Run) -> tuple[str, ...]:
     """The architectures of each other vendor on which none of the same died; none of them where one did."""
     fates: dict[str, dict[str, bool]] = defaultdict(dict)
     for architecture in run.architectures:
-        if _vendor(architecture) != _vendor(row.architecture) and (same := _same(row, architecture, run)):
-            fates[_vendor(architecture)][architecture] = not any(map(dead, same))
+        if _vendor(architecture) != _vendor(row.architecture) and (died := run.died(row, architecture)) is not None:
+            fates[_vendor(architecture)][architecture] = not died
     return tuple(name for found in fates.values() if all(found.values()) for name in found)
-
-
-def _same(row: CompiledKernel, architecture: str, run: _Run) -> list[CompiledKernel]:
-    """What became of the same on another architecture.
-
-    A compiler that took its process with it left the name of the case only. Else it is the configuration with the same types, constants and
-    warps; or, where each vendor has a tile of its own and the launch one configuration on either, what the same case launched.
-    """
-    if not row.signature and not row.constants:
-        return run.cases.get((row.kernel, architecture, row.origin), [])
-    found = [other for other in run.constants.get(run.key(row, architecture), []) if other.signature == row.signature]
-    if exact := [other for other in found if not differing(row, other)]:
-        return exact
-    mine = run.launches[row.kernel, row.function, row.architecture, row.origin]
-    theirs = run.launches.get((row.kernel, row.function, architecture, row.origin), [])
-    return found or (theirs if len(mine) == len(theirs) == 1 else [])
 
 
 def _vendor(architecture: str) -> str:

@@ -24,6 +24,7 @@ _PHRASES = {
     Verdict.INFRA: "could not run",
 }
 _REASON_LIMIT = 160
+_MOST_PHRASES = 50
 
 
 def absent(name: str) -> TargetSummary:
@@ -91,9 +92,7 @@ def sentence(targets: Sequence[TargetSummary]) -> str:
     failed = {"test": _failed(target.tests for target in targets), "kernel": _failed(target.compiled for target in targets)}
     if any(failed.values()):
         head += ", with " + " and ".join(f"{count} failed {noun}{'' if count == 1 else 's'}" for noun, count in failed.items() if count)
-    return (
-        f"{head}: {'; '.join(map(_phrase, targets))}." if targets else "Nothing ran: no target was asked for and no raw folder was given."
-    )
+    return f"{head}: {'; '.join(_phrases(targets))}." if targets else "Nothing ran: no target was asked for and no raw folder was given."
 
 
 def outcome(targets: Sequence[TargetSummary]) -> Outcome:
@@ -143,6 +142,14 @@ def _explained(verdict: Verdict, run: TargetRun, counts: Iterable[dict[str, int]
 
 def _failed(found: Iterable[dict[str, int]]) -> int:
     return sum(counts.get(verdict.value, 0) for counts in found for verdict in FAILING)
+
+
+def _phrases(targets: Sequence[TargetSummary]) -> list[str]:
+    """What became of each; of very many, of those that need a look first, and how many more there are."""
+    if len(targets) <= _MOST_PHRASES:
+        return list(map(_phrase, targets))
+    grave = sorted(range(len(targets)), key=lambda position: -targets[position].verdict.severity)[:_MOST_PHRASES]
+    return [*(_phrase(targets[position]) for position in sorted(grave)), f"and {len(targets) - _MOST_PHRASES} more"]
 
 
 def _phrase(target: TargetSummary) -> str:

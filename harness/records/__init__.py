@@ -9,6 +9,7 @@ from harness.records.gates import OPEN, Gates, Limits, Rule, Waiver, Which
 from harness.records.job import Architecture, Job
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
 from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
+from harness.records.shard import Shard
 from harness.records.words import GPU_PROPERTY, HOST_CODE, MOST_SECONDS, SCHEMA_VERSION, UNWRITABLE, Scalar, Stage, Verdict, worst
 from harness.records.writing import dump, to_json, write_text
 
@@ -37,6 +38,7 @@ __all__ = [
     "RunRecord",
     "Sample",
     "Scalar",
+    "Shard",
     "Stage",
     "StageReport",
     "Stages",

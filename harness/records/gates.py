@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Union
+from typing import Annotated, Any, Union
 
+from harness.records.bounds import Few, LongName, Many, Name, Prose
 from harness.records.results import CompiledKernel
 from harness.records.words import STRICT
+
+Patterns = Annotated[tuple[LongName, ...], Few]
 
 
 @dataclass(frozen=True)
@@ -20,11 +23,11 @@ class Which:
     """
 
     __pydantic_config__ = STRICT
-    kernel: tuple[str, ...] = ("*",)
-    function: tuple[str, ...] = ("*",)
-    architecture: tuple[str, ...] = ("*",)
-    types: tuple[str, ...] = ("*",)
-    launched_by: tuple[str, ...] = ("*",)
+    kernel: Patterns = ("*",)
+    function: Patterns = ("*",)
+    architecture: Patterns = ("*",)
+    types: Patterns = ("*",)
+    launched_by: Patterns = ("*",)
 
     def covers(self, row: CompiledKernel) -> bool:
         """Whether `row` is one of them."""
@@ -72,8 +75,8 @@ class Waiver:
     """One gate that some kernels may break, and why. It shows in the report, also where nothing needs it."""
 
     __pydantic_config__ = STRICT
-    gate: str
-    reason: str
+    gate: Name
+    reason: Prose
     which: Which
 
 
@@ -83,9 +86,9 @@ class Gates:
 
     __pydantic_config__ = STRICT
     limits: Limits = field(default_factory=Limits)
-    rules: tuple[Rule, ...] = ()
+    rules: Annotated[tuple[Rule, ...], Many] = ()
     waivers: tuple[Waiver, ...] = ()
-    source: str = ""
+    source: Prose = ""
 
     @classmethod
     def restore(cls, raw: dict[str, Any]) -> Gates:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Union
+from typing import Annotated, Union
 
+from harness.records.bounds import Few, Many, Name, Page
 from harness.records.gates import Gates
 from harness.records.words import SCHEMA_VERSION, STRICT, Stage, Verdict
 
@@ -39,18 +40,18 @@ class Job:
     """
 
     __pydantic_config__ = STRICT
-    run_id: str
-    target: str
-    stages: tuple[Stage, ...]
-    kernels: str
-    output: str
+    run_id: Name
+    target: Name
+    stages: Annotated[tuple[Stage, ...], Few]
+    kernels: Page
+    output: Page
     interpret: bool = False
     require: Union[str, None] = None
     probe: tuple[str, ...] = ()
     driver_file: Union[str, None] = None
     benches: tuple[str, ...] = ("bench_*.py",)
     launches: tuple[str, ...] = ("bench", "test")
-    peers: tuple[str, ...] = ()
+    peers: Annotated[tuple[Name, ...], Many] = ()
     pytest_args: tuple[str, ...] = ()
     quick: bool = False
     again: bool = False

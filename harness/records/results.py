@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Union
+from typing import Annotated, Union
 
-from harness.records.words import SCHEMA_VERSION, STRICT, Scalar, Stage, Verdict
+from harness.records.bounds import (
+    MOST_DEVICES,
+    Bound,
+    Bytes,
+    Count,
+    Few,
+    Figure,
+    Index,
+    LongName,
+    Many,
+    Name,
+    Page,
+    Parameter,
+    Prose,
+    Seconds,
+    Share,
+    Word,
+)
+from harness.records.words import SCHEMA_VERSION, STRICT, Stage, Verdict
 
 
 @dataclass(frozen=True)
@@ -14,16 +32,16 @@ class DeviceFacts:
     the target's own question about its cards was answered with, such as a power limit."""
 
     __pydantic_config__ = STRICT
-    index: int
-    name: str
-    architecture: str
+    index: Index
+    name: Word
+    architecture: Word
     memory_bytes: int
     multiprocessors: int
     cache_bytes: Union[int, None] = None
-    uuid: Union[str, None] = None
-    derived_gbps: Union[float, None] = None
-    clock_mhz: Union[float, None] = None
-    told: dict[str, str] = field(default_factory=dict)
+    uuid: Union[Word, None] = None
+    derived_gbps: Union[Figure, None] = None
+    clock_mhz: Union[Figure, None] = None
+    told: Annotated[dict[Name, Prose], Few] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -31,15 +49,15 @@ class Facts:
     """The environment that produced the numbers: `facts.json`."""
 
     __pydantic_config__ = STRICT
-    python: str
-    platform: str
-    torch: str
-    triton: str
-    runtime: str
-    driver: Union[str, None]
-    fp_fusion: Union[str, None]
-    kernels_hash: str
-    devices: tuple[DeviceFacts, ...] = ()
+    python: Word
+    platform: Word
+    torch: Word
+    triton: Word
+    runtime: Word
+    driver: Union[Word, None]
+    fp_fusion: Union[Word, None]
+    kernels_hash: Word
+    devices: Annotated[tuple[DeviceFacts, ...], Bound(longest=MOST_DEVICES)] = ()
     schema_version: int = SCHEMA_VERSION
 
 
@@ -50,11 +68,11 @@ class StageReport:
     __pydantic_config__ = STRICT
     stage: Stage
     verdict: Verdict
-    seconds: float = 0.0
-    reason: str = ""
-    hint: str = ""
+    seconds: Seconds = 0.0
+    reason: Page = ""
+    hint: Page = ""
     exit_code: Union[int, None] = None
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: Annotated[dict[Name, Count], Few] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,10 +80,10 @@ class Stages:
     """`stages.json`: written before the first stage and after each, so that it is there whatever happens."""
 
     __pydantic_config__ = STRICT
-    run_id: str
-    target: str
+    run_id: Name
+    target: Name
     finished: bool
-    reports: tuple[StageReport, ...]
+    reports: Annotated[tuple[StageReport, ...], Few]
     schema_version: int = SCHEMA_VERSION
 
 
@@ -97,13 +115,13 @@ class Sample:
     """
 
     __pydantic_config__ = STRICT
-    case: str
-    kernel: str
-    provider: str
-    params: dict[str, Scalar]
-    device: int
+    case: LongName
+    kernel: Name
+    provider: Name
+    params: Annotated[dict[Name, Parameter], Few]
+    device: Index
     verdict: Verdict
-    unit: str = ""
+    unit: Word = ""
     value: Union[float, None] = None
     low: Union[float, None] = None
     high: Union[float, None] = None
@@ -111,19 +129,19 @@ class Sample:
     p20_ms: Union[float, None] = None
     p80_ms: Union[float, None] = None
     times_ms: tuple[float, ...] = ()
-    rounds: tuple[int, ...] = ()
-    discarded: int = 0
-    late: int = 0
+    rounds: tuple[Count, ...] = ()
+    discarded: Count = 0
+    late: Count = 0
     quiet: Union[bool, None] = None
-    timer: str = ""
-    flush_bytes: int = 0
+    timer: Word = ""
+    flush_bytes: Bytes = 0
     cache_bytes: Union[int, None] = None
-    warmup: int = 0
+    warmup: Count = 0
     host_ms: Union[float, None] = None
     graph_ms: Union[float, None] = None
     bytes_moved: Union[int, None] = None
-    weak: str = ""
-    reason: str = ""
+    weak: Prose = ""
+    reason: Prose = ""
 
 
 @dataclass(frozen=True)
@@ -131,12 +149,12 @@ class Ceiling:
     """The bandwidth that a device-to-device copy reached in this very run: bytes read plus bytes written, over the median time."""
 
     __pydantic_config__ = STRICT
-    device: int
+    device: Index
     bytes_moved: int
     median_ms: float
     p20_ms: float
     p80_ms: float
-    when: str
+    when: Word
 
     @property
     def gbps(self) -> float:
@@ -151,10 +169,10 @@ class CardShare:
 
     __pydantic_config__ = STRICT
     stage: Stage
-    device: int
-    cases: int
-    seconds: float
-    lost: str = ""
+    device: Index
+    cases: Count
+    seconds: Seconds
+    lost: Prose = ""
 
 
 @dataclass(frozen=True)
@@ -178,42 +196,42 @@ class CompiledKernel:
     """
 
     __pydantic_config__ = STRICT
-    kernel: str
-    function: str
-    architecture: str
+    kernel: Name
+    function: Name
+    architecture: Name
     verdict: Verdict
-    origin: str = ""
-    signature: dict[str, str] = field(default_factory=dict)
-    constants: dict[str, Scalar] = field(default_factory=dict)
-    attributes: dict[str, str] = field(default_factory=dict)
+    origin: LongName = ""
+    signature: Annotated[dict[Name, Prose], Many] = field(default_factory=dict)
+    constants: Annotated[dict[Name, Parameter], Many] = field(default_factory=dict)
+    attributes: Annotated[dict[Name, Prose], Many] = field(default_factory=dict)
     num_warps: Union[int, None] = None
     num_stages: Union[int, None] = None
-    seconds: float = 0.0
-    binary_hash: str = ""
+    seconds: Seconds = 0.0
+    binary_hash: Word = ""
     binary_bytes: Union[int, None] = None
     registers: Union[int, None] = None
     spills: Union[int, None] = None
     stack_bytes: Union[int, None] = None
     shared_bytes: Union[int, None] = None
     load_bits: Union[int, None] = None
-    matrix: tuple[str, ...] = ()
+    matrix: Annotated[tuple[Name, ...], Many] = ()
     vgprs: Union[int, None] = None
     agprs: Union[int, None] = None
     sgprs: Union[int, None] = None
     spill_store_bytes: Union[int, None] = None
     spill_load_bytes: Union[int, None] = None
-    load_widths: Union[tuple[int, ...], None] = None
-    store_widths: Union[tuple[int, ...], None] = None
-    instructions: Union[dict[str, int], None] = None
+    load_widths: Union[Annotated[tuple[int, ...], Few], None] = None
+    store_widths: Union[Annotated[tuple[int, ...], Few], None] = None
+    instructions: Union[Annotated[dict[Name, int], Many], None] = None
     compiler_waves: Union[int, None] = None
     programs: Union[int, None] = None
     resident_warps: Union[int, None] = None
-    occupancy: Union[float, None] = None
-    limited_by: Union[tuple[str, ...], None] = None
-    unnamed_precision: tuple[str, ...] = ()
-    broken: dict[str, str] = field(default_factory=dict)
-    waived: dict[str, str] = field(default_factory=dict)
-    reason: str = ""
+    occupancy: Union[Share, None] = None
+    limited_by: Union[Annotated[tuple[Name, ...], Few], None] = None
+    unnamed_precision: Annotated[tuple[Prose, ...], Many] = ()
+    broken: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
+    waived: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
+    reason: Prose = ""
 
     @property
     def types(self) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Annotated, Any, Union
 
+from harness.records.bounds import Few, Many, Name, Page, Prose, Seconds, ShardText, Word
 from harness.records.gates import Gates
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, Facts, Sample, StageReport
 from harness.records.words import SCHEMA_VERSION, STRICT, Verdict
@@ -15,15 +16,15 @@ class Environment:
     """What the engine ran the job in: kept in `run.json` so that a number can be traced to an image and to flags."""
 
     __pydantic_config__ = STRICT
-    engine: str
-    python: str
-    image: Union[str, None] = None
-    image_id: Union[str, None] = None
-    base_image: Union[str, None] = None
+    engine: Word
+    python: Prose
+    image: Union[Prose, None] = None
+    image_id: Union[Word, None] = None
+    base_image: Union[Prose, None] = None
     built: bool = False
-    prepare_s: float = 0.0
+    prepare_s: Seconds = 0.0
     options: dict[str, Any] = field(default_factory=dict)
-    weakened: tuple[str, ...] = ()
+    weakened: Annotated[tuple[Word, ...], Few] = ()
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,12 @@ class Exit:
 
     __pydantic_config__ = STRICT
     code: Union[int, None]
-    seconds: float
+    seconds: Seconds
     oom_killed: bool = False
     timed_out: bool = False
     interrupted: bool = False
-    error: str = ""
-    exceeded: str = ""
+    error: Page = ""
+    exceeded: Prose = ""
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,10 @@ class Attempt:
     """An earlier attempt at a run that was then taken up again: when it began, how long it took, and why it was not the last."""
 
     __pydantic_config__ = STRICT
-    started: str
-    seconds: float
+    started: Word
+    seconds: Seconds
     verdict: Verdict
-    reason: str
+    reason: Prose
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,11 @@ class Inputs:
     """
 
     __pydantic_config__ = STRICT
-    run_id: str
-    target: str
-    files: dict[str, str]
-    harness: str
-    facts: dict[str, str]
+    run_id: Name
+    target: Name
+    files: dict[str, Word]
+    harness: Word
+    facts: dict[str, Prose]
     schema_version: int = SCHEMA_VERSION
 
 
@@ -75,21 +76,21 @@ class RunRecord:
     ran the second of four parts of the package."""
 
     __pydantic_config__ = STRICT
-    run_id: str
-    target: str
-    label: str
+    run_id: Name
+    target: Name
+    label: Word
     verdict: Verdict
-    reason: str
-    hint: str
-    started: str
-    seconds: float
-    commit: str
-    kernels: str
-    command: tuple[str, ...]
+    reason: Page
+    hint: Page
+    started: Word
+    seconds: Seconds
+    commit: Word
+    kernels: Page
+    command: Annotated[tuple[Page, ...], Many]
     environment: Union[Environment, None] = None
     exit: Union[Exit, None] = None
-    attempts: tuple[Attempt, ...] = ()
-    shard: str = ""
+    attempts: Annotated[tuple[Attempt, ...], Many] = ()
+    shard: ShardText = ""
     schema_version: int = SCHEMA_VERSION
 
 

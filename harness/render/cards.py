@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.compare.comparison import Comparison, DeviceSummary, TargetSummary
-from harness.render.section import Line, Section, name, say
+from harness.render.section import MOST_LINES, Line, Section, name, say, shorten
 from harness.render.text import NOTHING, first_line, number
 
 _MOST = 64  # of one host; a file from elsewhere may name any number
@@ -35,9 +35,9 @@ def sections(comparison: Comparison) -> list[Section]:
     """One table over all targets whose work was shared; nothing where none was."""
     shared = [target for target in comparison.targets if several(target)]
     rows = tuple(_row(target, device) for target in shared for device in several(target))
-    lines: tuple[Line, ...] = tuple(say(name(target.target), ": ", name(text)) for target in shared for text in remarks(target))
+    lines = shorten((say(name(target.target), ": ", name(text)) for target in shared for text in remarks(target)), None)
     heads = tuple(say(head) for head in ("target", "GPU", "name", "id", "tests", "points", "copy GB/s"))
-    return [Section("Cards", heads, rows, lines, right=(4, 5, 6))] if rows else []
+    return [Section("Cards", heads, rows[:MOST_LINES], lines, right=(4, 5, 6))] if rows else []
 
 
 def _row(target: TargetSummary, device: DeviceSummary) -> tuple[Line, ...]:

@@ -10,7 +10,7 @@ from harness.compare.codegen import Change, Diff, Kind
 from harness.compare.deltas import Concern, Delta, Trend
 from harness.compare.vendors import Split, one_vendor
 from harness.records import Verdict
-from harness.render.section import Bit, Line, Section, name, names, say
+from harness.render.section import MOST_LINES, Bit, Line, Section, name, names, say, shorten
 from harness.render.text import first_line, plural
 
 ONE_VENDOR = "Lives on one vendor, dies on the other"
@@ -29,7 +29,7 @@ def sentence(diff: Diff, failing: Sequence[Concern]) -> str:
     regressed = [change for change in diff.changes if change.worse_in(failing)]
     found = [change.worse_in(failing)[0] for change in regressed]
     why = ", ".join(f"{found.count(concern)} {concern.value}" for concern in Concern if concern in found)
-    kinds = [change.kind for change in diff.changes if change not in regressed]
+    kinds = [change.kind for change in diff.changes if not change.worse_in(failing)]
     rest = [f"{kinds.count(kind)} {word}" for kind, word in _COUNTED.items() if kind in kinds]
     lead = f"{plural(len(regressed), 'regression')} ({why})" if regressed else "No regression"
     same = f"{diff.unchanged + diff.same_figures} unchanged"
@@ -51,7 +51,7 @@ def diff_sections(base: Bundle, head: Bundle, diff: Diff, failing: Sequence[Conc
     """The page, top to bottom. `full` shows every block, and every configuration that was added or removed."""
     few = None if full else FEW
     regressed = [change for change in diff.changes if change.worse_in(failing)]
-    others = {kind: [change for change in diff.changes if change.kind is kind and change not in regressed] for kind in Kind}
+    others = {kind: [change for change in diff.changes if change.kind is kind and not change.worse_in(failing)] for kind in Kind}
     sections = _changed("Regressions", regressed, failing, few, folded=False)
     sections += _changed("Worse, but allowed (see --fail-on)", others[Kind.WORSE], failing, few, folded=False)
     sections += _one_sided("Removed: only BASE has them", others[Kind.REMOVED], few)
@@ -88,7 +88,7 @@ def _sides(base: Bundle, head: Bundle) -> Section:
         "configurations": lambda side: str(len(side.kernels)),
     }
     rows = tuple((say(what), *names((tell(base), tell(head)))) for what, tell in told.items())
-    lines = tuple(say(Bit("! ", Verdict.ABSENT), name(note)) for note in notes(base, head))
+    lines = shorten((say(Bit("! ", Verdict.ABSENT), name(note)) for note in notes(base, head)), None)
     return Section("What was compared", (say("fact"), say("BASE"), say("HEAD")), rows, lines)
 
 
@@ -162,6 +162,9 @@ def _one_sided(title: str, changes: Sequence[Change], few: int | None) -> list[S
 
 
 def _shorten(blocks: Sequence[Sequence[Line]], few: int | None) -> tuple[Line, ...]:
-    shown = blocks if few is None else blocks[:few]
-    lines = tuple(line for block in shown for line in block)
-    return lines if len(shown) == len(blocks) else (*lines, say(f"… and {len(blocks) - len(shown)} more; --full shows them"))
+    shown = blocks[: MOST_LINES if few is None else few]
+    lines = tuple(line for block in shown for line in block[:MOST_LINES])
+    if len(shown) == len(blocks):
+        return lines
+    where = "all of them in the file of --json" if few is None else "--full shows them"
+    return (*lines, say(f"… and {len(blocks) - len(shown)} more; {where}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 
 from harness.compare.alignment import by_generation
 from harness.compare.comparison import FAILING, Cell, Change, CodegenCell, CodegenRow, Comparison, Geomean, Speed
@@ -37,7 +38,8 @@ def codegen(comparison: Comparison, every: bool) -> list[Section]:
         return []
     order = sorted(dict.fromkeys(cell.compiled.architecture for cell in cells), key=by_generation)
     columns = sorted(dict.fromkeys((cell.compiled.architecture, cell.target) for cell in cells), key=lambda column: order.index(column[0]))
-    twice = {architecture for architecture in order if sum(column[0] == architecture for column in columns) > 1}
+    counted = Counter(architecture for architecture, _ in columns)
+    twice = {architecture for architecture in order if counted[architecture] > 1}
     heads = {column: say(name(column[0])) + (say(" ", name(column[1])) if column[0] in twice else ()) for column in columns}
     sections = [_codegen(comparison, part, heads, every) for part in _pages(columns, twice)]
     legend = ["r: registers a thread, the most of all configurations. s: registers spilled to memory."]
@@ -119,7 +121,7 @@ def _speeds(comparison: Comparison, unit: str) -> Section:
     shown = [speed for speed in comparison.speeds if speed.unit == unit]
     order = {key: position for position, key in enumerate(dict.fromkeys((speed.kernel, speed.provider) for speed in shown))}
     shown.sort(key=lambda speed: order[speed.kernel, speed.provider])
-    labels = dict.fromkeys(f"{mean.target}/{mean.baseline}" for mean in means.values())
+    labels = list(dict.fromkeys(f"{mean.target}/{mean.baseline}" for mean in means.values()))
     look = {(speed.kernel, speed.provider) for speed in shown if not speed.verified or speed.left_out}
     for row in comparison.rows:
         if row.unit == unit and any(ratio.change in (Change.FASTER, Change.SLOWER) for ratio in row.ratios):
@@ -158,8 +160,12 @@ def _lacking(comparison: Comparison, there: set[str], what: str) -> tuple[Line, 
 def _unreliable(comparison: Comparison, unit: str) -> tuple[Line, ...]:
     """A line for each target with points that were disturbed, or that are noisier than the bench stage asks for."""
     lines = []
+    on: dict[str, list[Cell]] = {}
+    for row in comparison.rows:
+        for cell in row.cells if row.unit == unit else ():
+            on.setdefault(cell.target, []).append(cell)
     for target in comparison.targets:
-        cells = [cell for row in comparison.rows if row.unit == unit for cell in row.cells if cell.target == target.target]
+        cells = on.get(target.target, [])
         weak, noisy = [cell for cell in cells if cell.weak], sum(cell.quiet is False for cell in cells)
         if weak:
             lines.append(say(name(target.target), f": {plural(len(weak), 'weak point')}: ", name(first_line(weak[0].weak))))

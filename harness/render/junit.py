@@ -25,7 +25,7 @@ from harness.render.gates import how_to_waive
 from harness.render.text import first_line, visible
 
 _MARKUP = re.compile('[&<>"]')
-_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.:+Z-]*")
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.:+Z-]*", re.ASCII)
 
 
 def render_junit(comparison: Comparison) -> str:
@@ -43,6 +43,7 @@ def junit_pieces(comparison: Comparison) -> Iterator[str]:
         yield f"<testsuite{_attribute('name', suite.name)}{total}{stamp}>{_xml(_listed(_facts(suite.target)))}\n"
         yield from (_test(result, occurrence) for result, occurrence in suite.tests)
         yield from map(_text, suite.others)
+        yield from (_text(_compiled(kernel)) for kernel in suite.compiled)
         yield "</testsuite>\n"
     yield "</testsuites>\n"
 
@@ -63,12 +64,14 @@ class _Case:
 
 @dataclass(frozen=True)
 class _Suite:
-    """Tests, with the number of each among those of its id, or other cases; the first are made one by one, when they are written."""
+    """Tests, with the number of each among those of its id, compiled kernels, or other cases; of the first two there may be very many, and
+    their cases are made one by one, when they are written."""
 
     name: str
     target: TargetSummary
     tests: list[tuple[CaseResult, int]] = field(default_factory=list)
     others: list[_Case] = field(default_factory=list)
+    compiled: list[CompiledKernel] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,10 @@ class _Totals:
         """Counted, not believed."""
         kinds = Counter(_kind(result.verdict, False) for result, _ in suite.tests)
         kinds.update(_kind(case.verdict, case.never_skipped) for case in suite.others)
+        kinds.update(_kind(kernel.verdict, False) for kernel in suite.compiled)
         times = math.fsum(_time(result.seconds) for result, _ in suite.tests)
-        return cls(kinds, times + math.fsum(_time(case.seconds) for case in suite.others))
+        others = math.fsum(_time(case.seconds) for case in suite.others) + math.fsum(_time(kernel.seconds) for kernel in suite.compiled)
+        return cls(kinds, times + others)
 
     @classmethod
     def sum(cls, totals: Iterable[_Totals]) -> _Totals:
@@ -126,7 +131,7 @@ def _suites(comparison: Comparison) -> Iterator[_Suite]:
             yield _Suite(target.target + gpu, target, tests=found)
         yield _Suite(f"{target.target}/run", target, others=_run(target))
         for architecture, kernels in compiled.get(target.target, {}).items():
-            yield _Suite(f"{target.target}/compile/{architecture}", target, others=list(map(_compiled, kernels)))
+            yield _Suite(f"{target.target}/compile/{architecture}", target, compiled=kernels)
 
 
 def _facts(target: TargetSummary) -> dict[str, str]:

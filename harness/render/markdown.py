@@ -14,6 +14,7 @@ from harness.compare.comparison import Comparison
 from harness.records import Verdict
 from harness.render.outline import everything, outline
 from harness.render.section import Bit, Line, Section, split
+from harness.render.shown import rest, shown
 from harness.render.text import visible
 
 # GitHub refuses a step summary above 1 MiB and the job stays green; the rest is room for other steps' words.
@@ -24,7 +25,8 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$])")
 
 def render_markdown(comparison: Comparison, limit: int = LIMIT_BYTES) -> str:
     """The report in GitHub's Markdown, at most `limit` bytes of UTF-8: sections that do not fit are left out whole, and named."""
-    sections = [*outline(comparison, full=False), *everything(comparison)]
+    found = shown(comparison)
+    sections = [*rest(found), *outline(found.comparison, full=False), *everything(found.comparison)]
     return render_page(comparison.sentence, sections, good=comparison.exit_code == 0, limit=limit)
 
 

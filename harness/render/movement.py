@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from harness.compare.comparison import Change
 from harness.compare.movement import Group, Movement, Pair, Point
 from harness.compare.noise import explain
+from harness.compare.speed import some_of
 from harness.compare.trend import Trend
 from harness.records import Verdict
-from harness.render.section import Bit, Line, Section, name, names, say
+from harness.render.section import MOST_LINES, Bit, Line, Section, name, names, say, shorten
 from harness.render.text import NOTHING, first_line, number, plural
 
 _FEW = 20
 _MORE = "… and {} more; --full shows them"
+_IN_JSON = "… and {} more, all of them in the file of --json"
 _COLOURS = {Change.SLOWER: Verdict.FAILED, Change.FASTER: Verdict.PASSED, Change.AMBIGUOUS: Verdict.ABSENT}
 _TOLD = (Change.SLOWER, Change.FASTER, Change.SAME, Change.AMBIGUOUS)
 
@@ -49,9 +51,11 @@ def movement_sections(found: Movement, full: bool) -> list[Section]:
 
 def _sides(found: Movement) -> Section:
     rows = []
-    for pair in found.pairs:
-        rows.append((say(name(pair.target)), *names((", ".join(dict.fromkeys(pair.gpus)), *pair.commits)), say(f"{pair.threshold:.1%}")))
-    lines = [say(Bit("! ", Verdict.ABSENT), name(text)) for text in (*_differing(found.pairs), *found.only)]
+    for pair in found.pairs[:MOST_LINES]:
+        rows.append(
+            (say(name(pair.target)), *names((some_of(list(dict.fromkeys(pair.gpus))), *pair.commits)), say(f"{pair.threshold:.1%}"))
+        )
+    lines = shorten((say(Bit("! ", Verdict.ABSENT), name(text)) for text in (*_differing(found.pairs), *found.only)), None)
     legend = [explain(pair.noise) for pair in found.pairs if not pair.barriers]
     heads = tuple(say(head) for head in ("target", "GPU", "BASE", "HEAD", "threshold"))
     return Section("What was compared", heads, tuple(rows), tuple(lines), tuple(dict.fromkeys(legend)), right=(4,))
@@ -69,33 +73,35 @@ def _differing(pairs: Sequence[Pair]) -> list[str]:
 
 def _groups(groups: Sequence[Group]) -> Section:
     rows: list[tuple[Line, ...]] = []
-    for group in groups:
+    for group in groups[:MOST_LINES]:
         counts = [group.changes.get(change.value, 0) for change in _TOLD]
         shown = [say(Bit(str(count), _COLOURS.get(change) if count else None)) for change, count in zip(_TOLD, counts, strict=True)]
         mean = say(NOTHING if group.mean is None else f"{group.mean:.3f}")
         rows.append((*names((group.kernel, group.provider, group.target)), say(str(group.n)), mean, *shown))
     heads = tuple(say(head) for head in ("kernel", "provider", "target", "n", "speedup", *(change.value for change in _TOLD)))
     legend = ("Speedup: BASE's median time over HEAD's, above 1 is faster; geometric mean over the n points that could be compared.",)
-    return Section("By kernel", heads, tuple(rows), legend=legend, right=tuple(range(3, 9)))
+    lines = (say(_IN_JSON.format(len(groups) - len(rows))),) if len(rows) < len(groups) else ()
+    return Section("By kernel", heads, tuple(rows), lines, legend=legend, right=tuple(range(3, 9)))
 
 
 def _points(title: str, points: Sequence[Point], few: int | None, folded: bool = False) -> Section:
     if not points:
         return Section(title)
     rows = []
-    for point in points[:few]:
+    for point in points[: MOST_LINES if few is None else few]:
         times = [say(NOTHING if time is None else number(time * 1e3)) for time in (point.base_ms, point.head_ms)]
         between = f"{point.speedup:.3f} {point.low:.3f}-{point.high:.3f}" if point.speedup and point.low and point.high else NOTHING
         rows.append((*names((point.case, point.provider, point.target)), *times, say(Bit(between, _COLOURS.get(point.change)))))
     heads = tuple(say(head) for head in ("case", "provider", "target", "BASE µs", "HEAD µs", "speedup, 95 %"))
-    more = [_MORE.format(len(points) - len(rows))] if len(rows) < len(points) else []
+    more = [(_IN_JSON if few is None else _MORE).format(len(points) - len(rows))] if len(rows) < len(points) else []
     why = list(dict.fromkeys(first_line(point.reason) for point in points if point.reason))
     lines = (*map(say, more), *(say("  ", name(reason)) for reason in why[:5]))
     return Section(title, heads, tuple(rows), lines, right=(3, 4, 5), folded=folded)
 
 
 def _shorten(lines: Sequence[Line], few: int | None) -> tuple[Line, ...]:
-    return tuple(lines) if few is None or len(lines) <= few else (*lines[:few], say(_MORE.format(len(lines) - few)))
+    most, more = (MOST_LINES, _IN_JSON) if few is None else (few, _MORE)
+    return tuple(lines) if len(lines) <= most else (*lines[:most], say(more.format(len(lines) - most)))
 
 
 def _left_out(points: Sequence[Point]) -> list[Line]:
@@ -118,14 +124,15 @@ def _because(point: Point) -> Line:
 def trend_sections(found: Sequence[Trend]) -> list[Section]:
     """A line a kernel or case, oldest run on the left."""
     rows = []
-    for trend in found:
+    for trend in found[:MOST_LINES]:
         moved = trend.speeds[-1] / trend.speeds[-2] if len(trend.speeds) > 1 else None
         speed = f"{trend.speeds[-1]:.3f}" if trend.speeds else NOTHING
         figures = (str(trend.n), speed, NOTHING if moved is None else f"{moved - 1:+.1%}")
         rows.append((*names((trend.name, trend.provider, trend.target)), *map(say, figures), say(trend.line)))
     heads = tuple(say(head) for head in ("kernel", "provider", "target", "n", "speed", "last", "runs"))
     latest = dict.fromkeys(f"{run.started[:16]} {run.run_id} {run.commit}".strip() for trend in found for run in trend.runs[-1:])
-    lines = tuple(say("latest: ", name(text)) for text in latest)
+    more = [say(_IN_JSON.format(len(found) - len(rows)))] if len(rows) < len(found) else []
+    lines = (*more, *shorten((say("latest: ", name(text)) for text in latest), _FEW))
     legend = (
         "n cases that all these runs have; speed: against the oldest of the runs, geometric mean; last: against the run before.",
         "Runs of another GPU, timer or flush are lines of their own. What is sound and not weak is in it; no verdicts: `warpwave compare`.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
 from harness.compare.vendors import one_vendor
 from harness.records import GPU_PROPERTY, Verdict
@@ -11,13 +13,13 @@ from harness.render.section import Bit, Line, Section, name, names, say, shorten
 from harness.render.text import NOTHING, counts, first_line, gravest, number, plural
 
 _FEW = 30  # lines of a kind before "and n more"
-_MOST_CELLS = 100_000  # of a table of tests by target: nobody reads more, and no summary may be as large
+_MOST_ATTEMPTS, _MOST_GPUS = 20, 64  # of a target
+_MOST_CELLS = 50_000  # of a table of tests by target: nobody reads more, and no summary may be as large
 
 
 def outline(comparison: Comparison, full: bool) -> list[Section]:
     """The page, top to bottom. `full` lists what is otherwise cut short and adds every test, case and configuration."""
     few = None if full else _FEW
-    refused = [_refusal(refusal) for refusal in comparison.refusals]
     sections = [
         _targets(comparison),
         *_facts(comparison),
@@ -27,8 +29,9 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
     ]
     sections += [*figures.codegen(comparison, every=False), *fidelity.sections(comparison, few), *gates.sections(comparison, few)]
     sections += vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), few)
-    sections += _listing("Not compared", refused, few, folded=True)
-    sections += _listing("Files that could not be used", [say(name(problem)) for problem in comparison.problems], few)
+    sections += _listing("Not compared", map(_refusal, comparison.refusals), few, len(comparison.refusals), folded=True)
+    problems = (say(name(problem)) for problem in comparison.problems)
+    sections += _listing("Files that could not be used", problems, few, len(comparison.problems))
     return [*sections, *everything(comparison)] if full else sections
 
 
@@ -50,19 +53,24 @@ def _targets(comparison: Comparison) -> Section:
         gpus = say(name(target.gpus) if target.gpus else NOTHING)
         rows.append((say(name(target.target)), say(Bit(target.verdict.value, target.verdict)), gpus, *done, time))
         lines += [say(name(target.target), ": ", name(first_line(target.reason, 400)))] if target.reason else []
-        for position, attempt in enumerate(target.attempts, start=1):
+        for position, attempt in enumerate(target.attempts[:_MOST_ATTEMPTS], start=1):
             lines.append(say(name(f"{target.target}, attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 300)}")))
+        if len(target.attempts) > _MOST_ATTEMPTS:
+            lines.append(say(name(target.target), f": {len(target.attempts) - _MOST_ATTEMPTS} more attempts"))
         if target.environment and target.environment.weakened:
             lines.append(say(name(target.target), ", protections given up: ", name(", ".join(target.environment.weakened))))
         lines += [say(name(target.target), ", what to do: ", name(first_line(target.hint, 400)))] if target.hint else []
     heads = tuple(say(head) for head in ("target", "verdict", "GPU", "tests", "points", "compiled", "time"))
-    return Section("Targets", heads, tuple(rows), tuple(lines), right=(6,))
+    return Section("Targets", heads, tuple(rows), shorten(lines, None), right=(6,))
 
 
 def _facts(comparison: Comparison) -> list[Section]:
     """What a target ran on where there is one; what differs where there are several."""
     told = [target for target in comparison.targets if target.facts]
-    gpus = tuple(_gpu(target.target if len(told) > 1 else "", target, index) for target in told for index in range(len(target.devices)))
+    gpus = tuple(
+        _gpu(target.target if len(told) > 1 else "", target, index) for target in told for index in range(len(target.devices[:_MOST_GPUS]))
+    )
+    gpus = shorten(gpus, None)
     if len(told) == 1:
         line = say(name(", ".join(f"{fact} {value}" for fact, value in _told(told[0]))))
         return [Section("Environment", lines=(line, *gpus))]
@@ -116,12 +124,14 @@ def _tests(comparison: Comparison, few: int | None) -> list[Section]:
     failed = {kernel for (kernel, _), count in found.items() if failing & set(count)}
     quiet = frozenset(position for position, kernel in enumerate(dict.fromkeys(kernel for kernel, _ in found)) if kernel not in failed)
     heads = (say("kernel"), *names(target.target for target in comparison.targets))
-    look = [line for row in comparison.tests if _failed(row) for line in _story(row)]
-    missing = [say(name(_id(row)), " missing on ", name(", ".join(row.on))) for row in comparison.tests if row.parity is Parity.MISSING_ON]
+    look = (line for row in comparison.tests if _failed(row) for line in _story(row))
+    stories = sum(1 + _behind(row) for row in comparison.tests if _failed(row))
+    gaps = [row for row in comparison.tests if row.parity is Parity.MISSING_ON]
+    missing = (say(name(_id(row)), " missing on ", name(", ".join(row.on))) for row in gaps)
     return [
         Section("Tests", heads, tuple(rows), _parity(comparison), quiet=quiet),
-        *_listing("Tests that did not pass", look, few),
-        *_listing("Tests that are not everywhere", missing, few and _FEW // 3),
+        *_listing("Tests that did not pass", look, few, stories),
+        *_listing("Tests that are not everywhere", missing, few and _FEW // 3, len(gaps)),
     ]
 
 
@@ -131,11 +141,16 @@ def _parity(comparison: Comparison) -> tuple[Line, ...]:
     for row in comparison.tests:
         found[row.parity, row.on] = found.get((row.parity, row.on), 0) + 1
     words = {Parity.ALL_PASSED: "passed on every target that ran tests", Parity.PASSED_NOWHERE: "passed on none of the targets"}
-    return tuple(
+    lines = (
         say(f"{plural(count, 'test')} {words.get(parity) or parity.value.replace('-', ' ') + ' '}", *([name(", ".join(on))] if on else []))
         for (parity, on), count in found.items()
         if parity is not Parity.ONE_TARGET
     )
+    return shorten(lines, None)
+
+
+def _behind(row: ParityRow) -> int:
+    return sum(cell.result.verdict is not Verdict.PASSED for cell in row.cells)
 
 
 def _failed(row: ParityRow) -> bool:
@@ -180,5 +195,5 @@ def _refusal(refusal: Refusal) -> Line:
     )
 
 
-def _listing(title: str, lines: list[Line], few: int | None, folded: bool = False) -> list[Section]:
-    return [Section(title, lines=shorten(lines, few), folded=folded)] if lines else []
+def _listing(title: str, lines: Iterable[Line], few: int | None, total: int, folded: bool = False) -> list[Section]:
+    return [Section(title, lines=shorten(lines, few, total), folded=folded)] if total else []

@@ -10,7 +10,8 @@ from xml.sax.saxutils import escape, quoteattr
 from harness.compare.comparison import Comparison
 from harness.render.chart import STYLES, Drawing, draw
 from harness.render.palette import DARK, LIGHT, SANS, rules
-from harness.render.sweeps import Sweep, sweeps
+from harness.render.shown import shown
+from harness.render.sweeps import MOST_DRAWN, Sweep, sweeps
 from harness.render.text import visible
 
 _PANEL, _GAP, _EDGE = 560, 20, 24
@@ -29,12 +30,15 @@ class Picture:
 
 def pictures(comparison: Comparison, theme: str = "auto") -> tuple[Picture, ...]:
     """A picture for each kernel that was measured. `theme` is light, dark, or auto: that of whoever looks at it."""
+    comparison = shown(comparison).comparison
     kernels: dict[str, list[Sweep]] = {}
-    for sweep in sweeps(comparison):
+    for sweep in sweeps(comparison)[:MOST_DRAWN]:
         kernels.setdefault(sweep.kernel, []).append(sweep)
     found: list[Picture] = []
+    taken: set[str] = set()
     for kernel, group in kernels.items():
-        file = _file(kernel, {picture.file for picture in found})
+        file = _file(kernel, taken)
+        taken.add(file)
         found.append(Picture(kernel, file, _picture(comparison, kernel, group, theme)))
     return tuple(found)
 

@@ -24,6 +24,7 @@ _DROPPED = frozenset(
         "--gpu-wait",
     }
 )
+_LONGEST = 4000  # characters of options: a longer command is nobody's, and it stands beside each failed test
 _KEYWORD = re.compile(r"[\w.:+\-/\[\]\\]+")  # what a name in pytest's -k may be made of
 
 
@@ -43,6 +44,8 @@ def _kept(command: Iterable[str]) -> list[str]:
         if option in _KEPT or word in _DROPPED:
             whole = [word] if equals else [word, *islice(words, 1)]
             found += whole if option in _KEPT else []
+            if sum(map(len, found)) > _LONGEST:
+                return []
     return found
 
 

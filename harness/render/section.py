@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from harness.records import Verdict
@@ -18,6 +19,8 @@ class Bit:
 
 
 Line = tuple[Bit, ...]
+MOST_LINES = 2000  # of a section, also where all are asked for
+_LONGEST = 2000  # characters of a name
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,8 @@ def say(*parts: str | Bit) -> Line:
 
 
 def name(text: str) -> Bit:
-    """A text from outside."""
-    return Bit(text, name=True)
+    """A text from outside; a very long one is cut, for a line is wrapped letter by letter."""
+    return Bit(text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …", name=True)
 
 
 def names(texts: Iterable[str]) -> tuple[Line, ...]:
@@ -75,8 +78,12 @@ def names(texts: Iterable[str]) -> tuple[Line, ...]:
     return tuple((name(text),) if text else () for text in texts)
 
 
-def shorten(lines: Sequence[Line], few: int | None) -> tuple[Line, ...]:
-    """The first `few` lines and a word on the rest; all where `few` is None."""
-    if few is None or len(lines) <= few:
+def shorten(lines: Iterable[Line], few: int | None, total: int | None = None) -> tuple[Line, ...]:
+    """The first `few` lines and a word on the rest; 2,000 where `few` is None. With `total`, which counts them, the rest is never made."""
+    most = MOST_LINES if few is None else few
+    if total is None:
+        lines = list(lines)
+        total = len(lines)
+    if total <= most:
         return tuple(lines)
-    return (*lines[:few], say(f"… and {len(lines) - few} more lines, all of them in comparison.json"))
+    return (*itertools.islice(lines, most), say(f"… and {total - most} more lines, all of them in comparison.json"))

@@ -12,9 +12,13 @@ from itertools import pairwise
 
 from harness.compare.comparison import Cell, Comparison, Row
 from harness.compare.speed import is_bandwidth, lower_is_better
+from harness.stats import measurable
 
 _Styles = Mapping[tuple[str, str], int]
 _FEWEST = 3  # cases that make a curve
+_MOST_NAMES = 5  # of sizes that are the same
+MOST_LISTED = 1000  # cases in one drawing without an axis
+MOST_DRAWN = 400  # drawings
 
 
 @dataclass(frozen=True)
@@ -97,9 +101,11 @@ def sweeps(comparison: Comparison) -> tuple[Sweep, ...]:
         curves[kernel, unit].append(Sweep(kernel, title, unit, x_name, labels, tuple(cases), xs, series, _of_those(ceilings, series, unit)))
     for (kernel, unit), rows in lists.items():
         cases = list(dict.fromkeys(row.case for row in rows))
-        series = _series(rows, cases, styles, targets)
-        labels = tuple(case.removeprefix(f"{kernel}/") for case in cases)
         title = "further cases" if curves[kernel, unit] else kernel
+        if len(cases) > MOST_LISTED:
+            title, cases = f"{title}, the first {MOST_LISTED} of {len(cases)} cases", cases[:MOST_LISTED]
+        labels = tuple(case.removeprefix(f"{kernel}/") for case in cases)
+        series = _series(rows, cases, styles, targets)
         curves[kernel, unit].append(Sweep(kernel, title, unit, "", labels, tuple(cases), None, series, _of_those(ceilings, series, unit)))
     return tuple(sweep for found in curves.values() for sweep in found)
 
@@ -125,22 +131,29 @@ def _axis(rows: Sequence[Row]) -> tuple[str, dict[str, float]] | None:
     params: dict[str, Mapping[str, object]] = {row.case: row.params for row in rows}
     if len(params) < _FEWEST:
         return None
-    names = dict.fromkeys(key for found in params.values() for key in found)
+    # A parameter that only some cases have is no size, and none of the others can be the axis beside it.
+    told = [{key for key, value in found.items() if value is not None} for found in params.values()]
+    if any(keys != told[0] for keys in told):
+        return None
+    names = dict.fromkeys(key for found in params.values() for key in found if key in told[0])
     varying = {name: {case: found.get(name) for case, found in params.items()} for name in names}
     varying = {name: values for name, values in varying.items() if len(set(map(repr, values.values()))) > 1}
     sizes = {name: _numbers(values) for name, values in varying.items()}
-    for along in reversed(sizes.values()):
-        if along and len(set(along.values())) == len(params):
-            order = sorted(along, key=lambda case: along[case])
-            if all(found and _steady([found[case] for case in order]) for found in sizes.values()):
-                return " = ".join(other for other in sizes if sizes[other] == along), along
-    return None
+    along = next((found for found in reversed(sizes.values()) if found and len(set(found.values())) == len(params)), None)
+    if along is None:
+        return None
+    # One is enough to look at: another size that tells all cases apart, and rises or falls with this one, has the same order.
+    order = sorted(along, key=lambda case: along[case])
+    if not all(found and _steady([found[case] for case in order]) for found in sizes.values()):
+        return None
+    equal = [other for other in sizes if sizes[other] == along]
+    return " = ".join(equal[:_MOST_NAMES]), along
 
 
 def _numbers(values: Mapping[str, object]) -> dict[str, float]:
     """The values as sizes; empty where one of them is none."""
     numbers = {case: value for case, value in values.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
-    whole = len(numbers) == len(values) and min(numbers.values()) > 0
+    whole = len(numbers) == len(values) and all(map(measurable, numbers.values()))
     return {case: float(value) for case, value in numbers.items()} if whole else {}
 
 
@@ -188,23 +201,20 @@ def _point(cell: Cell | None) -> Point | None:
     return Point(cell.value, low, high, cell.share, state)
 
 
-def _ceilings(comparison: Comparison, targets: Mapping[str, int]) -> tuple[Ceiling, ...]:
-    return tuple(
-        Ceiling(target.target, device.name, device.ceiling_gbps, targets[target.target])
-        for target in comparison.targets
-        for device in target.devices
-        if device.ceiling_gbps and target.target in targets
-    )
+def _ceilings(comparison: Comparison, targets: Mapping[str, int]) -> dict[tuple[str, str], Ceiling]:
+    """The largest of each kind of GPU on each target: two cards of a kind share theirs."""
+    largest: dict[tuple[str, str], Ceiling] = {}
+    for target in comparison.targets:
+        for device in target.devices if target.target in targets else ():
+            key, found = (target.target, device.name), device.ceiling_gbps
+            if found and (key not in largest or largest[key].gbps < found):
+                largest[key] = Ceiling(target.target, device.name, found, targets[target.target])
+    return largest
 
 
-def _of_those(ceilings: Iterable[Ceiling], series: Iterable[Series], unit: str) -> tuple[Ceiling, ...]:
-    """Only a bandwidth has one, and only GPUs that are drawn; two cards of a kind on one target share theirs: the larger."""
+def _of_those(ceilings: Mapping[tuple[str, str], Ceiling], series: Iterable[Series], unit: str) -> tuple[Ceiling, ...]:
+    """Only a bandwidth has one, and only GPUs that are drawn, in the order of the targets."""
     if not is_bandwidth(unit):
         return ()
-    drawn = {(entry.target, entry.gpu) for entry in series}
-    largest: dict[tuple[str, str], Ceiling] = {}
-    for ceiling in ceilings:
-        key = (ceiling.target, ceiling.gpu)
-        if key in drawn and (key not in largest or largest[key].gbps < ceiling.gbps):
-            largest[key] = ceiling
-    return tuple(largest.values())
+    drawn = dict.fromkeys((entry.target, entry.gpu) for entry in series)
+    return tuple(sorted((ceilings[key] for key in drawn if key in ceilings), key=lambda ceiling: ceiling.target_style))

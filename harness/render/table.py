@@ -23,9 +23,13 @@ def render_csv(comparison: Comparison) -> str:
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in comparison.rows:
+        dtype, x = _parameters(row)
         for cell in row.cells:
-            writer.writerow(_line(row, cell))
+            writer.writerow(_line(row, cell, dtype, x))
     return "".join(lines)
+
+
+_LONGEST = 4000  # characters of parameters
 
 
 class _Lines(list[str]):
@@ -36,14 +40,19 @@ class _Lines(list[str]):
         self.append(line)
 
 
-def _line(row: Row, cell: Cell) -> list[str]:
+def _parameters(row: Row) -> tuple[str, str]:
+    """The type, and the size or sizes: of many, or very long ones, the beginning, for it is on the line of every target."""
     dtype = next((key for key, value in row.params.items() if key == "dtype" or (isinstance(value, str) and _DTYPE.fullmatch(value))), "")
     others = {key: value for key, value in row.params.items() if key != dtype}
     x = str(next(iter(others.values()))) if len(others) == 1 else " ".join(f"{key}={value}" for key, value in others.items())
+    return str(row.params.get(dtype, "")), x if len(x) <= _LONGEST else f"{x[:_LONGEST]}…"
+
+
+def _line(row: Row, cell: Cell, dtype: str, x: str) -> list[str]:
     metric = (
         "bandwidth" if is_bandwidth(cell.unit) else "time" if is_time(cell.unit) else "memory" if is_memory(cell.unit) else "throughput"
     )
-    names = (row.kernel, row.case, row.provider, str(row.params.get(dtype, "")), x, metric, cell.unit)
+    names = (row.kernel, row.case, row.provider, dtype, x, metric, cell.unit)
     numbers = (cell.value, cell.median_ms, cell.p20_ms, cell.p80_ms, cell.share)
     state = "suspect" if cell.suspect else "unverified" if cell.value is not None and not cell.verified else cell.verdict.value
     figures = ("" if number is None else repr(number) for number in numbers)

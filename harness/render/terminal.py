@@ -17,6 +17,7 @@ from harness.compare.comparison import Comparison
 from harness.records import Verdict
 from harness.render.outline import outline
 from harness.render.section import Line, Section
+from harness.render.shown import rest, shown
 from harness.render.text import halves, visible
 
 _STYLES = {Verdict.PASSED: "green", Verdict.ABSENT: "yellow", Verdict.NOT_RUN: "yellow"}
@@ -25,7 +26,8 @@ _NARROWEST = 5
 
 def render_terminal(comparison: Comparison, full: bool = False) -> RenderableType:
     """The report: the verdict first, then what a person needs to act. `full` adds every test, case, configuration and reason."""
-    return draw_page(comparison.sentence, outline(comparison, full), good=comparison.exit_code == 0)
+    found = shown(comparison)
+    return draw_page(comparison.sentence, [*rest(found), *outline(found.comparison, full)], good=comparison.exit_code == 0)
 
 
 def draw_page(sentence: str, sections: Sequence[Section], *, good: bool) -> RenderableType:

@@ -8,8 +8,7 @@ from typing import Union
 
 from harness.engines import Build
 from harness.engines.quota import Cap
-from harness.records import Gates, Job, Stage
-from harness.run.sharding import Shard
+from harness.records import Gates, Job, Shard, Stage
 
 
 @dataclass(frozen=True)

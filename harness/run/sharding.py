@@ -7,26 +7,14 @@ from __future__ import annotations
 
 import fnmatch
 import glob
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.records import Shard
+from harness.records.shard import MOST_SHARDS
 
-_MOST = 64
 _NOTHING = "(no bench in this shard)"
-
-
-@dataclass(frozen=True)
-class Shard:
-    """The `number`-th of `of` parts, from 1."""
-
-    number: int
-    of: int
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.of}"
 
 
 def parse_shard(text: str) -> Shard:
@@ -35,11 +23,12 @@ def parse_shard(text: str) -> Shard:
     Raises:
         UsageError: it is none.
     """
-    match = re.fullmatch(r"(\d{1,3})/(\d{1,3})", text)
-    shard = Shard(*map(int, match.groups())) if match else Shard(0, 0)
-    if not 1 <= shard.number <= shard.of <= _MOST:
-        raise UsageError(f"--shard {text!r} is no part of a whole.", f"It counts from 1, up to {_MOST}.", "For example --shard 1/4.")
-    return shard
+    try:
+        return Shard.parse(text)
+    except ValueError:
+        raise UsageError(
+            f"--shard {text!r} is no part of a whole.", f"It counts from 1, up to {MOST_SHARDS}.", "For example --shard 1/4."
+        ) from None
 
 
 def restrict(kernels: Path, inside: str, benches: Sequence[str], shard: Shard) -> tuple[tuple[str, ...], tuple[str, ...]]:

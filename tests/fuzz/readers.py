@@ -5,33 +5,53 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import tempfile
 from collections import deque
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.console import Console
 
-from harness.collect import collect
+from harness import history
+from harness.ci.publish import summary
+from harness.ci.words import SUMMARY_BYTES, annotate
+from harness.collect import collect, collect_all
 from harness.collect.cases import read_cases
 from harness.collect.guard import Fault, guarded, read_lines, read_record
 from harness.commands.progress import Progress
 from harness.compare import compare
+from harness.compare.bundles import bundle
+from harness.compare.codegen import diff
+from harness.compare.deltas import Concern
+from harness.compare.joining import join
+from harness.compare.movement import movement
+from harness.compare.trend import trends
+from harness.compare.turned import turns
 from harness.engines.output import MAX_LINE, split_lines
-from harness.errors import UsageError
-from harness.records import Ceiling, CompiledKernel, Facts, Inputs, Job, RunRecord, Sample, Stages, to_json
+from harness.errors import InvalidInputError, UsageError
+from harness.records import CardShare, Ceiling, CompiledKernel, Facts, Inputs, Job, RunRecord, Sample, Stages, TargetRun, to_json
+from harness.render.codegen import diff_sections
 from harness.render.exports import FORMATS
+from harness.render.html import render_sections
+from harness.render.markdown import render_page
+from harness.render.movement import movement_sections, trend_sections
 from harness.render.plot import pictures
-from harness.render.terminal import render_terminal
-from harness.report import WRITERS
+from harness.render.terminal import draw_page, render_terminal
+from harness.render.text import json_text
+from harness.render.turned import turned_sections
+from harness.report import WRITERS, write_files
 from harness.run.attempt import _dispatch
 
 # In memory where there is such a place: a fuzzer writes thousands of files a second.
 _SHARED = Path("/dev/shm")
 FOLDER = Path(tempfile.mkdtemp(prefix="warpwave-fuzz-", dir=_SHARED if os.access(_SHARED, os.W_OK) else None))
+
+MORE_FILES = ("bench/again.jsonl", "test/cards.jsonl", "bench/cards.jsonl", "bench/journal.jsonl")
 
 # Between the files of a raw folder, in this order, where one input is all of them.
 SEPARATOR = b"\x1e"
@@ -114,12 +134,76 @@ def folder(data: bytes) -> None:
         render(comparison)
 
 
+def _strict(text: str) -> None:
+    """JSON without NaN and infinity."""
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    json.loads(text, parse_constant=refuse)
+
+
+def bundles(data: bytes) -> None:
+    """Two whole bundles, whose shards are joined: reported, held against each other, exported, drawn and kept, in every form there is."""
+    runs = []
+    pieces = data.split(SEPARATOR)
+    for side in range(2):
+        raw = FOLDER / "bundles" / str(side)
+        for name in ("test", "bench", "compile"):
+            (raw / name).mkdir(parents=True, exist_ok=True)
+        for position, name in enumerate((*FILES, *MORE_FILES)):
+            at = side * len((*FILES, *MORE_FILES)) + position
+            if at < len(pieces):
+                (raw / name).write_bytes(pieces[at])
+            else:
+                (raw / name).unlink(missing_ok=True)
+        runs.append(raw)
+    found = collect_all(runs)
+    made = write_files(compare(join(found), ["alpha"]), FOLDER / "report")
+    assert len(made.files) == len(WRITERS), made.comparison.problems
+    _strict((FOLDER / "report" / "comparison.json").read_text())
+    console = Console(file=io.StringIO(), width=80)
+    console.print(render_terminal(made.comparison))
+    pictures(made.comparison, "light")
+    for render in FORMATS.values():
+        render(made.comparison)
+    summary(made.comparison, "", SUMMARY_BYTES)
+    list(annotate(made.comparison))
+    _hold_against(found, console)
+    with contextlib.suppress(InvalidInputError):  # a run without an id is refused
+        _keep(found, console)
+
+
+def _hold_against(found: list[TargetRun], console: Console) -> None:
+    base, head = join(found[:1]), join(found[1:])
+    head = [replace(run, record=replace(run.record, target=base[0].record.target)) for run in head]
+    page = turned_sections(turns(base, head))
+    with contextlib.suppress(UsageError):
+        moved = movement(base, head)
+        page += movement_sections(moved, full=True)
+        _strict(json_text(asdict(moved)))
+    with contextlib.suppress(UsageError):
+        sides = bundle("a", base), bundle("b", head)
+        changed = diff(sides[0].kernels, sides[1].kernels)
+        page += diff_sections(*sides, changed, tuple(Concern), True)
+        _strict(json_text(asdict(changed)))
+    render_page("x", page, good=True)
+    render_sections("x", page, exit_code=0, kind="x", source="x")
+    console.print(draw_page("x", page, good=True))
+
+
+def _keep(found: list[TargetRun], console: Console) -> None:
+    path = FOLDER / "history.sqlite"
+    path.unlink(missing_ok=True)
+    history.add(path, found)
+    kept = history.series(path)
+    _strict(json_text([asdict(one) for one in kept]))
+    console.print(draw_page("x", trend_sections(trends(kept, 20)), good=True))
+
+
 def code(data: bytes) -> None:
     """Two files of compiled kernels, held against each other."""
-    from harness.compare.bundles import bundle
-    from harness.compare.codegen import diff
-    from harness.render.codegen import diff_sections, sentence
-    from harness.render.markdown import render_page
+    from harness.render.codegen import sentence
 
     sides = []
     for position, piece in enumerate((data + SEPARATOR).split(SEPARATOR)[:2]):
@@ -147,5 +231,7 @@ READERS: dict[str, Callable[[bytes], None]] = {
     "kernels": _lines(CompiledKernel),
     "events": events,
     "folder": folder,
+    "bundles": bundles,
+    "shares": _lines(CardShare),
     "code": code,
 }

@@ -13,17 +13,18 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "unit"), str(Path(__file__).parent)]
 
-from readers import FILES, READERS, SEPARATOR  # noqa: E402
+from readers import FILES, MORE_FILES, READERS, SEPARATOR  # noqa: E402
 from strategies import NAMES  # noqa: E402
-from synthetic import run, two_targets, write_raw  # noqa: E402
+from synthetic import record, run, two_targets, write_raw  # noqa: E402
 
-from harness.records import Inputs, to_json  # noqa: E402
+from harness.records import Attempt, CardShare, Inputs, Stage, Verdict, to_json  # noqa: E402
 
 BUILD = ROOT / "build" / "fuzz"
 CORPUS = ROOT / "tests" / "data" / "corpus"
@@ -36,6 +37,7 @@ CASES = (
     "<testsuite><testcase name='é'><properties><property name='id' value='a::b'/></properties><error type='oom'/></testcase></testsuite>",
     "<!-- c --><?p i?><testcase xmlns:a='urn:x' a:name='n' name='m'/>",
 )
+SHARES = (CardShare(Stage.TEST, 0, 3, 1.0), CardShare(Stage.BENCH, 1, 2, 1.0, "lost"))
 NAMES_OF = {"junit": 4, "run": 0, "job": 1, "stages": 2, "facts": 3, "samples": 5, "ceilings": 6, "kernels": 7}
 
 
@@ -51,6 +53,9 @@ def seeds() -> dict[str, list[bytes]]:
             found[name].append(short[which] if which > 4 else files[which][:8000])
         found["folder"].append(SEPARATOR.join(short))
         found["code"].append(SEPARATOR.join((short[7], short[7].replace(b'"spills": 0', b'"spills": 9'))))
+    shards = [_bundle(name, number) for number, name in enumerate(("one", "two"), start=1)]
+    found["bundles"] = [SEPARATOR.join(shards), SEPARATOR.join((shards[0], shards[0])), SEPARATOR.join(map(_smallest, shards))]
+    found["shares"] = [b"\n".join(to_json(share).encode() for share in SHARES)]
     found["junit"] += [f"<testsuites><testsuite>{inner}</testsuite></testsuites>".encode() for inner in CASES]
     lines = [{"event": "stage", "stage": "test"}, {"event": "case", "stage": "test", "done": 1, "total": 3, "id": "a"}]
     lines += [{"event": "result", "verdict": name, "id": name, "message": name} for name in NAMES]
@@ -58,6 +63,26 @@ def seeds() -> dict[str, list[bytes]]:
     found["inputs"] = [to_json(Inputs("run-1", "alpha", dict.fromkeys(NAMES, "0"), "1", {"image id": "", "variable A": "1"})).encode()]
     found["events"] = ["\n".join(map(json.dumps, lines)).encode(), b"\n".join(name.encode() for name in NAMES)]
     return found
+
+
+def _bundle(name: str, number: int) -> bytes:
+    """A shard of a run that was measured twice on two cards, with an earlier attempt: every file that a bundle can have."""
+    source = two_targets()[number - 1]
+    earlier = (Attempt("2026-01-01", 1.0, Verdict.INFRA, "lost"),)
+    whole = replace(source, record=record("alpha", shard=f"{number}/2", attempts=earlier), again=source.samples)
+    raw = write_raw(BUILD / "seeds" / name, whole)
+    for path in ("test/cards.jsonl", "bench/cards.jsonl"):
+        (raw / path).write_text("".join(to_json(share) + "\n" for share in SHARES))
+    (raw / "bench/journal.jsonl").write_text(json.dumps({"event": "collected", "points": {"a": "b", "c": "d"}}) + "\n")
+    files = [(raw / file).read_bytes() if (raw / file).exists() else b"" for file in (*FILES, *MORE_FILES)]
+    files[8] = files[7]
+    return SEPARATOR.join(b"\n".join(file.split(b"\n")[:6])[:9000] for file in files)
+
+
+def _smallest(bundle: bytes) -> bytes:
+    """The first line of each file: what `--keep` can keep."""
+    lines = [file.split(b"\n")[0] for file in bundle.split(SEPARATOR)]
+    return SEPARATOR.join(line if line.startswith((b"{", b"<")) and len(line) < 900 else b"" for line in lines)
 
 
 def libfuzzer(name: str, *arguments: str) -> tuple[int, str, float]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from enum import Enum
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
 from harness.records import TargetRun
+from harness.records.bounds import Bound, Checked
 
 # Names that mean something to somebody who reads a report: a terminal, a browser, a spreadsheet, a runner, a shell, Markdown, rich.
 NAMES = (
@@ -53,6 +55,8 @@ _PLAIN = {str: names, float: floats, int: integers, bool: st.booleans(), type(No
 
 def any_of(kind: Any) -> st.SearchStrategy:
     """Whatever an annotation of `records` allows. (`from_type` would have to be told so for every test there is.)"""
+    if get_origin(kind) is Annotated:
+        return _held(any_of(get_args(kind)[0]), *kind.__metadata__)
     if kind in _PLAIN:
         return _PLAIN[kind]
     if get_origin(kind) is Union:
@@ -62,12 +66,37 @@ def any_of(kind: Any) -> st.SearchStrategy:
     if get_origin(kind) is dict:
         return st.dictionaries(*map(any_of, get_args(kind)), max_size=3)
     if dataclasses.is_dataclass(kind):
-        hints = get_type_hints(kind)
+        hints = get_type_hints(kind, include_extras=True)
         return st.builds(
             kind, **{field.name: any_of(hints[field.name]) for field in dataclasses.fields(kind) if field.name != "schema_version"}
         )
     assert issubclass(kind, Enum), kind
     return st.sampled_from(kind)
+
+
+def _held(values: st.SearchStrategy, *bounds: Any) -> st.SearchStrategy:
+    """Values within what `harness.records.bounds` allows: what it refuses, or cuts, does not come back as it was."""
+    for bound in bounds:
+        if isinstance(bound, Checked):
+            values = values.filter(functools.partial(_passes, bound.look))
+        else:
+            edges = [edge for edge in (bound.least, bound.most) if edge is not None]
+            inside = values.filter(functools.partial(_fits, bound))
+            values = inside | st.sampled_from(edges) if edges else inside
+    return values
+
+
+def _fits(bound: Bound, value: Any) -> bool:
+    if bound.longest is not None:
+        return len(value) <= bound.longest
+    return (bound.least is None or value >= bound.least) and (bound.most is None or value <= bound.most)
+
+
+def _passes(look: Any, value: Any) -> bool:
+    try:
+        return look(value) == value
+    except ValueError:
+        return False
 
 
 target_runs = any_of(TargetRun)

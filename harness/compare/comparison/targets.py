@@ -8,6 +8,8 @@ from typing import Union
 from harness.compare.comparison.common import Strict
 from harness.records import Attempt, Ceiling, Environment, Facts, Gates, StageReport, Verdict
 
+_MOST_NAMES = 8  # of different GPUs of one target
+
 
 @dataclass(frozen=True)
 class DeviceSummary(Strict):
@@ -66,8 +68,10 @@ class TargetSummary(Strict):
 
     @property
     def gpus(self) -> str:
-        """The names of its GPUs, each once."""
-        return " + ".join(dict.fromkeys(device.name for device in self.devices))
+        """The names of its GPUs, each once; of many the first."""
+        names = list(dict.fromkeys(device.name for device in self.devices))
+        more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
+        return " + ".join([*names[:_MOST_NAMES], *more])
 
 
 @dataclass(frozen=True)

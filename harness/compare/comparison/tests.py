@@ -32,7 +32,7 @@ class TestCell(Strict):
 
 @dataclass(frozen=True, slots=True)
 class ParityRow(Strict):
-    """One test over all targets. `on` names the targets that are behind; a target without the test has no cell.
+    """One test over all targets. `on` names the targets that are behind, of very many the first; a target without the test has no cell.
 
     `occurrence` tells apart tests that carry the same id on one target: they are shown, never merged.
     """

@@ -5,12 +5,15 @@ The columns are those of the table `oss_ci_benchmark_v3` in pytorch/test-infra; 
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
 from harness.compare.comparison import Comparison, TargetSummary
 from harness.render.exports.points import Measured, sound
 from harness.render.text import visible
+
+_MOST = 64  # parameters of a record
 
 
 def render_pytorch(comparison: Comparison) -> str:
@@ -22,7 +25,7 @@ def render_pytorch(comparison: Comparison) -> str:
 
 def _record(point: Measured, target: TargetSummary) -> dict[str, Any]:
     row, cell = point.row, point.cell
-    params = {visible(name): visible(str(value)) for name, value in row.params.items()}
+    params = {visible(name): visible(str(value)) for name, value in itertools.islice(row.params.items(), _MOST)}
     told = {"low": point.low, "high": point.high, "median_ms": cell.median_ms, "ceiling_share": cell.share}
     return {
         "benchmark": {

@@ -15,6 +15,7 @@ from harness.render.html.speeds import Figure
 from harness.render.sweeps import Point
 from harness.render.text import first_line, number, visible
 
+_CELLS = 300_000  # of tests by target; a test's id counts for four
 _STATES = ("", "unverified", "suspect")
 
 
@@ -65,12 +66,17 @@ def _short(value: float | None) -> float:
     return int(shown) if shown.is_integer() and abs(shown) < 1e15 else shown
 
 
+def most_tests(comparison: Comparison) -> int:
+    """How many tests the page carries: one that a browser opens at once."""
+    return _CELLS // (4 + sum(bool(target.tests) for target in comparison.targets))
+
+
 def _tests(comparison: Comparison) -> dict[str, Any]:
     """A row a test: its id, then a verdict's number a target, -1 where it is missing."""
     targets = [target.target for target in comparison.targets if target.tests]
     words = [verdict.value for verdict in Verdict]
     rows: list[list[Any]] = []
-    for row in comparison.tests:
+    for row in comparison.tests[: most_tests(comparison)]:
         found = {cell.target: cell.result.verdict.severity for cell in row.cells}
         rows.append(
             [visible(row.id) + (f" ({row.occurrence})" if row.occurrence > 1 else ""), *(found.get(target, -1) for target in targets)]

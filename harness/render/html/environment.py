@@ -8,6 +8,8 @@ from harness.compare.comparison import Comparison, DeviceSummary, TargetSummary
 from harness.render.cards import remarks, several
 from harness.render.text import number
 
+_MOST = 16  # different cards of a target
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -46,7 +48,8 @@ def cards(comparison: Comparison) -> tuple[Cards, ...]:
 def _told(target: TargetSummary) -> dict[str, str]:
     seen, environment = target.facts, target.environment
     gpus = list(dict.fromkeys(map(_gpu, target.devices)))
-    found = {"GPU": " + ".join(gpus), "copy bandwidth": " + ".join(dict.fromkeys(filter(None, map(_copy, target.devices))))}
+    copies = list(dict.fromkeys(filter(None, map(_copy, target.devices))))
+    found = {"GPU": _joined(gpus), "copy bandwidth": _joined(copies)}
     if seen is not None:
         found |= {
             "driver": seen.driver or "",
@@ -64,6 +67,10 @@ def _told(target: TargetSummary) -> dict[str, str]:
         digest = f" {environment.image_id[:19]}" if environment.image_id else ""
         found |= {"engine": environment.engine, "image": image + digest, "protections given up": ", ".join(environment.weakened)}
     return found | {"run": target.run_id, "started": target.started, "took": f"{target.seconds:.0f} s" if target.seconds else ""}
+
+
+def _joined(texts: list[str]) -> str:
+    return " + ".join(texts if len(texts) <= _MOST else [*texts[:_MOST], f"{len(texts) - _MOST} more"])
 
 
 def _gpu(device: DeviceSummary) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from harness.compare.comparison import Cell, Comparison, Geomean, Row, Speed
+from harness.compare.comparison import Comparison, Geomean, Row, Speed
 from harness.compare.speed import lower_is_better
 from harness.records import Verdict
 from harness.render.text import counts, gravest
@@ -52,24 +53,39 @@ def matrix(comparison: Comparison) -> tuple[Line, ...]:
     for row in comparison.rows:
         own.setdefault(row.kernel, row.provider)
     kernels = dict.fromkeys([entry.kernel for entry in comparison.kernels] + list(own))
-    return tuple(_line(comparison, kernel, own.get(kernel, "")) for kernel in kernels)
+    found = _Found(comparison)
+    return tuple(_line(comparison, kernel, own.get(kernel, ""), found) for kernel in kernels)
 
 
-def _line(comparison: Comparison, kernel: str, own: str) -> Line:
-    rows = [row for row in comparison.rows if row.kernel == kernel]
-    tests = {entry.target: entry.counts for entry in comparison.kernels if entry.kernel == kernel}
+class _Found:
+    """A comparison by what is looked up about a kernel."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.rows: dict[str, list[Row]] = defaultdict(list)
+        self.tests: dict[tuple[str, str], dict[str, int]] = {(entry.kernel, entry.target): entry.counts for entry in comparison.kernels}
+        self.speeds: dict[tuple[str, str, str], list[Speed]] = defaultdict(list)
+        self.ratios: dict[tuple[str, str], list[Geomean]] = defaultdict(list)
+        for row in comparison.rows:
+            self.rows[row.kernel].append(row)
+        for speed in comparison.speeds:
+            self.speeds[speed.kernel, speed.provider, speed.target].append(speed)
+        for mean in comparison.geomeans:
+            self.ratios[mean.kernel, mean.provider].append(mean)
+
+
+def _line(comparison: Comparison, kernel: str, own: str, found: _Found) -> Line:
+    rows = found.rows.get(kernel, [])
+    best = _of_best(rows, own)
     squares = []
     for target in comparison.targets:
-        speeds = [entry for entry in comparison.speeds if (entry.kernel, entry.provider, entry.target) == (kernel, own, target.target)]
-        found = tests.get(target.target)
-        reached = tuple(_reached(entry, rows) for entry in speeds)
-        squares.append(Square(target.target, gravest(found) if found else None, counts(found) if found else "", reached))
+        counted = found.tests.get((kernel, target.target))
+        reached = tuple(_reached(entry, best) for entry in found.speeds.get((kernel, own, target.target), ()))
+        squares.append(Square(target.target, gravest(counted) if counted else None, counts(counted) if counted else "", reached))
     ported = [row.portability for row in rows if row.provider == own and row.portability is not None]
-    ratios = tuple(mean for mean in comparison.geomeans if (mean.kernel, mean.provider) == (kernel, own))
-    return Line(kernel, tuple(squares), median(ported) if ported else None, ratios)
+    return Line(kernel, tuple(squares), median(ported) if ported else None, tuple(found.ratios.get((kernel, own), ())))
 
 
-def _reached(speed: Speed, rows: Iterable[Row]) -> Reached:
+def _reached(speed: Speed, best: Mapping[tuple[str, str, str], float]) -> Reached:
     return Reached(
         speed.unit,
         speed.provider,
@@ -77,22 +93,22 @@ def _reached(speed: Speed, rows: Iterable[Row]) -> Reached:
         speed.best,
         speed.median_share,
         speed.best_share,
-        _of_best(speed, rows),
+        best.get((speed.unit, speed.target, speed.gpu)),
         speed.verified,
     )
 
 
-def _of_best(speed: Speed, rows: Iterable[Row]) -> float | None:
-    """None where there is nobody to be held against. Its own time counts among the best, so that 1 is the most."""
-    cases: dict[str, dict[str, Cell]] = {}
+def _of_best(rows: Iterable[Row], own: str) -> dict[tuple[str, str, str], float]:
+    """By unit, target and GPU, where there is somebody to be held against. Its own value counts among the best, so that 1 is the most."""
+    cases: dict[tuple[str, str, str], dict[str, dict[str, float]]] = {}
     for row in rows:
         for cell in row.cells:
-            if row.unit == speed.unit and (cell.target, cell.gpu) == (speed.target, speed.gpu) and cell.value and not cell.suspect:
-                cases.setdefault(row.case, {})[row.provider] = cell
-    shares = []
-    for found in cases.values():
-        values = {provider: cell.value for provider, cell in found.items() if cell.value}
-        if speed.provider in values and len(values) > 1:
-            mine = values[speed.provider]
-            shares.append(min(values.values()) / mine if lower_is_better(speed.unit) else mine / max(values.values()))
-    return median(shares) if shares else None
+            if cell.value and not cell.suspect:
+                cases.setdefault((row.unit, cell.target, cell.gpu), {}).setdefault(row.case, {})[row.provider] = cell.value
+    best = {}
+    for key, found in cases.items():
+        held = [(values[own], values.values()) for values in found.values() if own in values and len(values) > 1]
+        shares = [min(values) / mine if lower_is_better(key[0]) else mine / max(values) for mine, values in held]
+        if shares:
+            best[key] = median(shares)
+    return best

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from harness.compare.comparison import Comparison
 from harness.render.html import environment, generated, matrix, speeds, tests
-from harness.render.html.data import embedded
+from harness.render.html.data import embedded, most_tests
 from harness.render.html.shell import draw
+from harness.render.shown import shown
+from harness.render.sweeps import sweeps
 from harness.render.text import UNTESTED
 
 
 def render_html(comparison: Comparison) -> str:
     """The whole report as one HTML document of UTF-8 text."""
-    figures = speeds.figures(comparison)
+    found = shown(comparison)
+    comparison, drawn = found.comparison, sweeps(found.comparison)
+    figures = speeds.figures(drawn)
+    numerics = tests.numerics(comparison)
+    more = (
+        (len(comparison.tests) - most_tests(comparison), "tests are not in the list of every test"),
+        (len(drawn) - len(figures), "drawings are left out"),
+        (len(numerics) - tests.MOST_NUMERICS + 1, "or more rows of numbers that tests handed over are left out"),
+    )
+    left_out = [*found.left_out, *(f"{count} {what}; all of it is in comparison.json." for count, what in more if count > 0)]
     return draw(
         "page.html.jinja",
         sentence=comparison.sentence,
@@ -27,7 +38,8 @@ def render_html(comparison: Comparison) -> str:
         measured=list(dict.fromkeys(cell.target for row in comparison.rows for cell in row.cells)),
         failures=tests.failures(comparison),
         parity=tests.parity(comparison),
-        numerics=tests.numerics(comparison),
+        numerics=numerics,
+        left_out=left_out,
         generated=generated.generated(comparison),
         data=embedded(comparison, figures),
     )

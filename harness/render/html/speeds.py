@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -10,7 +10,7 @@ from markupsafe import Markup
 from harness.compare.comparison import Comparison, Speed
 from harness.compare.speed import is_bandwidth
 from harness.render.chart import STYLES, Drawing, draw
-from harness.render.sweeps import Series, Sweep, sweeps
+from harness.render.sweeps import MOST_DRAWN, Series, Sweep
 from harness.render.text import number, plural
 
 
@@ -46,10 +46,10 @@ class Kernel:
     without_ceiling: tuple[str, ...]
 
 
-def figures(comparison: Comparison) -> tuple[Figure, ...]:
-    """Every sweep, drawn."""
+def figures(sweeps: Sequence[Sweep]) -> tuple[Figure, ...]:
+    """The sweeps, drawn; of very many the first."""
     found = []
-    for position, sweep in enumerate(sweeps(comparison)):
+    for position, sweep in enumerate(sweeps[:MOST_DRAWN]):
         drawing = draw(sweep)
         found.append(Figure(f"c{position}", sweep, drawing, Markup(drawing.body), _words(sweep)))  # noqa: S704 - chart escapes all texts
     return tuple(found)
@@ -60,14 +60,17 @@ def by_kernel(comparison: Comparison, drawn: Iterable[Figure]) -> tuple[Kernel, 
     groups: dict[str, list[Figure]] = {}
     for figure in drawn:
         groups.setdefault(figure.sweep.kernel, []).append(figure)
-    return tuple(_kernel(comparison, name, group) for name, group in groups.items())
+    speeds: dict[str, list[Speed]] = {}
+    for speed in comparison.speeds:
+        speeds.setdefault(speed.kernel, []).append(speed)
+    return tuple(_kernel(speeds.get(name, []), name, group) for name, group in groups.items())
 
 
-def _kernel(comparison: Comparison, name: str, group: list[Figure]) -> Kernel:
+def _kernel(speeds: list[Speed], name: str, group: list[Figure]) -> Kernel:
     series = [entry for figure in group for entry in figure.sweep.series]
     providers = {entry.provider: f"s{entry.style % STYLES}" for entry in series}
     targets = {entry.target: f"t{entry.target_style % 4}" for entry in series}
-    speeds = [speed for speed in comparison.speeds if speed.kernel == name]
+    order = {provider: position for position, provider in enumerate(providers)}
     units = dict.fromkeys(figure.sweep.unit for figure in group)
     return Kernel(
         name,
@@ -75,7 +78,7 @@ def _kernel(comparison: Comparison, name: str, group: list[Figure]) -> Kernel:
         tuple(Key(*entry) for entry in targets.items()),
         tuple(figure for figure in group if not figure.drawing.vertical),
         tuple(figure for figure in group if figure.drawing.vertical),
-        tuple(sorted(speeds, key=lambda speed: list(providers).index(speed.provider))),
+        tuple(sorted(speeds, key=lambda speed: order.get(speed.provider, len(order)))),
         tuple(unit or "no unit" for unit in units if not is_bandwidth(unit)),
     )
 

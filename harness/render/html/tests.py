@@ -12,7 +12,9 @@ from harness.render.repro import repro
 from harness.render.text import first_line
 
 _FAILURES, _DETAIL, _ALL_DETAILS = 200, 8_000, 160_000  # how many are told, and characters of their tracebacks: one each, and all
+_STORIES = 20  # targets of a test
 _EXAMPLES = 12
+MOST_NUMERICS = 1000  # rows of numbers
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,10 @@ def failures(comparison: Comparison) -> Failures:
     room = _ALL_DETAILS
     told = []
     for row in rows[:_FAILURES]:
-        stories = []
+        stories: list[Story] = []
         for cell in row.cells:
             result = cell.result
-            if result.verdict in FAILING:
+            if result.verdict in FAILING and len(stories) < _STORIES:
                 detail = result.detail[: min(_DETAIL, room)]
                 room -= len(detail)
                 again = repro(targets[cell.target], result.id)
@@ -115,27 +117,30 @@ def parity(comparison: Comparison) -> Standing:
 
 def numerics(comparison: Comparison) -> tuple[Numeric, ...]:
     """The numbers that tests handed over by `record_property`: of each, the largest on every target."""
-    found: dict[tuple[str, str], dict[str, list[tuple[float, str]]]] = {}
+    found: dict[tuple[str, str], dict[str, tuple[int, float, ParityRow]]] = {}
     for row in comparison.tests:
         for cell in row.cells:
             for name, value in _numbers(cell.result.properties.items()):
-                found.setdefault((row.kernel, name), {}).setdefault(cell.target, []).append((value, _name(row)))
+                if (row.kernel, name) in found or len(found) < MOST_NUMERICS:
+                    known = found.setdefault((row.kernel, name), {})
+                    n, most, of = known.get(cell.target, (0, value, row))
+                    known[cell.target] = (n + 1, value, row) if value > most else (n + 1, most, of)
     targets = [target.target for target in comparison.targets if target.tests]
     return tuple(
         Numeric(
             kernel,
             name,
-            max(map(len, values.values())),
-            tuple(_largest(values[target]) if target in values else None for target in targets),
+            max(n for n, _, _ in values.values()),
+            tuple((values[target][1], _short_name(values[target][2])) if target in values else None for target in targets),
         )
         for (kernel, name), values in sorted(found.items(), key=lambda entry: entry[0])
     )
 
 
-def _largest(values: Iterable[tuple[float, str]]) -> tuple[float, str]:
-    """With the test's own name, without the file that the kernel tells already."""
-    value, test = max(values, key=lambda entry: entry[0])
-    return value, test[: test.find("[")].rpartition("::")[2] + test[test.find("[") :] if "[" in test else test.rpartition("::")[2]
+def _short_name(row: ParityRow) -> str:
+    """The test's own name, without the file that the kernel tells already."""
+    test = _name(row)
+    return test[: test.find("[")].rpartition("::")[2] + test[test.find("[") :] if "[" in test else test.rpartition("::")[2]
 
 
 def _numbers(properties: Iterable[tuple[str, str]]) -> Iterable[tuple[str, float]]:

@@ -1,0 +1,78 @@
+"""What `run` and `report` print at their end: the comparison, or what is known without one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness import console
+from harness.errors import ExitCode, Outcome
+
+if TYPE_CHECKING:
+    from harness.compare.comparison import Comparison
+    from harness.records import RunRecord
+    from harness.report import Report
+
+
+def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome | None = None) -> Outcome:
+    """Print the comparison, below what `ended` the command before its results could, if anything did."""
+    from harness.compare import outcome
+    from harness.render.document import json_pieces
+    from harness.render.terminal import render_terminal
+    from harness.render.text import json_text
+
+    ended = ended if ended is not None and not ended.ok else outcome(made.comparison)
+    comparison = replace(made.comparison, sentence=ended.lead(made.comparison.sentence))
+    if options["as_json"]:
+        # In pieces, as the file: a comparison of a million tests is not copied first.
+        console.document(f'{json_text({**ended.fields(), "out": str(out)})[:-1]}, "comparison": ')
+        for piece in json_pieces(comparison):
+            console.document(piece)
+        console.document("}\n")
+        return ended
+    console.show(render_terminal(comparison, full=options["full"]))
+    console.say(_list_files(made.files, _shorten(out)))
+    return ended
+
+
+def _list_files(files: Sequence[str], out: Path) -> str:
+    """`Reports: out/comparison.html, .md and .json, junit.xml, bandwidth.csv`, of what was written."""
+    endings = [f".{ending}" for ending in ("html", "md", "json") if f"comparison.{ending}" in files]
+    pages = f"comparison{' and '.join(filter(None, (', '.join(endings[:-1]), endings[-1])))}" if endings else ""
+    names = [name for name in (pages, "junit.xml", "bandwidth.csv") if name == pages or name in files]
+    listed = ", ".join(filter(None, names))
+    return f"Reports: {out}/{listed}" if listed else f"No report could be written to {out}: see above"
+
+
+def draw_report(comparison: Comparison, path: Path, *, full: bool) -> None:
+    """The terminal's view as a picture, for a README or a chat; it names a font and loads none."""
+    from harness.records import write_text
+    from harness.render.terminal import render_terminal
+
+    drawn = console.picture(render_terminal(comparison, full=full), "warpwave", width=84)
+    write_text(path, re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
+
+
+def show_records(records: Sequence[RunRecord], out: Path, options: dict[str, Any], ended: Outcome) -> Outcome:
+    """What is known without a report; the exit code of the worst target."""
+    from harness.run import exit_code_of
+
+    code = max((exit_code_of(record.verdict) for record in records), default=ExitCode.NOTHING_RAN)
+    if ended.ok and code is not ExitCode.GOOD:
+        told = [record for record in records if exit_code_of(record.verdict) is code]
+        ended = Outcome(code, "; ".join(f"{each.target}: {each.verdict.value}: {each.reason}".rstrip(": .") for each in told))
+    if options["as_json"]:
+        console.print_json({**ended.fields(), "out": str(out), "targets": [asdict(record) for record in records]})
+        return ended
+    for record in records:
+        console.say(f"{record.target}: {record.verdict.value}{': ' + record.reason if record.reason else ''}".split("\n"))
+        if record.hint:
+            console.say(f"  {record.hint}".split("\n"))
+    return ended
+
+
+def _shorten(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

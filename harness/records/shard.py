@@ -1,0 +1,34 @@
+"""A part of a package's kernels, `2/4`: read in one place, whether a command line or an artifact says it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MOST_SHARDS = 64
+# ASCII digits only: `int` reads those of every script, and an index is no place for them.
+_SPELLING = re.compile(r"([1-9][0-9]?)/([1-9][0-9]?)")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The `number`-th of `of` parts, from 1."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Read `2/4`, the second of four.
+
+        Raises:
+            ValueError: it is no shard; the text says what one is.
+        """
+        match = _SPELLING.fullmatch(text)
+        shard = cls(int(match[1]), int(match[2])) if match else cls(0, 0)
+        if not 1 <= shard.number <= shard.of <= MOST_SHARDS:
+            raise ValueError(f"it is not I/N with I from 1 to N, and N up to {MOST_SHARDS}")
+        return shard
