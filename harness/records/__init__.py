@@ -10,7 +10,7 @@ from harness.records.job import Architecture, Job
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
 from harness.records.run import Attempt, Environment, Exit, RunRecord, TargetRun
 from harness.records.words import GPU_PROPERTY, HOST_CODE, MOST_SECONDS, SCHEMA_VERSION, UNWRITABLE, Scalar, Stage, Verdict, worst
-from harness.records.writing import dump, to_json, write_text
+from harness.records.writing import dump, to_json, to_text, write_text
 
 __all__ = [
     "GPU_PROPERTY",
@@ -45,6 +45,7 @@ __all__ = [
     "Which",
     "dump",
     "to_json",
+    "to_text",
     "worst",
     "write_text",
 ]

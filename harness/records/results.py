@@ -45,7 +45,11 @@ class Facts:
 
 @dataclass(frozen=True)
 class StageReport:
-    """How one stage ended. `counts` holds a number per verdict; `seconds` is the stage's own wall time."""
+    """How one stage ended. `counts` holds a number per verdict; `seconds` is the stage's own wall time.
+
+    `deselected` counts tests that pytest found and that an option or the package itself left out. `doubts` say why its results
+    cannot be relied on. `files` are its results, with the SHA-256 of each as the stage wrote it.
+    """
 
     __pydantic_config__ = STRICT
     stage: Stage
@@ -55,6 +59,9 @@ class StageReport:
     hint: str = ""
     exit_code: Union[int, None] = None
     counts: dict[str, int] = field(default_factory=dict)
+    deselected: int = 0
+    doubts: tuple[str, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Union
 
 from harness.collect.guard import read_record
+from harness.collect.seals import was_changed
+from harness.collect.untrusted import clip
 from harness.engines import Engine, Request, Say, choose_engine
 from harness.engines.host import tidy
 from harness.errors import InfrastructureError, UsageError, WarpwaveError
@@ -31,6 +33,7 @@ OnEvent = Callable[[dict[str, Any]], None]
 
 _NOISE_LINES = 1000
 _ENGINE_WAIT_S = 60.0  # an engine that is restarted
+_FORGED = "Something in the package rewrites results. Read its source; SECURITY.md says what can be relied on."
 _NO_ROOM = "Make room on that disk; --resume then goes on where this stopped."
 
 
@@ -43,6 +46,7 @@ class Ending:
     hint: str
     environment: Union[Environment, None] = None
     exit: Union[Exit, None] = None
+    stages_hash: str = ""
 
 
 def attempt(
@@ -61,6 +65,7 @@ def attempt(
     ended: Exit | None = None
     # Written when the run is over: while it lasts, `raw` is open to the code under test, which could plant a link for us to follow.
     noise: deque[str] = deque(maxlen=_NOISE_LINES)
+    hashes: deque[str] = deque([""], maxlen=1)
 
     def open_record() -> None:
         again = shlex.join(settings.command) + ("" if settings.resume else f" --resume {shlex.quote(str(settings.out))}")
@@ -81,10 +86,12 @@ def attempt(
         open_record()
         dump(job, raw / "job.json")
         with _own_gpu(request, settings, say):
-            environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event))
+            environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event, hashes))
         memory = environment.options.get("limits", {}).get("memory", "")
         outcome = diagnose(ended, _read_stages(raw), settings.limit_s, memory)
         ending = Ending(outcome.verdict, outcome.reason, outcome.hint or (target.probe.fix if unusable(raw) else ""))
+        if ended.code == 0 and (wrong := was_changed(raw, "stages.json", hashes[-1])):
+            ending = Ending(Verdict.INVALID, f"stages.json: {wrong}", _FORGED)
     except KeyboardInterrupt:
         ending = Ending(Verdict.INCOMPLETE, "it was stopped by the user before it started", "")
         ended = Exit(None, 0.0, interrupted=True)
@@ -95,7 +102,8 @@ def attempt(
     except Exception as error:  # a fault of ours must not cost the other targets their results
         ending = _our_fault(error, raw, noise)
     seconds = round(time.monotonic() - clock, 3)
-    record = record_of(request, settings, started, seconds, attempts, replace(ending, environment=environment, exit=ended))
+    ending = replace(ending, environment=environment, exit=ended, stages_hash=hashes[-1])
+    record = record_of(request, settings, started, seconds, attempts, ending)
     try:
         if noise:
             write_text(raw / "engine.log", "\n".join(noise) + "\n")
@@ -161,6 +169,7 @@ def record_of(
         exit=ending.exit,
         attempts=attempts,
         shard=str(settings.shard or ""),
+        stages_hash=ending.stages_hash,
     )
 
 
@@ -198,13 +207,19 @@ def _job(engine: Engine, request: Request, settings: Settings, stages: tuple[Sta
     )
 
 
-def _dispatch(line: str, noise: deque[str], on_event: OnEvent) -> None:
-    """The inside prints events only; anything else is a cry of Python's or of the engine's, and is kept."""
+def _dispatch(line: str, noise: deque[str], on_event: OnEvent, hashes: Union[deque[str], None] = None) -> None:
+    """The inside prints events only; anything else is a cry of Python's or of the engine's, and is kept.
+
+    Of `hashes` of stages.json the last counts: it comes when all processes of the package are gone.
+    """
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
         event = None
-    if isinstance(event, dict) and "event" in event:
+    if isinstance(event, dict) and event.get("event") == "stages":
+        if hashes is not None:
+            hashes.append(clip(str(event.get("sha256")), 64))
+    elif isinstance(event, dict) and "event" in event:
         on_event(event)
     else:
         noise.append(line)
