@@ -21,6 +21,9 @@ _TIME_UNITS = frozenset(
 # A benchmark may return what a kernel holds, not how fast it is.
 _SIZE_UNITS = frozenset({"b", "byte", "bytes", "kb", "mb", "gb", "tb", "kib", "mib", "gib", "tib"})
 
+_ROUNDED_MS = 1e-5  # timings are kept to the nanosecond
+_MANY = 20
+
 _Measured = tuple[Sample, Cell]
 
 
@@ -65,6 +68,12 @@ def judge(sample: Sample) -> tuple[Verdict, str]:
     for time in (sample.median_ms, sample.p20_ms, sample.p80_ms):
         if time is not None and not _positive(time):
             return Verdict.INVALID, f"{time:g} ms is not a time that anything takes"
+    if sample.times_ms:
+        least, most = min(sample.times_ms), max(sample.times_ms)
+        if not (_positive(least) and _positive(most)):
+            return Verdict.INVALID, f"its timings are from {least:g} to {most:g} ms: those are not times that anything takes"
+        if sample.median_ms is not None and not least - _ROUNDED_MS <= sample.median_ms <= most + _ROUNDED_MS:
+            return Verdict.INVALID, f"its median is {sample.median_ms:g} ms, its timings are from {least:g} to {most:g} ms"
     return Verdict.PASSED, ""
 
 
@@ -153,7 +162,7 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
                 quiet=sample.quiet,
                 graph_ms=_finite(sample.graph_ms),
                 cache_bytes=sample.cache_bytes,
-                weak=sample.weak,
+                weak=sample.weak or _too_even(sample),
             ),
         )
 
@@ -220,6 +229,13 @@ def _ratio(baseline: str, target: str, measured: Mapping[str, _Measured], barrie
 def flush(sample: Sample) -> str:
     """What was done to the cache before each timing: caches differ in size, and the same is what overwrites them as often."""
     return f"{sample.flush_bytes / sample.cache_bytes:g} x cache" if sample.cache_bytes else str(sample.flush_bytes)
+
+
+def _too_even(sample: Sample) -> str:
+    """Why timings are doubted that do not differ at all: clocks resolve nanoseconds, and no GPU takes as long twenty times."""
+    if len(sample.times_ms) < _MANY or len(set(sample.times_ms)) > 1:
+        return ""
+    return f"all of its {len(sample.times_ms)} timings are {sample.times_ms[0]:g} ms"
 
 
 def _half_width(sample: Sample) -> Union[float, None]:
