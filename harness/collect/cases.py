@@ -25,7 +25,7 @@ MAX_MEMORY = 256 << 20
 # What an `<error type="…">` may say; any other type, "passed" among them, is an error.
 _ERROR_TYPES = {
     verdict.value: verdict
-    for verdict in (Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG, Verdict.INCOMPLETE, Verdict.INFRA)
+    for verdict in (Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG, Verdict.INVALID, Verdict.INCOMPLETE, Verdict.INFRA)
 }
 _RESULTS = {"failure": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.NOT_RUN}
 _PASSED = (Verdict.PASSED, "", "")

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from harness.collect.cases import read_cases
 from harness.collect.guard import Fault, guarded, read_lines, read_record
+from harness.collect.seals import broken_seals, miscounted
 from harness.collect.untrusted import Room, clip
 from harness.errors import InvalidInputError
 from harness.records import (
@@ -131,9 +132,15 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
         if stage not in reports and not (stage is Stage.FACTS and facts):
             reports[stage] = StageReport(stage, Verdict.NOT_RUN, reason="asked for, but there is no report of it")
             run = _lower(run, Verdict.INCOMPLETE, f"the stage {stage.value} was asked for, but there is no report of it")
-    if short := _short(reports.get(Stage.TEST), len(cases or ()), bool(cases_fault)):
-        reports[Stage.TEST] = _lower(reports[Stage.TEST], Verdict.INCOMPLETE, short)
-        problems.append(f"test/junit.xml: incomplete: {short}")
+    for sealed, name, text in broken_seals(folder, record, tuple(reports.values())):
+        problems.append(f"{name}: {Verdict.INVALID.value}: {text}")
+        if sealed is None:
+            run = _lower(run, Verdict.INVALID, f"{name}: {text}")
+        else:
+            reports[sealed] = _lower(reports[sealed], Verdict.INVALID, f"{name}: {text}")
+    if Stage.TEST in reports and not cases_fault and (text := miscounted(reports[Stage.TEST], cases or ())):
+        reports[Stage.TEST] = _lower(reports[Stage.TEST], Verdict.INVALID, text)
+        problems.append(f"test/junit.xml: {Verdict.INVALID.value}: {text}")
     gates = job.gates if job else None
     if gates and (len(gates.waivers) > _MAX_WAIVERS or sum(map(_patterns, gates.waivers)) > _MAX_PATTERNS):
         problems.append(f"job.json: more than {_MAX_WAIVERS} waivers or {_MAX_PATTERNS} patterns in them, so their use is not told")
@@ -231,14 +238,6 @@ def _measured(folder: Path, there: int, room: Room) -> str:
     events, _ = read_lines(folder, "bench/journal.jsonl", _Event, room)
     planned = max((len(event.points) for event in events if event.event == "collected"), default=0)
     return f"{there} of {planned} points were measured" if planned > there else ""
-
-
-def _short(report: StageReport | None, cases: int, faulty: bool) -> str:
-    """What is missing where the stage counted other than the file holds; empty where they agree or nothing was counted."""
-    counted = sum(report.counts.values()) if report else 0
-    if faulty or not counted or counted == cases:
-        return ""
-    return f"{cases} tests are in the file, the stage counted {counted}"
 
 
 def _stand_in(name: str, job: Job | None, stages: Stages | None) -> RunRecord:

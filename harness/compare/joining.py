@@ -94,7 +94,14 @@ def _stage(reports: Sequence[StageReport]) -> StageReport:
     one = next(report for report in reports if report.verdict is gravest)
     names = dict.fromkeys(name for report in reports for name in report.counts)
     counts = {name: sum(report.counts.get(name, 0) for report in reports) for name in names}
-    return dataclasses.replace(one, counts=counts, seconds=min(sum(report.seconds for report in reports), MOST_SECONDS))
+    return dataclasses.replace(
+        one,
+        counts=counts,
+        seconds=min(sum(report.seconds for report in reports), MOST_SECONDS),
+        deselected=sum(report.deselected for report in reports),
+        doubts=tuple(dict.fromkeys(doubt for report in reports for doubt in report.doubts)),
+        files={},  # there is no such file of all of them
+    )
 
 
 def _offsets(parts: Sequence[TargetRun]) -> list[int]:

@@ -25,6 +25,8 @@ _SIZE_UNITS = frozenset({"b", "byte", "bytes", "kb", "mb", "gb", "tb", "kib", "m
 # Cases times targets: of more, only targets that measured a case have a ratio of it. The others would say nothing, thousands a case.
 _MOST_ONE_SIDED = 200_000
 _SPELT, _LONGEST, _NAMED = 32, 1000, 10  # parameters in a sentence, characters of it, and names
+_ROUNDED_MS = 1e-5  # timings are kept to the nanosecond
+_MANY = 20
 
 _Measured = tuple[Sample, Cell]
 
@@ -69,6 +71,12 @@ def judge(sample: Sample) -> tuple[Verdict, str]:
     for time in (sample.median_ms, sample.p20_ms, sample.p80_ms):
         if time is not None and not measurable(time):
             return Verdict.INVALID, f"{time:g} ms is not a time that anything takes"
+    if sample.times_ms:
+        least, most = min(sample.times_ms), max(sample.times_ms)
+        if not (measurable(least) and measurable(most)):
+            return Verdict.INVALID, f"its timings are from {least:g} to {most:g} ms: those are not times that anything takes"
+        if sample.median_ms is not None and not least - _ROUNDED_MS <= sample.median_ms <= most + _ROUNDED_MS:
+            return Verdict.INVALID, f"its median is {sample.median_ms:g} ms, its timings are from {least:g} to {most:g} ms"
     return Verdict.PASSED, ""
 
 
@@ -159,7 +167,7 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
                 quiet=sample.quiet,
                 graph_ms=_time(sample.graph_ms),
                 cache_bytes=sample.cache_bytes,
-                weak=sample.weak,
+                weak=sample.weak or _too_even(sample),
             ),
         )
 
@@ -240,6 +248,13 @@ def some_of(names: Sequence[str]) -> str:
 def flush(sample: Sample) -> str:
     """What was done to the cache before each timing: caches differ in size, and the same is what overwrites them as often."""
     return f"{sample.flush_bytes / sample.cache_bytes:g} x cache" if sample.cache_bytes else str(sample.flush_bytes)
+
+
+def _too_even(sample: Sample) -> str:
+    """Why timings are doubted that do not differ at all: clocks resolve nanoseconds, and no GPU takes as long twenty times."""
+    if len(sample.times_ms) < _MANY or len(set(sample.times_ms)) > 1:
+        return ""
+    return f"all of its {len(sample.times_ms)} timings are {sample.times_ms[0]:g} ms"
 
 
 def _half_width(sample: Sample) -> Union[float, None]:

@@ -60,7 +60,7 @@ def summarise(name: str, run: TargetRun) -> TargetSummary:
         target=name,
         label=record.label,
         verdict=verdict,
-        complete=verdict in COMPLETE or _explained(verdict, run, (tests, points, compiled)),
+        complete=verdict in COMPLETE or _explained(verdict, run, tests, (points, compiled)),
         reason="" if verdict is Verdict.PASSED else reason,
         hint="" if verdict is Verdict.PASSED else hint,
         run_id=record.run_id,
@@ -131,13 +131,18 @@ def _failure(target: TargetSummary) -> str:
     )
 
 
-def _explained(verdict: Verdict, run: TargetRun, counts: Iterable[dict[str, int]]) -> bool:
-    """Whether a grave verdict is that of single tests, points or kernels in stages that themselves ended in good order."""
+def _explained(verdict: Verdict, run: TargetRun, tests: dict[str, int], counts: Iterable[dict[str, int]]) -> bool:
+    """Whether a grave verdict is that of single tests, points or kernels in stages that themselves ended in good order.
+
+    A test that is invalid is none of them: it was not run as it was reported, and others may not have been either.
+    """
     ended = run.record.exit
     orderly = ended is None or (ended.code == 0 and not (ended.timed_out or ended.interrupted or ended.error or ended.exceeded))
-    if verdict not in (*FAILING, Verdict.INVALID) or not orderly or run.problems or any(report.exit_code for report in run.stages):
+    if verdict not in (*FAILING, Verdict.INVALID) or not orderly or run.problems:
         return False
-    return any(verdict.value in found for found in counts)
+    if any(report.exit_code or report.doubts for report in run.stages):
+        return False
+    return any(verdict.value in found for found in (*counts, *([tests] if verdict is not Verdict.INVALID else [])))
 
 
 def _failed(found: Iterable[dict[str, int]]) -> int:

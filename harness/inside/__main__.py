@@ -8,6 +8,7 @@ verdicts are in the files. On standard output there are only events, one JSON ob
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import signal
@@ -18,14 +19,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+from harness.inside import sealing
 from harness.inside.events import PIPE_VARIABLE
 from harness.inside.limits import NO_ROOM
 from harness.inside.supervise import describe_exit
-from harness.inside.workers import die_with_parent
-from harness.records import UNWRITABLE, Job, Stage, StageReport, Stages, Verdict, dump
+from harness.inside.words import doubted
+from harness.inside.workers import FOLDER_VARIABLE, die_with_parent
+from harness.records import UNWRITABLE, Job, Stage, StageReport, Stages, Verdict, to_text, write_text
 
 _MODULES = {Stage.FACTS: "facts", Stage.TEST: "verify", Stage.BENCH: "measure", Stage.COMPILE: "compile"}
 _GRACE_S = 20.0
+_REAP_S = 1.0
 # Of a stage with any other verdict not everything may have had its turn; it is entered again, and finds what it has in its journal.
 _ORDERLY = (Verdict.PASSED, Verdict.NOT_RUN, Verdict.FAILED, Verdict.ERROR)
 
@@ -71,26 +75,32 @@ def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
     environment = {**os.environ, "TRITON_INTERPRET": "1"} if job.interpret and stage is Stage.TEST else dict(os.environ)
     reading, writing = os.pipe()
     environment[PIPE_VARIABLE] = str(writing)
+    environment[FOLDER_VARIABLE] = str(Path.cwd())
     command = [sys.executable, "-m", f"harness.inside.{_MODULES[stage]}", str(job_path)]
     started = time.monotonic()
     with open(folder / "log.txt", "ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, pass_fds=(writing,), start_new_session=True)
+        # `-m` looks for modules in the folder it starts in first. Ours is open to the package, which may have left a json.py there.
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, env=environment, pass_fds=(writing,), start_new_session=True, cwd=os.sep
+        )
     os.close(writing)
-    relay = threading.Thread(target=_relay, args=(reading,), daemon=True)
+    told: list[StageReport] = []
+    relay = threading.Thread(target=_relay, args=(reading, told), daemon=True)
     limit = 300.0 if stage is Stage.FACTS else job.stage_limit_s
     timed_out = False
     try:
         relay.start()  # here, since a Ctrl-C can come while it starts
-        process.wait(limit)
+        _wait(process, started + limit)
     except subprocess.TimeoutExpired:
         timed_out = True
     finally:
         _stop(process)
-    relay.join(1.0)
+        sealing.end_orphans(but=process.pid)
+    relay.join(_GRACE_S)
     seconds = round(time.monotonic() - started, 3)
-    report = _load(folder / "report.json")
-    if report is not None and process.returncode == 0:
-        return dataclasses.replace(report, seconds=seconds, exit_code=0)
+    if told and process.returncode == 0:
+        report = dataclasses.replace(told[-1], seconds=seconds, exit_code=0)
+        return doubted(report, (f"{name} was changed by another process" for name in sealing.changed(report, Path(job.output))))
     hint = f"The end of {stage.value}/log.txt says more."
     if process.returncode == UNWRITABLE:
         why, room = (
@@ -101,6 +111,22 @@ def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
     if timed_out:
         return StageReport(stage, Verdict.TIMEOUT, seconds, f"the stage ran longer than {limit:g} s", hint, process.returncode)
     return StageReport(stage, Verdict.CRASHED, seconds, f"its process {describe_exit(process.returncode)}", hint, process.returncode)
+
+
+def _wait(process: subprocess.Popen[bytes], until: float) -> None:
+    """Wait for a stage, and clear away what others have left behind.
+
+    Raises:
+        subprocess.TimeoutExpired: it runs still.
+    """
+    while True:
+        try:
+            process.wait(max(0.0, min(_REAP_S, until - time.monotonic())))
+            return
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= until:
+                raise
+            sealing.reap(but=process.pid)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -115,10 +141,13 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def _relay(pipe: int) -> None:
-    """Pass a stage's events on to the host."""
+def _relay(pipe: int, told: list[StageReport]) -> None:
+    """Pass a stage's events on to the host, but for its report, which is for us."""
     with open(pipe, encoding="utf-8", errors="replace") as lines:
         for line in lines:
+            if line.startswith('{"event": "report"'):
+                told += [report for report in [_load(line)] if report]
+                continue
             sys.stdout.write(line)
             sys.stdout.flush()
 
@@ -127,19 +156,22 @@ def _say(event: dict[str, object]) -> None:
     print(json.dumps(event), flush=True)
 
 
-def _load(path: Path) -> StageReport | None:
+def _load(line: str) -> StageReport | None:
     try:
-        return _report(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError, KeyError):
+        return _report(json.loads(line)["report"])
+    except (ValueError, TypeError, KeyError):
         return None
 
 
 def _report(raw: dict[str, Any]) -> StageReport:
-    return StageReport(**{**raw, "stage": Stage(raw["stage"]), "verdict": Verdict(raw["verdict"])})
+    return StageReport(**{**raw, "stage": Stage(raw["stage"]), "verdict": Verdict(raw["verdict"]), "doubts": tuple(raw.get("doubts", ()))})
 
 
 def _save(job: Job, reports: list[StageReport], *, finished: bool) -> None:
-    dump(Stages(job.run_id, job.target, finished, tuple(reports)), Path(job.output) / "stages.json")
+    """Write stages.json, and tell the host what is in it: after the last stage nobody is left who could forge that."""
+    text = to_text(Stages(job.run_id, job.target, finished, tuple(reports)))
+    write_text(Path(job.output) / "stages.json", text)
+    _say({"event": "stages", "finished": finished, "sha256": hashlib.sha256(text.encode()).hexdigest()})
 
 
 def main() -> int:
@@ -148,6 +180,8 @@ def main() -> int:
     # A shell that starts a job in the background has it ignore SIGINT, and so would every stage: no grace, only SIGKILL.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     die_with_parent(signal.SIGINT)
+    sealing.shut()
+    sealing.adopt()
     path = Path(sys.argv[1])
     try:
         run(Job.load(path), path)

@@ -18,29 +18,35 @@ from contextlib import contextmanager
 from ctypes.util import find_library
 from pathlib import Path
 
+from harness.inside import sealing
 from harness.inside.events import emit
 from harness.inside.recorder import Recorder
 from harness.inside.supervise import Event, Journal, supervise
+from harness.inside.words import doubted
 from harness.inside.workers import as_stage, forked
-from harness.records import HOST_CODE, Architecture, CompiledKernel, Job, Stage, StageReport, Verdict, dump, to_json, worst
+from harness.records import HOST_CODE, Architecture, CompiledKernel, Job, Stage, StageReport, Verdict, to_json, worst
 
 
 def compile_all(job: Job) -> StageReport:
     """Supervise the workers and write `compile/kernels.jsonl`."""
     folder = Path(job.output) / Stage.COMPILE.value
     rows: list[CompiledKernel] = []
+    wrong: dict[str, None] = {}
     lock, stop = threading.Lock(), threading.Event()
-    (folder / "kernels.jsonl").unlink(missing_ok=True)  # of a run that is taken up again: the journals tell all of it
+    sealing.remove(folder / "kernels.jsonl")  # of a run that is taken up again: the journals tell all of it
 
     def run(card: Architecture) -> None:
         fresh = _fresh_rows()
 
         def on_event(event: Event) -> None:
             with lock:
+                if event["event"] == "wrong":
+                    wrong[f"{card.name}: {event['reason']}"] = None
                 for row in fresh(event, card):
+                    if row.architecture != card.name:
+                        wrong[f"{card.name}: a kernel was reported for {row.architecture}"] = None
                     rows.append(row)
-                    with open(folder / "kernels.jsonl", "a", encoding="utf-8") as file:
-                        file.write(to_json(row) + "\n")
+                    sealing.append(folder / "kernels.jsonl", to_json(row))
                     emit("case", stage="compile", id=f"{row.function} for {card.name}", done=len(rows), total=None)
 
         start = forked(work, job, card)
@@ -65,7 +71,7 @@ def compile_all(job: Job) -> StageReport:
     verdict = worst([row.verdict for row in rows if row.verdict is not Verdict.NOT_RUN])
     reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.launches)})"
     hint = "" if rows else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
-    return StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts)
+    return doubted(StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts), wrong)
 
 
 def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:
@@ -146,10 +152,11 @@ def _quick_malloc() -> dict[str, str]:
 def main() -> None:
     """Entry of the stage's process."""
     job = Job.load(Path(sys.argv[1]))
+    sealing.shut()
     folder = Path(job.output) / Stage.COMPILE.value
     with home_of_its_own(folder):
         report = compile_all(job)
-    dump(report, folder / "report.json")
+    sealing.close(report, job)
 
 
 if __name__ == "__main__":

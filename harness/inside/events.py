@@ -18,6 +18,6 @@ def emit(event: str, **fields: object) -> None:
         return
     line = json.dumps({"event": event, **fields}, ensure_ascii=False) + "\n"
     try:
-        os.write(int(pipe), line.encode())
+        os.write(int(pipe), line.encode("utf-8", "replace"))
     except OSError:
         os.environ.pop(PIPE_VARIABLE, None)  # the listener is gone: results matter more than progress

@@ -18,9 +18,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from harness.inside import sealing
 from harness.inside.device import accelerator
 from harness.inside.workers import as_stage
-from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict, dump, to_json
+from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict, to_json, to_text
 
 # More than this before anything of ours has run is somebody else's: the larger of 2 GiB and an eighth of the card.
 _TAKEN_BYTES, _TAKEN_SHARE = 2 << 30, 8
@@ -220,7 +221,7 @@ def main() -> None:
         facts = gather(job)
         changed = _changed(facts, output / "facts.json")
         if not changed:
-            dump(facts, output / "facts.json")
+            sealing.replace(output / "facts.json", to_text(facts))
         report = StageReport(Stage.FACTS, Verdict.PASSED)
         if changed:
             reason = f"not taken up again: {changed} since the run began, and results of both would be mixed"
@@ -230,7 +231,7 @@ def main() -> None:
     except Exception as error:  # a driver, a library or a cache folder that is broken in a way of its own
         traceback.print_exc()
         report = StageReport(Stage.FACTS, Verdict.INFRA, reason=f"{type(error).__name__}: {error}", hint="See facts/log.txt.")
-    dump(report, output / Stage.FACTS.value / "report.json")
+    sealing.close(report, job)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from harness.inside import ahead
+from harness.inside import ahead, sealing
 from harness.inside.benches import Point, find_benches, kernel_name, load_module, points
 from harness.inside.cards import cards, is_shared, own_index
 from harness.inside.claims import claimed_cases
@@ -31,7 +31,7 @@ from harness.inside.supervise import Journal, settle, supervise
 from harness.inside.timer import Timer, Timing
 from harness.inside.words import describe
 from harness.inside.workers import as_stage, spawned
-from harness.records import Architecture, Ceiling, Job, Sample, Stage, StageReport, Verdict, dump, to_json
+from harness.records import Architecture, Ceiling, Job, Sample, Stage, StageReport, Verdict, to_json
 
 # One copy reads and writes this much in all: far past any cache, small on any card.
 _COPY_BYTES = 4 << 30
@@ -237,9 +237,10 @@ def main() -> None:
     if "--worker" in sys.argv:
         work(job)
         return
+    sealing.shut()
     started = time.monotonic()
     report = dataclasses.replace(measure(job), seconds=time.monotonic() - started)
-    dump(report, Path(job.output) / Stage.BENCH.value / "report.json")
+    sealing.close(report, job)
 
 
 if __name__ == "__main__":

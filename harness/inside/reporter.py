@@ -8,58 +8,86 @@ from __future__ import annotations
 import fnmatch
 import os
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from harness.inside.benches import load_module
+from harness.inside.called import code_of, watched
 from harness.inside.device import accelerator, ask_afresh, trouble
 from harness.inside.supervise import Journal, settle
 from harness.inside.workers import die_with_parent
 
 BENCHES_VARIABLE = "WARPWAVE_BENCHES"
+_RUNNER = sys.modules["_pytest.runner"]  # part of no interface of pytest's: only looked at, never called
 _CUT = 20_000  # characters of a traceback that are kept; the whole of it is in the stage's log
 
 
 class Reporter:
-    """Turns pytest's hooks into journal events and leaves out what an earlier worker has already decided."""
+    """Turns pytest's hooks into journal events and leaves out what an earlier worker has already decided.
+
+    It shares a process with the package, which may change all of it. What it finds of that is reported; see `SECURITY.md`.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.done = journal.done()
         self.reports: list[pytest.TestReport] = []
+        self.raised: dict[str, BaseException | None] = {}  # by phase of the test
+        self.called: Sequence[bool] = ()
+        self.outcomes: Counter[str] = Counter()
+        self.stopped = ""
+        self.replaced: list[str] = []
+        self._process = os.getpid()
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Announce what will run; deselect what is done."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+        """Announce what will run, once everybody else has chosen; deselect what is done."""
+        found = len(items)
+        yield
         if not settle(self.journal, ask_afresh):
             os._exit(1)
         self.done = self.journal.done()
-        left = [item for item in items if item.nodeid not in self.done]
+        selected = len(items)
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in self.done])
-        items[:] = left
-        self.journal.write("collected", ids=[item.nodeid for item in left])
+        items[:] = [item for item in items if item.nodeid not in self.done]
+        self.journal.write("collected", ids=[item.nodeid for item in items], deselected=max(0, found - selected))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A module that does not import is a case of its own, once."""
         if report.failed and report.nodeid not in self.done:
             detail = str(report.longrepr)
-            self.journal.write("finish", id=report.nodeid, outcome="error", message=_last_line(detail), detail=detail[-_CUT:], seconds=0.0)
+            self._finish(report.nodeid, "error", _last_line(detail), detail[-_CUT:])
         elif report.skipped and report.nodeid not in self.done:
-            self.journal.write("finish", id=report.nodeid, outcome="skipped", message=_skip_reason(report), detail="", seconds=0.0)
+            self._finish(report.nodeid, "skipped", _skip_reason(report), "")
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """From here on, a death is this case's."""
-        self.reports = []
+        self.reports, self.raised, self.called = [], {}, ()
         self.journal.write("start", id=nodeid)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """See whether the test itself is called."""
+        with watched(code_of(item)) as self.called:
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Iterator[None]:
+        """Keep what the test raised, before other hooks make a report of it."""
+        self.raised[call.when] = call.excinfo.value if call.excinfo else None
+        return (yield)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Setup, call and teardown are kept until the case is over."""
+        self._end_copies()
         self.reports.append(report)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """One event a case: the most severe of its phases."""
+        self._end_copies()
         bad = [report for report in self.reports if report.failed]
         skipped = [report for report in self.reports if report.skipped]
         outcome, message, detail = "passed", "", ""
@@ -69,20 +97,73 @@ class Reporter:
             message = getattr(getattr(bad[0].longrepr, "reprcrash", None), "message", "") or _last_line(detail)
         elif skipped:
             outcome, message = "skipped", _skip_reason(skipped[0])
+        elif message := self._doubt():
+            outcome = "invalid"
         properties = {str(key): str(value) for report in self.reports[-1:] for key, value in report.user_properties}
         seconds = sum(report.duration for report in self.reports)
         wrong = _device_trouble()
         if wrong and not bad:
             # Launches do not wait: what this test has started has faulted behind its back, and the next test would get the blame.
             outcome, message = "failed", f"after this test the device no longer answers: {wrong}"
-        fields = {"outcome": outcome, "message": message[:2000], "detail": detail[-_CUT:], "seconds": seconds, "properties": properties}
-        self.journal.write("poisoned" if wrong else "finish", id=nodeid, **fields)
+        self._look_for_replaced()
+        kind = "poisoned" if wrong else "finish"
+        self._finish(nodeid, outcome, message[:2000], detail[-_CUT:], kind, seconds=seconds, properties=properties)
         if wrong:
             os._exit(1)  # an orderly exit would run teardowns against a dead device
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """`pytest.exit` outside of a test, with its reason."""
+        self.stopped = str(excinfo.value) or excinfo.typename
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """A hook of the package's, or pytest itself, has failed."""
+        self.stopped = f"an internal error: {_last_line(str(excrepr))}"
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Only this line makes the run complete; exit code 0 alone never does."""
-        self.journal.write("end")
+        self._end_copies()
+        self._look_for_replaced()
+        stopped = self.stopped or str(session.shouldfail or session.shouldstop or "")
+        self.journal.write("end", stopped=stopped[:500], replaced=self.replaced, outcomes=self.outcomes)
+
+    def _finish(self, nodeid: str, outcome: str, message: str, detail: str, kind: str = "finish", **fields: object) -> None:
+        self.outcomes[outcome] += 1
+        self.journal.write(kind, id=nodeid, outcome=outcome, message=message, detail=detail, **{"seconds": 0.0, **fields})
+
+    def _doubt(self) -> str:
+        """Why a test that pytest reports as passed did not pass; empty where it did."""
+        for when, raised in self.raised.items():
+            if raised is not None:
+                said = next(iter(str(raised).splitlines()), "")
+                return f"pytest reported a pass, but its {when} raised {type(raised).__name__}: {said}"
+        if not any(report.when == "call" and report.passed for report in self.reports):
+            return "pytest reported no failure, but no call of this test either"
+        return "" if self.called or "call" not in self.raised else "pytest reported a pass, but the test function was never called"
+
+    def _look_for_replaced(self) -> None:
+        """What runs tests, reports them or compares for them, and is not what it was before the package was loaded."""
+        now = [(name, vars(owner).get(name.rpartition(".")[2]) is was) for name, owner, was in _ORIGINALS]
+        close = getattr(sys.modules.get("torch.testing"), "assert_close", None)
+        now.append(("torch.testing.assert_close", close is None or getattr(close, "__module__", "").startswith("torch.testing.")))
+        now.append(("the reporter's journal", type(self.journal) is Journal))
+        now += [(f"Reporter.{name}", False) for name in vars(self) if name in vars(Reporter)]
+        self.replaced += [name for name, same in now if not same and name not in self.replaced]
+
+    def _end_copies(self) -> None:
+        """A test that forked, and whose copy goes on with pytest here, would report everything twice."""
+        if os.getpid() != self._process:
+            os._exit(1)
+
+
+def _originals() -> list[tuple[str, object, object]]:
+    kept = [(pytest.Function, "pytest.Function.runtest"), (_RUNNER, "_pytest.runner.runtestprotocol")]
+    kept += [(_RUNNER, "_pytest.runner.call_and_report"), (pytest.CallInfo, "pytest.CallInfo.from_call")]
+    kept += [(Journal, "Journal.write"), (Journal, "Journal._append")]
+    kept += [(Reporter, f"Reporter.{name}") for name, value in vars(Reporter).items() if callable(value)]
+    return [(name, owner, vars(owner).get(name.rpartition(".")[2])) for owner, name in kept]
+
+
+_ORIGINALS = _originals()
 
 
 class BenchModule(pytest.File):

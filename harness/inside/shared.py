@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from harness.inside import sealing
 from harness.inside.cards import Card, own_index
 from harness.inside.ledger import LEDGER_VARIABLE, Ledger
 from harness.inside.supervise import Death, Event, Journal, supervise
 from harness.inside.workers import spawned
-from harness.records import CardShare, Job, Stage, Verdict, to_json, worst, write_text
+from harness.records import CardShare, Job, Stage, Verdict, to_json, worst
 
 # Takes an event of a worker's and the index of its card; never two at a time.
 OnCardEvent = Callable[[Event, int], None]
@@ -54,7 +55,7 @@ def share(job: Job, stage: Stage, found: Sequence[Card], command: list[str], jou
             # Leaving this block waits for the threads, and no signal reaches them.
             stop.set()
             raise
-    write_text(folder / "cards.jsonl", "".join(to_json(told) + "\n" for told, _ in ended))
+    sealing.replace(folder / "cards.jsonl", "".join(to_json(told) + "\n" for told, _ in ended))
     return _deaths([deaths for _, deaths in ended])
 
 

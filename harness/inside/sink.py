@@ -6,9 +6,11 @@ import dataclasses
 import json
 from pathlib import Path
 
+from harness.inside import sealing
 from harness.inside.events import emit
 from harness.inside.supervise import LOST_DEVICE, Death, Event
-from harness.records import Sample, Stage, StageReport, Verdict, to_json, worst, write_text
+from harness.inside.words import doubted, few
+from harness.records import Sample, Stage, StageReport, Verdict, to_json, worst
 
 
 class Sink:
@@ -19,10 +21,11 @@ class Sink:
         self.pending: dict[str, Sample] = {}
         self.verdicts: list[Verdict] = []
         self.reasons: list[str] = []
-        self._points: list[str] = []  # of whom each line tells
+        self.wrong: dict[str, None] = {}
+        self._lines: list[tuple[str, str]] = []  # of whom each line tells, and the line
         self._told: dict[str, int] = {}
         for old in (name, "ceilings.jsonl", "kernels.jsonl") if self.first else (name,):
-            (folder / old).unlink(missing_ok=True)  # of a run that is taken up again: the journal tells all of it
+            sealing.remove(folder / old)  # of a run that is taken up again: the journal tells all of it
 
     def on_event(self, event: Event, card: int = 0) -> None:
         """Progress out, results to disk."""
@@ -41,6 +44,8 @@ class Sink:
                 self._append("ceilings.jsonl", event["ceiling"])
         elif kind in ("finish", "death") and self._is_new(event["id"], card):
             self._point(event, card)
+        elif kind == "wrong":
+            self.wrong[event["reason"]] = None
 
     def report(self, deaths: list[Death]) -> StageReport:
         """How the sweep ended."""
@@ -49,11 +54,21 @@ class Sink:
         counts = {verdict.value: self.verdicts.count(verdict) for verdict in Verdict if verdict in self.verdicts}
         if deaths and deaths[-1].case is None:
             hint = LOST_DEVICE if deaths[-1].verdict is Verdict.INFRA else "See bench/log.txt."
-            return StageReport(Stage.BENCH, deaths[-1].verdict, reason=deaths[-1].reason, hint=hint, counts=counts)
-        reason = self.reasons[0][:500] if self.reasons else ""
-        # A point that skips itself is no failure.
-        ran: list[Verdict] = [verdict for verdict in self.verdicts if verdict is not Verdict.NOT_RUN]
-        return StageReport(Stage.BENCH, worst(ran), reason=reason, counts=counts)
+            report = StageReport(Stage.BENCH, deaths[-1].verdict, reason=deaths[-1].reason, hint=hint, counts=counts)
+        else:
+            self._check_complete()
+            # A point that skips itself is no failure.
+            ran: list[Verdict] = [verdict for verdict in self.verdicts if verdict is not Verdict.NOT_RUN]
+            report = StageReport(Stage.BENCH, worst(ran), reason=self.reasons[0][:500] if self.reasons else "", counts=counts)
+        return doubted(report, self.wrong)
+
+    def _check_complete(self) -> None:
+        """After workers that have all got to their end: every point that was announced was reported."""
+        missing = [identity for identity in self.pending if identity not in self._told]
+        if missing:
+            several = len(self.pending)
+            told = f"{several} points were announced, {several - len(missing)} of them reported"
+            self.wrong[f"{told}; missing: {few(missing)}"] = None
 
     def _point(self, event: Event, card: int) -> None:
         line = event.get("sample")
@@ -61,24 +76,31 @@ class Sink:
             identity = event["id"]
             base = self.pending.get(identity) or Sample(identity, identity.split()[0], "", {}, 0, Verdict.ERROR)
             line = to_json(dataclasses.replace(base, device=card, verdict=Verdict(event["verdict"]), reason=event["reason"]))
+        else:
+            self._check_planned(event, json.loads(line))
         self.verdicts.append(Verdict(event["verdict"]))
         if event["reason"] and self.verdicts[-1] is not Verdict.NOT_RUN:
             self.reasons.append(f"{event['id']}: {event['reason']}")
-        self._points.append(event["id"])
+        self._lines.append((event["id"], line))
         self._append(self.name, line)
+
+    def _check_planned(self, event: Event, sample: dict[str, object]) -> None:
+        """A sample is that of the point that it was announced as, and as good as its event says."""
+        planned = self.pending.get(event["id"])
+        if planned and (sample.get("case"), sample.get("provider")) != (planned.case, planned.provider):
+            self.wrong[f"{event['id']}: its sample is that of {sample.get('case')} [{sample.get('provider')}]"] = None
+        if sample.get("verdict", event["verdict"]) != event["verdict"]:
+            self.wrong[f"{event['id']}: its sample is {sample['verdict']}, its worker said {event['verdict']}"] = None
 
     def _put_in_order(self) -> None:
         """The authors' order, whose first provider is the kernel's own: told first is whoever is quietest, or on the fastest card."""
         place = {identity: position for position, identity in enumerate(self.pending)}
-        # Not `splitlines`: a reason may hold what else ends a line.
-        lines = (self.folder / self.name).read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        told = sorted(zip(self._points, lines, strict=True), key=lambda entry: place.get(entry[0], len(place)))
-        write_text(self.folder / self.name, "".join(line + "\n" for _, line in told))
+        told = sorted(self._lines, key=lambda entry: place.get(entry[0], len(place)))
+        sealing.replace(self.folder / self.name, "".join(line + "\n" for _, line in told))
 
     def _is_new(self, told: str, card: int) -> bool:
         """Whether no other card has told it: a bench that does not load does not on any."""
         return self._told.setdefault(told, card) == card
 
     def _append(self, name: str, line: str) -> None:
-        with open(self.folder / name, "a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        sealing.append(self.folder / name, line)

@@ -9,7 +9,8 @@ A worker whose device has stopped answering says `poisoned`, with what it would 
 looks whether a fresh process gets an answer: if so, that case is the culprit; if not, the device is `lost` and nobody is.
 
 What a case came to is on disk before the next one starts. A run that was killed as a whole is taken up from its journal: what it holds is
-told again, and only what is not in it is run.
+told again, and only what is not in it is run. What breaks the journal's rules is reported as `wrong`, once the last worker is gone: see
+`audit`.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+import traceback
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from harness.inside.audit import Audit, Tail, parse
+from harness.inside.audit import Event as Event
 from harness.inside.limits import NO_ROOM, memory_kills, past_memory_limit
 from harness.inside.workers import JOURNAL_VARIABLE, Start, Worker
 from harness.records import UNWRITABLE, Verdict
@@ -41,8 +44,9 @@ LOST_DEVICE = (
 )
 # What must outlive a power cut; the rows between two of them are on disk when the second one is.
 _DURABLE = ("collected", "finish", "death", "end")
+# Bound here, before a package is imported: one that replaces them for its own ends (json.dumps, os.fsync) changes no result.
+_dumps, _time, _open, _write, _fsync, _close = json.dumps, time.time, os.open, os.write, os.fsync, os.close
 
-Event = dict[str, Any]
 OnEvent = Callable[[Event], None]
 
 
@@ -58,6 +62,8 @@ class Death:
 class Journal:
     """An append-only file of events, one JSON object a line, each written at once: a kill can tear the last line only."""
 
+    __slots__ = ("a_workers", "durable", "path")
+
     def __init__(self, path: Path, a_workers: bool = False, durable: Collection[str] = _DURABLE) -> None:
         self.path, self.a_workers, self.durable = path, a_workers, durable
 
@@ -68,7 +74,7 @@ class Journal:
 
     def write(self, event: str, **fields: object) -> None:
         """Append one event."""
-        line = json.dumps({"event": event, "at": time.time(), **fields}, ensure_ascii=False, default=str) + "\n"
+        line = _dumps({"event": event, "at": _time(), **fields}, ensure_ascii=False, default=str) + "\n"
         try:
             self._append(line.encode("utf-8", "replace"), event in self.durable)
         except OSError as error:
@@ -77,14 +83,14 @@ class Journal:
             raise
 
     def _append(self, data: bytes, durable: bool) -> None:
-        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        handle = _open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             while data:  # on a disk that is nearly full a write is short first, and fails then
-                data = data[os.write(handle, data) :]
+                data = data[_write(handle, data) :]
             if durable:
-                os.fsync(handle)
+                _fsync(handle)
         finally:
-            os.close(handle)
+            _close(handle)
 
     def mend(self) -> None:
         """Cut off what a kill or a full disk left of a last line: the next event would be glued to it, and lost with it."""
@@ -95,7 +101,7 @@ class Journal:
 
     def read(self) -> list[Event]:
         """All events so far; a torn last line is left out."""
-        return list(_parse(self.path.read_bytes())) if self.path.exists() else []
+        return parse(self.path.read_bytes())[0] if self.path.exists() else []
 
     def unsettled(self) -> Event | None:
         """What the last worker said of the case after which its device no longer answered, if nobody has judged it yet."""
@@ -132,12 +138,15 @@ def supervise(
     """
     deaths: list[Death] = []
     finished = False
-    for event in journal.read():
+    audit = Audit()
+    on_event = _careful(on_event, audit)
+    for event in filter(audit.check, journal.read()):
         if event["event"] not in ("start", "turn", "ready", "lost"):  # what was under way then is told again when it is run again
             on_event(event)
+    tail = Tail(journal.path)
     while not finished:
         printed = log.stat().st_size if log.exists() else 0
-        finished, death = _run_worker(start, journal, case_limit_s, log, on_event, stop or threading.Event())
+        finished, death = _run_worker(start, journal, audit, tail, case_limit_s, log, on_event, stop or threading.Event())
         if death is not None:
             death = _explain(death, log, printed, faults or {})
             # A case that kills a second time was not left out by its worker: going on would never end.
@@ -147,15 +156,34 @@ def supervise(
                 fields = {"id": death.case, "verdict": death.verdict.value, "reason": death.reason}
                 journal.write("death", **fields)
                 on_event({"event": "death", **fields})
+    found = audit.findings(tail)
+    journal.mend()
+    for reason in found:
+        journal.write("wrong", reason=reason)  # for a later attempt at this run, which finds the results in the journal as well
+        on_event({"event": "wrong", "reason": reason})
     return deaths
 
 
+def _careful(on_event: OnEvent, audit: Audit) -> OnEvent:
+    """`on_event`, to which an event that it cannot take in is a finding, and not the end of the stage."""
+
+    def take(event: Event) -> None:
+        try:
+            on_event(event)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            traceback.print_exc()
+            audit.misread(event, error)
+
+    return take
+
+
 def _run_worker(
-    start: Start, journal: Journal, case_limit_s: float, log: Path, on_event: OnEvent, stop: threading.Event
+    start: Start, journal: Journal, audit: Audit, tail: Tail, case_limit_s: float, log: Path, on_event: OnEvent, stop: threading.Event
 ) -> tuple[bool, Death | None]:
     """One worker from start to end: whether all cases are through, and how it died if it did."""
     journal.mend()
-    offset = journal.path.stat().st_size if journal.path.exists() else 0
+    tail.skip()
+    audit.begin()
     # A fresh worker compiles and loads again what an earlier one has had; readers of the journal can tell by this line.
     journal.write("worker")
     running, since, last, lost, timed_out = None, time.monotonic(), "", "", False
@@ -164,8 +192,8 @@ def _run_worker(
     try:
         while True:
             exited = worker.poll() is not None
-            fresh, offset = _read_from(journal.path, offset)
-            for event in fresh:
+            fresh = tail.read()
+            for event in filter(audit.check, fresh):
                 last = kind = event["event"]
                 if kind in ("start", "turn"):
                     running, since = event["id"], time.monotonic()
@@ -258,24 +286,3 @@ def _stop(worker: Worker) -> None:
             except subprocess.TimeoutExpired:
                 continue
     worker.poll()
-
-
-def _read_from(path: Path, offset: int) -> tuple[list[Event], int]:
-    """The complete lines after `offset`, and the offset behind them."""
-    if not path.exists():
-        return [], offset
-    with open(path, "rb") as file:
-        file.seek(offset)
-        data = file.read()
-    whole = data[: data.rfind(b"\n") + 1]
-    return list(_parse(whole)), offset + len(whole)
-
-
-def _parse(data: bytes) -> Iterator[Event]:
-    for line in data.splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict) and "event" in event:
-            yield event

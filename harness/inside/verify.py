@@ -10,8 +10,10 @@ import dataclasses
 import os
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
+from harness.inside import sealing
 from harness.inside.benches import kernel_name
 from harness.inside.cards import cards
 from harness.inside.events import emit
@@ -19,39 +21,64 @@ from harness.inside.junit import junit_xml
 from harness.inside.reporter import BENCHES_VARIABLE
 from harness.inside.shared import share
 from harness.inside.supervise import LOST_DEVICE, Death, Event, Journal, supervise
+from harness.inside.words import doubted, few
 from harness.inside.workers import as_stage, spawned
-from harness.records import GPU_PROPERTY, CaseResult, Job, Stage, StageReport, Verdict, dump, worst, write_text
+from harness.records import GPU_PROPERTY, CaseResult, Job, Stage, StageReport, Verdict, worst
 
-_OUTCOMES = {"passed": Verdict.PASSED, "failed": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.NOT_RUN}
+_OUTCOMES = {
+    "passed": Verdict.PASSED,
+    "failed": Verdict.FAILED,
+    "error": Verdict.ERROR,
+    "skipped": Verdict.NOT_RUN,
+    "invalid": Verdict.INVALID,
+}
+_COLLECT_ONLY = ("--collect-only", "--co", "--collectonly")
 
 
 class Results:
-    """The cases so far, and the JUnit file that is kept current with them."""
+    """The cases so far, and the JUnit file that is kept current with them. Tests that share an id are as many rows as were collected."""
 
     def __init__(self, job: Job, folder: Path) -> None:
         self.job, self.folder = job, folder
-        self.cases: dict[str, CaseResult] = {}
-        self.collected: dict[str, None] = {}
+        self.cases: dict[tuple[str, int], CaseResult] = {}
+        self.collected: Counter[str] = Counter()
+        self.wrong: dict[str, None] = {}
+        self.deselected = 0
+        self.stopped = ""
+        self._reported: Counter[str] = Counter()
         self._due, self._behind = 0.0, False
 
     def on_event(self, event: Event, card: int | None = None) -> None:
         """Take one journal event in; `card` is the index of the one that it happened on, where there are several."""
         kind = event["event"]
         if kind == "collected":
-            self.collected.update(dict.fromkeys(event["ids"]))
+            self.collected |= Counter(event["ids"])  # a worker that takes over announces what is left
+            self.deselected = max(self.deselected, int(event.get("deselected", 0)))
         elif kind == "start":
-            emit("case", stage="test", id=event["id"], done=len(self.cases), total=len(self.collected))
+            emit("case", stage="test", id=event["id"], done=len(self.cases), total=self.collected.total())
         elif kind in ("finish", "death"):
             case = self._case(event)
             if card is not None:
-                if case.id in self.cases:  # a module that does not import does so on no card
+                if (case.id, 0) in self.cases and case.id not in self.collected:  # a module that does not import does so on no card
                     return
                 case = dataclasses.replace(case, properties={**case.properties, GPU_PROPERTY: str(card)})
-            self.cases[case.id] = case
+            self._add(case)
             emit("result", stage="test", id=case.id, verdict=case.verdict.value, message=case.message)
             self._behind = True
+        elif kind == "end":
+            self.stopped = str(event.get("stopped") or self.stopped)
+        elif kind == "wrong":
+            self.wrong[event["reason"]] = None
         if self._behind and time.monotonic() > self._due:
             self.write()
+
+    def _add(self, case: CaseResult) -> None:
+        """A row of its own for each test that was collected under this id; beyond that, the graver result stays."""
+        occurrence = min(self._reported[case.id], max(1, self.collected[case.id]) - 1)
+        self._reported[case.id] += 1
+        known = self.cases.get((case.id, occurrence))
+        if known is None or known.verdict.severity < case.verdict.severity:
+            self.cases[case.id, occurrence] = case
 
     def _case(self, event: Event) -> CaseResult:
         kernel = kernel_name(Path(self.job.kernels) / event["id"].split("::")[0], Path(self.job.kernels))
@@ -67,21 +94,36 @@ class Results:
             properties=event.get("properties", {}),
         )
 
-    def never_ran(self, why: str) -> None:
-        """Tests that were collected and then not reached are rows, not gaps."""
-        for case_id in self.collected:
-            if case_id not in self.cases:
-                self.cases[case_id] = self._case({"event": "death", "id": case_id, "verdict": Verdict.NOT_RUN.value, "reason": why})
+    def never_ran(self, why: str) -> list[str]:
+        """Tests that were collected and then not reached are rows, not gaps; returns their ids."""
+        missing = [(case_id, n) for case_id, several in self.collected.items() for n in range(several) if (case_id, n) not in self.cases]
+        for case_id, n in missing:
+            self.cases[case_id, n] = self._case({"event": "death", "id": case_id, "verdict": Verdict.NOT_RUN.value, "reason": why})
+        return [case_id for case_id, _ in missing]
+
+    def check_complete(self) -> None:
+        """After workers that have all got to their end: what was collected was reported, or a failure says why not."""
+        if any(option in _COLLECT_ONLY for option in self.job.pytest_args):
+            return
+        bad = any(case.verdict not in (Verdict.PASSED, Verdict.NOT_RUN) for case in self.cases.values())
+        stopped = f"pytest stopped before this test: {self.stopped}" if self.stopped else "it was collected, and never reported"
+        missing = self.never_ran(stopped)
+        if missing and not (bad and self.stopped):  # -x and --maxfail stop pytest as well, and only after a failure
+            said = f"; pytest stopped early: {self.stopped}" if self.stopped else ""
+            several = self.collected.total()
+            self.wrong[f"{several} tests were collected, {several - len(missing)} of them reported; missing: {few(missing)}{said}"] = None
+        if self.cases and not self.collected and any(case.verdict is Verdict.PASSED for case in self.cases.values()):
+            self.wrong[f"{len(self.cases)} tests were reported, none was collected"] = None
 
     def put_in_order(self) -> None:
         """pytest's order, where several cards have told of their tests as they came."""
         place = {case_id: position for position, case_id in enumerate(self.collected)}
-        self.cases = dict(sorted(self.cases.items(), key=lambda entry: place.get(entry[0], len(place))))
+        self.cases = dict(sorted(self.cases.items(), key=lambda entry: (place.get(entry[0][0], len(place)), entry[0][1])))
 
     def write(self) -> None:
         """Replace the JUnit file; it takes longer the more tests there are, and a twentieth of the time at most."""
         started = time.monotonic()
-        write_text(self.folder / "junit.xml", junit_xml(self.job, list(self.cases.values())))
+        sealing.replace(self.folder / "junit.xml", junit_xml(self.job, list(self.cases.values())))
         self._due, self._behind = started + 20 * (time.monotonic() - started), False
 
 
@@ -98,6 +140,8 @@ def verify(job: Job) -> StageReport:
         deaths = _run(job, folder, command, results)
         if deaths and deaths[-1].case is None:
             why = f"pytest stopped early: {deaths[-1].reason}"
+        else:
+            results.check_complete()
     finally:
         results.never_ran(why)
         results.write()
@@ -134,6 +178,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     verdict = worst([case.verdict for case in ran])
     bad = [case for case in ran if case.verdict is not Verdict.PASSED]
     reason = "" if ran else "every test was skipped" if cases else "no test was found"
+    if not cases and results.stopped:
+        reason = f"no test was found; pytest stopped early: {results.stopped}"
     if bad:
         reason = f"{bad[0].id}: {next(iter(bad[0].message.splitlines()), '')}"
     hint = ""
@@ -145,14 +191,15 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         verdict, reason, hint = deaths[-1].verdict, f"pytest: {deaths[-1].reason}", f"The end of {folder.name}/log.txt says why."
         if verdict is Verdict.INFRA:
             reason, hint = deaths[-1].reason, LOST_DEVICE
-    return StageReport(Stage.TEST, verdict, reason=reason[:500], hint=hint, counts=counts)
+    report = StageReport(Stage.TEST, verdict, reason=reason[:500], hint=hint, counts=counts, deselected=results.deselected)
+    return doubted(report, results.wrong)
 
 
 def main() -> None:
     """Entry of the stage's process."""
     job = Job.load(Path(sys.argv[1]))
-    report = verify(job)
-    dump(report, Path(job.output) / Stage.TEST.value / "report.json")
+    sealing.shut()
+    sealing.close(verify(job), job)
 
 
 if __name__ == "__main__":

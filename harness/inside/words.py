@@ -2,6 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from harness.records import StageReport, Verdict, worst
+
+_NOT_BELIEVED = "Something in the package changes how it is run or reported. Read its source; SECURITY.md says what can be relied on."
+
+
+def doubted(report: StageReport, doubts: Iterable[str]) -> StageReport:
+    """A report whose results cannot be relied on, if there are `doubts`: they come first in its reason."""
+    wrong = tuple(doubts)
+    if not wrong:
+        return report
+    reason = "; ".join([*wrong, *([report.reason] if report.reason else [])])[:500]
+    verdict = worst([report.verdict, Verdict.INVALID])
+    return dataclasses.replace(report, verdict=verdict, reason=reason, hint=report.hint or _NOT_BELIEVED, doubts=wrong)
+
+
+def few(cases: Sequence[str]) -> str:
+    """`a, b, c and 4 more`."""
+    return ", ".join(cases[:3]) + (f" and {len(cases) - 3} more" if len(cases) > 3 else "")
+
 
 def describe(error: BaseException) -> str:
     """An exception in one line: its first, or its last where the first only says where (as Triton's compiler does: `at 2:37:`).

@@ -22,6 +22,7 @@ from harness.inside.limits import NO_ROOM
 from harness.records import UNWRITABLE
 
 JOURNAL_VARIABLE = "WARPWAVE_JOURNAL"
+FOLDER_VARIABLE = "WARPWAVE_FOLDER"  # where a stage, and what it runs, works
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
@@ -106,6 +107,8 @@ def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
 def as_stage(main: Callable[[], None]) -> None:
     """Run a stage's `main` as its process: it ends with its parent, and says by its exit code that results could not be written."""
     die_with_parent()
+    if FOLDER_VARIABLE in os.environ:  # by now all of it is imported
+        os.chdir(os.environ.pop(FOLDER_VARIABLE))
     try:
         main()
     except OSError as error:

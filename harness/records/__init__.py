@@ -11,7 +11,7 @@ from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKern
 from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
 from harness.records.shard import Shard
 from harness.records.words import GPU_PROPERTY, HOST_CODE, MOST_SECONDS, SCHEMA_VERSION, UNWRITABLE, Scalar, Stage, Verdict, worst
-from harness.records.writing import dump, to_json, write_text
+from harness.records.writing import dump, to_json, to_text, write_text
 
 __all__ = [
     "GPU_PROPERTY",
@@ -48,6 +48,7 @@ __all__ = [
     "Which",
     "dump",
     "to_json",
+    "to_text",
     "worst",
     "write_text",
 ]

@@ -63,7 +63,11 @@ class Facts:
 
 @dataclass(frozen=True)
 class StageReport:
-    """How one stage ended. `counts` holds a number per verdict; `seconds` is the stage's own wall time."""
+    """How one stage ended. `counts` holds a number per verdict; `seconds` is the stage's own wall time.
+
+    `deselected` counts tests that pytest found and that an option or the package itself left out. `doubts` say why its results
+    cannot be relied on. `files` are its results, with the SHA-256 of each as the stage wrote it.
+    """
 
     __pydantic_config__ = STRICT
     stage: Stage
@@ -73,6 +77,9 @@ class StageReport:
     hint: Page = ""
     exit_code: Union[int, None] = None
     counts: Annotated[dict[Name, Count], Few] = field(default_factory=dict)
+    deselected: Count = 0
+    doubts: Annotated[tuple[Prose, ...], Few] = ()
+    files: Annotated[dict[Name, Word], Few] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class Inputs:
 @dataclass(frozen=True)
 class RunRecord:
     """The host's page about one target: `run.json`. `attempts` are those before the one that the rest is about; `shard` is `2/4` where it
-    ran the second of four parts of the package."""
+    ran the second of four parts of the package; `stages_hash` is the SHA-256 of stages.json as the inside wrote it last, where it told."""
 
     __pydantic_config__ = STRICT
     run_id: Name
@@ -91,6 +91,7 @@ class RunRecord:
     exit: Union[Exit, None] = None
     attempts: Annotated[tuple[Attempt, ...], Many] = ()
     shard: ShardText = ""
+    stages_hash: Word = ""
     schema_version: int = SCHEMA_VERSION
 
 

@@ -16,9 +16,14 @@ def to_json(record: Any) -> str:
     return json.dumps(dataclasses.asdict(record), allow_nan=False, ensure_ascii=False)
 
 
+def to_text(record: Any) -> str:
+    """A record as a file that a person may read."""
+    return json.dumps(dataclasses.asdict(record), allow_nan=False, ensure_ascii=False, indent=1) + "\n"
+
+
 def dump(record: Any, path: Path) -> None:
     """Write a record so that a reader sees the old file or the new one, never half of it."""
-    write_text(path, json.dumps(dataclasses.asdict(record), allow_nan=False, ensure_ascii=False, indent=1) + "\n")
+    write_text(path, to_text(record))
 
 
 def write_text(path: Path, text: Union[str, Iterable[str]]) -> None:

@@ -53,6 +53,9 @@ def _targets(comparison: Comparison) -> Section:
         gpus = say(name(target.gpus) if target.gpus else NOTHING)
         rows.append((say(name(target.target)), say(Bit(target.verdict.value, target.verdict)), gpus, *done, time))
         lines += [say(name(target.target), ": ", name(first_line(target.reason, 400)))] if target.reason else []
+        if target.deselected:
+            left_out = f", {plural(target.deselected, 'test')} deselected, by an option of the run or by the package"
+            lines.append(say(name(target.target), left_out))
         for position, attempt in enumerate(target.attempts[:_MOST_ATTEMPTS], start=1):
             lines.append(say(name(f"{target.target}, attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 300)}")))
         if len(target.attempts) > _MOST_ATTEMPTS:

