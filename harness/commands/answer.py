@@ -30,7 +30,7 @@ def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome
         # In pieces, as the file: a comparison of a million tests is not copied first.
         console.document(f'{json_text({**ended.fields(), "out": str(out)})[:-1]}, "comparison": ')
         for piece in json_pieces(comparison):
-            console.document(piece)
+            console.document(piece.replace("\n", ""))  # on one line; a string of JSON has no line break
         console.document("}\n")
         return ended
     console.show(render_terminal(comparison, full=options["full"]))

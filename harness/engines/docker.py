@@ -136,7 +136,7 @@ class DockerEngine:
 
     def _run(self, request: Request, environment: Environment, on_line: Say, command: Sequence[str] = ()) -> tuple[Environment, Exit]:
         check_weakenings(request.weaken)
-        with self._answering():
+        with stopping.interruptible(), self._answering():
             self._sweep(request)
             host = self._host(request)
         body = container_options(request, environment, host, command)
@@ -148,12 +148,17 @@ class DockerEngine:
         with stopping.held(), lent(request.raw, user, host):
             try:
                 try:
-                    container = str(self._api.create_container_from_config(body, container_name(request))["Id"])
-                    # Attached before it starts: logs followed afterwards can miss a last line without an end.
-                    output = _Attached(self._api.attach_socket(container))
-                    self._api.start(container)
+                    with stopping.interruptible():
+                        container = str(self._api.create_container_from_config(body, container_name(request))["Id"])
+                        # Attached before it starts: logs followed afterwards can miss a last line without an end.
+                        output = _Attached(self._api.attach_socket(container))
+                        self._api.start(container)
                 except (DockerException, *_BROKEN) as error:
                     raise not_created(error, request) from None
+                except KeyboardInterrupt:  # it may have started before the engine said so
+                    self._remove(container or container_name(request))
+                    clear(request.raw)
+                    raise
                 with Watch(request.raw, request.cap, layout(request).output) as quota:
                     ended = watch(self._api, container, output, on_line, request.limit_s, request.grace_s, quota)
                 clear(request.raw)  # before anything that takes time: whoever stops us may not leave us any

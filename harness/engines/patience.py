@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar, Union
 
-IMPATIENT_S = 5.0  # for each call after one that was given up, until the engine has answered again
+from harness.engines import stopping
+
+IMPATIENT_S = 5.0  # for each call after one that was given up, until the engine has answered again, and once somebody wants to stop
 BEAT_S = 30.0  # how often an engine that is at a long work is asked whether it is there
 MAX_BODY = 64 << 20  # of one answer; that of thousands of containers has a few MiB
 _PIECE = 1 << 16
@@ -116,7 +118,7 @@ class Bounds:
         """One request and its answer, in all; of a stream only until its headers are there."""
         # The SDK names no timeout for what takes long, and none for attaching, which does not.
         limit = self.longest_s if self._long else options.get("timeout") or self._api.timeout
-        seconds = min(limit, IMPATIENT_S) if self._late else limit
+        seconds = min(limit, IMPATIENT_S) if self._late or stopping.asked() else limit
         started, what = time.monotonic(), f"{request.method} {request.path_url.partition('?')[0]}"[:200]
         given_up = threading.Event()
         try:

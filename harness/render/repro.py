@@ -21,7 +21,7 @@ _KEPT = frozenset(
 _DROPPED = frozenset(
     {
         *("--stage", "--bench", "--launches", "-k", "--commit", "--gpus", "--shard", "--precision", "--timeout", "--out", "--resume"),
-        "--gpu-wait",
+        *("--gpu-wait", "--results-limit", "--results-files"),
     }
 )
 _LONGEST = 4000  # characters of options: a longer command is nobody's, and it stands beside each failed test

@@ -41,7 +41,7 @@ def test_all_files_are_written_and_tell_the_same(runs, tmp_path):
 def test_the_collector_does_not_walk_the_records_while_they_are_shown_either(runs, monkeypatch):
     """Of a million tests that was a tenth of the command's time. Afterwards it is as it was."""
     found = []
-    monkeypatch.setattr(__main__, "_show", lambda *_: found.append(gc.isenabled()) or 0)
+    monkeypatch.setattr(__main__, "show_report", lambda *_: found.append(gc.isenabled()) or 0)
     CliRunner().invoke(__main__.cli, ["report", str(runs)], standalone_mode=False)
 
     assert (found, gc.isenabled()) == ([False], True)

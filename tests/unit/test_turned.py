@@ -118,7 +118,8 @@ def since(folder, base, head, fail_on):
         for number, each in enumerate(runs):
             write_raw(folder / "two" / name / str(number) / "raw" / each.record.target, each)
     with pytest.MonkeyPatch.context() as patch:  # verdicts that no JUnit file holds
-        patch.setattr(since_base, "collect", lambda raw: {"base": base, "head": head}[raw.parts[-4]][int(raw.parts[-3])])
+        both = {"base": base, "head": head}
+        patch.setattr(since_base, "collect_all", lambda folders: [both[raw.parts[-4]][int(raw.parts[-3])] for raw in folders])
         return since_base.against_base(folder / "two" / "base", [folder / "two" / "head"], since_base.parse_asked(fail_on, None))
 
 
