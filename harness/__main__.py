@@ -10,42 +10,25 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from rich.text import Text
 
 from harness import __version__, console
-from harness.commands.answer import draw_report, show_records, show_report
+from harness.commands.answer import draw_report, print_error, show_report
 from harness.commands.ci import ci
 from harness.commands.codegen import codegen
 from harness.commands.doctor import doctor
 from harness.commands.export import export, plot
-from harness.commands.options import (
-    FILE,
-    FOLDER,
-    build_options,
-    complete_target,
-    json_option,
-    output_options,
-    settings_of,
-    what_options,
-    where_options,
-)
+from harness.commands.options import FILE, FOLDER, json_option, output_options
+from harness.commands.run import run
 from harness.commands.speed import compare as compare_command
 from harness.commands.speed import history
 from harness.commands.streams import Streams
 from harness.engines import stopping
-from harness.errors import ExitCode, InfrastructureError, Outcome, StoppedError, UsageError, WarpwaveError, explain
-from harness.render.text import visible
-
-if TYPE_CHECKING:
-    from harness.records import RunRecord
-    from harness.run import Settings
-    from harness.targets import Target
+from harness.errors import ExitCode, InfrastructureError, Outcome, StoppedError, WarpwaveError, explain
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -54,31 +37,7 @@ def cli() -> None:
     """Run one Triton kernel package on every vendor's target and compare what comes out."""
 
 
-@cli.command()
-@click.argument("names", nargs=-1, required=True, metavar="TARGET...", shell_complete=complete_target)
-@what_options
-@where_options
-@build_options
-@click.option("--no-report", is_flag=True, help="Leave merging to a later `warpwave report`.")
-@output_options
-def run(**options: Any) -> Outcome:
-    """Run TARGETs (see `warpwave list`) in the order given, then write the comparison."""
-    from harness.door import check_writable
-    from harness.report import make_report
-    from harness.run import check_target
-    from harness.targets import load_targets, select
-
-    targets = select(load_targets(options["overlay"]), list(options["names"]))
-    settings = settings_of(options)
-    for target in targets:
-        check_target(target, settings)  # before the first one takes its hour
-    check_writable(settings.out)
-    records, refused = _run_all(targets, settings, quiet=options["quiet"])
-    ended = _cut_short(records, refused)
-    if options["no_report"]:
-        return show_records(records, settings.out, options, ended)
-    made = make_report([settings.out], settings.out, [target.name for target in targets], records)
-    return show_report(made, settings.out, options, ended)
+cli.add_command(run)
 
 
 @cli.command()
@@ -163,42 +122,6 @@ def init(folder: Path, source: str | None) -> Outcome:
     return Outcome()
 
 
-def _run_all(targets: Sequence[Target], settings: Settings, *, quiet: bool) -> tuple[list[RunRecord], list[WarpwaveError]]:
-    """Every target in turn, until the user stops one. One that is refused costs the others nothing.
-
-    Raises:
-        UsageError: all of them are refused.
-    """
-    from harness.commands.progress import Progress
-    from harness.run import run_target
-
-    records: list[RunRecord] = []
-    refused: list[WarpwaveError] = []
-    for target in targets:
-        with Progress(console.terminal(err=True), target.name, quiet=quiet) as progress:
-            if settings.weaken:
-                progress.say(f"{target.name}: protections given up: {', '.join(settings.weaken)}")
-            try:
-                records.append(run_target(target, settings, progress.say, progress.on_event))
-            except UsageError as error:
-                refused.append(error)
-        if stopping.asked():
-            break
-    if refused and not records:
-        raise refused[0]
-    return records, refused
-
-
-def _cut_short(records: Sequence[RunRecord], refused: Sequence[WarpwaveError]) -> Outcome:
-    """What decides the exit code whatever the results are: the user's will, and a target that was refused."""
-    for error in refused:
-        _print_error(error)
-    if stopping.asked():
-        stopped = [f"{record.target}: {record.reason}" for record in records if record.exit and record.exit.interrupted]
-        return Outcome(ExitCode.INTERRUPTED, stopped[0] if stopped else "stopped by the user or the CI system")
-    return Outcome(ExitCode.USAGE, " ".join(error.happened for error in refused).rstrip(".")) if refused else Outcome()
-
-
 def main() -> None:
     """Entry point of the console script: the one place where errors become text and an exit code."""
     streams = Streams()
@@ -235,7 +158,7 @@ def _run_cli(arguments: list[str]) -> int:
     else:
         return _explain(ended)
     if asked.get("json") is not True:
-        _print_error(error)
+        print_error(error)
     _answer(error.happened, error.meaning, error.remedy, error.exit_code, asked.get("json"))
     return int(error.exit_code)
 
@@ -256,12 +179,6 @@ def _explain(ended: object) -> int:
     return int(ended.code)
 
 
-def _print_error(error: WarpwaveError) -> None:
-    happened, *more = f"{error.happened}\n  {error.meaning}\n  {error.remedy}".split("\n")
-    console.show(Text.assemble(("error: ", "bold red"), visible(happened)), err=True, soft_wrap=True)
-    console.say(more, err=True)
-
-
 def _answer(happened: str, meaning: str, remedy: str, code: ExitCode, asked: bool | Path | None) -> None:
     """An error as JSON, too, where the command was to answer so: on standard output, or in a file."""
     from harness.records import write_text
@@ -279,7 +196,7 @@ def _answer(happened: str, meaning: str, remedy: str, code: ExitCode, asked: boo
 def _tell_unwritten(failure: OSError) -> None:
     happened = f"Not all of the answer could be written to standard output: {failure.strerror}."
     meaning = "It is closed, or is a file on a disk that is full."
-    _print_error(InfrastructureError(happened, meaning, "Make room, or send it elsewhere; files that were written are kept."))
+    print_error(InfrastructureError(happened, meaning, "Make room, or send it elsewhere; files that were written are kept."))
 
 
 if __name__ == "__main__":

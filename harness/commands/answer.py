@@ -1,4 +1,4 @@
-"""What `run` and `report` print at their end: the comparison, or what is known without one."""
+"""What commands print at their end: the comparison, what is known without one, or an error."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
 from harness import console
-from harness.errors import ExitCode, Outcome
+from harness.errors import ExitCode, Outcome, WarpwaveError
+from harness.render.text import visible
 
 if TYPE_CHECKING:
     from harness.compare.comparison import Comparison
@@ -76,3 +79,10 @@ def show_records(records: Sequence[RunRecord], out: Path, options: dict[str, Any
 
 def _shorten(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def print_error(error: WarpwaveError) -> None:
+    """An error in its three beats, on standard error."""
+    happened, *more = f"{error.happened}\n  {error.meaning}\n  {error.remedy}".split("\n")
+    console.show(Text.assemble(("error: ", "bold red"), visible(happened)), err=True, soft_wrap=True)
+    console.say(more, err=True)

@@ -15,8 +15,8 @@ import click
 from harness import console
 from harness.commands.doctor import outcome as outcome_of_findings
 from harness.commands.doctor import print_findings
-from harness.commands.options import FILE, FOLDER
-from harness.commands.parsing import COMMAND, parse_run
+from harness.commands.options import COMMAND, FILE, FOLDER
+from harness.commands.parsing import parse_run
 from harness.errors import ExitCode, InfrastructureError, Outcome, UsageError
 from harness.records.shard import MOST_SHARDS
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from harness.commands.parsing import COMMAND
 from harness.engines import Build
 from harness.engines.quota import GIB, Cap
 from harness.errors import UsageError
@@ -22,6 +21,7 @@ from harness.run.sharding import parse_shard
 
 Options = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+COMMAND = "warpwave.command"  # where a parser notes the command line that it was given, if it is not this process's own
 _STAGES = [stage.value for stage in (Stage.TEST, Stage.BENCH, Stage.COMPILE)]
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import click
 
+from harness.commands.options import COMMAND
+from harness.commands.run import run
 from harness.errors import UsageError
-
-COMMAND = "warpwave.command"
 
 
 def parse_run(arguments: Sequence[str]) -> click.Context:
@@ -18,8 +18,6 @@ def parse_run(arguments: Sequence[str]) -> click.Context:
         UsageError: they ask for help, with which nothing would run and all seem well.
         click.UsageError: they are wrong.
     """
-    from harness.__main__ import run
-
     try:
         context = run.make_context("run", list(arguments), parent=click.get_current_context(silent=True))
     except click.exceptions.Exit:

@@ -10,6 +10,7 @@ import fnmatch
 import importlib.util
 import os
 import sys
+import traceback
 import unittest
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from harness.records import Scalar
+from harness.inside.supervise import Journal
+from harness.inside.words import describe
+from harness.records import Scalar, Verdict
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,22 @@ def load_module(path: Path, root: Path) -> ModuleType:
         spec.loader.exec_module(module)
     finally:
         triton.testing.Mark.run = kept
+    return module
+
+
+def load_case(journal: Journal, path: Path, root: Path, done: set[str]) -> ModuleType | None:
+    """Load a bench; when that fails, or once killed a worker, it is a row of its own and its points are left out."""
+    identity = f"{kernel_name(path, root)} [loading {path.name}]"
+    if identity in done:
+        return None
+    journal.write("start", id=identity)
+    try:
+        module = load_module(path, root)
+    except Exception as error:
+        traceback.print_exc()
+        journal.write("finish", id=identity, verdict=Verdict.ERROR.value, reason=describe(error))
+        return None
+    journal.write("ready", id=identity)
     return module
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
-from harness.inside.benches import find_benches, kernel_name, points
+from harness.inside.benches import find_benches, kernel_name, load_case, points
 from harness.inside.launching_tests import run_tests
-from harness.inside.measure import load_case
 from harness.inside.recorder import Recorder
 from harness.inside.supervise import Journal
 from harness.inside.verify import pytest_options

@@ -14,11 +14,10 @@ import time
 import traceback
 import unittest
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from harness.inside import ahead, sealing
-from harness.inside.benches import Point, find_benches, kernel_name, load_module, points
+from harness.inside.benches import Point, find_benches, load_case, points
 from harness.inside.cards import cards, is_shared, own_index
 from harness.inside.claims import claimed_cases
 from harness.inside.conditions import Conditions, Watch
@@ -120,22 +119,6 @@ def _measure_in_turns(together: list[Point], timer: Timer, watch: Watch, recorde
             if poisoned:
                 os._exit(1)
     timer.series = None
-
-
-def load_case(journal: Journal, path: Path, root: Path, done: set[str]) -> ModuleType | None:
-    """Load a bench; when that fails, or once killed a worker, it is a row of its own and its points are left out."""
-    identity = f"{kernel_name(path, root)} [loading {path.name}]"
-    if identity in done:
-        return None
-    journal.write("start", id=identity)
-    try:
-        module = load_module(path, root)
-    except Exception as error:
-        traceback.print_exc()
-        journal.write("finish", id=identity, verdict=Verdict.ERROR.value, reason=describe(error))
-        return None
-    journal.write("ready", id=identity)
-    return module
 
 
 def _fields(point: Point) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 HARNESS = Path(__file__).parents[2] / "harness"
 KERNELS = HARNESS.parent / "kernels"
 HOST = sorted(path for path in HARNESS.rglob("*.py") if "inside" not in path.parts)
-INSIDE = sorted((HARNESS / "inside").glob("*.py"))
+INSIDE = sorted((HARNESS / "inside").rglob("*.py"))
 # Who alone may import these.
 OWNERS = {
     "docker": {"engines/docker.py"},
@@ -121,6 +122,19 @@ def test_a_room_looks_down_only(path):
     used = below(imports(path), "harness") - {"harness"}
 
     assert used - {module for seen in ROOMS[room] | {f"harness.{room}"} for module in below(used, seen)} == set()
+
+
+def test_no_module_needs_itself():
+    """Also not by an import within a function: what goes in a circle cannot be read from one end."""
+    modules = {
+        ".".join(path.relative_to(HARNESS.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in [*HOST, *INSIDE]
+    }
+    needs = {}
+    for module, path in modules.items():
+        named = imports(path) & set(modules)
+        needs[module] = {name for name in named if name != module and not any(other.startswith(f"{name}.") for other in named)}
+
+    assert len(list(graphlib.TopologicalSorter(needs).static_order())) == len(modules)
 
 
 @pytest.mark.parametrize("path", [path for path in HOST if path.parent.name != "commands" and path.name != "__main__.py"], ids=relative)

@@ -1,0 +1,82 @@
+"""`warpwave run`: every target in turn, then the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness import console
+from harness.commands.answer import print_error, show_records, show_report
+from harness.commands.options import build_options, complete_target, output_options, settings_of, what_options, where_options
+from harness.engines import stopping
+from harness.errors import ExitCode, Outcome, UsageError, WarpwaveError
+
+if TYPE_CHECKING:
+    from harness.records import RunRecord
+    from harness.run import Settings
+    from harness.targets import Target
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="TARGET...", shell_complete=complete_target)
+@what_options
+@where_options
+@build_options
+@click.option("--no-report", is_flag=True, help="Leave merging to a later `warpwave report`.")
+@output_options
+def run(**options: Any) -> Outcome:
+    """Run TARGETs (see `warpwave list`) in the order given, then write the comparison."""
+    from harness.door import check_writable
+    from harness.report import make_report
+    from harness.run import check_target
+    from harness.targets import load_targets, select
+
+    targets = select(load_targets(options["overlay"]), list(options["names"]))
+    settings = settings_of(options)
+    for target in targets:
+        check_target(target, settings)  # before the first one takes its hour
+    check_writable(settings.out)
+    records, refused = _run_all(targets, settings, quiet=options["quiet"])
+    ended = _cut_short(records, refused)
+    if options["no_report"]:
+        return show_records(records, settings.out, options, ended)
+    made = make_report([settings.out], settings.out, [target.name for target in targets], records)
+    return show_report(made, settings.out, options, ended)
+
+
+def _run_all(targets: Sequence[Target], settings: Settings, *, quiet: bool) -> tuple[list[RunRecord], list[WarpwaveError]]:
+    """Every target in turn, until the user stops one. One that is refused costs the others nothing.
+
+    Raises:
+        UsageError: all of them are refused.
+    """
+    from harness.commands.progress import Progress
+    from harness.run import run_target
+
+    records: list[RunRecord] = []
+    refused: list[WarpwaveError] = []
+    for target in targets:
+        with Progress(console.terminal(err=True), target.name, quiet=quiet) as progress:
+            if settings.weaken:
+                progress.say(f"{target.name}: protections given up: {', '.join(settings.weaken)}")
+            try:
+                records.append(run_target(target, settings, progress.say, progress.on_event))
+            except UsageError as error:
+                refused.append(error)
+        if stopping.asked():
+            break
+    if refused and not records:
+        raise refused[0]
+    return records, refused
+
+
+def _cut_short(records: Sequence[RunRecord], refused: Sequence[WarpwaveError]) -> Outcome:
+    """What decides the exit code whatever the results are: the user's will, and a target that was refused."""
+    for error in refused:
+        print_error(error)
+    if stopping.asked():
+        stopped = [f"{record.target}: {record.reason}" for record in records if record.exit and record.exit.interrupted]
+        return Outcome(ExitCode.INTERRUPTED, stopped[0] if stopped else "stopped by the user or the CI system")
+    return Outcome(ExitCode.USAGE, " ".join(error.happened for error in refused).rstrip(".")) if refused else Outcome()
