@@ -32,6 +32,8 @@ def with_a_one(*sizes):
 
 @pytest.fixture(params=TOLERANCES, ids=["fp32", "bf16"])
 def draw(request, device):
+    if device.type == "cpu":
+        pytest.skip("Triton's interpreter compiles nothing, so no argument is a constant there")
     return lambda *shape: torch.randn(shape, device=device).to(request.param)
 
 

@@ -139,8 +139,9 @@ def test_linear_of_few_tiles_and_a_long_sum(activation, device, compare):
     compare(linear, pytorch_linear, x, w / 64, b, activation=activation)
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("shape", [(3, 2050, 16), (7, 5000, 3), (1, 300, 130)], ids=str)
+@pytest.mark.parametrize(
+    "shape, activation", [((3, 2050, 16), "silu"), ((3, 2050, 16), "gelu"), ((7, 600, 3), None), ((1, 300, 130), "silu")]
+)
 def test_linear_of_a_long_fp32_sum(shape, activation, device, compare):
     """What rounding leaves in the sum passes through the activation's slope into every gradient."""
     m, k, n = shape
