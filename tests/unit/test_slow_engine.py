@@ -267,8 +267,10 @@ def test_an_engine_that_hangs_during_a_build_is_left(server, run, fault, monkeyp
 
 
 PROGRAM = """
-import sys, harness.engines.docker as engine, harness.__main__ as cli
+import sys, harness.__main__ as cli
+from harness.engines import docker as engine, lifecycle, patience
 engine._CONNECT_S = engine._CALL_S = 600
+patience.IMPATIENT_S = lifecycle._KILL_S = lifecycle._RECONNECT_S = 1.0
 sys.argv = ["warpwave", "run", "cpu", "--engine", "docker", "--base-image", "base:1", "--no-report", *sys.argv[1:]]
 cli.main()
 """
