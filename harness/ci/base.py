@@ -23,6 +23,7 @@ from harness.render import movement as speed_page
 from harness.render import turned as test_page
 from harness.render.markdown import plain, render_page
 from harness.render.text import first_line, number
+from harness.report import without_collector
 
 SLOWER, LOST_TESTS = "slower", "lost-tests"
 
@@ -47,6 +48,7 @@ class Since:
     annotations: tuple[str, ...] = ()
 
 
+@without_collector()
 def against_base(base: Path, head: Sequence[Path], asked: Asked) -> Since:
     """Whatever stands in the way of comparing is said by name, and is no regression: the first run of a branch has no base."""
     try:

@@ -100,8 +100,9 @@ def report(folders: tuple[Path, ...], expect: str, out: Path, base: Path | None,
     from harness.ci.words import SUMMARY_BYTES, annotate
 
     asked = parse_asked(fail_on, _share(threshold))
-    comparison = merge(folders, out, _names(expect))
+    # First, so that the runs of both sides are gone before the comparison is made: each may be as large as a report can be.
     since = against_base(base, folders, asked) if base else Since()
+    comparison = merge(folders, out, _names(expect))
     export(comparison, out / "exports")
     for line in annotate(comparison, since.annotations):
         click.echo(line)
