@@ -16,13 +16,14 @@ from harness.compare.deltas import Concern
 from harness.compare.joining import join
 from harness.compare.movement import Point, movement
 from harness.compare.turned import Turn, turns
-from harness.errors import UsageError, WarpwaveError
+from harness.errors import UsageError, WarpwaveError, explain
 from harness.records import TargetRun
 from harness.render import codegen as code_page
 from harness.render import movement as speed_page
 from harness.render import turned as test_page
 from harness.render.markdown import plain, render_page
 from harness.render.text import first_line, number, plural
+from harness.report import without_collector
 
 SLOWER, LOST_TESTS = "slower", "lost-tests"
 
@@ -48,11 +49,19 @@ class Since:
 
 
 def against_base(base: Path, head: Sequence[Path], asked: Asked) -> Since:
-    """Whatever stands in the way of comparing is said by name, and is no regression: the first run of a branch has no base."""
+    """Whatever stands in the way of comparing is said by name, and is no regression: the first run of a branch has no base.
+
+    Whatever it is, it must not cost the report, which is made afterwards.
+    """
     try:
-        before, after = (join(collect_all(find_raw(latest(folders)))) for folders in ([base], head))
-    except WarpwaveError as error:
-        return _not_compared("this run", error)
+        with without_collector():
+            return _compare(base, head, asked)
+    except Exception as error:
+        return _not_compared("this run", explain(error))
+
+
+def _compare(base: Path, head: Sequence[Path], asked: Asked) -> Since:
+    before, after = (join(collect_all(find_raw(latest(folders)))) for folders in ([base], head))
     found = [_tests(before, after, asked), _speeds(before, after, asked), _generated_code(before, after, asked.concerns)]
     pages = "".join(one.page for one in found)
     lines = tuple(line for one in found for line in one.annotations)

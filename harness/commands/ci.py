@@ -163,8 +163,9 @@ def report(
     from harness.compare import outcome
 
     asked = parse_asked(fail_on, _share(threshold))
-    comparison = merge(folders, out, _names(expect))
+    # First, so that the runs of both sides are gone before the comparison is made: each may be as large as a report can be.
     since = against_base(base, folders, asked) if base else Since()
+    comparison = merge(folders, out, _names(expect))
     export(comparison, out / "exports")
     ended = outcome(comparison)
     if ended.ok and since.worse:

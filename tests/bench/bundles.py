@@ -91,7 +91,7 @@ def main() -> int:
                 places = {"out": str(Path(temporary) / "out")}
                 Path(places["out"]).mkdir(exist_ok=True)
                 words = [str(bundle) if word == "{}" else word.format(**places) for word in COMMANDS[command]]
-                code, wall, cpu, peak = run(words, 4 * arguments.most_s)
+                code, wall, cpu, peak = run(words, 20 * arguments.most_s)
                 bad = code not in (0, 1, 2, 4, 5) or cpu > arguments.most_s or peak > arguments.most_mib
                 beyond += bad
                 line = f"{name:<34} {size:>11.0f} {command:<12} {code:>4} {wall:>7.1f} {cpu:>7.1f} {peak:>7.0f}"
