@@ -49,9 +49,9 @@ class Since:
 
 
 def against_base(base: Path, head: Sequence[Path], asked: Asked) -> Since:
-    """Whatever stands in the way of comparing is said by name, and is no regression: the first run of a branch has no base.
+    """Compare with the base. If that is not possible, the page says why; that is no regression: the first run of a branch has no base.
 
-    Whatever it is, it must not cost the report, which is made afterwards.
+    No error leaves this function, since the report is made after it.
     """
     try:
         with without_collector():

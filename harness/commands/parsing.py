@@ -1,4 +1,4 @@
-"""The command line of `warpwave run`, parsed by its own parser for whoever hands it on: a workflow's step, or a session of nox."""
+"""Parses the command line of `warpwave run` for callers that hand it on: a workflow's step, or a session of nox."""
 
 from __future__ import annotations
 
