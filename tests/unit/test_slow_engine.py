@@ -172,8 +172,8 @@ class Handler(socketserver.StreamRequestHandler):
 @pytest.fixture
 def server(monkeypatch, tmp_path):
     """The engine that the environment names; whoever waits for it has little patience."""
-    monkeypatch.setattr(engine_module, "_CONNECT_S", 0.4)
-    monkeypatch.setattr(engine_module, "_CALL_S", 0.4)
+    monkeypatch.setattr(engine_module, "_CONNECT_S", 1.0)
+    monkeypatch.setattr(engine_module, "_CALL_S", 1.0)
     monkeypatch.setattr(patience, "IMPATIENT_S", 0.2)
     monkeypatch.setattr(patience, "BEAT_S", 0.2)
     monkeypatch.setattr(attempt, "_ENGINE_WAIT_S", 0.1)
@@ -254,6 +254,7 @@ def test_a_build_has_an_end(server, run, endpoint, fault):
 def test_an_engine_that_hangs_during_a_build_is_left(server, run, fault, monkeypatch):
     """Long before the limit of the target: it is asked now and then whether it is there."""
     silent = threading.Event()
+    monkeypatch.setattr(engine_module, "_CALL_S", 3.0)  # a machine that is busy answers every other call in time
 
     def quiet(stream, stop):
         server.broken, server.fault = "GET /_ping", fault
