@@ -33,7 +33,7 @@ class _Stream(io.TextIOBase):
 
     def write_checked(self, text: str) -> None:
         """The same for what holds no order, or is one of ours."""
-        if self._stream is not None:  # whoever started us has closed it
+        if self._stream is not None:  # None if the stream was closed before this process started
             self._stream.write(text.encode(self.encoding, "backslashreplace").decode(self.encoding))
 
     def flush(self) -> None:

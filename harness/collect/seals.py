@@ -22,9 +22,9 @@ _PIECE = 1 << 20
 
 
 def was_changed(folder: Path, name: str, digest: str) -> str:
-    """What is wrong with a file that was written with this SHA-256; empty where it is the same, or is told nothing of.
+    """Say what is wrong with a file that should have this SHA-256; empty if it matches, or if no hash is known.
 
-    A file that is missing or cannot be opened is said elsewhere.
+    A file that is missing or cannot be opened is reported elsewhere.
     """
     found, _ = guarded(name, lambda: _digest(folder, name))
     return "it was changed after it was written" if digest and found and found != digest else ""

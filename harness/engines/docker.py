@@ -161,7 +161,7 @@ class DockerEngine:
                     raise
                 with Watch(request.raw, request.cap, layout(request).output) as quota:
                     ended = watch(self._api, container, output, on_line, request.limit_s, request.grace_s, quota)
-                clear(request.raw)  # before anything that takes time: whoever stops us may not leave us any
+                clear(request.raw)  # first: a CI system may kill this process before slower work ends
             finally:
                 if not request.keep:  # by its name where the engine was left before it said the id
                     self._remove(container or container_name(request))
