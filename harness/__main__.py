@@ -27,7 +27,7 @@ from harness.commands.run import run
 from harness.commands.speed import compare as compare_command
 from harness.commands.speed import history
 from harness.commands.streams import Streams
-from harness.engines import stopping
+from harness.engines import signals
 from harness.errors import ExitCode, InfrastructureError, Outcome, StoppedError, WarpwaveError, explain
 
 
@@ -48,7 +48,7 @@ cli.add_command(run)
 @output_options
 def report(folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect: tuple[str, ...], **options: Any) -> Outcome:
     """Merge raw results, of this machine or of others, into one comparison."""
-    from harness.door import check_writable
+    from harness.out_folder import check_writable
     from harness.report import make_report, without_collector
 
     expected = [name for value in expect for name in value.split(",")]
@@ -95,7 +95,7 @@ cli.add_command(ci)
 @click.option("--yes", is_flag=True, help="Remove them; without it they are only listed.")
 def clean(yes: bool) -> Outcome:
     """List, or remove, containers that a killed run of ours left behind on this machine."""
-    from harness.engines.docker import clean as clean_containers
+    from harness.engines.docker.engine import clean as clean_containers
 
     found = clean_containers(dry_run=not yes)
     for name in found:
@@ -109,7 +109,7 @@ def clean(yes: bool) -> Outcome:
 @click.option("--from", "source", metavar="REQUIREMENT", help="What the workflow installs.  [default: this very warpwave]")
 def init(folder: Path, source: str | None) -> Outcome:
     """Write a kernel with its test and its bench, gates and a workflow into FOLDER, the current one unless told otherwise."""
-    from harness.origin import requirement
+    from harness.install_source import requirement
     from harness.starter import write_starter
 
     own = requirement() if source is None else source
@@ -126,7 +126,7 @@ def main() -> None:
     """Entry point of the console script: the one place where errors become text and an exit code."""
     streams = Streams()
     console.print_tracebacks()
-    stopping.listen()
+    signals.listen()
     try:
         code = _run_cli(sys.argv[1:])
     except KeyboardInterrupt:
@@ -134,7 +134,7 @@ def main() -> None:
     if failure := streams.failure():
         _tell_unwritten(failure)
         code = code or ExitCode.INFRASTRUCTURE
-    sys.exit(ExitCode.TERMINATED if stopping.terminated() and code == ExitCode.INTERRUPTED else code)
+    sys.exit(ExitCode.TERMINATED if signals.terminated() and code == ExitCode.INTERRUPTED else code)
 
 
 def _run_cli(arguments: list[str]) -> int:

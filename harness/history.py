@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Union
 
-from harness.compare.speed import cells
-from harness.compare.trend import Measured, Series
+from harness.compare.speeds.rows import cells
+from harness.compare.speeds.trend import Measured, Series
 from harness.errors import InfrastructureError, InvalidInputError
 from harness.records import TargetRun, Verdict
 from harness.stats import LARGEST, SMALLEST

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.ci.artifacts import latest
-from harness.ci.words import command
+from harness.ci.workflow_commands import command
 from harness.collect import collect_all, find_raw
-from harness.compare.bundles import bundle, check_comparable
-from harness.compare.codegen import diff
+from harness.compare.codegen.bundles import bundle, check_comparable
+from harness.compare.codegen.codegen_changes import diff
+from harness.compare.codegen.deltas import Concern
 from harness.compare.comparison import Change
-from harness.compare.deltas import Concern
-from harness.compare.joining import join
-from harness.compare.movement import Point, movement
-from harness.compare.turned import Turn, turns
+from harness.compare.shards import join
+from harness.compare.speeds.speed_changes import Point, movement
+from harness.compare.tests.test_changes import Turn, turns
 from harness.errors import UsageError, WarpwaveError, explain
 from harness.records import TargetRun
-from harness.render import codegen as code_page
-from harness.render import movement as speed_page
-from harness.render import turned as test_page
 from harness.render.markdown import plain, render_page
+from harness.render.sections import codegen_changes as code_page
+from harness.render.sections import speed_changes as speed_page
+from harness.render.sections import test_changes as test_page
 from harness.render.text import first_line, number, plural
 from harness.report import without_collector
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.ci.artifacts import latest
-from harness.ci.words import COMMENT_BYTES, MARKER, cut
+from harness.ci.workflow_commands import COMMENT_BYTES, MARKER, cut
 from harness.compare import compare
 from harness.compare.comparison import Comparison
-from harness.door import check_writable
 from harness.errors import InvalidInputError
+from harness.out_folder import check_writable
 from harness.records import write_text
 from harness.render.exports import FORMATS
 from harness.render.exports.points import sound

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome | None = None) -> Outcome:
     """Print the comparison, below what `ended` the command before its results could, if anything did."""
     from harness.compare import outcome
-    from harness.render.document import json_pieces
+    from harness.render.files.comparison_json import json_pieces
     from harness.render.terminal import render_terminal
     from harness.render.text import json_text
 

@@ -54,7 +54,7 @@ def plan(runners: str, overlay: Path | None, shards: int, output: Path | None, f
     """
     from harness.ci.forks import check_forks
     from harness.ci.plan import as_outputs, plan_legs
-    from harness.ci.words import outputs
+    from harness.ci.workflow_commands import outputs
     from harness.targets import load_targets
 
     legs = plan_legs(runners, load_targets(overlay), shards)
@@ -75,7 +75,7 @@ def plan(runners: str, overlay: Path | None, shards: int, output: Path | None, f
 @click.option("--options", default="", envvar="OPTIONS", help="More options of `warpwave run`, quoted as in a shell; not --out.")
 def leg(name: str, out: Path, kernels: Path, engine: str, shard: str, options: str) -> Outcome:
     """Look at this machine, and run TARGET on it if it is fit; what it lacks is put on record for the report."""
-    from harness.ci.leg import put_on_record, unfit
+    from harness.ci.job import put_on_record, unfit
     from harness.doctor import examine
     from harness.run.sharding import parse_shard
     from harness.targets import load_targets, select
@@ -117,9 +117,9 @@ def tidy(folder: Path) -> Outcome:
     An upload follows links, and refuses a folder for the name of one file. So containers of runs that are over are removed; then links,
     pipes, devices and hard links are, names are changed, and closed files are opened.
     """
-    from harness.ci.leg import end_leftovers
-    from harness.engines.tidying import make_portable
-    from harness.engines.tidying import tidy as tidy_folder
+    from harness.ci.job import end_leftovers
+    from harness.engines.results_folder import make_portable
+    from harness.engines.results_folder import tidy as tidy_folder
 
     console.say(end_leftovers())
     if folder.is_symlink():
@@ -159,7 +159,7 @@ def report(
     """
     from harness.ci.base import Since, against_base, parse_asked
     from harness.ci.publish import export, merge, summary
-    from harness.ci.words import SUMMARY_BYTES, annotate
+    from harness.ci.workflow_commands import SUMMARY_BYTES, annotate
     from harness.compare import outcome
 
     asked = parse_asked(fail_on, _share(threshold))

@@ -14,9 +14,9 @@ from harness.commands.options import FILE, json_file_option
 from harness.errors import ExitCode, Outcome, UsageError
 
 if TYPE_CHECKING:
-    from harness.compare.bundles import Bundle
-    from harness.compare.codegen import Diff
-    from harness.compare.deltas import Concern
+    from harness.compare.codegen.bundles import Bundle
+    from harness.compare.codegen.codegen_changes import Diff
+    from harness.compare.codegen.deltas import Concern
 
 _FOLDER = click.Path(path_type=Path)
 _DEFAULT = "verdict,matrix,spills,occupancy"
@@ -42,12 +42,12 @@ def diff(
 
     BASE and HEAD are folders of two runs (or of their artifacts) with a compile stage in them; targets are joined.
     """
-    from harness.compare.bundles import check_comparable
-    from harness.compare.codegen import diff as compare
+    from harness.compare.codegen.bundles import check_comparable
+    from harness.compare.codegen.codegen_changes import diff as compare
     from harness.records import write_text
-    from harness.render.codegen import diff_sections, sentence
     from harness.render.html import render_sections
     from harness.render.markdown import render_page
+    from harness.render.sections.codegen_changes import diff_sections, sentence
     from harness.render.terminal import draw_page
 
     failing = parse_concerns(fail_on)
@@ -74,7 +74,7 @@ def parse_concerns(text: str) -> tuple[Concern, ...]:
     Raises:
         UsageError: there is no such concern.
     """
-    from harness.compare.deltas import Concern
+    from harness.compare.codegen.deltas import Concern
 
     if text in ("any", "nothing"):
         return tuple(Concern) if text == "any" else ()
@@ -91,7 +91,7 @@ def parse_concerns(text: str) -> tuple[Concern, ...]:
 
 def outcome(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern]) -> Outcome:
     """1 where something got worse that may not; 4 where a run is incomplete, for what is missing cannot be judged; else 0."""
-    from harness.render.codegen import sentence
+    from harness.render.sections.codegen_changes import sentence
 
     if any(change.worse_in(failing) for change in found.changes):
         return Outcome(ExitCode.FAILED, sentence(found, failing).rstrip("."))
@@ -101,8 +101,8 @@ def outcome(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern]) ->
 
 def _read(folder: Path) -> Bundle:
     from harness.collect import collect_all, find_raw
-    from harness.compare.bundles import bundle
-    from harness.compare.joining import join
+    from harness.compare.codegen.bundles import bundle
+    from harness.compare.shards import join
 
     return bundle(str(folder), join(collect_all(find_raw([folder]))))
 

@@ -58,9 +58,9 @@ def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
 )
 def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> Outcome:
     """Draw a picture a kernel: its curves, their bands and the measured ceiling."""
-    from harness.door import check_writable
+    from harness.out_folder import check_writable
     from harness.records import write_text
-    from harness.render.plot import pictures
+    from harness.render.charts.pictures import pictures
 
     if out is not None:
         check_writable(out)
@@ -93,6 +93,6 @@ def _png(svg: str) -> bytes:
 def _compare(folders: tuple[Path, ...]) -> Comparison:
     from harness.collect import collect_all, find_raw
     from harness.compare import compare
-    from harness.compare.joining import join
+    from harness.compare.shards import join
 
     return compare(join(collect_all(find_raw(folders))))

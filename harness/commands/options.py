@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from harness.engines import Build
-from harness.engines.quota import GIB, Cap
+from harness.engines.results_limit import GIB, Cap
 from harness.errors import UsageError
-from harness.gates import load_gates, load_launches, load_peers
+from harness.package_settings import load_gates, load_launches, load_peers
 from harness.records import Job, Stage
 from harness.run import Settings, new_run_id
 from harness.run.resume import recorded_run_id

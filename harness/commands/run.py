@@ -10,7 +10,7 @@ import click
 from harness import console
 from harness.commands.answer import print_error, show_records, show_report
 from harness.commands.options import build_options, complete_target, output_options, settings_of, what_options, where_options
-from harness.engines import stopping
+from harness.engines import signals
 from harness.errors import ExitCode, Outcome, UsageError, WarpwaveError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @output_options
 def run(**options: Any) -> Outcome:
     """Run TARGETs (see `warpwave list`) in the order given, then write the comparison."""
-    from harness.door import check_writable
+    from harness.out_folder import check_writable
     from harness.report import make_report
     from harness.run import check_target
     from harness.targets import load_targets, select
@@ -65,7 +65,7 @@ def _run_all(targets: Sequence[Target], settings: Settings, *, quiet: bool) -> t
                 records.append(run_target(target, settings, progress.say, progress.on_event))
             except UsageError as error:
                 refused.append(error)
-        if stopping.asked():
+        if signals.asked():
             break
     if refused and not records:
         raise refused[0]
@@ -76,7 +76,7 @@ def _cut_short(records: Sequence[RunRecord], refused: Sequence[WarpwaveError]) -
     """What decides the exit code whatever the results are: the user's will, and a target that was refused."""
     for error in refused:
         print_error(error)
-    if stopping.asked():
+    if signals.asked():
         stopped = [f"{record.target}: {record.reason}" for record in records if record.exit and record.exit.interrupted]
         return Outcome(ExitCode.INTERRUPTED, stopped[0] if stopped else "stopped by the user or the CI system")
     return Outcome(ExitCode.USAGE, " ".join(error.happened for error in refused).rstrip(".")) if refused else Outcome()

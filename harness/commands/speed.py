@@ -13,7 +13,7 @@ from harness.commands.options import FILE, json_file_option
 from harness.errors import ExitCode, Outcome
 
 if TYPE_CHECKING:
-    from harness.compare.movement import Movement
+    from harness.compare.speeds.speed_changes import Movement
     from harness.records import TargetRun
 
 _FOLDER = click.Path(path_type=Path)
@@ -37,10 +37,10 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
 
     BASE and HEAD are folders of two runs (or of their artifacts) with a bench stage in them, of any targets.
     """
-    from harness.compare.movement import movement
+    from harness.compare.speeds.speed_changes import movement
     from harness.records import write_text
     from harness.render.markdown import render_page
-    from harness.render.movement import movement_sections, sentence
+    from harness.render.sections.speed_changes import movement_sections, sentence
     from harness.render.terminal import draw_page
 
     found = movement(_read(base), _read(head), threshold)
@@ -61,7 +61,7 @@ def outcome(found: Movement) -> Outcome:
     A point that both runs skip is nothing that could not be compared.
     """
     from harness.compare.comparison import Change
-    from harness.render.movement import sentence
+    from harness.render.sections.speed_changes import sentence
     from harness.render.text import first_line, plural
 
     if found.lost or found.of(Change.SLOWER):
@@ -80,7 +80,7 @@ def outcome(found: Movement) -> Outcome:
 
 def _read(folder: Path) -> list[TargetRun]:
     from harness.collect import collect_all, find_raw
-    from harness.compare.joining import join
+    from harness.compare.shards import join
 
     return join(collect_all(find_raw([folder])))
 
@@ -122,11 +122,11 @@ def add_runs(bundles: tuple[Path, ...], path: Path) -> Outcome:
 @json_file_option("Also write the series as JSON, all of them.")
 def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json_file: Path | None) -> Outcome:
     """Draw how fast each kernel was in the last runs."""
-    from harness.compare.trend import trends
+    from harness.compare.speeds.trend import trends
     from harness.history import series
     from harness.records import write_text
     from harness.render.markdown import render_page
-    from harness.render.movement import trend_sections
+    from harness.render.sections.speed_changes import trend_sections
     from harness.render.terminal import draw_page
     from harness.render.text import json_text, plural
 

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from harness.compare import verdict
+from harness.compare.codegen.fidelity import compare_launches
 from harness.compare.comparison import Comparison, Difference, TargetSummary
-from harness.compare.condense import condense, geomeans, portabilities, refusals
-from harness.compare.fidelity import compare_launches
-from harness.compare.noise import noise
-from harness.compare.parity import compare_codegen, compare_tests, count_tests, use_of_waivers
-from harness.compare.speed import benched, compare_speeds, is_bandwidth
+from harness.compare.speeds.noise import noise
+from harness.compare.speeds.rows import benched, compare_speeds, is_bandwidth
+from harness.compare.speeds.summary import condense, geomeans, portabilities, refusals
+from harness.compare.tests.parity import compare_codegen, compare_tests, count_tests, use_of_waivers
 from harness.errors import ExitCode, Outcome
 from harness.records import TargetRun, Verdict
 

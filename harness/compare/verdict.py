@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from harness.compare.cards import devices, disagreements
 from harness.compare.comparison import COMPLETE, FAILING, TargetSummary
-from harness.compare.speed import judge
+from harness.compare.speeds.rows import judge
 from harness.errors import ExitCode, Outcome
 from harness.records import Stage, TargetRun, Verdict, worst
 

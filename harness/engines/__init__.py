@@ -1,6 +1,6 @@
 """The seam between the host and wherever the job runs: one small protocol, two engines.
 
-`docker` (`engines/docker.py`) and `local` (`engines/local.py`) are imported only when chosen, so a machine without the docker SDK can
+`docker` (`engines/docker/engine.py`) and `local` (`engines/local.py`) are imported only when chosen, so a machine without the docker SDK can
 still run locally. An explicit choice never falls back; the default of a target may, and says so in one line.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Union
 
-from harness.engines.quota import Cap
+from harness.engines.results_limit import Cap
 from harness.errors import InfrastructureError
 from harness.records import Environment, Exit
 from harness.targets import Target

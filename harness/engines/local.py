@@ -17,11 +17,11 @@ from functools import partial
 from pathlib import Path
 
 import harness
-from harness.engines import Layout, Request, Say, stopping
+from harness.engines import Layout, Request, Say, signals
 from harness.engines.orphans import adopted
 from harness.engines.output import Reader
-from harness.engines.quota import Watch
-from harness.engines.tidying import tidy
+from harness.engines.results_folder import tidy
+from harness.engines.results_limit import Watch
 from harness.errors import InfrastructureError
 from harness.records import Environment, Exit
 
@@ -82,7 +82,7 @@ class LocalEngine:
         (links / "harness").unlink(missing_ok=True)
         (links / "harness").symlink_to(Path(harness.__file__).parent)
         command = [environment.python, "-m", "harness.inside", f"{layout.output}/job.json"]
-        with stopping.held(), adopted() as end_orphans:
+        with signals.held(), adopted() as end_orphans:
             try:
                 return environment, _run(command, request, layout, on_line, end_orphans)
             finally:
@@ -109,7 +109,7 @@ def _run(command: list[str], request: Request, layout: Layout, on_line: Say, end
     timed_out = interrupted = False
     quota = Watch(request.raw, request.cap)
     try:
-        with quota, stopping.interruptible():
+        with quota, signals.interruptible():
             reader.start()
             timed_out = not _ends_before(process, started + request.limit_s, quota)
     except KeyboardInterrupt:
@@ -150,12 +150,12 @@ def _ends_before(process: subprocess.Popen[bytes], deadline: float, quota: Watch
 
 def _stop(process: subprocess.Popen[bytes], grace_s: float, patient_with: int) -> None:
     """SIGINT and time to write results, then SIGKILL; more than `patient_with` requests to stop skip the wait."""
-    for number, patience, signals in ((signal.SIGINT, grace_s, patient_with), (signal.SIGKILL, 10.0, math.inf)):
+    for number, patience, requests in ((signal.SIGINT, grace_s, patient_with), (signal.SIGKILL, 10.0, math.inf)):
         if process.poll() is not None:
             return
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         until = time.monotonic() + patience
-        while process.poll() is None and time.monotonic() < until and stopping.asked() <= signals:
+        while process.poll() is None and time.monotonic() < until and signals.asked() <= requests:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_SLICE_S)

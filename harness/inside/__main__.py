@@ -19,15 +19,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.inside import sealing
-from harness.inside.events import PIPE_VARIABLE
-from harness.inside.limits import NO_ROOM
-from harness.inside.supervise import describe_exit
-from harness.inside.words import doubted
-from harness.inside.workers import FOLDER_VARIABLE, die_with_parent
+from harness.inside.process import sealing
+from harness.inside.process.container_limits import NO_ROOM
+from harness.inside.process.events import PIPE_VARIABLE
+from harness.inside.process.exceptions import doubted
+from harness.inside.process.supervise import describe_exit
+from harness.inside.process.workers import FOLDER_VARIABLE, die_with_parent
 from harness.records import UNWRITABLE, Job, Stage, StageReport, Stages, Verdict, to_text, write_text
 
-_MODULES = {Stage.FACTS: "facts", Stage.TEST: "verify", Stage.BENCH: "measure", Stage.COMPILE: "compile"}
 _GRACE_S = 20.0
 _REAP_S = 1.0
 # Of a stage with any other verdict not everything may have had its turn; it is entered again, and finds what it has in its journal.
@@ -76,7 +75,7 @@ def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
     reading, writing = os.pipe()
     environment[PIPE_VARIABLE] = str(writing)
     environment[FOLDER_VARIABLE] = str(Path.cwd())
-    command = [sys.executable, "-m", f"harness.inside.{_MODULES[stage]}", str(job_path)]
+    command = [sys.executable, "-m", f"harness.inside.{stage.value}.stage", str(job_path)]
     started = time.monotonic()
     with open(folder / "log.txt", "ab") as log:
         # `-m` looks for modules in the folder it starts in first. Ours is open to the package, which may have left a json.py there.

@@ -5,12 +5,12 @@ Only the standard library is imported here. Everything that crosses the seam on 
 Units are in the names: `_s` seconds, `_ms` milliseconds, `_bytes` bytes, `_gbps` GB/s with G = 1e9.
 """
 
+from harness.records.enums import GPU_PROPERTY, HOST_CODE, MOST_SECONDS, SCHEMA_VERSION, UNWRITABLE, Scalar, Stage, Verdict, worst
 from harness.records.gates import OPEN, Gates, Limits, Rule, Waiver, Which
 from harness.records.job import Architecture, Job
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
 from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
 from harness.records.shard import Shard
-from harness.records.words import GPU_PROPERTY, HOST_CODE, MOST_SECONDS, SCHEMA_VERSION, UNWRITABLE, Scalar, Stage, Verdict, worst
 from harness.records.writing import dump, to_json, to_text, write_text
 
 __all__ = [

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Union
 
+from harness.records.enums import MOST_SECONDS
 from harness.records.shard import Shard
-from harness.records.words import MOST_SECONDS
 
 MOST_DEVICES = 4096
 _MOST_INDEX = (1 << 16) - 1

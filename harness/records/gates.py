@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from typing import Annotated, Any, Union
 
 from harness.records.bounds import Few, LongName, Many, Name, Prose
+from harness.records.enums import STRICT
 from harness.records.results import CompiledKernel
-from harness.records.words import STRICT
 
 Patterns = Annotated[tuple[LongName, ...], Few]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated, Union
 
 from harness.records.bounds import Few, Many, Name, Page
+from harness.records.enums import SCHEMA_VERSION, STRICT, Stage, Verdict
 from harness.records.gates import Gates
-from harness.records.words import SCHEMA_VERSION, STRICT, Stage, Verdict
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from harness.records.bounds import (
     Share,
     Word,
 )
-from harness.records.words import SCHEMA_VERSION, STRICT, Stage, Verdict
+from harness.records.enums import SCHEMA_VERSION, STRICT, Stage, Verdict
 
 
 @dataclass(frozen=True)

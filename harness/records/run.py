@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Union
 
 from harness.records.bounds import Few, Many, Name, Page, Prose, Seconds, ShardText, Word
+from harness.records.enums import SCHEMA_VERSION, STRICT, Verdict
 from harness.records.gates import Gates
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, Facts, Sample, StageReport
-from harness.records.words import SCHEMA_VERSION, STRICT, Verdict
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from itertools import groupby
 
 from harness.compare.comparison import Comparison
 from harness.records import Verdict
-from harness.render.outline import everything, outline
-from harness.render.section import Bit, Line, Section, split
-from harness.render.shown import rest, shown
+from harness.render.excerpt import rest, shown
+from harness.render.sections.model import Bit, Line, Section, split
+from harness.render.sections.outline import everything, outline
 from harness.render.text import visible
 
 # GitHub refuses a step summary above 1 MiB and the job stays green; the rest is room for other steps' words.

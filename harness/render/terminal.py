@@ -15,9 +15,9 @@ from rich.text import Text
 
 from harness.compare.comparison import Comparison
 from harness.records import Verdict
-from harness.render.outline import outline
-from harness.render.section import Line, Section
-from harness.render.shown import rest, shown
+from harness.render.excerpt import rest, shown
+from harness.render.sections.model import Line, Section
+from harness.render.sections.outline import outline
 from harness.render.text import halves, visible
 
 _STYLES = {Verdict.PASSED: "green", Verdict.ABSENT: "yellow", Verdict.NOT_RUN: "yellow"}

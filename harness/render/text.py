@@ -32,7 +32,7 @@ _UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\u
 
 
 class Annotation(str):
-    """A line that is an order to a CI runner on purpose; made by `harness.ci.words` alone."""
+    """A line that is an order to a CI runner on purpose; made by `harness.ci.workflow_commands` alone."""
 
     __slots__ = ()
 

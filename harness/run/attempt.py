@@ -18,8 +18,8 @@ from typing import Any, Union
 from harness.collect.guard import read_record
 from harness.collect.seals import was_changed
 from harness.collect.untrusted import clip
-from harness.engines import Engine, Layout, Request, Say, choose_engine, stopping
-from harness.engines.tidying import tidy
+from harness.engines import Engine, Layout, Request, Say, choose_engine, signals
+from harness.engines.results_folder import tidy
 from harness.errors import InfrastructureError, UsageError, WarpwaveError, explain
 from harness.records import UNWRITABLE, Attempt, Environment, Exit, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump, write_text
 from harness.run import lease
@@ -95,12 +95,12 @@ def attempt(
             dump(record_of(request, settings, started, seconds, attempts, cut_short), raw / "run.json")
 
     phase = "while the environment was prepared"
-    with stopping.held(record_stop):
+    with signals.held(record_stop):
         try:
             reserve.take(raw)
             if not resumed:
                 open_record()
-            with stopping.interruptible():
+            with signals.interruptible():
                 engine = _engine(settings, target, say, patient=resumed)
                 begun = time.monotonic()
                 environment = replace(engine.prepare(request, say), prepare_s=round(time.monotonic() - begun, 3))
@@ -115,7 +115,7 @@ def attempt(
             dump(job, raw / "job.json")
             with ExitStack() as stack:
                 phase = "while it waited for its GPU"
-                with stopping.interruptible():
+                with signals.interruptible():
                     stack.enter_context(_own_gpu(request, settings, say))
                 phase = "while the kernels ran"
                 environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event, hashes))

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import harness
 from harness.engines import Request, load_engine
-from harness.engines.context import recipe
+from harness.engines.docker.build_context import recipe
 from harness.errors import InfrastructureError
 from harness.records import Environment, Inputs
 from harness.run.settings import Settings

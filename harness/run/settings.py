@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Union
 
 from harness.engines import Build
-from harness.engines.quota import Cap
+from harness.engines.results_limit import Cap
 from harness.records import Gates, Job, Shard, Stage
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from harness.engines import Layout, Request, Say, stopping
+from harness.engines import Layout, Request, Say, signals
 from harness.errors import ExitCode, UsageError, WarpwaveError, explain
 from harness.records import RunRecord, Stage, Verdict
 from harness.run import lease
@@ -57,12 +57,12 @@ def run_target(target: Target, settings: Settings, say: Say, on_event: OnEvent) 
             _check_finished(request, settings, stages, record)
             say(f"{target.name}: there is nothing left to do")
             return record
-        with stopping.held(), ExitStack() as stack:
-            with stopping.interruptible():
+        with signals.held(), ExitStack() as stack:
+            with signals.interruptible():
                 lock = stack.enter_context(lease.folder(raw, _FOLDER_WAIT_S, say))
             request = replace(request, lock=lock)
             record = attempt(request, settings, stages, earlier_attempts(raw), resumed, say, on_event)
-            again = worth_another(record, raw) and not stopping.asked()
+            again = worth_another(record, raw) and not signals.asked()
             return _once_more(request, settings, stages, record, say, on_event) if again else record
     except (WarpwaveError, OSError) as error:
         if isinstance(error, UsageError):

@@ -32,8 +32,8 @@ SIDES = ("perf_report", "harness")
 CARD = """
 import dataclasses, json, sys
 from pathlib import Path
-from harness.inside.facts import gather
-from harness.inside.recorder import card_here
+from harness.inside.facts.stage import gather
+from harness.inside.codegen.recorder import card_here
 from harness.records import Job, dump
 from harness.targets import load_targets
 job = Job.load(Path(sys.argv[1]))
@@ -51,7 +51,7 @@ def perf_report(out: Path) -> None:
     """In a process of its own: run the mark as its author would, and keep what Triton measured."""
     import triton.testing
 
-    from harness.inside.benches import load_module
+    from harness.inside.bench.marks import load_module
 
     measured: list[list[float]] = []
     summarise = triton.testing._summarize_statistics
@@ -92,7 +92,7 @@ def run_harness(folder: Path, precision: float) -> dict:
     described = subprocess.run([sys.executable, "-c", CARD, "job.json"], cwd=folder, env=environment(folder / "other"), capture_output=True)
     if described.returncode:
         sys.exit(described.stderr.decode())
-    wall = timed([sys.executable, "-m", "harness.inside.measure", "job.json"], folder)
+    wall = timed([sys.executable, "-m", "harness.inside.bench.stage", "job.json"], folder)
     report = json.loads((folder / "bench" / "report.json").read_text())
     if report["verdict"] != "passed":
         sys.exit(f"the bench stage: {report['verdict']}, {report['reason']}")

@@ -19,31 +19,31 @@ from rich.console import Console
 
 from harness import history
 from harness.ci.publish import summary
-from harness.ci.words import SUMMARY_BYTES, annotate
+from harness.ci.workflow_commands import SUMMARY_BYTES, annotate
 from harness.collect import collect, collect_all
 from harness.collect.cases import read_cases
 from harness.collect.guard import Fault, guarded, read_lines, read_record
 from harness.commands.progress import Progress
 from harness.compare import compare
-from harness.compare.bundles import bundle
-from harness.compare.codegen import diff
-from harness.compare.deltas import Concern
-from harness.compare.joining import join
-from harness.compare.movement import movement
-from harness.compare.trend import trends
-from harness.compare.turned import turns
+from harness.compare.codegen.bundles import bundle
+from harness.compare.codegen.codegen_changes import diff
+from harness.compare.codegen.deltas import Concern
+from harness.compare.shards import join
+from harness.compare.speeds.speed_changes import movement
+from harness.compare.speeds.trend import trends
+from harness.compare.tests.test_changes import turns
 from harness.engines.output import MAX_LINE, split_lines
 from harness.errors import InvalidInputError, UsageError
 from harness.records import CardShare, Ceiling, CompiledKernel, Facts, Inputs, Job, RunRecord, Sample, Stages, TargetRun, to_json
-from harness.render.codegen import diff_sections
+from harness.render.charts.pictures import pictures
 from harness.render.exports import FORMATS
 from harness.render.html import render_sections
 from harness.render.markdown import render_page
-from harness.render.movement import movement_sections, trend_sections
-from harness.render.plot import pictures
+from harness.render.sections.codegen_changes import diff_sections
+from harness.render.sections.speed_changes import movement_sections, trend_sections
+from harness.render.sections.test_changes import turned_sections
 from harness.render.terminal import draw_page, render_terminal
 from harness.render.text import json_text
-from harness.render.turned import turned_sections
 from harness.report import WRITERS, write_files
 from harness.run.attempt import _dispatch
 
@@ -203,7 +203,7 @@ def _keep(found: list[TargetRun], console: Console) -> None:
 
 def code(data: bytes) -> None:
     """Two files of compiled kernels, held against each other."""
-    from harness.render.codegen import sentence
+    from harness.render.sections.codegen_changes import sentence
 
     sides = []
     for position, piece in enumerate((data + SEPARATOR).split(SEPARATOR)[:2]):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from harness.engines import Build, Request
-from harness.engines.docker import connect
+from harness.engines.docker.engine import connect
 from harness.errors import InfrastructureError
 from harness.targets import load_targets
 

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from harness.engines import Build
-from harness.engines.container import container_name
+from harness.engines.docker.container import container_name
 from harness.errors import InfrastructureError, UsageError
 from harness.records import Verdict
 from harness.run.diagnose import diagnose
@@ -65,8 +65,8 @@ def test_the_second_prepare_builds_nothing(engine, built, session_request):
 
 def test_a_replaced_base_image_is_noticed(engine, built, session_request, monkeypatch):
     """A tag of the base that points to another image than the one built on is not taken for the same."""
-    from harness.engines import images
-    from harness.engines.context import recipe
+    from harness.engines.docker import images
+    from harness.engines.docker.build_context import recipe
 
     parts = recipe(session_request)
     assert images.usable(engine._api, parts)
@@ -152,7 +152,7 @@ def registry():
 @pytest.mark.parametrize(("statuses", "tries"), [((429,), 3), ((503,), 3), ((404,), 1)])
 def test_a_busy_registry_is_asked_again(engine, request_, registry, monkeypatch, statuses, tries):
     """Rate limits and outages get two more tries with pauses between them, what is not there gets none; the message opens a way out."""
-    monkeypatch.setattr("harness.engines.images._PAUSES_S", (0.01, 0.02))
+    monkeypatch.setattr("harness.engines.docker.images._PAUSES_S", (0.01, 0.02))
     base, given = registry(*statuses)
     said: list[str] = []
     with pytest.raises(InfrastructureError, match="could not be pulled") as raised:

@@ -12,10 +12,10 @@ from dataclasses import replace
 import pytest
 
 from harness.collect import collect
-from harness.engines.container import container_name, container_options
-from harness.engines.docker import clean
-from harness.engines.host import boot
-from harness.engines.quota import Cap
+from harness.engines.docker.container import container_name, container_options
+from harness.engines.docker.engine import clean
+from harness.engines.docker.host import boot
+from harness.engines.results_limit import Cap
 from harness.records import Stage, Verdict
 from harness.report import write_report
 from harness.run import Settings, run_target

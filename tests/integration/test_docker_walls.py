@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.container import container_name
+from harness.engines.docker.container import container_name
 from harness.errors import InfrastructureError
 from harness.targets import Devices
 

@@ -62,7 +62,7 @@ def test_forking_ends_at_the_limit(run):
 
 def test_memory_ends_at_the_limit(run, monkeypatch):
     """What asks for more than its share is killed, alone, and the engine says why."""
-    monkeypatch.setattr("harness.engines.host.Host.memory_limit", property(lambda _: 256 << 20))
+    monkeypatch.setattr("harness.engines.docker.host.Host.memory_limit", property(lambda _: 256 << 20))
     _, ended, _, _ = run("held = [b'x' * (1 << 20) for _ in range(2000)]")
 
     assert (ended.code, ended.oom_killed) == (137, True)

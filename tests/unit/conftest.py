@@ -3,7 +3,7 @@
 import pytest
 from benching import FakeDevice
 
-from harness.inside.timer import Timer
+from harness.inside.bench.do_bench import Timer
 
 
 @pytest.fixture
@@ -15,5 +15,5 @@ def device():
 @pytest.fixture
 def timer(device, monkeypatch):
     """Of a host that takes no time: it is ahead however busy this machine is."""
-    monkeypatch.setattr("harness.inside.timer.time.perf_counter", lambda: 0.0)
+    monkeypatch.setattr("harness.inside.bench.do_bench.time.perf_counter", lambda: 0.0)
     return Timer(device, device.flush, 1 << 20)

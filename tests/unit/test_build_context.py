@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines import Build, Request, context
-from harness.engines.context import pack, pinned, proxies, recipe
+from harness.engines import Build, Request
+from harness.engines.docker import build_context
+from harness.engines.docker.build_context import pack, pinned, proxies, recipe
 from harness.errors import ConfigError, InfrastructureError, UsageError
 from harness.targets import Image, load_targets
 
@@ -143,7 +144,7 @@ def test_a_full_disk_is_said(request_, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(context, "_write", full)
+    monkeypatch.setattr(build_context, "_write", full)
     with pytest.raises(InfrastructureError, match="No space left") as raised:
         pack(recipe(request_))
     assert "TMPDIR" in raised.value.remedy

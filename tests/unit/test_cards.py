@@ -19,13 +19,13 @@ from harness.collect import collect
 from harness.commands.options import chosen_gpus
 from harness.compare import compare
 from harness.compare.comparison import Change
-from harness.compare.movement import movement
+from harness.compare.speeds.speed_changes import movement
 from harness.errors import UsageError
-from harness.inside.cards import cards
-from harness.inside.claims import homes
-from harness.inside.facts import ask_about_cards
-from harness.inside.ledger import Ledger
-from harness.inside.sink import Sink
+from harness.inside.bench.results import Sink
+from harness.inside.facts.stage import ask_about_cards
+from harness.inside.multi_gpu.cards import cards
+from harness.inside.multi_gpu.claims import homes
+from harness.inside.multi_gpu.ledger import Ledger
 from harness.records import CardShare, DeviceFacts, Job, Sample, Stage, Verdict, dump, to_json
 from harness.render.html import render_html
 from harness.render.markdown import render_markdown
@@ -257,7 +257,7 @@ def test_who_is_through_waits_for_the_others(ledgers, monkeypatch):
 
     zero, one, _ = ledgers
     assert one.next(["a"], {"a": 1}, fail) == "a"
-    monkeypatch.setattr("harness.inside.ledger.time.sleep", waits)
+    monkeypatch.setattr("harness.inside.multi_gpu.ledger.time.sleep", waits)
     with pytest.raises(WaitedError):
         zero.next(["a"], {"a": 1}, fail)
     one.finish("a")

@@ -10,7 +10,7 @@ from synthetic import compiled, run
 from test_codegen_diff import FAILED, row
 
 from harness.compare import compare
-from harness.compare.vendors import one_vendor
+from harness.compare.codegen.vendors import one_vendor
 from harness.records import Verdict
 from harness.render.markdown import render_markdown
 from harness.render.terminal import render_terminal

@@ -7,7 +7,7 @@ from synthetic import CEILING, GPU_B, case, compiled, facts, record, run, sample
 
 from harness.compare import compare, exit_code
 from harness.compare.comparison import Change, Comparison, Parity
-from harness.compare.speed import cells, lower_is_better
+from harness.compare.speeds.rows import cells, lower_is_better
 from harness.errors import ExitCode
 from harness.records import Exit, Stage, StageReport, Verdict
 from harness.render.html import render_html

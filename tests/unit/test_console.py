@@ -19,7 +19,7 @@ from synthetic import run, write_raw
 
 from harness import console
 from harness.__main__ import _run_cli
-from harness.ci.words import command
+from harness.ci.workflow_commands import command
 from harness.commands.progress import Progress
 from harness.render.text import json_text, visible
 
@@ -267,4 +267,4 @@ def test_only_annotations_are_orders():
     makers = {path.relative_to(ROOT).as_posix() for path in HOST if re.search(r"(?<!class )\bAnnotation\(", path.read_text())}
 
     assert users == {"harness/commands/ci.py"}
-    assert makers == {"harness/ci/words.py"}
+    assert makers == {"harness/ci/workflow_commands.py"}

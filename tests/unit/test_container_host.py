@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.engines import Request
-from harness.engines.host import Host, boot, check_readable, lent, observe, owner_is_dead
+from harness.engines.docker.host import Host, boot, check_readable, lent, observe, owner_is_dead
 from harness.errors import InfrastructureError
 from harness.targets import Devices, load_targets
 

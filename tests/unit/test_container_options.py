@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from harness.engines import Request
-from harness.engines.container import PACKAGE, container_name, container_options, container_user, readable
-from harness.engines.host import Host, Node
-from harness.engines.weakening import WEAKENINGS, check_weakenings
+from harness.engines.docker.container import PACKAGE, container_name, container_options, container_user, readable
+from harness.engines.docker.host import Host, Node
+from harness.engines.docker.relaxations import WEAKENINGS, check_weakenings
 from harness.errors import ConfigError, UsageError
 from harness.records import Environment
 from harness.targets import Devices, load_targets

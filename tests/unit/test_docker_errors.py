@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from harness.engines import Request
-from harness.engines.docker import connect
-from harness.engines.reasons import build_failed, no_engine, not_created, pull_failed
+from harness.engines.docker.engine import connect
+from harness.engines.docker.errors import build_failed, no_engine, not_created, pull_failed
 from harness.errors import InfrastructureError
 from harness.targets import load_targets
 
 REPOSITORY = Path(__file__).parents[2]
-CONNECT = "from harness.engines.docker import connect; connect()"
+CONNECT = "from harness.engines.docker.engine import connect; connect()"
 
 
 def speak(answer: bytes):
@@ -130,7 +130,7 @@ def test_an_engine_that_is_too_old(engine_that_says):
 def test_permission_denied(engine_that_says, tmp_path):
     """A socket that is closed to this user: join its group, or use a rootless engine."""
     engine_that_says(http(b"{}"))
-    text = f"import os, harness.engines.docker, http.client; os.setgid(65534); os.setuid(65534)\n{CONNECT}"
+    text = f"import os, harness.engines.docker.engine, http.client; os.setgid(65534); os.setuid(65534)\n{CONNECT}"
     sys_path = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     for folder in tmp_path.parents:
         if folder.owner() == "root" and folder != Path("/") and "pytest" in str(folder):

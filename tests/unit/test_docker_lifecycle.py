@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from harness.engines import lifecycle
+from harness.engines.docker import lifecycle
 from harness.engines.output import MAX_LINE, Reader, split_lines
-from harness.engines.stopping import held
+from harness.engines.signals import held
 
 RUNNING = {"Running": True}
 GOOD = {"Running": False, "ExitCode": 0, "OOMKilled": False, "Error": ""}

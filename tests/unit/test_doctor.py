@@ -20,7 +20,7 @@ from harness.doctor.finding import bad, fit
 from harness.doctor.host import examine_host, examine_python
 from harness.doctor.machine import Machine
 from harness.doctor.vendor import examine_vendor
-from harness.engines.reasons import no_engine
+from harness.engines.docker.errors import no_engine
 from harness.errors import ConfigError
 from harness.targets import load_targets
 

@@ -12,12 +12,12 @@ from rich.console import Console
 from synthetic import facts, run
 
 from harness.compare import compare
+from harness.compare.codegen.fidelity import compare_launches
 from harness.compare.comparison import Likeness
-from harness.compare.fidelity import compare_launches
 from harness.records import HOST_CODE, CompiledKernel, Verdict
-from harness.render.fidelity import line
 from harness.render.html import render_html
 from harness.render.markdown import render_markdown
+from harness.render.sections.fidelity import line
 from harness.render.terminal import render_terminal
 
 ROW = CompiledKernel(

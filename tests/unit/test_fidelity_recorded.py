@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from harness.collect.guard import read_lines
+from harness.compare.codegen.fidelity import held_against
 from harness.compare.comparison import Likeness
-from harness.compare.fidelity import held_against
 from harness.records import CompiledKernel
 
 REPO = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.inside.sink import Sink
+from harness.inside.bench.results import Sink
 from harness.records import Job, Sample, Stage, Verdict, dump, to_json
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -59,7 +59,7 @@ def verify(package: Path, output: Path, *pytest_args: str) -> dict:
     """The test stage over a package, in a process of its own; its report."""
     (output / "test").mkdir(parents=True)
     dump(Job("run-1", "cpu", (Stage.TEST,), str(package), str(output), pytest_args=pytest_args, benches=()), output / "job.json")
-    command = [sys.executable, "-m", "harness.inside.verify", str(output / "job.json")]
+    command = [sys.executable, "-m", "harness.inside.test.stage", str(output / "job.json")]
     variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""}
     done = subprocess.run(command, cwd=output, env=variables, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
@@ -227,7 +227,7 @@ def test_a_stage_imports_nothing_that_an_earlier_one_has_planted(tmp_path):
     reports = json.loads((output / "stages.json").read_text())["reports"]
 
     assert (work / "dataclasses.py").exists()
-    assert "harness.inside.compile" not in ((tmp_path / "seen").read_text() if (tmp_path / "seen").exists() else "")
+    assert "harness.inside.compile.stage" not in ((tmp_path / "seen").read_text() if (tmp_path / "seen").exists() else "")
     assert [report["verdict"] for report in reports] == ["passed", "passed", "not-run"], reports
 
 

@@ -23,7 +23,7 @@ import yaml
 
 from harness.__main__ import cli
 from harness.engines import Request
-from harness.engines.context import recipe
+from harness.engines.docker.build_context import recipe
 from harness.errors import ExitCode
 from harness.records import Verdict
 from harness.targets import load_targets

@@ -13,7 +13,7 @@ import pytest
 from synthetic import GPU_B, facts, record, run, sample, write_raw
 
 from harness.__main__ import _run_cli
-from harness.compare.trend import trends
+from harness.compare.speeds.trend import trends
 from harness.errors import ExitCode, InfrastructureError, InvalidInputError
 from harness.history import add, series
 from harness.records import Verdict

@@ -151,6 +151,6 @@ def test_no_archive_is_ever_read():
         if names & UNPACKERS or "get_archive" in source or "unpack_archive" in source or "extractall" in source:
             found[path.relative_to(REPOSITORY).as_posix()] = names & UNPACKERS
 
-    assert found == {"harness/engines/context.py": {"tarfile"}}
-    context = (REPOSITORY / "harness/engines/context.py").read_text()
+    assert found == {"harness/engines/docker/build_context.py": {"tarfile"}}
+    context = (REPOSITORY / "harness/engines/docker/build_context.py").read_text()
     assert re.findall(r"tarfile\.open\(.*?\)", context) == ['tarfile.open(fileobj=file, mode="w")']

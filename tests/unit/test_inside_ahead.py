@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.inside import ahead
-from harness.inside.benches import Point
+from harness.inside.bench import precompile
+from harness.inside.bench.marks import Point
 from harness.records import DeviceFacts, Facts, Job, Stage, dump
 from harness.targets import load_targets
 
@@ -33,18 +33,18 @@ def job(tmp_path):
 
 def test_the_card_is_the_one_that_is_here(job, tmp_path):
     """Of the architecture in targets.yml, and of the size that the facts stage saw; without facts there is none."""
-    card = ahead.card_of(job)
+    card = precompile.card_of(job)
 
     assert (card.name, card.properties) == ("sm_90", {**CARD.properties, "multiprocessor_count": 144})
-    assert ahead.card_of(dataclasses.replace(job, architectures=())) is None
+    assert precompile.card_of(dataclasses.replace(job, architectures=())) is None
     (tmp_path / "facts.json").unlink()
-    assert ahead.card_of(job) is None
+    assert precompile.card_of(job) is None
 
 
 def test_shares_are_all_there_is_each_once():
     """And neighbours stay together."""
     found = [Point(f"{n}", "k", provider, "", {}, None, {}) for n in range(5) for provider in "ab"]
-    shares = [ahead.share_of(found, share, 3) for share in range(3)]
+    shares = [precompile.share_of(found, share, 3) for share in range(3)]
 
     assert sorted(point.id for share in shares for point in share) == sorted(point.id for point in found)
     assert [point.provider for share in shares for point in share] == ["a"] * 5 + ["b"] * 5
@@ -54,17 +54,17 @@ def test_lines_without_a_kernel_of_the_package_are_not_run(job, tmp_path):
     """There is nothing to compile of them."""
     (tmp_path / "bench_lines.py").write_text(KEEPING.replace('["triton"]', '["triton", "torch", "copy"]'))
     job = dataclasses.replace(job, kernels=str(tmp_path))
-    assert [point.provider for point in ahead._points(job)] == ["triton", "torch", "copy"]
-    assert [point.provider for point in ahead._points(dataclasses.replace(job, peers=("copy", "torch")))] == ["triton"]
+    assert [point.provider for point in precompile._points(job)] == ["triton", "torch", "copy"]
+    assert [point.provider for point in precompile._points(dataclasses.replace(job, peers=("copy", "torch")))] == ["triton"]
 
 
 def test_nobody_waits_where_nobody_compiles(job, monkeypatch, tmp_path):
     """A card that targets.yml does not know is told at once; a worker on its own does not wait at all."""
     (tmp_path / "bench").mkdir()
-    monkeypatch.setenv(ahead.MARKER_VARIABLE, "")
-    ahead.wait()
-    ahead.start(dataclasses.replace(job, architectures=()))
-    ahead.wait()
+    monkeypatch.setenv(precompile.MARKER_VARIABLE, "")
+    precompile.wait()
+    precompile.start(dataclasses.replace(job, architectures=()))
+    precompile.wait()
 
     assert json.loads((tmp_path / "bench" / "ahead.json").read_text())["workers"] == 0
 
@@ -72,21 +72,22 @@ def test_nobody_waits_where_nobody_compiles(job, monkeypatch, tmp_path):
 COMPILE = """
 import json, sys
 from pathlib import Path
-from harness.inside import ahead
+from harness.inside.bench import precompile
 from harness.records import Job
 if __name__ == "__main__":
     job = Job.load(Path(sys.argv[1]))
-    ahead.start(job)
-    ahead.wait()
+    precompile.start(job)
+    precompile.wait()
 """
 LAUNCH = """
 import sys
 from pathlib import Path
-from harness.inside import ahead, pretend
+from harness.inside.bench import precompile
+from harness.inside.fake_gpu import driver
 from harness.records import Job
 job = Job.load(Path(sys.argv[1]))
-with pretend.pretended_device(ahead.card_of(job), lambda binary: (32, 0, 1024)):
-    for point in ahead._points(job):
+with driver.pretended_device(precompile.card_of(job), lambda binary: (32, 0, 1024)):
+    for point in precompile._points(job):
         try:
             point.function(**point.arguments)
         except Exception as error:
@@ -126,9 +127,9 @@ def test_who_waits_makes_the_hash_of_triton_meanwhile(monkeypatch):
     """Half a second that the first launch of a process takes otherwise."""
     from triton.runtime.cache import triton_key
 
-    monkeypatch.delenv(ahead.MARKER_VARIABLE, raising=False)
+    monkeypatch.delenv(precompile.MARKER_VARIABLE, raising=False)
     triton_key.cache_clear()
-    ahead.wait()
+    precompile.wait()
 
     assert triton_key.cache_info().currsize == 1
 
@@ -144,13 +145,13 @@ def test_what_a_package_tunes_ahead_is_not_kept_for_the_real_run(job, tmp_path):
     variables = {**os.environ, "HOME": str(tmp_path / "home"), "PYTHONPATH": str(REPOSITORY), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
     subprocess.run([sys.executable, "compile.py", "job.json"], cwd=tmp_path, env=variables, check=True, capture_output=True)
 
-    assert "kept it in" in (tmp_path / "bench" / "log-ahead.txt").read_text()
+    assert "kept it in" in (tmp_path / "bench" / "log-precompile.txt").read_text()
     assert list(tmp_path.rglob("tuned.db")) == []
 
 
 def test_a_workers_log_does_not_begin_with_a_warning_about_us():
     """A worker an architecture or a core: the author of a package would read it as often, and look for a fault."""
-    again = "import harness.inside.imported; from multiprocessing import spawn; spawn._fixup_main_from_name('harness.inside.measure')"
+    again = "import harness.inside.compile.preload; from multiprocessing import spawn; spawn._fixup_main_from_name('harness.inside.bench.stage')"
     done = subprocess.run([sys.executable, "-c", again], cwd=REPOSITORY, capture_output=True, text=True, check=True)
 
     assert "RuntimeWarning" not in done.stderr
@@ -160,7 +161,7 @@ MORE = """
 import sys
 from pathlib import Path
 import triton.backends.nvidia.driver as driver
-from harness.inside import ahead
+from harness.inside.bench import precompile
 from harness.records import Job
 
 class Launcher:
@@ -171,7 +172,7 @@ class Launcher:
 
 driver.CudaLauncher = Launcher
 job = Job.load(Path(sys.argv[1]))
-ahead.work(job, ahead.card_of(job), 0, 1)
+precompile.work(job, precompile.card_of(job), 0, 1)
 """
 
 

@@ -13,12 +13,12 @@ from types import SimpleNamespace
 import pytest
 from benching import FakeDevice, point
 
-from harness.inside import measure
-from harness.inside.benches import Point
-from harness.inside.conditions import Watch
-from harness.inside.sink import Sink
-from harness.inside.supervise import Journal
-from harness.inside.timer import Timer
+from harness.inside.bench import stage
+from harness.inside.bench.do_bench import Timer
+from harness.inside.bench.interference import Watch
+from harness.inside.bench.marks import Point
+from harness.inside.bench.results import Sink
+from harness.inside.process.supervise import Journal
 from harness.records import Job, Stage, Verdict, to_json
 from harness.targets import load_targets
 
@@ -34,7 +34,7 @@ def test_the_job_knows_the_caches_that_no_driver_tells():
     """By the card's name; None where it does not know the card."""
     cards = load_targets()["rocm"].architectures
     job = Job("run-1", "rocm", (Stage.BENCH,), "", "", architectures=cards)
-    found = [measure.hidden_cache(job, SimpleNamespace(name=name)) for name in ("gfx942", "gfx90a", "gfx1250")]
+    found = [stage.hidden_cache(job, SimpleNamespace(name=name)) for name in ("gfx942", "gfx90a", "gfx1250")]
 
     assert found == [256 << 20, 0, None]
 
@@ -91,7 +91,7 @@ def test_a_sample_carries_the_authors_number_and_the_raw_timings(device, timer):
         ms, low, high = timer.do_bench(lambda: device.work(0.25), quantiles=[0.5, 0.2, 0.8])
         return tuple(12 * N / t * 1e-6 for t in (ms, high, low))
 
-    sample = measure._measure(point(author), timer)
+    sample = stage._measure(point(author), timer)
 
     assert (sample.verdict, sample.bytes_moved, sample.median_ms) == (Verdict.PASSED, 96, 0.25)
     assert sample.value == pytest.approx(96 / 0.25 * 1e-6)
@@ -105,7 +105,7 @@ def test_a_sample_carries_the_authors_number_and_the_raw_timings(device, timer):
 )
 def test_what_is_no_number_is_invalid(timer, returned, verdict, words):
     """Never 0.0, never a gap."""
-    sample = measure._measure(point(lambda N, provider: returned), timer)
+    sample = stage._measure(point(lambda N, provider: returned), timer)
 
     assert (sample.verdict, words in sample.reason, sample.value) == (verdict, True, None)
 
@@ -116,7 +116,7 @@ def test_an_author_who_raises_is_a_row(timer):
     def author(N, provider):
         raise RuntimeError("shape mismatch\nmore")
 
-    sample = measure._measure(point(author), timer)
+    sample = stage._measure(point(author), timer)
 
     assert (sample.verdict, sample.reason) == (Verdict.ERROR, "RuntimeError: shape mismatch")
 
@@ -136,12 +136,12 @@ def test_a_worker_takes_up_where_another_died(tmp_path, monkeypatch, device):
     journal.write("finish", id="op/N=1 [triton]", verdict="passed", reason="")
     journal.write("death", id="op/N=2 [triton]", verdict="crashed", reason="SIGSEGV")
     monkeypatch.setenv("WARPWAVE_JOURNAL", str(journal.path))
-    monkeypatch.setattr(measure.Timer, "on_active_device", lambda *told: Timer(device, device.flush, 1 << 20))
-    monkeypatch.setattr(measure, "_ceiling", lambda *arguments: None)
-    monkeypatch.setattr(measure, "card_here", lambda: SimpleNamespace(name="sm_90"))
-    monkeypatch.setattr(measure, "Recorder", lambda card, journal: SimpleNamespace())
+    monkeypatch.setattr(stage.Timer, "on_active_device", lambda *told: Timer(device, device.flush, 1 << 20))
+    monkeypatch.setattr(stage, "_ceiling", lambda *arguments: None)
+    monkeypatch.setattr(stage, "card_here", lambda: SimpleNamespace(name="sm_90"))
+    monkeypatch.setattr(stage, "Recorder", lambda card, journal: SimpleNamespace())
     monkeypatch.setattr("triton.testing.do_bench", None)
-    measure.work(Job("run-1", "cuda", (Stage.BENCH,), str(package), str(tmp_path)))
+    stage.work(Job("run-1", "cuda", (Stage.BENCH,), str(package), str(tmp_path)))
     finished = [event for event in journal.read()[2:] if event["event"] == "finish"]
 
     assert [event["id"] for event in finished] == ["op/N=3 [triton]"]
@@ -153,9 +153,9 @@ def test_what_the_jit_compiles_for_a_point_is_recorded(tmp_path, data):
     """A bench on a card, here a pretended one: rows with the point as their origin, and the card under the name of its architecture."""
     program = f"""
 from pathlib import Path
-from harness.inside import measure
-from harness.inside.pretend import call_once, pretended_device
-from harness.inside.timer import Timer, Timing
+from harness.inside.bench import stage
+from harness.inside.fake_gpu.driver import call_once, pretended_device
+from harness.inside.bench.do_bench import Timer, Timing
 from harness.records import Job, Stage
 from harness.targets import load_targets
 
@@ -165,10 +165,10 @@ class Once(Timer):
         return call_once(fn, **options)
 
 card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
-measure.Timer.on_active_device = classmethod(lambda cls, *told: Once(None, None, 0))
-measure._ceiling, measure.is_usable = lambda *arguments: None, lambda: True
+stage.Timer.on_active_device = classmethod(lambda cls, *told: Once(None, None, 0))
+stage._ceiling, stage.is_usable = lambda *arguments: None, lambda: True
 with pretended_device(card, lambda binary: (32, 0, 1024)):
-    measure.work(Job("run-1", "rocm", (Stage.BENCH,), {str(data / "limits")!r}, {str(tmp_path)!r}))
+    stage.work(Job("run-1", "rocm", (Stage.BENCH,), {str(data / "limits")!r}, {str(tmp_path)!r}))
 """
     journal = tmp_path / "journal.jsonl"
     variables = {"WARPWAVE_JOURNAL": str(journal), "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(REPOSITORY)}
@@ -200,11 +200,11 @@ def test_the_ceiling_is_a_copy_well_past_the_caches(monkeypatch, tmp_path, devic
     import torch
 
     card = SimpleNamespace(mem_get_info=lambda: (1 << 20, 1 << 30), empty_cache=lambda: None)
-    monkeypatch.setattr(measure, "accelerator", lambda: ("card", card))
+    monkeypatch.setattr(stage, "accelerator", lambda: ("card", card))
     monkeypatch.setattr("triton.runtime.driver", SimpleNamespace(active=SimpleNamespace(get_active_torch_device=lambda: "cpu")))
     journal = Journal(tmp_path / "journal.jsonl")
     monkeypatch.setattr(torch.Tensor, "copy_", lambda self, other: device.work(2.0))
-    measure._ceiling(journal, timer, "before", set())
+    stage._ceiling(journal, timer, "before", set())
     record = json.loads(journal.read()[-1]["ceiling"])
 
     assert (record["bytes_moved"], record["median_ms"], record["when"]) == (1 << 19, 2.0, "before")
@@ -223,10 +223,10 @@ def test_an_aa_run_measures_twice_in_two_processes(tmp_path, monkeypatch):
         on_event({"event": "finish", "id": "op/N=1 [x]", "verdict": "passed", "reason": "", "sample": f'{{"pass": {len(journals)}}}'})
         return []
 
-    monkeypatch.setattr(measure.sys, "argv", ["measure", "job.json"])
-    monkeypatch.setattr(measure, "supervise", supervise)
-    monkeypatch.setattr(measure.ahead, "start", lambda job: None)
-    report = measure.measure(Job("run-1", "cuda", (Stage.BENCH,), str(tmp_path), str(tmp_path), again=True))
+    monkeypatch.setattr(stage.sys, "argv", ["measure", "job.json"])
+    monkeypatch.setattr(stage, "supervise", supervise)
+    monkeypatch.setattr(stage.precompile, "start", lambda job: None)
+    report = stage.measure(Job("run-1", "cuda", (Stage.BENCH,), str(tmp_path), str(tmp_path), again=True))
     written = {path.name: path.read_text().splitlines() for path in (tmp_path / "bench").iterdir()}
 
     assert (report.verdict, report.counts, len(set(journals))) == (Verdict.PASSED, {"passed": 1}, 2)
@@ -241,7 +241,7 @@ def test_a_point_that_skips_itself_is_not_run_and_no_failure(skip, timer, tmp_pa
     def refuses(N, provider):
         raise skip("Other refuses it: N is too large")
 
-    samples = [measure._measure(point(function), timer) for function in (refuses, lambda N, provider: 1.0)]
+    samples = [stage._measure(point(function), timer) for function in (refuses, lambda N, provider: 1.0)]
     assert (samples[0].verdict, samples[0].reason, samples[0].value) == (Verdict.NOT_RUN, "Other refuses it: N is too large", None)
 
     sink = Sink(tmp_path, "samples.jsonl")

@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
-from harness.inside import compile as compile_stage
-from harness.inside.assembly import read
-from harness.inside.occupancy import LIMITS, occupancy
+from harness.inside.codegen.binary import read
+from harness.inside.codegen.occupancy import LIMITS, occupancy
+from harness.inside.compile import stage as compile_stage
 from harness.records import Stage
 from harness.targets import load_targets
 

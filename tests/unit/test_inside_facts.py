@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.inside import facts
-from harness.inside.facts import UnusableError
+from harness.inside.facts import stage
+from harness.inside.facts.stage import UnusableError
 from harness.records import Stage
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -33,7 +33,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     ticking = Clock()
-    monkeypatch.setattr(facts, "time", ticking)
+    monkeypatch.setattr(stage, "time", ticking)
     return ticking
 
 
@@ -51,7 +51,7 @@ def card(*used_gib, total_gib=140):
 def test_a_card_that_others_use_is_refused(clock):
     """After a bound, with how much is taken of what, and what to do about it."""
     with pytest.raises(UnusableError) as caught:
-        facts._wait_for_memory(card(90), 1)
+        stage._wait_for_memory(card(90), 1)
 
     assert "GPU 1: 90.0 of 140.0 GiB are in use" in str(caught.value)
     assert "doctor" in caught.value.hint
@@ -61,9 +61,9 @@ def test_a_card_that_others_use_is_refused(clock):
 
 def test_memory_that_is_given_back_late_is_waited_for(clock):
     """What a process before this one had may take a while; a context and a desktop are no reason to wait."""
-    facts._wait_for_memory(card(90, 90, 30, 1), 0)
+    stage._wait_for_memory(card(90, 90, 30, 1), 0)
     assert clock.now == 3.0
-    facts._wait_for_memory(card(1.5, total_gib=8), 0)
+    stage._wait_for_memory(card(1.5, total_gib=8), 0)
     assert clock.now == 3.0
 
 

@@ -93,7 +93,7 @@ def test_a_stage_that_is_stopped_leaves_no_worker(tmp_path, data, number):
     (tmp_path / "compile").mkdir()
     dump(Job("run-1", "cpu", (Stage.COMPILE,), str(data / "launching"), str(tmp_path), architectures=cards), tmp_path / "job.json")
     variables = {"PYTHONPATH": str(Path(__file__).parents[2]), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "harness.inside.compile", str(tmp_path / "job.json")]
+    command = [sys.executable, "-m", "harness.inside.compile.stage", str(tmp_path / "job.json")]
     stage = subprocess.Popen(command, env={**os.environ, **variables}, start_new_session=True, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not (tmp_path / "compile" / "kernels.jsonl").exists():

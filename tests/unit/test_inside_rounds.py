@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from harness.inside.bursts import Burst
-from harness.inside.rounds import Gathered, Rule, unsettled
+from harness.inside.bench.batches import Burst
+from harness.inside.bench.stopping_rule import Gathered, Rule, unsettled
 from harness.stats import ratio_of_medians
 
 

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 from benching import point
 
-from harness.inside import measure
-from harness.inside.supervise import Journal, supervise
-from harness.inside.workers import spawned
+from harness.inside.bench import stage
+from harness.inside.process.supervise import Journal, supervise
+from harness.inside.process.workers import spawned
 from harness.records import Verdict
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -29,9 +29,9 @@ def in_turns(timer, monkeypatch, tmp_path, *functions):
     """Points of one case, measured together; returns their samples by provider and the journal's events."""
     journal = Journal(tmp_path / "journal.jsonl")
     together = [dataclasses.replace(point(function), provider=name) for name, function in functions]
-    monkeypatch.setattr(measure, "is_usable", lambda: True)
+    monkeypatch.setattr(stage, "is_usable", lambda: True)
     watch = SimpleNamespace(look=lambda: None, weakness=lambda *looks: "")
-    measure._measure_in_turns(together, timer, watch, SimpleNamespace(), journal)
+    stage._measure_in_turns(together, timer, watch, SimpleNamespace(), journal)
     events = journal.read()
     found = {event["id"].partition("[")[2][:-1]: json.loads(event["sample"]) for event in events if event["event"] == "finish"}
     return found, events
@@ -86,7 +86,7 @@ def test_a_function_that_times_twice_has_two_numbers(device, timer, tmp_path, mo
 def test_who_takes_long_to_set_up_is_called_twice(device, timer, tmp_path, monkeypatch):
     """Then it measures on by itself, and others have their turns without it."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("harness.inside.timer.time.perf_counter", lambda: clock.now)
+    monkeypatch.setattr("harness.inside.bench.do_bench.time.perf_counter", lambda: clock.now)
     calls = []
 
     def slow(N, provider):
@@ -101,7 +101,7 @@ def test_who_takes_long_to_set_up_is_called_twice(device, timer, tmp_path, monke
 def test_whose_turn_it_was_is_the_culprit(tmp_path):
     """Two points are under way; the worker dies in a later turn of the first, not in the one that was started last."""
     program = (
-        "from harness.inside.supervise import Journal; import os; journal = Journal.from_environment(); done = journal.done()\n"
+        "from harness.inside.process.supervise import Journal; import os; journal = Journal.from_environment(); done = journal.done()\n"
         "for event, name in [('start', 'one'), ('start', 'two'), ('turn', 'one')]:\n"
         "    'one' in done or journal.write(event, id=name)\n"
         "'one' in done or os._exit(9)\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.inside.words import describe
+from harness.inside.process.exceptions import describe
 
 
 @pytest.mark.parametrize(

@@ -11,22 +11,24 @@ import pytest
 from synthetic import CEILING, case, compiled, facts, no_gpu, record, run, sample, two_targets, write_raw
 
 from harness.collect import collect_all, untrusted
-from harness.compare import compare, condense, pairing, speed
-from harness.compare import parity as collecting_parity
-from harness.compare.bundles import bundle
-from harness.compare.codegen import diff
-from harness.compare.deltas import Concern
-from harness.compare.movement import movement
-from harness.compare.vendors import one_vendor
+from harness.compare import compare
+from harness.compare.codegen import pairing
+from harness.compare.codegen.bundles import bundle
+from harness.compare.codegen.codegen_changes import diff
+from harness.compare.codegen.deltas import Concern
+from harness.compare.codegen.vendors import one_vendor
+from harness.compare.speeds import rows, summary
+from harness.compare.speeds.speed_changes import movement
+from harness.compare.tests import parity as collecting_parity
 from harness.records import DeviceFacts, Gates, Limits, Verdict, Waiver, Which
-from harness.render import shown as limits
-from harness.render.codegen import sentence
+from harness.render import excerpt as limits
+from harness.render.charts.sweeps import sweeps
+from harness.render.excerpt import shown
 from harness.render.html import render_html
 from harness.render.html.matrix import matrix
 from harness.render.html.tests import numerics, parity
 from harness.render.markdown import render_markdown
-from harness.render.shown import shown
-from harness.render.sweeps import sweeps
+from harness.render.sections.codegen_changes import sentence
 
 
 def targets(n, **more):
@@ -115,7 +117,7 @@ def everything(runs) -> None:
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_work_grows_with_the_bundle(name, monkeypatch):
     """Four times as much of one thing takes at most six times the steps; with its square it would be sixteen."""
-    monkeypatch.setattr(speed, "_MOST_ONE_SIDED", 1000, raising=False)
+    monkeypatch.setattr(rows, "_MOST_ONE_SIDED", 1000, raising=False)
     monkeypatch.setattr(pairing, "_MOST_OF_ALL", 1000, raising=False)
     everything(SHAPES[name](2))  # what is made once
     bundles = [SHAPES[name](n) for n in (60, 240)]
@@ -206,7 +208,7 @@ def test_a_sentence_names_so_many_parameters():
 
 def test_too_many_targets_for_portability_are_said(monkeypatch):
     """It is not left out without a word."""
-    monkeypatch.setattr(condense, "_MOST_EFFICIENCIES", 1)
+    monkeypatch.setattr(summary, "_MOST_EFFICIENCIES", 1)
     comparison = compare(two_targets())
 
     assert (comparison.portabilities, comparison.problems) == (

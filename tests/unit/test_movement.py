@@ -14,11 +14,11 @@ from test_render_terminal import HOSTILE
 from harness.__main__ import _run_cli
 from harness.commands.speed import outcome
 from harness.compare.comparison import Change
-from harness.compare.movement import movement
+from harness.compare.speeds.speed_changes import movement
 from harness.errors import ExitCode, UsageError
 from harness.records import Verdict
 from harness.render.markdown import render_page
-from harness.render.movement import movement_sections, sentence
+from harness.render.sections.speed_changes import movement_sections, sentence
 from harness.render.terminal import draw_page
 
 SIZES = (1024, 2048, 4096)

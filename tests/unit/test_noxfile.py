@@ -111,7 +111,8 @@ def test_install_only_asks_nothing(noxfile):
 
 def test_a_run_has_time_to_stop():
     """nox would kill its child 0.5 s after Ctrl-C; every rung of the ladder fits into what it is given instead, for every run."""
-    from harness.engines import Request, lifecycle
+    from harness.engines import Request
+    from harness.engines.docker import lifecycle
 
     text = (REPOSITORY / "noxfile.py").read_text()
     patience = ast.literal_eval(re.search(r"^PATIENCE = (.*)$", text, re.MULTILINE).group(1))

@@ -7,7 +7,7 @@ from rich.console import Console
 from synthetic import compiled, run
 
 from harness.compare import compare
-from harness.inside.occupancy import LIMITS, Occupancy, occupancy
+from harness.inside.codegen.occupancy import LIMITS, Occupancy, occupancy
 from harness.render.terminal import render_terminal
 from harness.targets import load_targets
 

@@ -9,8 +9,8 @@ from test_render_html import HOSTILE, hostile
 
 from harness.__main__ import _run_cli
 from harness.compare import compare
-from harness.render.palette import DARK, LIGHT
-from harness.render.plot import pictures
+from harness.render.charts.palette import DARK, LIGHT
+from harness.render.charts.pictures import pictures
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -12,7 +12,7 @@ import pytest
 
 from harness.collect import cases, collect, guard
 from harness.compare import compare
-from harness.engines.quota import Cap, Watch, over
+from harness.engines.results_limit import Cap, Watch, over
 from harness.records import Exit, Verdict
 from harness.run import exit_code_of
 from harness.run.diagnose import diagnose
@@ -142,7 +142,7 @@ FILLS = {
 def test_a_run_that_writes_too_much_is_ended(tmp_path, fill):
     """Without a container: its reason, 4, and what was finished before is kept, reported and not run again."""
     pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
-    from harness.inside.workers import JOURNAL_VARIABLE
+    from harness.inside.process.workers import JOURNAL_VARIABLE
 
     package = tmp_path / "package"
     package.mkdir()

@@ -10,11 +10,11 @@ from synthetic import no_gpu, two_targets
 from harness.compare import compare
 from harness.compare.comparison import Comparison
 from harness.records import to_json
-from harness.render.schema import comparison_schema
+from harness.render.files.comparison_schema import comparison_schema
 
 
 def test_the_stored_schema_is_that_of_the_code():
-    """`python -c "from harness.render.schema import *; print(comparison_schema(), end='')"` writes it anew."""
+    """`python -c "from harness.render.files.comparison_schema import *; print(comparison_schema(), end='')"` writes it anew."""
     stored = files("harness").joinpath("schemas/comparison.schema.json").read_text(encoding="utf-8")
 
     assert json.loads(stored, object_hook=_explicit) == json.loads(comparison_schema(), object_hook=_explicit)

@@ -7,10 +7,10 @@ from synthetic import no_gpu, run, sample, two_targets
 
 from harness.compare import compare
 from harness.records import Verdict
-from harness.render.chart import draw
+from harness.render.charts.axes import short, size_ticks, sizes_scale, values_scale
+from harness.render.charts.svg import draw
+from harness.render.charts.sweeps import sweeps
 from harness.render.repro import repro
-from harness.render.scale import short, size_ticks, sizes_scale, values_scale
-from harness.render.sweeps import sweeps
 
 
 def points(*params, plot="softmax", **more):

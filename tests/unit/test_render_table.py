@@ -7,7 +7,7 @@ from synthetic import case, run, sample, two_targets
 
 from harness.compare import compare
 from harness.records import Verdict
-from harness.render.table import COLUMNS, render_csv
+from harness.render.files.bandwidth_csv import COLUMNS, render_csv
 
 
 def read(runs) -> list[dict[str, str]]:

@@ -14,7 +14,7 @@ from harness import __main__, report
 from harness.compare.comparison import Comparison
 from harness.errors import InvalidInputError
 from harness.records import Verdict
-from harness.render.document import json_pieces
+from harness.render.files.comparison_json import json_pieces
 from harness.report import write_report
 
 FILES = {"junit.xml", "bandwidth.csv", "comparison.html", "comparison.md", "comparison.json"}

@@ -14,10 +14,10 @@ import pytest
 
 from harness.collect import collect
 from harness.errors import InvalidInputError, UsageError
-from harness.inside import measure
-from harness.inside.compile import _fresh_rows
-from harness.inside.supervise import Journal
-from harness.inside.workers import spawned
+from harness.inside.bench import stage
+from harness.inside.compile.stage import _fresh_rows
+from harness.inside.process.supervise import Journal
+from harness.inside.process.workers import spawned
 from harness.records import Architecture, CaseResult, CompiledKernel, Job, Sample, Stage, TargetRun, Verdict, dump, to_json
 from harness.run.resume import check_same, recorded_run_id
 
@@ -205,11 +205,11 @@ def test_the_sweep_is_written_anew_from_its_journal(tmp_path, monkeypatch):
         journal.write("finish", id=f"op/N={n} [triton]", verdict="passed", reason="", sample=to_json(sample))
     (folder / "samples.jsonl").write_text('{"case": "op/N=1", "ker')
     job = Job("run-1", "cuda", (Stage.BENCH,), str(package), str(tmp_path))
-    program = "from harness.inside.supervise import Journal; Journal.from_environment().write('end')"
-    monkeypatch.setattr(measure, "spawned", lambda command: spawned([sys.executable, "-c", program]))
-    monkeypatch.setattr(measure.ahead, "start", lambda job: None)
+    program = "from harness.inside.process.supervise import Journal; Journal.from_environment().write('end')"
+    monkeypatch.setattr(stage, "spawned", lambda command: spawned([sys.executable, "-c", program]))
+    monkeypatch.setattr(stage.precompile, "start", lambda job: None)
     monkeypatch.setattr(sys, "argv", ["measure", "job.json"])
-    report = measure.measure(job)
+    report = stage.measure(job)
 
     assert [json.loads(line)["value"] for line in (folder / "samples.jsonl").read_text().splitlines()] == [8.0, 16.0]
     assert (report.verdict, report.counts) == (Verdict.PASSED, {"passed": 2})

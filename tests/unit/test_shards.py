@@ -11,7 +11,7 @@ import sys
 import pytest
 from synthetic import two_targets
 
-from harness.compare.joining import join
+from harness.compare.shards import join
 from harness.errors import UsageError
 from harness.records import Verdict
 from harness.run.sharding import Shard, parse_shard, restrict

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines import Build, images, lifecycle, patience
-from harness.engines import docker as engine_module
+from harness.engines import Build
+from harness.engines.docker import deadlines, images, lifecycle
+from harness.engines.docker import engine as engine_module
 from harness.errors import InfrastructureError
 from harness.records import Verdict
 from harness.run import Settings, attempt, run_target
@@ -174,8 +175,8 @@ def server(monkeypatch, tmp_path):
     """The engine that the environment names; whoever waits for it has little patience."""
     monkeypatch.setattr(engine_module, "_CONNECT_S", 1.0)
     monkeypatch.setattr(engine_module, "_CALL_S", 1.0)
-    monkeypatch.setattr(patience, "IMPATIENT_S", 0.2)
-    monkeypatch.setattr(patience, "BEAT_S", 0.2)
+    monkeypatch.setattr(deadlines, "IMPATIENT_S", 0.2)
+    monkeypatch.setattr(deadlines, "BEAT_S", 0.2)
     monkeypatch.setattr(attempt, "_ENGINE_WAIT_S", 0.1)
     monkeypatch.setattr(images, "_PAUSES_S", (0.01, 0.01))
     for name in ("_RECONNECT_S", "_KILL_S", "_DRAIN_S", "_POLL_S"):
@@ -269,9 +270,11 @@ def test_an_engine_that_hangs_during_a_build_is_left(server, run, fault, monkeyp
 
 PROGRAM = """
 import sys, harness.__main__ as cli
-from harness.engines import docker as engine, lifecycle, patience
+from harness.engines.docker import engine
+from harness.engines.docker import lifecycle
+from harness.engines.docker import deadlines
 engine._CONNECT_S = engine._CALL_S = 600
-patience.IMPATIENT_S = lifecycle._KILL_S = lifecycle._RECONNECT_S = 1.0
+deadlines.IMPATIENT_S = lifecycle._KILL_S = lifecycle._RECONNECT_S = 1.0
 sys.argv = ["warpwave", "run", "cpu", "--engine", "docker", "--base-image", "base:1", "--no-report", *sys.argv[1:]]
 cli.main()
 """

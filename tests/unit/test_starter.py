@@ -15,7 +15,7 @@ import yaml
 from runner import Runner
 
 import harness
-from harness import origin
+from harness import install_source
 from harness.starter import starter_files
 
 ROOT = Path(__file__).parents[2]
@@ -139,7 +139,7 @@ REACHED = f"git+https://code.example/them/warpwave@{'5e' * 20}"
 )
 def test_a_workflow_installs_what_wrote_it(url, commit, named):
     """By a commit that others can reach, and without anybody's password."""
-    assert origin._named(url, commit) == named
+    assert install_source._named(url, commit) == named
 
 
 @pytest.mark.parametrize(
@@ -154,9 +154,9 @@ def test_a_workflow_installs_what_wrote_it(url, commit, named):
 )
 def test_what_pip_noted_says_where_it_is_from(monkeypatch, noted, named):
     """A wheel that somebody built is nobody else's."""
-    monkeypatch.setattr(origin.metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: noted))
+    monkeypatch.setattr(install_source.metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: noted))
 
-    assert origin._as_installed() == named
+    assert install_source._as_installed() == named
 
 
 def test_a_commit_that_nobody_else_has_is_not_named(tmp_path):
@@ -167,7 +167,7 @@ def test_a_commit_that_nobody_else_has_is_not_named(tmp_path):
         subprocess.run([*git, *words.split()], check=True)
     commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
 
-    assert origin._as_checked_out(tmp_path) is None
+    assert install_source._as_checked_out(tmp_path) is None
     subprocess.run([*git, "update-ref", "refs/remotes/origin/main", "HEAD"], check=True)
-    assert origin._as_checked_out(tmp_path) == f"git+https://code.example/them/warpwave@{commit}"
-    assert origin._as_checked_out(tmp_path / "no") is None
+    assert install_source._as_checked_out(tmp_path) == f"git+https://code.example/them/warpwave@{commit}"
+    assert install_source._as_checked_out(tmp_path / "no") is None

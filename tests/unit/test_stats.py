@@ -12,8 +12,8 @@ import pytest
 from synthetic import run, sample
 
 from harness.compare.comparison import Change
-from harness.compare.noise import noise, threshold
-from harness.compare.speedup import speedup
+from harness.compare.speeds.noise import noise, threshold
+from harness.compare.speeds.speedup import speedup
 from harness.stats import geometric_mean, harmonic_mean, median, median_interval, median_weights, quantile, ratio_of_medians
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines import stopping
-from harness.engines.stopping import held, interruptible
+from harness.engines import signals
+from harness.engines.signals import held, interruptible
 
 # Where the inside's Python would be run: deaf to signals, with many files, a link, and a daemon that goes on planting links.
 HOSTILE = """#!/bin/sh
@@ -105,26 +105,26 @@ def test_a_signal_interrupts_waiting_and_nothing_else():
     told = []
     with held(lambda: told.append("told")):
         press(signal.SIGINT, signal.SIGTERM)
-        assert stopping.asked() == 2
+        assert signals.asked() == 2
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt), interruptible():
                 pytest.fail("entered")
     assert told == ["told"]
-    assert stopping.terminated()
+    assert signals.terminated()
 
 
 def test_only_the_first_signal_is_raised():
     """Whoever handles it is not interrupted by the next."""
     handled = []
     with held():
-        assert stopping.asked() == 0
+        assert signals.asked() == 0
         try:
             with interruptible():
                 press(signal.SIGINT)
                 pytest.fail("went on")
         except KeyboardInterrupt:
             press(signal.SIGINT, signal.SIGTERM)
-            handled.append(stopping.asked())
+            handled.append(signals.asked())
     assert handled == [3]
 
 

@@ -9,13 +9,13 @@ import pytest
 from synthetic import case, record, run, write_raw
 
 from harness.ci import base as since_base
-from harness.compare.bundles import bundle
+from harness.compare.codegen.bundles import bundle
 from harness.compare.comparison import FAILING
-from harness.compare.joining import join
-from harness.compare.turned import Turn, turns
+from harness.compare.shards import join
+from harness.compare.tests.test_changes import Turn, turns
 from harness.records import Stage, StageReport, Verdict
 from harness.render.markdown import render_page
-from harness.render.turned import sentence, turned_sections
+from harness.render.sections.test_changes import sentence, turned_sections
 
 PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.NOT_RUN
 

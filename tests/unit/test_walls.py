@@ -17,12 +17,12 @@ HOST = sorted(path for path in HARNESS.rglob("*.py") if "inside" not in path.par
 INSIDE = sorted((HARNESS / "inside").rglob("*.py"))
 # Who alone may import these.
 OWNERS = {
-    "docker": {"engines/docker.py"},
+    "docker": {"engines/docker/engine.py"},
     "yaml": {"targets.py"},
     "xml.parsers": {"collect/cases.py"},
     "xml.etree": set(),
     "sqlite3": {"history.py"},
-    "junitparser": {"render/junit.py"},
+    "junitparser": {"render/files/junit.py"},
     "torch": set(),
     "triton": set(),
     "harness.inside": set(),

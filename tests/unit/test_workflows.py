@@ -15,7 +15,7 @@ from synthetic import no_gpu, two_targets
 
 from harness.ci.artifacts import latest
 from harness.ci.plan import Leg, as_outputs, plan_legs
-from harness.ci.words import MOST_ANNOTATIONS, annotate, command, cut, outputs
+from harness.ci.workflow_commands import MOST_ANNOTATIONS, annotate, command, cut, outputs
 from harness.compare import compare
 from harness.errors import UsageError
 from harness.records import CaseResult, Verdict

@@ -9,7 +9,7 @@ from harness.render.exports.bencher import render_bencher
 from harness.render.exports.benchmark_action import render_bigger, render_smaller
 from harness.render.exports.openmetrics import render_openmetrics
 from harness.render.exports.pytorch import render_pytorch
-from harness.render.table import render_csv
+from harness.render.files.bandwidth_csv import render_csv
 
 FORMATS: dict[str, Callable[[Comparison], str]] = {
     "benchmark-action": render_bigger,  # github-action-benchmark, tool customBiggerIsBetter

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness.compare.comparison import Cell, Comparison, Row
-from harness.render.sweeps import band
+from harness.render.charts.sweeps import band
 from harness.render.text import visible
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.compare.alignment import by_generation
+from harness.compare.codegen.alignment import by_generation
 from harness.compare.comparison import CodegenCell, Comparison
 from harness.records import CompiledKernel, Verdict
+from harness.render.charts.sweeps import Point
 from harness.render.html.speeds import Figure
-from harness.render.sweeps import Point
 from harness.render.text import first_line, number, visible
 
 _CELLS = 300_000  # of tests by target; a test's id counts for four

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.compare.comparison import Comparison, DeviceSummary, TargetSummary
-from harness.render.cards import remarks, several
+from harness.render.sections.cards import remarks, several
 from harness.render.text import number
 
 _MOST = 16  # different cards of a target

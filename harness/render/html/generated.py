@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.compare.alignment import by_generation
+from harness.compare.codegen.alignment import by_generation
+from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import FAILING, Comparison
-from harness.compare.vendors import one_vendor
 from harness.records import HOST_CODE, CompiledKernel, Verdict
-from harness.render import fidelity, figures, gates
-from harness.render.codegen import ONE_VENDOR, vendor_section
-from harness.render.section import Section
+from harness.render.sections import fidelity, gates, speeds
+from harness.render.sections.codegen_changes import ONE_VENDOR, vendor_section
+from harness.render.sections.model import Section
 from harness.render.text import number
 
 _FEW = 60
@@ -77,10 +77,10 @@ def generated(comparison: Comparison) -> Generated:
         Function(kernel, name, counted[kernel, name], tuple(_figures(group.get(column, [])) for column in columns))
         for (kernel, name), group in groups.items()
     )
-    notes = [section for section in figures.codegen(comparison, every=False) if not section.heads]
+    notes = [section for section in speeds.codegen(comparison, every=False) if not section.heads]
     notes += fidelity.sections(comparison, _FEW)
     notes += gates.sections(comparison, _FEW) + vendor_section(ONE_VENDOR, one_vendor(cell.compiled for cell in cells), _FEW)
-    broken = tuple(note for note in notes if note.title in (figures.UNCOMPILED, gates.BROKEN))
+    broken = tuple(note for note in notes if note.title in (speeds.UNCOMPILED, gates.BROKEN))
     rest = tuple(note for note in notes if note not in broken)
     return Generated(columns, functions, broken, rest, len({column.target for column in columns}) > 1)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.compare.comparison import Comparison, Geomean, Row, Speed
-from harness.compare.speed import lower_is_better
+from harness.compare.speeds.rows import lower_is_better
 from harness.records import Verdict
 from harness.render.text import counts, gravest
 from harness.stats import median

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from harness.compare.comparison import Comparison
+from harness.render.charts.sweeps import sweeps
+from harness.render.excerpt import shown
 from harness.render.html import environment, generated, matrix, speeds, tests
 from harness.render.html.data import embedded, most_tests
 from harness.render.html.shell import draw
-from harness.render.shown import shown
-from harness.render.sweeps import sweeps
 from harness.render.text import UNTESTED
 
 

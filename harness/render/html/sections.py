@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.render.html.shell import draw
-from harness.render.section import Line, Section, split
+from harness.render.sections.model import Line, Section, split
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from harness.render.palette import DARK, LIGHT, rules, variables
+from harness.render.charts.palette import DARK, LIGHT, rules, variables
 from harness.render.text import counts, first_line, number, plural, visible
 
 

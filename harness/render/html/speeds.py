@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from harness.compare.comparison import Comparison, Speed
-from harness.compare.speed import is_bandwidth
-from harness.render.chart import STYLES, Drawing, draw
-from harness.render.sweeps import MOST_DRAWN, Series, Sweep
+from harness.compare.speeds.rows import is_bandwidth
+from harness.render.charts.svg import STYLES, Drawing, draw
+from harness.render.charts.sweeps import MOST_DRAWN, Series, Sweep
 from harness.render.text import number, plural
 
 

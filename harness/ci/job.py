@@ -1,0 +1,55 @@
+"""One job on a runner: look at the machine, and run there only if it is fit; a machine that is not is put on record like a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from harness.doctor import Finding
+from harness.doctor.finding import FAIL
+from harness.errors import InfrastructureError
+from harness.records import RunRecord, Verdict, dump
+from harness.run import commit_of, new_run_id
+from harness.run.sharding import parse_shard
+from harness.targets import Target
+
+
+def unfit(findings: Sequence[Finding]) -> list[Finding]:
+    """What has to be mended before anything can be run, or timed, on this machine."""
+    return [finding for finding in findings if finding.state == FAIL]
+
+
+def end_leftovers() -> str:
+    """Remove containers whose warpwave is gone, which could go on writing; a sentence on what came of it."""
+    from harness.engines.docker.engine import clean
+
+    try:
+        removed = clean(dry_run=False)
+    except InfrastructureError as error:
+        return f"no container was looked for: {error.happened}"
+    return f"removed: {', '.join(removed)}" if removed else "no container was left"
+
+
+def put_on_record(
+    target: Target, faults: Sequence[Finding], kernels: Path, out: Path, shard: str = "", command: tuple[str, ...] = ()
+) -> RunRecord:
+    """Leave `raw/<target>/run.json`: the report then tells why this leg brought nothing, and what mends it."""
+    record = RunRecord(
+        run_id=new_run_id(),
+        target=target.name,
+        label=target.label,
+        verdict=Verdict.INFRA,
+        reason="; ".join(f"{fault.check}: {fault.evidence}" for fault in faults),
+        hint=" ".join(dict.fromkeys(fault.fix for fault in faults if fault.fix)),
+        started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        seconds=0.0,
+        shard=str(parse_shard(shard)) if shard else "",
+        commit=commit_of(kernels),
+        kernels=kernels.name,
+        command=command,
+    )
+    folder = out / "raw" / target.name
+    folder.mkdir(parents=True)
+    dump(record, folder / "run.json")
+    return record

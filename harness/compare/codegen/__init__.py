@@ -1,0 +1,1 @@
+"""Generated code: launches of one run side by side, and what changed between two runs."""

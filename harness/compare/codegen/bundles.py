@@ -1,0 +1,105 @@
+"""A bundle: the generated code of all targets of one run, ready to be held against another's. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.compare.codegen.codegen_changes import merge
+from harness.compare.comparison import COMPLETE
+from harness.errors import UsageError
+from harness.records import CompiledKernel, Stage, TargetRun, Verdict
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What one side of a diff is made of. `faults` are sentences on why kernels may be missing from it; empty where none can be."""
+
+    folder: str
+    targets: tuple[str, ...]
+    commits: tuple[str, ...]
+    triton: tuple[str, ...]
+    kernels: tuple[CompiledKernel, ...]
+    faults: tuple[str, ...]
+
+    @property
+    def architectures(self) -> frozenset[str]:
+        """The architectures that something was compiled for."""
+        return frozenset(row.architecture for row in self.kernels)
+
+
+def bundle(folder: str, runs: Sequence[TargetRun]) -> Bundle:
+    """Join the targets of one run that generated code.
+
+    Raises:
+        UsageError: none of them did.
+    """
+    # Nobody can tell which run the files of a stale folder are about.
+    sound = [run for run in runs if run.record.verdict is not Verdict.STALE]
+    told = [run for run in sound if run.compiled]
+    if not told:
+        stages = [f"{run.record.target}: {_why(run)}" for run in runs]
+        raise UsageError(
+            f"There is no generated code in {folder}.",
+            f"It comes from the compile stage, which needs no GPU; here it left no kernel ({'; '.join(stages)}).",
+            "Run `warpwave run cpu --stage compile --out FOLDER`, and give that FOLDER.",
+        )
+    return Bundle(
+        folder=folder,
+        targets=tuple(run.record.target for run in told),
+        commits=tuple(dict.fromkeys(run.record.commit or "unknown" for run in told)),
+        triton=tuple(dict.fromkeys(run.facts.triton if run.facts else "unknown" for run in told)),
+        kernels=tuple(merge([run.compiled for run in told])),
+        faults=tuple(fault for run in runs for fault in _faults(run)),
+    )
+
+
+def check_comparable(base: Bundle, head: Bundle) -> None:
+    """Refuse two bundles without an architecture in common.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if not base.architectures & head.architectures:
+        sides = [", ".join(sorted(side.architectures)) for side in (base, head)]
+        raise UsageError(
+            f"The two runs have no architecture in common: {base.folder} compiled for {sides[0]}, {head.folder} for {sides[1]}.",
+            "Binaries for different GPUs cannot be compared; the two runs were made with different targets.",
+            "Compile both with the same targets.",
+        )
+
+
+def notes(base: Bundle, head: Bundle) -> tuple[str, ...]:
+    """What a reader has to know before the first figure."""
+    found = []
+    if base.triton != head.triton:
+        old, new = (", ".join(side.triton) for side in (base, head))
+        found.append(f"Triton differs ({old} in BASE, {new} in HEAD): every binary may differ for that reason alone.")
+    for what, mine, theirs in (("BASE", base, head), ("HEAD", head, base)):
+        if only := mine.architectures - theirs.architectures:
+            found.append(f"Only {what} compiled for {', '.join(sorted(only))}: not compared.")
+        found += [f"{what} is incomplete, kernels may be missing from it: {fault}." for fault in mine.faults]
+    return tuple(found)
+
+
+def _why(run: TargetRun) -> str:
+    if run.record.verdict is Verdict.STALE:
+        return "its files are of two runs"
+    report = next((report for report in run.stages if report.stage is Stage.COMPILE), None)
+    if report is None:
+        return "no compile stage"
+    return f"{report.verdict.value}{f', {report.reason}' if report.reason else ''}"
+
+
+def _faults(run: TargetRun) -> list[str]:
+    """A stage that ended early, or files that cannot be read. That a kernel of it crashed is a row, and no fault."""
+    if run.record.verdict is Verdict.STALE:
+        return [f"{run.record.target}: its files are of two runs"]
+    shards = [f"{run.record.target}: {run.missing}"] if run.missing else []
+    return shards + [
+        f"{run.record.target}: {report.verdict.value}{f', {report.reason}' if report.reason else ''}"
+        for report in run.stages
+        if report.stage is Stage.COMPILE
+        and report.verdict not in (*COMPLETE, Verdict.NOT_RUN)
+        and report.verdict.value not in report.counts
+    ]

@@ -1,0 +1,214 @@
+"""Two runs of one package, of two commits → which points became faster or slower. Pure.
+
+The kernels' sources may differ: that is what is asked about. The GPU, the timer, the flush, the parameters and the FP-fusion setting may
+not, and what cannot be compared is refused by name. Versions that differ are shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Union
+
+from harness.compare.comparison import FAILING, Cell, Change, Exclusion, Noise
+from harness.compare.speeds.noise import noise, threshold
+from harness.compare.speeds.rows import cells, flush, spelt
+from harness.compare.speeds.speedup import speedup
+from harness.errors import UsageError
+from harness.records import Sample, TargetRun, Verdict
+from harness.stats import geometric_mean
+
+_Key = tuple[str, str, str, int]
+_VERSIONS = ("torch", "triton", "runtime", "driver", "python")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point in both runs. `speedup` is BASE's median time over HEAD's, with its 95 % interval; `lost`: only HEAD failed;
+    `skipped`: neither run was to measure it."""
+
+    kernel: str
+    case: str
+    provider: str
+    target: str
+    device: int
+    change: Change
+    base_ms: Union[float, None] = None
+    head_ms: Union[float, None] = None
+    speedup: Union[float, None] = None
+    low: Union[float, None] = None
+    high: Union[float, None] = None
+    lost: bool = False
+    skipped: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """All points of a kernel and provider on a target: `n` have a speedup, of which `mean` is the geometric mean; the others are named."""
+
+    kernel: str
+    provider: str
+    target: str
+    n: int
+    mean: Union[float, None]
+    changes: dict[str, int]
+    exclusions: tuple[Exclusion, ...]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A target in both runs. `barriers` forbid any comparison on it; `versions` are what differs and does not, BASE's first."""
+
+    target: str
+    gpus: tuple[str, ...]
+    commits: tuple[str, str]
+    run_ids: tuple[str, str]
+    threshold: float
+    noise: tuple[Noise, ...] = ()
+    barriers: tuple[str, ...] = ()
+    versions: dict[str, tuple[str, str]] | None = None
+
+
+@dataclass(frozen=True)
+class Movement:
+    """What moved from BASE to HEAD. `only` are targets that one of the two alone has measured."""
+
+    pairs: tuple[Pair, ...]
+    groups: tuple[Group, ...]
+    points: tuple[Point, ...]
+    only: tuple[str, ...] = ()
+
+    def of(self, change: Change) -> tuple[Point, ...]:
+        """The points with this verdict, what moved furthest first."""
+        found = [point for point in self.points if point.change is change and not point.lost and not point.skipped]
+        return tuple(sorted(found, key=lambda point: -max(point.speedup or 1.0, 1 / (point.speedup or 1.0))))
+
+    @property
+    def lost(self) -> tuple[Point, ...]:
+        """The points that BASE measured and that failed in HEAD."""
+        return tuple(point for point in self.points if point.lost)
+
+    @property
+    def skipped(self) -> tuple[Point, ...]:
+        """The points that skip themselves in both runs, as a peer does that is not installed: nothing is missing that was there."""
+        return tuple(point for point in self.points if point.skipped)
+
+
+def movement(base: Sequence[TargetRun], head: Sequence[TargetRun], at_least: Union[float, None] = None) -> Movement:
+    """Hold the targets of HEAD against those of BASE with the same names. `at_least` stands in for the threshold of an A/A run.
+
+    Raises:
+        UsageError: there is nothing that could be compared.
+    """
+    sides = [{run.record.target: run for run in runs if run.samples and run.record.verdict is not Verdict.STALE} for runs in (base, head)]
+    both = [name for name in sides[0] if name in sides[1]]
+    only = tuple(
+        f"{name} was measured in {where} alone"
+        for where, one, two in (("BASE", *sides), ("HEAD", *sides[::-1]))
+        for name in one
+        if name not in two
+    )
+    if not both:
+        told = [", ".join(side) or "nothing" for side in sides]
+        raise UsageError(
+            f"No target was measured in both runs: BASE measured {told[0]}, HEAD {told[1]}.",
+            "Speeds come from the bench stage, which needs a GPU.",
+            "Give two runs of the same target, each made with `warpwave run TARGET --stage test,bench`.",
+        )
+    pairs = tuple(_pair(name, sides[0][name], sides[1][name], at_least) for name in both)
+    if all(pair.barriers for pair in pairs):
+        raise UsageError(
+            f"BASE and HEAD cannot be compared: {'; '.join(barrier for pair in pairs for barrier in pair.barriers)}.",
+            "A speed on another GPU, or of another arithmetic, says nothing about a change of the code.",
+            "Measure both commits on the same card with the same settings.",
+        )
+    points = tuple(point for pair in pairs if not pair.barriers for point in _points(pair, sides[0][pair.target], sides[1][pair.target]))
+    return Movement(pairs, tuple(_groups(points)), points, only)
+
+
+def _pair(name: str, base: TargetRun, head: TargetRun, at_least: Union[float, None]) -> Pair:
+    noises = tuple(found for found in (noise(f"{name} (BASE)", base), noise(f"{name} (HEAD)", head)) if found)
+    facts = (base.facts, head.facts)
+    barriers = [f"the facts of {name} are missing in {where}" for where, told in zip(("BASE", "HEAD"), facts, strict=True) if told is None]
+    gpus = [tuple(device.name for device in told.devices) if told else () for told in facts]
+    versions = {}
+    if facts[0] and facts[1]:
+        settings = (
+            ("GPUs", *(" + ".join(dict.fromkeys(names)) for names in gpus)),
+            ("FP fusion settings", facts[0].fp_fusion, facts[1].fp_fusion),
+        )
+        barriers += [f"different {what} on {name}: BASE {one}, HEAD {two}" for what, one, two in settings if one != two]
+        told = {what: (str(getattr(facts[0], what)), str(getattr(facts[1], what))) for what in _VERSIONS}
+        versions = {what: values for what, values in told.items() if values[0] != values[1]}
+    return Pair(
+        target=name,
+        gpus=gpus[1],
+        commits=(base.record.commit, head.record.commit),
+        run_ids=(base.record.run_id, head.record.run_id),
+        threshold=threshold(noises) if at_least is None else at_least,
+        noise=noises,
+        barriers=tuple(barriers),
+        versions=versions,
+    )
+
+
+def _points(pair: Pair, base: TargetRun, head: TargetRun) -> Iterable[Point]:
+    found = [{_key(sample): (sample, cell) for sample, cell in cells(pair.target, run)} for run in (base, head)]
+    devices = [{key[:3]: key[3] for key in side} for side in found]
+    for key in dict.fromkeys([*found[0], *found[1]]):
+        point = _point(key, pair, found[0].get(key), found[1].get(key))
+        missing = 0 if key not in found[0] else 1
+        if key not in found[missing] and key[:3] in devices[missing]:
+            where = f"on GPU {devices[missing][key[:3]]} in {('BASE', 'HEAD')[missing]}, here on GPU {key[3]}"
+            point = replace(point, change=Change.REFUSED, reason=f"{where}: each card has a speed of its own")
+        yield point
+
+
+def _point(key: _Key, pair: Pair, base: Union[tuple[Sample, Cell], None], head: Union[tuple[Sample, Cell], None]) -> Point:
+    blank = Point(
+        *(key[0], key[1], key[2], pair.target, key[3]),
+        change=Change.REFUSED,
+        base_ms=base[1].median_ms if base else None,
+        head_ms=head[1].median_ms if head else None,
+    )
+    if base is None or head is None:
+        return replace(blank, change=Change.ONE_SIDED, reason=f"not in {'BASE' if base is None else 'HEAD'}")
+    idle = [cell.verdict is Verdict.NOT_RUN for _, cell in (base, head)]
+    if all(idle):
+        return replace(blank, skipped=True, reason=f"skipped in both: {head[1].reason}")
+    if idle[0] and head[1].value is not None:
+        return replace(blank, change=Change.ONE_SIDED, reason=f"skipped in BASE: {base[1].reason}")
+    if base[1].value is not None and head[1].verdict in FAILING:
+        return replace(blank, lost=True, reason=head[1].reason)
+    settings = (
+        ("parameters", base[0].params, head[0].params),
+        ("units", base[0].unit, head[0].unit),
+        ("timers", base[0].timer, head[0].timer),
+        ("flush sizes", flush(base[0]), flush(head[0])),
+    )
+    barred = [f"different {what}: BASE {spelt(one)}, HEAD {spelt(two)}" for what, one, two in settings if one != two]
+    barred += [f"{where}: {spelt(cell.reason)}" for where, cell in (("BASE", base[1]), ("HEAD", head[1])) if not cell.sound]
+    if barred:
+        return replace(blank, reason="; ".join(barred))
+    made = speedup(base[0], head[0], pair.threshold)
+    interval = made.interval
+    if interval is None:
+        return replace(blank, change=made.change, reason=made.reason)
+    return replace(blank, change=made.change, speedup=interval.value, low=interval.low, high=interval.high, reason=made.reason)
+
+
+def _groups(points: Iterable[Point]) -> Iterable[Group]:
+    grouped: dict[tuple[str, str, str], list[Point]] = {}
+    for point in points:
+        grouped.setdefault((point.kernel, point.provider, point.target), []).append(point)
+    for key, found in grouped.items():
+        values = [point.speedup for point in found if point.speedup is not None]
+        excluded = tuple(Exclusion(point.case, point.reason) for point in found if point.speedup is None)
+        counts = dict(Counter("skipped" if point.skipped else str(point.change.value) for point in found))
+        yield Group(*key, len(values), geometric_mean(values) if values else None, counts, excluded)
+
+
+def _key(sample: Sample) -> _Key:
+    return (sample.kernel, sample.case, sample.provider, sample.device)

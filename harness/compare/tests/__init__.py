@@ -1,0 +1,1 @@
+"""Tests: the targets of one run side by side, and what changed between two runs."""

@@ -1,0 +1,1 @@
+"""The Docker Engine, and whatever speaks its API."""

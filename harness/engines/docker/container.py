@@ -1,0 +1,189 @@
+"""What a container is created with: one pure function from a request to the body of the engine's create call.
+
+Secure by default, so that kernels of strangers can be run: no capabilities, no network, a read-only root, not root, three mounts. Every
+way to weaken that has a name, is asked for by that name, and is recorded with the results. The keys are those of the Docker Engine API
+(`POST /containers/create`), which Podman answers too: what the tests pin is what goes over the wire.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.engines import Layout, Request
+from harness.engines.docker.host import NOBODY, Host
+from harness.engines.docker.relaxations import WEAKENINGS, Body
+from harness.errors import ConfigError
+from harness.records import Environment
+
+LABEL = "io.warpwave"
+_HARNESS, _RESULTS = "/warpwave", "/results"
+
+PACKAGE = Path(__file__).resolve().parents[2]
+GIB = 1 << 30
+_TMP = 2 * GIB  # its size: a limit on files holds everywhere
+
+
+def layout(request: Request) -> Layout:
+    """Where the container sees what is mounted; the kernels keep their folder's name, since a package imports itself by it."""
+    return Layout(_HARNESS, f"/packages/{request.kernels.resolve().name}", _RESULTS)
+
+
+def container_user(request: Request, host: Host) -> tuple[int, int]:
+    """Who runs inside: the caller, so that results belong to the caller; never the host's root unless that was asked for by name."""
+    if host.rootless or "user=root" in request.weaken:
+        return 0, 0
+    return (NOBODY, NOBODY) if host.uid == 0 else (host.uid, host.gid)
+
+
+def container_name(request: Request) -> str:
+    """Unique per run and target, and readable in `docker ps`."""
+    return f"warpwave-{slug(request.run_id)}-{slug(request.target.name)}"
+
+
+def slug(text: str) -> str:
+    """A text as engines allow it in the names of images and containers."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
+
+
+def container_options(request: Request, environment: Environment, host: Host, command: Sequence[str] = ()) -> Body:
+    """The complete body of the create call; `command` replaces the inside, for tests of the walls around it."""
+    target = request.target
+    program = tuple(command) or (target.python, "-m", "harness.inside", f"{_RESULTS}/job.json")
+    uid, gid = container_user(request, host)
+    body: Body = {
+        "Image": environment.image_id or environment.image,
+        # The base image's own entry point, if it has one, is somebody else's script.
+        "Entrypoint": [program[0]],
+        "Cmd": list(program[1:]),
+        "User": f"{uid}:{gid}",
+        "WorkingDir": "/tmp",  # noqa: S108 - the container's own
+        "Env": [f"{key}={value}" for key, value in sorted(_variables(request).items())],
+        "Labels": {
+            f"{LABEL}.run": request.run_id,
+            f"{LABEL}.target": target.name,
+            f"{LABEL}.pid": str(host.pid),
+            f"{LABEL}.boot": host.boot,
+            f"{LABEL}.created": host.created,
+            f"{LABEL}.keep": str(request.keep).lower(),
+        },
+        "HostConfig": {
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges"],
+            "ReadonlyRootfs": True,
+            # Triton loads the shared objects that it compiles, so /tmp has to allow that; tmpfs does not by default.
+            "Tmpfs": {"/tmp": "rw,exec,nosuid,nodev,size=2g,mode=1777"},  # noqa: S108
+            "NetworkMode": "none",
+            "IpcMode": "private",
+            # An init process passes signals on and reaps what a dead stage leaves behind.
+            "Init": True,
+            # torch starts threads by the number of CPUs, in each of its processes.
+            "PidsLimit": max(2048, 16 * host.cpus),
+            "Memory": host.memory_limit,
+            "MemorySwap": host.memory_limit,
+            "ShmSize": GIB,
+            "Ulimits": [_limit("core", 0), _limit("nofile", host.open_files), _limit("fsize", _largest_file(request, host))],
+            "LogConfig": {"Type": "json-file", "Config": {"max-size": "50m", "max-file": "2"}},
+            "Mounts": _mounts(request),
+            "Devices": [{"PathOnHost": node.path, "PathInContainer": node.path, "CgroupPermissions": "rw"} for node in host.nodes],
+            "DeviceRequests": _device_requests(request),
+            "GroupAdd": [str(group) for group in _groups(request, host)],
+        },
+    }
+    for name in request.weaken:
+        WEAKENINGS[name](body)
+    return body
+
+
+def readable(body: Body) -> dict[str, Any]:
+    """The options as a report shows them."""
+    host = body["HostConfig"]
+    requests = [f"{entry['Driver'] or 'gpus'}: {', '.join(entry['DeviceIDs']) or 'all'}" for entry in host["DeviceRequests"]]
+    return {
+        "user": body["User"],
+        "cap_drop": host["CapDrop"],
+        "cap_add": host.get("CapAdd", []),
+        "security_opt": host["SecurityOpt"],
+        "read_only": host["ReadonlyRootfs"],
+        "network": host["NetworkMode"],
+        "ipc": host["IpcMode"],
+        "devices": requests + [device["PathOnHost"] for device in host["Devices"]],
+        "groups": host["GroupAdd"],
+        # Not where they come from: reports travel, and the caller's folders are nobody else's business.
+        "mounts": [f"{mount['Target']}:{'ro' if mount['ReadOnly'] else 'rw'}" for mount in host["Mounts"]],
+        "environment": body["Env"],
+        "limits": {"memory": f"{host['Memory'] / GIB:.1f} GiB", "pids": host["PidsLimit"], "shm": "1 GiB", **host["Tmpfs"]},
+    }
+
+
+def _variables(request: Request) -> dict[str, str]:
+    """An allow-list: nothing of the caller's environment, which may hold tokens, gets in."""
+    variables = {
+        "HOME": "/tmp",  # noqa: S108
+        # torch asks for the user's name, and a number from the host has none in the image.
+        "USER": "warpwave",
+        "LOGNAME": "warpwave",
+        "PYTHONPATH": _HARNESS,
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TRITON_CACHE_DIR": "/tmp/triton",  # noqa: S108
+        "TRITON_DEFAULT_FP_FUSION": "1",
+        **request.target.environment,
+    }
+    devices = request.target.devices
+    # A device request already shows the container its cards only, renumbered from 0; the host's indices would then hide them.
+    if request.gpu and request.target.visible_devices and devices.nodes and not (devices.gpus or devices.cdi):
+        variables[request.target.visible_devices] = request.gpu
+    return variables
+
+
+def _mounts(request: Request) -> list[dict[str, Any]]:
+    # Mounts and not `Binds`: a source that is missing is refused instead of being created as a folder of root's, and a colon is no trap.
+    mounts = [
+        _mount(str(PACKAGE), f"{_HARNESS}/harness", True),
+        _mount(str(request.kernels.resolve()), layout(request).kernels, True),
+        _mount(str(request.raw.resolve()), _RESULTS, False),
+    ]
+    for position, volume in enumerate(request.target.devices.volumes):
+        source, _, rest = volume.partition(":")
+        destination, _, mode = rest.partition(":")
+        if not source.startswith("/") or not destination.startswith("/") or mode not in ("", "ro", "rw"):
+            where = f"targets.{request.target.name}.devices.volumes[{position}]"
+            allowed = "absolute paths as source:destination, source:destination:ro or source:destination:rw"
+            raise ConfigError(f"{where}: found {volume!r}, allowed is {allowed}.", "A part is missing or relative.", "Mend that entry.")
+        mounts.append(_mount(source, destination, mode == "ro"))
+    return mounts
+
+
+def _mount(source: str, destination: str, read_only: bool) -> dict[str, Any]:
+    return {"Type": "bind", "Source": source, "Target": destination, "ReadOnly": read_only}
+
+
+def _limit(name: str, most: int) -> dict[str, Any]:
+    return {"Name": name, "Soft": most, "Hard": most}
+
+
+def _largest_file(request: Request, host: Host) -> int:
+    """What one file may grow to between two looks at the results. It holds for /tmp too, which may be filled."""
+    wanted = max(request.cap.bytes, _TMP)
+    return min(wanted, host.file_bytes) if host.file_bytes >= 0 else wanted
+
+
+def _device_requests(request: Request) -> list[dict[str, Any]]:
+    devices, chosen = request.target.devices, request.gpu.split(",") if request.gpu else []
+    requests: list[dict[str, Any]] = []
+    if devices.gpus:
+        requests.append({"Driver": "", "Count": 0 if chosen else -1, "DeviceIDs": chosen, "Capabilities": [["gpu"]], "Options": {}})
+    if devices.cdi:
+        names = [devices.cdi.replace("{gpu}", one) for one in chosen or ["all"]]
+        requests.append({"Driver": "cdi", "Count": 0, "DeviceIDs": list(dict.fromkeys(names)), "Capabilities": [], "Options": {}})
+    return requests
+
+
+def _groups(request: Request, host: Host) -> list[int]:
+    devices = request.target.devices
+    # Group 0 is left out: it would open what the image keeps for root's group.
+    found = {node.group for node in host.nodes if node.group} if devices.groups_from_nodes else set()
+    return sorted(found | set(devices.groups))

@@ -1,0 +1,130 @@
+"""Find, pull and build images through the engine's API. As in `lifecycle`, every error of the SDK's calls is an `OSError`."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, Protocol
+
+from harness.engines import Request, Say
+from harness.engines.docker.build_context import Recipe, pack, proxies
+from harness.engines.docker.container import LABEL
+from harness.engines.docker.errors import build_failed, pull_failed
+
+_TAIL = 20
+_PAUSES_S = (5.0, 20.0)
+# What registries and the ways to them say when it may be otherwise in a moment.
+_PASSING = r"toomanyrequests|too many requests|\b429\b|\b50[0234]\b|service unavailable|timeout|timed out|connection reset|unexpected eof"
+
+
+class Api(Protocol):
+    """What is used of the SDK's client."""
+
+    def inspect_image(self, image: str) -> dict[str, Any]:
+        """What the engine knows of an image."""
+        ...
+
+    def pull(self, repository: str, *, stream: bool, decode: bool) -> Iterator[dict[str, Any]]:
+        """Fetch an image; messages on the way."""
+        ...
+
+    def build(self, *, fileobj: IO[bytes], tag: str, buildargs: dict[str, str], labels: dict[str, str], **more: object) -> Iterator[Any]:
+        """Build an image; messages on the way."""
+        ...
+
+    def images(self, *, quiet: bool, filters: dict[str, object]) -> list[str]:
+        """The ids of the images that match."""
+        ...
+
+
+def find(api: Api, image: str) -> dict[str, Any] | None:
+    """What the engine knows of an image, None where it has none of this name."""
+    try:
+        return api.inspect_image(image)
+    except OSError as error:
+        if getattr(error, "status_code", None) == 404:
+            return None
+        raise
+
+
+def usable(api: Api, parts: Recipe) -> dict[str, Any] | None:
+    """The image of this recipe, unless its base image has been replaced by another of the same name since."""
+    image, base = find(api, parts.tag), find(api, parts.base)
+    if image is None or base is None:
+        return image
+    recorded = (image.get("Config", {}).get("Labels") or {}).get(f"{LABEL}.base-digest")
+    return image if recorded == digest(base) else None
+
+
+def build(api: Api, request: Request, parts: Recipe, say: Say) -> dict[str, Any]:
+    """Build the image of a recipe; one line to the user per step.
+
+    Raises:
+        InfrastructureError: the base image cannot be had, or a step failed.
+    """
+    base = find(api, parts.base) or _pull(api, parts.base, say)
+    say(f"{parts.target}: building {parts.tag} on {parts.base}")
+    tail: deque[str] = deque(maxlen=_TAIL)
+    step = reason = ""
+    with pack(parts) as context:
+        messages = api.build(
+            fileobj=context,
+            custom_context=True,
+            tag=parts.tag,
+            decode=True,
+            rm=True,
+            forcerm=True,
+            nocache=request.build.rebuild,
+            network_mode=request.build.network,
+            buildargs={**proxies(os.environ), **parts.arguments, "BASE_IMAGE": parts.base},
+            labels=parts.labels(request.commit, digest(base)),
+            timeout=None,
+        )
+        for message in messages:
+            for line in filter(None, (line.rstrip() for line in message.get("stream", "").splitlines())):
+                tail.append(line)
+                if re.match(r"step \d+/\d+", line, re.IGNORECASE):
+                    step = line
+                    say(f"{parts.target}: {line}")
+            # Read on after an error: the engine says nothing more, and the connection is given back.
+            reason = str(message.get("error", reason))
+    image = None if reason else find(api, parts.tag)
+    if image is None:
+        raise build_failed(parts.target, step, reason or "the engine ended the build without an image", list(tail))
+    return image
+
+
+def unnamed_stages(api: Api) -> list[str]:
+    """The stages that builds end with their wheels in: of no use once the image is there, and large."""
+    return api.images(quiet=True, filters={"dangling": True, "label": f"{LABEL}.stage=builder"})
+
+
+def digest(image: Mapping[str, Any]) -> str:
+    """What identifies an image: its digest in a registry, or its id where it never was in one."""
+    digests = image.get("RepoDigests") or []
+    return str(digests[0]).rpartition("@")[2] if digests else str(image.get("Id", ""))
+
+
+def _pull(api: Api, base: str, say: Say) -> dict[str, Any]:
+    """Fetch the base image. A registry that is busy, or wants fewer requests, is asked again, a little later and not by all at once."""
+    for pause_s in (*_PAUSES_S, None):
+        say(f"pulling {base}")
+        reason = ""
+        try:
+            for message in api.pull(base, stream=True, decode=True):
+                reason = str(message.get("error", reason))
+        except OSError as error:
+            reason = str(getattr(error, "explanation", None) or error)
+        found = None if reason else find(api, base)
+        if found is not None:
+            return found
+        if pause_s is None or not re.search(_PASSING, reason, re.IGNORECASE):
+            break
+        pause_s *= random.uniform(0.5, 1.5)  # noqa: S311 - to keep machines apart, nothing is secret
+        say(f"{reason.rstrip('.')}: once more in {pause_s:.0f} s")
+        time.sleep(pause_s)
+    raise pull_failed(base, reason or "the engine ended the pull without an image")

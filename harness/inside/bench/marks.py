@@ -1,0 +1,178 @@
+"""A kernel package's `triton.testing.perf_report` benchmarks: found, loaded without being run, and laid out as points.
+
+The package is not changed and imports nothing of this. Triton's tutorials run their sweep at import; `Mark.run` is held back here, so
+that the harness decides when and how each point is measured or compiled.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib.util
+import os
+import sys
+import traceback
+import unittest
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from harness.inside.process.exceptions import describe
+from harness.inside.process.supervise import Journal
+from harness.records import Scalar, Verdict
+
+
+@dataclass(frozen=True)
+class Point:
+    """One call of one benchmark function. `case` and `provider` name it on every target; `params` are all of its arguments."""
+
+    case: str
+    kernel: str
+    provider: str
+    unit: str
+    params: dict[str, Scalar]
+    function: Any
+    arguments: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        """Case and provider as one text."""
+        return f"{self.case} [{self.provider}]"
+
+    def run(self) -> Any:
+        """Call it.
+
+        Raises:
+            unittest.SkipTest: it skips itself, so or with `pytest.skip`, which is no `Exception` and would end the worker.
+        """
+        try:
+            with triton_settings_kept():
+                return self.function(**self.arguments)
+        except BaseException as error:
+            pytest = sys.modules.get("pytest")
+            if pytest and isinstance(error, pytest.skip.Exception):
+                raise unittest.SkipTest(str(error)) from error
+            raise
+
+
+@contextmanager
+def triton_settings_kept() -> Iterator[None]:
+    """What the environment tells Triton is the same afterwards.
+
+    torch.compile names a cache of its own there and, where torch brings one along, another assembler: what is compiled after it would be
+    another binary, and nothing of what was compiled ahead would be found.
+    """
+    before = {name: value for name, value in os.environ.items() if name.startswith("TRITON_")}
+    try:
+        yield
+    finally:
+        for name in [name for name in os.environ if name.startswith("TRITON_")]:
+            del os.environ[name]
+        os.environ.update(before)
+
+
+def find_benches(root: Path, patterns: tuple[str, ...]) -> list[Path]:
+    """Files below `root` whose name or relative path matches a pattern, sorted; hidden folders and caches are passed over."""
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        relative = path.relative_to(root)
+        if any(part.startswith((".", "__")) for part in relative.parts[:-1]):
+            continue
+        if any(fnmatch.fnmatch(path.name, pattern) or fnmatch.fnmatch(relative.as_posix(), pattern) for pattern in patterns):
+            found.append(path)
+    return found
+
+
+def kernel_name(path: Path, root: Path) -> str:
+    """The kernel that a file is about: its folder below `root`, or, for a file in `root` itself, its name without its role."""
+    relative = path.relative_to(root)
+    return relative.parts[0] if len(relative.parts) > 1 else path.stem.removeprefix("bench_").removeprefix("test_")
+
+
+def load_module(path: Path, root: Path) -> ModuleType:
+    """Run a module's top level as pytest would import it, with `Mark.run` doing nothing.
+
+    Its folder comes first on `sys.path`; where that is a package, the folder around the outermost package does.
+    """
+    import triton.testing
+
+    base = next(folder for folder in path.parents if not (folder / "__init__.py").exists())
+    name = ".".join(path.relative_to(base if base != path.parent else root).with_suffix("").parts).replace("-", "_")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be loaded as a module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if str(base) not in sys.path:  # and it stays there: functions may import their neighbours when they are called
+        sys.path.insert(0, str(base))
+    kept, triton.testing.Mark.run = triton.testing.Mark.run, lambda self, *args, **kwargs: None
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        triton.testing.Mark.run = kept
+    return module
+
+
+def load_case(journal: Journal, path: Path, root: Path, done: set[str]) -> ModuleType | None:
+    """Load a bench; when that fails, or once killed a worker, it is a row of its own and its points are left out."""
+    identity = f"{kernel_name(path, root)} [loading {path.name}]"
+    if identity in done:
+        return None
+    journal.write("start", id=identity)
+    try:
+        module = load_module(path, root)
+    except Exception as error:
+        traceback.print_exc()
+        journal.write("finish", id=identity, verdict=Verdict.ERROR.value, reason=describe(error))
+        return None
+    journal.write("ready", id=identity)
+    return module
+
+
+def points(module: ModuleType, path: Path, root: Path, quick: bool = False) -> Iterator[Point]:
+    """Every point of every mark in a loaded module, in the author's order; `quick` keeps three sizes of each sweep."""
+    import triton.testing
+
+    kernel = kernel_name(path, root)
+    for mark in [value for value in vars(module).values() if isinstance(value, triton.testing.Mark)]:
+        benchmarks = mark.benchmarks if isinstance(mark.benchmarks, (list, tuple)) else [mark.benchmarks]
+        for bench in benchmarks:
+            sizes = list(bench.x_vals)
+            if quick and len(sizes) > 3:
+                sizes = [sizes[0], sizes[len(sizes) // 2], sizes[-1]]
+            for size in sizes:
+                values = size if isinstance(size, (list, tuple)) else [size] * len(bench.x_names)
+                swept = dict(zip(bench.x_names, values, strict=True))
+                fixed = dict(bench.args)
+                for provider in bench.line_vals:
+                    params = {key: _plain(value) for key, value in {**fixed, **swept}.items()}
+                    yield Point(
+                        case=_case(kernel, bench.plot_name, swept, fixed),
+                        kernel=kernel,
+                        provider=str(_plain(provider)),
+                        unit=str(bench.ylabel or ""),
+                        params=params,
+                        function=mark.fn,
+                        arguments={**swept, **fixed, bench.line_arg: provider},
+                    )
+
+
+def _case(kernel: str, plot: str, swept: dict[str, Any], fixed: dict[str, Any]) -> str:
+    """`softmax/fp32/N=1024`: kernel, plot where it says more than the kernel, dtype where there is one, swept sizes."""
+    everything = {**fixed, **swept}
+    dtypes = [str(_plain(value)) for key, value in everything.items() if key == "dtype" or type(value).__name__ == "dtype"]
+    sizes = ",".join(f"{key}={_plain(value)}" for key, value in swept.items() if str(_plain(value)) not in dtypes)
+    return "/".join(part for part in (kernel, plot if plot != kernel else "", *dtypes, sizes) if part)
+
+
+_SHORT = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
+
+
+def _plain(value: Any) -> Scalar:
+    """A parameter as JSON can hold it; dtypes by their short names."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    text = str(value).removeprefix("torch.")
+    return _SHORT.get(text, text)

@@ -1,0 +1,148 @@
+"""Before the first timing: everything that a sweep launches, compiled in parallel, into the cache where the JIT will look for it.
+
+Each process runs its share of the points once on a pretended card, the one that is here; nothing is launched, so that the card stays idle.
+The JIT finds a binary by a key made of source, specialization, options and architecture, all of which are the same there and here. What
+depends on something else, a value that only the card can tell, is compiled when it is launched, as ever; a share that crashes costs nothing
+but that. What else a first launch would take its time for is made here, too: Triton's launcher, and what is read from the binary.
+docs/no-gpu.md says how a card is pretended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.inside.bench.marks import Point, find_benches, load_module, points
+from harness.inside.process.workers import Worker, forked, hash_triton
+from harness.records import Architecture, Job, Stage, write_text
+
+_MARKER = "ahead.json"
+MARKER_VARIABLE = "WARPWAVE_AHEAD"
+# More processes wait for each other's imports; what is left after this long is compiled when it is launched.
+_MOST_WORKERS = 16
+_LIMIT_S = 300.0
+_POLL_S = 0.02
+
+
+def start(job: Job) -> None:
+    """Begin to compile, beside a bench worker that imports torch meanwhile and then waits with `wait`."""
+    marker = Path(job.output) / Stage.BENCH.value / _MARKER
+    os.environ[MARKER_VARIABLE] = str(marker)
+    card = card_of(job)
+    if card is None:
+        write_text(marker, json.dumps({"workers": 0, "reason": "targets.yml does not know this card"}) + "\n")
+        return
+    threading.Thread(target=_run, args=(job, card, marker), daemon=True).start()
+
+
+def wait() -> None:
+    """Until everything is compiled; where nobody asked for it, not at all."""
+    hash_triton()  # meanwhile, or the first launch would
+    marker = os.environ.get(MARKER_VARIABLE)
+    ends = time.monotonic() + _LIMIT_S + 30
+    while marker and not Path(marker).exists() and time.monotonic() < ends:
+        time.sleep(_POLL_S)
+
+
+def card_of(job: Job) -> Architecture | None:
+    """The card that is here, as the facts stage saw it and targets.yml describes its architecture; None where one of them does not tell."""
+    try:
+        device: dict[str, Any] = json.loads((Path(job.output) / "facts.json").read_text(encoding="utf-8"))["devices"][0]
+    except (OSError, ValueError, KeyError, IndexError):
+        return None
+    known = next((card for card in job.architectures if card.name == device.get("architecture")), None)
+    if known is None:
+        return None
+    # Of one architecture there are cards of several sizes, and grids and constants depend on it.
+    counted = device.get("multiprocessors") or known.properties["multiprocessor_count"]
+    return dataclasses.replace(known, properties={**known.properties, "multiprocessor_count": counted})
+
+
+def work(job: Job, card: Architecture, share: int, shares: int) -> None:
+    """Run a share of all points once on a pretended `card`; what a package keeps of that in its user's home is thrown away."""
+    from harness.inside.compile.stage import home_of_its_own
+    from harness.inside.fake_gpu.driver import pretended_device
+
+    with home_of_its_own(Path(job.output) / Stage.BENCH.value), pretended_device(card, lambda binary: (32, 0, 1024)):
+        _make_ready_to_launch(card)
+        for point in share_of(_points(job), share, shares):
+            with contextlib.suppress(Exception):  # the bench stage will say what is wrong with it
+                point.run()
+
+
+def _make_ready_to_launch(card: Architecture) -> None:
+    """From here on, what is compiled gets beside it, in Triton's cache, what its first launch would wait for."""
+    import triton.compiler
+
+    from harness.inside.codegen.recorder import read_once
+
+    compile_alone = triton.compiler.compile
+
+    def compile_and_more(*args: Any, **options: Any) -> Any:
+        compiled = compile_alone(*args, **options)
+        with contextlib.suppress(Exception):
+            read_once(compiled)
+        with contextlib.suppress(Exception):  # Triton 3.6 compiles one of C for each signature, in a quarter of a second
+            _launcher(card)(compiled.src, compiled.metadata)
+        return compiled
+
+    triton.compiler.compile = compile_and_more
+
+
+def _launcher(card: Architecture) -> Callable[[Any, Any], Any]:
+    """What the card's own driver calls for each kernel. The driver itself is not made: it would look for the card, and keep it busy."""
+    from triton.backends import backends
+    from triton.backends.compiler import GPUTarget
+
+    target = GPUTarget(card.backend, card.arch, card.warp_size)
+    driver = next(backend.driver for backend in backends.values() if backend.compiler.supports_target(target))
+    found = vars(sys.modules[driver.__module__])
+    return next(value for name, value in found.items() if isinstance(value, type) and name.endswith("Launcher"))
+
+
+def share_of(found: list[Point], share: int, shares: int) -> list[Point]:
+    """Neighbours of one kernel and provider together: they mostly launch the same code, which is then compiled once."""
+    ordered = sorted(found, key=lambda point: (point.kernel, point.provider))
+    return ordered[len(ordered) * share // shares : len(ordered) * (share + 1) // shares]
+
+
+def _points(job: Job) -> list[Point]:
+    root = Path(job.kernels)
+    found: list[Point] = []
+    for path in find_benches(root, job.benches):
+        try:
+            found += [point for point in points(load_module(path, root), path, root, job.quick) if point.provider not in job.peers]
+        except Exception:
+            traceback.print_exc()
+    return found
+
+
+def _run(job: Job, card: Architecture, marker: Path) -> None:
+    started = time.monotonic()
+    shares = min(_MOST_WORKERS, job.workers or os.cpu_count() or 1)
+    ended: list[int | None] = []
+    try:
+        log = marker.with_name("log-ahead.txt")
+        workers = [forked(work, job, card, share, shares)(marker, log) for share in range(shares)]
+        ended = [_finish(worker, started + _LIMIT_S) for worker in workers]
+    finally:
+        told = {"workers": shares, "seconds": round(time.monotonic() - started, 3), "exit_codes": ended}
+        write_text(marker, json.dumps(told) + "\n")
+
+
+def _finish(worker: Worker, ends: float) -> int | None:
+    """The exit code of a share; what it leaves undone is not missed."""
+    with contextlib.suppress(Exception):
+        return worker.wait(max(0.0, ends - time.monotonic()))
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(worker.pid, 9)
+    return None

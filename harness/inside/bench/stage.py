@@ -1,0 +1,231 @@
+"""The bench stage: every point of every `perf_report` mark, measured on the device, one JSON line a point.
+
+`python -m harness.inside.bench.stage job.json` supervises; with `--worker` it is the process that measures. A point that crashes or hangs is
+a row with a verdict, and the sweep goes on after it in a fresh process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import sys
+import time
+import traceback
+import unittest
+from pathlib import Path
+from typing import Any
+
+from harness.inside.bench import precompile
+from harness.inside.bench.do_bench import Timer, Timing
+from harness.inside.bench.interference import Conditions, Watch
+from harness.inside.bench.marks import Point, find_benches, load_case, points
+from harness.inside.bench.results import Sink
+from harness.inside.bench.stopping_rule import Rule, Series
+from harness.inside.codegen.recorder import Recorder, card_here
+from harness.inside.facts.device import accelerator, ask_afresh, is_usable
+from harness.inside.multi_gpu.cards import cards, is_shared, own_index
+from harness.inside.multi_gpu.claims import claimed_cases
+from harness.inside.multi_gpu.share import share
+from harness.inside.process import sealing
+from harness.inside.process.exceptions import describe
+from harness.inside.process.supervise import Journal, settle, supervise
+from harness.inside.process.workers import as_stage, spawned
+from harness.records import Architecture, Ceiling, Job, Sample, Stage, StageReport, Verdict, to_json
+
+# One copy reads and writes this much in all: far past any cache, small on any card.
+_COPY_BYTES = 4 << 30
+
+
+def measure(job: Job) -> StageReport:
+    """Supervise the sweep and write `bench/samples.jsonl` and `bench/ceilings.jsonl`; `bench/kernels.jsonl` has what the JIT compiled.
+
+    Asked for an A/A run, it does all of it again in another process, into `bench/again.jsonl`: as a comparison of two runs does.
+    """
+    folder = Path(job.output) / Stage.BENCH.value
+    if not find_benches(Path(job.kernels), job.benches):
+        return StageReport(Stage.BENCH, Verdict.NOT_RUN, reason="no bench was found", hint=f"Looked for {', '.join(job.benches)}.")
+    precompile.start(job)
+    report = _sweep(job, folder, "samples.jsonl", "journal.jsonl")
+    if not job.again:
+        return report
+    second = _sweep(job, folder, "again.jsonl", "journal-again.jsonl")
+    return report if second.verdict.severity <= report.verdict.severity else dataclasses.replace(report, reason=f"A/A: {second.reason}")
+
+
+def _sweep(job: Job, folder: Path, name: str, journal: str) -> StageReport:
+    """Every point once, a line each in the file of that name; by one worker, or by one on each card of several."""
+    sink = Sink(folder, name)
+    command = [sys.executable, "-m", "harness.inside.bench.stage", sys.argv[1], "--worker"]
+    if several := cards(job):
+        return sink.report(share(job, Stage.BENCH, several, command, journal, sink.on_event))
+    log, path = folder / "log.txt", folder / journal
+    return sink.report(supervise(spawned(command), Journal(path), job.test_limit_s, log, sink.on_event, faults=job.device_faults))
+
+
+def work(job: Job) -> None:
+    """Measure everything that the journal does not have yet."""
+    import triton.testing
+
+    journal = Journal.from_environment()
+    if not settle(journal, ask_afresh):
+        return
+    done = journal.done()
+    card = card_here()
+    timer = Timer.on_active_device(job.quick, hidden_cache(job, card), Rule(job.precision))
+    triton.testing.do_bench = timer.do_bench
+    # The same rows as the compile stage's, from real launches: what says that the two compile the same code.
+    recorder = Recorder(card, journal)
+    root = Path(job.kernels)
+    todo: list[Point] = []
+    for path in find_benches(root, job.benches):
+        module = load_case(journal, path, root, done)
+        if module is not None:
+            todo += points(module, path, root, job.quick)
+    precompile.wait()
+    journal.write("collected", points={point.id: _fields(point) for point in todo})
+    _ceiling(journal, timer, "before", done)
+    watch = Watch(timer.device)
+    left = itertools.groupby((point for point in todo if point.id not in done), key=lambda point: point.case)
+    for together in claimed_cases(job, journal, todo) if is_shared() else (list(group) for _, group in left):
+        _measure_in_turns(together, timer, watch, recorder, journal)
+    _ceiling(journal, timer, "after", done)
+    journal.write("end")
+
+
+def hidden_cache(job: Job, card: Architecture) -> int | None:
+    """What the job knows of caches that this card's driver does not tell; None where it does not know the card."""
+    return next((known.cache_bytes for known in job.architectures if known.name == card.name), None)
+
+
+def _measure_in_turns(together: list[Point], timer: Timer, watch: Watch, recorder: Recorder, journal: Journal) -> None:
+    """The providers of one case, a round each in turn until each has been measured enough."""
+    series = {point.id: Series(timer.rule) for point in together}
+    before: dict[str, Conditions] = {}
+    while together:
+        for point in list(together):
+            journal.write("turn" if point.id in before else "start", id=point.id)
+            recorder.kernel, recorder.origin = point.kernel, point.id
+            before.setdefault(point.id, watch.look())
+            timer.turn(series[point.id])
+            sample = _measure(point, timer, series[point.id])
+            if sample is None:
+                continue
+            together.remove(point)
+            if sample.verdict is Verdict.PASSED:
+                sample = dataclasses.replace(sample, weak=watch.weakness(before[point.id], watch.look()))
+            poisoned = sample.verdict is not Verdict.PASSED and not is_usable()
+            fields = {"id": point.id, "verdict": sample.verdict.value, "reason": sample.reason, "sample": to_json(sample)}
+            journal.write("poisoned" if poisoned else "finish", **fields)
+            if poisoned:
+                os._exit(1)
+    timer.series = None
+
+
+def _fields(point: Point) -> dict[str, object]:
+    """The part of a sample that is known before it is measured."""
+    return {
+        "case": point.case,
+        "kernel": point.kernel,
+        "provider": point.provider,
+        "params": point.params,
+        "unit": point.unit,
+        "device": own_index(),
+    }
+
+
+def _measure(point: Point, timer: Timer, series: Series | None = None) -> Sample | None:
+    """One point: the author's function under our timer, once; None where the series asks for another round."""
+    base = Sample(**_fields(point), verdict=Verdict.PASSED)  # type: ignore[arg-type]
+    try:
+        returned = point.run()
+        if series is not None and not series.enough:
+            return None
+        value, low, high = (*returned, None, None)[:3] if isinstance(returned, (tuple, list)) else (returned, None, None)
+        value = None if value is None else float(value)
+    except unittest.SkipTest as skipped:
+        return dataclasses.replace(base, verdict=Verdict.NOT_RUN, reason=str(skipped) or "skipped")
+    except Exception as error:
+        traceback.print_exc()
+        return dataclasses.replace(base, verdict=_verdict(error), reason=describe(error))
+    if value is None or value != value or value in (float("inf"), float("-inf")):
+        return dataclasses.replace(base, verdict=Verdict.INVALID, reason=f"the benchmark returned {returned!r}")
+    sample = dataclasses.replace(base, value=value, low=_finite(low), high=_finite(high))
+    return sample if timer.last is None else _with_timing(sample, timer.last)
+
+
+def _with_timing(sample: Sample, timing: Timing) -> Sample:
+    """The raw timings behind the author's number; from GB/s and the time it was computed from follow the bytes it counted."""
+    in_gbps = sample.unit.replace(" ", "").lower() == "gb/s" and sample.value is not None
+    return dataclasses.replace(
+        sample,
+        median_ms=timing.median_ms,
+        p20_ms=timing.quantile_ms(0.2),
+        p80_ms=timing.quantile_ms(0.8),
+        times_ms=tuple(round(time_ms, 6) for time_ms in timing.times_ms),  # to the nanosecond; events resolve less
+        rounds=timing.rounds,
+        discarded=timing.discarded,
+        late=timing.late,
+        quiet=timing.quiet,
+        timer=timing.timer,
+        flush_bytes=timing.flush_bytes,
+        cache_bytes=timing.cache_bytes,
+        warmup=timing.warmup,
+        host_ms=timing.host_ms,
+        graph_ms=timing.graph_ms,
+        bytes_moved=round(sample.value * timing.returned_ms * 1e6) if in_gbps and sample.value else None,
+    )
+
+
+def _ceiling(journal: Journal, timer: Timer, when: str, done: set[str]) -> None:
+    """A device-to-device copy in this very run: what a share of the ceiling is a share of."""
+    import triton
+
+    identity = f"ceiling {when}, GPU {own_index()}" if is_shared() else f"ceiling {when}"
+    if identity in done:
+        return
+    journal.write("start", id=identity)
+    # A card with little memory left copies less; the size is part of the record.
+    here = accelerator()
+    assert here is not None
+    size = min(_COPY_BYTES, here[1].mem_get_info()[0] // 2) // 2 // 256 * 256
+    timing = _time_copy(timer, size, triton.runtime.driver.active.get_active_torch_device())
+    record = Ceiling(own_index(), 2 * size, timing.median_ms, timing.quantile_ms(0.2), timing.quantile_ms(0.8), when)
+    journal.write("finish", id=identity, verdict=Verdict.PASSED.value, reason="", ceiling=to_json(record))
+    here[1].empty_cache()
+
+
+def _time_copy(timer: Timer, size: int, device: Any) -> Timing:
+    """Copy `size` bytes of random data; the buffers are gone when this returns."""
+    import torch
+
+    source = torch.empty(size, dtype=torch.uint8, device=device).random_()
+    destination = torch.empty_like(source)
+    timer.do_bench(lambda: destination.copy_(source), return_mode="median")
+    assert timer.last is not None
+    return timer.last
+
+
+def _verdict(error: Exception) -> Verdict:
+    return Verdict.OOM if type(error).__name__ == "OutOfMemoryError" else Verdict.ERROR
+
+
+def _finite(value: object) -> float | None:
+    number = float(value) if isinstance(value, (int, float)) else None
+    return number if number is not None and abs(number) < float("inf") else None
+
+
+def main() -> None:
+    """Entry of the stage's process, and of its worker."""
+    job = Job.load(Path(sys.argv[1]))
+    if "--worker" in sys.argv:
+        work(job)
+        return
+    sealing.shut()
+    started = time.monotonic()
+    report = dataclasses.replace(measure(job), seconds=time.monotonic() - started)
+    sealing.close(report, job)
+
+
+if __name__ == "__main__":
+    as_stage(main)

@@ -1,0 +1,147 @@
+"""What Triton's JIT compiles, as rows: on a pretended card in the compile stage, on the real one in the bench stage."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from harness.inside.codegen import binary
+from harness.inside.codegen.binary import Reading, read
+from harness.inside.codegen.gates import judge
+from harness.inside.codegen.occupancy import LIMITS, occupancy
+from harness.inside.codegen.precision import unnamed_products
+from harness.inside.process.exceptions import describe
+from harness.inside.process.supervise import Journal
+from harness.records import Architecture, CompiledKernel, Gates, Scalar, Verdict
+
+_READING = "reading.json"
+# Another reader may find something else in the same binary.
+_READER = Path(binary.__file__).read_bytes()
+_MOST_THREADS = 1024  # a block's limit on every architecture that Triton's wheel compiles for
+
+
+class Recorder:
+    """Wraps `triton.compile`: each specialization that the JIT asks for becomes a row in the journal, once."""
+
+    def __init__(self, card: Architecture, journal: Journal, gates: Gates | None = None) -> None:
+        import triton.compiler
+
+        self.card, self.journal, self.gates = card, journal, gates
+        self.kernel = self.origin = ""
+        self.failure: Exception | None = None
+        self._compile = triton.compiler.compile
+        self._loaded: dict[bytes, tuple[int, int, int]] = {}
+        triton.compiler.compile = self.compile
+
+    def compile(self, src: Any, target: Any = None, options: Any = None, **rest: Any) -> Any:
+        """Compile, read the binary, journal the row; a compiler error is a row too, and goes on to the caller."""
+        base = self._describe(src, options or {})
+        started = time.monotonic()
+        try:
+            compiled = self._compile(src, target=target, options=options, **rest)
+        except Exception as error:
+            self.failure = error
+            self._write(dataclasses.replace(base, verdict=Verdict.FAILED, reason=describe(error)))
+            raise
+        seconds = round(time.monotonic() - started, 3)
+        try:
+            row = self._read(base, compiled)
+        except Exception as error:  # whatever is wrong with our reading, the author's kernel has compiled
+            traceback.print_exc()
+            row = dataclasses.replace(base, verdict=Verdict.INVALID, reason=f"its binary could not be read: {describe(error)}")
+        row = dataclasses.replace(row, seconds=seconds)
+        self._write(judge(row, self.gates) if self.gates else row)
+        return compiled
+
+    def load(self, binary: bytes) -> tuple[int, int, int]:
+        """Registers, spills and the thread limit of a binary compiled here: what occupancy code asks a loaded kernel for."""
+        return self._loaded.get(_digest(binary), (0, 0, _MOST_THREADS))
+
+    def _describe(self, src: Any, options: dict[str, Any]) -> CompiledKernel:
+        names = src.fn.arg_names
+        return CompiledKernel(
+            kernel=self.kernel,
+            function=src.name,
+            architecture=self.card.name,
+            verdict=Verdict.PASSED,
+            origin=self.origin,
+            signature={str(name): str(kind) for name, kind in src.signature.items() if kind != "constexpr"},
+            constants={names[path[0]]: _plain(value) for path, value in src.constants.items() if len(path) == 1},
+            attributes={names[path[0]]: _told(told) for path, told in src.attrs.items() if len(path) == 1 and told},
+            num_warps=options.get("num_warps"),
+            num_stages=options.get("num_stages"),
+        )
+
+    def _read(self, base: CompiledKernel, compiled: Any) -> CompiledKernel:
+        metadata, reading = compiled.metadata, read_once(compiled)
+        self._loaded[_digest(compiled.kernel)] = (reading.registers or 0, reading.spills or 0, _MOST_THREADS)
+        row = dataclasses.replace(
+            base,
+            num_warps=metadata.num_warps,
+            num_stages=getattr(metadata, "num_stages", None),
+            binary_hash=_digest(compiled.kernel).hex(),
+            binary_bytes=len(compiled.kernel),
+            shared_bytes=metadata.shared,
+            unnamed_precision=unnamed_products(compiled.asm["ttir"]) if "ttir" in compiled.asm else (),
+            **dataclasses.asdict(reading),
+        )
+        # The compiler checks neither of these; the launch does, on the card.
+        limit, threads = self.card.properties["max_shared_mem"], metadata.num_warps * self.card.warp_size
+        if metadata.shared > limit:
+            reason = f"needs {metadata.shared} bytes of shared memory, {self.card.name} has {limit}"
+            return dataclasses.replace(row, verdict=Verdict.FAILED, reason=reason)
+        if threads > _MOST_THREADS:
+            reason = f"{metadata.num_warps} warps of {self.card.warp_size} are {threads} threads, {_MOST_THREADS} can be launched"
+            return dataclasses.replace(row, verdict=Verdict.FAILED, reason=reason)
+        limits = LIMITS.get(self.card.arch)
+        if limits is None or row.registers is None:
+            return row
+        fits = occupancy(limits, metadata.num_warps, row.registers, metadata.shared, row.sgprs)
+        return dataclasses.replace(row, programs=fits.programs, resident_warps=fits.warps, occupancy=fits.share, limited_by=fits.limited_by)
+
+    def _write(self, row: CompiledKernel) -> None:
+        self.journal.write("kernel", row=dataclasses.asdict(row))
+
+
+def card_here() -> Architecture:
+    """The card that Triton runs on, as the compile stage describes one."""
+    import triton
+
+    driver = triton.runtime.driver.active
+    target = driver.get_current_target()
+    name = f"sm_{target.arch}" if isinstance(target.arch, int) else target.arch.split(":")[0]
+    properties = driver.utils.get_device_properties(driver.get_current_device())
+    return Architecture(name, target.backend, target.arch, target.warp_size, {key: int(value) for key, value in properties.items()})
+
+
+def read_once(compiled: Any) -> Reading:
+    """What the binary says, kept beside it in Triton's cache: disassembling takes longer than loading what was compiled before."""
+    from triton.runtime.cache import get_cache_manager
+
+    kept = get_cache_manager(hashlib.sha256(_READER + compiled.kernel).hexdigest())
+    if path := kept.get_file(_READING):
+        told: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+        told = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+        return Reading(**told)
+    reading = read(compiled.asm)
+    kept.put(json.dumps(dataclasses.asdict(reading)), _READING, binary=False)
+    return reading
+
+
+def _plain(value: Any) -> Scalar:
+    value = getattr(value, "value", value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _digest(binary: bytes) -> bytes:
+    return hashlib.sha256(binary).digest()
+
+
+def _told(attributes: Any) -> str:
+    """What the JIT found out about an argument, in words: `tt.divisibility=16`."""
+    return ",".join(sorted(f"{name}={value}" for name, value in attributes))

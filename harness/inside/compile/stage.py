@@ -1,0 +1,163 @@
+"""The compile stage: every launch of every bench point and test, compiled for every architecture of the target, without a GPU.
+
+`python -m harness.inside.compile.stage job.json` supervises one worker an architecture, two more at a time than there are cores; a worker runs
+what the package launches under `pretend.pretended_device`. A compiler that aborts takes one case with it and names it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from ctypes.util import find_library
+from pathlib import Path
+
+from harness.inside.codegen.recorder import Recorder
+from harness.inside.process import sealing
+from harness.inside.process.events import emit
+from harness.inside.process.exceptions import doubted
+from harness.inside.process.supervise import Event, Journal, supervise
+from harness.inside.process.workers import as_stage, forked
+from harness.records import HOST_CODE, Architecture, CompiledKernel, Job, Stage, StageReport, Verdict, to_json, worst
+
+
+def compile_all(job: Job) -> StageReport:
+    """Supervise the workers and write `compile/kernels.jsonl`."""
+    folder = Path(job.output) / Stage.COMPILE.value
+    rows: list[CompiledKernel] = []
+    wrong: dict[str, None] = {}
+    lock, stop = threading.Lock(), threading.Event()
+    sealing.remove(folder / "kernels.jsonl")  # of a run that is taken up again: the journals tell all of it
+
+    def run(card: Architecture) -> None:
+        fresh = _fresh_rows()
+
+        def on_event(event: Event) -> None:
+            with lock:
+                if event["event"] == "wrong":
+                    wrong[f"{card.name}: {event['reason']}"] = None
+                for row in fresh(event, card):
+                    if row.architecture != card.name:
+                        wrong[f"{card.name}: a kernel was reported for {row.architecture}"] = None
+                    rows.append(row)
+                    sealing.append(folder / "kernels.jsonl", to_json(row))
+                    emit("case", stage="compile", id=f"{row.function} for {card.name}", done=len(rows), total=None)
+
+        start = forked(work, job, card)
+        journal = Journal(folder / f"journal-{card.name}.jsonl")
+        for death in supervise(start, journal, job.test_limit_s, folder / f"log-{card.name}.txt", on_event, stop):
+            if death.case is None:
+                on_event({"event": "death", "id": "(worker)", "verdict": death.verdict.value, "reason": death.reason})
+
+    # Two more than there are cores: with fewer, the last architectures start so late that a core has nothing to do at the end; with many
+    # more, the longest one gets too small a share, and is alone then.
+    with ThreadPoolExecutor(job.workers or (os.cpu_count() or 1) + 2) as pool:
+        try:
+            list(pool.map(run, job.architectures))
+        except KeyboardInterrupt:
+            # Leaving this block waits for the threads, and no signal reaches them.
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    counts = {verdict.value: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
+    counts = {verdict: count for verdict, count in counts.items() if count}
+    # A point whose host code cannot run without data takes nothing away from the kernels that were compiled.
+    verdict = worst([row.verdict for row in rows if row.verdict is not Verdict.NOT_RUN])
+    reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.launches)})"
+    hint = "" if rows else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
+    return doubted(StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts), wrong)
+
+
+def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:
+    """`_rows`, without what a worker compiles that an earlier one has compiled: it starts with nothing loaded."""
+    earlier: set[str] = set()
+    current: set[str] = set()
+
+    def rows(event: Event, card: Architecture) -> list[CompiledKernel]:
+        if event["event"] == "worker":
+            earlier.update(current)
+        found = [(row, to_json(dataclasses.replace(row, origin="", seconds=0.0))) for row in _rows(event, card)]
+        current.update(identity for row, identity in found if row.function != HOST_CODE)
+        return [row for row, identity in found if identity not in earlier]
+
+    return rows
+
+
+def _reason(rows: list[CompiledKernel], verdict: Verdict) -> str:
+    """The first of what is as grave as the stage; where nothing failed, the first of what could not run."""
+    amiss = [row for row in rows if row.verdict is not Verdict.PASSED]
+    told = next((row for row in amiss if row.verdict is verdict), amiss[0] if amiss else None)
+    return f"{told.function} for {told.architecture}: {told.reason}"[:500] if told else ""
+
+
+def _rows(event: Event, card: Architecture) -> list[CompiledKernel]:
+    """A compiled kernel is a row; so is a point whose host code could not run, and a case that killed its worker."""
+    if event["event"] == "kernel":
+        return [CompiledKernel(**{**event["row"], "verdict": Verdict(event["row"]["verdict"])})]
+    if event["event"] == "death" or (event["event"] == "finish" and event.get("reason")):
+        kernel = event.get("kernel") or event["id"].split("/")[0].split()[0]
+        verdict = Verdict(event["verdict"])
+        return [CompiledKernel(kernel, HOST_CODE, card.name, verdict, origin=event["id"], reason=event["reason"])]
+    return []
+
+
+def work(job: Job, card: Architecture) -> None:
+    """Run what the package launches once on a pretended `card`."""
+    from harness.inside.compile.launches import launch_benches, launch_tests
+    from harness.inside.fake_gpu.driver import pretended_device
+
+    # What a power cut takes away here is compiled already, and found in the cache: no reason to wait for the disk at each of 5,000 points.
+    journal = Journal.from_environment(durable=("end",))
+    recorder = Recorder(card, journal, job.gates)
+    with pretended_device(card, recorder.load):
+        if "bench" in job.launches:
+            launch_benches(job, journal, recorder)
+        if "test" in job.launches:
+            launch_tests(job, journal, recorder)
+    journal.write("end")
+
+
+@contextmanager
+def home_of_its_own(folder: Path) -> Iterator[None]:
+    """Give the package another home while it runs on a card that does not exist.
+
+    Packages keep what they have tuned in the user's home (FlagGems: one database an architecture); with timings that are made up, a real
+    run would find the wrong choice there. Triton's own cache stays where it is: it holds what was compiled, and no timing.
+    """
+    cache = os.environ.get("TRITON_CACHE_DIR") or Path(os.environ.get("TRITON_HOME") or Path.home()) / ".triton" / "cache"
+    changed = {"TRITON_CACHE_DIR": str(cache), "HOME": tempfile.mkdtemp(prefix=".home-", dir=folder)} | _quick_malloc()
+    before = {name: os.environ.get(name) for name in (*changed, "XDG_CACHE_HOME")}
+    os.environ.update(changed)
+    os.environ.pop("XDG_CACHE_HOME", None)  # then it is below the home
+    try:
+        yield
+    finally:
+        shutil.rmtree(changed["HOME"], ignore_errors=True)
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+
+def _quick_malloc() -> dict[str, str]:
+    """jemalloc for the workers, where this machine has it: a seventh of what LLVM and MLIR take is the C library's malloc."""
+    library = find_library("jemalloc")
+    return {"LD_PRELOAD": library} if library and not os.environ.get("LD_PRELOAD") else {}
+
+
+def main() -> None:
+    """Entry of the stage's process."""
+    job = Job.load(Path(sys.argv[1]))
+    sealing.shut()
+    folder = Path(job.output) / Stage.COMPILE.value
+    with home_of_its_own(folder):
+        report = compile_all(job)
+    sealing.close(report, job)
+
+
+if __name__ == "__main__":
+    as_stage(main)

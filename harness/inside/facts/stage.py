@@ -1,0 +1,238 @@
+"""The facts stage: what this environment is, and whether it can run a kernel at all. Guards every stage after it.
+
+Run as `python -m harness.inside.facts.stage job.json`; writes `facts.json`. Imports torch and triton, launches one small product a device.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from harness.inside.facts.device import accelerator
+from harness.inside.process import sealing
+from harness.inside.process.workers import as_stage
+from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict, to_json, to_text
+
+# More than this before anything of ours has run is somebody else's: the larger of 2 GiB and an eighth of the card.
+_TAKEN_BYTES, _TAKEN_SHARE = 2 << 30, 8
+_SETTLE_S = 60.0  # what a process before this one had is given back late on some systems
+_POLL_S = 1.0
+_TOLD_S = 20.0  # a tool that tells of cards what nothing depends on
+
+
+class UnusableError(Exception):
+    """The environment cannot do what the job needs; message and hint are for the user."""
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
+def gather(job: Job) -> Facts:
+    """Look at the interpreter, at torch and triton, at the probe, and at every visible device."""
+    try:
+        import torch
+        import triton
+    except ImportError as error:
+        raise UnusableError(f"{error.name or error} is not installed in {sys.executable}") from None
+    _probe(job, torch)
+    devices = () if job.interpret else _devices(job, torch)
+    # The probe names the attribute that torch has for this vendor's runtime, and so the runtime.
+    name = (job.require or "").rpartition(".")[2]
+    return Facts(
+        python=platform.python_version(),
+        platform=platform.platform(),
+        torch=torch.__version__,
+        triton=triton.__version__,
+        runtime=f"{name} {getattr(torch.version, name)}" if name else "none",
+        driver=_driver(job) if devices else None,
+        fp_fusion=os.environ.get("TRITON_DEFAULT_FP_FUSION"),
+        kernels_hash=source_hash(Path(job.kernels)),
+        devices=devices,
+    )
+
+
+def source_hash(folder: Path) -> str:
+    """SHA-256 over the names and contents of every Python file below `folder`: two runs of the same package have the same."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        if not any(part.startswith(".") or part == "__pycache__" for part in path.relative_to(folder).parts):
+            digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _changed(facts: Facts, path: Path) -> str:
+    """What differs from the facts that an earlier run of this job has left, in words; empty where there are none, or nothing does."""
+    try:
+        before = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return ""
+    now = json.loads(to_json(facts))
+    if before.get("kernels_hash") != now["kernels_hash"]:
+        return "the kernels have changed"
+    names = ("python", "torch", "triton", "runtime", "driver", "fp_fusion")
+    for name in names:
+        if before.get(name) != now[name]:
+            return f"{name.replace('_', ' ')} has changed from {before.get(name)} to {now[name]}"
+    cards = [[(card["name"], card["uuid"]) for card in told["devices"]] for told in (before, now)]
+    return "" if cards[0] == cards[1] else "the GPUs have changed"
+
+
+def _probe(job: Job, torch: Any) -> None:
+    """The target's own conditions: an attribute of torch that must be set, a command that must succeed."""
+    if job.require:
+        value: Any = torch
+        for part in job.require.split(".")[1:]:
+            value = getattr(value, part, None)
+        if not value:
+            raise UnusableError(f"{job.require} is not set: torch {torch.__version__} was built for another vendor, or for none")
+        if torch.accelerator.device_count() == 0:
+            raise UnusableError("torch sees no GPU")
+    if job.probe:
+        try:
+            done = subprocess.run(job.probe, capture_output=True, text=True, timeout=job.probe_limit_s)
+        except subprocess.TimeoutExpired:
+            raise UnusableError(
+                f"`{' '.join(job.probe)}` did not answer within {job.probe_limit_s:g} s: the driver or a card hangs"
+            ) from None
+        if done.returncode:
+            raise UnusableError(f"`{' '.join(job.probe)}` exited with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
+
+
+def _devices(job: Job, torch: Any) -> tuple[DeviceFacts, ...]:
+    """Every visible GPU; where several are to share the work, with what only the target's own question tells of each."""
+    found = tuple(_device(job, torch, index) for index in range(torch.accelerator.device_count()))
+    if job.gpus and len(found) != job.gpus:
+        seen = f"torch sees {len(found)}"
+        raise UnusableError(
+            f"{job.gpus} GPUs were asked for, {seen}", "`warpwave doctor` lists them; give indices that are there, or --gpus all."
+        )
+    if job.visible_devices is None or len(found) < 2:
+        return found
+    told = ask_about_cards(job.card_query, job.card_rows)
+    return tuple(dataclasses.replace(device, told=told.get(str(device.uuid).lower(), {})) for device in found)
+
+
+def ask_about_cards(command: tuple[str, ...], rows: str) -> dict[str, dict[str, str]]:
+    """What a vendor's tool tells of each card, by its uuid; nothing where there is none or it does not answer: nobody depends on it."""
+    if not command:
+        return {}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TOLD_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    matches = [match.groupdict() for line in done.stdout.splitlines() if (match := re.search(rows, line))]
+    return {match.pop("uuid").lower(): {name.replace("_", " "): value for name, value in match.items()} for match in matches}
+
+
+def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
+    """One GPU, proved usable by a small product with a known result."""
+    here = accelerator()
+    assert here is not None
+    kind, module = here
+    _wait_for_memory(module, index)
+    try:
+        ones = torch.ones(64, 64, device=f"{kind}:{index}")
+        if float((ones @ ones).sum()) != 64.0**3:
+            raise UnusableError(f"GPU {index} computes a wrong product")
+    except RuntimeError as error:
+        raise UnusableError(f"GPU {index} does not run a small product: {str(error).splitlines()[0]}") from None
+    properties = module.get_device_properties(index)
+    return DeviceFacts(
+        index=index,
+        name=properties.name,
+        architecture=_architecture(job),
+        memory_bytes=properties.total_memory,
+        multiprocessors=getattr(properties, "multi_processor_count", 0),
+        cache_bytes=getattr(properties, "L2_cache_size", None),
+        uuid=str(getattr(properties, "uuid", "")) or None,
+        derived_gbps=_derived_gbps(index),
+        clock_mhz=_clock_mhz(index),
+    )
+
+
+def _wait_for_memory(module: Any, index: int) -> None:
+    """Refuse a card that others use: no time that is taken on it would be true, and no failure for want of memory."""
+    until = time.monotonic() + _SETTLE_S
+    while True:
+        free, total = module.mem_get_info(index)
+        if total - free <= max(_TAKEN_BYTES, total // _TAKEN_SHARE):
+            return
+        if time.monotonic() >= until:
+            reason = (
+                f"GPU {index}: {(total - free) / 2**30:.1f} of {total / 2**30:.1f} GiB are in use, though nothing of this run has begun"
+            )
+            hint = "`warpwave doctor` shows who has it. Wait for that process, end it, or choose another card with --gpu."
+            raise UnusableError(f"{reason}; that did not change within {_SETTLE_S:g} s", hint)
+        time.sleep(_POLL_S)
+
+
+def _architecture(job: Job) -> str:
+    """The architecture that Triton compiles for here, by the name it has in the job if it is one of the job's."""
+    import triton
+
+    arch = triton.runtime.driver.active.get_current_target().arch
+    return next((card.name for card in job.architectures if card.arch == arch), str(arch))
+
+
+def _derived_gbps(index: int) -> float | None:
+    """The bandwidth that the driver's memory clock and bus width promise; None where the driver does not tell them."""
+    from triton.testing import get_dram_gbps
+
+    try:
+        return float(get_dram_gbps(index)) or None
+    except Exception:
+        return None
+
+
+def _clock_mhz(index: int) -> float | None:
+    """The highest clock of its multiprocessors, where Triton's driver tells it (in kHz)."""
+    import triton
+
+    try:
+        return triton.runtime.driver.active.utils.get_device_properties(index)["sm_clock_rate"] / 1000 or None
+    except Exception:
+        return None
+
+
+def _driver(job: Job) -> str | None:
+    """The kernel driver's version, where it tells it."""
+    try:
+        return Path(job.driver_file).read_text().strip() if job.driver_file else None
+    except OSError:
+        return None
+
+
+def main() -> None:
+    """Entry of the stage's process."""
+    job = Job.load(Path(sys.argv[1]))
+    output = Path(job.output)
+    try:
+        facts = gather(job)
+        changed = _changed(facts, output / "facts.json")
+        if not changed:
+            sealing.replace(output / "facts.json", to_text(facts))
+        report = StageReport(Stage.FACTS, Verdict.PASSED)
+        if changed:
+            reason = f"not taken up again: {changed} since the run began, and results of both would be mixed"
+            report = StageReport(Stage.FACTS, Verdict.INCOMPLETE, reason=reason, hint="Start a new run, with another --out.")
+    except UnusableError as problem:
+        report = StageReport(Stage.FACTS, Verdict.INFRA, reason=str(problem), hint=problem.hint)
+    except Exception as error:  # a driver, a library or a cache folder that is broken in a way of its own
+        traceback.print_exc()
+        report = StageReport(Stage.FACTS, Verdict.INFRA, reason=f"{type(error).__name__}: {error}", hint="See facts/log.txt.")
+    sealing.close(report, job)
+
+
+if __name__ == "__main__":
+    as_stage(main)

@@ -1,0 +1,1 @@
+"""Stand-ins for a GPU, so that unmodified kernel packages run on a machine without one."""

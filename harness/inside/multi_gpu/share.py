@@ -1,0 +1,108 @@
+"""A stage's work on several cards: a worker a card, each under a supervisor of its own, and one place where results come together.
+
+A card's worker has a folder of its own, `<stage>/<index>/`, with its journal and its log; in `<stage>/` lie the same files as ever, written
+as results come. A worker that dies is replaced on its card; a card that is lost leaves what it has not finished to the others. That is on
+record in `<stage>/cards.jsonl`, a line a card.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from harness.inside.multi_gpu.cards import Card, own_index
+from harness.inside.multi_gpu.ledger import LEDGER_VARIABLE, Ledger
+from harness.inside.process import sealing
+from harness.inside.process.supervise import Death, Event, Journal, supervise
+from harness.inside.process.workers import spawned
+from harness.records import CardShare, Job, Stage, Verdict, to_json, worst
+
+# Takes an event of a worker's and the index of its card; never two at a time.
+OnCardEvent = Callable[[Event, int], None]
+_OWN = ("finish", "death")
+
+
+def share(job: Job, stage: Stage, found: Sequence[Card], command: list[str], journal: str, on_event: OnCardEvent) -> list[Death]:
+    """Run `command` as the worker of each card until everything is done; as `supervise` does, and what it raises.
+
+    What the last death was is told only where no card was left to finish the work: what a lost card had begun, another has done.
+    """
+    folder = Path(job.output) / stage.value
+    ledger = folder / f"ledger-{journal}"
+    ledger.unlink(missing_ok=True)  # of a run that is taken up again: what was done is in the journals, who had it does not matter
+    hub = _Hub(on_event)
+    stop = threading.Event()
+
+    def run(card: Card) -> tuple[CardShare, list[Death]]:
+        own = folder / str(card.index)
+        own.mkdir(exist_ok=True)
+        start = spawned(command, {**card.variables, LEDGER_VARIABLE: str(ledger)})
+        seat, began = hub.seat(card.index), time.monotonic()
+        deaths = supervise(start, Journal(own / journal), job.test_limit_s, own / "log.txt", seat.take, stop, job.device_faults)
+        lost = deaths[-1].reason if deaths and deaths[-1].case is None else ""
+        Ledger(ledger, card.index).leave(during=seat.lost_during)
+        return CardShare(stage, card.index, len(seat.cases), round(time.monotonic() - began, 3), lost), deaths
+
+    with ThreadPoolExecutor(len(found)) as pool:
+        futures = [pool.submit(run, card) for card in found]
+        try:
+            ended = [future.result() for future in futures]
+        except BaseException:
+            # Leaving this block waits for the threads, and no signal reaches them.
+            stop.set()
+            raise
+    sealing.replace(folder / "cards.jsonl", "".join(to_json(told) + "\n" for told, _ in ended))
+    return _deaths([deaths for _, deaths in ended])
+
+
+class _Hub:
+    """Where the events of all cards come together, one at a time."""
+
+    def __init__(self, on_event: OnCardEvent) -> None:
+        self.on_event, self.lock = on_event, threading.Lock()
+
+    def seat(self, card: int) -> _Seat:
+        """A card's place at it."""
+        return _Seat(self, card)
+
+
+class _Seat:
+    """What one card has told: the ids of its cases, and in which of them it was lost."""
+
+    def __init__(self, hub: _Hub, card: int) -> None:
+        self.hub, self.card = hub, card
+        self.cases: set[str] = set()
+        self.lost_during = ""
+
+    def take(self, event: Event) -> None:
+        """One event of its worker's."""
+        if event["event"] in _OWN and event.get("id") and "ceiling" not in event:
+            self.cases.add(event["id"])
+        if event["event"] == "lost":
+            self.lost_during = event.get("id", "")
+        with self.hub.lock:
+            self.hub.on_event(event, self.card)
+
+
+def _deaths(by_card: Sequence[list[Death]]) -> list[Death]:
+    """All of them; those of cards first that others stood in for, without being anybody's end."""
+    last = [deaths[-1] for deaths in by_card if deaths and deaths[-1].case is None]
+    named = [death for deaths in by_card for death in deaths if death.case is not None]
+    if len(last) < len(by_card):
+        return named
+    gravest = worst([death.verdict for death in last], Verdict.CRASHED)
+    return [*named, next(death for death in last if death.verdict is gravest)]
+
+
+def ledger_here() -> Ledger:
+    """In a worker: the ledger that its supervisor has named."""
+    return Ledger(Path(os.environ[LEDGER_VARIABLE]), own_index())
+
+
+def done_by_all(journal: Path) -> set[str]:
+    """In a worker: the ids that need not run again, whichever card they ran on."""
+    return set().union(*(Journal(path).done() for path in journal.parent.parent.glob(f"*/{journal.name}")))

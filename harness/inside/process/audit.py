@@ -1,0 +1,224 @@
+"""What a worker says, checked against what it announced. The package's code runs in the worker, so its journal is read with care.
+
+This does not stop a package that forges its results with care: it shares a process with what reports them. It shows what a careless package
+does by accident, and what a forger forgets. Whatever does not fit is left out, counted, and reported in words; all else is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from harness.inside.process.exceptions import few
+from harness.records import Verdict
+
+Event = dict[str, Any]
+
+_KINDS = {"worker", "collected", "start", "turn", "ready", "waiting", "finish", "poisoned", "death", "lost", "kernel", "end", "wrong"}
+_OF_A_CASE = {"start", "turn", "ready", "finish", "poisoned", "death", "lost"}
+_OUTCOMES = {"passed", "failed", "error", "skipped", "invalid"}
+_VERDICTS = {verdict.value for verdict in Verdict}
+_CUT, _LONG, _MOST = 200, 1000, 1000  # characters of an id in a reason, of a reason; cases that are counted for one
+
+
+class Tail:
+    """A journal as it grows: each complete line once, and whether what was read has stayed as it was."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.offset, self.unreadable = path, 0, 0
+        self._read = hashlib.sha256()
+
+    def read(self) -> list[Event]:
+        """The events of the lines that are new and complete."""
+        data = self._beyond()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._take(whole)
+        found, unreadable = parse(whole)
+        self.unreadable += unreadable
+        return found
+
+    def skip(self) -> None:
+        """Pass over what the supervisor has read, or has written itself."""
+        self._take(self._beyond())
+
+    def is_intact(self) -> bool:
+        """Whether the file still begins with what was read of it."""
+        digest, left = hashlib.sha256(), self.offset
+        if self.path.exists():
+            with open(self.path, "rb") as file:
+                while left and (chunk := file.read(min(left, 1 << 20))):
+                    digest.update(chunk)
+                    left -= len(chunk)
+        return digest.digest() == self._read.digest()
+
+    def _beyond(self) -> bytes:
+        if not self.path.exists():
+            return b""
+        with open(self.path, "rb") as file:
+            file.seek(self.offset)
+            return file.read()
+
+    def _take(self, data: bytes) -> None:
+        self.offset += len(data)
+        self._read.update(data)
+
+
+class Audit:
+    """The rules of a journal: a case is announced, started and finished, once, and nothing comes after the end.
+
+    `check` passes on what keeps them. `findings` says what did not. A worker that is replaced begins anew; what was announced stays so.
+    """
+
+    def __init__(self) -> None:
+        self._announced: Counter[str] = Counter()
+        self._reported: Counter[str] = Counter()
+        self._broken: dict[str, list[str]] = {}
+        self._told: list[str] = []
+        self._unsettled = ""
+        self._open: set[str] = set()
+        self._outcomes: Counter[str] = Counter()
+        self._live = self._begun = self._collected = self._ended = False
+
+    def begin(self) -> None:
+        """From here on, a worker that runs now is heard; before that, what is left of earlier ones was read again."""
+        self._live = True
+        self._begin()
+
+    def check(self, event: Event) -> Event | None:
+        """The event if it may be believed; None if it is left out."""
+        kind: str = event["event"]
+        if not _is_whole(event):
+            return self._leave_out("its journal holds lines that mean nothing", kind)
+        if kind == "wrong":  # found in an earlier attempt at this run
+            self._told.append(event["reason"][:_LONG])
+            return None
+        if kind == "worker":
+            if self._live and self._begun:
+                return self._leave_out("its journal holds lines that only the supervisor writes", kind)
+            self._begin()
+            self._begun = True
+        elif self._ended and not (kind == "death" and not self._live):  # a case that ran into its limit may end while it is stopped
+            return self._leave_out("results came after the last test had ended", str(event.get("id", kind)))
+        elif kind == "collected":
+            self._collected = True
+            self._announced |= Counter(list(event.get("ids") or event.get("points") or ()))
+        elif kind in ("start", "turn"):
+            self._open.add(event["id"])
+        elif kind == "ready":
+            self._open.discard(event["id"])
+        elif kind == "poisoned":
+            self._open.discard(event["id"])
+            self._unsettled = event["id"]
+        elif kind == "lost":
+            self._unsettled = ""
+        elif kind == "finish":
+            return self._finish(event)
+        elif kind == "end":
+            self._ended = True
+            self._count(event.get("outcomes"))
+            for name in event.get("replaced") or ():
+                self._break("the package replaced what runs or reports its tests", str(name))
+        return event
+
+    def misread(self, event: Event, error: Exception) -> None:
+        """An event has all that it needs, and yet it makes no sense to the stage."""
+        self._break("its journal holds lines that mean nothing", f"{event.get('id', event['event'])} ({type(error).__name__})")
+
+    def findings(self, tail: Tail) -> list[str]:
+        """What was wrong, a sentence each."""
+        found = [f"{what}: {few(list(dict.fromkeys(cases)))}" for what, cases in self._broken.items()]
+        if tail.unreadable:
+            found.append(f"its journal holds lines that are not JSON: {tail.unreadable}")
+        if not tail.is_intact():
+            found.append("its journal was changed after it was read")
+        return list(dict.fromkeys([*self._told, *found]))
+
+    def _begin(self) -> None:
+        self._open.clear()
+        self._outcomes.clear()
+        self._begun = self._collected = self._ended = False
+
+    def _finish(self, event: Event) -> Event | None:
+        case = event["id"]
+        if case == self._unsettled and case not in self._open:
+            self._unsettled, settled = "", True
+        else:
+            settled = False
+            self._outcomes[event.get("outcome", "")] += 1
+        # A module that does not import is reported while tests are collected; what spoiled its device is reported by the next worker.
+        unstarted = not self._collected and (settled or event.get("outcome") in ("error", "skipped"))
+        if case in self._open:
+            self._open.discard(case)
+        elif self._live and not unstarted:
+            self._break("reported without having been started", case)
+            if not self._reported[case]:
+                return None  # its real result may come yet
+        self._reported[case] += 1
+        if self._collected and case not in self._announced and "ceiling" not in event:
+            self._break("reported, but never collected", case)
+        elif "outcome" in event and self._reported[case] > max(1, self._announced[case]):  # two marks may have points of one name
+            self._break("reported more often than collected", case)
+        return event
+
+    def _count(self, outcomes: object) -> None:
+        """What the worker says that it has reported, and what of it is in its journal."""
+        for outcome, number in outcomes.items() if isinstance(outcomes, dict) else ():
+            if (there := self._outcomes[outcome]) != number:
+                self._break("its worker's count and its journal differ", f"{number} {outcome}, in the journal {there}")
+
+    def _leave_out(self, what: str, which: str) -> Event | None:
+        self._break(what, which)
+        return None
+
+    def _break(self, what: str, which: str) -> None:
+        several = self._broken.setdefault(what, [])
+        if len(several) < _MOST:
+            several.append(which[:_CUT])
+
+
+def parse(data: bytes) -> tuple[list[Event], int]:
+    """The events of complete lines, and how many lines are none."""
+    events, unreadable = [], 0
+    for line in data.splitlines():
+        try:
+            event = json.loads(line)
+            if b"\\ud" in line.lower():  # halves of characters, which no file of ours can hold
+                event = json.loads(json.dumps(event, ensure_ascii=False).encode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            event = None
+        if isinstance(event, dict) and isinstance(event.get("event"), str):
+            events.append(event)
+        else:
+            unreadable += 1
+    return events, unreadable
+
+
+def _is_whole(event: Event) -> bool:
+    """Whether everything that a reader of such an event relies on is there, and of the right type."""
+    kind = event["event"]
+    if kind not in _KINDS or (kind in _OF_A_CASE and not isinstance(event.get("id"), str)):
+        return False
+    if kind == "collected":
+        ids, points = event.get("ids", []), event.get("points", {})
+        return isinstance(ids, list) and all(isinstance(case, str) for case in ids) and isinstance(points, dict)
+    if kind == "kernel":
+        return isinstance(event.get("row"), dict)
+    if kind in ("lost", "wrong"):
+        return isinstance(event.get("reason"), str)
+    if kind not in ("finish", "poisoned", "death"):
+        return True
+    if "outcome" not in event:
+        return event.get("verdict", Verdict.ERROR.value) in _VERDICTS and isinstance(event.get("reason", ""), str)
+    seconds = event.get("seconds")
+    return (
+        event["outcome"] in _OUTCOMES
+        and isinstance(event.get("message"), str)
+        and isinstance(event.get("detail"), str)
+        and isinstance(event.get("properties", {}), dict)
+        and isinstance(seconds, (int, float))
+        and math.isfinite(seconds)
+    )

@@ -1,0 +1,288 @@
+"""Run cases in a worker process that may crash, hang or poison its device, and lose none of the others.
+
+The worker appends to a journal: `collected` (the ids it will run), `start` and `finish` around each case (`ready` for a step that is
+no case, `turn` where one of several that are under way goes on, `waiting` now and then while others finish), `end`. When it dies between a
+start and its finish, that case is the culprit: it is put on record and a fresh worker goes on with those that are left. Plain pytest
+leaves no result at all after a crash or a hang; this leaves a named one, without an extra dependency in the container.
+
+A worker whose device has stopped answering says `poisoned`, with what it would have said as `finish`, and leaves. The worker after it
+looks whether a fresh process gets an answer: if so, that case is the culprit; if not, the device is `lost` and nobody is.
+
+What a case came to is on disk before the next one starts. A run that was killed as a whole is taken up from its journal: what it holds is
+told again, and only what is not in it is run. What breaks the journal's rules is reported as `wrong`, once the last worker is gone: see
+`audit`.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+import traceback
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.inside.process.audit import Audit, Tail, parse
+from harness.inside.process.audit import Event as Event
+from harness.inside.process.container_limits import NO_ROOM, memory_kills, past_memory_limit
+from harness.inside.process.workers import JOURNAL_VARIABLE, Start, Worker
+from harness.records import UNWRITABLE, Verdict
+
+_POLL_S = 0.05
+_GRACE_S = 5.0
+# Without any case started, a worker is importing torch, collecting or compiling; slow machines need minutes for it.
+_IDLE_LIMIT_S = 900.0
+_LOG_TAIL = 1 << 20  # bytes of a dead worker's log in which its runtime's last words are looked for
+LOST_DEVICE = (
+    "Run `warpwave doctor`. A card that comes back only after a reset, or not at all, is a reason to take this machine out of service."
+)
+# What must outlive a power cut; the rows between two of them are on disk when the second one is.
+_DURABLE = ("collected", "finish", "death", "end")
+# Bound here, before a package is imported: one that replaces them for its own ends (json.dumps, os.fsync) changes no result.
+_dumps, _time, _open, _write, _fsync, _close = json.dumps, time.time, os.open, os.write, os.fsync, os.close
+
+OnEvent = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class Death:
+    """A worker that did not reach its end. `case` is the culprit, or None when it died outside of any case."""
+
+    case: str | None
+    verdict: Verdict
+    reason: str
+
+
+class Journal:
+    """An append-only file of events, one JSON object a line, each written at once: a kill can tear the last line only."""
+
+    __slots__ = ("a_workers", "durable", "path")
+
+    def __init__(self, path: Path, a_workers: bool = False, durable: Collection[str] = _DURABLE) -> None:
+        self.path, self.a_workers, self.durable = path, a_workers, durable
+
+    @classmethod
+    def from_environment(cls, durable: Collection[str] = _DURABLE) -> Journal:
+        """The journal that the supervisor named for this worker; the worker ends at once where it cannot be written any more."""
+        return cls(Path(os.environ[JOURNAL_VARIABLE]), a_workers=True, durable=durable)
+
+    def write(self, event: str, **fields: object) -> None:
+        """Append one event."""
+        line = _dumps({"event": event, "at": _time(), **fields}, ensure_ascii=False, default=str) + "\n"
+        try:
+            self._append(line.encode("utf-8", "replace"), event in self.durable)
+        except OSError as error:
+            if self.a_workers and error.errno in NO_ROOM:
+                os._exit(UNWRITABLE)  # whatever caught an exception here would make a verdict on a test of it
+            raise
+
+    def _append(self, data: bytes, durable: bool) -> None:
+        handle = _open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            while data:  # on a disk that is nearly full a write is short first, and fails then
+                data = data[_write(handle, data) :]
+            if durable:
+                _fsync(handle)
+        finally:
+            _close(handle)
+
+    def mend(self) -> None:
+        """Cut off what a kill or a full disk left of a last line: the next event would be glued to it, and lost with it."""
+        if self.path.exists():
+            data = self.path.read_bytes()
+            if not data.endswith(b"\n"):
+                os.truncate(self.path, data.rfind(b"\n") + 1)
+
+    def read(self) -> list[Event]:
+        """All events so far; a torn last line is left out."""
+        return parse(self.path.read_bytes())[0] if self.path.exists() else []
+
+    def unsettled(self) -> Event | None:
+        """What the last worker said of the case after which its device no longer answered, if nobody has judged it yet."""
+        found: Event | None = None
+        for event in self.read():
+            if event["event"] == "poisoned":
+                found = event
+            elif found and event["event"] in ("lost", "finish"):
+                found = None
+        return found
+
+    def done(self) -> set[str]:
+        """Ids that need not run again."""
+        return {event["id"] for event in self.read() if event["event"] in ("finish", "death") and event.get("id")}
+
+
+def supervise(
+    start: Start,
+    journal: Journal,
+    case_limit_s: float,
+    log: Path,
+    on_event: OnEvent,
+    stop: threading.Event | None = None,
+    faults: dict[str, Verdict] | None = None,
+) -> list[Death]:
+    """Start a worker, and another after each death, until every case of it has an outcome; returns the deaths, in order.
+
+    Ends early only when a worker dies outside of any case, or twice of the same: then there is no culprit to leave out. `faults` are
+    patterns of what a runtime prints when it aborts the process for its device, and the verdict that each stands for.
+
+    Raises:
+        OSError: the journal cannot be written any more.
+        KeyboardInterrupt: the user's, or `stop`, which is for supervisors in threads that no signal reaches; the worker is gone.
+    """
+    deaths: list[Death] = []
+    finished = False
+    audit = Audit()
+    on_event = _careful(on_event, audit)
+    for event in filter(audit.check, journal.read()):
+        if event["event"] not in ("start", "turn", "ready", "lost"):  # what was under way then is told again when it is run again
+            on_event(event)
+    tail = Tail(journal.path)
+    while not finished:
+        printed = log.stat().st_size if log.exists() else 0
+        finished, death = _run_worker(start, journal, audit, tail, case_limit_s, log, on_event, stop or threading.Event())
+        if death is not None:
+            death = _explain(death, log, printed, faults or {})
+            # A case that kills a second time was not left out by its worker: going on would never end.
+            finished = death.case is None or death.case in {earlier.case for earlier in deaths}
+            deaths.append(death)
+            if death.case is not None:
+                fields = {"id": death.case, "verdict": death.verdict.value, "reason": death.reason}
+                journal.write("death", **fields)
+                on_event({"event": "death", **fields})
+    found = audit.findings(tail)
+    journal.mend()
+    for reason in found:
+        journal.write("wrong", reason=reason)  # for a later attempt at this run, which finds the results in the journal as well
+        on_event({"event": "wrong", "reason": reason})
+    return deaths
+
+
+def _careful(on_event: OnEvent, audit: Audit) -> OnEvent:
+    """`on_event`, to which an event that it cannot take in is a finding, and not the end of the stage."""
+
+    def take(event: Event) -> None:
+        try:
+            on_event(event)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            traceback.print_exc()
+            audit.misread(event, error)
+
+    return take
+
+
+def _run_worker(
+    start: Start, journal: Journal, audit: Audit, tail: Tail, case_limit_s: float, log: Path, on_event: OnEvent, stop: threading.Event
+) -> tuple[bool, Death | None]:
+    """One worker from start to end: whether all cases are through, and how it died if it did."""
+    journal.mend()
+    tail.skip()
+    audit.begin()
+    # A fresh worker compiles and loads again what an earlier one has had; readers of the journal can tell by this line.
+    journal.write("worker")
+    running, since, last, lost, timed_out = None, time.monotonic(), "", "", False
+    kills = memory_kills()
+    worker = start(journal.path, log)
+    try:
+        while True:
+            exited = worker.poll() is not None
+            fresh = tail.read()
+            for event in filter(audit.check, fresh):
+                last = kind = event["event"]
+                if kind in ("start", "turn"):
+                    running, since = event["id"], time.monotonic()
+                elif kind in ("finish", "ready", "poisoned", "waiting"):
+                    running, since = None, time.monotonic()
+                elif kind == "lost":
+                    lost = event["reason"]
+                on_event(event)
+            if exited:
+                break
+            if not fresh:
+                on_event({"event": "idle"})
+            if stop.is_set():
+                raise KeyboardInterrupt
+            if time.monotonic() - since > (case_limit_s if running else _IDLE_LIMIT_S):
+                timed_out = True
+                break
+            time.sleep(_POLL_S)
+    finally:
+        _stop(worker)
+    if timed_out:
+        what = f"it ran longer than {case_limit_s:g} s" if running else f"no case was started for {_IDLE_LIMIT_S:g} s"
+        return False, Death(running, Verdict.TIMEOUT, what)
+    if lost:
+        return False, Death(None, Verdict.INFRA, lost)
+    if running is None and last in ("end", "poisoned"):
+        # After a sticky device error a worker hands over to a fresh one: its case has an outcome, the others deserve a clean device.
+        return last == "end", None
+    if worker.returncode == UNWRITABLE:
+        # Whichever test was running: it could not say how it ended.
+        raise OSError(errno.ENOSPC, "no space left for the results")
+    how = describe_exit(worker.returncode or 0)
+    if worker.returncode == -signal.SIGKILL and memory_kills() > kills:
+        return False, Death(running, Verdict.OOM, f"its process {how}: {past_memory_limit()}")
+    return False, Death(running, Verdict.CRASHED, f"its process {how}")
+
+
+def settle(journal: Journal, ask: Callable[[], str]) -> bool:
+    """Called by a fresh worker before its first case; `ask` says what is wrong with the device, nothing where it answers.
+
+    Whether the worker may go on: without a device that answers, every case to come would be one more false failure.
+    """
+    told = journal.unsettled()
+    if told is None:
+        return True
+    if trouble := ask():
+        reason = f"the device was lost during {told['id']}, and does not answer in a fresh process either: {trouble}"
+        journal.write("lost", id=told["id"], reason=reason)
+        return False
+    journal.write("finish", **{key: value for key, value in told.items() if key not in ("event", "at")})
+    return True
+
+
+def describe_exit(code: int) -> str:
+    """An exit status in words: `was killed by SIGSEGV`, `exited with 3`."""
+    if code < 0:
+        try:
+            return f"was killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was killed by signal {-code}"
+    return f"exited with {code} before its end"
+
+
+def _explain(death: Death, log: Path, printed: int, faults: dict[str, Verdict]) -> Death:
+    """A death with what the device's runtime printed about it, where it is one of the `faults`."""
+    if not faults or death.verdict not in (Verdict.CRASHED, Verdict.TIMEOUT):
+        return death
+    with open(log, "rb") as file:
+        file.seek(max(printed, log.stat().st_size - _LOG_TAIL))
+        text = file.read().decode("utf-8", "replace")
+    for pattern, verdict in faults.items():
+        if line := next((line for line in text.splitlines() if re.search(pattern, line)), None):
+            return Death(death.case, verdict, f"{death.reason}: {line.strip()[:300]}")
+    return death
+
+
+def _stop(worker: Worker) -> None:
+    """End a worker and everything it started: SIGINT first, so that a GPU runtime can tear down, then SIGKILL."""
+    for number, patience in ((signal.SIGINT, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
+        try:
+            os.killpg(worker.pid, number)
+        except (ProcessLookupError, PermissionError):
+            # Gone; or a forked one that leads no group yet.
+            if worker.poll() is not None:
+                break
+            os.kill(worker.pid, number)
+        if worker.poll() is None:
+            try:
+                worker.wait(patience)
+            except subprocess.TimeoutExpired:
+                continue
+    worker.poll()

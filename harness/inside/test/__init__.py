@@ -1,0 +1,1 @@
+"""The test stage: runs pytest over the kernel package and writes JUnit."""

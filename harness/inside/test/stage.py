@@ -1,0 +1,206 @@
+"""The test stage: pytest over the kernel package, with a result for every test whatever becomes of the process.
+
+Run as `python -m harness.inside.test.stage job.json`. A crash or a hang names its test and the others still run (see `supervise`); the JUnit
+file is written by this process from the journal, as results come and at the end, so it never depends on how pytest died.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from harness.inside.bench.marks import kernel_name
+from harness.inside.multi_gpu.cards import cards
+from harness.inside.multi_gpu.share import share
+from harness.inside.process import sealing
+from harness.inside.process.events import emit
+from harness.inside.process.exceptions import doubted, few
+from harness.inside.process.supervise import LOST_DEVICE, Death, Event, Journal, supervise
+from harness.inside.process.workers import as_stage, spawned
+from harness.inside.test.junit import junit_xml
+from harness.inside.test.pytest_plugin import BENCHES_VARIABLE
+from harness.records import GPU_PROPERTY, CaseResult, Job, Stage, StageReport, Verdict, worst
+
+_OUTCOMES = {
+    "passed": Verdict.PASSED,
+    "failed": Verdict.FAILED,
+    "error": Verdict.ERROR,
+    "skipped": Verdict.NOT_RUN,
+    "invalid": Verdict.INVALID,
+}
+_COLLECT_ONLY = ("--collect-only", "--co", "--collectonly")
+
+
+class Results:
+    """The cases so far, and the JUnit file that is kept current with them. Tests that share an id are as many rows as were collected."""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        self.job, self.folder = job, folder
+        self.cases: dict[tuple[str, int], CaseResult] = {}
+        self.collected: Counter[str] = Counter()
+        self.wrong: dict[str, None] = {}
+        self.deselected = 0
+        self.stopped = ""
+        self._reported: Counter[str] = Counter()
+        self._due, self._behind = 0.0, False
+
+    def on_event(self, event: Event, card: int | None = None) -> None:
+        """Take one journal event in; `card` is the index of the one that it happened on, where there are several."""
+        kind = event["event"]
+        if kind == "collected":
+            self.collected |= Counter(event["ids"])  # a worker that takes over announces what is left
+            self.deselected = max(self.deselected, int(event.get("deselected", 0)))
+        elif kind == "start":
+            emit("case", stage="test", id=event["id"], done=len(self.cases), total=self.collected.total())
+        elif kind in ("finish", "death"):
+            case = self._case(event)
+            if card is not None:
+                if (case.id, 0) in self.cases and case.id not in self.collected:  # a module that does not import does so on no card
+                    return
+                case = dataclasses.replace(case, properties={**case.properties, GPU_PROPERTY: str(card)})
+            self._add(case)
+            emit("result", stage="test", id=case.id, verdict=case.verdict.value, message=case.message)
+            self._behind = True
+        elif kind == "end":
+            self.stopped = str(event.get("stopped") or self.stopped)
+        elif kind == "wrong":
+            self.wrong[event["reason"]] = None
+        if self._behind and time.monotonic() > self._due:
+            self.write()
+
+    def _add(self, case: CaseResult) -> None:
+        """A row of its own for each test that was collected under this id; beyond that, the graver result stays."""
+        occurrence = min(self._reported[case.id], max(1, self.collected[case.id]) - 1)
+        self._reported[case.id] += 1
+        known = self.cases.get((case.id, occurrence))
+        if known is None or known.verdict.severity < case.verdict.severity:
+            self.cases[case.id, occurrence] = case
+
+    def _case(self, event: Event) -> CaseResult:
+        kernel = kernel_name(Path(self.job.kernels) / event["id"].split("::")[0], Path(self.job.kernels))
+        if event["event"] == "death":
+            return CaseResult(event["id"], kernel, Verdict(event["verdict"]), message=event["reason"])
+        return CaseResult(
+            id=event["id"],
+            kernel=kernel,
+            verdict=_OUTCOMES[event["outcome"]],
+            seconds=event["seconds"],
+            message=event["message"],
+            detail=event["detail"],
+            properties=event.get("properties", {}),
+        )
+
+    def never_ran(self, why: str) -> list[str]:
+        """Tests that were collected and then not reached are rows, not gaps; returns their ids."""
+        missing = [(case_id, n) for case_id, several in self.collected.items() for n in range(several) if (case_id, n) not in self.cases]
+        for case_id, n in missing:
+            self.cases[case_id, n] = self._case({"event": "death", "id": case_id, "verdict": Verdict.NOT_RUN.value, "reason": why})
+        return [case_id for case_id, _ in missing]
+
+    def check_complete(self) -> None:
+        """After workers that have all got to their end: what was collected was reported, or a failure says why not."""
+        if any(option in _COLLECT_ONLY for option in self.job.pytest_args):
+            return
+        bad = any(case.verdict not in (Verdict.PASSED, Verdict.NOT_RUN) for case in self.cases.values())
+        stopped = f"pytest stopped before this test: {self.stopped}" if self.stopped else "it was collected, and never reported"
+        missing = self.never_ran(stopped)
+        if missing and not (bad and self.stopped):  # -x and --maxfail stop pytest as well, and only after a failure
+            said = f"; pytest stopped early: {self.stopped}" if self.stopped else ""
+            several = self.collected.total()
+            self.wrong[f"{several} tests were collected, {several - len(missing)} of them reported; missing: {few(missing)}{said}"] = None
+        if self.cases and not self.collected and any(case.verdict is Verdict.PASSED for case in self.cases.values()):
+            self.wrong[f"{len(self.cases)} tests were reported, none was collected"] = None
+
+    def put_in_order(self) -> None:
+        """pytest's order, where several cards have told of their tests as they came."""
+        place = {case_id: position for position, case_id in enumerate(self.collected)}
+        self.cases = dict(sorted(self.cases.items(), key=lambda entry: (place.get(entry[0][0], len(place)), entry[0][1])))
+
+    def write(self) -> None:
+        """Replace the JUnit file; it takes longer the more tests there are, and a twentieth of the time at most."""
+        started = time.monotonic()
+        sealing.replace(self.folder / "junit.xml", junit_xml(self.job, list(self.cases.values())))
+        self._due, self._behind = started + 20 * (time.monotonic() - started), False
+
+
+def verify(job: Job) -> StageReport:
+    """Run the package's tests and write `test/junit.xml`."""
+    folder = Path(job.output) / Stage.TEST.value
+    results = Results(job, folder)
+    # Of Python's streams pytest may keep what was printed; what a GPU's runtime prints before it aborts has to get into the log.
+    options = ["--capture=sys", *pytest_options(job, folder)]
+    command = [sys.executable, "-m", "pytest", "-p", "harness.inside.test.pytest_plugin", *options, job.kernels]
+    os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.benches)
+    why = "the run was stopped before this test"
+    try:
+        deaths = _run(job, folder, command, results)
+        if deaths and deaths[-1].case is None:
+            why = f"pytest stopped early: {deaths[-1].reason}"
+        else:
+            results.check_complete()
+    finally:
+        results.never_ran(why)
+        results.write()
+    return _report(results, deaths, folder)
+
+
+def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[Death]:
+    """One pytest over everything, or one on each card of several."""
+    if several := cards(job):
+        shared = [*command[:3], "-p", "harness.inside.multi_gpu.pytest_plugin", *command[3:]]
+        deaths = share(job, Stage.TEST, several, shared, "journal.jsonl", results.on_event)
+        results.put_in_order()
+        return deaths
+    journal = Journal(folder / "journal.jsonl")
+    return supervise(spawned(command), journal, job.test_limit_s, folder / "log.txt", results.on_event, faults=job.device_faults)
+
+
+def pytest_options(job: Job, folder: Path) -> list[str]:
+    """The package may be read-only, is its own root, and one module that does not import must not hide the others."""
+    fixed = ["--rootdir", job.kernels, "-p", "no:cacheprovider", "--continue-on-collection-errors", "-v", "--color=no"]
+    if not any((Path(job.kernels) / name).exists() for name in ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")):
+        # Otherwise pytest takes the settings of whatever repository lies above, here but not in a container.
+        settings = folder / "pytest.ini"
+        settings.write_text("[pytest]\n")
+        fixed += ["-c", str(settings)]
+    return [*fixed, *job.pytest_args]
+
+
+def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
+    cases = list(results.cases.values())
+    counts = {verdict.value: sum(case.verdict is verdict for case in cases) for verdict in Verdict}
+    counts = {verdict: count for verdict, count in counts.items() if count}
+    ran = [case for case in cases if case.verdict is not Verdict.NOT_RUN]
+    verdict = worst([case.verdict for case in ran])
+    bad = [case for case in ran if case.verdict is not Verdict.PASSED]
+    reason = "" if ran else "every test was skipped" if cases else "no test was found"
+    if not cases and results.stopped:
+        reason = f"no test was found; pytest stopped early: {results.stopped}"
+    if bad:
+        reason = f"{bad[0].id}: {next(iter(bad[0].message.splitlines()), '')}"
+    hint = ""
+    if not cases:
+        hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
+    elif any(case.verdict is Verdict.ERROR and "::" not in case.id for case in bad):
+        hint = "A module does not import: the environment lacks what it needs, or its code is broken. Its traceback is in test/log.txt."
+    if deaths and deaths[-1].case is None:
+        verdict, reason, hint = deaths[-1].verdict, f"pytest: {deaths[-1].reason}", f"The end of {folder.name}/log.txt says why."
+        if verdict is Verdict.INFRA:
+            reason, hint = deaths[-1].reason, LOST_DEVICE
+    report = StageReport(Stage.TEST, verdict, reason=reason[:500], hint=hint, counts=counts, deselected=results.deselected)
+    return doubted(report, results.wrong)
+
+
+def main() -> None:
+    """Entry of the stage's process."""
+    job = Job.load(Path(sys.argv[1]))
+    sealing.shut()
+    sealing.close(verify(job), job)
+
+
+if __name__ == "__main__":
+    as_stage(main)

@@ -1,0 +1,1 @@
+"""Sweeps → drawings in SVG."""

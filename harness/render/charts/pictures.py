@@ -1,0 +1,141 @@
+"""Comparison → one SVG picture a kernel, for a README or a chat: title, legend, drawings, and what they were measured on. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape, quoteattr
+
+from harness.compare.comparison import Comparison
+from harness.render.charts.palette import DARK, LIGHT, SANS, rules
+from harness.render.charts.svg import STYLES, Drawing, draw
+from harness.render.charts.sweeps import MOST_DRAWN, Sweep, sweeps
+from harness.render.excerpt import shown
+from harness.render.text import visible
+
+_PANEL, _GAP, _EDGE = 560, 20, 24
+_HEAD, _CAPTION, _FOOT = 84, 20, 17
+_LETTER = 7.0  # pixels of a character of the legend
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A kernel's picture, with a name that is safe for a file."""
+
+    kernel: str
+    file: str
+    svg: str
+
+
+def pictures(comparison: Comparison, theme: str = "auto") -> tuple[Picture, ...]:
+    """A picture for each kernel that was measured. `theme` is light, dark, or auto: that of whoever looks at it."""
+    comparison = shown(comparison).comparison
+    kernels: dict[str, list[Sweep]] = {}
+    for sweep in sweeps(comparison)[:MOST_DRAWN]:
+        kernels.setdefault(sweep.kernel, []).append(sweep)
+    found: list[Picture] = []
+    taken: set[str] = set()
+    for kernel, group in kernels.items():
+        file = _file(kernel, taken)
+        taken.add(file)
+        found.append(Picture(kernel, file, _picture(comparison, kernel, group, theme)))
+    return tuple(found)
+
+
+def _picture(comparison: Comparison, kernel: str, group: Sequence[Sweep], theme: str) -> str:
+    drawn = [(sweep, draw(sweep)) for sweep in group]
+    curves = [entry for entry in drawn if not entry[1].vertical]
+    lists = [entry for entry in drawn if entry[1].vertical]
+    columns = 2 if len(curves) > 1 or lists else 1
+    width = _PANEL * columns + _GAP * (columns - 1) + 2 * _EDGE
+    parts, y = [], float(_HEAD)
+    for position, (sweep, drawing) in enumerate(curves):
+        x = _EDGE + (position % columns) * (_PANEL + _GAP)
+        parts.append(_panel(sweep, drawing, x, y, _PANEL))
+        if position % columns == columns - 1 or position == len(curves) - 1:
+            y += drawing.height + _CAPTION + _GAP
+    for sweep, drawing in lists:
+        across = width - 2 * _EDGE
+        parts.append(_panel(sweep, drawing, _EDGE, y, across))
+        y += drawing.height * across / drawing.width + _CAPTION + _GAP
+    foot = _foot(comparison, group)
+    height = y + _FOOT * len(foot)
+    head = _text(kernel, _EDGE, 34, "title") + _legend(group)
+    told = "".join(_text(line, _EDGE, y + 8 + _FOOT * number, "foot") for number, line in enumerate(foot))
+    ground = f'<rect class="ground" width="{width}" height="{height:.0f}" rx="8"/>'
+    words = f"<title>{escape(visible(f'{kernel}: speed over size, on {_gpus(group)}'))}</title>"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height:.0f}" width="{width}" height="{height:.0f}">'
+        f"{words}<style>{_style(theme)}</style>{ground}{head}{''.join(parts)}{told}</svg>\n"
+    )
+
+
+def _panel(sweep: Sweep, drawing: Drawing, x: float, y: float, width: float) -> str:
+    height = drawing.height * width / drawing.width
+    inner = (
+        f'<svg x="{x:.0f}" y="{y + _CAPTION:.0f}" width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {drawing.width} {drawing.height}">'
+    )
+    title = "" if sweep.title == sweep.kernel else sweep.title
+    return _text(title, x, y + 8, "caption") + inner + drawing.body + "</svg>"
+
+
+def _legend(group: Sequence[Sweep]) -> str:
+    """Providers by colour; targets, where there are several, by dash."""
+    series = [entry for sweep in group for entry in sweep.series]
+    keys = [(name, f"line s{style % STYLES} t0") for name, style in {entry.provider: entry.style for entry in series}.items()]
+    targets = {entry.target: entry.target_style for entry in series}
+    if len(targets) > 1:
+        keys += [(name, f"ceiling t{style % 4}") for name, style in targets.items()]
+    parts, x = [], float(_EDGE)
+    for name, css in keys:
+        parts.append(f'<path class={quoteattr(css)} d="M{x:.0f} 56h26"/>' + _text(name, x + 33, 60, "key"))
+        x += 33 + 20 + len(visible(name)) * _LETTER
+    return "".join(parts)
+
+
+def _foot(comparison: Comparison, group: Sequence[Sweep]) -> list[str]:
+    """What it was measured on, a line a target, and how to read it."""
+    shown = {entry.target for sweep in group for entry in sweep.series}
+    told = []
+    for target in comparison.targets:
+        if target.target in shown:
+            triton = f", Triton {target.facts.triton}" if target.facts else ""
+            told.append(f"{target.target}: {target.gpus or target.label}{triton}{', ' + target.started[:10] if target.started else ''}")
+    grey = ", grey: copy measured in the same run" if any(sweep.ceilings for sweep in group) else ""
+    return [*told, f"Line: median, band: 20th to 80th percentile{grey}"]
+
+
+def _gpus(group: Sequence[Sweep]) -> str:
+    return " and ".join(dict.fromkeys(entry.gpu for sweep in group for entry in sweep.series))
+
+
+def _style(theme: str) -> str:
+    if theme == "auto":
+        return escape(f"{_rules(LIGHT)}\n@media (prefers-color-scheme:dark){{{_rules(DARK)}}}")
+    return escape(_rules(DARK if theme == "dark" else LIGHT))
+
+
+def _rules(colours: Mapping[str, str]) -> str:
+    """The colours themselves: not every reader of SVG knows variables."""
+    found = [
+        rules(colours),
+        f".title{{font:600 21px {SANS};fill:{colours['ink']}}}",
+        f".caption{{font:600 12.5px {SANS};fill:{colours['ink']}}}",
+        f".foot{{font:11px {SANS};fill:{colours['soft']}}}",
+        f".ground{{fill:{colours['ground']};stroke:{colours['grid']}}}",
+    ]
+    return "\n".join(found)
+
+
+def _text(text: str, x: float, y: float, css: str) -> str:
+    return f'<text x="{x:.0f}" y="{y:.0f}" class="{css}">{escape(visible(text))}</text>'
+
+
+def _file(kernel: str, taken: set[str]) -> str:
+    """Letters, digits, `-` and `_` of the name; a number where that is no longer one of its own."""
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", kernel).strip("-")[:80] or "kernel"
+    number = 1
+    while (name := stem if number == 1 else f"{stem}-{number}") in taken:
+        number += 1
+    return name

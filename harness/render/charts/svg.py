@@ -1,0 +1,161 @@
+"""A sweep → SVG: lines with a 20 to 80 % band over a swept size, or a row of dots a case. Pure; colours are classes (see `palette`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from xml.sax.saxutils import escape, quoteattr
+
+from harness.render.charts.axes import Scale, short, size_ticks, sizes_scale, values_scale
+from harness.render.charts.sweeps import Point, Series, Sweep
+from harness.render.text import number, visible
+
+STYLES = 8  # distinct colours, then they come again
+_MANY = 28  # points above which a line needs no dots
+_WIDTH, _HEIGHT = 560, 290
+_LIST_WIDTH, _ROW = 1140, 22
+_LETTER = 6.7  # pixels of a character in the labels of a list
+_LONGEST = 60
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What is inside an `<svg>`, its size, and where each case lies along `x` (of a list: along y)."""
+
+    body: str
+    width: int
+    height: int
+    positions: tuple[float, ...]
+    vertical: bool
+
+
+def draw(sweep: Sweep) -> Drawing:
+    """The marks, grid and labels of a sweep; no legend and no title."""
+    return _list(sweep) if sweep.sizes is None else _curves(sweep, sweep.sizes)
+
+
+def _curves(sweep: Sweep, sizes: tuple[float, ...]) -> Drawing:
+    left, right, top, bottom = 52, _WIDTH - 22, 24, _HEIGHT - 38
+    x = sizes_scale(sizes, left + 6, right)
+    y, ticks = values_scale(_values(sweep), bottom, top)
+    parts = [_tag("text", sweep.unit, x=left - 8, y=top - 12, _class="unit", text_anchor="end")]
+    for tick in ticks:
+        parts.append(_tag("line", x1=left, x2=right, y1=y(tick), y2=y(tick), _class="grid" if tick else "axis"))
+        parts.append(_tag("text", _plain(tick), x=left - 8, y=y(tick) + 4, _class="tick", text_anchor="end"))
+    for size in size_ticks(x):
+        parts.append(_tag("line", x1=x(size), x2=x(size), y1=bottom, y2=bottom + 4, _class="axis"))
+        parts.append(_tag("text", short(size), x=x(size), y=bottom + 17, _class="tick", text_anchor="middle"))
+    parts.append(_tag("text", sweep.x_name, x=(left + right) / 2, y=_HEIGHT - 5, _class="unit", text_anchor="middle"))
+    for position, ceiling in enumerate(sweep.ceilings):
+        parts.append(_tag("line", x1=left, x2=right, y1=y(ceiling.gbps), y2=y(ceiling.gbps), _class=f"ceiling t{ceiling.target_style % 4}"))
+        whose = f"{ceiling.target} " if len(sweep.ceilings) > 1 else ""
+        label = f"{whose}copy, measured {number(ceiling.gbps)}"
+        # Above the drawing: on the line it would stand in the way of kernels that reach it.
+        parts.append(_tag("text", label, x=right - 185 * position, y=top - 12, _class="ceiling-label", text_anchor="end"))
+    # The kernel's own provider is drawn last, on top of those that it is held against.
+    for index, entry in reversed(list(enumerate(sweep.series))):
+        style = f"s{entry.style % STYLES} t{entry.target_style % 4}"
+        placed = [(x(size), point) for size, point in zip(sizes, entry.points, strict=True)]
+        marks = [_area(run, y) for run in _runs(placed, banded=True)]
+        inner = "".join(_tag("path", d=path, _class=f"band {style}") for path in marks)
+        lines = [_line(run, y) for run in _runs(placed)]
+        inner += _tag("path", d="".join(lines), _class=f"line {style}")
+        few = len(placed) <= _MANY
+        inner += "".join(_dot(at, _clipped(y, point.value), entry, point, 2.6) for at, point in placed if point and (few or point.state))
+        parts.append(f'<g data-series="{index}">{inner}</g>')
+    parts.append(_tag("line", x1=left, x2=left, y1=top, y2=bottom, _class="guide"))
+    return Drawing("".join(parts), _WIDTH, _HEIGHT, tuple(x(size) for size in sizes), vertical=False)
+
+
+def _list(sweep: Sweep) -> Drawing:
+    labels = [_cut(visible(label)) for label in sweep.labels]
+    left, right, top = 20 + max(120, math.ceil(max(map(len, labels)) * _LETTER)), _LIST_WIDTH - 24, 30
+    bottom = top + _ROW * len(labels)
+    x, ticks = values_scale(_values(sweep), left, right)
+    parts = [_tag("text", sweep.unit, x=left - 10, y=top - 9, _class="unit", text_anchor="end")]
+    positions = tuple(top + _ROW * (row + 0.5) for row in range(len(labels)))
+    for at, label in zip(positions, labels, strict=True):
+        parts.append(_tag("line", x1=left, x2=right, y1=at, y2=at, _class="grid"))
+        parts.append(_tag("text", label, x=left - 10, y=at + 4, _class="label", text_anchor="end"))
+    for tick in ticks:
+        parts.append(_tag("line", x1=x(tick), x2=x(tick), y1=top - 4, y2=bottom, _class="grid" if tick else "axis"))
+        parts.append(_tag("text", _plain(tick), x=x(tick), y=top - 9, _class="tick", text_anchor="middle"))
+    for ceiling in sweep.ceilings:
+        at = x(ceiling.gbps)
+        parts.append(_tag("line", x1=at, x2=at, y1=top - 4, y2=bottom, _class=f"ceiling t{ceiling.target_style % 4}"))
+        whose = f"{ceiling.target} " if len(sweep.ceilings) > 1 else ""
+        parts.append(_tag("text", f"{whose}copy {number(ceiling.gbps)}", x=at, y=bottom + 13, _class="ceiling-label", text_anchor="middle"))
+    parts.append(_tag("line", x1=left, x2=right, y1=top, y2=top, _class="guide"))
+    for index, entry in reversed(list(enumerate(sweep.series))):
+        style = f"s{entry.style % STYLES}"
+        inner = ""
+        for at, point in zip(positions, entry.points, strict=True):
+            if point is None:
+                continue
+            if point.low is not None and point.high is not None:
+                inner += _tag("line", x1=_clipped(x, point.low), x2=_clipped(x, point.high), y1=at, y2=at, _class=f"whisker {style}")
+            inner += _dot(_clipped(x, point.value), at, entry, point, 4.5)
+        parts.append(f'<g data-series="{index}">{inner}</g>')
+    return Drawing("".join(parts), _LIST_WIDTH, bottom + 20, positions, vertical=True)
+
+
+def _values(sweep: Sweep) -> list[float]:
+    points = [point for entry in sweep.series for point in entry.points if point]
+    # A suspect point may be absurdly high; the axis is not stretched for it, unless there is nothing else.
+    sound = [point for point in points if point.state != "suspect"] or points
+    return [max(point.value, point.high or 0.0) for point in sound] + [ceiling.gbps for ceiling in sweep.ceilings]
+
+
+def _runs(placed: Iterable[tuple[float, Point | None]], banded: bool = False) -> list[list[tuple[float, Point]]]:
+    """The points in stretches without a hole in them: a line never leads over a case that has no number."""
+    found: list[list[tuple[float, Point]]] = [[]]
+    for at, point in placed:
+        if point is not None and (not banded or point.low is not None):
+            found[-1].append((at, point))
+        elif found[-1]:
+            found.append([])
+    return [run for run in found if run]
+
+
+def _line(run: list[tuple[float, Point]], y: Scale) -> str:
+    return "M" + "L".join(f"{at:.1f} {_clipped(y, point.value):.1f}" for at, point in run)
+
+
+def _area(run: list[tuple[float, Point]], y: Scale) -> str:
+    up = [f"{at:.1f} {_clipped(y, point.high or point.value):.1f}" for at, point in run]
+    down = [f"{at:.1f} {_clipped(y, point.low or point.value):.1f}" for at, point in reversed(run)]
+    return "M" + "L".join(up + down) + "Z"
+
+
+def _clipped(scale: Scale, value: float) -> float:
+    return scale(min(value, scale.high))
+
+
+def _dot(at: float, height: float, entry: Series, point: Point, radius: float) -> str:
+    """A circle for the first target, a diamond, a square and a triangle for the next ones; hollow where it is not sound."""
+    style = f"dot s{entry.style % STYLES}" + (" unsound" if point.state else "")
+    shape = entry.target_style % 4
+    r = radius
+    if shape == 0:
+        return _tag("circle", cx=at, cy=height, r=r, _class=style)
+    corners = {1: ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)), 2: ((-1, -1), (1, -1), (1, 1), (-1, 1)), 3: ((0, -1.2), (1.2, 1), (-1.2, 1))}
+    return _tag("polygon", points=" ".join(f"{at + dx * r:.1f},{height + dy * r:.1f}" for dx, dy in corners[shape]), _class=style)
+
+
+def _tag(_name: str, _text: str = "", **attributes: object) -> str:
+    """An element with its text, both escaped; `_class` and `text_anchor` stand for names that Python does not allow."""
+    listed = "".join(f" {key.strip('_').replace('_', '-')}={quoteattr(_attribute(value))}" for key, value in attributes.items())
+    return f"<{_name}{listed}>{escape(visible(_text))}</{_name}>" if _text else f"<{_name}{listed}/>"
+
+
+def _attribute(value: object) -> str:
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def _plain(tick: float) -> str:
+    return f"{tick:,.10g}"
+
+
+def _cut(label: str) -> str:
+    return label if len(label) <= _LONGEST else f"{label[: _LONGEST // 2]}…{label[-_LONGEST // 2 :]}"

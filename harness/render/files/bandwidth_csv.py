@@ -1,0 +1,65 @@
+"""Comparison → `bandwidth.csv`: tidy, a line per number, for whatever plots it."""
+
+from __future__ import annotations
+
+import csv
+import re
+
+from harness.compare.comparison import Cell, Comparison, Row
+from harness.compare.speeds.rows import is_bandwidth, is_memory, is_time
+from harness.render.text import visible
+
+COLUMNS = (
+    *("kernel", "case", "provider", "dtype", "x", "metric", "unit", "value", "median_ms", "p20_ms", "p80_ms"),
+    *("ceiling_share", "target", "device", "verdict", "gpu"),
+)
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - some spreadsheets take the wide ones too
+_DTYPE = re.compile(r"(torch\.|tl\.)?(bf16|fp?\d+\w*|float\d+\w*|bfloat16|half|double|u?int\d+|i\d+)")
+
+
+def render_csv(comparison: Comparison) -> str:
+    """Every measured point; an unsound one keeps its line, with the reason's word in `verdict`."""
+    lines = _Lines()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in comparison.rows:
+        dtype, x = _parameters(row)
+        for cell in row.cells:
+            writer.writerow(_line(row, cell, dtype, x))
+    return "".join(lines)
+
+
+_LONGEST = 4000  # characters of parameters
+
+
+class _Lines(list[str]):
+    """What a csv writer needs of a file."""
+
+    def write(self, line: str) -> None:
+        """Keep a line."""
+        self.append(line)
+
+
+def _parameters(row: Row) -> tuple[str, str]:
+    """The type, and the size or sizes: of many, or very long ones, the beginning, for it is on the line of every target."""
+    dtype = next((key for key, value in row.params.items() if key == "dtype" or (isinstance(value, str) and _DTYPE.fullmatch(value))), "")
+    others = {key: value for key, value in row.params.items() if key != dtype}
+    x = str(next(iter(others.values()))) if len(others) == 1 else " ".join(f"{key}={value}" for key, value in others.items())
+    return str(row.params.get(dtype, "")), x if len(x) <= _LONGEST else f"{x[:_LONGEST]}…"
+
+
+def _line(row: Row, cell: Cell, dtype: str, x: str) -> list[str]:
+    metric = (
+        "bandwidth" if is_bandwidth(cell.unit) else "time" if is_time(cell.unit) else "memory" if is_memory(cell.unit) else "throughput"
+    )
+    names = (row.kernel, row.case, row.provider, dtype, x, metric, cell.unit)
+    numbers = (cell.value, cell.median_ms, cell.p20_ms, cell.p80_ms, cell.share)
+    state = "suspect" if cell.suspect else "unverified" if cell.value is not None and not cell.verified else cell.verdict.value
+    figures = ("" if number is None else repr(number) for number in numbers)
+    return [*map(_inert, names), *figures, _inert(cell.target), _inert(cell.gpu), state, str(cell.device)]
+
+
+def _inert(text: str) -> str:
+    """A spreadsheet takes a cell that begins like a formula for one; a leading apostrophe says that it is text."""
+    shown = visible(text)
+    return f"'{shown}" if shown.lstrip()[:1] in _FORMULA else shown

@@ -1,0 +1,202 @@
+"""Comparison → sections, first part: targets, what differs between them, tests, and what could not be used or compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from harness.compare.codegen.vendors import one_vendor
+from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
+from harness.records import GPU_PROPERTY, Verdict
+from harness.render.sections import cards, fidelity, gates, speeds
+from harness.render.sections.codegen_changes import ONE_VENDOR, vendor_section
+from harness.render.sections.model import Bit, Line, Section, name, names, say, shorten
+from harness.render.text import NOTHING, counts, first_line, gravest, number, plural
+
+_FEW = 30  # lines of a kind before "and n more"
+_MOST_ATTEMPTS, _MOST_GPUS = 20, 64  # of a target
+_MOST_CELLS = 50_000  # of a table of tests by target: nobody reads more, and no summary may be as large
+
+
+def outline(comparison: Comparison, full: bool) -> list[Section]:
+    """The page, top to bottom. `full` lists what is otherwise cut short and adds every test, case and configuration."""
+    few = None if full else _FEW
+    sections = [
+        _targets(comparison),
+        *_facts(comparison),
+        *cards.sections(comparison),
+        *_tests(comparison, few),
+        *speeds.speeds(comparison),
+    ]
+    sections += [*speeds.codegen(comparison, every=False), *fidelity.sections(comparison, few), *gates.sections(comparison, few)]
+    sections += vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), few)
+    sections += _listing("Not compared", map(_refusal, comparison.refusals), few, len(comparison.refusals), folded=True)
+    problems = (say(name(problem)) for problem in comparison.problems)
+    sections += _listing("Files that could not be used", problems, few, len(comparison.problems))
+    return [*sections, *everything(comparison)] if full else sections
+
+
+def everything(comparison: Comparison) -> list[Section]:
+    """Every test, every case and every configuration: the tables that are long."""
+    return [*_every_test(comparison), *speeds.cases(comparison), *speeds.codegen(comparison, every=True)]
+
+
+def nothing(target: TargetSummary) -> Line:
+    """What stands in a table where a target has nothing: its own verdict, where that explains it."""
+    return say(Bit("none" if target.complete else target.verdict.value, Verdict.NOT_RUN))
+
+
+def _targets(comparison: Comparison) -> Section:
+    rows, lines = [], []
+    for target in comparison.targets:
+        done = [say(counts(found)) for found in (target.tests, target.points, target.compiled)]
+        time = say(f"{target.seconds:.0f} s" if target.seconds else NOTHING)
+        gpus = say(name(target.gpus) if target.gpus else NOTHING)
+        rows.append((say(name(target.target)), say(Bit(target.verdict.value, target.verdict)), gpus, *done, time))
+        lines += [say(name(target.target), ": ", name(first_line(target.reason, 400)))] if target.reason else []
+        if target.deselected:
+            left_out = f", {plural(target.deselected, 'test')} deselected, by an option of the run or by the package"
+            lines.append(say(name(target.target), left_out))
+        for position, attempt in enumerate(target.attempts[:_MOST_ATTEMPTS], start=1):
+            lines.append(say(name(f"{target.target}, attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 300)}")))
+        if len(target.attempts) > _MOST_ATTEMPTS:
+            lines.append(say(name(target.target), f": {len(target.attempts) - _MOST_ATTEMPTS} more attempts"))
+        if target.environment and target.environment.weakened:
+            lines.append(say(name(target.target), ", protections given up: ", name(", ".join(target.environment.weakened))))
+        lines += [say(name(target.target), ", what to do: ", name(first_line(target.hint, 400)))] if target.hint else []
+    heads = tuple(say(head) for head in ("target", "verdict", "GPU", "tests", "points", "compiled", "time"))
+    return Section("Targets", heads, tuple(rows), shorten(lines, None), right=(6,))
+
+
+def _facts(comparison: Comparison) -> list[Section]:
+    """What a target ran on where there is one; what differs where there are several."""
+    told = [target for target in comparison.targets if target.facts]
+    gpus = tuple(
+        _gpu(target.target if len(told) > 1 else "", target, index) for target in told for index in range(len(target.devices[:_MOST_GPUS]))
+    )
+    gpus = shorten(gpus, None)
+    if len(told) == 1:
+        line = say(name(", ".join(f"{fact} {value}" for fact, value in _told(told[0]))))
+        return [Section("Environment", lines=(line, *gpus))]
+    if not told:
+        return []
+    rows = tuple(
+        (
+            say(difference.name + (" (no ratios)" if difference.refuses else "")),
+            *names(difference.values.get(target.target, "unknown") for target in told),
+        )
+        for difference in comparison.differences
+    )
+    heads = (say("fact"), *names(target.target for target in told)) if rows else ()
+    differing = {difference.name for difference in comparison.differences}
+    shared = tuple((fact, value) for fact, value in _told(told[0]) if fact not in differing)
+    same = (say("The same on all: ", name(", ".join(f"{fact} {value}" for fact, value in shared))),) if shared else ()
+    return [Section("What differs between the targets", heads, rows, same + gpus)]
+
+
+def _told(target: TargetSummary) -> list[tuple[str, str]]:
+    facts = target.facts
+    if facts is None:
+        return []
+    runtime = "" if facts.runtime == "none" else facts.runtime
+    found = {"torch": facts.torch, "triton": facts.triton, "runtime": runtime, "driver": facts.driver, "FP fusion": facts.fp_fusion}
+    return [(fact, value) for fact, value in found.items() if value]
+
+
+def _gpu(prefix: str, target: TargetSummary, index: int) -> Line:
+    device = target.devices[index]
+    measured = f", copy {number(device.ceiling_gbps)} GB/s measured" if device.ceiling_gbps else ""
+    derived = f", {number(device.derived_gbps)} GB/s by its driver's figures" if device.derived_gbps else ""
+    lead = say(name(prefix), ", ") if prefix else ()
+    return lead + say(f"GPU {device.index}: ", name(device.name), " ", name(device.architecture), measured, derived)
+
+
+def _tests(comparison: Comparison, few: int | None) -> list[Section]:
+    if not comparison.kernels:
+        return []
+    found = {(entry.kernel, entry.target): entry.counts for entry in comparison.kernels}
+    rows = []
+    for kernel in dict.fromkeys(entry.kernel for entry in comparison.kernels):
+        cells = [
+            say(Bit(counts(found[kernel, target.target]), gravest(found[kernel, target.target])))
+            if (kernel, target.target) in found
+            else nothing(target)
+            for target in comparison.targets
+        ]
+        rows.append((say(name(kernel)), *cells))
+    failing = {verdict.value for verdict in FAILING}
+    failed = {kernel for (kernel, _), count in found.items() if failing & set(count)}
+    quiet = frozenset(position for position, kernel in enumerate(dict.fromkeys(kernel for kernel, _ in found)) if kernel not in failed)
+    heads = (say("kernel"), *names(target.target for target in comparison.targets))
+    look = (line for row in comparison.tests if _failed(row) for line in _story(row))
+    stories = sum(1 + _behind(row) for row in comparison.tests if _failed(row))
+    gaps = [row for row in comparison.tests if row.parity is Parity.MISSING_ON]
+    missing = (say(name(_id(row)), " missing on ", name(", ".join(row.on))) for row in gaps)
+    return [
+        Section("Tests", heads, tuple(rows), _parity(comparison), quiet=quiet),
+        *_listing("Tests that did not pass", look, few, stories),
+        *_listing("Tests that are not everywhere", missing, few and _FEW // 3, len(gaps)),
+    ]
+
+
+def _parity(comparison: Comparison) -> tuple[Line, ...]:
+    """`80 passed on every target, 2 failed on b`: a gap counts only where another target passed the test."""
+    found: dict[tuple[Parity, tuple[str, ...]], int] = {}
+    for row in comparison.tests:
+        found[row.parity, row.on] = found.get((row.parity, row.on), 0) + 1
+    words = {Parity.ALL_PASSED: "passed on every target that ran tests", Parity.PASSED_NOWHERE: "passed on none of the targets"}
+    lines = (
+        say(f"{plural(count, 'test')} {words.get(parity) or parity.value.replace('-', ' ') + ' '}", *([name(", ".join(on))] if on else []))
+        for (parity, on), count in found.items()
+        if parity is not Parity.ONE_TARGET
+    )
+    return shorten(lines, None)
+
+
+def _behind(row: ParityRow) -> int:
+    return sum(cell.result.verdict is not Verdict.PASSED for cell in row.cells)
+
+
+def _failed(row: ParityRow) -> bool:
+    return any(cell.result.verdict not in (Verdict.PASSED, Verdict.NOT_RUN) for cell in row.cells)
+
+
+def _id(row: ParityRow) -> str:
+    return row.id if row.occurrence == 1 else f"{row.id} ({row.occurrence})"
+
+
+def _story(row: ParityRow) -> list[Line]:
+    """A test's id, and below it a line for each target that has something to say about it."""
+    lines = [say(name(_id(row)))]
+    for cell in row.cells:
+        if cell.result.verdict is not Verdict.PASSED:
+            said = first_line(cell.result.message or cell.result.detail)
+            verdict = Bit(cell.result.verdict.value, cell.result.verdict)
+            card = cell.result.properties.get(GPU_PROPERTY)
+            where = say(" on GPU ", name(card)) if card else ()
+            lines.append(say("  ", name(cell.target), " ", verdict) + where + (say(": ", name(said)) if said else ()))
+    return lines
+
+
+def _every_test(comparison: Comparison) -> list[Section]:
+    targets = [target.target for target in comparison.targets]
+    if len(targets) * len(comparison.tests) > _MOST_CELLS:
+        told = f"{plural(len(comparison.tests), 'test')} on {plural(len(targets), 'target')}: all of them in junit.xml and comparison.json"
+        return [Section("Every test", lines=(say(told),), folded=True)]
+    rows = []
+    for row in comparison.tests:
+        results = {cell.target: cell.result for cell in row.cells}
+        cells = [say(Bit(results[target].verdict.value, results[target].verdict) if target in results else NOTHING) for target in targets]
+        rows.append((say(name(_id(row))), *cells, *([say(row.parity.value)] if len(targets) > 1 else [])))
+    heads = (say("test"), *names(targets), *([say("parity")] if len(targets) > 1 else []))
+    return [Section("Every test", heads, tuple(rows), folded=True)] if rows else []
+
+
+def _refusal(refusal: Refusal) -> Line:
+    what = name(f"{refusal.kernel} {refusal.provider}")
+    return say(
+        name(f"{refusal.target}/{refusal.baseline}"), f", {plural(len(refusal.cases), 'case')} of ", what, ": ", name(refusal.reason)
+    )
+
+
+def _listing(title: str, lines: Iterable[Line], few: int | None, total: int, folded: bool = False) -> list[Section]:
+    return [Section(title, lines=shorten(lines, few, total), folded=folded)] if total else []

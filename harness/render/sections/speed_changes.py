@@ -1,0 +1,140 @@
+"""Movement between two runs → sections, for the terminal and for Markdown. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.compare.comparison import Change
+from harness.compare.speeds.noise import explain
+from harness.compare.speeds.rows import some_of
+from harness.compare.speeds.speed_changes import Group, Movement, Pair, Point
+from harness.compare.speeds.trend import Trend
+from harness.records import Verdict
+from harness.render.sections.model import MOST_LINES, Bit, Line, Section, name, names, say, shorten
+from harness.render.text import NOTHING, first_line, number, plural
+
+_FEW = 20
+_MORE = "… and {} more; --full shows them"
+_IN_JSON = "… and {} more, all of them in the file of --json"
+_COLOURS = {Change.SLOWER: Verdict.FAILED, Change.FASTER: Verdict.PASSED, Change.AMBIGUOUS: Verdict.ABSENT}
+_TOLD = (Change.SLOWER, Change.FASTER, Change.SAME, Change.AMBIGUOUS)
+
+
+def sentence(found: Movement) -> str:
+    """The verdict in words: `2 of 294 points are slower, 290 same, 2 ambiguous.`"""
+    compared = [point for point in found.points if point.speedup is not None]
+    counts = {change: sum(point.change is change for point in compared) for change in _TOLD}
+    slower = counts.pop(Change.SLOWER)
+    others = ", ".join(f"{count} {change.value}" for change, count in counts.items() if count)
+    parts = [f"{plural(len(found.lost), 'point')} failed that did not before"] if found.lost else []
+    if compared:
+        verb = "are" if slower > 1 else "is"
+        parts.append(", ".join(filter(None, (f"{slower or 'none'} of {plural(len(compared), 'point')} {verb} slower", others))))
+    text = "; ".join(parts) or "no point could be compared"
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def movement_sections(found: Movement, full: bool) -> list[Section]:
+    """What was compared, a line a kernel, then the points: what became slower first."""
+    few = None if full else _FEW
+    sections = [_sides(found), _groups(found.groups)]
+    if found.lost:
+        sections.append(Section("Failed in HEAD", lines=_shorten([_named(point) + _because(point) for point in found.lost], few)))
+    sections += [_points("Slower", found.of(Change.SLOWER), few), _points("Faster", found.of(Change.FASTER), few)]
+    sections.append(_points("Ambiguous", found.of(Change.AMBIGUOUS), few, folded=True))
+    if full:
+        sections.append(_points("Same", found.of(Change.SAME), None, folded=True))
+    left = [*found.of(Change.REFUSED), *found.of(Change.ONE_SIDED), *found.skipped]
+    lines = _shorten(_left_out(left), few)
+    return [section for section in (*sections, Section("Not compared", lines=lines, folded=True)) if section.heads or section.lines]
+
+
+def _sides(found: Movement) -> Section:
+    rows = []
+    for pair in found.pairs[:MOST_LINES]:
+        rows.append(
+            (say(name(pair.target)), *names((some_of(list(dict.fromkeys(pair.gpus))), *pair.commits)), say(f"{pair.threshold:.1%}"))
+        )
+    lines = shorten((say(Bit("! ", Verdict.ABSENT), name(text)) for text in (*_differing(found.pairs), *found.only)), None)
+    legend = [explain(pair.noise) for pair in found.pairs if not pair.barriers]
+    heads = tuple(say(head) for head in ("target", "GPU", "BASE", "HEAD", "threshold"))
+    return Section("What was compared", heads, tuple(rows), tuple(lines), tuple(dict.fromkeys(legend)), right=(4,))
+
+
+def _differing(pairs: Sequence[Pair]) -> list[str]:
+    found = [f"not compared: {barrier}" for pair in pairs for barrier in pair.barriers]
+    found += [
+        f"{what} differs on {pair.target}: {one} in BASE, {two} in HEAD"
+        for pair in pairs
+        for what, (one, two) in (pair.versions or {}).items()
+    ]
+    return found
+
+
+def _groups(groups: Sequence[Group]) -> Section:
+    rows: list[tuple[Line, ...]] = []
+    for group in groups[:MOST_LINES]:
+        counts = [group.changes.get(change.value, 0) for change in _TOLD]
+        shown = [say(Bit(str(count), _COLOURS.get(change) if count else None)) for change, count in zip(_TOLD, counts, strict=True)]
+        mean = say(NOTHING if group.mean is None else f"{group.mean:.3f}")
+        rows.append((*names((group.kernel, group.provider, group.target)), say(str(group.n)), mean, *shown))
+    heads = tuple(say(head) for head in ("kernel", "provider", "target", "n", "speedup", *(change.value for change in _TOLD)))
+    legend = ("Speedup: BASE's median time over HEAD's, above 1 is faster; geometric mean over the n points that could be compared.",)
+    lines = (say(_IN_JSON.format(len(groups) - len(rows))),) if len(rows) < len(groups) else ()
+    return Section("By kernel", heads, tuple(rows), lines, legend=legend, right=tuple(range(3, 9)))
+
+
+def _points(title: str, points: Sequence[Point], few: int | None, folded: bool = False) -> Section:
+    if not points:
+        return Section(title)
+    rows = []
+    for point in points[: MOST_LINES if few is None else few]:
+        times = [say(NOTHING if time is None else number(time * 1e3)) for time in (point.base_ms, point.head_ms)]
+        between = f"{point.speedup:.3f} {point.low:.3f}-{point.high:.3f}" if point.speedup and point.low and point.high else NOTHING
+        rows.append((*names((point.case, point.provider, point.target)), *times, say(Bit(between, _COLOURS.get(point.change)))))
+    heads = tuple(say(head) for head in ("case", "provider", "target", "BASE µs", "HEAD µs", "speedup, 95 %"))
+    more = [(_IN_JSON if few is None else _MORE).format(len(points) - len(rows))] if len(rows) < len(points) else []
+    why = list(dict.fromkeys(first_line(point.reason) for point in points if point.reason))
+    lines = (*map(say, more), *(say("  ", name(reason)) for reason in why[:5]))
+    return Section(title, heads, tuple(rows), lines, right=(3, 4, 5), folded=folded)
+
+
+def _shorten(lines: Sequence[Line], few: int | None) -> tuple[Line, ...]:
+    most, more = (MOST_LINES, _IN_JSON) if few is None else (few, _MORE)
+    return tuple(lines) if len(lines) <= most else (*lines[:most], say(more.format(len(lines) - most)))
+
+
+def _left_out(points: Sequence[Point]) -> list[Line]:
+    groups: dict[tuple[str, str, str, str], list[Point]] = {}
+    for point in points:
+        groups.setdefault((point.kernel, point.provider, point.target, point.reason), []).append(point)
+    return [
+        _named(found[0]) + (say(f" and {len(found) - 1} more") if len(found) > 1 else ()) + _because(found[0]) for found in groups.values()
+    ]
+
+
+def _named(point: Point) -> Line:
+    return say(name(point.case), " ", name(point.provider), " on ", name(point.target))
+
+
+def _because(point: Point) -> Line:
+    return say(": ", name(first_line(point.reason)))
+
+
+def trend_sections(found: Sequence[Trend]) -> list[Section]:
+    """A line a kernel or case, oldest run on the left."""
+    rows = []
+    for trend in found[:MOST_LINES]:
+        moved = trend.speeds[-1] / trend.speeds[-2] if len(trend.speeds) > 1 else None
+        speed = f"{trend.speeds[-1]:.3f}" if trend.speeds else NOTHING
+        figures = (str(trend.n), speed, NOTHING if moved is None else f"{moved - 1:+.1%}")
+        rows.append((*names((trend.name, trend.provider, trend.target)), *map(say, figures), say(trend.line)))
+    heads = tuple(say(head) for head in ("kernel", "provider", "target", "n", "speed", "last", "runs"))
+    latest = dict.fromkeys(f"{run.started[:16]} {run.run_id} {run.commit}".strip() for trend in found for run in trend.runs[-1:])
+    more = [say(_IN_JSON.format(len(found) - len(rows)))] if len(rows) < len(found) else []
+    lines = (*more, *shorten((say("latest: ", name(text)) for text in latest), _FEW))
+    legend = (
+        "n cases that all these runs have; speed: against the oldest of the runs, geometric mean; last: against the run before.",
+        "Runs of another GPU, timer or flush are lines of their own. What is sound and not weak is in it; no verdicts: `warpwave compare`.",
+    )
+    return [Section("Trend", heads, tuple(rows), lines, legend, right=(3, 4, 5))]
