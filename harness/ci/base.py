@@ -10,18 +10,18 @@ from harness.ci.artifacts import latest
 from harness.ci.workflow_commands import command
 from harness.collect import collect_all, find_raw
 from harness.compare.codegen.bundles import bundle, check_comparable
-from harness.compare.codegen.codegen_changes import diff
+from harness.compare.codegen.changed_code import diff
 from harness.compare.codegen.deltas import Concern
 from harness.compare.comparison import Change
 from harness.compare.shards import join
-from harness.compare.speeds.speed_changes import Point, movement
-from harness.compare.tests.test_changes import Turn, turns
+from harness.compare.speeds.changed_speeds import PointChange, changed_speeds
+from harness.compare.tests.changed_tests import Fate, changed_tests
 from harness.errors import UsageError, WarpwaveError, explain
 from harness.records import TargetRun
 from harness.render.markdown import plain, render_page
-from harness.render.sections import codegen_changes as code_page
-from harness.render.sections import speed_changes as speed_page
-from harness.render.sections import test_changes as test_page
+from harness.render.sections import changed_code as code_page
+from harness.render.sections import changed_speeds as speed_page
+from harness.render.sections import changed_tests as test_page
 from harness.render.text import first_line, number, plural
 from harness.report import without_collector
 
@@ -92,23 +92,23 @@ def parse_asked(text: str, threshold: float | None) -> Asked:
 
 
 def _tests(before: Sequence[TargetRun], after: Sequence[TargetRun], asked: Asked) -> Since:
-    found = turns(before, after)
+    found = changed_tests(before, after)
     lost = found.lost
     if not found.compared and not found.found:
         return Since()
     worse = f"{plural(len(lost), 'test')} that passed before {'is' if len(lost) == 1 else 'are'} gone or skipped."
     worse = worse if lost and asked.lost_tests else ""
     # A test that fails is annotated, and decides the status, without a base.
-    lines = [_annotate(bool(worse), f"test {one.turn.value}", f"{one.id} on {one.target}", one.message or one.turn.value) for one in lost]
-    good = not worse and not found.of(Turn.BROKEN)
-    return Since("\n" + render_page(test_page.sentence(found), test_page.turned_sections(found), good=good), worse, tuple(lines))
+    lines = [_annotate(bool(worse), f"test {one.fate.value}", f"{one.id} on {one.target}", one.message or one.fate.value) for one in lost]
+    good = not worse and not found.of(Fate.BROKEN)
+    return Since("\n" + render_page(test_page.sentence(found), test_page.changed_test_sections(found), good=good), worse, tuple(lines))
 
 
 def _speeds(before: Sequence[TargetRun], after: Sequence[TargetRun], asked: Asked) -> Since:
     if not any(run.samples for run in (*before, *after)):
         return Since()
     try:
-        found = movement(before, after, asked.threshold)
+        found = changed_speeds(before, after, asked.threshold)
     except WarpwaveError as error:
         return _not_compared("speeds", error)
     regressed = [*found.lost, *found.of(Change.SLOWER)]
@@ -118,15 +118,15 @@ def _speeds(before: Sequence[TargetRun], after: Sequence[TargetRun], asked: Aske
         _annotate(asked.slower, _title(point), f"{point.case} {point.provider} on {point.target}", _said(point, thresholds[point.target]))
         for point in regressed
     ]
-    page = render_page(speed_page.sentence(found), speed_page.movement_sections(found, False), good=not regressed)
+    page = render_page(speed_page.sentence(found), speed_page.changed_speed_sections(found, False), good=not regressed)
     return Since("\n" + page, worse, tuple(lines))
 
 
-def _title(point: Point) -> str:
+def _title(point: PointChange) -> str:
     return "failed, measured before" if point.lost else Change.SLOWER.value
 
 
-def _said(point: Point, threshold: float) -> str:
+def _said(point: PointChange, threshold: float) -> str:
     if point.speedup is None:
         return first_line(point.reason)
     interval = f"{number(point.low)} to {number(point.high)} with 95 %" if point.low and point.high else "no interval"

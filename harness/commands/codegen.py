@@ -15,7 +15,7 @@ from harness.errors import ExitCode, Outcome, UsageError
 
 if TYPE_CHECKING:
     from harness.compare.codegen.bundles import Bundle
-    from harness.compare.codegen.codegen_changes import Diff
+    from harness.compare.codegen.changed_code import Diff
     from harness.compare.codegen.deltas import Concern
 
 _FOLDER = click.Path(path_type=Path)
@@ -43,11 +43,11 @@ def diff(
     BASE and HEAD are folders of two runs (or of their artifacts) with a compile stage in them; targets are joined.
     """
     from harness.compare.codegen.bundles import check_comparable
-    from harness.compare.codegen.codegen_changes import diff as compare
+    from harness.compare.codegen.changed_code import diff as compare
     from harness.records import write_text
     from harness.render.html import render_sections
     from harness.render.markdown import render_page
-    from harness.render.sections.codegen_changes import diff_sections, sentence
+    from harness.render.sections.changed_code import diff_sections, sentence
     from harness.render.terminal import draw_page
 
     failing = parse_concerns(fail_on)
@@ -91,7 +91,7 @@ def parse_concerns(text: str) -> tuple[Concern, ...]:
 
 def outcome(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern]) -> Outcome:
     """1 where something got worse that may not; 4 where a run is incomplete, for what is missing cannot be judged; else 0."""
-    from harness.render.sections.codegen_changes import sentence
+    from harness.render.sections.changed_code import sentence
 
     if any(change.worse_in(failing) for change in found.changes):
         return Outcome(ExitCode.FAILED, sentence(found, failing).rstrip("."))

@@ -13,7 +13,7 @@ from harness.commands.options import FILE, json_file_option
 from harness.errors import ExitCode, Outcome
 
 if TYPE_CHECKING:
-    from harness.compare.speeds.speed_changes import Movement
+    from harness.compare.speeds.changed_speeds import SpeedChanges
     from harness.records import TargetRun
 
 _FOLDER = click.Path(path_type=Path)
@@ -37,16 +37,16 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
 
     BASE and HEAD are folders of two runs (or of their artifacts) with a bench stage in them, of any targets.
     """
-    from harness.compare.speeds.speed_changes import movement
+    from harness.compare.speeds.changed_speeds import changed_speeds
     from harness.records import write_text
     from harness.render.markdown import render_page
-    from harness.render.sections.speed_changes import movement_sections, sentence
+    from harness.render.sections.changed_speeds import changed_speed_sections, sentence
     from harness.render.terminal import draw_page
 
-    found = movement(_read(base), _read(head), threshold)
+    found = changed_speeds(_read(base), _read(head), threshold)
     ended = outcome(found)
     said = ended.lead(sentence(found))
-    sections = movement_sections(found, full)
+    sections = changed_speed_sections(found, full)
     if markdown is not None:
         write_text(markdown, render_page(said, sections, good=ended.ok, all_in="the JSON of `compare --json FILE`"))
     if json_file is not None:
@@ -55,13 +55,13 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
     return ended
 
 
-def outcome(found: Movement) -> Outcome:
+def outcome(found: SpeedChanges) -> Outcome:
     """1 where a point is slower or fails that did not; 4 where there was something that could not be compared; else 0.
 
     A point that both runs skip is nothing that could not be compared.
     """
     from harness.compare.comparison import Change
-    from harness.render.sections.speed_changes import sentence
+    from harness.render.sections.changed_speeds import sentence
     from harness.render.text import first_line, plural
 
     if found.lost or found.of(Change.SLOWER):
@@ -85,7 +85,7 @@ def _read(folder: Path) -> list[TargetRun]:
     return join(collect_all(find_raw([folder])))
 
 
-def _json(found: Movement, said: str, ended: Outcome) -> str:
+def _json(found: SpeedChanges, said: str, ended: Outcome) -> str:
     from harness.records import SCHEMA_VERSION
     from harness.render.text import json_text
 
@@ -126,7 +126,7 @@ def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json_
     from harness.history import series
     from harness.records import write_text
     from harness.render.markdown import render_page
-    from harness.render.sections.speed_changes import trend_sections
+    from harness.render.sections.changed_speeds import trend_sections
     from harness.render.terminal import draw_page
     from harness.render.text import json_text, plural
 

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from harness.compare import verdict
 from harness.compare.codegen.fidelity import compare_launches
+from harness.compare.codegen.rows import compare_codegen, use_of_waivers
 from harness.compare.comparison import Comparison, Difference, TargetSummary
 from harness.compare.speeds.noise import noise
 from harness.compare.speeds.rows import benched, compare_speeds, is_bandwidth
 from harness.compare.speeds.summary import condense, geomeans, portabilities, refusals
-from harness.compare.tests.parity import compare_codegen, compare_tests, count_tests, use_of_waivers
+from harness.compare.tests.parity import compare_tests, count_tests
 from harness.errors import ExitCode, Outcome
 from harness.records import TargetRun, Verdict
 

@@ -26,12 +26,12 @@ from harness.collect.guard import Fault, guarded, read_lines, read_record
 from harness.commands.progress import Progress
 from harness.compare import compare
 from harness.compare.codegen.bundles import bundle
-from harness.compare.codegen.codegen_changes import diff
+from harness.compare.codegen.changed_code import diff
 from harness.compare.codegen.deltas import Concern
 from harness.compare.shards import join
-from harness.compare.speeds.speed_changes import movement
+from harness.compare.speeds.changed_speeds import changed_speeds
 from harness.compare.speeds.trend import trends
-from harness.compare.tests.test_changes import turns
+from harness.compare.tests.changed_tests import changed_tests
 from harness.engines.output import MAX_LINE, split_lines
 from harness.errors import InvalidInputError, UsageError
 from harness.records import CardShare, Ceiling, CompiledKernel, Facts, Inputs, Job, RunRecord, Sample, Stages, TargetRun, to_json
@@ -39,9 +39,9 @@ from harness.render.charts.pictures import pictures
 from harness.render.exports import FORMATS
 from harness.render.html import render_sections
 from harness.render.markdown import render_page
-from harness.render.sections.codegen_changes import diff_sections
-from harness.render.sections.speed_changes import movement_sections, trend_sections
-from harness.render.sections.test_changes import turned_sections
+from harness.render.sections.changed_code import diff_sections
+from harness.render.sections.changed_speeds import changed_speed_sections, trend_sections
+from harness.render.sections.changed_tests import changed_test_sections
 from harness.render.terminal import draw_page, render_terminal
 from harness.render.text import json_text
 from harness.report import WRITERS, write_files
@@ -177,10 +177,10 @@ def bundles(data: bytes) -> None:
 def _hold_against(found: list[TargetRun], console: Console) -> None:
     base, head = join(found[:1]), join(found[1:])
     head = [replace(run, record=replace(run.record, target=base[0].record.target)) for run in head]
-    page = turned_sections(turns(base, head))
+    page = changed_test_sections(changed_tests(base, head))
     with contextlib.suppress(UsageError):
-        moved = movement(base, head)
-        page += movement_sections(moved, full=True)
+        moved = changed_speeds(base, head)
+        page += changed_speed_sections(moved, full=True)
         _strict(json_text(asdict(moved)))
     with contextlib.suppress(UsageError):
         sides = bundle("a", base), bundle("b", head)
@@ -203,7 +203,7 @@ def _keep(found: list[TargetRun], console: Console) -> None:
 
 def code(data: bytes) -> None:
     """Two files of compiled kernels, held against each other."""
-    from harness.render.sections.codegen_changes import sentence
+    from harness.render.sections.changed_code import sentence
 
     sides = []
     for position, piece in enumerate((data + SEPARATOR).split(SEPARATOR)[:2]):

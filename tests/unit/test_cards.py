@@ -19,7 +19,7 @@ from harness.collect import collect
 from harness.commands.options import chosen_gpus
 from harness.compare import compare
 from harness.compare.comparison import Change
-from harness.compare.speeds.speed_changes import movement
+from harness.compare.speeds.changed_speeds import changed_speeds
 from harness.errors import UsageError
 from harness.inside.bench.results import Sink
 from harness.inside.facts.stage import ask_about_cards
@@ -447,7 +447,7 @@ def test_a_case_on_another_card_is_not_compared():
     head = dataclasses.replace(
         base, samples=tuple(dataclasses.replace(point, device=1 - point.device) for point in base.samples[:2]) + base.samples[2:]
     )
-    moved = movement([base], [head]).of(Change.REFUSED)
+    moved = changed_speeds([base], [head]).of(Change.REFUSED)
 
     assert {point.case for point in moved} == {"softmax/N=1024", "softmax/N=2048"}
     assert any("on GPU 1 in BASE, here on GPU 0" in point.reason for point in moved)

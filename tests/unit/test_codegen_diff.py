@@ -13,12 +13,12 @@ from test_render_terminal import HOSTILE
 
 from harness.commands.codegen import outcome, parse_concerns
 from harness.compare.codegen.bundles import bundle, check_comparable, notes
-from harness.compare.codegen.codegen_changes import Kind, diff, merge
+from harness.compare.codegen.changed_code import Kind, diff, merge
 from harness.compare.codegen.deltas import Concern, Trend, deltas
 from harness.errors import ExitCode, UsageError
 from harness.records import Stage, StageReport, Verdict
 from harness.render.markdown import render_page
-from harness.render.sections.codegen_changes import diff_sections, sentence
+from harness.render.sections.changed_code import diff_sections, sentence
 from harness.render.terminal import draw_page
 
 DEFAULT = (Concern.VERDICT, Concern.MATRIX, Concern.SPILLS, Concern.OCCUPANCY)

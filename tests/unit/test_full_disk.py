@@ -13,7 +13,8 @@ import pytest
 
 from harness.collect import collect
 from harness.engines import Layout
-from harness.inside.process.supervise import Journal, supervise
+from harness.inside.process.journal import Journal
+from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import JOURNAL_VARIABLE, spawned
 from harness.records import UNWRITABLE, Environment, Exit, Stage, StageReport, Stages, Verdict, writing
 from harness.report import write_report
@@ -217,7 +218,7 @@ def test_a_full_disk_is_infrastructure(small_disk, tmp_path):
 
 def test_a_worker_that_cannot_write_blames_nobody(tmp_path, monkeypatch):
     """It ends at once, with a code of its own; whoever supervises it makes no death of a test of that."""
-    program = "from harness.inside.process.supervise import Journal; Journal.from_environment().write('start', id='a'); print('on')"
+    program = "from harness.inside.process.journal import Journal; Journal.from_environment().write('start', id='a'); print('on')"
     done = subprocess.run([sys.executable, "-c", program], env={**os.environ, JOURNAL_VARIABLE: "/dev/full"}, capture_output=True)
     assert (done.returncode, done.stdout) == (UNWRITABLE, b"")
 

@@ -18,12 +18,12 @@ from strategies import any_of, target_runs
 from harness.collect.guard import read_lines, read_record
 from harness.compare import compare
 from harness.compare.codegen.bundles import bundle
-from harness.compare.codegen.codegen_changes import diff
+from harness.compare.codegen.changed_code import diff
 from harness.errors import UsageError
 from harness.records import Ceiling, CompiledKernel, Facts, Inputs, Job, RunRecord, Sample, Stages, TargetRun, dump, to_json
 from harness.render.charts.pictures import pictures
 from harness.render.exports import FORMATS
-from harness.render.sections.codegen_changes import diff_sections, sentence
+from harness.render.sections.changed_code import diff_sections, sentence
 from harness.render.terminal import render_terminal
 from harness.report import WRITERS
 

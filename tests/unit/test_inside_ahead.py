@@ -151,7 +151,8 @@ def test_what_a_package_tunes_ahead_is_not_kept_for_the_real_run(job, tmp_path):
 
 def test_a_workers_log_does_not_begin_with_a_warning_about_us():
     """A worker an architecture or a core: the author of a package would read it as often, and look for a fault."""
-    again = "import harness.inside.compile.preload; from multiprocessing import spawn; spawn._fixup_main_from_name('harness.inside.bench.stage')"
+    again = "import harness.inside.compile.preload; from multiprocessing import spawn; "
+    again += "spawn._fixup_main_from_name('harness.inside.bench.stage')"
     done = subprocess.run([sys.executable, "-c", again], cwd=REPOSITORY, capture_output=True, text=True, check=True)
 
     assert "RuntimeWarning" not in done.stderr

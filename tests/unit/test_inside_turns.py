@@ -15,7 +15,8 @@ import pytest
 from benching import point
 
 from harness.inside.bench import stage
-from harness.inside.process.supervise import Journal, supervise
+from harness.inside.process.journal import Journal
+from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import spawned
 from harness.records import Verdict
 
@@ -101,7 +102,7 @@ def test_who_takes_long_to_set_up_is_called_twice(device, timer, tmp_path, monke
 def test_whose_turn_it_was_is_the_culprit(tmp_path):
     """Two points are under way; the worker dies in a later turn of the first, not in the one that was started last."""
     program = (
-        "from harness.inside.process.supervise import Journal; import os; journal = Journal.from_environment(); done = journal.done()\n"
+        "from harness.inside.process.journal import Journal; import os; journal = Journal.from_environment(); done = journal.done()\n"
         "for event, name in [('start', 'one'), ('start', 'two'), ('turn', 'one')]:\n"
         "    'one' in done or journal.write(event, id=name)\n"
         "'one' in done or os._exit(9)\n"

@@ -14,11 +14,11 @@ from harness.collect import collect_all, untrusted
 from harness.compare import compare
 from harness.compare.codegen import pairing
 from harness.compare.codegen.bundles import bundle
-from harness.compare.codegen.codegen_changes import diff
+from harness.compare.codegen.changed_code import diff
 from harness.compare.codegen.deltas import Concern
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.speeds import rows, summary
-from harness.compare.speeds.speed_changes import movement
+from harness.compare.speeds.changed_speeds import changed_speeds
 from harness.compare.tests import parity as collecting_parity
 from harness.records import DeviceFacts, Gates, Limits, Verdict, Waiver, Which
 from harness.render import excerpt as limits
@@ -28,7 +28,7 @@ from harness.render.html import render_html
 from harness.render.html.matrix import matrix
 from harness.render.html.tests import numerics, parity
 from harness.render.markdown import render_markdown
-from harness.render.sections.codegen_changes import sentence
+from harness.render.sections.changed_code import sentence
 
 
 def targets(n, **more):
@@ -108,7 +108,7 @@ def everything(runs) -> None:
         look(comparison)
     one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells)
     if any(each.samples for each in runs):
-        movement(runs, runs)
+        changed_speeds(runs, runs)
     if any(each.compiled for each in runs):
         side = bundle("a", runs)
         sentence(diff(side.kernels, [dataclasses.replace(row, num_warps=8, spills=9) for row in side.kernels]), tuple(Concern))

@@ -16,7 +16,7 @@ from harness.collect import collect
 from harness.errors import InvalidInputError, UsageError
 from harness.inside.bench import stage
 from harness.inside.compile.stage import _fresh_rows
-from harness.inside.process.supervise import Journal
+from harness.inside.process.journal import Journal
 from harness.inside.process.workers import spawned
 from harness.records import Architecture, CaseResult, CompiledKernel, Job, Sample, Stage, TargetRun, Verdict, dump, to_json
 from harness.run.resume import check_same, recorded_run_id
@@ -205,7 +205,7 @@ def test_the_sweep_is_written_anew_from_its_journal(tmp_path, monkeypatch):
         journal.write("finish", id=f"op/N={n} [triton]", verdict="passed", reason="", sample=to_json(sample))
     (folder / "samples.jsonl").write_text('{"case": "op/N=1", "ker')
     job = Job("run-1", "cuda", (Stage.BENCH,), str(package), str(tmp_path))
-    program = "from harness.inside.process.supervise import Journal; Journal.from_environment().write('end')"
+    program = "from harness.inside.process.journal import Journal; Journal.from_environment().write('end')"
     monkeypatch.setattr(stage, "spawned", lambda command: spawned([sys.executable, "-c", program]))
     monkeypatch.setattr(stage.precompile, "start", lambda job: None)
     monkeypatch.setattr(sys, "argv", ["measure", "job.json"])

@@ -12,10 +12,10 @@ from harness.ci import base as since_base
 from harness.compare.codegen.bundles import bundle
 from harness.compare.comparison import FAILING
 from harness.compare.shards import join
-from harness.compare.tests.test_changes import Turn, turns
+from harness.compare.tests.changed_tests import Fate, changed_tests
 from harness.records import Stage, StageReport, Verdict
 from harness.render.markdown import render_page
-from harness.render.sections.test_changes import sentence, turned_sections
+from harness.render.sections.changed_tests import changed_test_sections, sentence
 
 PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.NOT_RUN
 
@@ -29,14 +29,14 @@ def one(verdict, end=PASSED):
 @pytest.mark.parametrize(
     ("before", "after", "turn"),
     [
-        *((PASSED, FAILED, Turn.BROKEN), (None, FAILED, Turn.BROKEN), (FAILED, Verdict.CRASHED, Turn.STILL), (PASSED, None, Turn.GONE)),
-        *((PASSED, SKIPPED, Turn.SKIPPED), (FAILED, SKIPPED, Turn.SKIPPED), (FAILED, PASSED, Turn.MENDED), (SKIPPED, PASSED, Turn.MENDED)),
-        *((None, PASSED, Turn.NEW), (PASSED, PASSED, None), (SKIPPED, SKIPPED, None), (SKIPPED, FAILED, Turn.BROKEN)),
+        *((PASSED, FAILED, Fate.BROKEN), (None, FAILED, Fate.BROKEN), (FAILED, Verdict.CRASHED, Fate.STILL), (PASSED, None, Fate.GONE)),
+        *((PASSED, SKIPPED, Fate.SKIPPED), (FAILED, SKIPPED, Fate.SKIPPED), (FAILED, PASSED, Fate.MENDED), (SKIPPED, PASSED, Fate.MENDED)),
+        *((None, PASSED, Fate.NEW), (PASSED, PASSED, None), (SKIPPED, SKIPPED, None), (SKIPPED, FAILED, Fate.BROKEN)),
     ],
 )
 def test_what_became_of_a_test(before, after, turn):
     """A failure that is only skipped now is not mended."""
-    found = turns([one(before)], [one(after)])
+    found = changed_tests([one(before)], [one(after)])
 
     assert [entry.turn for entry in found.found] == ([turn] if turn else [])
     assert found.compared == 1 + bool(before and after)
@@ -54,7 +54,7 @@ def test_only_a_test_that_passed_can_be_lost(tmp_path, before, after):
     new = [run(cases=(one(None).cases + ((case("k/test_k.py::test_it", LEFT[after], message=message),) if LEFT[after] else ())))]
     told = since(tmp_path, old, new, "lost-tests")
 
-    assert [turned.id for turned in turns(old, new).lost] == (["k/test_k.py::test_it"] if before is PASSED else [])
+    assert [turned.id for turned in changed_tests(old, new).lost] == (["k/test_k.py::test_it"] if before is PASSED else [])
     assert bool(told.worse) == (before is PASSED)
     assert len(told.annotations) == (before is PASSED)
     assert since(tmp_path, old, new, "slower").worse == ""
@@ -69,9 +69,9 @@ def test_what_still_has_its_turn_is_not_lost(tmp_path, after):
 def test_a_case_under_another_name_is_lost_and_another_is_new(tmp_path):
     """Nobody can tell that from one that was removed."""
     named = [run(cases=(case(f"k/test_k.py::test_it[{name}]"),)) for name in ("fp32-1", "fp32-one")]
-    found = turns(named[:1], named[1:])
+    found = changed_tests(named[:1], named[1:])
 
-    assert [(turned.id[-8:], turned.turn) for turned in found.found] == [("[fp32-1]", Turn.GONE), ("p32-one]", Turn.NEW)]
+    assert [(turned.id[-8:], turned.fate) for turned in found.found] == [("[fp32-1]", Fate.GONE), ("p32-one]", Fate.NEW)]
     assert since(tmp_path, named[:1], named[1:], "lost-tests").worse == "1 test that passed before is gone or skipped"
 
 
@@ -79,7 +79,7 @@ def test_of_two_tests_of_one_name_one_is_lost(tmp_path):
     """Counted, not merged."""
     twice = [run(cases=(case("k/test_k.py::test_it"),) * number) for number in (2, 1)]
 
-    assert len(turns(twice[:1], twice[1:]).lost) == 1
+    assert len(changed_tests(twice[:1], twice[1:]).lost) == 1
 
 
 @pytest.mark.parametrize("end", [Verdict.CRASHED, Verdict.TIMEOUT, Verdict.INFRA, Verdict.INCOMPLETE])
@@ -125,19 +125,19 @@ def since(folder, base, head, fail_on):
 
 def test_what_a_dead_stage_left_out_is_not_gone():
     """Nor is what comes after a base that died new; and another target's tests are nobody's."""
-    assert turns([one(PASSED)], [one(None, Verdict.CRASHED)]).found == ()
-    assert turns([one(None, Verdict.TIMEOUT)], [one(PASSED)]).found == ()
-    assert turns([one(PASSED)], [run(record=record("beta"), cases=())]).compared == 0
+    assert changed_tests([one(PASSED)], [one(None, Verdict.CRASHED)]).found == ()
+    assert changed_tests([one(None, Verdict.TIMEOUT)], [one(PASSED)]).found == ()
+    assert changed_tests([one(PASSED)], [run(record=record("beta"), cases=())]).compared == 0
 
 
 def test_the_page_counts_and_shows_names_literally():
     """What needs a look stands open, the rest is folded."""
     tests = [case(f"k/test_k.py::test[<b>{n}]") for n in range(30)]
-    found = turns([run(cases=tuple(tests[:25]))], [run(cases=(*tests[25:], *tests[:1]))])
-    page = render_page(sentence(found), turned_sections(found), good=True)
+    found = changed_tests([run(cases=tuple(tests[:25]))], [run(cases=(*tests[25:], *tests[:1]))])
+    page = render_page(sentence(found), changed_test_sections(found), good=True)
 
     assert sentence(found) == "24 tests are gone, 5 tests are new."
     assert (
         page.index("Tests that are gone") < page.index("… and 4 more") < page.index("<details>") < page.index("`k/test_k.py::test[<b>29]`")
     )
-    assert sentence(turns([one(PASSED)], [one(PASSED)])) == "None of 2 tests changed sides."
+    assert sentence(changed_tests([one(PASSED)], [one(PASSED)])) == "None of 2 tests changed sides."

@@ -194,7 +194,7 @@ def test_package_data_is_read_by_the_page_alone():
 VENDOR = re.compile(r"(?<![a-z])(nvidia|amd|rocm|hip|xpu)(?![a-z])", re.IGNORECASE)
 
 
-@pytest.mark.parametrize("path", [path for path in HOST + INSIDE if path.name != "assembly.py"], ids=relative)
+@pytest.mark.parametrize("path", [path for path in HOST + INSIDE if path.name != "binary.py"], ids=relative)
 def test_no_vendor_is_named_in_code(path):
     """Vendor facts are data in targets.yml. (`torch.cuda` and `device="cuda"` are torch's names for every vendor's GPU.)"""
     named = [line for line in path.read_text().splitlines() if VENDOR.search(line) and not line.lstrip().startswith("#")]

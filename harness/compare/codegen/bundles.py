@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.compare.codegen.codegen_changes import merge
+from harness.compare.codegen.changed_code import merge
 from harness.compare.comparison import COMPLETE
 from harness.errors import UsageError
 from harness.records import CompiledKernel, Stage, TargetRun, Verdict

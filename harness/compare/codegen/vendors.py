@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from harness.compare.codegen.codegen_changes import dead
+from harness.compare.codegen.changed_code import dead
 from harness.compare.codegen.pairing import telling, variant
 from harness.records import CompiledKernel, Verdict
 

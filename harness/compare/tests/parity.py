@@ -1,21 +1,14 @@
-"""Tests and compiled kernels of all targets, side by side. Pure."""
+"""Tests of all targets, side by side. Pure."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
-import operator
-import re
 from collections import Counter
-from collections.abc import Callable, Mapping
-from fnmatch import translate
-from functools import cache
+from collections.abc import Mapping
 
-from harness.compare.codegen.alignment import align
-from harness.compare.codegen.alignment import configuration as configuration  # the JUnit writer names its cases by it
-from harness.compare.comparison import CodegenCell, CodegenRow, KernelTests, Parity, ParityRow, TestCell, WaiverUse
-from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, TargetRun, Verdict, Waiver, Which
+from harness.compare.comparison import KernelTests, Parity, ParityRow, TestCell
+from harness.records import MOST_SECONDS, CaseResult, TargetRun, Verdict
 
 # Targets that are behind with a test; of very many tests fewer. The cells of its row tell the others.
 MOST_NAMED, _FEWEST_NAMED, _MOST_NAMES = 100, 10, 2_000_000
@@ -53,39 +46,6 @@ def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:
             seconds = math.fsum(case.seconds for case in cases if 0 < case.seconds < MOST_SECONDS)
             found.append(KernelTests(kernel, name, {verdict.value: count for verdict, count in counts.items()}, seconds))
     return tuple(found)
-
-
-def compare_codegen(runs: Mapping[str, TargetRun]) -> tuple[CodegenRow, ...]:
-    """A row per launch and configuration, with all architectures in it."""
-    return align(CodegenCell(name, kernel) for name, run in runs.items() for kernel in run.compiled)
-
-
-def use_of_waivers(runs: Mapping[str, TargetRun]) -> tuple[WaiverUse, ...]:
-    """Every waiver of every target that compiled kernels, once, with what it was good for on all of them."""
-    covered: Counter[Waiver] = Counter()
-    used: Counter[Waiver] = Counter()
-    for run in runs.values():
-        waivers = run.gates.waivers if run.gates and run.compiled else ()
-        told = [row for row in run.compiled if row.verdict is not Verdict.NOT_RUN] if waivers else []
-        for waiver in waivers:
-            covers = _cover(waiver.which)
-            rows = [row for row in told if covers(row)]
-            covered[waiver] += len(rows)
-            # Where two name the same gate of a kernel, the first one is the reason given.
-            used[waiver] += sum(row.waived.get(waiver.gate) == waiver.reason for row in rows)
-    return tuple(WaiverUse(waiver, covered[waiver], used[waiver]) for waiver in covered)
-
-
-def _cover(which: Which) -> Callable[[CompiledKernel], bool]:
-    """`which.covers`, with its patterns read once and each name looked at once: a run may have 50,000 kernels, and 200 waivers."""
-
-    def fits(some: tuple[str, ...]) -> Callable[[str], bool]:
-        pattern = re.compile("|".join(map(translate, some)) if some else r"(?!)")
-        return cache(lambda name: pattern.match(name) is not None)
-
-    told = {field.name: getattr(which, field.name) for field in dataclasses.fields(which)}
-    looks = [(operator.attrgetter(name), fits(some)) for name, some in told.items() if some != ("*",)]
-    return lambda row: all(fit(get(row)) for get, fit in looks)
 
 
 def _parity(cells: Mapping[str, TestCell], took_part: list[str], most: int) -> tuple[Parity, tuple[str, ...]]:

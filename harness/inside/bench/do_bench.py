@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.inside.bench.batches import Bursts
-from harness.inside.bench.stopping_rule import Gathered, Rule, Series
+from harness.inside.bench.stopping_rule import Gathered, Rounds, Rule
 from harness.stats import quantile
 
 # How much of the last-level cache is overwritten before each timing: what was in it is gone even where it is not evicted in order.
@@ -76,7 +76,7 @@ class Timer:
         self._bursts = Bursts(device, flush)
         self.rule = rule or Rule()
         self.last: Timing | None = None
-        self.series: Series | None = None
+        self.series: Rounds | None = None
         self._busy = False
         self._began = 0.0
 
@@ -95,7 +95,7 @@ class Timer:
         buffer = torch.empty(flush_bytes // 4, dtype=torch.int32, device=driver.get_active_torch_device())
         return cls(device, buffer.zero_, flush_bytes, quick, last, rule)
 
-    def turn(self, series: Series) -> None:
+    def turn(self, series: Rounds) -> None:
         """A point's function is about to be called once more."""
         self.last, self.series, self._began = None, series, time.perf_counter()
         series.begin()

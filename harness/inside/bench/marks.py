@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from harness.inside.process.exceptions import describe
-from harness.inside.process.supervise import Journal
+from harness.inside.process.journal import Journal
 from harness.records import Scalar, Verdict
 
 

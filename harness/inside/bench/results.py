@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 
 from harness.inside.process import sealing
+from harness.inside.process.audit import Event
 from harness.inside.process.events import emit
 from harness.inside.process.exceptions import doubted, few
-from harness.inside.process.supervise import LOST_DEVICE, Death, Event
+from harness.inside.process.supervise import LOST_DEVICE, Death
 from harness.records import Sample, Stage, StageReport, Verdict, to_json, worst
 
 

@@ -1,7 +1,7 @@
 """The bench stage: every point of every `perf_report` mark, measured on the device, one JSON line a point.
 
-`python -m harness.inside.bench.stage job.json` supervises; with `--worker` it is the process that measures. A point that crashes or hangs is
-a row with a verdict, and the sweep goes on after it in a fresh process.
+`python -m harness.inside.bench.stage job.json` supervises. With `--worker` it is the process that measures. A point that crashes or hangs
+gets a row with a verdict, and a fresh process goes on with the sweep.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.inside.bench.do_bench import Timer, Timing
 from harness.inside.bench.interference import Conditions, Watch
 from harness.inside.bench.marks import Point, find_benches, load_case, points
 from harness.inside.bench.results import Sink
-from harness.inside.bench.stopping_rule import Rule, Series
+from harness.inside.bench.stopping_rule import Rounds, Rule
 from harness.inside.codegen.recorder import Recorder, card_here
 from harness.inside.facts.device import accelerator, ask_afresh, is_usable
 from harness.inside.multi_gpu.cards import cards, is_shared, own_index
@@ -29,7 +29,8 @@ from harness.inside.multi_gpu.claims import claimed_cases
 from harness.inside.multi_gpu.share import share
 from harness.inside.process import sealing
 from harness.inside.process.exceptions import describe
-from harness.inside.process.supervise import Journal, settle, supervise
+from harness.inside.process.journal import Journal, settle
+from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import as_stage, spawned
 from harness.records import Architecture, Ceiling, Job, Sample, Stage, StageReport, Verdict, to_json
 
@@ -100,7 +101,7 @@ def hidden_cache(job: Job, card: Architecture) -> int | None:
 
 def _measure_in_turns(together: list[Point], timer: Timer, watch: Watch, recorder: Recorder, journal: Journal) -> None:
     """The providers of one case, a round each in turn until each has been measured enough."""
-    series = {point.id: Series(timer.rule) for point in together}
+    series = {point.id: Rounds(timer.rule) for point in together}
     before: dict[str, Conditions] = {}
     while together:
         for point in list(together):
@@ -134,7 +135,7 @@ def _fields(point: Point) -> dict[str, object]:
     }
 
 
-def _measure(point: Point, timer: Timer, series: Series | None = None) -> Sample | None:
+def _measure(point: Point, timer: Timer, series: Rounds | None = None) -> Sample | None:
     """One point: the author's function under our timer, once; None where the series asks for another round."""
     base = Sample(**_fields(point), verdict=Verdict.PASSED)  # type: ignore[arg-type]
     try:

@@ -115,7 +115,7 @@ class Gathered:
 
 
 @dataclass
-class Series:
+class Rounds:
     """A point over its rounds: what each `do_bench` call of its author's function has gathered, by where that is called from.
 
     In each round the function is called anew, so that everything that the author set up around `do_bench` is in place, and from all rounds

@@ -16,7 +16,7 @@ from harness.inside.codegen.gates import judge
 from harness.inside.codegen.occupancy import LIMITS, occupancy
 from harness.inside.codegen.precision import unnamed_products
 from harness.inside.process.exceptions import describe
-from harness.inside.process.supervise import Journal
+from harness.inside.process.journal import Journal
 from harness.records import Architecture, CompiledKernel, Gates, Scalar, Verdict
 
 _READING = "reading.json"

@@ -9,7 +9,7 @@ from harness.inside.bench.marks import find_benches, kernel_name, load_case, poi
 from harness.inside.codegen.recorder import Recorder
 from harness.inside.compile.pytest_launches import run_tests
 from harness.inside.process.exceptions import describe
-from harness.inside.process.supervise import Journal
+from harness.inside.process.journal import Journal
 from harness.inside.test.stage import pytest_options
 from harness.records import Job, Stage, Verdict
 

@@ -1,7 +1,7 @@
 """The compile stage: every launch of every bench point and test, compiled for every architecture of the target, without a GPU.
 
-`python -m harness.inside.compile.stage job.json` supervises one worker an architecture, two more at a time than there are cores; a worker runs
-what the package launches under `pretend.pretended_device`. A compiler that aborts takes one case with it and names it.
+`python -m harness.inside.compile.stage job.json` supervises one worker for each architecture, two more at a time than there are cores. A
+worker runs what the package launches under `fake_gpu.driver.pretended_device`. If a compiler aborts, one case is lost, and it is named.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from pathlib import Path
 
 from harness.inside.codegen.recorder import Recorder
 from harness.inside.process import sealing
+from harness.inside.process.audit import Event
 from harness.inside.process.events import emit
 from harness.inside.process.exceptions import doubted
-from harness.inside.process.supervise import Event, Journal, supervise
+from harness.inside.process.journal import Journal
+from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import as_stage, forked
 from harness.records import HOST_CODE, Architecture, CompiledKernel, Job, Stage, StageReport, Verdict, to_json, worst
 

@@ -10,9 +10,7 @@ their autograd aborts the process: no device guard is registered for the device 
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,8 +19,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-from harness.inside.fake_gpu.assertions import answer, asks_for_data
 from harness.inside.fake_gpu.custom_ops import direct_op, plain
+from harness.inside.fake_gpu.redirect import Redirect
 from harness.records import Architecture
 
 # Registers, spilled registers and threads of a loaded binary, found by its bytes.
@@ -154,12 +152,12 @@ def pretended_device(card: Architecture, load: Loader) -> Iterator[None]:
         ):
             undo.callback(setattr, owner, name, getattr(owner, name, None))
             setattr(owner, name, value)
-        redirect = undo.enter_context(_Redirect(torch.device("meta"), claim=device))
+        redirect = undo.enter_context(Redirect(torch.device("meta"), claim=device))
         _keep_in_backward(redirect, undo)
         yield
 
 
-def _keep_in_backward(redirect: _Redirect, undo: contextlib.ExitStack) -> None:
+def _keep_in_backward(redirect: Redirect, undo: contextlib.ExitStack) -> None:
     """A mode is off while a function that it has seen runs, and `backward` is one: the package's own code runs in there."""
     autograd: Any = torch.autograd
     run_backward = autograd._engine_run_backward
@@ -182,95 +180,3 @@ def call_once(function: Callable[[], object], *args: Any, quantiles: Any = None,
     """`do_bench` where nothing can be timed: one call, and a millisecond for whoever divides by it."""
     function()
     return [1.0] * len(quantiles) if quantiles else [1.0] if return_mode == "all" else 1.0
-
-
-class _Redirect(torch.overrides.TorchFunctionMode):
-    """Sends what asks for `cuda` to another device.
-
-    With `claim`, tensors there say that they live on that device. With `package`, they claim `is_cuda` only to code below that folder:
-    a tensor on the CPU has to stay one for everybody else.
-    """
-
-    def __init__(self, to: torch.device, claim: torch.device | None = None, package: Path | None = None) -> None:
-        super().__init__()
-        self.to, self.claim, self.package = to, claim, str(package)
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        name = getattr(func, "__name__", "")
-        if name == "__get__":
-            return self._attribute(func, args)
-        if name == "cuda":
-            return args[0].to(self.to)
-        if self.claim is not None and _is_on(self.to, args):
-            if asks_for_data(name):
-                return answer(name, sys._getframe(1))
-            if name == "cpu":
-                return args[0]
-            if name == "to":
-                # There is nothing to copy out, and what is made of it on the host is compared with nothing.
-                args = tuple(self.to if str(value) == "cpu" else value for value in args)
-                kwargs = {key: self.to if str(value) == "cpu" else value for key, value in kwargs.items()}
-        if "device" in kwargs:
-            kwargs["device"] = self._device(kwargs["device"])
-        if name == "to":
-            args = (args[0], *(self._device(value) for value in args[1:]))
-        return func(*args, **kwargs)
-
-    def _attribute(self, func: Any, args: Any) -> Any:
-        owner = getattr(func, "__self__", None)
-        if self.claim is None:
-            asked_by_package = sys._getframe(2).f_code.co_filename.startswith(self.package)
-            return True if owner is torch.Tensor.is_cuda and asked_by_package else func(*args)
-        if func(*args) == self.to and owner is torch.Tensor.device:
-            return self.claim
-        if owner in (torch.Tensor.is_cuda, torch.Tensor.is_meta) and torch.Tensor.device.__get__(args[0]) == self.to:
-            return owner is torch.Tensor.is_cuda
-        return func(*args)
-
-    def _device(self, device: Any) -> Any:
-        names_cuda = isinstance(device, (str, torch.device)) and str(device).split(":")[0] == "cuda"
-        return self.to if names_cuda or (isinstance(device, int) and not isinstance(device, bool)) else device
-
-
-def _is_on(device: torch.device, args: Any) -> bool:
-    """Whether a method is called on a tensor of a device."""
-    return bool(args) and isinstance(args[0], torch.Tensor) and torch.Tensor.device.__get__(args[0]) == device
-
-
-def interpreted_device(package: Path) -> Callable[[], None]:
-    """Stand in for a GPU in Triton's interpreter; returns what undoes it.
-
-    `warmup` answers with an object that has the attributes which occupancy code asks for and that launches through the interpreter.
-    """
-    from triton.runtime.interpreter import InterpretedFunction
-
-    # Any answer will do: it only sizes grids, and a grid-stride loop is right for every size. Small is fast.
-    properties = {"multiprocessor_count": 4, "max_num_regs": 65536, "max_shared_mem": 65536, "max_threads_per_sm": 2048, "warpSize": 32}
-    driver = PretendedDriver(GPUTarget("cpu", 0, 32), torch.device("cpu"), properties, lambda binary: (32, 0, 1024))
-    triton.runtime.driver.set_active(driver)
-
-    def warmup(self: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
-        return _InterpretedKernel(self, kwargs)
-
-    undo = contextlib.ExitStack()
-    undo.callback(setattr, InterpretedFunction, "warmup", InterpretedFunction.warmup)
-    InterpretedFunction.warmup = warmup
-    undo.enter_context(_Redirect(torch.device("cpu"), package=package))
-    return undo.close
-
-
-class _InterpretedKernel:
-    """What `kernel.warmup(...)` gives in the interpreter: launchable, with a compiled kernel's public facts."""
-
-    n_regs, n_spills = 32, 0
-
-    def __init__(self, function: Any, options: dict[str, Any]) -> None:
-        self.function, self.options = function, options
-        self.metadata = SimpleNamespace(shared=1024, num_warps=options.get("num_warps", 4), num_stages=options.get("num_stages", 1))
-
-    def _init_handles(self) -> None:
-        """There is no binary to load."""
-
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return self.function[grid]  # type: ignore[no-any-return]

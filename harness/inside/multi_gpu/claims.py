@@ -9,7 +9,7 @@ from harness.inside.bench.marks import Point
 from harness.inside.multi_gpu.cards import cards
 from harness.inside.multi_gpu.ledger import Ledger
 from harness.inside.multi_gpu.share import done_by_all, ledger_here
-from harness.inside.process.supervise import Journal
+from harness.inside.process.journal import Journal
 from harness.records import Job, Verdict
 
 

@@ -1,7 +1,7 @@
 """The pytest plugin of a card's worker where several cards share the tests: it runs the files that it claims, one after the other.
 
-Loaded with `-p harness.inside.multi_gpu.pytest_plugin`, beside `harness.inside.test.pytest_plugin`. Every worker collects everything; a file is run by one of them,
-so that fixtures of a module are set up once. The file with the most tests comes first: what is left for the end is short.
+Loaded with `-p harness.inside.multi_gpu.pytest_plugin`, beside the plugin of the test stage. Every worker collects everything. One of them
+runs a file, so that fixtures of a module are set up once. The file with the most tests comes first, so that only short ones are left.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from harness.inside.multi_gpu.claims import given_up
 from harness.inside.multi_gpu.share import done_by_all, ledger_here
-from harness.inside.process.supervise import Journal
+from harness.inside.process.journal import Journal
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -17,7 +17,9 @@ from pathlib import Path
 from harness.inside.multi_gpu.cards import Card, own_index
 from harness.inside.multi_gpu.ledger import LEDGER_VARIABLE, Ledger
 from harness.inside.process import sealing
-from harness.inside.process.supervise import Death, Event, Journal, supervise
+from harness.inside.process.audit import Event
+from harness.inside.process.journal import Journal
+from harness.inside.process.supervise import Death, supervise
 from harness.inside.process.workers import spawned
 from harness.records import CardShare, Job, Stage, Verdict, to_json, worst
 

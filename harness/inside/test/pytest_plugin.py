@@ -16,7 +16,7 @@ import pytest
 
 from harness.inside.bench.marks import load_module
 from harness.inside.facts.device import accelerator, ask_afresh, trouble
-from harness.inside.process.supervise import Journal, settle
+from harness.inside.process.journal import Journal, settle
 from harness.inside.process.workers import die_with_parent
 from harness.inside.test.called import code_of, watched
 
@@ -191,7 +191,7 @@ def pytest_configure(config: pytest.Config) -> None:
     die_with_parent()
     config.pluginmanager.register(Reporter(Journal.from_environment()), "warpwave-reporter")
     if os.environ.get("TRITON_INTERPRET") == "1":
-        from harness.inside.fake_gpu.driver import interpreted_device
+        from harness.inside.fake_gpu.interpreter import interpreted_device
 
         config.add_cleanup(interpreted_device(config.rootpath))
 

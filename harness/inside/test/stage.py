@@ -1,7 +1,7 @@
 """The test stage: pytest over the kernel package, with a result for every test whatever becomes of the process.
 
-Run as `python -m harness.inside.test.stage job.json`. A crash or a hang names its test and the others still run (see `supervise`); the JUnit
-file is written by this process from the journal, as results come and at the end, so it never depends on how pytest died.
+Run as `python -m harness.inside.test.stage job.json`. A crash or a hang names its test, and the others still run (`process/supervise.py`).
+This process writes the JUnit file from the journal, as results come and at the end, so it does not matter how pytest died.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from harness.inside.bench.marks import kernel_name
 from harness.inside.multi_gpu.cards import cards
 from harness.inside.multi_gpu.share import share
 from harness.inside.process import sealing
+from harness.inside.process.audit import Event
 from harness.inside.process.events import emit
 from harness.inside.process.exceptions import doubted, few
-from harness.inside.process.supervise import LOST_DEVICE, Death, Event, Journal, supervise
+from harness.inside.process.journal import Journal
+from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
 from harness.inside.process.workers import as_stage, spawned
 from harness.inside.test.junit import junit_xml
 from harness.inside.test.pytest_plugin import BENCHES_VARIABLE

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 from harness.render.charts.axes import Scale, short, size_ticks, sizes_scale, values_scale
-from harness.render.charts.sweeps import Point, Series, Sweep
+from harness.render.charts.sweeps import Curve, CurvePoint, Sweep
 from harness.render.text import number, visible
 
 STYLES = 8  # distinct colours, then they come again
@@ -107,9 +107,9 @@ def _values(sweep: Sweep) -> list[float]:
     return [max(point.value, point.high or 0.0) for point in sound] + [ceiling.gbps for ceiling in sweep.ceilings]
 
 
-def _runs(placed: Iterable[tuple[float, Point | None]], banded: bool = False) -> list[list[tuple[float, Point]]]:
+def _runs(placed: Iterable[tuple[float, CurvePoint | None]], banded: bool = False) -> list[list[tuple[float, CurvePoint]]]:
     """The points in stretches without a hole in them: a line never leads over a case that has no number."""
-    found: list[list[tuple[float, Point]]] = [[]]
+    found: list[list[tuple[float, CurvePoint]]] = [[]]
     for at, point in placed:
         if point is not None and (not banded or point.low is not None):
             found[-1].append((at, point))
@@ -118,11 +118,11 @@ def _runs(placed: Iterable[tuple[float, Point | None]], banded: bool = False) ->
     return [run for run in found if run]
 
 
-def _line(run: list[tuple[float, Point]], y: Scale) -> str:
+def _line(run: list[tuple[float, CurvePoint]], y: Scale) -> str:
     return "M" + "L".join(f"{at:.1f} {_clipped(y, point.value):.1f}" for at, point in run)
 
 
-def _area(run: list[tuple[float, Point]], y: Scale) -> str:
+def _area(run: list[tuple[float, CurvePoint]], y: Scale) -> str:
     up = [f"{at:.1f} {_clipped(y, point.high or point.value):.1f}" for at, point in run]
     down = [f"{at:.1f} {_clipped(y, point.low or point.value):.1f}" for at, point in reversed(run)]
     return "M" + "L".join(up + down) + "Z"
@@ -132,7 +132,7 @@ def _clipped(scale: Scale, value: float) -> float:
     return scale(min(value, scale.high))
 
 
-def _dot(at: float, height: float, entry: Series, point: Point, radius: float) -> str:
+def _dot(at: float, height: float, entry: Curve, point: CurvePoint, radius: float) -> str:
     """A circle for the first target, a diamond, a square and a triangle for the next ones; hollow where it is not sound."""
     style = f"dot s{entry.style % STYLES}" + (" unsound" if point.state else "")
     shape = entry.target_style % 4

@@ -22,7 +22,7 @@ MOST_DRAWN = 400  # drawings
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """One number of a series, with its 20 to 80 % band where one was measured. `state` is empty for a sound one."""
 
     value: float
@@ -33,7 +33,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Series:
+class Curve:
     """One provider on one kind of GPU of a target, a point or None a case. `style` tells providers apart, `target_style` targets."""
 
     provider: str
@@ -41,7 +41,7 @@ class Series:
     gpu: str
     style: int
     target_style: int
-    points: tuple[Point | None, ...]
+    points: tuple[CurvePoint | None, ...]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Sweep:
     labels: tuple[str, ...]
     cases: tuple[str, ...]
     sizes: tuple[float, ...] | None
-    series: tuple[Series, ...]
+    series: tuple[Curve, ...]
     ceilings: tuple[Ceiling, ...]
 
     @property
@@ -173,7 +173,7 @@ def _styles(rows: Iterable[Row]) -> dict[tuple[str, str], int]:
     return styles
 
 
-def _series(rows: Iterable[Row], cases: Sequence[str], styles: _Styles, targets: Mapping[str, int]) -> tuple[Series, ...]:
+def _series(rows: Iterable[Row], cases: Sequence[str], styles: _Styles, targets: Mapping[str, int]) -> tuple[Curve, ...]:
     found: dict[tuple[str, str, str], dict[str, Cell]] = {}
     kernel = ""
     for row in rows:
@@ -181,7 +181,7 @@ def _series(rows: Iterable[Row], cases: Sequence[str], styles: _Styles, targets:
         for cell in row.cells:
             found.setdefault((row.provider, cell.target, cell.gpu), {})[row.case] = cell
     return tuple(
-        Series(
+        Curve(
             provider,
             target,
             next(iter(cells.values())).gpu,
@@ -193,12 +193,12 @@ def _series(rows: Iterable[Row], cases: Sequence[str], styles: _Styles, targets:
     )
 
 
-def _point(cell: Cell | None) -> Point | None:
+def _point(cell: Cell | None) -> CurvePoint | None:
     if cell is None or cell.value is None:
         return None
     low, high = band(cell)
     state = "suspect" if cell.suspect else "" if cell.verified else "unverified"
-    return Point(cell.value, low, high, cell.share, state)
+    return CurvePoint(cell.value, low, high, cell.share, state)
 
 
 def _ceilings(comparison: Comparison, targets: Mapping[str, int]) -> dict[tuple[str, str], Ceiling]:
@@ -212,7 +212,7 @@ def _ceilings(comparison: Comparison, targets: Mapping[str, int]) -> dict[tuple[
     return largest
 
 
-def _of_those(ceilings: Mapping[tuple[str, str], Ceiling], series: Iterable[Series], unit: str) -> tuple[Ceiling, ...]:
+def _of_those(ceilings: Mapping[tuple[str, str], Ceiling], series: Iterable[Curve], unit: str) -> tuple[Ceiling, ...]:
     """Only a bandwidth has one, and only GPUs that are drawn, in the order of the targets."""
     if not is_bandwidth(unit):
         return ()

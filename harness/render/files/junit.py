@@ -18,8 +18,8 @@ from xml.sax.saxutils import escape
 
 import junitparser
 
+from harness.compare.codegen.alignment import configuration
 from harness.compare.comparison import COMPLETE, Comparison, TargetSummary
-from harness.compare.tests.parity import configuration
 from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, Stage, StageReport, Verdict
 from harness.render.sections.gates import how_to_waive
 from harness.render.text import first_line, visible

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from harness.compare.codegen.alignment import by_generation
 from harness.compare.comparison import CodegenCell, Comparison
 from harness.records import CompiledKernel, Verdict
-from harness.render.charts.sweeps import Point
+from harness.render.charts.sweeps import CurvePoint
 from harness.render.html.speeds import Figure
 from harness.render.text import first_line, number, visible
 
@@ -49,7 +49,7 @@ def _figure(figure: Figure) -> dict[str, Any]:
     }
 
 
-def _points(points: Sequence[Point | None]) -> list[Any]:
+def _points(points: Sequence[CurvePoint | None]) -> list[Any]:
     """Value, low, high, share and state of each; zeros stand for what is not there."""
     told: list[Any] = []
     for point in points:

@@ -8,8 +8,8 @@ from harness.compare.codegen.alignment import by_generation
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import FAILING, Comparison
 from harness.records import HOST_CODE, CompiledKernel, Verdict
-from harness.render.sections import fidelity, gates, speeds
-from harness.render.sections.codegen_changes import ONE_VENDOR, vendor_section
+from harness.render.sections import fidelity, gates, generated_code
+from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Section
 from harness.render.text import number
 
@@ -77,10 +77,10 @@ def generated(comparison: Comparison) -> Generated:
         Function(kernel, name, counted[kernel, name], tuple(_figures(group.get(column, [])) for column in columns))
         for (kernel, name), group in groups.items()
     )
-    notes = [section for section in speeds.codegen(comparison, every=False) if not section.heads]
+    notes = [section for section in generated_code.codegen(comparison, every=False) if not section.heads]
     notes += fidelity.sections(comparison, _FEW)
     notes += gates.sections(comparison, _FEW) + vendor_section(ONE_VENDOR, one_vendor(cell.compiled for cell in cells), _FEW)
-    broken = tuple(note for note in notes if note.title in (speeds.UNCOMPILED, gates.BROKEN))
+    broken = tuple(note for note in notes if note.title in (generated_code.UNCOMPILED, gates.BROKEN))
     rest = tuple(note for note in notes if note not in broken)
     return Generated(columns, functions, broken, rest, len({column.target for column in columns}) > 1)
 

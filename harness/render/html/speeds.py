@@ -10,7 +10,7 @@ from markupsafe import Markup
 from harness.compare.comparison import Comparison, Speed
 from harness.compare.speeds.rows import is_bandwidth
 from harness.render.charts.svg import STYLES, Drawing, draw
-from harness.render.charts.sweeps import MOST_DRAWN, Series, Sweep
+from harness.render.charts.sweeps import MOST_DRAWN, Curve, Sweep
 from harness.render.text import number, plural
 
 
@@ -90,7 +90,7 @@ def _words(sweep: Sweep) -> str:
     return " ".join(told + [_best(sweep, entry) for entry in sweep.series])
 
 
-def _best(sweep: Sweep, entry: Series) -> str:
+def _best(sweep: Sweep, entry: Curve) -> str:
     good = [(point.value, label) for point, label in zip(entry.points, sweep.labels, strict=True) if point and point.state != "suspect"]
     if not good:
         return f"{entry.provider} on {entry.target}: no number."

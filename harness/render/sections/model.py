@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from harness.compare.comparison import Comparison
 from harness.records import Verdict
 
 
@@ -87,3 +88,9 @@ def shorten(lines: Iterable[Line], few: int | None, total: int | None = None) ->
     if total <= most:
         return tuple(lines)
     return (*itertools.islice(lines, most), say(f"… and {total - most} more lines, all of them in comparison.json"))
+
+
+def lacking(comparison: Comparison, there: set[str], what: str) -> tuple[Line, ...]:
+    """A line for each target that a table has nothing of, with its verdict where that explains it."""
+    left = [target for target in comparison.targets if target.target not in there]
+    return tuple(say(name(target.target), f": {what}{'' if target.complete else f', {target.verdict.value}'}") for target in left)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
 from harness.records import GPU_PROPERTY, Verdict
-from harness.render.sections import cards, fidelity, gates, speeds
-from harness.render.sections.codegen_changes import ONE_VENDOR, vendor_section
+from harness.render.sections import cards, fidelity, gates, generated_code, speeds
+from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Bit, Line, Section, name, names, say, shorten
 from harness.render.text import NOTHING, counts, first_line, gravest, number, plural
 
@@ -27,7 +27,7 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
         *_tests(comparison, few),
         *speeds.speeds(comparison),
     ]
-    sections += [*speeds.codegen(comparison, every=False), *fidelity.sections(comparison, few), *gates.sections(comparison, few)]
+    sections += [*generated_code.codegen(comparison, every=False), *fidelity.sections(comparison, few), *gates.sections(comparison, few)]
     sections += vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), few)
     sections += _listing("Not compared", map(_refusal, comparison.refusals), few, len(comparison.refusals), folded=True)
     problems = (say(name(problem)) for problem in comparison.problems)
@@ -37,7 +37,7 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
 
 def everything(comparison: Comparison) -> list[Section]:
     """Every test, every case and every configuration: the tables that are long."""
-    return [*_every_test(comparison), *speeds.cases(comparison), *speeds.codegen(comparison, every=True)]
+    return [*_every_test(comparison), *speeds.cases(comparison), *generated_code.codegen(comparison, every=True)]
 
 
 def nothing(target: TargetSummary) -> Line:

@@ -11,7 +11,7 @@ from harness.compare.comparison import COMPLETE, FAILING
 from harness.records import CaseResult, Stage, TargetRun, Verdict
 
 
-class Turn(str, Enum):
+class Fate(str, Enum):
     """What became of a test from BASE to HEAD, gravest first."""
 
     BROKEN = "fails now"
@@ -23,34 +23,34 @@ class Turn(str, Enum):
 
 
 @dataclass(frozen=True)
-class Turned:
+class ChangedTest:
     """One test on one target. `message` is HEAD's, where it failed or was skipped; `passed` whether it passed in BASE."""
 
     target: str
     id: str
-    turn: Turn
+    fate: Fate
     message: str = ""
     passed: bool = False
 
 
 @dataclass(frozen=True)
-class Turns:
+class ChangedTests:
     """The tests that changed sides, or still fail, of `compared` that both runs have."""
 
-    found: tuple[Turned, ...]
+    found: tuple[ChangedTest, ...]
     compared: int
 
-    def of(self, *turns: Turn) -> tuple[Turned, ...]:
+    def of(self, *fates: Fate) -> tuple[ChangedTest, ...]:
         """Those with one of these fates."""
-        return tuple(one for one in self.found if one.turn in turns)
+        return tuple(one for one in self.found if one.fate in fates)
 
     @property
-    def lost(self) -> tuple[Turned, ...]:
+    def lost(self) -> tuple[ChangedTest, ...]:
         """The tests that passed in BASE and now are gone or skipped. Of one that did not pass there nothing is lost."""
-        return tuple(one for one in self.of(Turn.GONE, Turn.SKIPPED) if one.passed)
+        return tuple(one for one in self.of(Fate.GONE, Fate.SKIPPED) if one.passed)
 
 
-def turns(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> Turns:
+def changed_tests(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> ChangedTests:
     """Hold the tests of each target of HEAD against those of BASE's target of the same name.
 
     A test is gone, skipped, or new, only where the other side's test stage came to its end: what a dead one left out, or a shard that is
@@ -63,25 +63,25 @@ def turns(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> Turns:
     found = []
     for key in dict.fromkeys([*cases[0], *cases[1]]):
         old, new = (side.get(key) for side in cases)
-        turn = _turn(old, new)
-        doubted = ended[1] if turn in (Turn.GONE, Turn.SKIPPED) else ended[0] if old is None else both
-        if turn and key[0] in doubted:
+        fate = _fate(old, new)
+        doubted = ended[1] if fate in (Fate.GONE, Fate.SKIPPED) else ended[0] if old is None else both
+        if fate and key[0] in doubted:
             passed = old is not None and old.verdict is Verdict.PASSED
-            found.append(Turned(key[0], key[1], turn, new.message if new else "", passed))
-    order = list(Turn)
-    return Turns(tuple(sorted(found, key=lambda one: order.index(one.turn))), len(cases[0].keys() & cases[1].keys()))
+            found.append(ChangedTest(key[0], key[1], fate, new.message if new else "", passed))
+    order = list(Fate)
+    return ChangedTests(tuple(sorted(found, key=lambda one: order.index(one.fate))), len(cases[0].keys() & cases[1].keys()))
 
 
-def _turn(old: CaseResult | None, new: CaseResult | None) -> Turn | None:
+def _fate(old: CaseResult | None, new: CaseResult | None) -> Fate | None:
     if new is None:
-        return Turn.GONE
+        return Fate.GONE
     if new.verdict in FAILING:
-        return Turn.STILL if old and old.verdict in FAILING else Turn.BROKEN
+        return Fate.STILL if old and old.verdict in FAILING else Fate.BROKEN
     if old is None:
-        return Turn.NEW
+        return Fate.NEW
     if new.verdict is Verdict.PASSED:
-        return None if old.verdict is Verdict.PASSED else Turn.MENDED
-    return None if old.verdict is new.verdict else Turn.SKIPPED
+        return None if old.verdict is Verdict.PASSED else Fate.MENDED
+    return None if old.verdict is new.verdict else Fate.SKIPPED
 
 
 def _numbered(cases: Iterable[CaseResult]) -> Iterable[tuple[tuple[str, int], CaseResult]]:

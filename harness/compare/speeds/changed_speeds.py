@@ -24,7 +24,7 @@ _VERSIONS = ("torch", "triton", "runtime", "driver", "python")
 
 
 @dataclass(frozen=True)
-class Point:
+class PointChange:
     """One point in both runs. `speedup` is BASE's median time over HEAD's, with its 95 % interval; `lost`: only HEAD failed;
     `skipped`: neither run was to measure it."""
 
@@ -45,7 +45,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupChange:
     """All points of a kernel and provider on a target: `n` have a speedup, of which `mean` is the geometric mean; the others are named."""
 
     kernel: str
@@ -58,7 +58,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Pair:
+class TargetPair:
     """A target in both runs. `barriers` forbid any comparison on it; `versions` are what differs and does not, BASE's first."""
 
     target: str
@@ -72,31 +72,31 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Movement:
+class SpeedChanges:
     """What moved from BASE to HEAD. `only` are targets that one of the two alone has measured."""
 
-    pairs: tuple[Pair, ...]
-    groups: tuple[Group, ...]
-    points: tuple[Point, ...]
+    pairs: tuple[TargetPair, ...]
+    groups: tuple[GroupChange, ...]
+    points: tuple[PointChange, ...]
     only: tuple[str, ...] = ()
 
-    def of(self, change: Change) -> tuple[Point, ...]:
+    def of(self, change: Change) -> tuple[PointChange, ...]:
         """The points with this verdict, what moved furthest first."""
         found = [point for point in self.points if point.change is change and not point.lost and not point.skipped]
         return tuple(sorted(found, key=lambda point: -max(point.speedup or 1.0, 1 / (point.speedup or 1.0))))
 
     @property
-    def lost(self) -> tuple[Point, ...]:
+    def lost(self) -> tuple[PointChange, ...]:
         """The points that BASE measured and that failed in HEAD."""
         return tuple(point for point in self.points if point.lost)
 
     @property
-    def skipped(self) -> tuple[Point, ...]:
+    def skipped(self) -> tuple[PointChange, ...]:
         """The points that skip themselves in both runs, as a peer does that is not installed: nothing is missing that was there."""
         return tuple(point for point in self.points if point.skipped)
 
 
-def movement(base: Sequence[TargetRun], head: Sequence[TargetRun], at_least: Union[float, None] = None) -> Movement:
+def changed_speeds(base: Sequence[TargetRun], head: Sequence[TargetRun], at_least: Union[float, None] = None) -> SpeedChanges:
     """Hold the targets of HEAD against those of BASE with the same names. `at_least` stands in for the threshold of an A/A run.
 
     Raises:
@@ -125,10 +125,10 @@ def movement(base: Sequence[TargetRun], head: Sequence[TargetRun], at_least: Uni
             "Measure both commits on the same card with the same settings.",
         )
     points = tuple(point for pair in pairs if not pair.barriers for point in _points(pair, sides[0][pair.target], sides[1][pair.target]))
-    return Movement(pairs, tuple(_groups(points)), points, only)
+    return SpeedChanges(pairs, tuple(_groups(points)), points, only)
 
 
-def _pair(name: str, base: TargetRun, head: TargetRun, at_least: Union[float, None]) -> Pair:
+def _pair(name: str, base: TargetRun, head: TargetRun, at_least: Union[float, None]) -> TargetPair:
     noises = tuple(found for found in (noise(f"{name} (BASE)", base), noise(f"{name} (HEAD)", head)) if found)
     facts = (base.facts, head.facts)
     barriers = [f"the facts of {name} are missing in {where}" for where, told in zip(("BASE", "HEAD"), facts, strict=True) if told is None]
@@ -142,7 +142,7 @@ def _pair(name: str, base: TargetRun, head: TargetRun, at_least: Union[float, No
         barriers += [f"different {what} on {name}: BASE {one}, HEAD {two}" for what, one, two in settings if one != two]
         told = {what: (str(getattr(facts[0], what)), str(getattr(facts[1], what))) for what in _VERSIONS}
         versions = {what: values for what, values in told.items() if values[0] != values[1]}
-    return Pair(
+    return TargetPair(
         target=name,
         gpus=gpus[1],
         commits=(base.record.commit, head.record.commit),
@@ -154,7 +154,7 @@ def _pair(name: str, base: TargetRun, head: TargetRun, at_least: Union[float, No
     )
 
 
-def _points(pair: Pair, base: TargetRun, head: TargetRun) -> Iterable[Point]:
+def _points(pair: TargetPair, base: TargetRun, head: TargetRun) -> Iterable[PointChange]:
     found = [{_key(sample): (sample, cell) for sample, cell in cells(pair.target, run)} for run in (base, head)]
     devices = [{key[:3]: key[3] for key in side} for side in found]
     for key in dict.fromkeys([*found[0], *found[1]]):
@@ -166,8 +166,8 @@ def _points(pair: Pair, base: TargetRun, head: TargetRun) -> Iterable[Point]:
         yield point
 
 
-def _point(key: _Key, pair: Pair, base: Union[tuple[Sample, Cell], None], head: Union[tuple[Sample, Cell], None]) -> Point:
-    blank = Point(
+def _point(key: _Key, pair: TargetPair, base: Union[tuple[Sample, Cell], None], head: Union[tuple[Sample, Cell], None]) -> PointChange:
+    blank = PointChange(
         *(key[0], key[1], key[2], pair.target, key[3]),
         change=Change.REFUSED,
         base_ms=base[1].median_ms if base else None,
@@ -199,15 +199,15 @@ def _point(key: _Key, pair: Pair, base: Union[tuple[Sample, Cell], None], head: 
     return replace(blank, change=made.change, speedup=interval.value, low=interval.low, high=interval.high, reason=made.reason)
 
 
-def _groups(points: Iterable[Point]) -> Iterable[Group]:
-    grouped: dict[tuple[str, str, str], list[Point]] = {}
+def _groups(points: Iterable[PointChange]) -> Iterable[GroupChange]:
+    grouped: dict[tuple[str, str, str], list[PointChange]] = {}
     for point in points:
         grouped.setdefault((point.kernel, point.provider, point.target), []).append(point)
     for key, found in grouped.items():
         values = [point.speedup for point in found if point.speedup is not None]
         excluded = tuple(Exclusion(point.case, point.reason) for point in found if point.speedup is None)
         counts = dict(Counter("skipped" if point.skipped else str(point.change.value) for point in found))
-        yield Group(*key, len(values), geometric_mean(values) if values else None, counts, excluded)
+        yield GroupChange(*key, len(values), geometric_mean(values) if values else None, counts, excluded)
 
 
 def _key(sample: Sample) -> _Key:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from harness.compare.codegen.bundles import Bundle, notes
-from harness.compare.codegen.codegen_changes import Change, Diff, Kind
+from harness.compare.codegen.changed_code import Change, Diff, Kind
 from harness.compare.codegen.deltas import Concern, Delta, Trend
 from harness.compare.codegen.vendors import Split, one_vendor
 from harness.records import Verdict

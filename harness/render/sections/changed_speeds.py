@@ -1,13 +1,13 @@
-"""Movement between two runs → sections, for the terminal and for Markdown. Pure."""
+"""Speed changes between two runs → sections, for the terminal and for Markdown. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from harness.compare.comparison import Change
+from harness.compare.speeds.changed_speeds import GroupChange, PointChange, SpeedChanges, TargetPair
 from harness.compare.speeds.noise import explain
 from harness.compare.speeds.rows import some_of
-from harness.compare.speeds.speed_changes import Group, Movement, Pair, Point
 from harness.compare.speeds.trend import Trend
 from harness.records import Verdict
 from harness.render.sections.model import MOST_LINES, Bit, Line, Section, name, names, say, shorten
@@ -20,7 +20,7 @@ _COLOURS = {Change.SLOWER: Verdict.FAILED, Change.FASTER: Verdict.PASSED, Change
 _TOLD = (Change.SLOWER, Change.FASTER, Change.SAME, Change.AMBIGUOUS)
 
 
-def sentence(found: Movement) -> str:
+def sentence(found: SpeedChanges) -> str:
     """The verdict in words: `2 of 294 points are slower, 290 same, 2 ambiguous.`"""
     compared = [point for point in found.points if point.speedup is not None]
     counts = {change: sum(point.change is change for point in compared) for change in _TOLD}
@@ -34,7 +34,7 @@ def sentence(found: Movement) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def movement_sections(found: Movement, full: bool) -> list[Section]:
+def changed_speed_sections(found: SpeedChanges, full: bool) -> list[Section]:
     """What was compared, a line a kernel, then the points: what became slower first."""
     few = None if full else _FEW
     sections = [_sides(found), _groups(found.groups)]
@@ -49,7 +49,7 @@ def movement_sections(found: Movement, full: bool) -> list[Section]:
     return [section for section in (*sections, Section("Not compared", lines=lines, folded=True)) if section.heads or section.lines]
 
 
-def _sides(found: Movement) -> Section:
+def _sides(found: SpeedChanges) -> Section:
     rows = []
     for pair in found.pairs[:MOST_LINES]:
         rows.append(
@@ -61,7 +61,7 @@ def _sides(found: Movement) -> Section:
     return Section("What was compared", heads, tuple(rows), tuple(lines), tuple(dict.fromkeys(legend)), right=(4,))
 
 
-def _differing(pairs: Sequence[Pair]) -> list[str]:
+def _differing(pairs: Sequence[TargetPair]) -> list[str]:
     found = [f"not compared: {barrier}" for pair in pairs for barrier in pair.barriers]
     found += [
         f"{what} differs on {pair.target}: {one} in BASE, {two} in HEAD"
@@ -71,7 +71,7 @@ def _differing(pairs: Sequence[Pair]) -> list[str]:
     return found
 
 
-def _groups(groups: Sequence[Group]) -> Section:
+def _groups(groups: Sequence[GroupChange]) -> Section:
     rows: list[tuple[Line, ...]] = []
     for group in groups[:MOST_LINES]:
         counts = [group.changes.get(change.value, 0) for change in _TOLD]
@@ -84,7 +84,7 @@ def _groups(groups: Sequence[Group]) -> Section:
     return Section("By kernel", heads, tuple(rows), lines, legend=legend, right=tuple(range(3, 9)))
 
 
-def _points(title: str, points: Sequence[Point], few: int | None, folded: bool = False) -> Section:
+def _points(title: str, points: Sequence[PointChange], few: int | None, folded: bool = False) -> Section:
     if not points:
         return Section(title)
     rows = []
@@ -104,8 +104,8 @@ def _shorten(lines: Sequence[Line], few: int | None) -> tuple[Line, ...]:
     return tuple(lines) if len(lines) <= most else (*lines[:most], say(more.format(len(lines) - most)))
 
 
-def _left_out(points: Sequence[Point]) -> list[Line]:
-    groups: dict[tuple[str, str, str, str], list[Point]] = {}
+def _left_out(points: Sequence[PointChange]) -> list[Line]:
+    groups: dict[tuple[str, str, str, str], list[PointChange]] = {}
     for point in points:
         groups.setdefault((point.kernel, point.provider, point.target, point.reason), []).append(point)
     return [
@@ -113,11 +113,11 @@ def _left_out(points: Sequence[Point]) -> list[Line]:
     ]
 
 
-def _named(point: Point) -> Line:
+def _named(point: PointChange) -> Line:
     return say(name(point.case), " ", name(point.provider), " on ", name(point.target))
 
 
-def _because(point: Point) -> Line:
+def _because(point: PointChange) -> Line:
     return say(": ", name(first_line(point.reason)))
 
 

@@ -1,0 +1,65 @@
+"""Sends what asks for `cuda` to another device, in torch's own calls."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.inside.fake_gpu.assertions import answer, asks_for_data
+
+
+class Redirect(torch.overrides.TorchFunctionMode):
+    """Sends what asks for `cuda` to another device.
+
+    With `claim`, tensors there say that they live on that device. With `package`, they claim `is_cuda` only to code below that folder:
+    a tensor on the CPU has to stay one for everybody else.
+    """
+
+    def __init__(self, to: torch.device, claim: torch.device | None = None, package: Path | None = None) -> None:
+        super().__init__()
+        self.to, self.claim, self.package = to, claim, str(package)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        name = getattr(func, "__name__", "")
+        if name == "__get__":
+            return self._attribute(func, args)
+        if name == "cuda":
+            return args[0].to(self.to)
+        if self.claim is not None and is_on(self.to, args):
+            if asks_for_data(name):
+                return answer(name, sys._getframe(1))
+            if name == "cpu":
+                return args[0]
+            if name == "to":
+                # There is nothing to copy out, and what is made of it on the host is compared with nothing.
+                args = tuple(self.to if str(value) == "cpu" else value for value in args)
+                kwargs = {key: self.to if str(value) == "cpu" else value for key, value in kwargs.items()}
+        if "device" in kwargs:
+            kwargs["device"] = self._device(kwargs["device"])
+        if name == "to":
+            args = (args[0], *(self._device(value) for value in args[1:]))
+        return func(*args, **kwargs)
+
+    def _attribute(self, func: Any, args: Any) -> Any:
+        owner = getattr(func, "__self__", None)
+        if self.claim is None:
+            asked_by_package = sys._getframe(2).f_code.co_filename.startswith(self.package)
+            return True if owner is torch.Tensor.is_cuda and asked_by_package else func(*args)
+        if func(*args) == self.to and owner is torch.Tensor.device:
+            return self.claim
+        if owner in (torch.Tensor.is_cuda, torch.Tensor.is_meta) and torch.Tensor.device.__get__(args[0]) == self.to:
+            return owner is torch.Tensor.is_cuda
+        return func(*args)
+
+    def _device(self, device: Any) -> Any:
+        names_cuda = isinstance(device, (str, torch.device)) and str(device).split(":")[0] == "cuda"
+        return self.to if names_cuda or (isinstance(device, int) and not isinstance(device, bool)) else device
+
+
+def is_on(device: torch.device, args: Any) -> bool:
+    """Whether a method is called on a tensor of a device."""
+    return bool(args) and isinstance(args[0], torch.Tensor) and torch.Tensor.device.__get__(args[0]) == device
