@@ -130,7 +130,7 @@ def fuzz(session: nox.Session) -> None:
     """Fuzz every reader of what comes from elsewhere: nox -s fuzz -- 30, minutes of CPU time in all; --keep keeps what reaches new code."""
     session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test", "fuzz"))
     session.run("python", "tests/fuzz/session.py", *session.posargs)
-    session.run("pytest", "tests/unit/test_hostile_values.py", env={"WARPWAVE_SEARCH": "1"})
+    session.run("pytest", "tests/unit/collect/test_hostile_values.py", env={"WARPWAVE_SEARCH": "1"})
 
 
 @nox.session

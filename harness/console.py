@@ -76,7 +76,7 @@ def print_json(value: Any) -> None:
 
 
 def order(annotation: str) -> None:
-    """Print an annotation that `ci/workflow_commands.py` made. It is the only order that we give to a runner; other text is printed as text."""
+    """Print an annotation that `ci/workflow_commands.py` made. No other order goes to a runner: other text is printed as text."""
     if not (isinstance(annotation, Annotation) and _ANNOTATION.fullmatch(annotation) and annotation.isprintable()):
         say(annotation)
         return

@@ -3,7 +3,7 @@
 The interval of a median is a bootstrap's, in closed form. Successive timings are not independent (on a recorded H200 run they swing with
 periods of 2 to 20), so that what is resampled are blocks of them, whole rounds where they were taken in rounds; and what is computed of a
 resample is the median of its blocks' medians, whose distribution over *all* resamples is known exactly (Efron, "Bootstrap methods", 1979).
-tests/unit/test_stats.py compares it with scipy's and holds it to its confidence by simulation.
+tests/unit/compare/test_stats.py compares it with scipy's and holds it to its confidence by simulation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The seam between the host and wherever the job runs: one small protocol, two engines.
 
-An engine is imported only when it is chosen, so a machine without the docker SDK can still run locally. An explicit choice never falls back.
-The default of a target may, and says so in one line.
+An engine is imported only when it is chosen, so a machine without the docker SDK can still run locally. An explicit choice never falls
+back. The default of a target may, and says so in one line.
 """
 
 from __future__ import annotations

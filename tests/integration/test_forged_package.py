@@ -1,4 +1,4 @@
-"""Packages that forge their pass, on a real engine: what a container adds to what `tests/unit/test_forged.py` shows."""
+"""Packages that forge their pass, on a real engine: what a container adds to what `tests/unit/inside/test_forged.py` shows."""
 
 from __future__ import annotations
 

@@ -218,3 +218,15 @@ def no_gpu():
     stages += (StageReport(Stage.COMPILE, Verdict.FAILED, seconds=3.5, reason="1 of 96 launches did not compile"),)
     tests = tuple(case(f"softmax/test_softmax.py::test_softmax[{n}]") for n in range(27))
     return run("cpu", None, stages=stages, cases=tests, samples=(), ceilings=(), compiled=tuple(code))
+
+
+def pair(left=None, right=None):
+    """Two complete runs that differ in what is given."""
+    return [run("alpha", **(left or {})), run("beta", GPU_B, **{"facts": facts(GPU_B), **(right or {})})]
+
+
+def day(number, *times, target="alpha", **more):
+    """The run of a day, with a point a made-up time in ms."""
+    samples = tuple(sample(1 << n, median_ms=time) for n, time in enumerate(times) if time)
+    who = record(target, run_id=f"run-{number}", started=f"2026-01-{number:02d}T00:00:00+00:00", commit=f"c{number}")
+    return run(target, **{"record": who, "samples": samples, **more})

@@ -23,7 +23,7 @@ ASSUMED = 0.03
 ENOUGH = 19
 # A comparison has as many points as the A/A run had, and one of them may move further than all of those did: without a margin every second
 # comparison of the same code would find something. With this one fewer than 1 in 20 do on recorded timings, by simulation
-# (tests/unit/test_stats.py); of single points fewer than 1 in 100.
+# (tests/unit/compare/test_stats.py); of single points fewer than 1 in 100.
 _MARGIN = 2.5
 
 

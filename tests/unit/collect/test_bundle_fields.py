@@ -1,0 +1,162 @@
+"""Every field of a bundle is held to what it can be when it is read: one bad field costs its own file. All data is synthetic."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from synthetic import edit, run, two_targets, write_raw
+
+from harness.__main__ import _run_cli
+from harness.collect import collect
+from harness.errors import ExitCode, UsageError
+from harness.records import Shard, Verdict
+from harness.run.sharding import parse_shard
+
+NO_SHARDS = (
+    *("x", "1/999999999", "²/³", "1/2/3", "0/3", "4/3", "-1/2", "１/２", "1/65", "1/", "/2", " 1/2", "1/2\n", "+1/2", "1_0/20", "01/2"),  # noqa: RUF001
+    *("1" * 5000 + "/2", "1/٣", "9" * 40_000 + "/" + "9" * 40_000),
+)
+
+
+@pytest.mark.parametrize("text", NO_SHARDS, ids=lambda text: ascii(text[:12]))
+def test_a_shard_of_a_bundle_is_read_as_the_command_line_reads_it(tmp_path, text):
+    """What `--shard` refuses, the reader refuses: the file is invalid, and every other target is in the report."""
+    for source in two_targets():
+        write_raw(tmp_path / "raw" / source.record.target, source)
+    edit(tmp_path / "raw" / "alpha" / "run.json", shard=text)
+    with pytest.raises(UsageError):
+        parse_shard(text)
+
+    for words in (
+        ["report", str(tmp_path), "--out", str(tmp_path / "out")],
+        ["ci", "report", str(tmp_path), "--out", str(tmp_path / "ci"), "--base", str(tmp_path)],
+        ["ci", "comment", str(tmp_path), "--out", str(tmp_path / "comment.md")],
+    ):
+        with CliRunner().isolation():
+            assert _run_cli(words) in (ExitCode.GOOD, ExitCode.FAILED, ExitCode.INCOMPLETE)
+    comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
+
+    assert [target["verdict"] for target in comparison["targets"]] == ["invalid", "failed"]
+    assert comparison["problems"][0].startswith("alpha: run.json: invalid: shard: ")
+
+
+def test_a_shard_is_one_type_from_the_command_line_to_the_report():
+    """The text in run.json is what the command line was given."""
+    assert parse_shard("2/64") == Shard.parse("2/64") == Shard(2, 64)
+    assert str(Shard(2, 64)) == "2/64"
+
+
+DEEP = "a" * 3000
+FIELDS = {
+    "run.json": (
+        *(("target", DEEP), ("run_id", DEEP), ("seconds", 1e308), ("seconds", -1.0)),
+        *(("attempts", [{"started": "", "seconds": 0.0, "verdict": "infra", "reason": ""}] * 2000), ("command", ["a"] * 3000)),
+        ("attempts", [{"started": "", "seconds": 1e300, "verdict": "infra", "reason": ""}]),
+    ),
+    "facts.json": (
+        ("devices", [{"index": n, "name": "g", "architecture": "a", "memory_bytes": 1, "multiprocessors": 1} for n in range(5000)]),
+        ("devices", [{"index": 1 << 62, "name": "g", "architecture": "a", "memory_bytes": 1, "multiprocessors": 1}]),
+        ("devices", [{"index": -1, "name": "g", "architecture": "a", "memory_bytes": 1, "multiprocessors": 1}]),
+        ("devices", [{"index": 0, "name": "g", "architecture": "a", "memory_bytes": 1, "multiprocessors": 1, "clock_mhz": 1e308}]),
+    ),
+    "stages.json": (
+        ("reports", [{"stage": "test", "verdict": "passed", "seconds": 1e300}]),
+        ("reports", [{"stage": "test", "verdict": "passed", "seconds": -1}]),
+        ("reports", [{"stage": "test", "verdict": "passed", "counts": {"passed": -5}}]),
+        ("reports", [{"stage": "test", "verdict": "passed", "counts": {str(n): n for n in range(1000)}}]),
+        ("reports", [{"stage": "test", "verdict": "passed"}] * 1000),
+    ),
+    "job.json": (
+        ("peers", ["a"] * 5000),
+        ("stages", ["test"] * 5000),
+    ),
+    "bench/samples.jsonl": (
+        *(("device", -1), ("device", 1 << 40), ("kernel", DEEP), ("provider", DEEP), ("case", DEEP)),
+        *(("params", {str(n): n for n in range(5000)}), ("rounds", [-1]), ("flush_bytes", -1), ("warmup", -1)),
+    ),
+    "bench/ceilings.jsonl": (("device", -1), ("device", 1 << 40)),
+    "compile/kernels.jsonl": (
+        *(("kernel", DEEP), ("function", DEEP), ("architecture", DEEP), ("seconds", 1e308), ("occupancy", 1e308), ("occupancy", -0.5)),
+        *(("signature", {str(n): "i32" for n in range(5000)}), ("constants", {str(n): n for n in range(5000)})),
+        *(("load_widths", [8] * 5000), ("instructions", {str(n): n for n in range(5000)}), ("matrix", ["a"] * 5000)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "key", "value"), [(name, *entry) for name, found in FIELDS.items() for entry in found])
+def test_a_field_beyond_its_bound_costs_its_file_or_line(tmp_path, name, key, value):
+    """The fault names the field; no other file is touched by it."""
+    raw = write_raw(tmp_path / "raw" / "alpha", run())
+    lines = (raw / name).read_text().splitlines()
+    lines[0] = json.dumps({**json.loads(lines[0]), key: value})
+    (raw / name).write_text("\n".join(lines) + "\n")
+
+    problems = collect(raw).problems
+
+    assert len(problems) == 1
+    assert problems[0].startswith(f"{name}: invalid: ")
+    assert key in problems[0]
+
+
+CLIPPED = {
+    "run.json": ("label", "reason", "hint", "commit", "started"),
+    "facts.json": ("torch", "triton", "runtime", "driver", "platform", "python", "kernels_hash"),
+    "bench/samples.jsonl": ("timer", "unit", "weak", "reason"),
+    "compile/kernels.jsonl": ("reason", "binary_hash"),
+}
+
+
+@pytest.mark.parametrize(("name", "key"), [(name, key) for name, keys in CLIPPED.items() for key in keys])
+def test_prose_is_cut_and_costs_nothing(tmp_path, name, key):
+    """A long reason is a reason; cut once it stays as it is when it is read again."""
+    raw = write_raw(tmp_path / "raw" / "alpha", run())
+    lines = (raw / name).read_text().splitlines()
+    lines[0] = json.dumps({**json.loads(lines[0]), key: "é" * 50_000})
+    (raw / name).write_text("\n".join(lines) + "\n")
+
+    found = collect(raw)
+    record = {"run.json": found.record, "facts.json": found.facts, "bench/samples.jsonl": found.samples[0]}.get(name, found.compiled[0])
+
+    assert found.problems == ()
+    assert len(getattr(record, key)) <= 10_000
+    assert getattr(record, key).endswith("…")
+
+
+@pytest.mark.parametrize("rounds", [(21, 0, 0, 0, 0), (30, -9, 0, 0, 0), (7, 7, 7, 0, 0), (4, 4, 4, 4, 5)])
+def test_rounds_that_disagree_with_the_timings_are_not_believed(rounds):
+    """A round without a timing has no median."""
+    from harness.stats import median_interval
+
+    assert median_interval([1.0 + n / 100 for n in range(21)], rounds) is not None
+
+
+def test_too_many_architectures_cost_the_rest(tmp_path):
+    """A target compiles for a few; a table has a column for each."""
+    source = run()
+    many = tuple(dataclasses.replace(source.compiled[0], architecture=f"sy_{n}") for n in range(500))
+    found = collect(write_raw(tmp_path / "raw" / "alpha", dataclasses.replace(source, compiled=many)))
+
+    assert len({row.architecture for row in found.compiled}) == 64
+    assert found.problems == ("compile/kernels.jsonl: invalid: more than 64 architectures; the first 64 are kept",)
+    assert found.stages[-1].verdict is Verdict.INVALID
+
+
+def _limits() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+    resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+
+
+def test_a_shard_of_a_billion_takes_no_memory(tmp_path):
+    """In a process with a limit: the number is never counted up to."""
+    edit(write_raw(tmp_path / "raw" / "alpha", run()) / "run.json", shard="1/999999999")
+    command = [sys.executable, "-m", "harness", "report", str(tmp_path)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], preexec_fn=_limits, capture_output=True, text=True, check=False)
+
+    assert done.returncode == ExitCode.INCOMPLETE, done.stderr

@@ -1,0 +1,327 @@
+"""`warpwave doctor` on machines that are not this one: recorded answers, a PATH of scripts, engines of all sorts. One recording is real."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness import doctor
+from harness.doctor.engine import Engine, examine_engine
+from harness.doctor.finding import bad, fit
+from harness.doctor.host import examine_host, examine_python
+from harness.doctor.machine import Machine
+from harness.doctor.vendor import examine_vendor
+from harness.engines.docker.errors import no_engine
+from harness.errors import ConfigError
+from harness.targets import load_targets
+
+MACHINES = {path.stem: path for path in sorted((Path(__file__).parents[2] / "data" / "doctor").glob("*.yml"))}
+HEALTHY = {
+    "ServerVersion": "28.5.1",
+    "CgroupVersion": "2",
+    "MemoryLimit": True,
+    "SwapLimit": True,
+    "PidsLimit": True,
+    "LiveRestoreEnabled": True,
+}
+
+
+def machine_of(recording, folder):
+    """A machine below `folder`: its files, and a PATH of scripts that answer what was recorded and complain about anything else."""
+    root, programs = folder / "root", folder / "bin"
+    for name, text in recording.get("files", {}).items():
+        path = root / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    root.mkdir(exist_ok=True)
+    programs.mkdir()
+    answers = {}
+    for line, (code, text) in recording.get("commands", {}).items():
+        program, _, arguments = line.partition(" ")
+        answers.setdefault(program, {})[arguments] = (code, text)
+    for program, known in answers.items():
+        cases = "\n".join(f"{shlex.quote(key)}) printf %s {shlex.quote(text)}; exit {code};;" for key, (code, text) in known.items())
+        script(programs / program, f'case "$*" in\n{cases}\n*) echo "{program}: unexpected: $*"; exit 2;;\nesac\n')
+    return Machine(root=root, variables={"PATH": str(programs)})
+
+
+def script(path, text):
+    path.write_text(f"#!/bin/sh\n{text}")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_recorded_machine_comes_to_what_it_should(name, tmp_path):
+    """Each check its state and its evidence; whoever has to mend something is told how."""
+    recording = yaml.safe_load(MACHINES[name].read_text())
+    target = load_targets()[recording["target"]]
+    findings = {
+        finding.check: finding for finding in examine_vendor(target, machine_of(recording, tmp_path), recording.get("engine"), needed=False)
+    }
+    expected = recording["expect"]
+
+    assert {check: findings[check].state for check in expected} == {check: state for check, (state, _) in expected.items()}
+    assert {check: evidence in findings[check].evidence for check, (_, evidence) in expected.items()} == dict.fromkeys(expected, True), (
+        findings
+    )
+    assert all(bool(finding.fix) == (finding.state in ("warn", "fail")) for finding in findings.values())
+
+
+def test_there_are_recordings_of_both_vendors_sick_and_healthy():
+    """Or the test above would be empty."""
+    assert {"nvidia-healthy", "nvidia-sick", "amd-healthy", "amd-sick"} <= set(MACHINES)
+
+
+def test_every_check_of_both_vendors_has_passed_and_not_passed_somewhere():
+    """A check that no recording trips, or none satisfies, may say anything."""
+    passed, tripped = set(), set()
+    for path in MACHINES.values():
+        for check, (state, _) in yaml.safe_load(path.read_text())["expect"].items():
+            (passed if state == "pass" else tripped).add(check)
+    checks = {f"{target.name}: {check.name}" for target in load_targets().values() for check in target.doctor.checks}
+
+    assert (checks - passed, checks - tripped) == (set(), set())
+
+
+def test_the_command_that_brings_a_toolkit_installs_it_too(tmp_path):
+    """`--only-upgrade` does nothing where it never was; and a toolkit that the engine does not know of hands out no card."""
+    machine = machine_of(yaml.safe_load(MACHINES["nvidia-h200"].read_text()), tmp_path)
+    fix = next(f.fix for f in examine_vendor(load_targets()["cuda"], machine, None, needed=True) if f.check == "cuda: toolkit")
+
+    assert "apt-get install nvidia-container-toolkit" in fix
+    assert "nvidia-ctk runtime configure" in fix
+    assert "only-upgrade" not in fix
+
+
+@pytest.mark.parametrize(("name", "target"), [("nvidia-sick", "cuda"), ("amd-healthy", "rocm")])
+def test_without_a_container_no_image_asks_for_its_driver(tmp_path, name, target):
+    """A Python of one's own brings another runtime: driver 570 is old for our image, and right for its torch. It is told, not judged."""
+    recording = yaml.safe_load(MACHINES[name].read_text())
+    findings = examine_vendor(load_targets()[target], machine_of(recording, tmp_path), None, needed=True, contained=False)
+    files = [text.strip() for path, text in recording["files"].items() if path.startswith("/sys/module")]
+
+    assert not {f"{target}: {check}" for check in ("driver", "toolkit", "hand-over")} & {f.check for f in findings}
+    assert f"says {files[0]}" in findings[0].evidence
+
+
+def pythons_packages(folder, cuda):
+    """Packages that must not be imported, and a torch that says what it was built for."""
+    for name, version in {"torch": "2.11.0+cu130", "triton": "3.6.0", "pytest": "9.0", "numpy": "2.4"}.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text("raise SystemExit('imported')")
+        (folder / f"{name}-{version}.dist-info").mkdir()
+        (folder / f"{name}-{version}.dist-info" / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (folder / "torch" / "version.py").write_text(f"__version__ = '2.11.0+cu130'\ncuda = {cuda!r}\nhip = None\n")
+    (folder / "sitecustomize.py").write_text("import sys; print('a warning', file=sys.stderr)")
+    return Machine(root=folder, variables={"PATH": os.environ["PATH"], "PYTHONPATH": str(folder)})
+
+
+def test_a_python_is_asked_for_its_versions_without_an_import(tmp_path):
+    """Who runs without a container has to know with what."""
+    finding = examine_python(load_targets()["cuda"], pythons_packages(tmp_path, "13.0"))
+
+    assert (finding.check, finding.state) == ("cuda: python", "pass"), finding
+    assert finding.evidence == f"{sys.executable} has torch 2.11.0+cu130, triton 3.6.0, pytest 9.0, numpy 2.4"
+
+
+@pytest.mark.parametrize(("target", "cuda", "state"), [("cuda", None, "warn"), ("rocm", "13.0", "warn"), ("cpu", None, "pass")])
+def test_a_torch_that_was_built_for_another_vendor_is_found(tmp_path, target, cuda, state):
+    """Before a run refuses it, with where to get another; a target without a card takes any."""
+    targets = load_targets()
+    finding = examine_python(targets[target], pythons_packages(tmp_path, cuda))
+
+    assert finding.state == state, finding
+    assert (targets["cuda"].image.build_args["TORCH_INDEX"] in finding.fix) == (target == "cuda" and state == "warn")
+
+
+def test_no_two_checks_have_one_name(tmp_path):
+    """Who reads the JSON by name would lose one: without a container a target is asked for its Python as well as for its card."""
+    machine = machine_of(yaml.safe_load(MACHINES["nvidia-h200"].read_text()), tmp_path)
+    names = [finding.check for finding in doctor.examine(load_targets(), ["cuda"], machine, engine="local")]
+
+    assert len(set(names)) == len(names)
+
+
+def test_a_tool_that_hangs_is_a_finding_and_costs_no_more_than_its_time(tmp_path):
+    """Also when it ignores SIGTERM and has a child that holds its output open."""
+    recording = yaml.safe_load(MACHINES["amd-healthy"].read_text())
+    machine = machine_of(recording, tmp_path)
+    script(tmp_path / "bin" / "amd-smi", "trap '' TERM\n/bin/sleep 600 &\n/bin/sleep 600\n")
+    machine.deadline = time.monotonic() + 0.3
+    started = time.monotonic()
+    findings = {f.check: f for f in examine_vendor(load_targets()["rocm"], machine, None, needed=False)}
+
+    assert time.monotonic() - started < 30  # and not ten minutes
+    assert findings["rocm: cards"].state == "fail"
+    assert "did not answer" in findings["rocm: cards"].evidence
+    assert findings["rocm: ecc"].state == "pass"  # files answer when tools do not
+
+
+def test_a_node_that_is_closed_to_this_user_is_named(tmp_path, monkeypatch):
+    """With the command that opens it."""
+    machine = machine_of(yaml.safe_load(MACHINES["amd-healthy"].read_text()), tmp_path)
+    monkeypatch.setattr("harness.doctor.vendor.os.access", lambda path, _: "kfd" not in str(path))
+    first = examine_vendor(load_targets()["rocm"], machine, None, needed=False)[0]
+
+    assert (first.state, first.evidence) == ("fail", "driver loaded: /sys/module/amdgpu/version says 6.16.6; no access to /dev/kfd")
+    assert "usermod -aG render,video" in first.fix
+
+
+@pytest.mark.parametrize("needed", [False, True])
+def test_an_absent_vendor_is_a_skip_unless_it_was_named(tmp_path, needed):
+    """`warpwave doctor rocm` on a machine that ought to have the card fails."""
+    findings = examine_vendor(load_targets()["rocm"], Machine(root=tmp_path, variables={}), None, needed=needed)
+
+    assert [finding.state for finding in findings] == ["fail" if needed else "skip"]
+
+
+def test_what_a_tool_prints_cannot_write_to_the_terminal(tmp_path):
+    """No escape sequence and no second line gets into the evidence."""
+    recording = {
+        "files": {"/dev/kfd": "", "/dev/dri/renderD128": ""},
+        "commands": {"amd-smi list --csv": [1, "boom \x1b[31mred\x1b[0m\x07" + "x" * 500]},
+    }
+    findings = {f.check: f for f in examine_vendor(load_targets()["rocm"], machine_of(recording, tmp_path), None, needed=False)}
+    evidence = findings["rocm: cards"].evidence
+
+    assert evidence.isprintable()
+    assert len(evidence) < 300
+
+
+ENGINES = {
+    "healthy": (HEALTHY, {}),
+    "cgroup v1": ({**HEALTHY, "CgroupVersion": "1"}, {"limits": "warn"}),
+    "no limits": ({**HEALTHY, "PidsLimit": False}, {"limits": "warn"}),
+    "no live-restore": ({**HEALTHY, "LiveRestoreEnabled": False}, {"live-restore": "skip"}),
+    "says little": ({}, {"live-restore": "skip"}),
+}
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_engine_that_answers(name):
+    """By what `docker info` says of it; the room for images is another test's."""
+    info, odd = ENGINES[name]
+    states = {f.check: f.state for f in examine_engine(Engine(info=info), Machine(variables={}), needed=True)}
+
+    assert {check: state for check, state in states.items() if state != "pass"} == {"image room": "skip", **odd}
+
+
+def test_what_killed_runs_left_is_a_warning():
+    """With the command that removes it, and nothing else."""
+    findings = examine_engine(Engine(info=HEALTHY, left=("container warpwave-cuda-1",)), Machine(variables={}), needed=True)
+
+    assert [(f.state, f.fix) for f in findings if f.check == "leftovers"] == [("warn", "`warpwave clean --yes`")]
+
+
+@pytest.mark.parametrize("needed", [False, True])
+def test_no_engine_fails_only_where_a_card_needs_one(needed):
+    """On a laptop without a GPU the local engine will do."""
+    engine = Engine(error=no_engine(FileNotFoundError("No such file or directory"), "unix:///nowhere"))
+    findings = examine_engine(engine, Machine(variables={}), needed=needed)
+
+    assert [f.state for f in findings] == ["fail" if needed else "warn"]
+    assert "systemctl start docker" in findings[0].fix
+
+
+def test_a_cache_that_may_not_be_executed_from_is_found(tmp_path):
+    """By the longest mount point above it, not the first."""
+    recording = {"files": {"/proc/mounts": "/dev/sda / ext4 rw 0 0\ntmpfs /tmp tmpfs rw,nosuid,nodev,noexec 0 0\n"}}
+    machine = machine_of(recording, tmp_path)
+
+    def state(folder):
+        machine.variables = {**machine.variables, "TRITON_CACHE_DIR": folder}
+        return next(f.state for f in examine_host(machine) if f.check == "triton cache")
+
+    assert (state("/tmp/cache"), state("/home/me/cache"), state("/tmpfoo")) == ("fail", "pass", "pass")
+
+
+@pytest.mark.parametrize(("synchronized", "state"), [("yes\n", "pass"), ("no\n", "warn"), ("what?\n", "skip")])
+def test_a_clock_that_nobody_sets(tmp_path, synchronized, state):
+    """Asked of systemd, where there is one."""
+    machine = machine_of({"commands": {"timedatectl show --property=NTPSynchronized --value": [0, synchronized]}}, tmp_path)
+
+    assert next(f.state for f in examine_host(machine) if f.check == "clock") == state
+
+
+def test_a_clock_that_cannot_be_asked_for_says_why(tmp_path):
+    """And not that nobody knows."""
+    clock = next(f for f in examine_host(machine_of({}, tmp_path)) if f.check == "clock")
+
+    assert (clock.state, clock.evidence) == ("skip", "whether it is synchronized is not known: there is no timedatectl here")
+
+
+@pytest.mark.parametrize(("settings", "state"), [('\ufeff{"ephemeral": true}', "pass"), ("{}", "warn"), ("[", "warn"), (None, "warn")])
+def test_a_self_hosted_runner_is_ephemeral_or_warned_about(tmp_path, settings, state):
+    """Its own settings say so, a byte order mark and all."""
+    machine = machine_of({"files": {"/opt/runner/.runner": settings} if settings is not None else {}}, tmp_path)
+    machine.variables = {"RUNNER_ENVIRONMENT": "self-hosted", "RUNNER_TEMP": "/opt/runner/_work/_temp", "RUNNER_NAME": "gpu-1"}
+
+    assert next(f.state for f in examine_host(machine) if f.check == "runner") == state
+
+
+def test_a_kernel_is_run_only_where_everything_else_is_well():
+    """Neither on a card that is not here, nor on one that is sick; a warning does not keep it from running."""
+    states = {"cpu": "warn", "cuda": "pass", "cuda: ecc": "fail", "rocm": "skip", "third": "pass", "third: clocks": "skip", "disk": "fail"}
+
+    assert fit([doctor.Finding(check, state, "") for check, state in states.items()], ["cpu", "cuda", "rocm", "third"]) == ["cpu", "third"]
+
+
+def test_a_small_kernel_runs_where_nothing_is_missing(tmp_path):
+    """For real, on the target without a GPU."""
+    pytest.importorskip("triton", reason="the local engine needs torch and triton")
+    command = [sys.executable, "-m", "harness", "doctor", "cpu", "--run", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    finding = json.loads(done.stdout)["findings"][-1]
+
+    assert (finding["check"], finding["state"]) == ("cpu: kernel", "pass"), finding
+
+
+def test_strict_makes_a_warning_fail():
+    """And a skip never does."""
+    findings = [doctor.Finding("a", "pass", ""), doctor.Finding("b", "skip", ""), doctor.Finding("c", "warn", "", "fix")]
+
+    assert [len(bad(found, strict=strict)) for found, strict in ((findings, False), (findings, True), (findings[:2], True))] == [0, 1, 0]
+
+
+WRONG = {
+    "two sources": ("{name: a, fix: f, run: [x], engine: true}", "exactly one of run, files and engine"),
+    "no regular expression": ("{name: a, fix: f, run: [x], rows: '('}", "regular expression"),
+    "unknown group": ("{name: a, fix: f, run: [x], rows: '(?P<a>.)', at_most: {b: 1}}", "does not name b"),
+    "unknown key": ("{name: a, fix: f, run: [x], colour: red}", "one of name, fix, run"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_check_that_cannot_be_answered_is_refused(tmp_path, name):
+    """When the file is read, with the key's path; not when a card is sick."""
+    check, told = WRONG[name]
+    (tmp_path / "mine.yml").write_text(f"targets: {{cuda: {{doctor: {{checks: [{check}]}}}}}}")
+    with pytest.raises(ConfigError) as refused:
+        load_targets(tmp_path / "mine.yml")
+
+    assert "targets.cuda.doctor.checks[0]" in str(refused.value)
+    assert told in str(refused.value)
+
+
+def test_this_machine_as_it_is(tmp_path):
+    """One JSON document, an exit code that agrees with it, nothing written, no traceback."""
+    command = [sys.executable, "-m", "harness", "doctor", "--json"]
+    environment = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/no.sock"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    document = json.loads(done.stdout)
+    states = {finding["check"]: finding["state"] for finding in document["findings"]}
+
+    assert done.returncode == document["exit_code"]
+    assert document["ok"] is (done.returncode == 0) is ("fail" not in states.values())
+    assert states["docker"] in ("warn", "fail")
+    assert set(document["findings"][0]) == {field.name for field in dataclasses.fields(doctor.Finding)}
+    assert list(tmp_path.iterdir()) == []

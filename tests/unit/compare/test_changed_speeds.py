@@ -1,0 +1,197 @@
+"""Speeds from one commit to the next: the verdicts, the refusals, the pages and the command. All data is synthetic."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+
+import pytest
+from hostile import TERMINAL_NAMES
+from rich.console import Console
+from synthetic import GPU_B, case, facts, record, run, sample, write_raw
+
+from harness.__main__ import _run_cli
+from harness.commands.speed import outcome
+from harness.compare.comparison import Change
+from harness.compare.speeds.changed_speeds import changed_speeds
+from harness.errors import ExitCode, UsageError
+from harness.records import Verdict
+from harness.render.markdown import render_page
+from harness.render.sections.changed_speeds import changed_speed_sections, sentence
+from harness.render.terminal import draw_page
+
+SIZES = (1024, 2048, 4096)
+
+
+def commit(*speeds, **more):
+    """A run whose points have these made-up speeds in GB/s; the kernels' sources are another commit's each time."""
+    samples = tuple(
+        sample(n, value) if value else sample(n, None, verdict=Verdict.ERROR, reason="RuntimeError: x")
+        for n, value in zip(SIZES[: len(speeds)], speeds, strict=True)
+    )
+    sources = facts(kernels_hash=f"{hash((speeds, *more)) & 0xFFFF:04x}" * 16)
+    return run(**{"samples": samples, "facts": sources, **more})
+
+
+def changes(found):
+    return [point.change.value for point in found.points]
+
+
+def drawn(found, full=False):
+    """The terminal's and the Markdown page."""
+    text = io.StringIO()
+    sections = changed_speed_sections(found, full)
+    Console(file=text, width=80, force_terminal=False, highlight=False).print(draw_page(sentence(found), sections, good=True))
+    return text.getvalue(), render_page(sentence(found), sections, good=True)
+
+
+def test_points_are_judged_one_by_one():
+    """Sources that differ are no barrier: they are the question. 10 % less, 10 % more, and the same."""
+    found = changed_speeds([commit(1000.0, 1000.0, 1000.0)], [commit(900.0, 1100.0, 1000.0)])
+
+    assert changes(found) == ["slower", "faster", "same"]
+    assert [point.speedup for point in found.points] == pytest.approx([0.9, 1.1, 1.0])
+    assert (outcome(found).code, sentence(found)) == (ExitCode.FAILED, "1 of 3 points is slower, 1 faster, 1 same.")
+
+
+def test_nothing_slower_is_good():
+    """Faster and ambiguous fail nothing."""
+    found = changed_speeds([commit(1000.0, 1000.0)], [commit(1100.0, 975.0)])
+
+    assert (changes(found), outcome(found).code) == (["faster", "ambiguous"], ExitCode.GOOD)
+    assert sentence(found) == "None of 2 points is slower, 1 faster, 1 ambiguous."
+
+
+def test_the_mean_is_over_the_points_that_both_have():
+    """Geometric: 0.5 and 2 cancel out; the third, which HEAD lacks, is named."""
+    (group,) = changed_speeds([commit(1000.0, 1000.0, 1000.0)], [commit(500.0, 2000.0)]).groups
+
+    assert (group.n, group.mean) == (2, pytest.approx(1.0))
+    assert [(left.case, left.reason) for left in group.exclusions] == [("softmax/N=4096", "not in HEAD")]
+    assert group.changes == {"slower": 1, "faster": 1, "one-sided": 1}
+
+
+def test_a_point_that_fails_only_in_head_is_lost():
+    """No speed is worse than a slow one; one that failed before, too, is merely refused."""
+    found = changed_speeds([commit(1000.0, None)], [commit(None, None)])
+
+    assert ([point.lost for point in found.points], outcome(found).code) == ([True, False], ExitCode.FAILED)
+    assert sentence(found) == "1 point failed that did not before."
+
+
+POINTS = {
+    "timer": ({"timer": "another"}, "different timers: BASE synthetic, HEAD another"),
+    "flush": ({"flush_bytes": 1}, "different flush sizes: BASE 268435456, HEAD 1"),
+    "dtype": ({"params": {"N": 1024, "dtype": "bf16"}}, "different parameters"),
+    "unit": ({"unit": "TFLOPS"}, "different units"),
+}
+
+
+@pytest.mark.parametrize("what", POINTS)
+def test_a_point_that_was_measured_otherwise_is_refused_by_name(what):
+    """And the comparison is incomplete, though nothing is slower."""
+    change, words = POINTS[what]
+    found = changed_speeds([commit(1000.0, 1000.0)], [commit(0, 0, samples=(sample(1024, 500.0, **change), sample(2048, 1000.0)))])
+
+    assert (changes(found), outcome(found).code) == (["refused", "same"], ExitCode.INCOMPLETE)
+    assert words in found.points[0].reason
+
+
+def test_a_speed_of_a_kernel_whose_tests_fail_is_refused():
+    """A wrong result may be had at any speed."""
+    found = changed_speeds([commit(1000.0)], [commit(2000.0, cases=(case(verdict=Verdict.FAILED),))])
+
+    assert (changes(found), found.points[0].reason) == (["refused"], "HEAD: 1 of 1 tests of softmax did not pass here")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"facts": facts(GPU_B)}, "different GPUs on alpha: BASE Synthetic GPU A, HEAD Synthetic GPU B"),
+        ({"facts": facts(fp_fusion="0")}, "different FP fusion settings on alpha: BASE 1, HEAD 0"),
+        ({"facts": None}, "the facts of alpha are missing in HEAD"),
+    ],
+    ids=["gpu", "fusion", "facts"],
+)
+def test_a_target_that_is_another_is_refused_by_name(more, words):
+    """Alone it ends the comparison; beside one that can be compared it leaves it incomplete."""
+    with pytest.raises(UsageError, match=words):
+        changed_speeds([commit(1000.0)], [commit(1000.0, **more)])
+    beta = commit(1000.0, record=record("beta"))
+    found = changed_speeds([commit(1000.0), beta], [commit(1000.0, **more), beta])
+
+    assert ({point.target for point in found.points}, outcome(found).code) == ({"beta"}, ExitCode.INCOMPLETE)
+    assert words in " ".join(drawn(found)[0].split())
+
+
+def test_without_a_target_in_common_there_is_nothing_to_compare():
+    """Nor with what was left behind by two runs."""
+    for head in (commit(1000.0, record=record("beta")), commit(1000.0, record=record(verdict=Verdict.STALE)), run(samples=())):
+        with pytest.raises(UsageError, match="No target was measured in both runs"):
+            changed_speeds([commit(1000.0)], [head])
+
+
+def test_versions_that_differ_are_shown():
+    """They refuse nothing: a new compiler may be what is asked about."""
+    found = changed_speeds([commit(1000.0)], [commit(1000.0, facts=facts(triton="4.0.0"))])
+
+    assert changes(found) == ["same"]
+    assert "triton differs on alpha: 3.9.0 in BASE, 4.0.0 in HEAD" in " ".join(drawn(found)[0].split())
+
+
+def test_the_threshold_is_that_of_the_noisier_side_or_the_users():
+    """An A/A run of HEAD that moved by 8 %: 5 % are none."""
+    points = tuple(sample(n, 950.0, scatter=0.0) for n in range(1, 20))
+    moved = tuple(dataclasses.replace(point, times_ms=tuple(t * 1.08 for t in point.times_ms)) for point in points)
+    base = commit(samples=tuple(sample(n, 1000.0, scatter=0.0) for n in range(1, 20)))
+
+    for again, told, expected in (((), None, 0.03), (moved, None, 0.2), (moved, 0.02, 0.02)):
+        found = changed_speeds([base], [commit(samples=points, again=again)], told)
+        assert (found.pairs[0].threshold, set(changes(found))) == (pytest.approx(expected), {"same" if expected > 0.1 else "slower"})
+
+
+def test_the_page_fits_and_shows_names_literally():
+    """80 columns; a name can neither steer the terminal nor leave its code span."""
+    for text in TERMINAL_NAMES:
+        hostile = tuple(dataclasses.replace(entry, case=text, provider=text) for entry in (sample(1, 1000.0), sample(2, 2000.0)))
+        slow = tuple(dataclasses.replace(entry, times_ms=tuple(2 * t for t in entry.times_ms)) for entry in hostile)
+        terminal, _ = drawn(changed_speeds([commit(samples=hostile)], [commit(samples=slow)]), full=True)
+        assert max(map(len, terminal.splitlines())) <= 80
+        assert all(letter.isprintable() for letter in terminal.replace("\n", ""))
+
+
+def test_what_became_slower_comes_first_and_furthest_first():
+    """Beyond twenty a line says how many more there are."""
+    base = commit(samples=tuple(sample(n, 1000.0) for n in range(1, 31)))
+    head = commit(samples=tuple(sample(n, 1000.0 - 10 * n) for n in range(1, 31)))
+    terminal, markdown = drawn(changed_speeds([base], [head]))
+    shown = [
+        line.split()[0] for line in terminal.partition("Slower")[2].partition("Ambiguous")[0].splitlines() if line.startswith("softmax/")
+    ]
+
+    assert (shown[0], len(shown)) == ("softmax/N=30", 20)
+    assert "more; --full shows them" in terminal
+    assert markdown.startswith("### ✅ 2")
+
+
+def test_the_command_writes_all_three_and_exits_with_one(tmp_path, capsys):
+    """The files say what the terminal says."""
+    folders = [tmp_path / "base", tmp_path / "head"]
+    for folder, made in zip(folders, (commit(1000.0, 1000.0), commit(1000.0, 900.0)), strict=True):
+        write_raw(folder / "raw" / "alpha", made)
+    options = ["--markdown", str(tmp_path / "page.md"), "--json", str(tmp_path / "all.json")]
+    code = _run_cli(["compare", *map(str, folders), *options])
+    told = json.loads((tmp_path / "all.json").read_text())
+
+    assert (code, told["exit_code"], told["ok"]) == (1, 1, False)
+    assert [point["change"] for point in told["movement"]["points"]] == [Change.SAME.value, Change.SLOWER.value]
+    assert "1 of 2 points is slower, 1 same." in capsys.readouterr().out
+    assert "1 of 2 points is slower" in (tmp_path / "page.md").read_text()
+
+
+def test_a_folder_without_results_is_an_error_in_three_beats(tmp_path, capsys):
+    """Never a traceback."""
+    code = _run_cli(["compare", str(tmp_path), str(tmp_path)])
+
+    assert (code, "There is no raw folder" in capsys.readouterr().err) == (int(ExitCode.INCOMPLETE), True)

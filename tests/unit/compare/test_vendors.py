@@ -1,0 +1,111 @@
+"""Generated code of two vendors: what only one of them takes, and which kernels of theirs stand in one row. All rows are made up."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from codegen_rows import FAILED, row
+from rich.console import Console
+from synthetic import compiled, run
+
+from harness.compare import compare
+from harness.compare.codegen.vendors import one_vendor
+from harness.records import Verdict
+from harness.render.markdown import render_markdown
+from harness.render.terminal import render_terminal
+
+
+def test_what_only_one_vendor_takes_is_named():
+    """Stages are each backend's own default, and do not make it another configuration."""
+    rows = [row(), row("sy_100"), row("syn942", **FAILED, num_stages=1), row("syn950", **FAILED, num_stages=1)]
+    (split,) = one_vendor(rows)
+
+    assert (split.lives, split.dies, split.reason) == (("sy_90", "sy_100"), ("syn942", "syn950"), "out of LDS")
+
+
+TAKEN = {
+    "by nobody": [row(**FAILED), row("syn942", **FAILED)],
+    "by everybody": [row(), row("syn942")],
+    "by some of each": [row(), row("sy_80", **FAILED), row("syn942", **FAILED), row("syn950")],
+    "by one that has it alone": [row(), row("syn942", **FAILED, constants={"BLOCK": 9}), row("syn942")],
+    "but for a gate": [row(), row("syn942", verdict=Verdict.FAILED, broken={"spills": "1"})],
+    "in code that no GPU is there for": [row(), row("syn942", **{**FAILED, "verdict": Verdict.NOT_RUN})],
+}
+
+
+@pytest.mark.parametrize("rows", TAKEN.values(), ids=TAKEN)
+def test_what_is_no_matter_of_vendors_is_not_told(rows):
+    """Only what all of one vendor's GPUs take, and another's do not."""
+    assert one_vendor(rows) == ()
+
+
+def test_a_vendor_s_own_tile_is_found_by_its_case():
+    """Tables differ by vendor; what launches them is the same."""
+    (split,) = one_vendor([row(), row("syn942", **FAILED, constants={"BLOCK": 4096})])
+
+    assert split.lives == ("sy_90",)
+
+
+def test_a_crash_of_the_compiler_is_found_by_its_case():
+    """It left no configuration, only the case that it died in."""
+    crash = compiled("syn942", function="(host code)", verdict=Verdict.CRASHED, signature={}, constants={}, reason="SIGABRT")
+    (split,) = one_vendor([row(), crash])
+
+    assert (split.lives, split.dies, split.verdict) == (("sy_90",), ("syn942",), Verdict.CRASHED)
+
+
+def test_the_report_has_the_section_only_where_there_is_something():
+    """In the terminal and in Markdown."""
+    split, whole = ([run(compiled=(row(), row("syn942", **more)))] for more in (FAILED, {}))
+    drawn = [(str(render_markdown(compare(runs, ["alpha"]))), _terminal(compare(runs, ["alpha"]))) for runs in (split, whole)]
+
+    assert [["Lives on one vendor" in text for text in texts] for texts in drawn] == [[True, True], [False, False]]
+    assert "dies on syn942: failed: out of LDS" in drawn[0][1]
+
+
+def _terminal(comparison, full=False):
+    text = io.StringIO()
+    Console(file=text, width=80, force_terminal=False, highlight=False).print(render_terminal(comparison, full))
+    return text.getvalue()
+
+
+# --- both vendors in one row -------------------------------------------------------------------------------------------------------------
+
+
+def rows_of(*kernels):
+    return [
+        (line.config, [cell.compiled.architecture for cell in line.cells]) for line in compare([run(compiled=kernels)], ["alpha"]).codegen
+    ]
+
+
+def test_vendors_stand_side_by_side_whatever_their_default_stages():
+    """The backends' defaults differ; the launch is one."""
+    assert rows_of(row(num_stages=3), row("syn942", num_stages=2)) == [("*fp32 i32, BLOCK=1024, 4 warps, 3/2 stages", ["sy_90", "syn942"])]
+
+
+def test_stages_that_an_author_chose_are_configurations():
+    """Where an architecture has both, they are rows."""
+    found = rows_of(*(row(name, num_stages=stages) for name in ("sy_90", "syn942") for stages in (2, 3)))
+
+    assert [(config[-8:], len(where)) for config, where in found] == [("2 stages", 2), ("3 stages", 2)]
+
+
+def test_vendors_with_tiles_of_their_own_stand_side_by_side():
+    """One case, one configuration on either: the row tells both, and the same in whatever order they came."""
+    kernels = (row("syn942", constants={"BLOCK": 4096}), row(constants={"BLOCK": 1024}))
+
+    assert [config for config, _ in rows_of(*kernels)] == ["*fp32 i32, BLOCK=1024/4096, 4 warps, 2 stages"]
+    assert [config for config, _ in rows_of(*kernels[::-1])] == [config for config, _ in rows_of(*kernels)]
+
+
+def test_autotuned_configurations_are_not_mixed_up():
+    """Where a launch has several, only the same ones share a row."""
+    found = rows_of(row(constants={"BLOCK": 1}), row(constants={"BLOCK": 2}), row("syn942", constants={"BLOCK": 2}))
+
+    apart = rows_of(row(constants={"BLOCK": 1}), row(constants={"BLOCK": 2}), row("syn942", constants={"BLOCK": 3}))
+    defaults = rows_of(*(row(name, constants={"BLOCK": b}, num_stages=n) for name, n in (("sy_90", 3), ("syn942", 2)) for b in (1, 2)))
+
+    assert [where for _, where in found] == [["sy_90"], ["sy_90", "syn942"]]
+    assert [where for _, where in apart] == [["sy_90"], ["sy_90"], ["syn942"]]
+    assert [where for _, where in defaults] == [["sy_90", "syn942"]] * 2

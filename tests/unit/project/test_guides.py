@@ -1,0 +1,136 @@
+"""What the guides show is written, checked and run, page by page, in an empty folder.
+
+A fence with a `title` is a file, unless it is a console whose title says on which other machine its commands belong: those are not run.
+A console without a title is run, each line that starts with `$ `. Fences of YAML, TOML, JSON and Python have to parse.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from harness.__main__ import cli
+from harness.engines import Request
+from harness.engines.docker.build_context import recipe
+from harness.errors import ExitCode
+from harness.records import Verdict
+from harness.targets import load_targets
+
+ROOT = Path(__file__).parents[3]
+GUIDES = {path.stem: path for path in sorted((ROOT / "docs" / "guides").glob("*.md"))}
+PAGES = {**GUIDES, "index": ROOT / "docs" / "index.md", "report": ROOT / "docs" / "report.md", "compare": ROOT / "docs" / "compare.md"}
+EVERY = {str(path.relative_to(ROOT)): path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
+FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]*)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# What a report of the recorded run ends with.
+RECORDED = json.loads((ROOT / "reports" / "h200" / "comparison.json").read_text())["exit_code"]
+PARSERS = {"yaml": lambda text: list(yaml.safe_load_all(text)), "json": json.loads, "python": ast.parse}
+
+
+@dataclass(frozen=True)
+class Fence:
+    language: str
+    title: str
+    text: str
+
+    @property
+    def commands(self) -> list[str]:
+        runs_here = self.language == "console" and not self.title
+        return [line[2:] for line in self.text.splitlines() if line.startswith("$ ")] if runs_here else []
+
+
+def fences(path):
+    return [Fence(language, title, text) for language, title, text in FENCE.findall(path.read_text())]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """An empty folder with `warpwave` in the PATH, no engine, and a recorded run."""
+    work, programs = tmp_path / "work", tmp_path / "bin"
+    work.mkdir()
+    programs.mkdir()
+    (programs / "warpwave").write_text(f'#!/bin/sh\nexec {sys.executable} -m harness "$@"\n')
+    (programs / "warpwave").chmod(0o755)
+    shutil.copytree(ROOT / "reports" / "h200", work / "recorded")
+    return work
+
+
+def run(command, folder):
+    environment = {**os.environ, "PATH": f"{folder.parent / 'bin'}:{os.environ['PATH']}", "DOCKER_HOST": f"unix://{folder}/no.sock"}
+    return subprocess.run(["bash", "-euc", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_guide_does_what_it_says(name, folder):
+    """Its files are written, in order, and its commands end well."""
+    blocks = fences(PAGES[name])
+    if any("run" in command for block in blocks for command in block.commands):
+        pytest.importorskip("triton", reason="the local engine needs torch and triton")
+    for block in blocks:
+        PARSERS.get(block.language, str)(block.text)
+        if block.title and block.language != "console":
+            path = folder / block.title
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text)
+        for command in block.commands:
+            done = run(command, folder)
+            assert done.returncode == (RECORDED if "report recorded" in command else 0), f"{command}\n{done.stdout}{done.stderr}"
+
+
+def commands_of_ours(path):
+    """`run cuda --aa` for each time a console of the page calls `warpwave`, wherever in a line."""
+    lines = [line for block in fences(path) if block.language == "console" for line in block.text.splitlines() if line.startswith("$ ")]
+    return [words for line in lines for words in re.findall(r"(?:^\$ |&& )(?:\w+=\S+ )*warpwave ([^#&|]+)", line)]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_command_of_ours_exists(name):
+    """On every page, those for another machine too: the command and each of its options are known."""
+    for text in commands_of_ours(EVERY[name]):
+        words, group = shlex.split(text), cli
+        while isinstance(group, click.Group):
+            group = group.commands[words.pop(0)]
+        known = {option for parameter in group.params for option in parameter.opts}
+        assert [word for word in words if word.startswith("--") and word.partition("=")[0] not in known] == [], text
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_placeholder_says_what_stands_in_its_place(name):
+    """`OWNER/warpwave@COMMIT` is the one form for the copy of warpwave that is used, explained where it stands; nothing else is OWNER's."""
+    lines = [line for line in EVERY[name].read_text().splitlines() if re.search(r"\b(OWNER|COMMIT)\b", line)]
+
+    assert [line for line in lines if not re.search(r"OWNER/warpwave(/[\w./-]+)?@COMMIT", line)] == []
+    assert not lines or "whose copy you use, and a full commit of it, never a branch" in lines[0]
+
+
+def test_the_third_vendor_is_data_that_can_be_built(tmp_path):
+    """The entry is complete: a target, a Dockerfile beside it, a recipe with a hash, and no code for it anywhere."""
+    for block in fences(GUIDES["third-vendor"]):
+        if block.language in ("yaml", "dockerfile"):
+            (tmp_path / Path(block.title).name).write_text(block.text)
+    target = load_targets(tmp_path / "targets.yml")["xpu"]
+    built = recipe(Request(run_id="r", target=target, kernels=tmp_path, raw=tmp_path))
+
+    assert built.tag.startswith("warpwave/xpu:")
+    assert built.arguments == {"TORCH_INDEX": "https://download.pytorch.org/whl/xpu"}
+
+
+def test_every_verdict_and_exit_code_is_explained():
+    """In the order of their severity, and no word more than there are."""
+    page = GUIDES["verdicts"].read_text()
+    table = re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)
+    codes = {int(number) for row in re.findall(r"^\| ([\d, ]+) \|", page, re.MULTILINE) for number in row.split(",")}
+
+    assert table == [verdict.value for verdict in Verdict]
+    assert codes == {int(code) for code in ExitCode}

@@ -1,0 +1,125 @@
+"""nox sessions come from docker/targets.yml, and a third vendor's with them."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nox")
+REPOSITORY = Path(__file__).parents[3]
+
+
+def sessions(folder: Path) -> str:
+    command = [sys.executable, "-m", "nox", "--list", "--script-mode", "none", "-f", str(folder / "noxfile.py")]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def test_every_target_has_a_session():
+    """With its label, and `cpu` is what a bare `nox` runs."""
+    listed = sessions(REPOSITORY)
+
+    assert "* cpu -> " in listed
+    assert "- cuda -> Run the kernels on NVIDIA CUDA." in listed
+    assert "- rocm -> Run the kernels on AMD ROCm." in listed
+
+
+def test_one_entry_in_the_yaml_is_one_more_session(tmp_path):
+    """The noxfile is not edited."""
+    (tmp_path / "docker").mkdir()
+    for name in ("noxfile.py", "pyproject.toml"):
+        shutil.copy(REPOSITORY / name, tmp_path)
+    text = (REPOSITORY / "docker" / "targets.yml").read_text()
+    (tmp_path / "docker" / "targets.yml").write_text(text + "\n  xpu:\n    label: Intel XPU\n    stages: [test]\n")
+
+    assert "- xpu -> Run the kernels on Intel XPU." in sessions(tmp_path)
+
+
+OPTIONS = {
+    "nothing": ([], None, True),
+    "two words": (["--out", "x"], "x", True),
+    "one word": (["--out=x"], "x", True),
+    "twice": (["--out=y", "--out", "x"], "x", True),
+    "a value that looks like an option": (["--out=x", "-k", "--out"], "x", True),
+    "a value that is an engine's name": (["-kdocker", "--commit", "docker"], None, True),
+    "an engine": (["--engine=docker"], None, False),
+    "an engine in two words": (["--engine", "docker"], None, False),
+    "the last of two engines": (["--engine=docker", "--engine=local"], None, True),
+    "a Python of one's own": (["--python=/usr/bin/python3"], None, False),
+    "a run to resume": (["--resume=x"], "x", True),
+    "after two dashes": (["--out=x", "--"], "x", True),
+}
+
+
+class Session:
+    """Asks the real `warpwave` what options come to, as nox would, and otherwise only notes what it is told."""
+
+    def __init__(self, posargs, answers=True):
+        self.posargs, self.answers, self.noted, self.ran = posargs, answers, [], ()
+
+    def install(self, *words):
+        """Nothing: it is there."""
+
+    def notify(self, name, posargs):
+        self.noted.append((name, posargs))
+
+    def run(self, *words, **more):
+        if words[:3] != ("warpwave", "ci", "options"):
+            self.ran = words
+        elif self.answers:
+            return subprocess.run([sys.executable, "-m", "harness", *words[1:]], capture_output=True, text=True, check=True).stdout
+        return None
+
+
+@pytest.fixture
+def noxfile(monkeypatch):
+    """The file, loaded; `installed` notes for which sessions torch was."""
+    monkeypatch.chdir(REPOSITORY)
+    monkeypatch.setattr("nox.registry._REGISTRY", {})
+    spec = importlib.util.spec_from_file_location("noxfile", REPOSITORY / "noxfile.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.installed = []
+    module.install_inside = module.installed.append
+    return module
+
+
+@pytest.mark.parametrize("what", OPTIONS)
+def test_options_are_parsed_once(noxfile, what):
+    """By `warpwave` itself: the report finds the results, and torch is installed where the local engine will look for it."""
+    options, out, inside = OPTIONS[what]
+    noxfile.run_target(session := Session(options), "cpu")
+
+    assert session.noted == [("report", [out or str(noxfile.OUT)])]
+    assert session.ran[session.ran.index("--no-report") + 1 :] == tuple(options)
+    assert (str(noxfile.OUT) in session.ran) == (out is None)
+    assert bool(noxfile.installed) == inside
+
+
+def test_install_only_asks_nothing(noxfile):
+    """nox then runs no command, and gives nothing back."""
+    noxfile.run_target(session := Session(["--out=x"], answers=False), "cpu")
+
+    assert (noxfile.installed, noxfile.EXPECTED) == ([session], ["cpu"])
+
+
+def test_a_run_has_time_to_stop():
+    """nox would kill its child 0.5 s after Ctrl-C; every rung of the ladder fits into what it is given instead, for every run."""
+    from harness.engines import Request
+    from harness.engines.docker import lifecycle
+
+    text = (REPOSITORY / "noxfile.py").read_text()
+    patience = ast.literal_eval(re.search(r"^PATIENCE = (.*)$", text, re.MULTILINE).group(1))
+    ladder = Request.grace_s + lifecycle._TERMINATE_S + lifecycle._KILL_S + lifecycle._DRAIN_S
+    runs = [line for line in text.splitlines() if '"warpwave", "run"' in line]
+
+    assert patience["interrupt_timeout"] > ladder
+    assert patience["terminate_timeout"] > lifecycle._KILL_S + lifecycle._DRAIN_S
+    assert runs
+    assert all("**PATIENCE" in line for line in runs)

@@ -1,0 +1,137 @@
+"""What goes into the images is pinned by hash, from one index a package; what cannot be refreshed stays as it is, and is named."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).parents[3]
+DOCKER = REPOSITORY / "docker"
+LOCKS = sorted((DOCKER / "locks").glob("*.txt"))
+TARGETS = yaml.safe_load((DOCKER / "targets.yml").read_text())["targets"]
+sys.path.append(str(REPOSITORY / "tools"))
+
+import audit  # noqa: E402 - a program of tools/, not a package
+import pins  # noqa: E402
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.name)
+def test_every_line_of_a_lock_has_a_hash(path):
+    """No line without one, no option (an index, a second one least of all), no address."""
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+
+    assert lines
+    assert [line for line in lines if not re.fullmatch(r"[a-z0-9._-]+==[\w.+!-]+( --hash=sha256:[0-9a-f]{64})+", line)] == []
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_locks_are_of_the_versions_in_the_targets_file(target):
+    """A version changed in one place only would be installed without hashes."""
+    arguments = TARGETS[target]["image"]["build_args"]
+    for path in (DOCKER / "locks").glob(f"{target}-py*.txt"):
+        name, version = ("torch", "TORCH_VERSION") if path.stem.endswith("-torch") else ("triton", "TRITON_VERSION")
+        assert f"\n{name}=={arguments[version]} --hash=" in path.read_text(), path.name
+    assert (DOCKER / "locks" / f"{target}-py3.12.txt").exists()
+
+
+def test_no_second_index_anywhere():
+    """Whoever publishes the higher version in a second index wins, so there is none: in no script, workflow, setting or lock."""
+    files = [*DOCKER.rglob("*"), *(REPOSITORY / ".github").rglob("*.yml"), REPOSITORY / "noxfile.py", REPOSITORY / "pyproject.toml"]
+    named = [path.name for path in files if path.is_file() and "extra-index" in path.read_text()]
+
+    assert named == []
+
+
+def test_the_callers_second_index_is_not_asked():
+    """Neither by a variable nor by a file of settings: its torch would be locked as the one of the index that was named."""
+    given = {"PIP_EXTRA_INDEX_URL": "x", "PIP_FIND_LINKS": "y", "PIP_CERT": "z"}
+
+    assert pins._alone(given, "https://torch.invalid") == {"PIP_CERT": "z", "PIP_CONFIG_FILE": os.devnull}
+
+
+def test_a_lock_is_what_pip_would_install(tmp_path):
+    """One file a target, Python and index; a machine with other versions is left out, not mixed in."""
+
+    def ask(wanted, python, machine, index):
+        version = "2" if machine == "aarch64" and index else "1"
+        return {wanted[0].partition("==")[0]: (version, ("b" if machine == "aarch64" else "a") * 64)}
+
+    missing = pins.update_locks({"cuda": TARGETS["cuda"]}, tmp_path, ask)
+    found = {path.name: path.read_text().splitlines()[1:] for path in tmp_path.iterdir()}
+
+    assert missing == []
+    assert found["cuda-py3.12.txt"] == [f"triton==1 --hash=sha256:{'a' * 64} --hash=sha256:{'b' * 64}"]
+    assert found["cuda-py3.12-torch.txt"] == [f"torch==1 --hash=sha256:{'a' * 64}"]
+
+
+def test_an_index_that_does_not_answer_changes_nothing(tmp_path):
+    """The lock of before is still there, and its name is told."""
+    old = tmp_path / "cuda-py3.12.txt"
+    old.write_text("old\n")
+
+    missing = pins.update_locks({"cuda": TARGETS["cuda"]}, tmp_path, lambda *_: None)
+
+    assert "cuda-py3.12.txt" in missing
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old\n"]
+
+
+def test_a_digest_is_written_below_its_image_and_refreshed_there(tmp_path):
+    """Comments, order and everything else stay; the file is still one that loads."""
+    file = tmp_path / "targets.yml"
+    file.write_text((DOCKER / "targets.yml").read_text())
+
+    for letter in "ab":
+        assert pins.update_digests(file, lambda image, letter=letter: f"sha256:{letter * 64}") == []
+        images = [target["image"] for target in yaml.safe_load(file.read_text())["targets"].values()]
+        assert {image["digest"] for image in images} == {f"sha256:{letter * 64}"}
+    assert re.sub(r" +digest: .*\n", "", file.read_text()) == re.sub(r" +digest: .*\n", "", (DOCKER / "targets.yml").read_text())
+
+
+def test_a_registry_that_does_not_answer_changes_nothing(tmp_path):
+    """Without an engine, as a user would run it: each image is named with the reason, and not a byte is written."""
+    before = (DOCKER / "targets.yml").read_bytes()
+    code = "import pins; print(pins.update_digests(pins.DOCKER / 'targets.yml'))"
+    variables = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/nowhere.sock", "PYTHONPATH": str(REPOSITORY / "tools")}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+
+    assert all(target["image"]["base"] in done.stdout for target in TARGETS.values())
+    assert (DOCKER / "targets.yml").read_bytes() == before
+
+
+FLAW = {"id": "X-1", "fix_versions": ["2"]}
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "word"),
+    [
+        (None, audit.UNREACHABLE, "no advisories"),
+        ([{"name": "a", "skip_reason": "not found"}], audit.UNREACHABLE, "no advisories"),
+        ([{"name": "a", "version": "1", "vulns": []}, {"name": "b", "skip_reason": "x"}], 0, "1 of which nothing is known"),
+        ([{"name": "a", "version": "1", "vulns": [FLAW]}], 1, "a 1: X-1, mended in 2"),
+    ],
+)
+def test_nothing_heard_is_not_nothing_found(found, code, word):
+    """An audit that reached no advisories is skipped, never green."""
+    judged, lines = audit.judge(found)
+
+    assert judged == code
+    assert word in lines[0]
+
+
+def test_the_host_is_locked_too(tmp_path):
+    """What warpwave needs and what builds it, for the job whose token may write; an index that does not answer changes nothing."""
+    asked = []
+    path = tmp_path / "lock.txt"
+    path.write_text("old\n")
+
+    assert pins.update_host_lock(path, lambda *_: None) == [".github/lock.txt"]
+    assert path.read_text() == "old\n"
+    assert pins.update_host_lock(path, lambda wanted, *_: asked.append(wanted) or {"click": ("1", "a" * 64)}) == []
+    assert path.read_text().endswith(f"click==1 --hash=sha256:{'a' * 64}\n")
+    assert {"hatchling", "click>=8.1"} <= set(asked[0])

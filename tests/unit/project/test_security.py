@@ -1,0 +1,108 @@
+"""The page on security is whole and tells the truth about its tests; and those of its items that have no better place."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.console import Console
+from synthetic import record, run, write_raw
+
+from harness.compare import compare
+from harness.render.html import render_html
+from harness.render.markdown import render_markdown
+from harness.render.terminal import render_terminal
+
+REPOSITORY = Path(__file__).parents[3]
+ROWS = re.findall(r"^\| (\d+) \| (.+?) \| (.+?) \| (.+?) \|$", (REPOSITORY / "docs" / "security.md").read_text(), re.MULTILINE)
+
+
+def functions_in(name: str) -> set[str]:
+    """The tests in the files of a name, without running them."""
+    paths = (REPOSITORY / "tests").rglob(name)
+    return {node.name for path in paths for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)}
+
+
+def test_the_table_has_all_items():
+    """Twenty-eight, in their order."""
+    assert [int(number) for number, *_ in ROWS] == list(range(1, 29))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_each_item_names_a_test_that_exists(row):
+    """A row without a test, or with one that was renamed, would be a claim."""
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", row[3])
+
+    assert named
+    assert [test for file, test in named if test not in functions_in(file)] == []
+
+
+def test_no_shell_is_started():
+    """Arguments are lists, wherever the host starts something."""
+    calls = [node for path in (REPOSITORY / "harness").rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
+    named = {keyword.arg for node in calls if isinstance(node, ast.Call) for keyword in node.keywords}
+    attributes = {f"{node.value.id}.{node.attr}" for node in calls if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)}
+
+    assert "shell" not in named
+    assert not attributes & {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"}
+
+
+def test_updates_have_a_cooldown():
+    """A version that was published an hour ago is not taken an hour later."""
+    updates = yaml.safe_load((REPOSITORY / ".github" / "dependabot.yml").read_text())["updates"]
+
+    assert {entry["package-ecosystem"] for entry in updates} >= {"github-actions", "pip"}
+    assert min(entry["cooldown"]["default-days"] for entry in updates) >= 7
+
+
+def test_what_is_given_up_is_said_and_shown(tmp_path, monkeypatch, capsys):
+    """On standard error when the run starts; afterwards in the terminal, the Markdown and the page."""
+    from harness import __main__ as cli
+    from harness.run import Settings
+
+    weak = record(environment=replace(record().environment, weakened=("seccomp=unconfined",)))
+
+    def pretend(target, settings: Settings, *_):
+        assert settings.weaken == ("seccomp=unconfined",)
+        write_raw(settings.out / "raw" / target.name, run(record=weak))
+        return weak
+
+    monkeypatch.setattr("harness.run.run_target", pretend)
+    cli._run_cli(["run", "cpu", "--weaken", "seccomp=unconfined", "--out", str(tmp_path), "--kernels", str(tmp_path)])
+    said = capsys.readouterr()
+    comparison = compare([run(record=weak)])
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(render_terminal(comparison))
+
+    assert "cpu: protections given up: seccomp=unconfined" in said.err
+    assert "seccomp=unconfined" in said.out
+    for text in (console.export_text(), render_markdown(comparison), render_html(comparison)):
+        assert "protections given up" in text
+        assert "seccomp=unconfined" in text
+
+
+def test_a_bill_of_materials_is_strict_cyclonedx(monkeypatch):
+    """Packages of Python and of the distribution, by their purl; the subject is not among its own parts."""
+    pytest.importorskip("cyclonedx", reason="only `nox -s sbom` needs it")
+    monkeypatch.syspath_prepend(str(REPOSITORY / "tools"))
+    import sbom
+    from cyclonedx.model.component import Component, ComponentType
+
+    subject = Component(name="warpwave", version="1", type=ComponentType.APPLICATION, bom_ref="warpwave")
+    found = [["pypi", "rich", "15.0", "MIT"], ["pypi", "warpwave", "1", ""], ["deb", "libc6", "2.36-9+deb12u1", "amd64"]]
+    page = json.loads(sbom.bom(subject, found))
+
+    assert page["bomFormat"] == "CycloneDX"
+    assert page["metadata"]["component"]["name"] == "warpwave"
+    assert {part["purl"] for part in page["components"]} == {
+        "pkg:pypi/rich@15.0",
+        "pkg:deb/debian/libc6@2.36-9%2Bdeb12u1?arch=amd64",
+    }
+    sys.modules.pop("sbom")

@@ -1,0 +1,203 @@
+"""The walls of the house: who may import what, each shown in a fresh process, and no vendor in the code."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HARNESS = Path(__file__).parents[3] / "harness"
+KERNELS = HARNESS.parent / "kernels"
+HOST = sorted(path for path in HARNESS.rglob("*.py") if "inside" not in path.parts)
+INSIDE = sorted((HARNESS / "inside").rglob("*.py"))
+# Who alone may import these.
+OWNERS = {
+    "docker": {"engines/docker/engine.py"},
+    "yaml": {"targets.py"},
+    "xml.parsers": {"collect/cases.py"},
+    "xml.etree": set(),
+    "sqlite3": {"history.py"},
+    "junitparser": {"render/files/junit.py"},
+    "torch": set(),
+    "triton": set(),
+    "harness.inside": set(),
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that a file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def below(modules: set[str], package: str) -> set[str]:
+    """Those of `modules` that are `package` or in it."""
+    return {module for module in modules if module == package or module.startswith(package + ".")}
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(HARNESS.parent))
+
+
+@pytest.mark.parametrize("path", HOST, ids=relative)
+def test_host_files_import_only_what_is_theirs(path):
+    """What reaches out has one owner each; torch, triton and the inside are never imported by the host."""
+    name = path.relative_to(HARNESS).as_posix()
+    trespasses = {package for package, owners in OWNERS.items() if below(imports(path), package) and name not in owners}
+
+    assert trespasses == set()
+
+
+@pytest.mark.parametrize("path", INSIDE, ids=relative)
+def test_the_inside_stays_poor(path):
+    """Inside there is the standard library, torch, triton, pytest, and of the harness only records and statistics."""
+    foreign = {
+        module
+        for module in imports(path)
+        if module.split(".")[0] not in {*sys.stdlib_module_names, "torch", "triton", "pytest", "harness"}
+        or (
+            module.startswith("harness")
+            and not below({module}, "harness.inside")
+            and not below({module}, "harness.records")
+            and not below({module}, "harness.stats")
+        )
+    }
+
+    assert foreign <= {"harness"}
+
+
+@pytest.mark.parametrize("path", sorted(KERNELS.rglob("*.py")), ids=relative)
+def test_kernels_know_nothing_of_the_harness(path):
+    """A kernel package imports torch, triton, pytest, the standard library and its own modules."""
+    own = {module.stem for module in KERNELS.rglob("*.py")}
+    foreign = {module.split(".")[0] for module in imports(path)} - {*sys.stdlib_module_names, "torch", "triton", "pytest", *own}
+
+    assert foreign == set()
+
+
+@pytest.mark.parametrize("module", ["harness.records", "harness.errors", "harness.stats"])
+def test_layer_zero_needs_nothing(module):
+    """records, errors and statistics load in a Python that has only its standard library."""
+    code = f"import sys; import {module}; print({{name.split('.')[0] for name in sys.modules}} - set(sys.stdlib_module_names))"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(HARNESS.parent)!r}); {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert ast.literal_eval(done.stdout) <= {"harness", "__main__"}
+
+
+PURE = [
+    HARNESS / "stats.py",
+    HARNESS / "run" / "diagnose.py",
+    *sorted((HARNESS / "compare").rglob("*.py")),
+    *sorted((HARNESS / "render").rglob("*.py")),
+]
+# What each room may import of the harness, beside itself.
+GROUND = {"harness.records", "harness.errors", "harness.stats"}
+ROOMS = {
+    "compare": GROUND,
+    "collect": GROUND,
+    "render": GROUND | {"harness.compare"},
+    "run": GROUND | {"harness.collect", "harness.engines", "harness.targets"},
+}
+
+
+@pytest.mark.parametrize("path", [path for room in ROOMS for path in sorted((HARNESS / room).rglob("*.py"))], ids=relative)
+def test_a_room_looks_down_only(path):
+    """Comparing knows nothing of rendering, reading or running, and so on down the line."""
+    room = path.relative_to(HARNESS).parts[0]
+    used = below(imports(path), "harness") - {"harness"}
+
+    assert used - {module for seen in ROOMS[room] | {f"harness.{room}"} for module in below(used, seen)} == set()
+
+
+def test_no_module_needs_itself():
+    """Also not by an import within a function: what goes in a circle cannot be read from one end."""
+    modules = {
+        ".".join(path.relative_to(HARNESS.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in [*HOST, *INSIDE]
+    }
+    needs = {}
+    for module, path in modules.items():
+        named = imports(path) & set(modules)
+        needs[module] = {name for name in named if name != module and not any(other.startswith(f"{name}.") for other in named)}
+
+    assert len(list(graphlib.TopologicalSorter(needs).static_order())) == len(modules)
+
+
+@pytest.mark.parametrize("path", [path for path in HOST if path.parent.name != "commands" and path.name != "__main__.py"], ids=relative)
+def test_only_the_command_line_knows_its_commands(path):
+    """What a command does can be had without the command line."""
+    assert below(imports(path), "harness.commands") | below(imports(path), "harness.__main__") == set()
+
+
+@pytest.mark.parametrize("path", PURE, ids=relative)
+def test_the_middle_is_pure(path):
+    """Comparing and rendering read no file, no clock and no environment: their files name nothing that could."""
+    doors = {"os", "pathlib.Path", "time", "datetime", "subprocess", "socket", "io", "shutil", "tempfile"}
+    used = imports(path)
+
+    assert {door for door in doors if below(used, door)} == set()
+
+
+def test_the_host_starts_without_torch():
+    """`warpwave list` works where torch, triton and the docker SDK cannot be imported."""
+    block = "import sys\nfor name in ('torch', 'triton', 'docker'): sys.modules[name] = None\n"
+    run = "from harness.__main__ import _run_cli\nsys.exit(_run_cli(['list']))"
+    done = subprocess.run([sys.executable, "-c", block + run], capture_output=True, text=True)
+
+    assert (done.returncode, "rocm" in done.stdout) == (0, True), done.stderr
+
+
+OPEN = """
+import sys
+sys.path[:0] = {paths!r}
+from synthetic import no_gpu, two_targets
+from harness.compare import compare
+from harness.render.html import render_html
+render_html(compare([no_gpu()]))  # reads its template, style and script, and imports what it needs
+comparison = compare(two_targets(), ["alpha", "beta", "gamma"])
+met = []
+sys.addaudithook(lambda event, arguments: met.append(event) if event.split(".")[0] in {{"open", "os", "socket", "subprocess"}} else None)
+page = render_html(comparison)
+print(met, len(page) > 10_000)
+"""
+
+
+def test_rendering_opens_nothing_beside_its_own_package_data():
+    """In a fresh process that watches itself: the second page is made without a file, a socket or a process."""
+    code = OPEN.format(paths=[str(HARNESS.parent), str(Path(__file__).parents[1])])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert done.stdout == "[] True\n", done.stderr
+
+
+def test_package_data_is_read_by_the_page_alone():
+    """Files of the package are a renderer's only door to the disk, and only the page needs it."""
+    readers = {path.name for path in (HARNESS / "render").rglob("*.py") if below(imports(path), "importlib.resources")}
+
+    assert readers == {"shell.py"}
+
+
+VENDOR = re.compile(r"(?<![a-z])(nvidia|amd|rocm|hip|xpu)(?![a-z])", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("path", [path for path in HOST + INSIDE if path.name != "binary.py"], ids=relative)
+def test_no_vendor_is_named_in_code(path):
+    """Vendor facts are data in targets.yml. (`torch.cuda` and `device="cuda"` are torch's names for every vendor's GPU.)"""
+    named = [line for line in path.read_text().splitlines() if VENDOR.search(line) and not line.lstrip().startswith("#")]
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+
+    assert [line for line in named if line.strip() not in docstring] == []

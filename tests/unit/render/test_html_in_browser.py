@@ -1,0 +1,233 @@
+"""The page in a real browser: it renders, its switches work by mouse and by key, it is silent and asks the network for nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+from codegen_rows import MOVES, row, side
+from hostile import PAGE_NAMES, hostile
+from large import large
+from synthetic import case, compiled, no_gpu, run, two_targets
+
+from harness.compare import compare
+from harness.compare.codegen.changed_code import diff
+from harness.compare.codegen.deltas import Concern
+from harness.render.html import render_html, render_sections
+from harness.render.sections.changed_code import diff_sections, sentence
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no browser can be driven")
+CHROMIUM = os.environ.get("WARPWAVE_CHROMIUM") or next(
+    filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """One Chromium for all tests: the machine's own, or the one that playwright brought."""
+    with sync_api.sync_playwright() as driver:
+        try:
+            found = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        except sync_api.Error as error:
+            pytest.skip(f"no Chromium starts here: {str(error).splitlines()[0]}")
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Open a comparison, or a page, as its reader would, by file; afterwards nothing may have been said or asked for."""
+    said, asked, pages = [], [], []
+
+    def opened(comparison, **options):
+        path = tmp_path / f"{len(pages)}.html"
+        path.write_text(comparison if isinstance(comparison, str) else render_html(comparison), encoding="utf-8")
+        page = browser.new_page(viewport={"width": 1280, "height": 900}, **options)
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("dialog", lambda dialog: said.append(f"dialog {dialog.message}"))
+        page.goto(path.as_uri())
+        pages.append(page)
+        return page
+
+    yield opened
+    assert said == []
+    assert [url for url in asked if not url.startswith("file:")] == []
+    assert len(asked) == len(pages)
+    for page in pages:
+        page.close()
+
+
+def test_it_renders_and_reads_out(show):
+    """The verdict is the heading; a pointer over a drawing shows what is measured there."""
+    page = show(compare(two_targets(), ["alpha", "beta"]))
+    page.locator(".plot").first.hover()
+
+    assert page.get_by_role("heading", level=1).inner_text() == "2 of 2 targets are complete, with 1 failed test"
+    assert page.locator("#readout").is_visible()
+    assert "triton, alpha\t" in page.locator("#readout").inner_text()
+
+
+def test_a_switch_takes_its_lines_away_and_brings_them_back(show):
+    """Of this kernel and no other; the read-out leaves them out, too."""
+    page = show(compare(two_targets(), ["alpha", "beta"]))
+    kernel = page.locator("[data-kernel]").first
+    kernel.get_by_role("button", name="torch").click()
+
+    assert kernel.locator("[data-series]:visible").count() == 2
+    assert page.locator("[data-series].off").count() == 2
+    kernel.get_by_role("button", name="beta").click()
+    assert kernel.locator("[data-series]:visible").count() == 1
+    kernel.locator(".plot").first.hover()
+    assert page.locator("#readout tr").count() == 1
+    kernel.get_by_role("button", name="torch").click()
+    kernel.get_by_role("button", name="beta").click()
+    assert page.locator("[data-series].off").count() == 0
+
+
+def test_the_keyboard_reaches_switches_and_drawings(show):
+    """Tab leads to them, space switches, arrows walk over the cases."""
+    page = show(compare(two_targets(), ["alpha", "beta"]))
+    page.locator("#speed .scroll, #matrix .scroll").first.focus()
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.dataset.provider") == "triton":
+            break
+    page.keyboard.press("Space")
+
+    assert page.evaluate("document.activeElement.ariaPressed") == "false"
+    for _ in range(10):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.className") == "plot":
+            break
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#readout p").inner_text() == "N=512, GB/s"
+    page.keyboard.press("End")
+    assert page.locator("#readout p").inner_text() == "N=32768, GB/s"
+    page.keyboard.press("Escape")
+    assert page.locator("#readout").is_hidden()
+
+
+def test_long_tables_are_made_when_they_are_opened(show):
+    """Every number, test and configuration; a filter leaves the rows that hold all of its words."""
+    page = show(compare([*two_targets(), no_gpu()], ["alpha", "beta", "cpu"]))
+    for selector, rows in (("[data-numbers]", 32), ("[data-tests]", 39), ("[data-code]", 16)):
+        details = page.locator(selector).first
+        assert details.locator("table").count() == 0
+        details.locator("summary").click()
+        details.locator("tbody tr").first.wait_for()
+        assert details.locator("tbody tr").count() == rows
+
+    page.locator("[data-numbers] .filter").first.fill("triton beta 512")
+    assert page.locator("[data-numbers]").first.locator("tbody tr:visible").count() == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_follows_the_readers_colours(show, scheme):
+    """And a press on the button overrules them."""
+    page = show(compare(two_targets()), color_scheme=scheme)
+    ground = "getComputedStyle(document.body).backgroundColor"
+
+    assert (page.evaluate(ground) == "rgb(255, 255, 255)") == (scheme == "light")
+    page.locator("#theme").click()
+    assert page.evaluate(ground) == "rgb(255, 255, 255)"
+    page.locator("#theme").click()
+    assert page.evaluate(ground) != "rgb(255, 255, 255)"
+
+
+@pytest.mark.parametrize("width", [1280, 380])
+def test_the_page_itself_never_scrolls_sideways(show, width):
+    """Wide tables and drawings do, each in its own frame."""
+    page = show(compare([*two_targets(), no_gpu()], ["alpha", "beta", "gamma"]))
+    page.set_viewport_size({"width": width, "height": 800})
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_wide_tables_break_no_names(show):
+    """Functions of eleven architectures, and properties of tests with long names, stand on one line beside their figures."""
+    code = tuple(compiled(f"sy_{n}", function="attention_backward_kernel", shared_bytes=57344, occupancy=0.125) for n in range(11))
+    long = case("softmax/t.py::test_against_a_reference_of_another[bf16-contiguous-128x1024x64]", properties={"grad0.max_abs_err": "1"})
+    page = show(compare([run("alpha", cases=(long,), compiled=code), run("beta", cases=(long,))]))
+
+    for names in (".code tbody th code", ".numerics .property code"):
+        heights = page.locator(names).evaluate_all("found => found.map(one => one.getBoundingClientRect().height)")
+        assert heights, names
+        assert max(heights) < 30, names
+    assert page.locator(".scroll:has(> .code), .scroll:has(> .numerics)").evaluate_all(
+        "found => found.map(one => one.scrollWidth - one.clientWidth)"
+    ) == [0, 0]
+
+
+def test_without_its_script_it_is_whole(show):
+    """Verdict, tables and drawings are in the text; only what is made on demand is not."""
+    page = show(compare(two_targets()), java_script_enabled=False)
+
+    assert page.locator(".plot svg path.line").count() > 0
+    assert page.locator("#theme").is_hidden()
+
+
+@pytest.mark.parametrize("name", PAGE_NAMES)
+def test_hostile_names_do_nothing(show, name):
+    """No dialog, no request, no error, wherever the name stands, the tables made by the script included."""
+    page = show(hostile(name))
+    for details in page.locator("details").all():
+        details.evaluate("element => { element.open = true }")
+    page.wait_for_function("document.querySelectorAll('.numbers table').length === document.querySelectorAll('.numbers').length")
+
+    assert page.locator("img, base, iframe").count() == 0
+    assert page.locator("script").count() == 2
+
+
+def test_two_thousand_cases_open(show):
+    """Drawn, and the longest table made."""
+    page = show(large(2000))
+    details = page.locator("[data-tests]")
+    details.locator("summary").click()
+    details.locator("tbody tr").first.wait_for()
+
+    assert details.locator("tbody tr").count() == 2000
+
+
+# --- `codegen diff --html` ---------------------------------------------------------------------------------------------------------------
+
+
+def drawn(function="{}_kernel"):
+    """The page of a diff in which every concern moved once, in a kernel function of its own; and one function is gone."""
+    both = [[row(function=function.format(at), **figures[when]) for at, (_, *figures) in enumerate(MOVES.values())] for when in (0, 1)]
+    both[0].append(row(function="gone_kernel"))
+    found, failing = diff(*both), tuple(Concern)
+    sections = diff_sections(*(side(*rows) for rows in both), found, failing, True)
+    return render_sections(sentence(found, failing), sections, exit_code=1, kind="codegen diff", source="a file")
+
+
+@pytest.mark.parametrize("width", [1280, 380])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_diff_of_generated_code_needs_no_script(show, scheme, width):
+    """The worst first, each with its figures below it; what is folded opens, in the reader's colours and on a small screen."""
+    page = show(drawn(), java_script_enabled=False, color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 800})
+    worse = page.locator("section", has=page.get_by_role("heading", name="Regressions"))
+    gone = page.locator("section", has=page.get_by_role("heading", name="Removed: only BASE has them"))
+
+    assert page.get_by_role("heading", level=1).inner_text().startswith(f"{len(MOVES)} regressions (")
+    assert worse.locator(".lines > li > code:first-child").all_inner_texts()[:2] == ["softmax 0_kernel", "softmax 1_kernel"]
+    assert worse.locator(".lines > li").first.locator("li").inner_text() == "sy_90: verdict passed → failed: out of LDS"
+    assert worse.locator("b.v-failed").count() >= len(MOVES)
+    assert not gone.get_by_text("gone_kernel").is_visible()
+    gone.locator("summary").click()
+    assert gone.get_by_text("gone_kernel").is_visible()
+    assert page.locator("script").count() == 0
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor === 'rgb(255, 255, 255)'") == (scheme == "light")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("name", PAGE_NAMES)
+def test_hostile_names_do_nothing_in_a_diff(show, name):
+    """As in the report; and here there is not one element that could load something."""
+    page = show(drawn(name.replace("{", "").replace("}", "") + "{}"))
+
+    assert page.locator("img, base, iframe, script, link").count() == 0

@@ -1,0 +1,199 @@
+"""The page as text: what is in it, that it is small, and that names stay names. All data is synthetic."""
+
+import base64
+import hashlib
+import json
+import re
+from collections import Counter
+from html.parser import HTMLParser
+
+import pytest
+from hostile import PAGE_NAMES, hostile
+from large import large
+from synthetic import case, compiled, no_gpu, record, run, sample, two_targets
+
+from harness.compare import compare
+from harness.records import Stage, StageReport, Verdict
+from harness.render.html import render_html
+
+
+class Page(HTMLParser):
+    """Every element with its attributes, and the text of elements that hold none but text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.raw: dict[str, list[str]] = {"script": [], "style": []}
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag in self.raw:
+            self.raw[tag].append("")
+
+    def handle_data(self, data):
+        if self.cdata_elem in self.raw:
+            self.raw[self.cdata_elem][-1] += data
+        else:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        """What is to be read, in one line."""
+        return " ".join(" ".join(self.words).split())
+
+
+def embedded(text: str):
+    """The JSON in the page."""
+    return json.loads(Page(text).raw["script"][0])
+
+
+def test_the_verdict_is_the_first_thing_to_be_read():
+    """Its first half is the heading, the other the sentence below."""
+    page = Page(render_html(compare(two_targets(), ["alpha", "beta", "gamma"])))
+
+    assert next(attributes["id"] for tag, attributes in page.elements if tag == "section") == "verdict"
+    assert "Needs a look · exit code 1 2 of 3 targets are complete, with 1 failed test alpha passed 12 tests" in page.text
+    assert "gamma absent gamma no raw folder was given What to do. Run it" in page.text
+
+
+def test_what_a_reader_needs_is_there_without_the_script():
+    """Environment, matrix, drawings with words for them, gaps with reasons, code, failures with the way back, and refusals."""
+    text = Page(render_html(compare([*two_targets(), no_gpu()], ["alpha", "beta", "cpu"]))).text
+
+    for expected in (
+        "triton differs 3.9.0 3.9.1 3.9.0",
+        "4000 GB/s measured, 4400 by its driver's figures",
+        "2 passed, 1 failed",
+        "1.20 beta/alpha, n = 7",
+        "copy, measured 4000",
+        "failed on beta AssertionError: max_abs_err 0.3 > 1e-5",
+        "warpwave run beta --stage test -k 'test_softmax[fp32-1823x781]'",
+        "different flush sizes: alpha 268435456, beta 134217728",
+        "12 spilled",
+        "1 of 2 failed",
+        "out of resource: shared memory, 98304 > 65536",
+    ):
+        assert expected in text, expected
+
+
+def test_what_broke_is_told_before_what_was_measured():
+    """A gate, or a kernel that did not compile, stands where failed tests do, once, and a link leads there."""
+    spilling = compiled(
+        verdict=Verdict.FAILED, spills=2, broken={"spills": "2 registers, 0 allowed"}, reason="spills: 2 registers, 0 allowed"
+    )
+    refused = compiled("sy_80", verdict=Verdict.FAILED, registers=None, reason="out of resource")
+    text = render_html(compare([run(compiled=(spilling, refused))]))
+
+    for title in ("Gates broken", "Did not compile"):
+        assert text.count(f"<h3>{title}</h3>") == 1
+        assert text.index('<section id="failures">') < text.index(f"<h3>{title}</h3>") < text.index('<section id="environment">')
+    assert '<a href="#failures">' in text
+
+
+def test_many_numbers_of_tests_are_folded():
+    """A few stand open."""
+    few, many = (render_html(compare([run(cases=(case(properties={f"err{n}": "1e-6" for n in range(count)}),))])) for count in (40, 41))
+
+    assert "numbers of 1 kernel" not in few
+    assert "<summary>41 numbers of 1 kernel</summary>" in many
+
+
+def test_every_drawing_has_words():
+    """Whoever does not see it is told what it shows."""
+    plots = [attributes for tag, attributes in Page(render_html(compare(two_targets()))).elements if attributes.get("class") == "plot"]
+
+    assert len(plots) == 4
+    assert plots[0]["aria-label"] == (
+        "GB/s over N, 8 cases. triton on alpha: best 3800 at N=32768. triton on beta: best 4560 at N=32768. "
+        "torch on alpha: best 3800 at N=32768. torch on beta: best 4560 at N=32768."
+    )
+
+
+def test_the_numbers_are_embedded_once():
+    """Value, band, share and state of every point, in the order of the sweep; a hole is a zero."""
+    first = embedded(render_html(compare(two_targets(), ["alpha", "beta"])))["figures"][0]
+    triton = {entry["target"]: entry["points"] for entry in first["series"] if entry["provider"] == "triton"}
+
+    assert first["labels"][0] == "N=256"
+    assert triton["alpha"][0] == [2400, 2376, 2424, 0.6, 0]
+    assert triton["beta"][3] == 0
+
+
+@pytest.mark.parametrize("name", PAGE_NAMES)
+def test_names_stay_names(name):
+    """No element, attribute or script comes out of a name, wherever it stands; it is shown, and found in the data again."""
+    inert, page = (Page(render_html(hostile(text))) for text in ("name", name))
+
+    def shape(found):
+        return Counter((tag, *sorted(attributes)) for tag, attributes in found.elements)  # columns are sorted by their names
+
+    assert shape(inert) == shape(page)
+    assert not any(attribute.startswith("on") or attribute == "style" for _, attributes in page.elements for attribute in attributes)
+    assert json.loads(page.raw["script"][0])["tests"]["rows"]
+    assert not re.search("[<>&\u2028\u2029]", page.raw["script"][0])
+
+
+def test_the_policy_lets_in_what_is_in_the_page_and_nothing_else():
+    """The hashes are those of the one style and the one script; no address, no image, no form."""
+    text = render_html(hostile("name"))
+    page = Page(text)
+    policy = next(attributes["content"] for tag, attributes in page.elements if attributes.get("http-equiv") == "Content-Security-Policy")
+    digests = [
+        "sha256-" + base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()
+        for part in (page.raw["style"][0], page.raw["script"][1])
+    ]
+
+    assert policy == f"default-src 'none'; style-src '{digests[0]}'; script-src '{digests[1]}'; base-uri 'none'; form-action 'none'"
+    assert not re.search(r"(src|href)=\"(?!#)", text)
+    assert not re.search(r"url\(|@import|https?:", text)
+
+
+def test_two_thousand_cases_are_less_than_a_megabyte():
+    """With as many tests, a thousand compiled kernels and twenty tracebacks."""
+    text = render_html(large(2000))
+
+    assert len(text.encode()) < 1_000_000
+    assert sum(len(entry["points"]) for figure in embedded(text)["figures"] for entry in figure["series"]) == 4000
+    assert len(embedded(text)["tests"]["rows"]) == 2000
+
+
+def test_a_thousand_failures_do_not_fill_the_page():
+    """Long tracebacks are cut, many failures are counted."""
+    tests = tuple(case(f"softmax/t.py::t[{n}]", Verdict.FAILED, message="x", detail="trace\n" * 3000) for n in range(1000))
+    text = render_html(compare([run(cases=tests)], ["alpha"]))
+
+    assert len(text.encode()) < 1_000_000
+    assert "… and 800 more, all of them in comparison.json" in text
+
+
+@pytest.mark.parametrize("runs", [[], two_targets()[:1], [no_gpu()], [run(samples=(), cases=(), compiled=(), facts=None)]], ids=len)
+def test_a_page_is_made_of_whatever_there_is(runs):
+    """Nothing at all, one target, no GPU, no results."""
+    text = Page(render_html(compare(runs, ["alpha", "beta"] if runs else []))).text
+
+    assert "warpwave comparison" in text
+
+
+def test_where_nobody_asked_for_tests_that_is_said_once():
+    """A question mark at every number would tell nothing."""
+    stages = (StageReport(Stage.BENCH, Verdict.PASSED, 4.0),)
+    bare = Page(render_html(compare([run(stages=stages, cases=(), compiled=())])))
+    failed = Page(render_html(compare([run(cases=(case(verdict=Verdict.FAILED),))])))
+
+    assert ("?" in bare.words, bare.text.count("Unverified: no target was asked for tests")) == (False, 1)
+    assert ("?" in failed.words, failed.text.count("Unverified: no target")) == (True, 0)
+
+
+def test_a_command_in_a_hint_is_shown_as_code():
+    """Without its backticks, which nobody wants to copy; and an odd one is left alone."""
+    for hint, code in (("Again: `run <b> --x`.", "Again: <code>run &lt;b&gt; --x</code>."), ("It`s <b>", "It`s &lt;b&gt;")):
+        assert code in render_html(compare([run(record=record(verdict=Verdict.INCOMPLETE, reason="killed", hint=hint))]))
+
+
+def test_one_case_is_its_own_best_median_and_largest():
+    """And is shown once."""
+    heads = [Page(render_html(compare([run(samples=tuple(map(sample, sizes)))]))).words for sizes in ((1024,), (1024, 2048))]
+
+    assert ["at largest" in words for words in heads] == [False, True]

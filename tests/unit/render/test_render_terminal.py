@@ -1,0 +1,240 @@
+"""What a person sees in a terminal of 80 columns. All data is synthetic."""
+
+import io
+
+import pytest
+from hostile import TERMINAL_NAMES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from large import large
+from rich.cells import cell_len
+from rich.console import Console
+from synthetic import ARCHITECTURES, case, compiled, no_gpu, record, run, sample, two_targets
+
+from harness.compare import compare
+from harness.records import Stage, StageReport, Verdict
+from harness.render.terminal import render_terminal
+from harness.render.text import visible
+
+
+def show(runs, expected=(), full=False) -> str:
+    """The report as a terminal without colours would show it."""
+    text = io.StringIO()
+    Console(file=text, width=80, force_terminal=False, highlight=False).print(render_terminal(compare(runs, expected), full))
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("runs", [two_targets(), two_targets()[:1], [no_gpu()], [no_gpu(), *two_targets()], []], ids=len)
+def test_it_fits_eighty_columns(runs, full):
+    """No line is wider, whatever is shown."""
+    assert max(cell_len(line) for line in show(runs, ["alpha", "beta"], full).splitlines()) <= 80
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(max_size=60), st.booleans())
+def test_no_name_breaks_the_eighty_columns(name, full):
+    """Wide letters, controls and all; every line can be printed."""
+    failed = case(f"softmax/{name}", Verdict.FAILED, kernel=name, message=name)
+    points = (sample(kernel=name, provider=name, unit=name), sample(case=name, kernel=name))
+    code = (compiled(kernel=name, function=name), compiled(name or "sy_1", verdict=Verdict.FAILED, reason=name))
+    first = run(name or "-", cases=(failed, case()), samples=points, compiled=code, launched=code[:1], problems=(name,))
+    lines = show([first, run()], [name or "-"], full).splitlines()
+
+    assert max(map(cell_len, lines)) <= 80
+    assert all(character.isprintable() for line in lines for character in line)
+
+
+def test_a_large_report_fits_eighty_columns():
+    """Four digits of kernels, cases and tests."""
+    text = io.StringIO()
+    Console(file=text, width=80, force_terminal=False, highlight=False).print(render_terminal(large(2000)))
+
+    assert max(cell_len(line) for line in text.getvalue().splitlines()) <= 80
+
+
+GOLDEN = """\
+1 of 2 targets is complete: alpha passed 3 tests, measured 3 points and compiled
+1 kernel; beta is absent (no raw folder was given).
+
+Targets
+target  verdict  GPU              tests     points    compiled  time
+────────────────────────────────────────────────────────────────────
+alpha   passed   Synthetic GPU A  3 passed  3 passed  1 passed  61 s
+beta    absent   -                -         -         -            -
+beta: no raw folder was given
+beta, what to do: Run it, or give its raw folder or artifact beside the others:
+raw/beta.
+
+Environment
+torch 2.13.0+synthetic, triton 3.9.0, runtime synthetic 1.0, driver 1.0, FP
+fusion 1
+GPU 0: Synthetic GPU A sy_90, copy 4000 GB/s measured, 4400 GB/s by its driver's
+figures
+
+Tests
+kernel   alpha     beta
+─────────────────────────
+softmax  3 passed  absent
+
+Speed, GB/s
+kernel   provider  target  n      best    median   largest
+──────────────────────────────────────────────────────────
+softmax  triton    alpha   3  3512 88%  3256 81%  3512 88%
+beta: no speeds, absent
+n cases; best and median over them; largest: at the largest size.
+%: of the copy bandwidth measured on that GPU in the same run.
+
+Generated code
+             sy_
+function     90
+────────────────
+_softmax_fwd 34r
+beta: nothing compiled, absent
+r: registers a thread, the most of all configurations. s: registers spilled to
+memory.
+"""
+
+
+def test_one_complete_and_one_absent_target():
+    """The verdict comes first, and the absent target has its place in every table."""
+    assert "\n".join(line.rstrip() for line in show([run()], ["alpha", "beta"]).splitlines()) + "\n" == GOLDEN
+
+
+def test_what_cannot_be_relied_on_is_counted_and_an_aa_run_is_told():
+    """Weak with the reason of the first, noisy as a number; hostile as ever."""
+    samples = (sample(1, weak="the clock was at 900 MHz [bold]"), sample(2, quiet=False), sample(3, quiet=False))
+    text = " ".join(show([run(samples=samples, again=samples)], ["alpha"], full=True).split())
+
+    assert "alpha: 1 weak point: the clock was at 900 MHz [bold]" in text
+    assert "alpha: 2 of 3 points noisy: the author's time was up before the median was known as closely as asked" in text
+    assert "A change below this is noise, by an A/A run: alpha 3.0% (2 points measured twice, too few to tell)." in text
+    assert text.count("% weak") == 1
+
+
+def test_two_targets_show_ratio_difference_and_what_failed():
+    """A reader finds what differs, which test failed where and why, and a ratio only where both are sound."""
+    text = show(two_targets(), ["alpha", "beta"])
+
+    assert text.startswith("2 of 2 targets are complete, with 1 failed test: alpha passed 12 tests")
+    for expected in ("beta/alpha", "1.20 (8)", "1.20 (7)", "4560 91%?", "? unverified", "1 test failed on beta", "1 test missing on beta"):
+        assert expected in text
+    assert "beta failed: AssertionError: max_abs_err 0.3 > 1e-5" in text
+    assert "different flush sizes: alpha 268435456, beta 134217728" in text.replace("\n", " ").replace("  ", " ")
+
+
+def test_eight_architectures_stand_side_by_side():
+    """One table, a spill and a failure in it, and the reason of the failure below."""
+    text = show([no_gpu()], ["cpu"])
+    lines = text.splitlines()
+    generations = next(index for index, line in enumerate(lines) if line.startswith("function"))
+    heads = zip(lines[generations - 1].split(), lines[generations].split()[1:], strict=True)
+
+    assert sorted("".join(head) for head in heads) == sorted(ARCHITECTURES)
+    assert {line.split()[0] for line in text.splitlines() if line.startswith("_") and "r " in line} >= {"_layer_norm_fwd", "_attention_bwd"}
+    assert "112s" in text
+    assert "_attention_bwd on cpu for syn1201: failed: out of resource" in text
+
+
+def test_a_spill_breaks_its_own_cell_and_not_the_name():
+    """The column of names keeps its room; `34r 112s` takes two lines."""
+    name = "_softmax_forward_kern"
+    text = show([run(compiled=tuple(compiled(architecture, function=name, spills=112) for architecture in ARCHITECTURES))])
+
+    assert any(line.startswith(f"{name} 34r") for line in text.splitlines())
+
+
+def test_many_architectures_are_split_into_tables_that_fit():
+    """A page that is too narrow gets several tables, never a missing column."""
+    names = [f"sy{number}00000" for number in range(20)]
+    text = show([run(compiled=tuple(compiled(name) for name in names))])
+
+    assert all(name.removeprefix("sy") in text for name in names)
+
+
+def test_an_architecture_compiled_on_two_targets_has_two_columns():
+    """Two compilers may make different code of one kernel."""
+    text = show([run("alpha"), run("beta", compiled=(compiled(registers=77),))])
+
+    assert "34r" in text
+    assert "77r" in text
+
+
+def test_full_adds_every_case_and_every_test():
+    """What is condensed by default can be had in whole."""
+    short, full = show([run()]), show([run()], full=True)
+
+    assert "softmax/N=2048" not in short
+    assert "softmax/N=2048" in full
+    assert "test_softmax[2]" in full
+    assert "BLOCK=1024" in full
+
+
+@pytest.mark.parametrize("name", TERMINAL_NAMES)
+def test_names_cannot_steer_the_terminal(name):
+    """Markup, escape sequences and CI commands from names are shown, not obeyed, and nothing of them is lost."""
+    failed = case(f"softmax/{name}", Verdict.FAILED, kernel=name, message=name, detail=name)
+    hostile = run(
+        name,
+        record=record(name, verdict=Verdict.FAILED, reason=name, hint=name),
+        cases=(failed,),
+        samples=(sample(kernel=name, provider=name, unit=name),),
+        compiled=(compiled(name, kernel=name, function=name, verdict=Verdict.FAILED, reason=name),),
+        problems=(name,),
+    )
+
+    text = show([hostile, run()], [name], full=True)
+
+    assert all(character.isprintable() for line in text.splitlines() for character in line)
+    assert not any(line.lstrip().startswith("::error") or "##[" in line for line in text.splitlines())
+    assert visible(name)[:20] in text
+
+
+def test_colour_is_a_style_and_not_a_part_of_the_text():
+    """With colours on, a failed verdict is red; the sentence of a bad report, too."""
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system="standard", highlight=False, record=True)
+    console.print(render_terminal(compare(two_targets(), ["alpha", "beta"])))
+
+    assert "\x1b[31mfailed" in console.export_text(styles=True)
+
+
+def untested(*samples, **more):
+    """A run of the bench stage alone: `--stage bench`."""
+    return run(stages=(StageReport(Stage.BENCH, Verdict.PASSED, 4.0),), cases=(), compiled=(), samples=samples, **more)
+
+
+def test_where_nobody_asked_for_tests_that_is_said_once():
+    """A mark at every number would tell nothing; and that tests did not pass would be untrue."""
+    text = " ".join(show([untested(sample(), sample(2048))], full=True).split())
+
+    assert "?" not in text
+    assert text.count("Unverified: no target was asked for tests") == 1
+    assert "did not pass" not in text
+
+
+def test_where_one_target_was_tested_the_marks_are_at_the_other():
+    """They tell the two apart."""
+    text = show([run(samples=(sample(),)), untested(sample(), record=record("beta"))])
+
+    assert "?" in next(line for line in text.splitlines() if "beta" in line and "75%" in line)
+    assert "? unverified" in text
+    assert "no target was asked" not in text
+
+
+def test_one_case_is_its_own_best_median_and_largest():
+    """And is shown once."""
+    one = show([run(samples=(sample(), sample(provider="torch")))])
+    two = show([run(samples=(sample(), sample(2048)))])
+
+    assert ("value" in one, "median" in one) == (True, False)
+    assert ("value" in two, "median" in two) == (False, True)
+
+
+def test_a_legend_explains_only_what_is_in_the_table():
+    """No mark for a suspect point where there is none, and no share where nobody measured a ceiling."""
+    clean = show([run(samples=(sample(), sample(2048)))], full=True)
+    times = show([run(samples=(sample(unit="ms"), sample(2048, unit="ms")))], full=True)
+
+    assert ("! suspect" in clean, "share of the ceiling" in clean) == (False, True)
+    assert "share of the ceiling" not in times
+    assert "! suspect" in show([run(samples=(sample(), sample(2048, value=9000.0)))], full=True)
