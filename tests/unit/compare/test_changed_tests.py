@@ -27,18 +27,18 @@ def one(verdict, end=PASSED):
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "turn"),
+    ("before", "after", "fate"),
     [
         *((PASSED, FAILED, Fate.BROKEN), (None, FAILED, Fate.BROKEN), (FAILED, Verdict.CRASHED, Fate.STILL), (PASSED, None, Fate.GONE)),
         *((PASSED, SKIPPED, Fate.SKIPPED), (FAILED, SKIPPED, Fate.SKIPPED), (FAILED, PASSED, Fate.MENDED), (SKIPPED, PASSED, Fate.MENDED)),
         *((None, PASSED, Fate.NEW), (PASSED, PASSED, None), (SKIPPED, SKIPPED, None), (SKIPPED, FAILED, Fate.BROKEN)),
     ],
 )
-def test_what_became_of_a_test(before, after, turn):
+def test_what_became_of_a_test(before, after, fate):
     """A failure that is only skipped now is not mended."""
     found = changed_tests([one(before)], [one(after)])
 
-    assert [entry.turn for entry in found.found] == ([turn] if turn else [])
+    assert [entry.fate for entry in found.found] == ([fate] if fate else [])
     assert found.compared == 1 + bool(before and after)
 
 
@@ -128,6 +128,26 @@ def test_what_a_dead_stage_left_out_is_not_gone():
     assert changed_tests([one(PASSED)], [one(None, Verdict.CRASHED)]).found == ()
     assert changed_tests([one(None, Verdict.TIMEOUT)], [one(PASSED)]).found == ()
     assert changed_tests([one(PASSED)], [run(record=record("beta"), cases=())]).compared == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told_when"),
+    [
+        (PASSED, None, {"base": True, "head": False}),
+        (PASSED, SKIPPED, {"base": True, "head": False}),
+        (None, PASSED, {"base": False, "head": True}),
+        (None, FAILED, {"base": False, "head": True}),
+        (PASSED, FAILED, {"base": True, "head": True}),
+        (FAILED, PASSED, {"base": True, "head": True}),
+    ],
+)
+@pytest.mark.parametrize("died", ["base", "head"])
+def test_only_the_side_that_lacks_a_test_has_to_be_whole(before, after, told_when, died):
+    """A test that HEAD lacks is gone if HEAD's stage ended, whatever became of BASE's; one that both have is compared in any case."""
+    end = {"base": PASSED, "head": PASSED} | {died: Verdict.CRASHED}
+    found = changed_tests([one(before, end["base"])], [one(after, end["head"])])
+
+    assert bool(found.found) == told_when[died]
 
 
 def test_the_page_counts_and_shows_names_literally():

@@ -18,7 +18,7 @@ from harness.__main__ import _run_cli, cli
 from harness.collect import collect
 from harness.compare import compare
 from harness.errors import ConfigError
-from harness.inside.codegen.gates import judge
+from harness.inside.codegen.gates import judge, strictest
 from harness.inside.codegen.precision import unnamed_products
 from harness.package_settings import load_gates, load_launches, load_peers
 from harness.records import OPEN, Gates, Job, Limits, Rule, Stage, Verdict, Waiver, Which, dump, to_json
@@ -214,6 +214,20 @@ def test_the_strictest_of_all_limits_holds():
     for some in (rules, rules[::-1]):
         judged = judge(made, Gates(Limits(spills=8), tuple(some)))
         assert judged.broken == {"spills": "2 registers, 0 allowed", "load_bits": "32 bits at most, 64 wanted"}
+
+
+@pytest.mark.parametrize(
+    ("gate", "loose", "strict"),
+    [
+        *(("spills", 4, 2), ("private_bytes", 64, 0), ("occupancy", 0.25, 0.5), ("load_bits", 32, 128), ("store_bits", 64, 128)),
+        *(("matrix", False, True), ("explicit_precision", False, True), ("occupancy", None, 0.5), ("spills", None, 0)),
+    ],
+)
+def test_of_two_limits_the_one_that_is_harder_to_meet_holds(gate, loose, strict):
+    """At most the smaller number, at least the larger one, and an open gate gives way."""
+    some = [dataclasses.replace(OPEN, **{gate: value}) for value in (loose, strict)]
+
+    assert strictest(some) == strictest(some[::-1]) == some[1]
 
 
 def test_a_waiver_takes_its_gate_and_its_kernels_only():
