@@ -32,7 +32,7 @@ TABLE = [
     ("failed tests", Exit(0, 9), stages(FACTS, FAILED), Verdict.FAILED, "test: 2 of 9 tests failed"),
     ("the worst stage speaks", Exit(0, 9), stages(FACTS, FAILED, KILLED), Verdict.CRASHED, "killed by SIGKILL"),
     ("nothing collected", Exit(0, 9), stages(FACTS, NOTHING_COLLECTED), Verdict.NOT_RUN, "no test was found"),
-    ("no test found beside a good bench", Exit(0, 9), stages(FACTS, NOTHING_COLLECTED, BENCHED), Verdict.NOT_RUN, "test: no test was found"),
+    ("no test found beside a good bench", Exit(0, 9), stages(FACTS, NOTHING_COLLECTED, BENCHED), Verdict.NOT_RUN, "test: no test was"),
     ("no bench found beside good tests", Exit(0, 9), stages(FACTS, PASSED, WAITING), Verdict.PASSED, ""),
     ("facts alone", Exit(0, 9), stages(FACTS), Verdict.NOT_RUN, "no stage"),
     ("an unusable environment", Exit(0, 9), stages(NO_DEVICE, WAITING), Verdict.INFRA, "facts: torch sees no device"),
