@@ -36,7 +36,7 @@ def every_mutant(only: str) -> dict[str, str]:
     return found
 
 
-def test(names: Iterable[str]) -> None:
+def run_mutants(names: Iterable[str]) -> None:
     """Have mutmut run these mutants, one at a time. It stops here if the tests fail without a mutant."""
     command = [sys.executable, "-c", "from mutmut.__main__ import cli; cli()", "run", "--max-children", "1", *names]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -69,7 +69,7 @@ def main() -> None:
     size = min(asked.sample or len(modules), len(modules))
     drawn = sorted(random.Random(asked.seed).sample(sorted(modules), size))
     print(f"{size} of {len(modules)} mutants, seed {asked.seed}", flush=True)
-    test(drawn)
+    run_mutants(drawn)
 
     became = {name: status(name, modules[name]) for name in drawn}
     sampled = Counter(modules[name] for name in drawn)

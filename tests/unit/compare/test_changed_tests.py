@@ -12,7 +12,7 @@ from harness.ci import base as since_base
 from harness.compare.codegen.bundles import bundle
 from harness.compare.comparison import FAILING
 from harness.compare.shards import join
-from harness.compare.tests.changed_tests import Fate, changed_tests
+from harness.compare.tests.changed_tests import ChangedTests, Fate, changed_tests
 from harness.records import Stage, StageReport, Verdict
 from harness.render.markdown import render_page
 from harness.render.sections.changed_tests import changed_test_sections, sentence
@@ -128,6 +128,8 @@ def test_what_a_dead_stage_left_out_is_not_gone():
     assert changed_tests([one(PASSED)], [one(None, Verdict.CRASHED)]).found == ()
     assert changed_tests([one(None, Verdict.TIMEOUT)], [one(PASSED)]).found == ()
     assert changed_tests([one(PASSED)], [run(record=record("beta"), cases=())]).compared == 0
+    beta = run(record=record("beta"))
+    assert changed_tests([one(PASSED)], [one(PASSED), beta]) == changed_tests([one(PASSED), beta], [one(PASSED)]) == ChangedTests((), 2)
 
 
 @pytest.mark.parametrize(

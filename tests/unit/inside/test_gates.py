@@ -175,6 +175,12 @@ FOUND = [
     (row(spills=None, stack_bytes=None), only(private_bytes=0), {}),
     (row(limited_by=("registers",)), only(occupancy=0.5), {"occupancy": "0.25 of the warps, 0.5 wanted; limited by registers"}),
     (row(), only(occupancy=0.25), {}),
+    (row(limited_by=None), only(occupancy=0.5), {"occupancy": "0.25 of the warps, 0.5 wanted"}),
+    (
+        row(limited_by=("registers", "shared")),
+        only(occupancy=1),
+        {"occupancy": "0.25 of the warps, 1 wanted; limited by registers, shared"},
+    ),
     (row(occupancy=None), only(occupancy=1), {}),
     (row(), only(load_bits=128), {"load_bits": "64 bits at most, 128 wanted"}),
     (row(), only(load_bits=64, store_bits=32), {}),
