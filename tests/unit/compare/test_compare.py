@@ -187,7 +187,7 @@ def test_a_weak_point_is_ambiguous_and_says_why():
     assert (ratio.change, ratio.reason) == (Change.AMBIGUOUS, "weak: the clock fell to 60 %")
 
 
-# --- refusals ----------------------------------------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------------------------------
 
 REFUSALS = {
     "parameters": ({"params": {"N": 2048, "dtype": "fp32"}}, {}, "different parameters"),
