@@ -1,60 +1,58 @@
 """`nox -s mutate -- --sample 300 --seed 1`: how many of a random sample of mutants the tests kill, with mutmut.
 
 A mutant is one small change to one function. mutmut notes which test enters which function, forks a process for each mutant, and runs only
-the tests that enter its function, until one fails. What is mutated and which files are run stands in `[tool.mutmut]` of pyproject.toml.
+the tests that enter its function, until one fails. `[tool.mutmut]` of pyproject.toml names the modules and their tests.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
+import io
 import json
 import random
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from mutmut.configuration import config
-from mutmut.mutation.file_mutation import mutate_file_contents
-from mutmut.stats import status_by_exit_code
-from mutmut.utils.format_utils import get_mutant_name
-
-ROOT = Path(__file__).parents[2]
-MUTANTS = ROOT / "mutants"  # mutmut's own name for the folder of its copy
+MUTANTS = Path("mutants")  # mutmut's own name for its copy of the repository
 KILLED = ("killed", "timeout", "segfault")
+MUTMUT = (sys.executable, "-c", "from mutmut.__main__ import cli; cli()")
 
 
-def every_mutant(only: str) -> dict[str, str]:
-    """The name of each mutant of the modules that fit, and the path of its module."""
+def make_mutants() -> None:
+    """Copy the repository, with every mutant beside its function; mutmut itself would go on and run all of them."""
+    from mutmut.__main__ import create_mutants
+    from mutmut.utils.file_utils import copy_also_copy_files, copy_src_dir
+
+    shutil.rmtree(MUTANTS, ignore_errors=True)
+    MUTANTS.mkdir()
+    with contextlib.redirect_stdout(io.StringIO()):
+        copy_src_dir()
+        copy_also_copy_files()
+        create_mutants(max_children=1)
+
+
+def results() -> dict[str, tuple[str, int | None]]:
+    """The module of each mutant, and the exit code of its tests; None if it was not run."""
     found = {}
-    for path in sorted(Path("harness").rglob("*.py")):
-        if config().should_mutate(path) and fnmatch.fnmatch(path.as_posix(), only):
-            for name in mutate_file_contents(str(path), path.read_text(encoding="utf-8")).mutant_names:
-                found[get_mutant_name(path, name)] = path.as_posix()
+    for path in sorted(MUTANTS.joinpath("harness").rglob("*.meta")):
+        module = path.relative_to(MUTANTS).with_suffix("").as_posix()
+        for name, code in json.loads(path.read_text(encoding="utf-8"))["exit_code_by_key"].items():
+            found[name] = (module, code)
     return found
 
 
 def run_mutants(names: Iterable[str]) -> None:
-    """Have mutmut run these mutants, one at a time. It stops here if the tests fail without a mutant."""
-    command = [sys.executable, "-c", "from mutmut.__main__ import cli; cli()", "run", "--max-children", "1", *names]
-    done = subprocess.run(command, capture_output=True, text=True)
+    """Have mutmut run these mutants, one at a time. It ends here if the tests fail without a mutant."""
+    done = subprocess.run([*MUTMUT, "run", "--max-children", "1", *names], capture_output=True, text=True)
     if done.returncode:
         tail = "\n".join(done.stdout.replace("\r", "\n").splitlines()[-40:])
-        sys.exit(f"{tail}\n{done.stderr[-2000:]}\nmutmut ended with {done.returncode}")
-
-
-def status(name: str, path: str) -> str:
-    """What became of a mutant, in mutmut's words: killed, survived, timeout, no tests…"""
-    found = json.loads((MUTANTS / f"{path}.meta").read_text(encoding="utf-8"))["exit_code_by_key"]
-    return str(status_by_exit_code[found[name]])
-
-
-def diff(name: str) -> str:
-    """The mutant, as a diff of its function."""
-    command = [sys.executable, "-c", "from mutmut.__main__ import cli; cli()", "show", name]
-    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+        sys.exit(f"{tail}\n{done.stderr[-2000:]}\nmutmut ended with exit code {done.returncode}")
 
 
 def main() -> None:
@@ -65,22 +63,26 @@ def main() -> None:
     parser.add_argument("--only", default="*", help="of these modules, a pattern such as 'harness/compare/*' (default: all)")
     asked = parser.parse_args()
 
-    modules = every_mutant(asked.only)
-    size = min(asked.sample or len(modules), len(modules))
-    drawn = sorted(random.Random(asked.seed).sample(sorted(modules), size))
-    print(f"{size} of {len(modules)} mutants, seed {asked.seed}", flush=True)
+    make_mutants()
+    known = sorted(name for name, (module, _) in results().items() if fnmatch.fnmatch(module, asked.only))
+    size = min(asked.sample or len(known), len(known))
+    print(f"{size} of {len(known)} mutants, seed {asked.seed}", flush=True)
+    drawn = sorted(random.Random(asked.seed).sample(known, size))
     run_mutants(drawn)
 
-    became = {name: status(name, modules[name]) for name in drawn}
-    sampled = Counter(modules[name] for name in drawn)
-    killed = Counter(modules[name] for name in drawn if became[name] in KILLED)
+    from mutmut.stats import status_by_exit_code
+
+    found = results()
+    became = {name: status_by_exit_code[found[name][1]] for name in drawn}
     for name in drawn:
         if became[name] not in KILLED:
-            print(f"\n{became[name]}: {diff(name)}")
+            print(f"\n{subprocess.run([*MUTMUT, 'show', name], capture_output=True, text=True).stdout.strip()}")
+    sampled = Counter(found[name][0] for name in drawn)
+    killed = Counter(found[name][0] for name in drawn if became[name] in KILLED)
     print(f"\n{'killed':>7} {'sampled':>7}  module")
-    for path in sorted(sampled):
-        print(f"{killed[path]:7} {sampled[path]:7}  {path}")
-    print(f"{killed.total():7} {size:7}  all: {killed.total() / size:.1%} (seed {asked.seed})")
+    for module in sorted(sampled):
+        print(f"{killed[module]:7} {sampled[module]:7}  {module}")
+    print(f"{sum(killed.values()):7} {size:7}  all: {sum(killed.values()) / max(1, size):.1%}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from harness.records import (
     Verdict,
 )
 
-A, B = ["alpha"], ["alpha", "beta"]
+B = ["alpha", "beta"]
 PASSED, FAILED = Verdict.PASSED, Verdict.FAILED
 
 
