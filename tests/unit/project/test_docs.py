@@ -140,3 +140,22 @@ def test_every_room_is_on_the_page_of_the_architecture():
     rooms = {path.parent.relative_to(ROOT / "harness").as_posix() for path in (ROOT / "harness").rglob("*/__init__.py")}
 
     assert sorted(room for room in rooms if f"`{room}/`" not in page) == []
+
+
+RIDDLES = re.compile(r"\b(mend(s|ed|ing)?|whoever|somebody|unless told|is told|are told)\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_text_goes_back_to_words_that_readers_stumble_over(path):
+    """The plain words are in CONTRIBUTING.md, whose left column shows what they replace."""
+    text = path.read_text().partition("## Write plain English")[0]
+
+    assert [line for line in text.splitlines() if RIDDLES.search(line)] == []
+
+
+def test_the_glossary_has_each_word_once():
+    """One word, one meaning; and the words that a report marks numbers with are among them."""
+    words = re.findall(r"^\| ([^|]+?) \|", (DOCS / "architecture.md").read_text().partition("## Glossary")[2], re.MULTILINE)
+
+    assert len(words) == len(set(words))
+    assert {"card", "target", "point", "case", "verdict", "weak", "noisy", "late", "refused", "bundle", "raw folder"} <= set(words)
