@@ -9,16 +9,23 @@ import json
 import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from harness.checks import Check, Doctor
+from harness.engines.registry import DEFAULT, ENGINES
 from harness.errors import ConfigError, UsageError
-from harness.records import Architecture, Stage
+from harness.records import CHOSEN, Architecture, Stage
 
 _STRICT = {"extra": "forbid"}
+if TYPE_CHECKING:
+    _EngineName = str
+    _ChosenStage = Stage
+else:  # what a targets file may say, for pydantic and for the schema
+    _EngineName = Literal[tuple(ENGINES)]
+    _ChosenStage = Literal[CHOSEN]
 
 
 @dataclass(frozen=True)
@@ -83,8 +90,8 @@ class _Entry:
     __pydantic_config__ = _STRICT
     label: str
     image: Image
-    stages: tuple[Literal[Stage.TEST, Stage.BENCH, Stage.COMPILE], ...]
-    engine: Literal["docker", "local"] = "docker"
+    stages: tuple[_ChosenStage, ...]
+    engine: _EngineName = DEFAULT
     python: str = "python3"
     interpret: bool = False
     devices: Devices = field(default_factory=Devices)
