@@ -94,18 +94,16 @@ TEXTS = [
 ROOMS = ("harness", "tests", "tools", "kernels", "docker", "docs", "starter", "reports", ".github", ".ci")
 FILES = [path.relative_to(ROOT).as_posix() for room in ROOMS for path in (ROOT / room).rglob("*") if "__pycache__" not in path.parts]
 FILES += [path.name for path in ROOT.iterdir()]
-# Written as the page on architecture names them; a path here that exists is an ordinary one.
-COMING = {"harness/engines/registry.py", "harness/records/stages.py"}
 # A module that a hostile package leaves behind, and a name that every package of Python has.
 NO_FILES = {"json.py", "__init__.py"}
 
 
 def wrong_names(text):
     """Each name of a Python file in backticks that no file's path ends with, and each path from the root that leads nowhere."""
-    bare = {name for name in re.findall(r"`([\w./-]+\.py)\b", text) if name not in NO_FILES | COMING}
+    bare = {name for name in re.findall(r"`([\w./-]+\.py)\b", text) if name not in NO_FILES}
     wrong = {name for name in bare if not any(f"/{path}".endswith(f"/{name}") for path in FILES)}
     rooted = re.findall(r"(?<![\w./-])((?:harness|tests|tools)/[\w./-]*(?:\.\w+|/))", text)
-    return sorted(wrong | {path for path in rooted if not (ROOT / path).exists() and path not in COMING})
+    return sorted(wrong | {path for path in rooted if not (ROOT / path).exists()})
 
 
 def wrong_tests(text):
