@@ -31,6 +31,9 @@ def asked(**machines):
         (asked(a=["x", ["y"]]), 1, None),
         (asked(a=None), 1, None),
         (asked(a={"x": 1}), 1, None),
+        ("[]", 1, None),
+        ("{", 1, None),
+        ("{}", 1, None),
     ],
 )
 def test_a_plan_has_bounds(text, shards, count):

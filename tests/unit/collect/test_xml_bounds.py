@@ -147,6 +147,14 @@ def test_xml_has_bounds(tmp_path, monkeypatch, cap, most, inner):
         xml(tmp_path, inner)
 
 
+def test_a_tag_that_does_not_end_has_a_bound(tmp_path, monkeypatch):
+    """It is in memory as a whole; the line is told."""
+    monkeypatch.setattr(cases, "MAX_TAG_BYTES", 100)
+    (tmp_path / "j.xml").write_text('<testsuite>\n<testcase name="' + "x" * 200)
+    with pytest.raises(RejectedError, match=r"line 2: .* 100 bytes"):
+        read_cases(tmp_path, "j.xml")
+
+
 def test_what_a_refused_file_took_is_given_back(tmp_path):
     """Also where it is only not well-formed at its end."""
     room = Room()

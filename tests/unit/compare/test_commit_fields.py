@@ -118,6 +118,14 @@ def test_what_differs_between_two_commits_is_on_record():
         assert {point.target for point in found.points} == {"beta"}
 
 
+def test_points_of_one_verdict_are_in_the_order_of_how_far_they_moved():
+    """In either direction: 20 % faster is further than 10 % slower."""
+    times = (1.0, 1.0 / 0.9, 1.0 / 1.2, 1.05)
+    base, head = (tuple(sample(n, median_ms=time) for n, time in enumerate(sides)) for sides in ((1.0,) * 4, times))
+
+    assert [point.case for point in two_commits(base, head, 0.5).of(Change.SAME)] == [f"softmax/N={n}" for n in (2, 1, 3, 0)]
+
+
 def test_a_target_of_one_commit_alone_is_named():
     """With the side that has it."""
     both = {name: run(record=record(name), target=name) for name in ("alpha", "beta", "gamma")}

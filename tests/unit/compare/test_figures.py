@@ -197,3 +197,8 @@ def test_pairing_has_a_bound_over_all_launches():
 
     assert [pair([one], [two], room) for room in rooms] == [[(one, two)], [(one, two)], [(one, None), (None, two)]]
     assert [room.left for room in rooms] == [1_999_999, 0, 0]
+
+    wide = [other(signature={}, constants=dict.fromkeys(map(str, range(18)), warps), num_warps=warps) for warps in (1, 2)]
+    rooms[1].left = 1
+    assert pair(wide[:1], wide[1:], rooms[1]) == [tuple(wide)]
+    assert rooms[1].left == 0

@@ -50,6 +50,7 @@ def test_architectures_are_sorted_by_their_number():
     """In every report the same; a name of digits alone, or of none, is one, too."""
     names = ["gfx1100", "sm_100", "sm_90", "gfx942", "gfx90a", "sm_90a", "none", "7"]
 
+    assert by_generation("sm_90\nx") == ("sm_", 90, "\nx")
     assert sorted(names, key=by_generation) == ["7", "gfx90a", "gfx942", "gfx1100", "none", "sm_90", "sm_90a", "sm_100"]
 
 
@@ -154,5 +155,6 @@ def test_launches_of_a_target_field_by_field():
         (found,) = compare_launches(runs)
         assert dataclasses.replace(found, reason="") == Fidelity("card", "", runs["card"].facts.triton, 2)
         assert words in found.reason
+    assert [entry.target for entry in compare_launches({"lane": lane, "card": card, "more": card})] == ["card", "more"]
     both = dataclasses.replace(card, compiled=(row(),))
     assert [entry.against for entry in compare_launches({"card": both, "lane": lane})] == ["card", "lane"]

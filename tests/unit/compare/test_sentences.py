@@ -104,6 +104,7 @@ def test_of_very_many_targets_those_that_need_a_look_are_named():
     assert said.index("t3 crashed") == 3
     assert said[-2:] == ["t70 crashed", "and 30 more"]
     assert len(sentence(targets[:50]).split("; ")) == 50
+    assert sentence([]).startswith("Nothing ran: ")
 
 
 OUTCOMES = {

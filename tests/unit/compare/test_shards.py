@@ -106,6 +106,21 @@ def test_seconds_that_are_summed_stay_within_what_a_record_may_hold():
     assert whole.stages[0].seconds == MOST_SECONDS
 
 
+def test_devices_are_numbered_past_all_that_the_shards_before_name():
+    """Those that were only measured on, those that are only facts, and none at all."""
+    whole = two_targets()[0]
+    card = whole.facts.devices[0]
+    bare = {"samples": (), "again": (), "ceilings": (), "shares": ()}
+    first, second, third, last = shards_of(whole, of=4)
+    first = dataclasses.replace(first, facts=None, **bare)
+    second = dataclasses.replace(second, samples=(dataclasses.replace(whole.samples[0], device=2),))
+    third = dataclasses.replace(third, **bare, facts=dataclasses.replace(whole.facts, devices=(card, dataclasses.replace(card, index=4))))
+    (joined,) = join([first, second, third, dataclasses.replace(last, samples=whole.samples[:1])])
+
+    assert [sample.device for sample in joined.samples] == [2, 8]
+    assert [device.index for device in joined.facts.devices] == [0, 3, 7, 8]
+
+
 def test_runs_that_are_no_shards_stay_as_they_are():
     """Two runs of one target are two columns, as ever; shards of another commit are another run."""
     first, second = two_targets()

@@ -8,7 +8,7 @@ import pytest
 from synthetic import GPU_A, pair, run, sample
 
 from harness.compare import compare
-from harness.compare.comparison import Cell, Change, Geomean, Noise, Ratio, Refusal, Speed
+from harness.compare.comparison import Cell, Change, Geomean, Noise, Portability, Ratio, Refusal, Speed
 from harness.compare.speeds.noise import explain, noise
 from harness.compare.speeds.rows import cells
 from harness.compare.speeds.speedup import speedup
@@ -151,6 +151,18 @@ def test_a_sweep_without_a_sound_number_is_there():
     (speed,) = compare([run(samples=(sample(1, None, verdict=Verdict.ERROR), sample(2, 9000.0)))], A).speeds
 
     assert speed == Speed("softmax", "triton", "GB/s", "alpha", GPU_A, 0, 2, True, "")
+
+
+def test_a_portability_field_by_field():
+    """Shares of a half and a quarter: the harmonic mean of the two. Another provider is another."""
+    left = (sample(1, 2000.0), sample(1, 4000.0, provider="torch"))
+    right = (sample(1, 1000.0), sample(1, 4000.0, provider="torch"))
+    found = compare(pair({"samples": left}, {"samples": right}), B).portabilities
+
+    assert found == (
+        Portability("softmax", "triton", {"alpha": pytest.approx(0.5), "beta": pytest.approx(0.25)}, 1, pytest.approx(1 / 3)),
+        Portability("softmax", "torch", {"alpha": pytest.approx(1.0), "beta": pytest.approx(1.0)}, 1, pytest.approx(1.0)),
+    )
 
 
 def test_a_weak_point_keeps_its_interval():

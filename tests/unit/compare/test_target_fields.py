@@ -118,6 +118,12 @@ def test_a_stage_that_failed_by_itself_is_not_complete():
         assert not summarise("alpha", run(stages=(report,), cases=(case(verdict=Verdict.CRASHED),))).complete
 
 
+def test_a_test_that_is_invalid_leaves_no_target_complete():
+    """It was not run as it was reported; a point that is invalid is only a point."""
+    assert not summarise("alpha", run(cases=(case(verdict=Verdict.INVALID),))).complete
+    assert summarise("alpha", run(record=record(verdict=Verdict.INVALID), samples=(sample(value=-1.0),))).complete
+
+
 def test_targets_of_one_name_are_numbered_past_a_name_that_is_taken():
     """A target may itself be called `alpha (2)`."""
     runs = [run(record=record(name)) for name in ("alpha (2)", "alpha", "alpha", "alpha")]

@@ -101,7 +101,7 @@ WRONG = {
     "[[tool.warpwave.rules]]\nkernel = 'a'": "rules[0]: found a rule that sets no gate",
     "[[tool.warpwave.rules]]\nkernel = 'a'\nspills = false": "rules[0].spills: found False, allowed is a whole number",
     "[[tool.warpwave.rules]]\nkernel = []\nmatrix = true": "rules[0].kernel: found []",
-    "[[tool.warpwave.rules]]\nkernel = 'a'\nlaunched_by = 'x'\nmatrix = true": "rules[0].launched_by: found 'x', allowed is one of bench",
+    "[[tool.warpwave.rules]]\nkernel = 'a'\nlaunched_by = 'x'\nmatrix = true": "launched_by: found 'x', allowed is one of bench, test",
     WAIVER: "waivers[0].reason: found nothing",
     WAIVER + "reason = '  '": "waivers[0].reason: found '  ', allowed is a text that is not empty",
     WAIVER + "reason = 'why'\nfunctoin = 'x'": "waivers[0].functoin: found a key that does not exist",
@@ -121,6 +121,18 @@ def test_what_is_misspelt_is_refused(package, text):
 
     assert WRONG[text] in raised.value.happened
     assert str(kernels.parent / "pyproject.toml") in raised.value.happened
+
+
+def test_what_a_value_may_be_says_how_a_gate_is_switched_off(package):
+    """`false` opens a gate for the package; a rule can only tighten, and there a waiver is the way."""
+    hints = []
+    for text in ("[tool.warpwave.gates]\nspills = -1", "[[tool.warpwave.rules]]\nkernel = 'a'\nspills = -1"):
+        with pytest.raises(ConfigError) as raised:
+            load_gates(package(text))
+        hints.append(raised.value.happened)
+
+    assert ["; false " in hint for hint in hints] == [True, False]
+    assert ["waiver" in hint for hint in hints] == [False, True]
 
 
 def test_what_is_compiled_is_the_packages_to_say(package):

@@ -71,6 +71,16 @@ def test_table(ended: Exit, reports: Stages | None, verdict: Verdict, reason: st
     assert reason in found.reason
 
 
+@pytest.mark.parametrize(("ended", "reports"), [row[1:3] for row in TABLE if row[3] is not Verdict.PASSED], ids=str)
+def test_every_bad_ending_has_a_next_step(ended: Exit, reports: Stages | None):
+    """A sentence, whatever the ending; a stage that says nothing has none to give."""
+    found = diagnose(ended, reports, 60.0, "")
+
+    assert found.reason
+    assert found.hint.endswith(".") or (ended.code == 0 and reports is not None and reports.finished)
+    assert found.hint == found.hint.strip()
+
+
 def test_the_hint_of_the_stage_is_kept():
     """A stage that says what to do is not talked over."""
     assert diagnose(Exit(0, 9), stages(FACTS, FAILED), 60.0, "").hint == "see junit.xml"
