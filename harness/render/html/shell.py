@@ -60,7 +60,7 @@ def _shown(value: Any) -> Any:
 
 @cache
 def _package_data(name: str) -> str:
-    return files("harness.render.html").joinpath(name).read_text(encoding="utf-8")
+    return files("harness.render.html").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 @cache
