@@ -1,4 +1,4 @@
-"""A bundle: the generated code of all targets of one run, ready to be held against another's. Pure."""
+"""A bundle: the generated code of all targets of one run, ready to be compared with another bundle. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.records import CompiledKernel, Stage, TargetRun, Verdict
 
 @dataclass(frozen=True)
 class Bundle:
-    """What one side of a diff is made of. `faults` are sentences on why kernels may be missing from it; empty where none can be."""
+    """One side of a diff. `faults` are sentences on why kernels may be missing; empty if the bundle is complete."""
 
     folder: str
     targets: tuple[str, ...]
@@ -24,7 +24,10 @@ class Bundle:
 
     @property
     def architectures(self) -> frozenset[str]:
-        """The architectures that something was compiled for."""
+        """The architectures that the run compiled for.
+
+        34 s|none of them did|no target has generated code
+        """
         return frozenset(row.architecture for row in self.kernels)
 
 
@@ -34,10 +37,10 @@ def bundle(folder: str, runs: Sequence[TargetRun]) -> Bundle:
     Raises:
         UsageError: none of them did.
     """
-    # Nobody can tell which run the files of a stale folder are about.
+    # A stale folder mixes files of two runs, so its results belong to neither.
     sound = [run for run in runs if run.record.verdict is not Verdict.STALE]
-    told = [run for run in sound if run.compiled]
-    if not told:
+    compiled = [run for run in sound if run.compiled]
+    if not compiled:
         stages = [f"{run.record.target}: {_why(run)}" for run in runs]
         raise UsageError(
             f"There is no generated code in {folder}.",
@@ -46,10 +49,10 @@ def bundle(folder: str, runs: Sequence[TargetRun]) -> Bundle:
         )
     return Bundle(
         folder=folder,
-        targets=tuple(run.record.target for run in told),
-        commits=tuple(dict.fromkeys(run.record.commit or "unknown" for run in told)),
-        triton=tuple(dict.fromkeys(run.facts.triton if run.facts else "unknown" for run in told)),
-        kernels=tuple(merge([run.compiled for run in told])),
+        targets=tuple(run.record.target for run in compiled),
+        commits=tuple(dict.fromkeys(run.record.commit or "unknown" for run in compiled)),
+        triton=tuple(dict.fromkeys(run.facts.triton if run.facts else "unknown" for run in compiled)),
+        kernels=tuple(merge([run.compiled for run in compiled])),
         faults=tuple(fault for run in runs for fault in _faults(run)),
     )
 
@@ -92,7 +95,10 @@ def _why(run: TargetRun) -> str:
 
 
 def _faults(run: TargetRun) -> list[str]:
-    """A stage that ended early, or files that cannot be read. That a kernel of it crashed is a row, and no fault."""
+    """Return why kernels may be missing:
+
+    a stage that ended early, or unreadable files. A kernel that crashed has a row, so it is no fault.
+    """
     if run.record.verdict is Verdict.STALE:
         return [f"{run.record.target}: its files are of two runs"]
     shards = [f"{run.record.target}: {run.missing}"] if run.missing else []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from harness.compare.comparison import Change
 from harness.compare.speeds.changed_speeds import GroupChange, PointChange, SpeedChanges, TargetPair
 from harness.compare.speeds.noise import explain
-from harness.compare.speeds.rows import some_of
+from harness.compare.speeds.rows import first_names
 from harness.compare.speeds.trend import Trend
 from harness.records import Verdict
 from harness.render.sections.model import MOST_LINES, Bit, Line, Section, name, names, say, shorten
@@ -53,7 +53,7 @@ def _sides(found: SpeedChanges) -> Section:
     rows = []
     for pair in found.pairs[:MOST_LINES]:
         rows.append(
-            (say(name(pair.target)), *names((some_of(list(dict.fromkeys(pair.gpus))), *pair.commits)), say(f"{pair.threshold:.1%}"))
+            (say(name(pair.target)), *names((first_names(list(dict.fromkeys(pair.gpus))), *pair.commits)), say(f"{pair.threshold:.1%}"))
         )
     lines = shorten((say(Bit("! ", Verdict.ABSENT), name(text)) for text in (*_differing(found.pairs), *found.only)), None)
     legend = [explain(pair.noise) for pair in found.pairs if not pair.barriers]

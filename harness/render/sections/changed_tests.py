@@ -13,7 +13,7 @@ _TITLES = {
     Fate.STILL: "Tests that failed before, too",
     Fate.SKIPPED: "Tests that are skipped now",
     Fate.GONE: "Tests that are gone",
-    Fate.MENDED: "Tests that pass now",
+    Fate.FIXED: "Tests that pass now",
     Fate.NEW: "New tests",
 }
 _OPEN = (Fate.BROKEN, Fate.SKIPPED, Fate.GONE)

@@ -30,12 +30,12 @@ def one(verdict, end=PASSED):
     ("before", "after", "turn"),
     [
         *((PASSED, FAILED, Fate.BROKEN), (None, FAILED, Fate.BROKEN), (FAILED, Verdict.CRASHED, Fate.STILL), (PASSED, None, Fate.GONE)),
-        *((PASSED, SKIPPED, Fate.SKIPPED), (FAILED, SKIPPED, Fate.SKIPPED), (FAILED, PASSED, Fate.MENDED), (SKIPPED, PASSED, Fate.MENDED)),
+        *((PASSED, SKIPPED, Fate.SKIPPED), (FAILED, SKIPPED, Fate.SKIPPED), (FAILED, PASSED, Fate.FIXED), (SKIPPED, PASSED, Fate.FIXED)),
         *((None, PASSED, Fate.NEW), (PASSED, PASSED, None), (SKIPPED, SKIPPED, None), (SKIPPED, FAILED, Fate.BROKEN)),
     ],
 )
 def test_what_became_of_a_test(before, after, turn):
-    """A failure that is only skipped now is not mended."""
+    """A failure that is only skipped now is not fixed."""
     found = changed_tests([one(before)], [one(after)])
 
     assert [entry.turn for entry in found.found] == ([turn] if turn else [])
@@ -107,7 +107,7 @@ def test_of_a_shard_that_is_missing_nothing_is_lost(tmp_path):
 
     assert since(tmp_path, [whole], parts, "lost-tests").worse == ""
     assert since(tmp_path, [whole], parts[:1], "lost-tests").worse == ""
-    assert bundle("x", join(parts[:1])).faults == ("alpha: of 2 shards there is no 2",)
+    assert bundle("x", join(parts[:1])).faults == ("alpha: shard 2 of 2 is missing",)
     assert bundle("x", join(parts)).faults == ()
 
 

@@ -67,13 +67,13 @@ def test_the_same_binary_is_counted():
         (
             {"binary_hash": "bb", "registers": 42},
             Likeness.ANOTHER_BINARY,
-            "the same specialization gives another binary: 40 registers for 42, 1000 bytes for 1000",
+            "the same specialization gives another binary: 40 registers instead of 42, 1000 bytes instead of 1000",
         ),
-        ({"attributes": {}}, Likeness.RESPECIALIZED, "specialized otherwise: x_ptr is tt.divisibility=16 for None"),
+        ({"attributes": {}}, Likeness.RESPECIALIZED, "specialized otherwise: x_ptr is tt.divisibility=16 instead of None"),
         (
             {"constants": {"BLOCK": 2048}, "num_warps": 8},
             Likeness.RESPECIALIZED,
-            "specialized otherwise: BLOCK is 1024 for 2048, num_warps is 4 for 8",
+            "specialized otherwise: BLOCK is 1024 instead of 2048, num_warps is 4 instead of 8",
         ),
         ({"function": "other_kernel"}, Likeness.NOT_SEEN, "not launched there without a GPU"),
         ({"origin": "softmax/N=2048 [triton]", "signature": {}}, Likeness.NOT_SEEN, "not launched there without a GPU"),
@@ -105,7 +105,7 @@ def test_another_targets_lane_counts_where_its_triton_is_the_same():
     ]
     (alone,) = compare_launches({"card": card, "other": other})
     assert text(alone) == (
-        "card: 1 launch of the card's own JIT, held against nothing: what was compiled without a GPU is from Triton 9.9, "
+        "card: 1 launch of the card's own JIT, held against nothing: the code compiled without a GPU is from Triton 9.9, "
         "the launches are from 3.9.0"
     )
 

@@ -85,8 +85,8 @@ def test_runs_that_are_no_shards_stay_as_they_are():
 
 
 FAULTS = {
-    "one is missing": (lambda parts: parts[1:], Verdict.INCOMPLETE, "of 3 shards there is no 1"),
-    "one came twice": (lambda parts: [*parts, parts[1]], Verdict.INCOMPLETE, "of 3 shards 2 came twice"),
+    "one is missing": (lambda parts: parts[1:], Verdict.INCOMPLETE, "shard 1 of 3 is missing"),
+    "one came twice": (lambda parts: [*parts, parts[1]], Verdict.INCOMPLETE, "shard 2 of 3 is given more than once"),
     "one had no card": (
         lambda parts: [
             dataclasses.replace(parts[0], record=dataclasses.replace(parts[0].record, verdict=Verdict.INFRA, reason="no card")),
@@ -132,4 +132,4 @@ def test_two_shards_of_a_real_package_make_one_report(package, tmp_path):
     assert (whole.returncode, part.returncode) == (0, 4), whole.stdout + part.stdout
     assert [target["target"] for target in comparison["targets"]] == ["cpu"]
     assert len(comparison["tests"]) == len({row["id"] for row in comparison["tests"]}) == 7
-    assert "of 2 shards there is no 2" in part.stdout
+    assert "shard 2 of 2 is missing" in part.stdout

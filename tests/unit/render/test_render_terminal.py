@@ -108,7 +108,7 @@ def test_what_cannot_be_relied_on_is_counted_and_an_aa_run_is_told():
 
     assert "alpha: 1 weak point: the clock was at 900 MHz [bold]" in text
     assert "alpha: 2 of 3 points noisy: the author's time was up before the median was known as closely as asked" in text
-    assert "A change below this is noise, by an A/A run: alpha 3.0% (2 points measured twice, too few to tell)." in text
+    assert "A change below this is noise, by an A/A run: alpha 3.0% (2 points measured twice, too few to be sure)." in text
     assert text.count("% weak") == 1
 
 
