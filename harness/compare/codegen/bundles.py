@@ -24,10 +24,7 @@ class Bundle:
 
     @property
     def architectures(self) -> frozenset[str]:
-        """The architectures that the run compiled for.
-
-        34 s|none of them did|no target has generated code
-        """
+        """The architectures that the run compiled for."""
         return frozenset(row.architecture for row in self.kernels)
 
 
@@ -35,7 +32,7 @@ def bundle(folder: str, runs: Sequence[TargetRun]) -> Bundle:
     """Join the targets of one run that generated code.
 
     Raises:
-        UsageError: none of them did.
+        UsageError: no target has generated code.
     """
     # A stale folder mixes files of two runs, so its results belong to neither.
     sound = [run for run in runs if run.record.verdict is not Verdict.STALE]
@@ -61,7 +58,7 @@ def check_comparable(base: Bundle, head: Bundle) -> None:
     """Refuse two bundles without an architecture in common.
 
     Raises:
-        UsageError: there is none.
+        UsageError: they have no architecture in common.
     """
     if not base.architectures & head.architectures:
         sides = [", ".join(sorted(side.architectures)) for side in (base, head)]
@@ -73,15 +70,15 @@ def check_comparable(base: Bundle, head: Bundle) -> None:
 
 
 def notes(base: Bundle, head: Bundle) -> tuple[str, ...]:
-    """What a reader has to know before the first figure."""
+    """Return what a reader must know before the first figure."""
     found = []
     if base.triton != head.triton:
         old, new = (", ".join(side.triton) for side in (base, head))
         found.append(f"Triton differs ({old} in BASE, {new} in HEAD): every binary may differ for that reason alone.")
-    for what, mine, theirs in (("BASE", base, head), ("HEAD", head, base)):
+    for side, mine, theirs in (("BASE", base, head), ("HEAD", head, base)):
         if only := mine.architectures - theirs.architectures:
-            found.append(f"Only {what} compiled for {', '.join(sorted(only))}: not compared.")
-        found += [f"{what} is incomplete, kernels may be missing from it: {fault}." for fault in mine.faults]
+            found.append(f"Only {side} compiled for {', '.join(sorted(only))}: not compared.")
+        found += [f"{side} is incomplete, kernels may be missing from it: {fault}." for fault in mine.faults]
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""Tests that changed sides between two runs: found once each, and nothing made of what a dead stage left out."""
+"""Tests that changed between two runs: found once each, and nothing made of what a dead stage left out."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def one(verdict, end=PASSED):
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "turn"),
+    ("before", "after", "fate"),
     [
         *((PASSED, FAILED, Fate.BROKEN), (None, FAILED, Fate.BROKEN), (FAILED, Verdict.CRASHED, Fate.STILL), (PASSED, None, Fate.GONE)),
         *((PASSED, SKIPPED, Fate.SKIPPED), (FAILED, SKIPPED, Fate.SKIPPED), (FAILED, PASSED, Fate.FIXED), (SKIPPED, PASSED, Fate.FIXED)),
         *((None, PASSED, Fate.NEW), (PASSED, PASSED, None), (SKIPPED, SKIPPED, None), (SKIPPED, FAILED, Fate.BROKEN)),
     ],
 )
-def test_what_became_of_a_test(before, after, turn):
+def test_what_became_of_a_test(before, after, fate):
     """A failure that is only skipped now is not fixed."""
     found = changed_tests([one(before)], [one(after)])
 
-    assert [entry.turn for entry in found.found] == ([turn] if turn else [])
+    assert [entry.fate for entry in found.found] == ([fate] if fate else [])
     assert found.compared == 1 + bool(before and after)
 
 
@@ -140,4 +140,4 @@ def test_the_page_counts_and_shows_names_literally():
     assert (
         page.index("Tests that are gone") < page.index("… and 4 more") < page.index("<details>") < page.index("`k/test_k.py::test[<b>29]`")
     )
-    assert sentence(changed_tests([one(PASSED)], [one(PASSED)])) == "None of 2 tests changed sides."
+    assert sentence(changed_tests([one(PASSED)], [one(PASSED)])) == "None of 2 tests changed."

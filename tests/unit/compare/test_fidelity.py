@@ -105,7 +105,7 @@ def test_another_targets_lane_counts_where_its_triton_is_the_same():
     ]
     (alone,) = compare_launches({"card": card, "other": other})
     assert text(alone) == (
-        "card: 1 launch of the card's own JIT, held against nothing: the code compiled without a GPU is from Triton 9.9, "
+        "card: 1 launch of the card's own JIT, not compared: the code compiled without a GPU is from Triton 9.9, "
         "the launches are from 3.9.0"
     )
 

@@ -107,7 +107,7 @@ def test_what_cannot_be_relied_on_is_counted_and_an_aa_run_is_told():
     text = " ".join(show([run(samples=samples, again=samples)], ["alpha"], full=True).split())
 
     assert "alpha: 1 weak point: the clock was at 900 MHz [bold]" in text
-    assert "alpha: 2 of 3 points noisy: the author's time was up before the median was known as closely as asked" in text
+    assert "alpha: 2 of 3 points noisy: the benchmark's `rep` time ran out before the median was precise enough" in text
     assert "A change below this is noise, by an A/A run: alpha 3.0% (2 points measured twice, too few to be sure)." in text
     assert text.count("% weak") == 1
 
