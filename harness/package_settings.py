@@ -1,7 +1,7 @@
-"""The tables `[tool.warpwave]` in a kernel package's `pyproject.toml` → `Gates`, and what is compiled.
+"""The `[tool.warpwave]` tables in a kernel package's `pyproject.toml` → `Gates`, and what to compile.
 
-Strict: a wrong key or value is refused with the file, the key path, what was found and what is allowed, for a gate that is misspelt
-would stand open without a word.
+Strict: a wrong key or value is refused with the file, the key path, what was found and what is allowed. Otherwise a misspelt gate would
+silently stay open.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _is_width(value: Any) -> bool:
     return type(value) is int and value in _WIDTHS
 
 
-# What each gate may be set to; a bool is an int to Python and must not pass for one here.
+# What each gate may be set to. In Python, a bool is an int, but not here.
 _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "spills": (_is_count, "a whole number of registers, 0 or more"),
     "private_bytes": (_is_count, "a whole number of bytes, 0 or more"),
@@ -46,10 +46,10 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def load_gates(kernels: Path) -> Gates:
-    """What the nearest `pyproject.toml` at or above the folder `kernels` asks for; the defaults where it, or there, is none.
+    """Return the gates in the nearest `pyproject.toml` at or above the folder `kernels`; the defaults if there are none.
 
     Raises:
-        ConfigError: the file cannot be read, or says something that is not allowed.
+        ConfigError: the file cannot be read, or a setting is not allowed.
     """
     table = _warpwave(kernels)
     if table is None:
@@ -63,7 +63,7 @@ def load_gates(kernels: Path) -> Gates:
 
 
 def load_launches(kernels: Path) -> tuple[str, ...]:
-    """Whose launches the same file wants compiled: `launches = ["bench"]`; of benches and tests where it does not say.
+    """Return whose launches to compile, `launches = ["bench"]` in the same file; by default those of benches and tests.
 
     Raises:
         ConfigError: as above.
@@ -78,7 +78,7 @@ def load_launches(kernels: Path) -> tuple[str, ...]:
 
 
 def load_peers(kernels: Path) -> tuple[str, ...]:
-    """Providers of benchmarks that launch no kernel of the package's own: `peers = ["torch"]`. The compile stage leaves them out.
+    """Return the benchmark providers that launch no kernel of the package, `peers = ["torch"]`. The compile stage leaves them out.
 
     Raises:
         ConfigError: as above.
@@ -100,7 +100,7 @@ def _warpwave(kernels: Path) -> _Table | None:
 
 
 class _Table:
-    """A table of the file, which knows where it stands."""
+    """A table of the file, with its key path for error messages."""
 
     def __init__(self, path: Path, where: str, values: Any) -> None:
         self.path, self.where, self.values = path, where, values
@@ -112,7 +112,7 @@ class _Table:
         raise ConfigError(
             f"{self.path}: {where}: found {found}, allowed is {allowed}.",
             "The key is misspelt, at the wrong level, or its value has another type.",
-            "Mend that key; docs/gates.md shows every key with its meaning.",
+            "Fix that key; docs/gates.md shows every key with its meaning.",
         )
 
     def only(self, *keys: str) -> None:
@@ -131,14 +131,14 @@ class _Table:
         return [_Table(self.path, f"{self.where}.{key}[{position}]", entry) for position, entry in enumerate(found)]
 
     def text(self, key: str) -> str:
-        """A text with something in it."""
+        """Return a string that is not blank."""
         value = self.values[key]
         if not isinstance(value, str) or not value.strip():
             self.refuse(key, repr(value), "a text that is not empty")
         return value.strip()
 
     def patterns(self, key: str) -> tuple[str, ...]:
-        """A shell pattern, or a list of some."""
+        """Return a shell pattern, or a list of them, as a tuple."""
         value = self.values[key]
         found = value if isinstance(value, list) and value else [value]
         if not all(isinstance(pattern, str) and pattern.strip() for pattern in found):
@@ -154,7 +154,7 @@ def _everywhere(table: _Table | None) -> Limits:
 
 
 def _limits(table: _Table, base: Limits, may_open: bool) -> Limits:
-    """The gates that a table sets, laid over `base`."""
+    """Return `base` with the gates that a table sets."""
     found: dict[str, Any] = {}
     for gate, (is_allowed, allowed) in _VALUES.items():
         value = table.values.get(gate)
@@ -163,7 +163,7 @@ def _limits(table: _Table, base: Limits, may_open: bool) -> Limits:
         elif is_allowed(value):
             found[gate] = value
         elif gate in table.values:
-            hint = "; false switches the gate off" if may_open else ": a rule can only tighten, what may break a gate needs a waiver"
+            hint = "; false switches the gate off" if may_open else ": a rule can only tighten a gate; to allow more, add a waiver"
             table.refuse(gate, repr(value), allowed + hint)
     return dataclasses.replace(base, **found)
 
@@ -199,6 +199,6 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.", "It is no text file, or not yours to read.", "Mend or move it.") from None
-    except (ValueError, RecursionError) as error:  # that of TOML is a ValueError; so is a number or a date that is none
-        raise ConfigError(f"{path} is not valid TOML: {error}.", "Usually a quote or a bracket is missing.", "Mend that line.") from None
+        raise ConfigError(f"{path} cannot be read: {error}.", "It is not text, or not readable for this user.", "Fix or move it.") from None
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError; so is an invalid number or date
+        raise ConfigError(f"{path} is not valid TOML: {error}.", "Usually a quote or a bracket is missing.", "Fix that line.") from None

@@ -1,4 +1,4 @@
-"""Whether files are those that their run wrote, and whether their numbers agree."""
+"""Check that files are the ones their run wrote, and that their counts agree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.collect.guard import MAX_LINES_BYTES, guarded
 from harness.collect.untrusted import opened
 from harness.records import CaseResult, RunRecord, Stage, StageReport
 
-# What a report may give a hash of; any other name is that of nothing that is read.
+# The files that a report may give a hash of. Other names belong to files that are not read.
 _RESULTS = {
     Stage.FACTS: ("facts.json",),
     Stage.TEST: ("test/junit.xml", "test/cards.jsonl"),
@@ -31,7 +31,7 @@ def was_changed(folder: Path, name: str, digest: str) -> str:
 
 
 def broken_seals(folder: Path, record: RunRecord | None, reports: Sequence[StageReport]) -> Iterator[tuple[Stage | None, str, str]]:
-    """Each file that was changed: its stage (None: it is about all of them), its name, and what is wrong."""
+    """Yield each changed file: its stage (None if it concerns all of them), its name, and what is wrong."""
     if record and (wrong := was_changed(folder, "stages.json", record.stages_hash)):
         yield None, "stages.json", wrong
     for report in reports:
@@ -41,7 +41,7 @@ def broken_seals(folder: Path, record: RunRecord | None, reports: Sequence[Stage
 
 
 def miscounted(report: StageReport, cases: Sequence[CaseResult]) -> str:
-    """How the tests in the file differ from those that the stage counted; empty where they agree, or nothing was counted."""
+    """Say how the tests in the file differ from the stage's counts; empty if they agree, or nothing was counted."""
     if not report.counts:
         return ""
     found = Counter(case.verdict.value for case in cases)

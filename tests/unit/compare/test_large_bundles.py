@@ -163,7 +163,7 @@ def test_the_files_of_a_report_share_one_room(tmp_path, monkeypatch):
     assert [each.record.target for each in found] == ["a", "t0", "t1", "t2"]
     assert [each.problems for each in found[1:]] == [()] * 3
     (problem,) = found[0].problems
-    assert problem == "bench/samples.jsonl: invalid: there is no room for it: all files of a report take at most 0 MiB of memory"
+    assert problem == "bench/samples.jsonl: invalid: all files of a report together may take at most 0 MiB of memory"
 
 
 @pytest.mark.parametrize("name", ["REPORT_DISK", "REPORT_ELEMENTS"])
@@ -174,7 +174,7 @@ def test_what_is_read_and_leaves_nothing_has_a_bound_too(tmp_path, monkeypatch, 
     (raw / "test/junit.xml").write_text(f"<testsuites><testsuite>{'<a/>' * 30_000}</testsuite></testsuites>")
     (raw / "bench/samples.jsonl").write_text((" " * 10_000 + "\n") * 10)
 
-    assert any("no room for it" in problem for problem in collect_all([raw])[0].problems)
+    assert any("all files of a report together" in problem for problem in collect_all([raw])[0].problems)
 
 
 def test_a_test_in_many_files_takes_room_once(tmp_path, monkeypatch):
