@@ -1,4 +1,4 @@
-"""Ops called past torch's dispatcher: the same, and back through it where somebody has to see them."""
+"""Ops called without torch's dispatcher: the same results, and with the dispatcher if someone must see the op."""
 
 import pytest
 import torch
