@@ -192,8 +192,8 @@ class CompiledKernel:
 
     A figure is None if the binary does not have it.
 
-    `registers` are per thread (VGPRs on wave hardware). `spills` are 4-byte registers kept in memory. `shared_bytes` is shared memory or LDS.
-    `load_bits` is the widest global load. `matrix` names the matrix instructions.
+    `registers` are per thread (on a wave machine, VGPRs). `spills` are 4-byte registers kept in memory. `shared_bytes` is shared memory or
+    LDS. `load_bits` is the widest global load. `matrix` names the matrix instructions.
 
     `attributes` are what the JIT inferred about arguments, such as `tt.divisibility=16`. `vgprs` and `agprs` are per thread and add up to
     `registers` (with `agprs`, `vgprs` are rounded up to a multiple of four); `sgprs` are per wave. `spill_store_bytes` and
