@@ -25,9 +25,9 @@ def version(name):
     except importlib.metadata.PackageNotFoundError: return ""  # a build under another name
 specs = {name: spec for name in sys.argv[1:] if (spec := importlib.util.find_spec(name))}
 built = pathlib.Path(specs["torch"].origin or "").with_name("version.py") if "torch" in specs else None
-told = runpy.run_path(str(built)) if built and built.is_file() else {}
-told = {name: value for name, value in told.items() if value is None or isinstance(value, str)}
-print(json.dumps([{name: version(name) for name in specs}, told]))
+build = runpy.run_path(str(built)) if built and built.is_file() else {}
+build = {name: value for name, value in build.items() if value is None or isinstance(value, str)}
+print(json.dumps([{name: version(name) for name in specs}, build]))
 """
 
 

@@ -153,7 +153,7 @@ def test_little_memory_is_a_quarter_more_than_the_gradient_of_the_weight():
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_products_that_memory_adds_up(dtype, device, compare, monkeypatch):
-    """Call the function directly: the op uses it only for large outputs, and other devices use libraries."""
+    """Force the kernel that adds in memory, which otherwise only large outputs use; other devices use libraries."""
     monkeypatch.setattr(matmul, "LARGE", 1)
     matmul._plan_into.cache_clear()
     compare(linear_cross_entropy, unfused, *drawn(10, 64, 264, device, DTYPES[dtype]))

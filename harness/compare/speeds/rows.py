@@ -24,7 +24,7 @@ _SIZE_UNITS = frozenset({"b", "byte", "bytes", "kb", "mb", "gb", "tb", "kib", "m
 
 # Cases times targets. Above this, only targets that measured a case get a ratio for it: rows for the others would say nothing.
 _MOST_ONE_SIDED = 200_000
-_SPELT, _LONGEST, _NAMED = 32, 1000, 10  # parameters in a sentence, characters of it, and names
+_SHOWN, _LONGEST, _NAMED = 32, 1000, 10  # parameters in a sentence, characters of it, and names
 _ROUNDED_MS = 1e-5  # timings are stored to the nanosecond
 _MANY = 20
 
@@ -210,7 +210,7 @@ def _differs(name: str, baseline: str, first: object, target: str, second: objec
 def as_text(setting: object) -> str:
     """Return a setting as text, shortened if it is long or has many parameters: there is a sentence for each pair that differs."""
     if isinstance(setting, dict):
-        first = {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in itertools.islice(setting.items(), _SPELT)}
+        first = {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in itertools.islice(setting.items(), _SHOWN)}
         text = str(first) if len(first) == len(setting) else f"{str(first)[:-1]}, and {len(setting) - len(first)} more}}"
     else:
         text = str(setting)

@@ -144,8 +144,8 @@
   });
   once("[data-tests]", (details) => {
     const { targets, verdicts, rows } = data.tests;
-    const said = rows.map(([id, ...found]) => [id, ...found.map((verdict) => (verdict < 0 ? "missing" : verdicts[verdict]))]);
-    long(details, ["test", ...targets], said, (column, text) => (column && text !== "missing" ? `v-${text === "skipped" ? "not-run" : text}` : ""));
+    const named = rows.map(([id, ...found]) => [id, ...found.map((verdict) => (verdict < 0 ? "missing" : verdicts[verdict]))]);
+    long(details, ["test", ...targets], named, (column, text) => (column && text !== "missing" ? `v-${text === "skipped" ? "not-run" : text}` : ""));
   });
   once("[data-code]", (details) => {
     long(details, ["kernel", "function", "configuration", ...data.code.columns], data.code.rows, (column) => (column > 1 ? "cellcode" : ""));
