@@ -15,10 +15,8 @@ reported again, and only missing cases run. Violations of the journal's rules ar
 from __future__ import annotations
 
 import errno
-import os
 import re
 import signal
-import subprocess
 import threading
 import time
 import traceback
@@ -29,7 +27,7 @@ from pathlib import Path
 from harness.inside.process.audit import Audit, Event, Tail
 from harness.inside.process.container_limits import memory_kills, past_memory_limit
 from harness.inside.process.journal import Journal
-from harness.inside.process.workers import Start, Worker
+from harness.inside.process.workers import Start, end
 from harness.records import UNWRITABLE, Verdict
 
 _POLL_S = 0.05
@@ -148,7 +146,7 @@ def _run_worker(
                 break
             time.sleep(_POLL_S)
     finally:
-        _stop(worker)
+        end(worker, _GRACE_S)
     if timed_out:
         reason = f"it ran longer than {case_limit_s:g} s" if running else f"no case was started for {_IDLE_LIMIT_S:g} s"
         return False, Death(running, Verdict.TIMEOUT, reason)
@@ -187,21 +185,3 @@ def _explain(death: Death, log: Path, printed: int, faults: dict[str, Verdict]) 
         if line := next((line for line in text.splitlines() if re.search(pattern, line)), None):
             return Death(death.case, verdict, f"{death.reason}: {line.strip()[:300]}")
     return death
-
-
-def _stop(worker: Worker) -> None:
-    """End a worker and everything it started: SIGINT first, so that a GPU runtime can shut down, then SIGKILL."""
-    for number, patience in ((signal.SIGINT, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
-        try:
-            os.killpg(worker.pid, number)
-        except (ProcessLookupError, PermissionError):
-            # It is gone, or it was forked and does not lead a process group yet.
-            if worker.poll() is not None:
-                break
-            os.kill(worker.pid, number)
-        if worker.poll() is None:
-            try:
-                worker.wait(patience)
-            except subprocess.TimeoutExpired:
-                continue
-    worker.poll()

@@ -92,6 +92,22 @@ class _Forked:
         return self.returncode
 
 
+def end(worker: Worker, grace_s: float) -> None:
+    """End a process and everything it started: SIGINT first, so that a GPU runtime can shut down and results are written; then SIGKILL."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        try:
+            os.killpg(worker.pid, number)
+        except (ProcessLookupError, PermissionError):
+            # It is gone, or it was forked and does not lead a process group yet.
+            if worker.poll() is not None:
+                break
+            os.kill(worker.pid, number)
+        if worker.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                worker.wait(grace_s)
+    worker.poll()
+
+
 def hash_triton() -> None:
     """Compute Triton's hash once per process: it is part of every cache key, and takes half a second."""
     with contextlib.suppress(ImportError, AttributeError):
