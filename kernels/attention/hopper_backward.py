@@ -1,15 +1,15 @@
-"""Attention backward for Hopper: warp-specialised, in Gluon, five matrix products a tile and none of them twice.
+"""Attention backward for Hopper: warp-specialised, in Gluon, with five matrix products per tile and none repeated.
 
-A program owns 128 keys of one head of K and V, and walks over the tiles of 64 queries that see them, of every query head that shares the
-pair. Twelve warps play three roles:
+A program owns 128 keys of one head of K and V. It walks over the tiles of 64 queries that see them, in every query head that shares this
+pair. Its twelve warps have three roles:
 
     producer      one warp, 24 registers a thread   fetches K and V once, then Q, dO, the logsumexp and delta of each tile (TMA)
     consumer 0/1  a warpgroup each, 240 registers   keys 0..63 and 64..127: S = K Q^T, P = exp(scale * S - lse), dP = V dO^T,
                                                     dS = P (dP - delta), dV += P dO, dK += dS Q; then half of the columns of dQ = dS^T K
 
 Scores are transposed, keys by queries, so that P and dS are left operands of the next products and stay in registers. Only dQ, which sums
-over keys, needs the other consumer's dS, through shared memory; it is added up over all programs in fp32 by the TMA's reduction, which
-leaves the order of the additions, and so dQ's last bits, to the run.
+over keys, needs the other consumer's dS, through shared memory. The TMA adds dQ over all programs in fp32. The order of these additions
+varies between runs, and so do dQ's last bits.
 
 Formula: Dao 2023 (arXiv 2307.08691), section 3.1, with delta = rowsum(dO * O).
 """

@@ -1,12 +1,12 @@
-"""Attention forward for Hopper: warp-specialised, in Gluon (Triton one level further down), after the FlashAttention-3 recipe.
+"""Attention forward for Hopper: warp-specialised, in Gluon (a lower level of Triton), following FlashAttention-3.
 
-A program works on tiles of 128 queries. Twelve warps play three roles:
+A program works on tiles of 128 queries. Its twelve warps have three roles:
 
     producer      one warp, 24 registers a thread       fetches Q, and K and V block by block, through the tensor memory accelerator (TMA)
     consumer 0/1  a warpgroup each, 240 registers       queries 0..63 and 64..127
 
-The consumers never wait for each other, so one's softmax runs under the other's matrix products. Each also issues the scores of the next
-block before the weighted sum of the current one, so that its softmax runs under its own product too.
+The consumers never wait for each other, so the softmax of one overlaps with the matrix products of the other. Each also issues the scores
+of the next block before the weighted sum of the current one, so that its softmax overlaps with its own product too.
 
 Formula: Dao 2023 (arXiv 2307.08691), section 3.1. Schedule: Shah et al. 2024 (arXiv 2407.08608), sections 3.1 and 3.2.
 """
