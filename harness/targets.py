@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from harness.checks import Check, Doctor
 from harness.errors import ConfigError, UsageError
-from harness.records import Architecture, Stage
+from harness.records import Arch, Architecture, Multiprocessor, Stage
 
 _STRICT = {"extra": "forbid"}
 
@@ -101,11 +101,14 @@ class _Card:
 
     __pydantic_config__ = _STRICT
     backend: str
-    arch: Union[int, str]
+    arch: Arch
     warp_size: int
     properties: dict[str, int]
     torch_version: dict[str, str] = field(default_factory=dict)
     cache_bytes: int = 0
+    torch_device: str = "cuda"
+    program_threads: int = 1024
+    multiprocessor: Union[Multiprocessor, None] = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,10 @@ class _File:
 
 @dataclass(frozen=True)
 class Target:
-    """One vendor's environment, ready for use: `dockerfile` is a path, `architectures` are resolved."""
+    """One vendor's environment, ready for use: `dockerfile` is a path, `architectures` are resolved.
+
+    `torch_devices` are torch's names for the types of device of all architectures in the file, the target's own first.
+    """
 
     name: str
     label: str
@@ -136,6 +142,7 @@ class Target:
     probe: Probe
     doctor: Doctor
     architectures: tuple[Architecture, ...]
+    torch_devices: tuple[str, ...]
 
 
 def default_file() -> Path:
@@ -160,7 +167,7 @@ def load_targets(overlay: Path | None = None) -> dict[str, Target]:
         # A Dockerfile is looked for beside the file that names it.
         folders.update({name: overlay.resolve().parent for name in _keys(raw["targets"]) if _names_dockerfile(extra, name)})
     file = _validate(raw, where)
-    cards = {name: Architecture(name=name, **vars(card)) for name, card in file.architectures.items()}
+    cards = {name: _describe(name, card, where) for name, card in file.architectures.items()}
     return {name: _resolve(name, entry, folders[name], cards, where) for name, entry in file.targets.items()}
 
 
@@ -207,12 +214,16 @@ def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architectu
     if not entry.stages:
         raise _refusal(where, f"targets.{name}.stages", "an empty list", "at least one of test, bench, compile")
     values = {key: getattr(entry, key) for key in (f.name for f in fields(_Entry)) if key != "architectures"}
-    return Target(
-        name=name,
-        dockerfile=folder / entry.image.dockerfile,
-        architectures=tuple(cards[arch] for arch in entry.architectures),
-        **values,
-    )
+    own = tuple(cards[arch] for arch in entry.architectures)
+    devices = tuple(dict.fromkeys(card.torch_device for card in (*own, *cards.values())))
+    return Target(name=name, dockerfile=folder / entry.image.dockerfile, architectures=own, torch_devices=devices or ("cuda",), **values)
+
+
+def _describe(name: str, card: _Card, where: Path) -> Architecture:
+    for key in ("multiprocessor_count", "max_shared_mem"):
+        if key not in card.properties:
+            raise _refusal(where, f"architectures.{name}.properties.{key}", "nothing", "a number: host code asks every card for it")
+    return Architecture(name=name, **vars(card))
 
 
 def _names_a_card(rows: str) -> bool:
@@ -269,8 +280,9 @@ def _known_keys(location: tuple[int | str, ...]) -> list[str]:
     """The keys allowed beside the one that was refused at `location`."""
     depth = {1: _File, 3: _Entry if location[0] == "targets" else _Card}
     inner = {"image": Image, "devices": Devices, "probe": Probe, "doctor": Check if "checks" in location else Doctor}
-    if "cards" in location[3:4]:
-        return [f.name for f in fields(Cards)]
+    for key, nested in (("cards", Cards), ("multiprocessor", Multiprocessor)):
+        if key in location[2:4] and len(location) > 3:
+            return [f.name for f in fields(nested)]
     kind = depth.get(len(location)) or inner.get(str(location[2]) if len(location) > 2 else "", _File)
     return [f.name for f in fields(kind)]
 

@@ -7,7 +7,7 @@ Units are in the names: `_s` seconds, `_ms` milliseconds, `_bytes` bytes, `_gbps
 
 from harness.records.enums import GPU_PROPERTY, HOST_CODE, MOST_SECONDS, SCHEMA_VERSION, UNWRITABLE, Scalar, Stage, Verdict, worst
 from harness.records.gates import OPEN, Gates, Limits, Rule, Waiver, Which
-from harness.records.job import Architecture, Job
+from harness.records.job import Arch, Architecture, Job, Multiprocessor
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
 from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
 from harness.records.shard import Shard
@@ -20,6 +20,7 @@ __all__ = [
     "OPEN",
     "SCHEMA_VERSION",
     "UNWRITABLE",
+    "Arch",
     "Architecture",
     "Attempt",
     "CardShare",
@@ -34,6 +35,7 @@ __all__ = [
     "Inputs",
     "Job",
     "Limits",
+    "Multiprocessor",
     "Rule",
     "RunRecord",
     "Sample",

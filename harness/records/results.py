@@ -199,7 +199,8 @@ class CompiledKernel:
     thinks that a SIMD holds: it knows neither shared memory, which is asked for at launch, nor that only whole programs start.
 
     `unnamed_precision` holds `file.py:line` of each product of fp32 operands that leaves its precision to the compiler. `broken` holds what
-    was found and what is allowed for each gate that the kernel breaks, `waived` the reason for those of them that do not count.
+    was found and what is allowed for each gate that the kernel breaks, `waived` the reason for those of them that do not count. `unjudged`
+    says why a gate that was asked for could not be judged.
     """
 
     __pydantic_config__ = STRICT
@@ -238,6 +239,7 @@ class CompiledKernel:
     unnamed_precision: Annotated[tuple[Prose, ...], Many] = ()
     broken: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     waived: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
+    unjudged: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     reason: Prose = ""
 
     @property

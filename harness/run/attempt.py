@@ -246,6 +246,7 @@ def job_of(layout: Layout, request: Request, settings: Settings, stages: tuple[S
         test_limit_s=settings.test_limit_s,
         stage_limit_s=settings.stage_limit_s,
         architectures=target.architectures,
+        torch_devices=target.torch_devices,
         gates=settings.gates,
         device_faults={pattern: Verdict(verdict) for pattern, verdict in target.probe.faults.items()},
         visible_devices=target.visible_devices if settings.share else None,

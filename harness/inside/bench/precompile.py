@@ -72,7 +72,8 @@ def work(job: Job, card: Architecture, share: int, shares: int) -> None:
     from harness.inside.compile.stage import home_of_its_own
     from harness.inside.fake_gpu.driver import pretended_device
 
-    with home_of_its_own(Path(job.output) / Stage.BENCH.value), pretended_device(card, lambda binary: (32, 0, 1024)):
+    pretended = pretended_device(card, lambda binary: (32, 0, card.program_threads), job.torch_devices)
+    with home_of_its_own(Path(job.output) / Stage.BENCH.value), pretended:
         _make_ready_to_launch(card)
         for point in share_of(_points(job), share, shares):
             with contextlib.suppress(Exception):  # the bench stage will say what is wrong with it

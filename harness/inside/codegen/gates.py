@@ -1,31 +1,37 @@
 """The gates: what the author of a kernel package asks of its generated code, held against one compiled kernel. Pure.
 
 That a kernel compiles, and that a card can launch it, is no gate: it holds always, and is decided before any of these.
-What a binary does not tell breaks no gate.
+A figure that is not known breaks no gate. The row says which of the gates that were asked for could not be judged, and why.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.records import CompiledKernel, Gates, Limits, Verdict
 
 
-def judge(row: CompiledKernel, gates: Gates) -> CompiledKernel:
-    """The row with the gates that it breaks and those of them that are waived; failed where one is left."""
+def judge(row: CompiledKernel, gates: Gates, unknown: Mapping[str, str] | None = None) -> CompiledKernel:
+    """Return the row with the gates that it breaks, those of them that are waived, and those that cannot be judged; failed if one is left.
+
+    `unknown` says of some gates why the figure for them is not known; for the others the reason is that the binary does not tell it.
+    """
     if row.verdict is not Verdict.PASSED:
         return row
     limits = strictest([gates.limits, *(rule.limits for rule in gates.rules if rule.which.covers(row))])
     broken = {gate: found for gate, check in _CHECKS.items() if (found := check(row, getattr(limits, gate)))}
+    asked = [gate for gate in _FIGURES if getattr(limits, gate) not in (None, False)]
+    unjudged = {gate: (unknown or {}).get(gate, _UNTOLD) for gate in asked if getattr(row, _FIGURES[gate]) is None}
     waived: dict[str, str] = {}
     for waiver in gates.waivers:
         if waiver.gate in broken and waiver.which.covers(row):
             waived.setdefault(waiver.gate, waiver.reason)
     left = [f"{gate}: {found}" for gate, found in broken.items() if gate not in waived]
     verdict = Verdict.FAILED if left else row.verdict
-    return dataclasses.replace(row, verdict=verdict, broken=broken, waived=waived, reason="; ".join(left) or row.reason)
+    reason = "; ".join(left) or row.reason
+    return dataclasses.replace(row, verdict=verdict, broken=broken, waived=waived, unjudged=unjudged, reason=reason)
 
 
 def strictest(limits: Sequence[Limits]) -> Limits:
@@ -89,3 +95,14 @@ _CHECKS: dict[str, Callable[[CompiledKernel, Any], str]] = {
     "matrix": _matrix,
     "explicit_precision": _explicit_precision,
 }
+
+# The field of a row that each gate is judged by. (`explicit_precision` is judged by Triton's own IR, which every backend has.)
+_FIGURES = {
+    "spills": "spills",
+    "private_bytes": "private_bytes",
+    "occupancy": "occupancy",
+    "load_bits": "load_widths",
+    "store_bits": "store_widths",
+    "matrix": "instructions",
+}
+_UNTOLD = "its binary does not tell"

@@ -117,7 +117,7 @@ def work(job: Job, card: Architecture) -> None:
     # What a power cut takes away here is compiled already, and found in the cache: no reason to wait for the disk at each of 5,000 points.
     journal = Journal.from_environment(durable=("end",))
     recorder = Recorder(card, journal, job.gates)
-    with pretended_device(card, recorder.load):
+    with pretended_device(card, recorder.load, job.torch_devices):
         if "bench" in job.launches:
             launch_benches(job, journal, recorder)
         if "test" in job.launches:

@@ -18,6 +18,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from harness.inside.facts.architecture import architecture_name, described
 from harness.inside.facts.device import accelerator
 from harness.inside.process import sealing
 from harness.inside.process.workers import as_stage
@@ -153,7 +154,8 @@ def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
         name=properties.name,
         architecture=_architecture(job),
         memory_bytes=properties.total_memory,
-        multiprocessors=getattr(properties, "multi_processor_count", 0),
+        # Not every vendor's torch counts them; Triton's driver does.
+        multiprocessors=getattr(properties, "multi_processor_count", 0) or _told_by_triton(index).get("multiprocessor_count", 0),
         cache_bytes=getattr(properties, "L2_cache_size", None),
         uuid=str(getattr(properties, "uuid", "")) or None,
         derived_gbps=_derived_gbps(index),
@@ -178,11 +180,22 @@ def _wait_for_memory(module: Any, index: int) -> None:
 
 
 def _architecture(job: Job) -> str:
-    """The architecture that Triton compiles for here, by the name it has in the job if it is one of the job's."""
+    """Return the name of the architecture that Triton compiles for here: as the job calls it, if it is one of the job's."""
     import triton
 
-    arch = triton.runtime.driver.active.get_current_target().arch
-    return next((card.name for card in job.architectures if card.arch == arch), str(arch))
+    target = triton.runtime.driver.active.get_current_target()
+    card = described(target, job.architectures)
+    return card.name if card else architecture_name(target)
+
+
+def _told_by_triton(index: int) -> dict[str, Any]:
+    """Return what Triton's driver says of a GPU's properties; nothing if it does not answer."""
+    import triton
+
+    try:
+        return dict(triton.runtime.driver.active.utils.get_device_properties(index))
+    except Exception:
+        return {}
 
 
 def _derived_gbps(index: int) -> float | None:
@@ -196,13 +209,8 @@ def _derived_gbps(index: int) -> float | None:
 
 
 def _clock_mhz(index: int) -> float | None:
-    """The highest clock of its multiprocessors, where Triton's driver tells it (in kHz)."""
-    import triton
-
-    try:
-        return triton.runtime.driver.active.utils.get_device_properties(index)["sm_clock_rate"] / 1000 or None
-    except Exception:
-        return None
+    """Return the highest clock of its multiprocessors in MHz; None if Triton's driver does not tell it (it does in kHz)."""
+    return _told_by_triton(index).get("sm_clock_rate", 0) / 1000 or None
 
 
 def _driver(job: Job) -> str | None:

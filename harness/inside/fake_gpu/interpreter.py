@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +14,11 @@ from triton.backends.compiler import GPUTarget
 
 from harness.inside.fake_gpu.driver import PretendedDriver
 from harness.inside.fake_gpu.redirect import Redirect
+from harness.inside.fake_gpu.torch_device import torch_device
 
 
-def interpreted_device(package: Path) -> Callable[[], None]:
-    """Stand in for a GPU in Triton's interpreter; returns what undoes it.
+def interpreted_device(package: Path, kinds: Sequence[str]) -> Callable[[], None]:
+    """Stand in for a GPU of any of these types in Triton's interpreter; to the package it is one of the first. Return what undoes it.
 
     `warmup` answers with an object that has the attributes which occupancy code asks for and that launches through the interpreter.
     """
@@ -31,10 +32,11 @@ def interpreted_device(package: Path) -> Callable[[], None]:
     def warmup(self: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
         return _InterpretedKernel(self, kwargs)
 
+    torch_device(kinds[0])
     undo = contextlib.ExitStack()
     undo.callback(setattr, InterpretedFunction, "warmup", InterpretedFunction.warmup)
     InterpretedFunction.warmup = warmup
-    undo.enter_context(Redirect(torch.device("cpu"), package=package))
+    undo.enter_context(Redirect(torch.device("cpu"), kinds, package=package))
     return undo.close
 
 

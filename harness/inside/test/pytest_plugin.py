@@ -21,6 +21,7 @@ from harness.inside.process.workers import die_with_parent
 from harness.inside.test.called import code_of, watched
 
 BENCHES_VARIABLE = "WARPWAVE_BENCHES"
+DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
 _RUNNER = sys.modules["_pytest.runner"]  # part of no interface of pytest's: only looked at, never called
 _CUT = 20_000  # characters of a traceback that are kept; the whole of it is in the stage's log
 
@@ -193,7 +194,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("TRITON_INTERPRET") == "1":
         from harness.inside.fake_gpu.interpreter import interpreted_device
 
-        config.add_cleanup(interpreted_device(config.rootpath))
+        config.add_cleanup(interpreted_device(config.rootpath, os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)))
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

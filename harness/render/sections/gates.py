@@ -1,4 +1,5 @@
-"""Comparison → sections, third part: which gates generated code broke, which were waived or stand open, and who was not asked at all."""
+"""Comparison → sections, third part: which gates generated code broke, which could not be judged, which were waived or stand open, and
+which kernels were not asked at all."""
 
 from __future__ import annotations
 
@@ -20,6 +21,8 @@ def sections(comparison: Comparison, few: int | None) -> list[Section]:
     if lines := _broken(cells):
         legend = ("What to do: mend the kernel or its launch, or waive the gate by name in pyproject.toml; docs/gates.md says how.",)
         told.append(Section(BROKEN, lines=shorten(lines, few), legend=legend))
+    if lines := _unjudged(cell for row in comparison.codegen for cell in row.cells):
+        told.append(Section("Gates not judged", lines=shorten(lines, few)))
     if lines := [*map(_waiver, comparison.waivers), *_open(comparison)]:
         told.append(Section("Gates waived or open", lines=shorten(lines, few)))
     if lines := _left_out(comparison):
@@ -55,6 +58,19 @@ def _broken(cells: Iterable[CodegenCell]) -> list[Line]:
             say(name(function), " on ", name(target), " for ", name(where), many, ": ", Bit("failed", Verdict.FAILED), ": ", name(found))
         )
     return lines
+
+
+def _unjudged(cells: Iterable[CodegenCell]) -> list[Line]:
+    """Return a line for each target, gate and reason, with the architectures and the number of kernels that it is about."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for cell in cells:
+        for gate, why in cell.compiled.unjudged.items():
+            groups.setdefault((cell.target, gate, why), []).append(cell.compiled.architecture)
+    return [
+        say(name(gate), " on ", name(target), " for ", name(", ".join(sorted(set(where)))), f", {plural(len(where), 'kernel')}: ")
+        + say(Bit("not judged", Verdict.NOT_RUN), ": ", name(why))
+        for (target, gate, why), where in sorted(groups.items())
+    ]
 
 
 def _waiver(use: WaiverUse) -> Line:
