@@ -32,6 +32,11 @@ class Reading:
     compiler_waves: Union[int, None] = None
 
 
+def is_known(asm: Any) -> bool:
+    """Return whether `read` knows the backend that the `asm` of a `triton.compiler.CompiledKernel` comes from."""
+    return "cubin" in asm or "amdgcn" in asm
+
+
 def read(asm: Any) -> Reading:
     """Read the `asm` of a `triton.compiler.CompiledKernel`; an unknown backend gives an empty reading."""
     if "cubin" in asm:

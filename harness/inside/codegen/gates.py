@@ -22,8 +22,8 @@ def judge(row: CompiledKernel, gates: Gates, unknown: Mapping[str, str] | None =
         return row
     limits = strictest([gates.limits, *(rule.limits for rule in gates.rules if rule.which.covers(row))])
     broken = {gate: found for gate, check in _CHECKS.items() if (found := check(row, getattr(limits, gate)))}
-    asked = [gate for gate in _FIGURES if getattr(limits, gate) not in (None, False)]
-    unjudged = {gate: (unknown or {}).get(gate, _UNTOLD) for gate in asked if getattr(row, _FIGURES[gate]) is None}
+    asked = [gate for gate in FIGURES if getattr(limits, gate) is not None and getattr(limits, gate) is not False]
+    unjudged = {gate: (unknown or {}).get(gate, _UNTOLD) for gate in asked if getattr(row, FIGURES[gate]) is None}
     waived: dict[str, str] = {}
     for waiver in gates.waivers:
         if waiver.gate in broken and waiver.which.covers(row):
@@ -97,7 +97,7 @@ _CHECKS: dict[str, Callable[[CompiledKernel, Any], str]] = {
 }
 
 # The field of a row that each gate is judged by. (`explicit_precision` is judged by Triton's own IR, which every backend has.)
-_FIGURES = {
+FIGURES = {
     "spills": "spills",
     "private_bytes": "private_bytes",
     "occupancy": "occupancy",

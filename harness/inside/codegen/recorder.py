@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.inside.codegen import binary
-from harness.inside.codegen.binary import Reading, read
-from harness.inside.codegen.gates import judge
+from harness.inside.codegen.binary import Reading, is_known, read
+from harness.inside.codegen.gates import FIGURES, judge
 from harness.inside.codegen.occupancy import occupancy
 from harness.inside.codegen.precision import unnamed_products
 from harness.inside.process.exceptions import describe
@@ -35,8 +35,6 @@ class Recorder:
         self.failure: Exception | None = None
         self._compile = triton.compiler.compile
         self._loaded: dict[bytes, tuple[int, int, int]] = {}
-        # Why a gate cannot be judged on this card, whatever the binary says.
-        self._unknown = {} if card.multiprocessor else {"occupancy": f"targets.yml has no limits for {card.name}"}
         triton.compiler.compile = self.compile
 
     def compile(self, src: Any, target: Any = None, options: Any = None, **rest: Any) -> Any:
@@ -56,7 +54,7 @@ class Recorder:
             traceback.print_exc()
             row = dataclasses.replace(base, verdict=Verdict.INVALID, reason=f"its binary could not be read: {describe(error)}")
         row = dataclasses.replace(row, seconds=seconds)
-        self._write(judge(row, self.gates, self._unknown) if self.gates else row)
+        self._write(judge(row, self.gates, self._unknown(compiled.asm)) if self.gates else row)
         return compiled
 
     def load(self, binary: bytes) -> tuple[int, int, int]:
@@ -104,6 +102,11 @@ class Recorder:
             return row
         fits = occupancy(self.card.multiprocessor, metadata.num_warps, row.registers, metadata.shared, row.sgprs)
         return dataclasses.replace(row, programs=fits.programs, resident_warps=fits.warps, occupancy=fits.share, limited_by=fits.limited_by)
+
+    def _unknown(self, asm: Any) -> dict[str, str]:
+        """Return why the figures that gates need are not known on this card, by gate."""
+        why = {} if is_known(asm) else dict.fromkeys(FIGURES, f"warpwave cannot read binaries of the backend {self.card.backend}")
+        return why if self.card.multiprocessor else {**why, "occupancy": f"targets.yml has no limits for {self.card.name}"}
 
     def _write(self, row: CompiledKernel) -> None:
         self.journal.write("kernel", row=dataclasses.asdict(row))

@@ -50,7 +50,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
     def _attribute(self, func: Any, args: Any) -> Any:
         owner = getattr(func, "__self__", None)
         if self.claim is None:
-            asked_by_package = sys._getframe(2).f_code.co_filename.startswith(self.package)
+            asked_by_package = _asking_file().startswith(self.package)
             return True if owner is not None and owner is self._is_claimed and asked_by_package else func(*args)
         if func(*args) == self.to and owner is torch.Tensor.device:
             return self.claim
@@ -66,3 +66,17 @@ class Redirect(torch.overrides.TorchFunctionMode):
 def is_on(device: torch.device, args: Any) -> bool:
     """Whether a method is called on a tensor of a device."""
     return bool(args) and isinstance(args[0], torch.Tensor) and torch.Tensor.device.__get__(args[0]) == device
+
+
+def _asking_file() -> str:
+    """Return the file of the code that reads an attribute of a tensor.
+
+    The attributes of a vendor's extension are written in Python, so that frames of torch's lie between that code and `__torch_function__`.
+    """
+    frame = sys._getframe(3)
+    while frame.f_back is not None and frame.f_code.co_filename in _BETWEEN:
+        frame = frame.f_back
+    return frame.f_code.co_filename
+
+
+_BETWEEN = (torch.overrides.__file__, torch.utils.backend_registration.__file__)

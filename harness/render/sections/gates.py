@@ -61,15 +61,18 @@ def _broken(cells: Iterable[CodegenCell]) -> list[Line]:
 
 
 def _unjudged(cells: Iterable[CodegenCell]) -> list[Line]:
-    """Return a line for each target, gate and reason, with the architectures and the number of kernels that it is about."""
+    """Return a line for each target and reason, with the gates, the architectures and the number of kernels that it is about."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for cell in cells:
+        reasons: dict[str, list[str]] = {}
         for gate, why in cell.compiled.unjudged.items():
-            groups.setdefault((cell.target, gate, why), []).append(cell.compiled.architecture)
+            reasons.setdefault(why, []).append(gate)
+        for why, gates in reasons.items():
+            groups.setdefault((cell.target, ", ".join(gates), why), []).append(cell.compiled.architecture)
     return [
-        say(name(gate), " on ", name(target), " for ", name(", ".join(sorted(set(where)))), f", {plural(len(where), 'kernel')}: ")
+        say(name(gates), " on ", name(target), " for ", name(", ".join(sorted(set(where)))), f", {plural(len(where), 'kernel')}: ")
         + say(Bit("not judged", Verdict.NOT_RUN), ": ", name(why))
-        for (target, gate, why), where in sorted(groups.items())
+        for (target, gates, why), where in sorted(groups.items())
     ]
 
 
