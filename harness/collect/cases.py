@@ -7,12 +7,13 @@ comes in, not after a tree of it has been built.
 from __future__ import annotations
 
 import sys
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Union
 from xml.parsers import expat
 
 from harness.collect.untrusted import Budget, RejectedError, Room, clip, opened
 from harness.records import MOST_SECONDS, CaseResult, Verdict
+from harness.records.package import kernel_of
 
 MAX_XML_BYTES = 64 << 20
 MAX_XML_ELEMENTS = 1_000_000
@@ -176,7 +177,7 @@ def _result(attributes: dict[str, str], properties: dict[str, str], verdict: Ver
     name = properties.pop("id", "") or "::".join(part for part in (attributes.get("classname"), attributes.get("name")) if part)
     if not name:
         raise RejectedError("a testcase has neither an id nor a name")
-    kernel = properties.pop("kernel", "") or _kernel(name)
+    kernel = properties.pop("kernel", "") or kernel_of(name.partition("::")[0])
     name = clip(name, _ID)
     case = CaseResult(
         id=sys.intern(name),
@@ -188,16 +189,6 @@ def _result(attributes: dict[str, str], properties: dict[str, str], verdict: Ver
         properties=properties,
     )
     return case, case.id is name
-
-
-def _kernel(name: str) -> str:
-    """The top folder of the test file; for a test file that lies in none, its name without `test_`."""
-    path = name.partition("::")[0]
-    top, slash, _ = path.partition("/")
-    if slash and top not in ("", "."):
-        return top
-    parts = PurePosixPath(path)
-    return parts.parts[0] if len(parts.parts) > 1 else parts.stem.removeprefix("test_")
 
 
 def _seconds(text: str) -> float:

@@ -6,7 +6,6 @@ that the harness decides when and how each point is measured or compiled.
 
 from __future__ import annotations
 
-import fnmatch
 import importlib.util
 import os
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
 from harness.records import Scalar, Verdict
+from harness.records.package import is_bench, kernel_of
 
 
 @dataclass(frozen=True)
@@ -74,21 +74,13 @@ def triton_settings_kept() -> Iterator[None]:
 
 
 def find_benches(root: Path, patterns: tuple[str, ...]) -> list[Path]:
-    """Files below `root` whose name or relative path matches a pattern, sorted; hidden folders and caches are passed over."""
-    found = []
-    for path in sorted(root.rglob("*.py")):
-        relative = path.relative_to(root)
-        if any(part.startswith((".", "__")) for part in relative.parts[:-1]):
-            continue
-        if any(fnmatch.fnmatch(path.name, pattern) or fnmatch.fnmatch(relative.as_posix(), pattern) for pattern in patterns):
-            found.append(path)
-    return found
+    """Return the benchmarks below `root`, sorted."""
+    return [path for path in sorted(root.rglob("*.py")) if is_bench(path.relative_to(root).as_posix(), patterns)]
 
 
 def kernel_name(path: Path, root: Path) -> str:
-    """The kernel that a file is about: its folder below `root`, or, for a file in `root` itself, its name without its role."""
-    relative = path.relative_to(root)
-    return relative.parts[0] if len(relative.parts) > 1 else path.stem.removeprefix("bench_").removeprefix("test_")
+    """Return the kernel that a file below `root` is about."""
+    return kernel_of(path.relative_to(root).as_posix())
 
 
 def load_module(path: Path, root: Path) -> ModuleType:
