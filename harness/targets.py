@@ -9,16 +9,23 @@ import json
 import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from harness.checks import Check, Doctor
+from harness.engines.registry import DEFAULT, ENGINES
 from harness.errors import ConfigError, UsageError
-from harness.records import Arch, Architecture, Multiprocessor, Stage
+from harness.records import CHOSEN, Arch, Architecture, Multiprocessor, Stage
 
 _STRICT = {"extra": "forbid"}
+if TYPE_CHECKING:
+    _EngineName = str
+    _ChosenStage = Stage
+else:  # what a targets file may say, for pydantic and for the schema
+    _EngineName = Literal[tuple(ENGINES)]
+    _ChosenStage = Literal[CHOSEN]
 
 
 @dataclass(frozen=True)
@@ -83,8 +90,8 @@ class _Entry:
     __pydantic_config__ = _STRICT
     label: str
     image: Image
-    stages: tuple[Literal[Stage.TEST, Stage.BENCH, Stage.COMPILE], ...]
-    engine: Literal["docker", "local"] = "docker"
+    stages: tuple[_ChosenStage, ...]
+    engine: _EngineName = DEFAULT
     python: str = "python3"
     interpret: bool = False
     devices: Devices = field(default_factory=Devices)
@@ -123,10 +130,8 @@ class _File:
 
 @dataclass(frozen=True)
 class Target:
-    """One vendor's environment, ready for use: `dockerfile` is a path, `architectures` are resolved.
-
-    `torch_devices` are torch's names for the types of device of all architectures in the file, the target's own first.
-    """
+    """One vendor's environment, ready for use: `dockerfile` is a path, `architectures` are resolved. `torch_devices` are torch's names for
+    the types of device of all architectures in the file, the target's own first."""
 
     name: str
     label: str
@@ -280,9 +285,9 @@ def _known_keys(location: tuple[int | str, ...]) -> list[str]:
     """The keys allowed beside the one that was refused at `location`."""
     depth = {1: _File, 3: _Entry if location[0] == "targets" else _Card}
     inner = {"image": Image, "devices": Devices, "probe": Probe, "doctor": Check if "checks" in location else Doctor}
-    for key, nested in (("cards", Cards), ("multiprocessor", Multiprocessor)):
-        if key in location[2:4] and len(location) > 3:
-            return [f.name for f in fields(nested)]
+    inner["multiprocessor"] = Multiprocessor
+    if "cards" in location[3:4]:
+        return [f.name for f in fields(Cards)]
     kind = depth.get(len(location)) or inner.get(str(location[2]) if len(location) > 2 else "", _File)
     return [f.name for f in fields(kind)]
 

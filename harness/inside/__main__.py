@@ -25,7 +25,7 @@ from harness.inside.process.events import PIPE_VARIABLE
 from harness.inside.process.exceptions import doubted
 from harness.inside.process.supervise import describe_exit
 from harness.inside.process.workers import FOLDER_VARIABLE, die_with_parent
-from harness.records import UNWRITABLE, Job, Stage, StageReport, Stages, Verdict, to_text, write_text
+from harness.records import STAGES, UNWRITABLE, Job, Stage, StageReport, Stages, Verdict, to_text, write_text
 
 _GRACE_S = 20.0
 _REAP_S = 1.0
@@ -71,7 +71,7 @@ def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
     folder = Path(job.output) / stage.value
     folder.mkdir(exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)
-    environment = {**os.environ, "TRITON_INTERPRET": "1"} if job.interpret and stage is Stage.TEST else dict(os.environ)
+    environment = {**os.environ, "TRITON_INTERPRET": "1"} if job.interpret and STAGES[stage].interprets else dict(os.environ)
     reading, writing = os.pipe()
     environment[PIPE_VARIABLE] = str(writing)
     environment[FOLDER_VARIABLE] = str(Path.cwd())
@@ -85,7 +85,7 @@ def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
     os.close(writing)
     told: list[StageReport] = []
     relay = threading.Thread(target=_relay, args=(reading, told), daemon=True)
-    limit = 300.0 if stage is Stage.FACTS else job.stage_limit_s
+    limit = STAGES[stage].limit_s or job.stage_limit_s
     timed_out = False
     try:
         relay.start()  # here, since a Ctrl-C can come while it starts

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.inside.bench import precompile
-from harness.inside.bench.marks import Point
+from harness.inside.marks import Point
 from harness.records import DeviceFacts, Facts, Job, Stage, dump
 from harness.targets import load_targets
 
