@@ -30,7 +30,7 @@ else:  # what a targets file may say, for pydantic and for the schema
 
 @dataclass(frozen=True)
 class Image:
-    """Where a target's environment comes from. `base` and `digest` name the vendor's image; the Dockerfile lies beside the YAML."""
+    """Where a target's environment comes from. `base` and `digest` name the vendor's image; the Dockerfile is beside the YAML."""
 
     __pydantic_config__ = _STRICT
     dockerfile: str
@@ -58,8 +58,8 @@ class Devices:
 
 @dataclass(frozen=True)
 class Cards:
-    """What tells of each card what torch does not: a command, and a pattern for its lines. The group `uuid` names the card, as torch does;
-    every other group is a fact under its own name. Cards that share the work and differ in one are shown."""
+    """How to learn what torch does not say of each card: a command, and a pattern for its lines. The group `uuid` names the card, as torch
+    does; every other group is a fact under its own name. If cards that share the work differ in a fact, the report shows it."""
 
     __pydantic_config__ = _STRICT
     run: tuple[str, ...] = ()
@@ -68,10 +68,10 @@ class Cards:
 
 @dataclass(frozen=True)
 class Probe:
-    """What guards the environment before any kernel runs: a torch attribute that must be set, a command that must succeed.
+    """What must hold before any kernel runs: a torch attribute that must be set, a command that must succeed.
 
-    `driver_file` is where the kernel driver tells its version; `fix` is what the user is told to do when the probe fails. `faults` are
-    patterns of what the runtime prints when it aborts a process for its device, and the verdict that each stands for.
+    The kernel driver writes its version to `driver_file`. `fix` is the advice to the user if the probe fails. `faults` are patterns of what
+    the runtime prints when it aborts a process for its device, and the verdict for each.
     """
 
     __pydantic_config__ = _STRICT
@@ -151,14 +151,14 @@ class Target:
 
 
 def default_file() -> Path:
-    """`targets.yml` as shipped: inside the installed package, or in the checkout beside it."""
+    """Return the path of the shipped `targets.yml`: in the installed package, or in the checkout beside it."""
     package = Path(__file__).resolve().parent
     packaged = package / "docker" / "targets.yml"
     return packaged if packaged.exists() else package.parent / "docker" / "targets.yml"
 
 
 def load_targets(overlay: Path | None = None) -> dict[str, Target]:
-    """Every known target by name: the shipped file with `overlay` laid over it.
+    """Return every known target by name: the shipped file with `overlay` laid over it.
 
     Raises:
         ConfigError: a file is missing, is no YAML, or says something that is not allowed.
@@ -184,12 +184,12 @@ def _names_dockerfile(extra: dict[str, Any], target: str) -> bool:
 
 
 def targets_schema() -> str:
-    """The JSON Schema of a targets file, written from the types that read it."""
+    """Return the JSON Schema of a targets file, written from the types that read it."""
     return json.dumps(TypeAdapter(_File).json_schema(), indent=1) + "\n"
 
 
 def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
-    """The targets asked for, in the order asked for.
+    """Return the targets asked for, in the order asked for.
 
     Raises:
         UsageError: a name is unknown.
@@ -249,19 +249,19 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: {error}.", "It is a folder, or not a text file.", "Give a UTF-8 YAML file.") from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:  # its dates, its numbers, its depth
         happened = f"{path} is not valid YAML: {' '.join(str(error).split())}."
-        raise ConfigError(happened, "Usually the indentation is off, or a `:` needs quotes.", "Mend the line named above.") from None
+        raise ConfigError(happened, "Usually the indentation is off, or a `:` needs quotes.", "Fix the line named above.") from None
     if not isinstance(content, dict):
         raise _refusal(path, "(top level)", repr(content)[:80], "a mapping with schema_version, targets and, optionally, architectures")
     return content
 
 
 def _keys(value: Any) -> list[str]:
-    """The keys of what ought to be a mapping; whether it is one is for validation to say."""
+    """Return the keys of a value that should be a mapping; `_validate` refuses it later if it is none."""
     return list(value) if isinstance(value, dict) else []
 
 
 def _merge(below: Any, above: Any) -> Any:
-    """`above` laid over `below`: mappings key by key, anything else replaced."""
+    """Lay `above` over `below`: merge mappings key by key, replace anything else."""
     if isinstance(below, dict) and isinstance(above, dict):
         return {**below, **{key: _merge(below.get(key), value) for key, value in above.items()}}
     return above
@@ -282,7 +282,7 @@ def _validate(raw: dict[str, Any], path: Path) -> _File:
 
 
 def _known_keys(location: tuple[int | str, ...]) -> list[str]:
-    """The keys allowed beside the one that was refused at `location`."""
+    """Return the keys allowed beside the one that was refused at `location`."""
     depth = {1: _File, 3: _Entry if location[0] == "targets" else _Card}
     inner = {"image": Image, "devices": Devices, "probe": Probe, "doctor": Check if "checks" in location else Doctor}
     inner["multiprocessor"] = Multiprocessor
@@ -296,5 +296,5 @@ def _refusal(path: Path, where: str, found: str, allowed: str) -> ConfigError:
     return ConfigError(
         f"{path}: {where}: found {found}, allowed is {allowed}.",
         "The key is misspelt, at the wrong level, or its value has another type.",
-        "Mend that key; docker/targets.yml shows every key in use.",
+        "Fix that key; docker/targets.yml shows every key in use.",
     )

@@ -59,10 +59,10 @@ class Point:
 
 @contextmanager
 def triton_settings_kept() -> Iterator[None]:
-    """What the environment tells Triton is the same afterwards.
+    """Restore the environment variables of Triton afterwards.
 
-    torch.compile names a cache of its own there and, where torch brings one along, another assembler: what is compiled after it would be
-    another binary, and nothing of what was compiled ahead would be found.
+    torch.compile sets a cache of its own and, if torch brings one, another assembler. Kernels compiled after it would be other binaries,
+    and those compiled ahead would not be found.
     """
     before = {name: value for name, value in os.environ.items() if name.startswith("TRITON_")}
     try:
@@ -108,7 +108,7 @@ def load_module(path: Path, root: Path) -> ModuleType:
 
 
 def load_case(journal: Journal, path: Path, root: Path, done: set[str]) -> ModuleType | None:
-    """Load a bench; when that fails, or once killed a worker, it is a row of its own and its points are left out."""
+    """Load a bench. If that fails, or killed an earlier worker, it becomes a row of its own and its points are left out."""
     identity = f"{kernel_name(path, root)} [loading {path.name}]"
     if identity in done:
         return None
@@ -124,7 +124,7 @@ def load_case(journal: Journal, path: Path, root: Path, done: set[str]) -> Modul
 
 
 def points(module: ModuleType, path: Path, root: Path, quick: bool = False) -> Iterator[Point]:
-    """Every point of every mark in a loaded module, in the author's order; `quick` keeps three sizes of each sweep."""
+    """Yield every point of every mark in a loaded module, in the author's order; `quick` keeps three sizes of each sweep."""
     import triton.testing
 
     kernel = kernel_name(path, root)
@@ -163,7 +163,7 @@ _SHORT = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "
 
 
 def _plain(value: Any) -> Scalar:
-    """A parameter as JSON can hold it; dtypes by their short names."""
+    """Return a parameter as JSON can hold it; dtypes by their short names."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     text = str(value).removeprefix("torch.")

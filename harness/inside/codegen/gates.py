@@ -1,4 +1,4 @@
-"""The gates: what the author of a kernel package asks of its generated code, held against one compiled kernel. Pure.
+"""The gates: compare one compiled kernel with what the author of its package asks of generated code. Pure.
 
 That a kernel compiles, and that a card can launch it, is no gate: it holds always, and is decided before any of these.
 A figure that is not known breaks no gate. The row says which of the gates that were asked for could not be judged, and why.
@@ -35,7 +35,7 @@ def judge(row: CompiledKernel, gates: Gates, unknown: Mapping[str, str] | None =
 
 
 def strictest(limits: Sequence[Limits]) -> Limits:
-    """Of each gate the limit that is hardest to meet: rules tighten, in whatever order they stand."""
+    """Return for each gate the limit that is hardest to meet: rules tighten, in whatever order they are written."""
     return Limits(
         spills=_hardest(min, [entry.spills for entry in limits]),
         private_bytes=_hardest(min, [entry.private_bytes for entry in limits]),
@@ -59,7 +59,7 @@ def _spills(row: CompiledKernel, limit: int | None) -> str:
 
 
 def _private_bytes(row: CompiledKernel, limit: int | None) -> str:
-    """Spilled registers lie in private memory, too: they have a gate of their own, so that one fault breaks one gate."""
+    """Spilled registers are in private memory, too. They have their own gate, and do not count here: one fault breaks one gate."""
     rest = row.private_bytes
     if limit is None or rest is None or rest <= limit:
         return ""
@@ -74,7 +74,7 @@ def _occupancy(row: CompiledKernel, limit: float | None) -> str:
 
 
 def _bits(widths: tuple[int, ...] | None, limit: int | None) -> str:
-    """What loads nothing, or stores nothing, does not do it narrowly."""
+    """A kernel that loads (or stores) nothing does not break the gate."""
     return f"{max(widths)} bits at most, {limit} wanted" if limit is not None and widths and max(widths) < limit else ""
 
 

@@ -1,4 +1,4 @@
-"""What Triton's JIT compiles, as rows: on a pretended card in the compile stage, on the real one in the bench stage."""
+"""Record what Triton's JIT compiles as rows: on a pretended card in the compile stage, on the real one in the bench stage."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Recorder:
         triton.compiler.compile = self.compile
 
     def compile(self, src: Any, target: Any = None, options: Any = None, **rest: Any) -> Any:
-        """Compile, read the binary, journal the row; a compiler error is a row too, and goes on to the caller."""
+        """Compile, read the binary, write the row to the journal. A compiler error is a row too, and is raised to the caller."""
         base = self._describe(src, options or {})
         started = time.monotonic()
         try:
@@ -50,7 +50,7 @@ class Recorder:
         seconds = round(time.monotonic() - started, 3)
         try:
             row = self._read(base, compiled)
-        except Exception as error:  # whatever is wrong with our reading, the author's kernel has compiled
+        except Exception as error:  # our reading failed; the author's kernel has compiled
             traceback.print_exc()
             row = dataclasses.replace(base, verdict=Verdict.INVALID, reason=f"its binary could not be read: {describe(error)}")
         row = dataclasses.replace(row, seconds=seconds)
@@ -58,7 +58,7 @@ class Recorder:
         return compiled
 
     def load(self, binary: bytes) -> tuple[int, int, int]:
-        """Registers, spills and the thread limit of a binary compiled here: what occupancy code asks a loaded kernel for."""
+        """Return registers, spills and the thread limit of a binary compiled here: occupancy code asks a loaded kernel for them."""
         return self._loaded.get(_digest(binary), (0, 0, self.card.program_threads))
 
     def _describe(self, src: Any, options: dict[str, Any]) -> CompiledKernel:
@@ -89,7 +89,7 @@ class Recorder:
             unnamed_precision=unnamed_products(compiled.asm["ttir"]) if "ttir" in compiled.asm else (),
             **dataclasses.asdict(reading),
         )
-        # The compiler checks neither of these; the launch does, on the card.
+        # The compiler checks neither of these limits; the launch on the card does.
         limit, threads = self.card.properties["max_shared_mem"], metadata.num_warps * self.card.warp_size
         most = self.card.program_threads
         if metadata.shared > limit:
@@ -113,7 +113,7 @@ class Recorder:
 
 
 def read_once(compiled: Any) -> Reading:
-    """What the binary says, kept beside it in Triton's cache: disassembling takes longer than loading what was compiled before."""
+    """Return what the binary says. It is kept beside the binary in Triton's cache, because disassembling is slower than loading."""
     from triton.runtime.cache import get_cache_manager
 
     kept = get_cache_manager(hashlib.sha256(_READER + compiled.kernel).hexdigest())
@@ -136,5 +136,5 @@ def _digest(binary: bytes) -> bytes:
 
 
 def _told(attributes: Any) -> str:
-    """What the JIT found out about an argument, in words: `tt.divisibility=16`."""
+    """Return what the JIT found out about an argument, in words: `tt.divisibility=16`."""
     return ",".join(sorted(f"{name}={value}" for name, value in attributes))

@@ -1,6 +1,6 @@
-"""Custom ops on a pretended device: torch's dispatcher would run an op's fake implementation on meta tensors and launch nothing.
+"""Custom ops on a pretended device: torch's dispatcher would run an op's fake implementation on meta tensors, and launch nothing.
 
-`DirectOp` takes the place of what `torch.library.custom_op` makes while a package is loaded. It calls the function itself, with the
+`DirectOp` replaces what `torch.library.custom_op` makes while a package is loaded. It calls the function itself, with the
 gradients that the package registered, so that every launch inside it is seen.
 """
 
@@ -22,7 +22,7 @@ class DirectOp:
         self._differentiable: type[torch.autograd.Function] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the op, and record it for autograd where that was registered."""
+        """Run the op, and record it for autograd if a backward was registered."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         if self._differentiable is None:
@@ -74,5 +74,5 @@ def direct_op(kind: str, name: str, function: Callable[..., Any] | None = None, 
 
 
 def plain(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Stand in for `torch.compile`: the author's kernels are launched all the same, and nothing is generated beside them."""
+    """Stand in for `torch.compile`: the author's kernels are launched all the same, and no others are generated."""
     return (lambda decorated: decorated) if function is None else function

@@ -44,11 +44,11 @@ class PretendedDriver(DriverBase):  # type: ignore[misc]
 
     @classmethod
     def is_active(cls) -> bool:
-        """Never chosen by Triton itself, only set."""
+        """Return False: Triton must not choose it by itself."""
         return False
 
     def launcher_cls(self, source: object, metadata: object) -> Callable[..., None]:
-        """What Triton calls to launch."""
+        """Return what Triton calls to launch: nothing happens."""
         return lambda *args, **kwargs: None
 
     def map_python_to_cpp_type(self, ty: str) -> str:
@@ -56,19 +56,19 @@ class PretendedDriver(DriverBase):  # type: ignore[misc]
         return ty
 
     def get_current_target(self) -> GPUTarget:
-        """The architecture asked for."""
+        """Return the architecture asked for."""
         return self._target
 
     def get_active_torch_device(self) -> torch.device:
-        """Where the package's tensors claim to be."""
+        """Return the device that the package's tensors claim to be on."""
         return self._device
 
     def get_current_device(self) -> int:
-        """There is one."""
+        """Return the only one."""
         return 0
 
     def get_current_stream(self, device: int) -> int:
-        """The default stream."""
+        """Return the default stream."""
         return 0
 
     def set_current_device(self, device: int) -> None:
@@ -80,15 +80,15 @@ class PretendedDriver(DriverBase):  # type: ignore[misc]
         return divmod(arch, 10) if isinstance(arch, int) else arch if isinstance(arch, dict) else (0, 0)
 
     def get_device_interface(self) -> Any:
-        """torch's module for the device."""
+        """Return torch's module for the device."""
         return getattr(torch, self._device.type)
 
     def get_benchmarker(self) -> Callable[..., Any]:
-        """What autotuning times its configurations with."""
+        """Return what autotuning times its configurations with."""
         return triton.testing.do_bench  # type: ignore[no-any-return]
 
     def get_empty_cache_for_benchmark(self) -> torch.Tensor:
-        """Nothing is timed, so nothing need be flushed."""
+        """Return a small tensor: nothing is timed, so no cache is flushed."""
         return torch.empty(1, device=self._device)
 
     def clear_cache(self, cache: torch.Tensor) -> None:
@@ -128,7 +128,7 @@ def pretended_device(card: Architecture, load: Loader, kinds: Iterable[str] = ("
 
 
 def _keep_in_backward(redirect: Redirect, undo: contextlib.ExitStack) -> None:
-    """A mode is off while a function that it has seen runs, and `backward` is one: the package's own code runs in there."""
+    """Keep the mode on during `backward`, which runs the package's own code. torch turns a mode off while a function that it saw runs."""
     autograd: Any = torch.autograd
     run_backward = autograd._engine_run_backward
 
@@ -141,12 +141,12 @@ def _keep_in_backward(redirect: Redirect, undo: contextlib.ExitStack) -> None:
 
 
 def _tune_anew(self: Any, key: Any, configs: Any, bench: Callable[[], object]) -> bool:
-    """An autotuner's cache on disk, neither read nor written."""
+    """Neither read nor write an autotuner's cache on disk."""
     bench()
     return False
 
 
 def call_once(function: Callable[[], object], *args: Any, quantiles: Any = None, return_mode: str = "mean", **kwargs: Any) -> Any:
-    """`do_bench` where nothing can be timed: one call, and a millisecond for whoever divides by it."""
+    """Stand in for `do_bench`: call the function once, and return a millisecond, because callers divide by it."""
     function()
     return [1.0] * len(quantiles) if quantiles else [1.0] if return_mode == "all" else 1.0

@@ -24,7 +24,7 @@ def interpreted_device(package: Path, kinds: Sequence[str]) -> Callable[[], None
     """
     from triton.runtime.interpreter import InterpretedFunction
 
-    # Any answer will do: it only sizes grids, and a grid-stride loop is right for every size. Small is fast.
+    # The figures only size grids, and a grid-stride loop is right for every size. Small ones are fast.
     properties = {"multiprocessor_count": 4, "max_num_regs": 65536, "max_shared_mem": 65536, "max_threads_per_sm": 2048, "warpSize": 32}
     driver = PretendedDriver(GPUTarget("cpu", 0, 32), torch.device("cpu"), properties, lambda binary: (32, 0, 1024))
     triton.runtime.driver.set_active(driver)
@@ -41,7 +41,7 @@ def interpreted_device(package: Path, kinds: Sequence[str]) -> Callable[[], None
 
 
 class _InterpretedKernel:
-    """What `kernel.warmup(...)` gives in the interpreter: launchable, with a compiled kernel's public facts."""
+    """The result of `kernel.warmup(...)` in the interpreter: it can be launched, and has a compiled kernel's public attributes."""
 
     n_regs, n_spills = 32, 0
 

@@ -19,7 +19,7 @@ def sections(comparison: Comparison, few: int | None) -> list[Section]:
     cells = [cell for row in comparison.codegen for cell in row.cells if cell.compiled.only_gates]
     told: list[Section] = []
     if lines := _broken(cells):
-        legend = ("What to do: mend the kernel or its launch, or waive the gate by name in pyproject.toml; docs/gates.md says how.",)
+        legend = ("What to do: fix the kernel or its launch, or waive the gate by name in pyproject.toml; docs/gates.md says how.",)
         told.append(Section(BROKEN, lines=shorten(lines, few), legend=legend))
     if lines := _unjudged(cell for row in comparison.codegen for cell in row.cells):
         told.append(Section("Gates not judged", lines=shorten(lines, few)))
@@ -32,7 +32,7 @@ def sections(comparison: Comparison, few: int | None) -> list[Section]:
 
 def how_to_waive(row: CompiledKernel) -> str:
     """What to do about the gates that a row breaks, with the waivers to paste; spelt as TOML, whose strings are JSON's."""
-    blocks = ["Mend the kernel or its launch configuration; docs/gates.md says what each gate means."]
+    blocks = ["Fix the kernel or its launch configuration; docs/gates.md says what each gate means."]
     blocks.append("If it has to be so, say why in the pyproject.toml of the kernel package:")
     for gate in row.broken:
         if gate not in row.waived:
