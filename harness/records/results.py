@@ -205,6 +205,7 @@ class CompiledKernel:
 
     `unnamed_precision` holds `file.py:line` of each product of fp32 operands that leaves its precision to the compiler. `broken` holds, for
     each gate that the kernel breaks, what was found and what is allowed. `waived` holds the reasons of the waivers that apply.
+    `unjudged` says why a gate that was asked for could not be judged.
     """
 
     __pydantic_config__ = STRICT
@@ -243,6 +244,7 @@ class CompiledKernel:
     unnamed_precision: Annotated[tuple[Prose, ...], Many] = ()
     broken: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     waived: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
+    unjudged: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     reason: Prose = ""
 
     @property

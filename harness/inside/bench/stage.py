@@ -21,7 +21,8 @@ from harness.inside.bench.do_bench import Timer, Timing
 from harness.inside.bench.interference import Conditions, Watch
 from harness.inside.bench.results import Sink
 from harness.inside.bench.stopping_rule import Rounds, Rule
-from harness.inside.codegen.recorder import Recorder, card_here
+from harness.inside.codegen.recorder import Recorder
+from harness.inside.facts.architecture import card_here
 from harness.inside.facts.device import accelerator, ask_afresh, is_usable
 from harness.inside.marks import Point, find_benches, load_case, points
 from harness.inside.multi_gpu.cards import cards, is_shared, own_index
@@ -72,7 +73,7 @@ def work(job: Job) -> None:
     if not settle(journal, ask_afresh):
         return
     done = journal.done()
-    card = card_here()
+    card = card_here(job.architectures)
     timer = Timer.on_active_device(job.quick, hidden_cache(job, card), Rule(job.precision))
     triton.testing.do_bench = timer.do_bench
     # Rows like those of the compile stage, but from real launches. They show whether both compile the same code.

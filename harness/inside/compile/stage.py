@@ -115,7 +115,7 @@ def work(job: Job, card: Architecture) -> None:
     # Rows lost to a power cut are compiled already and found in the cache. So do not wait for the disk at each of 5,000 points.
     journal = Journal.from_environment(durable=("end",))
     recorder = Recorder(card, journal, job.gates)
-    with pretended_device(card, recorder.load):
+    with pretended_device(card, recorder.load, job.torch_devices):
         if "bench" in job.launches:
             launch_benches(job, journal, recorder)
         if "test" in job.launches:

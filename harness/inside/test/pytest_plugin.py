@@ -5,7 +5,6 @@ Loaded with `-p harness.inside.test.pytest_plugin`; kernel packages need not kno
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import sys
 from collections import Counter
@@ -19,8 +18,10 @@ from harness.inside.marks import load_module
 from harness.inside.process.journal import Journal, settle
 from harness.inside.process.workers import die_with_parent
 from harness.inside.test.called import code_of, watched
+from harness.records.package import is_bench, is_test
 
 BENCHES_VARIABLE = "WARPWAVE_BENCHES"
+DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
 _RUNNER = sys.modules["_pytest.runner"]  # not part of pytest's interface: compared, never called
 _CUT = 20_000  # characters kept of a traceback; the stage's log has all of it
 
@@ -193,21 +194,18 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("TRITON_INTERPRET") == "1":
         from harness.inside.fake_gpu.interpreter import interpreted_device
 
-        config.add_cleanup(interpreted_device(config.rootpath))
+        config.add_cleanup(interpreted_device(config.rootpath, os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)))
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect the job's benches, except those that pytest collects as test files anyway."""
     patterns = os.environ.get(BENCHES_VARIABLE, "").split(os.pathsep)
-    relative = file_path.relative_to(parent.config.rootpath).as_posix() if file_path.is_relative_to(parent.config.rootpath) else ""
-    if file_path.name.startswith("test_") or not any(_matches(file_path.name, relative, pattern) for pattern in patterns if pattern):
+    root = parent.config.rootpath
+    path = file_path.relative_to(root).as_posix() if file_path.is_relative_to(root) else file_path.name
+    if is_test(path) or not is_bench(path, patterns):
         return None
     module: pytest.Collector = BenchModule.from_parent(parent, path=file_path)
     return module
-
-
-def _matches(name: str, relative: str, pattern: str) -> bool:
-    return fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(relative, pattern)
 
 
 def _device_trouble() -> str:

@@ -24,7 +24,7 @@ from harness.inside.process.journal import Journal
 from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
 from harness.inside.process.workers import as_stage, spawned
 from harness.inside.test.junit import junit_xml
-from harness.inside.test.pytest_plugin import BENCHES_VARIABLE
+from harness.inside.test.pytest_plugin import BENCHES_VARIABLE, DEVICES_VARIABLE
 from harness.records import GPU_PROPERTY, CaseResult, Job, Stage, StageReport, Verdict, worst
 
 _OUTCOMES = {
@@ -138,6 +138,7 @@ def verify(job: Job) -> StageReport:
     options = ["--capture=sys", *pytest_options(job, folder)]
     command = [sys.executable, "-m", "pytest", "-p", "harness.inside.test.pytest_plugin", *options, job.kernels]
     os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.benches)
+    os.environ[DEVICES_VARIABLE] = os.pathsep.join(job.torch_devices)
     why = "the run was stopped before this test"
     try:
         deaths = _run(job, folder, command, results)

@@ -1,4 +1,4 @@
-"""Comparison → sections, third part: broken gates, waived or loosened gates, and providers left out of the compile stage."""
+"""Comparison → sections, third part: gates that are broken, not judged, waived or open, and providers that were left out."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ def sections(comparison: Comparison, few: int | None) -> list[Section]:
     if lines := _broken(cells):
         legend = ("What to do: fix the kernel or its launch, or waive the gate by name in pyproject.toml; docs/gates.md says how.",)
         found.append(Section(BROKEN, lines=shorten(lines, few), legend=legend))
+    if lines := _unjudged(cell for row in comparison.codegen for cell in row.cells):
+        found.append(Section("Gates not judged", lines=shorten(lines, few)))
     if lines := [*map(_waiver, comparison.waivers), *_open(comparison)]:
         found.append(Section("Gates waived or open", lines=shorten(lines, few)))
     if lines := _left_out(comparison):
@@ -55,6 +57,22 @@ def _broken(cells: Iterable[CodegenCell]) -> list[Line]:
             say(name(function), " on ", name(target), " for ", name(where), many, ": ", Bit("failed", Verdict.FAILED), ": ", name(found))
         )
     return lines
+
+
+def _unjudged(cells: Iterable[CodegenCell]) -> list[Line]:
+    """Return a line for each target and reason, with the gates, the architectures and the number of kernels that it is about."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for cell in cells:
+        reasons: dict[str, list[str]] = {}
+        for gate, why in cell.compiled.unjudged.items():
+            reasons.setdefault(why, []).append(gate)
+        for why, gates in reasons.items():
+            groups.setdefault((cell.target, ", ".join(gates), why), []).append(cell.compiled.architecture)
+    return [
+        say(name(gates), " on ", name(target), " for ", name(", ".join(sorted(set(where)))), f", {plural(len(where), 'kernel')}: ")
+        + say(Bit("not judged", Verdict.NOT_RUN), ": ", name(why))
+        for (target, gates, why), where in sorted(groups.items())
+    ]
 
 
 def _waiver(use: WaiverUse) -> Line:

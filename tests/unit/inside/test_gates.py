@@ -192,6 +192,18 @@ FOUND = [
 ]
 
 
+def test_a_gate_without_a_figure_is_not_judged_and_says_why():
+    """Only a gate that was asked for; what broke another one is told as ever."""
+    bare = row(spills=None, stack_bytes=None, load_widths=None, store_widths=None, instructions=None, occupancy=None, registers=None)
+    judged = judge(bare, Gates(Limits(occupancy=0.5, matrix=True)), {"occupancy": "no limits"})
+    untold = "its binary does not tell"
+
+    assert judged.unjudged == {"spills": untold, "private_bytes": untold, "occupancy": "no limits", "matrix": untold}
+    assert (judged.verdict, judged.broken) == (Verdict.PASSED, {})
+    assert judge(bare, Gates(OPEN)).unjudged == {}
+    assert judge(row(spills=3), Gates(Limits())).unjudged == {}
+
+
 @pytest.mark.parametrize(("made", "gates", "broken"), FOUND)
 def test_each_gate(made, gates, broken):
     """The figure and the limit, where the binary tells a figure; what lies on the limit is within it."""
