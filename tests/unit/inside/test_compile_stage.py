@@ -10,7 +10,6 @@ import pytest
 
 from harness.inside.codegen.binary import read
 from harness.inside.codegen.occupancy import LIMITS, occupancy
-from harness.inside.compile import stage as compile_stage
 from harness.inside.process import home
 from harness.records import Stage
 from harness.targets import load_targets
