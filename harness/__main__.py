@@ -72,7 +72,7 @@ cli.add_command(history)
 
 
 @cli.command(name="list")
-@click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
+@click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones.")
 @json_option("Print one JSON document.")
 def list_targets(overlay: Path | None, as_json: bool) -> Outcome:
     """Show every target with its engine, stages, image and architectures."""

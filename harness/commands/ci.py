@@ -34,7 +34,7 @@ def ci() -> None:
 
 @ci.command()
 @click.option("--runners", required=True, metavar="JSON", envvar="RUNNERS", help="A JSON object: target to the labels of its runner.")
-@click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
+@click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones.")
 @click.option(
     "--shards", type=click.IntRange(1, MOST_SHARDS), default=1, show_default=True, envvar="SHARDS", help="Parallel jobs for each target."
 )

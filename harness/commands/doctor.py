@@ -23,7 +23,7 @@ _COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[TARGET]...", shell_complete=complete_target)
-@click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
+@click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones.")
 @click.option("--engine", type=click.Choice(list(ENGINES)), help="The engine that runs will use.  [default: the target's own]")
 @click.option(
     "--run", "trial", is_flag=True, help="Also run a small kernel on each target that this machine has; may build its image first."

@@ -67,7 +67,7 @@ what_options = several(
     click.option("--kernels", type=FOLDER, default=Path("kernels"), show_default=True, help="Folder of the kernel package."),
     click.option("--stage", "stages", metavar="S,S", help=f"Run only these stages: {', '.join(_STAGES)}.  [default: the target's own]"),
     click.option("--bench", "benches", multiple=True, help="Pattern of bench files; repeatable.  [default: bench_*.py]"),
-    click.option("--launches", metavar="W,W", help="Whose launches are compiled.  [default: pyproject.toml's, or bench,test]"),
+    click.option("--launches", metavar="W,W", help="Compile the launches of bench, test or both.  [default: pyproject.toml's, or both]"),
     click.option("-k", "keyword", metavar="EXPR", help="Run only tests that match, as in pytest."),
     click.option("--commit", metavar="SHA", help="Commit of the kernels, if their folder is not in git.", envvar="WARPWAVE_COMMIT"),
     click.option("--gpu", metavar="N", help="Index of the GPU to use.  [default: the first visible one]"),
@@ -110,7 +110,7 @@ where_options = several(
     click.option("--out", type=FOLDER, help="Folder for the results.  [default: reports/runs/RUN_ID]"),
     click.option("--resume", type=FOLDER, metavar="RUN", help="Finish the run in that folder; finished parts are not run again."),
     click.option("--gpu-wait", type=float, default=600.0, show_default=True, metavar="S", help="How long to wait for a GPU in use."),
-    click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one."),
+    click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones."),
 )
 build_options = several(
     click.option("--base-image", metavar="NAME", help="Base image instead of the target's, e.g. from your own registry."),
