@@ -75,7 +75,7 @@ def _event(variables: Mapping[str, str]) -> dict[str, Any]:
         with Path(path).open("rb") as file:
             event = json.loads(file.read(_MOST_EVENT_BYTES))
         if not isinstance(event, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it is not a JSON object")
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
             f"The event of this job cannot be read from {path}: {error}.",

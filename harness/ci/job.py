@@ -28,7 +28,7 @@ def end_leftovers() -> str:
         removed = clean(dry_run=False)
     except InfrastructureError as error:
         return f"could not look for containers: {error.happened}"
-    return f"removed: {', '.join(removed)}" if removed else "no container was left"
+    return f"removed: {', '.join(removed)}" if removed else "no container was left behind"
 
 
 def put_on_record(

@@ -35,7 +35,7 @@ def codegen() -> None:
 )
 @click.option("--markdown", type=FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
 @click.option("--html", "html_file", type=FILE, help="Also write it as one HTML page.")
-@json_file_option("Also write all of it as JSON.")
+@json_file_option("Also write the whole result as JSON.")
 @click.option("--full", is_flag=True, help="Show every change, not only the ten worst of each kind.")
 def diff(
     base: Path, head: Path, fail_on: str, markdown: Path | None, html_file: Path | None, json_file: Path | None, full: bool

@@ -30,7 +30,7 @@ _HISTORY = Path("reports") / "history.sqlite"
     help="Treat a smaller change as noise, e.g. 0.02.  [default: the A/A run's]",
 )
 @click.option("--markdown", type=FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
-@json_file_option("Also write all of it as JSON.")
+@json_file_option("Also write the whole result as JSON.")
 @click.option("--full", is_flag=True, help="Show every point, not only the twenty that changed most.")
 def compare(base: Path, head: Path, threshold: float | None, markdown: Path | None, json_file: Path | None, full: bool) -> Outcome:
     """Show which points became faster or slower from the run BASE to the run HEAD. The exit code is 1 if one is slower.

@@ -88,17 +88,17 @@ class interruptible:  # noqa: N801 - used like a function
         _state.armed = True
         if _state.signals:
             _state.armed = False
-            _tell()
+            _call_on_stop()
             raise KeyboardInterrupt
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Only count signals again."""
         _state.armed = False
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            _tell()
+            _call_on_stop()
 
 
-def _tell() -> None:
+def _call_on_stop() -> None:
     on_stop, _state.on_stop = _state.on_stop, None
     if on_stop:
         on_stop()

@@ -105,7 +105,7 @@ def attempt(
         """Record the stop before it begins: it takes seconds, and a CI system may kill this process before the kernels have ended."""
         seconds, how = round(time.monotonic() - clock, 3), Exit(None, 0.0, interrupted=True)
         cut_short = Ending(
-            Verdict.INCOMPLETE, f"{_STOPPED} {phase}; warpwave was killed before all of it had ended", again, environment, how
+            Verdict.INCOMPLETE, f"{_STOPPED} {phase}; warpwave was killed before everything had ended", again, environment, how
         )
         with suppress(OSError):  # the record from the start stays
             dump(record_of(request, started, seconds, attempts, cut_short), raw / "run.json")

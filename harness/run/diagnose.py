@@ -14,7 +14,7 @@ from harness.records import UNWRITABLE, Exit, Stage, StageReport, Stages, Verdic
 _WORDS = {
     signal.SIGSEGV: "a segmentation fault",
     signal.SIGABRT: "an abort; GPU runtimes abort the process on a memory fault or a hang of the device",
-    signal.SIGTERM: "a request to end",
+    signal.SIGTERM: "a request to stop",
     signal.SIGINT: "an interrupt",
     signal.SIGBUS: "a bus error; often /dev/shm or a file system is full",
     signal.SIGILL: "an illegal instruction; the build does not fit this CPU",
@@ -73,9 +73,9 @@ def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: s
 def _from_stages(stages: Stages | None) -> Diagnosis:
     if stages is None:
         hint = "A test may have ended the whole process, or the results folder is not writable. " + _LOGS
-        return Diagnosis(Verdict.INCOMPLETE, "exit code 0, but there is no readable stages.json, so nothing is known", hint)
+        return Diagnosis(Verdict.INCOMPLETE, "exit code 0, but there is no readable stages.json, so the results are unknown", hint)
     if not stages.finished:
-        return Diagnosis(Verdict.INCOMPLETE, f"exit code 0, but the run did not get to its end{_during(stages)}", _LOGS)
+        return Diagnosis(Verdict.INCOMPLETE, f"exit code 0, but the run did not reach its end{_during(stages)}", _LOGS)
     # A package without benchmarks may pass. A package without tests may not: a green result must mean that something was checked.
     decisive = [report for report in stages.reports if report.verdict is not Verdict.NOT_RUN or report.stage is Stage.TEST]
     verdict = worst([report.verdict for report in decisive if report.stage is not Stage.FACTS or report.verdict is not Verdict.PASSED])
@@ -83,7 +83,7 @@ def _from_stages(stages: Stages | None) -> Diagnosis:
         return Diagnosis(verdict)
     report = next((report for report in stages.reports if report.verdict is verdict), None)
     if report is None:
-        return Diagnosis(verdict, "no stage was asked for", "Name stages, or leave the choice to the target.")
+        return Diagnosis(verdict, "no stage was selected", "Name stages with --stage, or leave it out to run the target's own.")
     return Diagnosis(verdict, f"{report.stage.value}: {report.reason or report.verdict.value}", report.hint)
 
 

@@ -9,7 +9,7 @@ from harness.errors import InfrastructureError
 
 _FIND_SOCKET = "`docker context inspect --format '{{.Endpoints.docker.Host}}'`"
 _INSTALL = "https://docs.docker.com/engine/install/"
-_WITHOUT = "The local engine needs none: `--engine local`."
+_WITHOUT = "Or run without Docker: `--engine local`."
 _DEVICE_WORDS = ("device driver", "cdi device", "-container-cli", "no such device", "error gathering device information", "prestart hook")
 _BUILD_CAUSES = (
     (("no space left on device",), "The disk of the engine is full.", "Make room: `docker system df`, then `docker image prune`."),
@@ -31,7 +31,7 @@ def sdk_missing() -> InfrastructureError:
     """Report that the SDK is not installed."""
     return InfrastructureError(
         "The Docker SDK for Python is not installed.",
-        "Its package is called `docker`, like a folder of this repository; without it Python finds the empty folder.",
+        "The package is called `docker`. Without it, Python may find this repository's folder `docker` instead.",
         f"`python3 -m pip install 'docker>=7.1'`. {_WITHOUT}",
     )
 

@@ -160,7 +160,7 @@ def _inspect(api: Api, container: str) -> dict[str, Any]:
     except (ValueError, LookupError, TypeError, AttributeError) as error:  # the JSON error is both a ValueError and an OSError
         if isinstance(error, OSError):
             raise
-        raise ConnectionError(f"it answers something else than the state of a container: {type(error).__name__}") from None
+        raise ConnectionError(f"its answer is not the state of a container: {type(error).__name__}") from None
 
 
 def _is_over(api: Api, container: str, patience_s: float, patient_with: float = math.inf, quota: Quota | None = None) -> bool:
