@@ -1,6 +1,6 @@
-"""A part of a package's kernels for one of several machines. A kernel, with all of its tests and sweeps, is never split.
+"""Select the kernels of one shard, so that several machines can share a package. A kernel's tests and sweeps stay together.
 
-Each machine computes its part from the folder alone, so that machines need not talk to each other. The inside knows nothing of shards.
+The folder alone decides which shard gets a kernel, so the machines need not communicate. The inside knows nothing about shards.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ _NOTHING = "(no bench in this shard)"
 
 
 def parse_shard(text: str) -> Shard:
-    """Read `2/4`, the second of four.
+    """Parse a shard such as `2/4`, the second of four.
 
     Raises:
-        UsageError: the text is no shard.
+        UsageError: the text is not a shard.
     """
     try:
         return Shard.parse(text)
     except ValueError:
         raise UsageError(
-            f"--shard {text!r} is no part of a whole.", f"It counts from 1, up to {MOST_SHARDS}.", "For example --shard 1/4."
+            f"--shard {text!r} is not a shard.", f"Shards are numbered from 1, and at most {MOST_SHARDS}.", "For example --shard 1/4."
         ) from None
 
 
 def restrict(kernels: Path, inside: str, benches: Sequence[str], shard: Shard) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the bench patterns and the options of pytest that leave a package's other kernels out.
+    """Return the bench patterns and the pytest options that leave out the kernels of other shards.
 
-    `inside` is the package's path where it is run. Helpers stay importable: files are not hidden, only not collected.
+    `inside` is the package's path where it runs. Helpers stay importable: the other files are not collected, but they are still there.
     """
     files = [path.relative_to(kernels).as_posix() for path in sorted(kernels.rglob("*.py"))]
     timed = [path for path in files if is_bench(path, benches)]

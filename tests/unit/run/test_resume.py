@@ -160,7 +160,7 @@ def test_places_and_limits_may_be_others(tmp_path):
 @pytest.mark.parametrize("content", ["{", '{"run_id": "../../x"}', "[]"])
 def test_a_folder_that_holds_no_run(tmp_path, content):
     """No folder, no target in it, or pages that cannot be read: three beats and the exit code of each."""
-    with pytest.raises(UsageError, match="no run to take up"):
+    with pytest.raises(UsageError, match="no run to resume"):
         recorded_run_id(tmp_path)
     (tmp_path / "raw" / "cpu").mkdir(parents=True)
     (tmp_path / "raw" / "cpu" / "run.json").write_text(content)
