@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from light import light_python
 
 from harness.records import Job, Stage, dump
 from harness.targets import load_targets
@@ -25,17 +26,28 @@ def data() -> Path:
     return Path(__file__).parent / "data"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_plugins_of_ours():
+    """What the tests run finds none of the plugins that the tests have, as in an image: Hypothesis' alone takes two seconds to load."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        yield
+
+
 @pytest.fixture(scope="session")
 def run_inside(tmp_path_factory):
-    """Run the inside over a package, in a process of its own; returns the folder with the results."""
+    """Run the inside over a package, in a process of its own; returns the folder with the results.
 
-    def run(package: Path, *stages: Stage, **overrides) -> Path:
+    With `light`, where neither the package nor the stages compute anything with torch.
+    """
+
+    def run(package: Path, *stages: Stage, light: bool = False, **overrides) -> Path:
         output = tmp_path_factory.mktemp("raw")
         cards = load_targets()["cpu"].architectures
         settings = {"interpret": True, "architectures": cards, "benches": ("*.py",), **overrides}
         dump(Job("run-1", "cpu", tuple(stages), str(package), str(output), **settings), output / "job.json")
         variables = {"PYTHONPATH": str(REPOSITORY), "TRITON_DEFAULT_FP_FUSION": "1", "TRITON_CACHE_DIR": str(output / "cache")}
-        command = [sys.executable, "-m", "harness.inside", output / "job.json"]
+        command = [light_python() if light else sys.executable, "-m", "harness.inside", output / "job.json"]
         done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         (output / "stdout.txt").write_text(done.stdout)

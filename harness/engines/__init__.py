@@ -96,7 +96,7 @@ def load_engine(name: str) -> Engine:
     Raises:
         InfrastructureError: it cannot be reached.
     """
-    module = importlib.import_module(f"harness.engines.{name}")
+    module = importlib.import_module({"docker": "harness.engines.docker.engine"}.get(name, f"harness.engines.{name}"))
     engine: Engine = module.connect()
     return engine
 
