@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from light import light_python
 
 from harness.records import Job, Stage, dump
 from harness.targets import load_targets
@@ -42,6 +41,8 @@ def run_inside(tmp_path_factory):
     """
 
     def run(package: Path, *stages: Stage, light: bool = False, **overrides) -> Path:
+        from light import light_python  # this file is also that of the packages in tests/data
+
         output = tmp_path_factory.mktemp("raw")
         cards = load_targets()["cpu"].architectures
         settings = {"interpret": True, "architectures": cards, "benches": ("*.py",), **overrides}

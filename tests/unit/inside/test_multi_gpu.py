@@ -7,11 +7,10 @@ import itertools
 import json
 import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
+import command
 import pytest
 from synthetic import CEILING, case, facts, run, sample
 
@@ -61,10 +60,10 @@ def warpwave(tmp_path_factory):
         folder = folder or tmp_path_factory.mktemp("host")
         (folder / "state").mkdir(exist_ok=True)
         (folder / "targets.yml").write_text(TARGET)
-        command = [sys.executable, "-m", "harness", "run", "stub", "--targets", "targets.yml", "--kernels", str(DATA / "package"), *more]
+        words = ["run", "stub", "--targets", "targets.yml", "--kernels", DATA / "package", *more]
         stub = {"STUB_CARDS": "2", "STUB_STATE": str(folder / "state"), "TMPDIR": str(folder), "TRITON_CACHE_DIR": str(folder / "cache")}
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "COLUMNS": "200", **stub, **variables}
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+        done = command.warpwave(*words, cwd=folder, env=environment, light=True)
         return folder, done.stdout + done.stderr
 
     return start

@@ -4,11 +4,36 @@ import importlib.metadata
 import sys
 from types import ModuleType, SimpleNamespace
 
+import numpy
+
 __version__ = importlib.metadata.version("torch")
 
 
+uint8, int32 = numpy.uint8, numpy.int32
+
+
 class Tensor:
-    """Nothing makes one here."""
+    """Memory that is overwritten: what the bench stage copies, and what it empties a cache with."""
+
+    def __init__(self, data: numpy.ndarray) -> None:
+        self.data = data
+
+    def random_(self) -> "Tensor":
+        return self
+
+    def zero_(self) -> None:
+        self.data[...] = 0
+
+    def copy_(self, other: "Tensor") -> None:
+        self.data[...] = other.data
+
+
+def empty(size: int, dtype: type, device: object = None) -> Tensor:
+    return Tensor(numpy.empty(size, dtype))
+
+
+def empty_like(other: Tensor) -> Tensor:
+    return Tensor(numpy.empty_like(other.data))
 
 
 class device:
@@ -16,6 +41,11 @@ class device:
 
     def __init__(self, type: str, index: int | None = None) -> None:
         self.type, self.index = type, index
+
+
+def ones(*size: int, device: object = None) -> numpy.ndarray:
+    """The small product of which a device is asked."""
+    return numpy.ones(size)
 
 
 class _Mode:
