@@ -19,6 +19,34 @@ REPOSITORY = Path(__file__).parent.parent
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Each of these has fixtures that start a run for many tests: they stay in one process. The longest come first.
+TOGETHER = tuple(
+    f"tests/unit/{name}.py::"
+    for name in (
+        "inside/test_compile_stage",
+        "inside/test_multi_gpu",
+        "inside/test_forged",
+        "inside/test_launches",
+        "inside/test_test_stage",
+        "commands/test_cli",
+        "project/test_release",
+        "run/test_stale",
+    )
+)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log):
+    """`--dist=loadscope` over these files; any other test goes to whichever process is free. (`loadgroup` needs a pytest before 9.2.)"""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid.partition("::")[0] if nodeid.startswith(TOGETHER) else nodeid
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """Packages and recordings that the tests read."""

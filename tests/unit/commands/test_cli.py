@@ -17,7 +17,6 @@ import pytest
 from light import light_python
 
 pytest.importorskip("triton", reason="the local engine needs torch and triton; `nox -s tests` installs them")
-pytestmark = pytest.mark.xdist_group("cli")  # its fixtures run once
 
 THIRD = """
 targets:

@@ -15,7 +15,6 @@ from harness.records import Stage
 from harness.targets import load_targets
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
-pytestmark = pytest.mark.xdist_group("compile_stage")  # its fixtures run once
 
 ARCHITECTURES = ["sm_80", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
 

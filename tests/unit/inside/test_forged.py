@@ -20,7 +20,6 @@ from harness.inside.bench.results import Sink
 from harness.records import Job, Sample, Stage, Verdict, dump, to_json
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
-pytestmark = pytest.mark.xdist_group("forged")  # its fixtures run once
 
 REPOSITORY = Path(__file__).parents[3]
 NEVER_CALLED = "the test function was never called"

@@ -17,7 +17,6 @@ from harness.records import Job, Stage, dump
 from harness.targets import load_targets
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
-pytestmark = pytest.mark.xdist_group("launches")  # its fixtures run once
 
 BOTH = ("sm_90", "gfx942")
 

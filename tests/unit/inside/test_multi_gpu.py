@@ -31,7 +31,6 @@ from harness.render.markdown import render_markdown
 from harness.targets import load_targets
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
-pytestmark = pytest.mark.xdist_group("multi_gpu")  # its fixtures run once
 
 REPOSITORY = Path(__file__).parents[3]
 DATA = REPOSITORY / "tests" / "data" / "cards"

@@ -10,7 +10,6 @@ import pytest
 from harness.records import Stage
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
-pytestmark = pytest.mark.xdist_group("test_stage")  # its fixtures run once
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,6 @@ import harness
 
 ROOT = Path(__file__).parents[3]
 pytest.importorskip("hatchling", reason="the wheel's build back-end; `nox -s tests` installs it")
-pytestmark = pytest.mark.xdist_group("release")  # its fixtures run once
 
 
 def call(*command, cwd, **variables):

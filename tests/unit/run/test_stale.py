@@ -17,7 +17,6 @@ from harness.run import inputs as inputs_module
 from harness.run.inputs import package
 from harness.targets import load_targets
 
-pytestmark = pytest.mark.xdist_group("stale")  # its fixtures run once
 PACKAGE = {
     "ops/test_op.py": "from helper import VALUE\n\ndef test_op():\n    assert VALUE == 2\n",
     "ops/helper.py": "from pathlib import Path\nVALUE = int(Path(__file__).with_name('value.txt').read_text())\n",
