@@ -24,7 +24,7 @@ _HOSTED = re.compile(r"(ubuntu|windows|macos)-[\w.-]+")
 _LIMIT_S = 10.0
 _MOST_BYTES = 1 << 20
 _MOST_EVENT_BYTES = 32 << 20
-_SETTINGS = "Settings → Environments"
+_SETTINGS = "RunOptions → Environments"
 _GUIDE = "docs/guides/runners.md has all that a public repository needs."
 
 

@@ -16,13 +16,11 @@ from harness.collect.seals import broken_seals, miscounted
 from harness.collect.untrusted import Room, clip
 from harness.errors import InvalidInputError
 from harness.records import (
-    CardShare,
-    Ceiling,
+    STAGES,
     CompiledKernel,
-    Facts,
     Job,
+    Output,
     RunRecord,
-    Sample,
     Stage,
     StageReport,
     Stages,
@@ -35,12 +33,8 @@ from harness.records import (
 _MARKERS = ("run.json", "job.json", "stages.json")
 MAX_FOLDERS = 10_000  # looked into
 _SEARCH_DEPTH = 3  # <given>/<artifact>/raw/<target>
-_OUTPUTS = {"facts.json": Stage.FACTS, "test": Stage.TEST, "bench": Stage.BENCH, "compile": Stage.COMPILE}
-_FILES = (
-    *("run.json", "job.json", "stages.json", "facts.json", "test/junit.xml", "test/cards.jsonl", "compile/kernels.jsonl"),
-    *("bench/samples.jsonl", "bench/again.jsonl", "bench/ceilings.jsonl", "bench/kernels.jsonl"),
-    *("bench/cards.jsonl", "bench/journal.jsonl"),
-)
+_TESTS = "test/junit.xml"
+_FILES = (*_MARKERS, *(output.path for entry in STAGES.values() for output in entry.outputs), "bench/journal.jsonl")
 _COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
 _MAX_WAIVERS, _MAX_PATTERNS = 200, 1000  # each is held against each compiled kernel
 _MAX_ARCHITECTURES = 64  # a column each
@@ -93,21 +87,7 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
     job, job_fault = read_record(folder, "job.json", Job, room)
     record, record_fault = (known, None) if known else read_record(folder, "run.json", RunRecord, room)
     stages, stages_fault = read_record(folder, "stages.json", Stages, room)
-    facts, facts_fault = read_record(folder, "facts.json", Facts, room)
-    cases, cases_fault = guarded("test/junit.xml", lambda: read_cases(folder, "test/junit.xml", room))
-    samples, samples_fault = read_lines(folder, "bench/samples.jsonl", Sample, room)
-    again, again_fault = read_lines(folder, "bench/again.jsonl", Sample, room)
-    ceilings, ceilings_fault = read_lines(folder, "bench/ceilings.jsonl", Ceiling, room)
-    compiled, compiled_fault = read_lines(folder, "compile/kernels.jsonl", CompiledKernel, room)
-    launched, launched_fault = read_lines(folder, "bench/kernels.jsonl", CompiledKernel, room)
-    compiled, compiled_fault = _few_architectures(compiled, compiled_fault, "compile/kernels.jsonl")
-    launched, launched_fault = _few_architectures(launched, launched_fault, "bench/kernels.jsonl")
-    tested, tested_fault = read_lines(folder, "test/cards.jsonl", CardShare, room)
-    measured, measured_fault = read_lines(folder, "bench/cards.jsonl", CardShare, room)
-    # Younger than the format, or only there on request: a bundle without them is whole.
-    optional = (launched_fault, again_fault, tested_fault, measured_fault)
-    launched_fault, again_fault, tested_fault, measured_fault = (None if fault and fault.missing else fault for fault in optional)
-
+    values, faults = _read_outputs(folder, room)
     run = record or _stand_in(folder.name, job, stages)
     problems: list[str] = []
     for fault in (record_fault, job_fault, stages_fault):
@@ -116,20 +96,18 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
             problems.append(str(fault))
 
     reports = {report.stage: report for report in stages.reports} if stages else {}
-    faults = (facts_fault, cases_fault, samples_fault, again_fault, ceilings_fault, compiled_fault, launched_fault)
-    for fault in (*faults, tested_fault, measured_fault):
-        stage = _OUTPUTS[fault.name.partition("/")[0]] if fault else None
-        if fault and stage and _matters(fault, reports.get(stage), run):
+    for stage, fault in faults:
+        if _matters(fault, reports.get(stage), run):
             reports[stage] = _lower(reports.get(stage, StageReport(stage, Verdict.NOT_RUN)), fault.verdict, str(fault))
             problems.append(str(fault))
 
     for verdict, text in _disagreements(record, job, stages):
         run = _lower(run, verdict, text)
         problems.append(f"{verdict.value}: {text}")
-    if stages and not stages.finished and (told := _measured(folder, len(samples), room)):
+    if stages and not stages.finished and (told := _measured(folder, len(values["samples"]), room)):
         run = dataclasses.replace(run, reason=f"{run.reason}; {told}" if run.reason else told)
     for stage in job.stages if job else ():
-        if stage not in reports and not (stage is Stage.FACTS and facts):
+        if stage not in reports and not (stage is Stage.FACTS and values["facts"]):
             reports[stage] = StageReport(stage, Verdict.NOT_RUN, reason="asked for, but there is no report of it")
             run = _lower(run, Verdict.INCOMPLETE, f"the stage {stage.value} was asked for, but there is no report of it")
     for sealed, name, text in broken_seals(folder, record, tuple(reports.values())):
@@ -138,28 +116,46 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
             run = _lower(run, Verdict.INVALID, f"{name}: {text}")
         else:
             reports[sealed] = _lower(reports[sealed], Verdict.INVALID, f"{name}: {text}")
-    if Stage.TEST in reports and not cases_fault and (text := miscounted(reports[Stage.TEST], cases or ())):
+    readable = Stage.TEST in reports and not any(fault.name == _TESTS for _, fault in faults)
+    if readable and (text := miscounted(reports[Stage.TEST], values["cases"])):
         reports[Stage.TEST] = _lower(reports[Stage.TEST], Verdict.INVALID, text)
-        problems.append(f"test/junit.xml: {Verdict.INVALID.value}: {text}")
+        problems.append(f"{_TESTS}: {Verdict.INVALID.value}: {text}")
     gates = job.gates if job else None
     if gates and (len(gates.waivers) > _MAX_WAIVERS or sum(map(_patterns, gates.waivers)) > _MAX_PATTERNS):
         problems.append(f"job.json: more than {_MAX_WAIVERS} waivers or {_MAX_PATTERNS} patterns in them, so their use is not told")
         gates = None
     return TargetRun(
         record=run,
-        facts=facts,
         stages=tuple(reports[stage] for stage in Stage if stage in reports),
-        cases=cases or (),
-        samples=samples,
-        again=again,
-        ceilings=ceilings,
-        compiled=compiled,
-        launched=launched,
-        shares=(*tested, *measured),
         gates=gates,
         peers=job.peers if job else (),
         problems=tuple(problems),
+        **values,
     )
+
+
+def _read_outputs(folder: Path, room: Room) -> tuple[dict[str, Any], list[tuple[Stage, Fault]]]:
+    """What the stages have written, by the field of `TargetRun`, and what is wrong with it."""
+    values: dict[str, Any] = {}
+    faults = []
+    for stage, entry in STAGES.items():
+        for output in entry.outputs:
+            found, fault = _read(folder, output, room)
+            values[output.field] = (*values.get(output.field, ()), *found) if isinstance(found, tuple) else found
+            if fault and not (output.optional and fault.missing):
+                faults.append((stage, fault))
+    return values, faults
+
+
+def _read(folder: Path, output: Output, room: Room) -> tuple[Any, Fault | None]:
+    if output.path.endswith(".json"):
+        return read_record(folder, output.path, output.record, room)
+    if output.path.endswith(".xml"):
+        cases, fault = guarded(output.path, lambda: read_cases(folder, output.path, room))
+        return cases or (), fault
+    rows: tuple[Any, ...]
+    rows, fault = read_lines(folder, output.path, output.record, room)
+    return _few_architectures(rows, fault, output.path) if output.record is CompiledKernel else (rows, fault)
 
 
 def _size(folder: Path) -> int:

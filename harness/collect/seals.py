@@ -9,15 +9,8 @@ from pathlib import Path
 
 from harness.collect.guard import MAX_LINES_BYTES, guarded
 from harness.collect.untrusted import opened
-from harness.records import CaseResult, RunRecord, Stage, StageReport
+from harness.records import STAGES, CaseResult, RunRecord, Stage, StageReport
 
-# What a report may give a hash of; any other name is that of nothing that is read.
-_RESULTS = {
-    Stage.FACTS: ("facts.json",),
-    Stage.TEST: ("test/junit.xml", "test/cards.jsonl"),
-    Stage.BENCH: ("bench/samples.jsonl", "bench/again.jsonl", "bench/ceilings.jsonl", "bench/kernels.jsonl", "bench/cards.jsonl"),
-    Stage.COMPILE: ("compile/kernels.jsonl",),
-}
 _PIECE = 1 << 20
 
 
@@ -35,9 +28,9 @@ def broken_seals(folder: Path, record: RunRecord | None, reports: Sequence[Stage
     if record and (wrong := was_changed(folder, "stages.json", record.stages_hash)):
         yield None, "stages.json", wrong
     for report in reports:
-        for name in _RESULTS[report.stage]:
-            if wrong := was_changed(folder, name, report.files.get(name, "")):
-                yield report.stage, name, wrong
+        for output in STAGES[report.stage].outputs:  # of any other file nothing is read
+            if wrong := was_changed(folder, output.path, report.files.get(output.path, "")):
+                yield report.stage, output.path, wrong
 
 
 def miscounted(report: StageReport, cases: Sequence[CaseResult]) -> str:

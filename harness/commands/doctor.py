@@ -12,6 +12,7 @@ from rich.text import Text
 
 from harness import console
 from harness.commands.options import FILE, complete_target, json_option
+from harness.engines.registry import ENGINES
 from harness.errors import ExitCode, Outcome
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 @click.command()
 @click.argument("names", nargs=-1, metavar="[TARGET]...", shell_complete=complete_target)
 @click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
-@click.option("--engine", type=click.Choice(["docker", "local"]), help="The engine that runs will use, if not the target's own.")
+@click.option("--engine", type=click.Choice(list(ENGINES)), help="The engine that runs will use, if not the target's own.")
 @click.option("--run", "trial", is_flag=True, help="Also run a small kernel on each target that is here; may build its image first.")
 @click.option("--strict", is_flag=True, help="A warning fails, too.")
 @json_option("Print one JSON document.")

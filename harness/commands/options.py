@@ -1,28 +1,29 @@
-"""The options of the command line in groups that belong together, and what they come to: `Settings`."""
+"""The options of the command line in groups that belong together, and what they come to: `RunOptions`."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
 
-from harness.engines import Build
-from harness.engines.results_limit import GIB, Cap
+from harness.engines.registry import ENGINES
 from harness.errors import UsageError
+from harness.options import GIB, Build, Cap, RunOptions
 from harness.package_settings import load_gates, load_launches, load_peers
-from harness.records import Job, Stage
-from harness.run import Settings, new_run_id
+from harness.records import CHOSEN, Job, Stage
+from harness.run import new_run_id
 from harness.run.resume import recorded_run_id
 from harness.run.sharding import parse_shard
 
 Options = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 COMMAND = "warpwave.command"  # where a parser notes the command line that it was given, if it is not this process's own
-_STAGES = [stage.value for stage in (Stage.TEST, Stage.BENCH, Stage.COMPILE)]
+_STAGES = [stage.value for stage in CHOSEN]
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -97,7 +98,7 @@ what_options = several(
     click.option("--timeout", type=float, default=10800.0, show_default=True, metavar="S", help="Limit for one target."),
 )
 where_options = several(
-    click.option("--engine", type=click.Choice(["docker", "local"]), help="Never falls back. Default: the target's own, which may."),
+    click.option("--engine", type=click.Choice(list(ENGINES)), help="Never falls back. Default: the target's own, which may."),
     click.option("--python", metavar="PATH", help="Python of the local engine.  [default: this one]"),
     click.option("--out", type=FOLDER, help="Folder for the results.  [default: reports/runs/RUN_ID]"),
     click.option("--resume", type=FOLDER, metavar="RUN", help="Finish the run in that folder; what it has is not run again."),
@@ -122,8 +123,8 @@ output_options = several(
 )
 
 
-def settings_of(options: dict[str, Any]) -> Settings:
-    """What the options of `run` come to.
+def parse_options(options: dict[str, Any]) -> RunOptions:
+    """Make the options of `run` into one object.
 
     Raises:
         UsageError: they ask for something that does not exist.
@@ -151,46 +152,41 @@ def settings_of(options: dict[str, Any]) -> Settings:
             )
     gpu, share = chosen_gpus(options["gpu"], options["gpus"])
     run_id = recorded_run_id(options["resume"]) if options["resume"] else new_run_id()
-    return Settings(
-        run_id=run_id,
-        out=Path(os.path.realpath(options["resume"] or options["out"] or Path("reports") / "runs" / run_id)),
-        kernels=kernels.resolve(),
-        engine=options["engine"],
-        stages=_parse_stages(options["stages"]),
-        gpu=gpu,
-        share=share,
-        commit=options["commit"],
-        quick=options["quick"],
-        again=options["again"],
-        precision=options["precision"],
-        benches=options["benches"] or ("bench_*.py",),
-        launches=_parse_launches(options["launches"]) if options["launches"] else load_launches(kernels),
-        peers=load_peers(kernels),
-        gates=load_gates(kernels),
-        # In one word: an expression may look like an option of pytest's.
-        pytest_args=(f"-k={options['keyword']}",) if options["keyword"] else (),
-        test_limit_s=options["test_timeout"],
-        # The inner clock first: it leaves the stage's results whole, and the outer one time to keep them.
-        stage_limit_s=options["timeout"] - min(120.0, options["timeout"] / 10),
-        limit_s=options["timeout"],
-        python=options["python"],
-        build=Build(
-            base_image=options["base_image"],
-            wheelhouse=options["wheelhouse"],
-            ca_bundle=options["ca_bundle"],
-            pip_config=options["pip_config"],
-            network=options["build_network"],
-            args=dict(_key_value(pair) for pair in options["build_args"]),
-            rebuild=options["rebuild"],
-        ),
-        weaken=options["weaken"],
-        keep=options["keep"],
-        cap=Cap(max(1, round(options["results_limit"] * GIB)), options["results_files"]),
-        command=_command(),
-        resume=options["resume"] is not None,
-        gpu_wait_s=options["gpu_wait"],
-        shard=parse_shard(options["shard"]) if options["shard"] else None,
+    # What has the same name and the same value on the command line and in the options.
+    same = {field.name: options[field.name] for field in fields(RunOptions) if field.name in options}
+    return RunOptions(
+        **{
+            **same,
+            "run_id": run_id,
+            "out": Path(os.path.realpath(options["resume"] or options["out"] or Path("reports") / "runs" / run_id)),
+            "kernels": kernels.resolve(),
+            "stages": _parse_stages(options["stages"]),
+            "gpu": gpu,
+            "share": share,
+            "commit": options["commit"] or "",
+            "benches": options["benches"] or RunOptions.benches,
+            "launches": _parse_launches(options["launches"]) if options["launches"] else load_launches(kernels),
+            "peers": load_peers(kernels),
+            "gates": load_gates(kernels),
+            # In one word: an expression may look like an option of pytest's.
+            "pytest_args": (f"-k={options['keyword']}",) if options["keyword"] else (),
+            "test_limit_s": options["test_timeout"],
+            # The inner clock first: it leaves the stage's results whole, and the outer one time to keep them.
+            "stage_limit_s": options["timeout"] - min(120.0, options["timeout"] / 10),
+            "limit_s": options["timeout"],
+            "build": _build(options),
+            "cap": Cap(max(1, round(options["results_limit"] * GIB)), options["results_files"]),
+            "command": _command(),
+            "resume": options["resume"] is not None,
+            "gpu_wait_s": options["gpu_wait"],
+            "shard": parse_shard(options["shard"]) if options["shard"] else None,
+        }
     )
+
+
+def _build(options: dict[str, Any]) -> Build:
+    same = {field.name: options[field.name] for field in fields(Build) if field.name in options}
+    return Build(**same, network=options["build_network"], args=dict(_key_value(pair) for pair in options["build_args"]))
 
 
 def _command() -> tuple[str, ...]:

@@ -9,13 +9,13 @@ import click
 
 from harness import console
 from harness.commands.answer import print_error, show_records, show_report
-from harness.commands.options import build_options, complete_target, output_options, settings_of, what_options, where_options
+from harness.commands.options import build_options, complete_target, output_options, parse_options, what_options, where_options
 from harness.engines import signals
 from harness.errors import ExitCode, Outcome, UsageError, WarpwaveError
 
 if TYPE_CHECKING:
+    from harness.options import RunOptions
     from harness.records import RunRecord
-    from harness.run import Settings
     from harness.targets import Target
 
 
@@ -34,19 +34,19 @@ def run(**options: Any) -> Outcome:
     from harness.targets import load_targets, select
 
     targets = select(load_targets(options["overlay"]), list(options["names"]))
-    settings = settings_of(options)
+    asked = parse_options(options)
     for target in targets:
-        check_target(target, settings)  # before the first one takes its hour
-    check_writable(settings.out)
-    records, refused = _run_all(targets, settings, quiet=options["quiet"])
+        check_target(target, asked)  # before the first one takes its hour
+    check_writable(asked.out)
+    records, refused = _run_all(targets, asked, quiet=options["quiet"])
     ended = _cut_short(records, refused)
     if options["no_report"]:
-        return show_records(records, settings.out, options, ended)
-    made = make_report([settings.out], settings.out, [target.name for target in targets], records)
-    return show_report(made, settings.out, options, ended)
+        return show_records(records, asked.out, options, ended)
+    made = make_report([asked.out], asked.out, [target.name for target in targets], records)
+    return show_report(made, asked.out, options, ended)
 
 
-def _run_all(targets: Sequence[Target], settings: Settings, *, quiet: bool) -> tuple[list[RunRecord], list[WarpwaveError]]:
+def _run_all(targets: Sequence[Target], asked: RunOptions, *, quiet: bool) -> tuple[list[RunRecord], list[WarpwaveError]]:
     """Every target in turn, until the user stops one. One that is refused costs the others nothing.
 
     Raises:
@@ -59,10 +59,10 @@ def _run_all(targets: Sequence[Target], settings: Settings, *, quiet: bool) -> t
     refused: list[WarpwaveError] = []
     for target in targets:
         with Progress(console.terminal(err=True), target.name, quiet=quiet) as progress:
-            if settings.weaken:
-                progress.say(f"{target.name}: protections given up: {', '.join(settings.weaken)}")
+            if asked.weaken:
+                progress.say(f"{target.name}: protections given up: {', '.join(asked.weaken)}")
             try:
-                records.append(run_target(target, settings, progress.say, progress.on_event))
+                records.append(run_target(target, asked, progress.say, progress.on_event))
             except UsageError as error:
                 refused.append(error)
         if signals.asked():

@@ -14,6 +14,7 @@ from harness.doctor.finding import Finding
 from harness.doctor.host import examine_host, examine_python
 from harness.doctor.machine import Machine
 from harness.doctor.vendor import examine_vendor
+from harness.engines.registry import ENGINES
 from harness.targets import Target
 
 __all__ = ["Finding", "examine"]
@@ -28,7 +29,7 @@ def examine(
     """
     machine = machine or Machine()
     chosen = [replace(target, engine=engine or target.engine) for target in targets.values() if not named or target.name in named]
-    contained = [target for target in chosen if target.engine == "docker"]
+    contained = [target for target in chosen if ENGINES[target.engine].container]
     findings = examine_host(machine)
     answered = Engine()
     if contained:
@@ -36,7 +37,7 @@ def examine(
         needed = any(target.name in named or machine.has(target) for target in contained)
         findings += examine_engine(answered, machine, needed=needed)
     for target in chosen:
-        if target.engine == "local":
+        if not ENGINES[target.engine].container:
             findings.append(examine_python(target, machine))
         if _has_card(target):
             findings += examine_vendor(target, machine, answered.info, needed=target.name in named, contained=target in contained)

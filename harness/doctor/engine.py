@@ -11,7 +11,7 @@ from typing import Any, Union
 
 from harness.doctor.finding import FAIL, PASS, SKIP, WARN, Finding, found
 from harness.doctor.machine import Machine
-from harness.engines import load_engine
+from harness.engines.choose import load_engine
 from harness.errors import InfrastructureError
 
 _ROOM_BYTES = 20 << 30  # a vendor's image with torch is about this large

@@ -9,8 +9,9 @@ from pathlib import Path
 from harness.collect import collect
 from harness.compare.verdict import summarise
 from harness.doctor.finding import Finding, found
+from harness.options import RunOptions
 from harness.records import Stage, Verdict
-from harness.run import Settings, new_run_id, run_target
+from harness.run import new_run_id, run_target
 from harness.starter import starter
 from harness.targets import Target
 
@@ -22,7 +23,7 @@ def run_kernel(target: Target, engine: str | None) -> Finding:
     """Whether the starter's kernel gives what PyTorch gives there."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="warpwave-doctor-") as folder:
-        settings = Settings(
+        options = RunOptions(
             run_id=new_run_id(),
             out=Path(folder),
             kernels=starter() / "kernels",
@@ -33,7 +34,7 @@ def run_kernel(target: Target, engine: str | None) -> Finding:
             limit_s=_LIMIT_S,
             gpu_wait_s=_PATIENCE_S,
         )
-        run_target(target, settings, say=lambda line: None, on_event=lambda event: None)
+        run_target(target, options, say=lambda line: None, on_event=lambda event: None)
         seen = summarise(target.name, collect(Path(folder) / "raw" / target.name))
     seconds = round(time.monotonic() - started, 1)
     evidence = f"a small kernel passed {seen.tests.get('passed', 0)} tests" if seen.verdict is Verdict.PASSED else seen.reason

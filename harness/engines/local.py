@@ -17,11 +17,12 @@ from functools import partial
 from pathlib import Path
 
 import harness
-from harness.engines import Layout, Request, Say, signals
+from harness.engines import signals
 from harness.engines.orphans import adopted
 from harness.engines.output import Reader
 from harness.engines.results_folder import tidy
 from harness.engines.results_limit import Watch
+from harness.engines.seam import Layout, Request, Say
 from harness.errors import InfrastructureError
 from harness.records import Environment, Exit
 
@@ -48,7 +49,7 @@ class LocalEngine:
 
     def prepare(self, request: Request, say: Say) -> Environment:
         """Make sure that the chosen Python has what the inside needs."""
-        python = request.python or sys.executable
+        python = request.options.python or sys.executable
         try:
             done = subprocess.run([python, "-c", _LOOK, *_NEEDS], capture_output=True, text=True, timeout=60)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -72,7 +73,7 @@ class LocalEngine:
 
     def layout(self, request: Request) -> Layout:
         """Real paths; the harness is reached through a folder of links, so that nothing else of its environment comes along."""
-        return Layout(harness=str(request.raw / ".harness"), kernels=str(request.kernels), output=str(request.raw))
+        return Layout(harness=str(request.raw / ".harness"), kernels=str(request.options.kernels), output=str(request.raw))
 
     def execute(self, request: Request, environment: Environment, on_line: Say) -> tuple[Environment, Exit]:
         """Run the job to its end, to its limit, or until the user stops it; then nothing of it is left."""
@@ -107,15 +108,17 @@ def _run(command: list[str], request: Request, layout: Layout, on_line: Say, end
     assert process.stdout is not None  # asked for above
     reader = Reader(iter(partial(process.stdout.read, _PIECE), b""), on_line)
     timed_out = interrupted = False
-    quota = Watch(request.raw, request.cap)
+    quota = Watch(request.raw, request.options.cap)
     try:
         with quota, signals.interruptible():
             reader.start()
-            timed_out = not _ends_before(process, started + request.limit_s, quota)
+            timed_out = not _ends_before(process, started + request.options.limit_s, quota)
     except KeyboardInterrupt:
         interrupted = True
     finally:
-        _stop(process, min(request.grace_s, _WRITING_S) if quota.exceeded else request.grace_s, patient_with=int(interrupted))
+        _stop(
+            process, min(request.options.grace_s, _WRITING_S) if quota.exceeded else request.options.grace_s, patient_with=int(interrupted)
+        )
         end_orphans(0.0 if timed_out or interrupted or quota.exceeded else _ORPHANS_S)
         if reader.ended.wait(_DRAIN_S):
             process.stdout.close()
@@ -134,8 +137,8 @@ def _variables(request: Request, layout: Layout) -> dict[str, str]:
         "TRITON_DEFAULT_FP_FUSION": "1",
         **request.target.environment,
     }
-    if request.target.visible_devices and request.gpu is not None:
-        chosen[request.target.visible_devices] = request.gpu
+    if request.target.visible_devices and request.options.gpu is not None:
+        chosen[request.target.visible_devices] = request.options.gpu
     return {**os.environ, **chosen}
 
 

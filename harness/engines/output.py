@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from harness.engines import Say
+from harness.engines.seam import Say
 
 MAX_LINE = 10_000
 

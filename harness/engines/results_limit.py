@@ -14,24 +14,16 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Union
 
+from harness.options import GIB, Cap
+
 LOOK_S = 1.0
 _SHARE = 4  # of the time, one part at most is spent on looking
-GIB = 1 << 30
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LONG_PATH = 500  # characters, of up to 4 bytes each
 _STATIONS = 200
-
-
-@dataclass(frozen=True)
-class Cap:
-    """At most so much in a results folder. The default is about twice what the readers (`collect`) would read of one; logs are the rest."""
-
-    bytes: int = 4 * GIB
-    files: int = 50_000
 
 
 class Watch(threading.Thread):

@@ -7,18 +7,21 @@ Units are in the names: `_s` seconds, `_ms` milliseconds, `_bytes` bytes, `_gbps
 
 from harness.records.enums import GPU_PROPERTY, HOST_CODE, MOST_SECONDS, SCHEMA_VERSION, UNWRITABLE, Scalar, Stage, Verdict, worst
 from harness.records.gates import OPEN, Gates, Limits, Rule, Waiver, Which
-from harness.records.job import Architecture, Job
+from harness.records.job import Architecture, Job, JobOptions
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
 from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
 from harness.records.shard import Shard
+from harness.records.stages import CHOSEN, STAGES, Output
 from harness.records.writing import dump, to_json, to_text, write_text
 
 __all__ = [
+    "CHOSEN",
     "GPU_PROPERTY",
     "HOST_CODE",
     "MOST_SECONDS",
     "OPEN",
     "SCHEMA_VERSION",
+    "STAGES",
     "UNWRITABLE",
     "Architecture",
     "Attempt",
@@ -33,7 +36,9 @@ __all__ = [
     "Gates",
     "Inputs",
     "Job",
+    "JobOptions",
     "Limits",
+    "Output",
     "Rule",
     "RunRecord",
     "Sample",

@@ -27,14 +27,33 @@ class Architecture:
     cache_bytes: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """What the user asks of the stages. An option here comes from the command line and goes into `job.json` under the same name.
+
+    Without `gates` generated code is not judged. The bench stage ends a point when its median is known to within `precision` (a share of
+    it; the half-width of the 95 % interval), or when its time is up. With `again` it measures everything twice: an A/A run. The compile
+    stage leaves out the launches of the providers `peers`, which are not the package's own.
+    """
+
+    __pydantic_config__ = STRICT
+    benches: tuple[str, ...] = ("bench_*.py",)
+    launches: tuple[str, ...] = ("bench", "test")
+    peers: Annotated[tuple[Name, ...], Many] = ()
+    pytest_args: tuple[str, ...] = ()
+    quick: bool = False
+    again: bool = False
+    precision: float = 0.0075
+    test_limit_s: float = 300.0
+    stage_limit_s: float = 3600.0
+    gates: Union[Gates, None] = None
+
+
 @dataclass(frozen=True)
-class Job:
-    """What the inside is told to do: `job.json`. Paths are as the inside sees them. Without `gates` generated code is not judged.
+class Job(JobOptions):
+    """What the inside is told to do: `job.json`. Paths are as the inside sees them.
 
     `device_faults` are patterns of what a GPU's runtime prints when it aborts a process, and the verdict that each stands for.
-    Of `launches` those of the providers `peers` are no kernels of the package, and not compiled ahead.
-    With `again` the bench stage measures everything twice, the second time in a process of its own: an A/A run. It ends a point at a
-    half-width of `precision` (a share of the median; of the 95 % interval), or when its time is up.
     `visible_devices` is the variable that shows a process some of the cards: where it is named, tests and sweeps are shared between the
     cards, of which there are `gpus` (0: as many as are visible). `card_query` tells of each card what torch does not; `card_rows` reads it.
     """
@@ -49,18 +68,8 @@ class Job:
     require: Union[str, None] = None
     probe: tuple[str, ...] = ()
     driver_file: Union[str, None] = None
-    benches: tuple[str, ...] = ("bench_*.py",)
-    launches: tuple[str, ...] = ("bench", "test")
-    peers: Annotated[tuple[Name, ...], Many] = ()
-    pytest_args: tuple[str, ...] = ()
-    quick: bool = False
-    again: bool = False
-    precision: float = 0.0075
-    test_limit_s: float = 300.0
-    stage_limit_s: float = 3600.0
     workers: int = 0
     architectures: tuple[Architecture, ...] = ()
-    gates: Union[Gates, None] = None
     device_faults: dict[str, Verdict] = field(default_factory=dict)
     probe_limit_s: float = 120.0
     visible_devices: Union[str, None] = None

@@ -89,7 +89,9 @@ def _table(section: Section) -> str:
 def _lines(lines: tuple[Line, ...]) -> str:
     if not lines:
         return ""
-    return "\n" + "".join(f"{'  ' if line[0].text.startswith('  ') else ''}- {_text(line).strip()}\n" for line in lines if line)
+    return "\n" + "".join(
+        f"{'  ' if line[0].text.startswith('  ') and not line[0].name else ''}- {_text(line).strip()}\n" for line in lines if line
+    )
 
 
 def _text(line: Line, table: bool = False) -> str:

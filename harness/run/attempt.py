@@ -10,7 +10,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Union
@@ -18,16 +18,33 @@ from typing import Any, Union
 from harness.collect.guard import read_record
 from harness.collect.seals import was_changed
 from harness.collect.untrusted import clip
-from harness.engines import Engine, Layout, Request, Say, choose_engine, signals
+from harness.engines import signals
+from harness.engines.choose import choose_engine
+from harness.engines.registry import ENGINES
 from harness.engines.results_folder import tidy
+from harness.engines.seam import Engine, Layout, Request, Say
 from harness.errors import InfrastructureError, UsageError, WarpwaveError, explain
-from harness.records import UNWRITABLE, Attempt, Environment, Exit, Job, RunRecord, Stage, StageReport, Stages, Verdict, dump, write_text
+from harness.options import RunOptions
+from harness.records import (
+    UNWRITABLE,
+    Attempt,
+    Environment,
+    Exit,
+    Job,
+    JobOptions,
+    RunRecord,
+    Stage,
+    StageReport,
+    Stages,
+    Verdict,
+    dump,
+    write_text,
+)
 from harness.run import lease
 from harness.run.diagnose import diagnose
 from harness.run.inputs import gather
 from harness.run.reserve import Reserve
 from harness.run.resume import check_inputs, check_same
-from harness.run.settings import Settings
 from harness.run.sharding import restrict
 from harness.targets import Target
 
@@ -55,7 +72,6 @@ class Ending:
 
 def attempt(
     request: Request,
-    settings: Settings,
     stages: tuple[Stage, ...],
     attempts: tuple[Attempt, ...],
     resumed: bool,
@@ -70,20 +86,20 @@ def attempt(
     Raises:
         UsageError: the run was begun with something else, so that results of both would be mixed. Nothing was written.
     """
-    target, raw = request.target, request.raw
+    target, options, raw = request.target, request.options, request.raw
     started, clock = datetime.now(timezone.utc), time.monotonic()
     environment: Environment | None = None
     ended: Exit | None = None
     reserve = Reserve()
     # Written when the run is over: while it lasts, `raw` is open to the code under test, which could plant a link for us to follow.
     noise: deque[str] = deque(maxlen=_NOISE_LINES)
-    command = shlex.join(settings.command) + ("" if settings.resume else f" --resume {shlex.quote(str(settings.out))}")
+    command = shlex.join(options.command) + ("" if options.resume else f" --resume {shlex.quote(str(options.out))}")
     again = f"Take it up again, what is finished is not run twice: `{command}`."
     hashes: deque[str] = deque([""], maxlen=1)
 
     def open_record() -> None:
         running = Ending(Verdict.INCOMPLETE, "the run has not ended: warpwave runs still, or was killed", again, environment)
-        dump(record_of(request, settings, started, 0.0, attempts, running), raw / "run.json")
+        dump(record_of(request, started, 0.0, attempts, running), raw / "run.json")
 
     def record_stop() -> None:
         """Before the stopping begins, which takes seconds: a CI system may kill this process before it has ended the kernels."""
@@ -92,7 +108,7 @@ def attempt(
             Verdict.INCOMPLETE, f"{_STOPPED} {phase}; warpwave was killed before all of it had ended", again, environment, how
         )
         with suppress(OSError):  # the page from the start stays
-            dump(record_of(request, settings, started, seconds, attempts, cut_short), raw / "run.json")
+            dump(record_of(request, started, seconds, attempts, cut_short), raw / "run.json")
 
     phase = "while the environment was prepared"
     with signals.held(record_stop):
@@ -101,11 +117,11 @@ def attempt(
             if not resumed:
                 open_record()
             with signals.interruptible():
-                engine = _engine(settings, target, say, patient=resumed)
+                engine = _engine(options, target, say, patient=resumed)
                 begun = time.monotonic()
                 environment = replace(engine.prepare(request, say), prepare_s=round(time.monotonic() - begun, 3))
-            job = job_of(engine.layout(request), request, settings, stages)
-            inputs = gather(request, settings, environment)
+            job = job_of(engine.layout(request), request, stages)
+            inputs = gather(request, environment)
             if resumed:
                 tidy(raw)  # what the first attempt was ended in the middle of may have left links, to write through them
                 check_inputs(raw, inputs, may_grow=retry)
@@ -116,11 +132,11 @@ def attempt(
             with ExitStack() as stack:
                 phase = "while it waited for its GPU"
                 with signals.interruptible():
-                    stack.enter_context(_own_gpu(request, settings, say))
+                    stack.enter_context(_own_gpu(engine, request, say))
                 phase = "while the kernels ran"
                 environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event, hashes))
             memory = environment.options.get("limits", {}).get("memory", "")
-            outcome = diagnose(ended, _read_stages(raw), settings.limit_s, memory)
+            outcome = diagnose(ended, _read_stages(raw), options.limit_s, memory)
             ending = Ending(outcome.verdict, outcome.reason, outcome.hint or (target.probe.fix if unusable(raw) else ""))
             if ended.code == 0 and (wrong := was_changed(raw, "stages.json", hashes[-1])):
                 ending = Ending(Verdict.INVALID, f"stages.json: {wrong}", _FORGED)
@@ -136,7 +152,7 @@ def attempt(
             ending = _our_fault(error, raw, noise)
         seconds = round(time.monotonic() - clock, 3)
         ending = replace(ending, environment=environment, exit=ended, stages_hash=hashes[-1])
-        record = record_of(request, settings, started, seconds, attempts, ending)
+        record = record_of(request, started, seconds, attempts, ending)
         reserve.free()
         try:
             dump(record, raw / "run.json")
@@ -177,31 +193,31 @@ def _hint(told: WarpwaveError) -> str:
     return f"{told.remedy} --resume then goes on where this stopped."
 
 
-def _engine(settings: Settings, target: Target, say: Say, patient: bool) -> Engine:
+def _engine(options: RunOptions, target: Target, say: Say, patient: bool) -> Engine:
     """The engine of a target; one that is just being restarted is waited for."""
     until = time.monotonic() + (_ENGINE_WAIT_S if patient else 0.0)
     while True:
         try:
-            return choose_engine(settings.engine, target, say)
+            return choose_engine(options.engine, target, say)
         except InfrastructureError:
             if time.monotonic() >= until:
                 raise
             time.sleep(1.0)
 
 
-def _own_gpu(request: Request, settings: Settings, say: Say) -> AbstractContextManager[None]:
-    """The GPUs of this run for itself; nothing for a target without any."""
-    if not (request.target.visible_devices or request.target.probe.require):
+def _own_gpu(engine: Engine, request: Request, say: Say) -> AbstractContextManager[None]:
+    """Keep other runs of this machine off this run's GPUs. There is nothing to keep where the target or the engine uses none of them."""
+    options = request.options
+    if not ENGINES[engine.name].local_gpus or not (request.target.visible_devices or request.target.probe.require):
         return nullcontext()
-    return lease.gpus(request.target.name, settings.gpu, settings.run_id, settings.gpu_wait_s, say)
+    return lease.gpus(request.target.name, options.gpu, options.run_id, options.gpu_wait_s, say)
 
 
-def record_of(
-    request: Request, settings: Settings, started: datetime, seconds: float, attempts: tuple[Attempt, ...], ending: Ending
-) -> RunRecord:
+def record_of(request: Request, started: datetime, seconds: float, attempts: tuple[Attempt, ...], ending: Ending) -> RunRecord:
     """The host's page about an attempt that has ended so."""
+    options = request.options
     return RunRecord(
-        run_id=settings.run_id,
+        run_id=options.run_id,
         target=request.target.name,
         label=request.target.label,
         verdict=ending.verdict,
@@ -209,25 +225,26 @@ def record_of(
         hint=ending.hint,
         started=started.isoformat(timespec="seconds"),
         seconds=seconds,
-        commit=request.commit,
-        kernels=settings.kernels.name,
-        command=settings.command,
+        commit=request.options.commit,
+        kernels=options.kernels.name,
+        command=options.command,
         environment=ending.environment,
         exit=ending.exit,
         attempts=attempts,
-        shard=str(settings.shard or ""),
+        shard=str(options.shard or ""),
         stages_hash=ending.stages_hash,
     )
 
 
-def job_of(layout: Layout, request: Request, settings: Settings, stages: tuple[Stage, ...]) -> Job:
+def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...]) -> Job:
     """What the inside is told to do."""
-    target = request.target
-    benches, left_out = settings.benches, tuple[str, ...]()
-    if settings.shard:
-        benches, left_out = restrict(settings.kernels, layout.kernels, benches, settings.shard)
+    target, options = request.target, request.options
+    asked = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
+    if options.shard:
+        asked["benches"], left_out = restrict(options.kernels, layout.kernels, options.benches, options.shard)
+        asked["pytest_args"] = (*options.pytest_args, *left_out)
     return Job(
-        run_id=request.run_id,
+        run_id=options.run_id,
         target=target.name,
         stages=stages,
         kernels=layout.kernels,
@@ -236,22 +253,13 @@ def job_of(layout: Layout, request: Request, settings: Settings, stages: tuple[S
         require=target.probe.require,
         probe=target.probe.command,
         driver_file=target.probe.driver_file,
-        benches=benches,
-        launches=settings.launches,
-        peers=settings.peers,
-        pytest_args=(*settings.pytest_args, *left_out),
-        quick=settings.quick,
-        again=settings.again,
-        precision=settings.precision,
-        test_limit_s=settings.test_limit_s,
-        stage_limit_s=settings.stage_limit_s,
         architectures=target.architectures,
-        gates=settings.gates,
         device_faults={pattern: Verdict(verdict) for pattern, verdict in target.probe.faults.items()},
-        visible_devices=target.visible_devices if settings.share else None,
-        gpus=len(settings.gpu.split(",")) if settings.share and settings.gpu and target.visible_devices else 0,
-        card_query=target.probe.cards.run if settings.share else (),
-        card_rows=target.probe.cards.rows if settings.share else "",
+        visible_devices=target.visible_devices if options.share else None,
+        gpus=len(options.gpu.split(",")) if options.share and options.gpu and target.visible_devices else 0,
+        card_query=target.probe.cards.run if options.share else (),
+        card_rows=target.probe.cards.rows if options.share else "",
+        **asked,
     )
 
 

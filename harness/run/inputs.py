@@ -18,11 +18,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import harness
-from harness.engines import Request, load_engine
+from harness.engines.choose import load_engine
 from harness.engines.docker.build_context import recipe
+from harness.engines.seam import Request
 from harness.errors import InfrastructureError
+from harness.options import RunOptions
 from harness.records import Environment, Inputs
-from harness.run.settings import Settings
 
 # What tools leave in a package, and what no kernel reads.
 _FOLDERS = frozenset({".git", ".hg", ".svn", ".nox", ".tox", ".hypothesis", ".idea", ".vscode", ".ipynb_checkpoints", "__pycache__"})
@@ -61,9 +62,9 @@ print(json.dumps(found))
 """
 
 
-def gather(request: Request, settings: Settings, environment: Environment) -> Inputs:
+def gather(request: Request, environment: Environment) -> Inputs:
     """All that decides the results of this request in this environment."""
-    target = request.target
+    target, options = request.target, request.options
     variables = {**_calling(environment), **target.environment}
     facts = {
         "engine": environment.engine,
@@ -74,25 +75,26 @@ def gather(request: Request, settings: Settings, environment: Environment) -> In
         **{f"variable {name}": _digest(value.encode(errors="surrogateescape")) for name, value in variables.items()},
         "driver": _text(target.probe.driver_file),
         "cards": " ".join(_cards(target.doctor.pci)),
-        "gpu": settings.gpu or "",
-        "shard": str(settings.shard or ""),
-        "protections": " ".join(sorted(settings.weaken)),
+        "gpu": options.gpu or "",
+        "shard": str(options.shard or ""),
+        "protections": " ".join(sorted(options.weaken)),
     }
-    return Inputs(request.run_id, target.name, package(settings), harness_code(), facts)
+    return Inputs(options.run_id, target.name, package(options), harness_code(), facts)
 
 
-def still_there(request: Request, settings: Settings, recorded: Environment) -> Environment:
+def still_there(request: Request, recorded: Environment) -> Environment:
     """The environment that a finished run would have today, as far as can be told without making it."""
-    if settings.engine not in (None, recorded.engine):
-        return replace(recorded, engine=str(settings.engine))
+    options = request.options
+    if options.engine not in (None, recorded.engine):
+        return replace(recorded, engine=str(options.engine))
     if recorded.image is None:
-        return replace(recorded, python=request.python or sys.executable)
+        return replace(recorded, python=options.python or sys.executable)
     return replace(recorded, image=recipe(request).tag, image_id=_image_id(request, recorded))
 
 
-def package(settings: Settings) -> dict[str, str]:
+def package(options: RunOptions) -> dict[str, str]:
     """A digest of each file of the kernel package, by its path; caches, editors' files and results of runs do not count."""
-    found = dict(_files(settings.kernels, settings.out))
+    found = dict(_files(options.kernels, options.out))
     if len(found) <= _MOST_NAMED:
         return found
     folded: dict[str, list[str]] = {}

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from harness.collect.guard import read_record
 from harness.errors import InvalidInputError, UsageError
+from harness.options import RunOptions
 from harness.records import Attempt, Inputs, Job, RunRecord, Stages, Verdict
 from harness.run.inputs import harness_code, package
-from harness.run.settings import Settings
 
 # What may be another at the second attempt: where things lie, and how long one waits for them.
 _FREE = (
@@ -83,14 +83,14 @@ def finished(raw: Path) -> RunRecord | None:
     return record if undisturbed and stages.finished and all(report.exit_code == 0 for report in stages.reports) else None
 
 
-def check_run(settings: Settings) -> None:
+def check_run(options: RunOptions) -> None:
     """Refuse to go on with a run of which any target was run with other kernels, or by another warpwave: one run is one state of them.
 
     Raises:
         UsageError: one was, or nobody knows.
     """
-    files, code = package(settings), harness_code()
-    for raw in sorted(path for path in (settings.out / "raw").glob("*") if path.is_dir() and not path.is_symlink()):
+    files, code = package(options), harness_code()
+    for raw in sorted(path for path in (options.out / "raw").glob("*") if path.is_dir() and not path.is_symlink()):
         if before := _recorded(raw):
             _refuse(raw, _code_changed(before, code) or _files_changed(before.files, files))
 

@@ -14,10 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from engine_requests import ask, change
 
-from harness.engines import Build, Request
 from harness.engines.docker.engine import connect
+from harness.engines.seam import Request
 from harness.errors import InfrastructureError
+from harness.options import Build
 from harness.targets import load_targets
 
 BASE = os.environ.get("WARPWAVE_BASE_IMAGE")
@@ -68,7 +70,8 @@ def session_request(wheelhouse, tmp_path_factory) -> Request:
     kernels.chmod(0o777)
     (kernels / "test_nothing.py").chmod(0o666)
     build = Build(base_image=BASE, wheelhouse=wheelhouse)
-    return Request("session", load_targets()["cpu"], kernels, tmp_path_factory.mktemp("raw"), commit="0123456789ab", build=build)
+    raw = tmp_path_factory.mktemp("raw")
+    return ask(load_targets()["cpu"], kernels, raw, "session", commit="0123456789ab", build=build)
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +101,7 @@ def run(engine, built, request_):
             if on_line:
                 on_line(line)
 
-        request = replace(request_, **changes)
+        request = change(request_, **changes)
         environment, ended = engine._run(request, built[0], keep, ["python3", "-c", program])
         return environment, ended, lines, request
 

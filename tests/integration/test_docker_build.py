@@ -9,10 +9,11 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from engine_requests import change
 
-from harness.engines import Build
 from harness.engines.docker.container import container_name
 from harness.errors import InfrastructureError, UsageError
+from harness.options import Build
 from harness.records import Verdict
 from harness.run.diagnose import diagnose
 
@@ -22,7 +23,7 @@ def test_the_image_says_what_it_is(engine, built, session_request):
     environment, said = built
     image = engine._api.inspect_image(environment.image)
     labels = {key.removeprefix("io.warpwave."): value for key, value in image["Config"]["Labels"].items() if key.startswith("io.warpwave.")}
-    base = session_request.build.base_image
+    base = session_request.options.build.base_image
     assert environment.image_id == image["Id"]
     assert labels.pop("base-digest") == engine._api.inspect_image(base)["Id"]
     assert len(labels.pop("requirements")) == 12
@@ -77,13 +78,13 @@ def test_a_replaced_base_image_is_noticed(engine, built, session_request, monkey
 def test_an_unknown_weakening_is_refused(engine, request_):
     """A misspelt weakening stops before anything is built."""
     with pytest.raises(UsageError, match="no weakening named 'seccomp'"):
-        engine.prepare(replace(request_, weaken=("seccomp",)), print)
+        engine.prepare(change(request_, weaken=("seccomp",)), print)
 
 
 def test_an_image_without_that_python(engine, built, request_, ours):
     """A wrong `python` of the target is the environment's fault, not the kernels', and nothing is left."""
     lines: list[str] = []
-    request = replace(request_, target=replace(request_.target, python="python9"))
+    request = change(request_, target=replace(request_.target, python="python9"))
     _, ended = engine.execute(request, built[0], lines.append)
     assert diagnose(ended, None, 60.0, "").verdict is Verdict.INFRA
     assert "python9" in lines[-1]
@@ -95,7 +96,7 @@ def test_a_failed_build_shows_its_end(engine, request_, tmp_path):
     dockerfile = tmp_path / "broken.Dockerfile"
     dockerfile.write_text("ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN echo the compiler is on strike | tr a-z A-Z; exit 3\n")
     with pytest.raises(InfrastructureError) as raised:
-        engine.prepare(replace(request_, target=replace(request_.target, dockerfile=dockerfile)), lambda line: None)
+        engine.prepare(change(request_, target=replace(request_.target, dockerfile=dockerfile)), lambda line: None)
     assert "Step 3/" in raised.value.happened
     assert "THE COMPILER IS ON STRIKE" in raised.value.happened
 
@@ -104,7 +105,7 @@ def test_a_base_image_that_cannot_be_had(engine, request_):
     """No registry: the way out is named, with the options that open it."""
     build = Build(base_image="localhost:9/warpwave/nowhere:none")
     with pytest.raises(InfrastructureError, match="could not be pulled") as raised:
-        engine.prepare(replace(request_, build=build), lambda line: None)
+        engine.prepare(change(request_, build=build), lambda line: None)
     assert "--base-image" in raised.value.remedy
     assert "--wheelhouse" in raised.value.remedy
 
@@ -156,7 +157,7 @@ def test_a_busy_registry_is_asked_again(engine, request_, registry, monkeypatch,
     base, given = registry(*statuses)
     said: list[str] = []
     with pytest.raises(InfrastructureError, match="could not be pulled") as raised:
-        engine.prepare(replace(request_, build=Build(base_image=base)), said.append)
+        engine.prepare(change(request_, build=Build(base_image=base)), said.append)
 
     assert len([line for line in said if line == f"pulling {base}"]) == tries, (said, given)
     assert "--base-image" in raised.value.remedy

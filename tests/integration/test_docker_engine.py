@@ -10,16 +10,17 @@ import time
 from dataclasses import replace
 
 import pytest
+from engine_requests import change
 
 from harness.collect import collect
 from harness.engines.docker.container import container_name, container_options
 from harness.engines.docker.engine import clean
 from harness.engines.docker.host import boot
-from harness.engines.results_limit import Cap
+from harness.options import Cap, RunOptions
 from harness.records import Stage, Verdict
 from harness.report import write_report
-from harness.run import Settings, run_target
 from harness.run import attempt as attempt_module
+from harness.run import run_target
 
 READY = "import time; print('ready', flush=True); "
 STUBBORN = "import signal; [signal.signal(s, signal.SIG_IGN) for s in (signal.SIGINT, signal.SIGTERM)]; " + READY + "time.sleep(600)"
@@ -108,7 +109,7 @@ def test_a_test_that_eats_all_memory_is_named(engine, built, request_, tmp_path,
     monkeypatch.setattr(engine, "_host", lambda request: replace(observed(request), memory_bytes=1920 << 20))
     monkeypatch.setattr(attempt_module, "choose_engine", lambda asked, target, say: engine)
     target = replace(request_.target, interpret=False, stages=(Stage.TEST,))
-    settings = Settings("run-oom", tmp_path / "out", tmp_path / "package", build=request_.build, commit=request_.commit)
+    settings = RunOptions("run-oom", tmp_path / "out", tmp_path / "package", build=request_.options.build, commit=request_.options.commit)
     record = run_target(target, settings, lambda line: None, lambda event: None)
     cases = {case.id.rpartition("::")[2]: case for case in collect(tmp_path / "out" / "raw" / "cpu").cases}
     eater = cases.pop("test_that_eats")
@@ -163,7 +164,7 @@ def test_leftovers_of_dead_runs_only(engine, run, request_, built, ours):
     }
     created = {}
     for name, (pid, where, keep) in cases.items():
-        request = replace(request_, run_id=f"{request_.run_id}-{name}", keep=keep)
+        request = change(request_, run_id=f"{request_.options.run_id}-{name}", keep=keep)
         body = container_options(request, built[0], replace(host, pid=pid, boot=where), ["sleep", "600"])
         created[name] = container_name(request)
         engine._api.create_container_from_config(body, created[name])
@@ -230,7 +231,9 @@ def test_a_disk_that_is_full_is_infrastructure(built, request_, tmp_path, kib):
         )
         for path in (tmp_path, package):
             path.chmod(0o755)
-        settings = Settings("full", disk / "out", package, engine="docker", stages=(Stage.TEST,), build=request_.build, gpu_wait_s=1.0)
+        settings = RunOptions(
+            "full", disk / "out", package, engine="docker", stages=(Stage.TEST,), build=request_.options.build, gpu_wait_s=1.0
+        )
         record = run_target(replace(request_.target, interpret=False), settings, lambda line: None, lambda event: None)
         comparison = write_report([settings.out], settings.out, ["cpu"], [record])
         kept = json.loads((disk / "out" / "raw" / "cpu" / "run.json").read_text()) if kib > 8 else {"verdict": "infra"}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from engine_requests import change
 
 from harness.engines.docker.container import container_name
 from harness.errors import InfrastructureError
@@ -64,7 +65,7 @@ def test_the_flags_reach_the_engine(engine, run, request_):
 def test_a_hostile_program_reaches_nothing(run, request_, monkeypatch):
     """Code under test writes to its results and to /tmp, and nowhere else; no network, no capability, none of the caller's secrets."""
     monkeypatch.setenv("GITHUB_TOKEN", "hunter2")
-    _, ended, lines, request = run(HOSTILE.replace("KERNELS", request_.kernels.name))
+    _, ended, lines, request = run(HOSTILE.replace("KERNELS", request_.options.kernels.name))
     assert ended.code == 0, lines
     found = json.loads(lines[-1])
     reached = {key for key, value in found.items() if key.startswith("write ") and value == "1"}
@@ -80,7 +81,7 @@ def test_a_hostile_program_reaches_nothing(run, request_, monkeypatch):
     assert status["Seccomp"] == "2"
     assert "0" not in status["Uid"].split()
     assert "hunter2" not in json.dumps(found["environment"])
-    assert (request.kernels / "test_nothing.py").read_text() == "def test_nothing(): pass\n"
+    assert (request.options.kernels / "test_nothing.py").read_text() == "def test_nothing(): pass\n"
 
 
 def test_results_belong_to_the_caller(run, tmp_path):
@@ -126,7 +127,7 @@ def test_a_weakening_is_given_and_recorded(run):
 def test_a_gpu_that_the_engine_cannot_give(engine, built, request_, ours):
     """Without the vendor's toolkit the user reads how to get it, from the target's own words."""
     target = replace(request_.target, devices=Devices(gpus=True), probe=replace(request_.target.probe, fix="Install the toolkit."))
-    request = replace(request_, target=target)
+    request = change(request_, target=target)
     if "nvidia" in engine._api.info()["Runtimes"]:
         pytest.skip("this engine can hand out GPUs")
     with pytest.raises(InfrastructureError) as raised:
@@ -140,5 +141,5 @@ def test_a_missing_kernels_folder_is_not_created(engine, built, request_, tmp_pa
     """A source that is not there is an error; some engines would make it, as root."""
     missing = Path(tmp_path / "nowhere")
     with pytest.raises((InfrastructureError, FileNotFoundError)):
-        engine._run(replace(request_, kernels=missing), built[0], print, ["true"])
+        engine._run(change(request_, kernels=missing), built[0], print, ["true"])
     assert not missing.exists()

@@ -134,7 +134,7 @@ def test_no_link_survives_a_cancelled_job(built, session_request, tmp_path, seed
     """SIGINT, then more signals at random moments, as a CI system and people send them: no link, and a record that is true."""
     (tmp_path / "package").mkdir(mode=0o755)
     (tmp_path / "package" / "test_deaf.py").write_text(DEAF)
-    build = ["--base-image", session_request.build.base_image, "--wheelhouse", str(session_request.build.wheelhouse)]
+    build = ["--base-image", session_request.options.build.base_image, "--wheelhouse", str(session_request.options.build.wheelhouse)]
     words = ["run", "cpu", "--stage", "test", "--engine", "docker", *build, "--kernels", "package", "--out", "out", "--no-report"]
     process = subprocess.Popen([sys.executable, "-m", "harness", *words], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
     raw, moments = tmp_path / "out" / "raw" / "cpu", random.Random(seed)

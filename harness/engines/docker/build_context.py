@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from harness.engines import Request
 from harness.engines.docker.container import LABEL, slug
+from harness.engines.seam import Request
 from harness.errors import ConfigError, InfrastructureError, UsageError
 from harness.targets import default_file
 
@@ -70,7 +70,7 @@ def recipe(request: Request) -> Recipe:
         ConfigError: the target's Dockerfile cannot be read.
         UsageError: a file or folder given on the command line cannot be read.
     """
-    target, build = request.target, request.build
+    target, build = request.target, request.options.build
     script = target.dockerfile.parent / "install.sh"
     script = script if script.exists() else default_file().parent / "install.sh"
     try:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.engines import Layout, Request
 from harness.engines.docker.host import NOBODY, Host
 from harness.engines.docker.relaxations import WEAKENINGS, Body
+from harness.engines.seam import Layout, Request
 from harness.errors import ConfigError
 from harness.records import Environment
 
@@ -28,19 +28,19 @@ _TMP = 2 * GIB  # its size: a limit on files holds everywhere
 
 def layout(request: Request) -> Layout:
     """Where the container sees what is mounted; the kernels keep their folder's name, since a package imports itself by it."""
-    return Layout(_HARNESS, f"/packages/{request.kernels.resolve().name}", _RESULTS)
+    return Layout(_HARNESS, f"/packages/{request.options.kernels.resolve().name}", _RESULTS)
 
 
 def container_user(request: Request, host: Host) -> tuple[int, int]:
     """Who runs inside: the caller, so that results belong to the caller; never the host's root unless that was asked for by name."""
-    if host.rootless or "user=root" in request.weaken:
+    if host.rootless or "user=root" in request.options.weaken:
         return 0, 0
     return (NOBODY, NOBODY) if host.uid == 0 else (host.uid, host.gid)
 
 
 def container_name(request: Request) -> str:
     """Unique per run and target, and readable in `docker ps`."""
-    return f"warpwave-{slug(request.run_id)}-{slug(request.target.name)}"
+    return f"warpwave-{slug(request.options.run_id)}-{slug(request.target.name)}"
 
 
 def slug(text: str) -> str:
@@ -62,12 +62,12 @@ def container_options(request: Request, environment: Environment, host: Host, co
         "WorkingDir": "/tmp",  # noqa: S108 - the container's own
         "Env": [f"{key}={value}" for key, value in sorted(_variables(request).items())],
         "Labels": {
-            f"{LABEL}.run": request.run_id,
+            f"{LABEL}.run": request.options.run_id,
             f"{LABEL}.target": target.name,
             f"{LABEL}.pid": str(host.pid),
             f"{LABEL}.boot": host.boot,
             f"{LABEL}.created": host.created,
-            f"{LABEL}.keep": str(request.keep).lower(),
+            f"{LABEL}.keep": str(request.options.keep).lower(),
         },
         "HostConfig": {
             "CapDrop": ["ALL"],
@@ -92,7 +92,7 @@ def container_options(request: Request, environment: Environment, host: Host, co
             "GroupAdd": [str(group) for group in _groups(request, host)],
         },
     }
-    for name in request.weaken:
+    for name in request.options.weaken:
         WEAKENINGS[name](body)
     return body
 
@@ -134,8 +134,8 @@ def _variables(request: Request) -> dict[str, str]:
     }
     devices = request.target.devices
     # A device request already shows the container its cards only, renumbered from 0; the host's indices would then hide them.
-    if request.gpu and request.target.visible_devices and devices.nodes and not (devices.gpus or devices.cdi):
-        variables[request.target.visible_devices] = request.gpu
+    if request.options.gpu and request.target.visible_devices and devices.nodes and not (devices.gpus or devices.cdi):
+        variables[request.target.visible_devices] = request.options.gpu
     return variables
 
 
@@ -143,7 +143,7 @@ def _mounts(request: Request) -> list[dict[str, Any]]:
     # Mounts and not `Binds`: a source that is missing is refused instead of being created as a folder of root's, and a colon is no trap.
     mounts = [
         _mount(str(PACKAGE), f"{_HARNESS}/harness", True),
-        _mount(str(request.kernels.resolve()), layout(request).kernels, True),
+        _mount(str(request.options.kernels.resolve()), layout(request).kernels, True),
         _mount(str(request.raw.resolve()), _RESULTS, False),
     ]
     for position, volume in enumerate(request.target.devices.volumes):
@@ -167,12 +167,12 @@ def _limit(name: str, most: int) -> dict[str, Any]:
 
 def _largest_file(request: Request, host: Host) -> int:
     """What one file may grow to between two looks at the results. It holds for /tmp too, which may be filled."""
-    wanted = max(request.cap.bytes, _TMP)
+    wanted = max(request.options.cap.bytes, _TMP)
     return min(wanted, host.file_bytes) if host.file_bytes >= 0 else wanted
 
 
 def _device_requests(request: Request) -> list[dict[str, Any]]:
-    devices, chosen = request.target.devices, request.gpu.split(",") if request.gpu else []
+    devices, chosen = request.target.devices, request.options.gpu.split(",") if request.options.gpu else []
     requests: list[dict[str, Any]] = []
     if devices.gpus:
         requests.append({"Driver": "", "Count": 0 if chosen else -1, "DeviceIDs": chosen, "Capabilities": [["gpu"]], "Options": {}})

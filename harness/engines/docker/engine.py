@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from harness.engines import Layout, Request, Say, signals
+from harness.engines import signals
 from harness.engines.docker.build_context import recipe
 from harness.engines.docker.container import PACKAGE, container_name, container_options, container_user, layout, readable
 from harness.engines.docker.deadlines import Bounds, within
@@ -25,6 +25,7 @@ from harness.engines.docker.lifecycle import leftovers, watch
 from harness.engines.docker.relaxations import check_weakenings
 from harness.engines.results_folder import clear
 from harness.engines.results_limit import Watch
+from harness.engines.seam import Layout, Request, Say
 from harness.records import Environment, Exit
 
 try:
@@ -78,13 +79,13 @@ class DockerEngine:
     def prepare(self, request: Request, say: Say) -> Environment:
         """The image of the target: found by its hash, or built."""
         started = time.monotonic()
-        self._bounds.longest_s = request.limit_s
-        check_weakenings(request.weaken)
+        self._bounds.longest_s = request.options.limit_s
+        check_weakenings(request.options.weaken)
         parts = recipe(request)
         with self._answering():
             self._host(request)  # whether the GPU is here at all is known now, and not after an image of many gigabytes
             self._sweep(request)
-            image = None if request.build.rebuild else usable(self._api, parts)
+            image = None if request.options.build.rebuild else usable(self._api, parts)
             built = image is None
             if image is None:
                 image = build(self._api, request, parts, say)
@@ -135,13 +136,13 @@ class DockerEngine:
         return [f"container {name}" for _, name in containers] + [f"build stage {stage.rpartition(':')[2][:12]}" for stage in stages]
 
     def _run(self, request: Request, environment: Environment, on_line: Say, command: Sequence[str] = ()) -> tuple[Environment, Exit]:
-        check_weakenings(request.weaken)
+        check_weakenings(request.options.weaken)
         with signals.interruptible(), self._answering():
             self._sweep(request)
             host = self._host(request)
         body = container_options(request, environment, host, command)
         user = container_user(request, host)
-        for folder in (request.kernels, PACKAGE):
+        for folder in (request.options.kernels, PACKAGE):
             check_readable(folder, user, host)
         container: str | None = None
         output: _Attached | None = None
@@ -159,15 +160,15 @@ class DockerEngine:
                     self._remove(container or container_name(request))
                     clear(request.raw)
                     raise
-                with Watch(request.raw, request.cap, layout(request).output) as quota:
-                    ended = watch(self._api, container, output, on_line, request.limit_s, request.grace_s, quota)
+                with Watch(request.raw, request.options.cap, layout(request).output) as quota:
+                    ended = watch(self._api, container, output, on_line, request.options.limit_s, request.options.grace_s, quota)
                 clear(request.raw)  # first: a CI system may kill this process before slower work ends
             finally:
-                if not request.keep:  # by its name where the engine was left before it said the id
+                if not request.options.keep:  # by its name where the engine was left before it said the id
                     self._remove(container or container_name(request))
                 if output:
                     output.close()
-        return replace(environment, options=readable(body), weakened=request.weaken), ended
+        return replace(environment, options=readable(body), weakened=request.options.weaken), ended
 
     def _sweep(self, request: Request) -> None:
         """Remove what a killed run of before left here, which may still hold a GPU, and what an earlier attempt at this one did."""

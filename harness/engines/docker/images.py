@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import IO, Any, Protocol
 
-from harness.engines import Request, Say
 from harness.engines.docker.build_context import Recipe, pack, proxies
 from harness.engines.docker.container import LABEL
 from harness.engines.docker.errors import build_failed, pull_failed
+from harness.engines.seam import Request, Say
 
 _TAIL = 20
 _PAUSES_S = (5.0, 20.0)
@@ -78,10 +78,10 @@ def build(api: Api, request: Request, parts: Recipe, say: Say) -> dict[str, Any]
             decode=True,
             rm=True,
             forcerm=True,
-            nocache=request.build.rebuild,
-            network_mode=request.build.network,
+            nocache=request.options.build.rebuild,
+            network_mode=request.options.build.network,
             buildargs={**proxies(os.environ), **parts.arguments, "BASE_IMAGE": parts.base},
-            labels=parts.labels(request.commit, digest(base)),
+            labels=parts.labels(request.options.commit, digest(base)),
             timeout=None,
         )
         for message in messages:

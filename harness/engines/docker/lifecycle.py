@@ -11,10 +11,11 @@ import time
 from contextlib import suppress
 from typing import Any, Protocol
 
-from harness.engines import Say, signals
+from harness.engines import signals
 from harness.engines.docker.container import LABEL
 from harness.engines.docker.host import owner_is_dead
 from harness.engines.output import Output, Reader
+from harness.engines.seam import Say
 from harness.records import Exit
 
 _POLL_S = 1.0

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.inside.bench.marks import Point, find_benches, load_module, points
+from harness.inside.marks import Point, find_benches, load_module, points
 from harness.inside.process.workers import Worker, forked, hash_triton
 from harness.records import Architecture, Job, Stage, write_text
 
@@ -69,10 +69,10 @@ def card_of(job: Job) -> Architecture | None:
 
 def work(job: Job, card: Architecture, share: int, shares: int) -> None:
     """Run a share of all points once on a pretended `card`; what a package keeps of that in its user's home is thrown away."""
-    from harness.inside.compile.stage import home_of_its_own
     from harness.inside.fake_gpu.driver import pretended_device
+    from harness.inside.process.home import temporary_home
 
-    with home_of_its_own(Path(job.output) / Stage.BENCH.value), pretended_device(card, lambda binary: (32, 0, 1024)):
+    with temporary_home(Path(job.output) / Stage.BENCH.value), pretended_device(card, lambda binary: (32, 0, 1024)):
         _make_ready_to_launch(card)
         for point in share_of(_points(job), share, shares):
             with contextlib.suppress(Exception):  # the bench stage will say what is wrong with it

@@ -19,11 +19,11 @@ from typing import Any
 from harness.inside.bench import precompile
 from harness.inside.bench.do_bench import Timer, Timing
 from harness.inside.bench.interference import Conditions, Watch
-from harness.inside.bench.marks import Point, find_benches, load_case, points
 from harness.inside.bench.results import Sink
 from harness.inside.bench.stopping_rule import Rounds, Rule
 from harness.inside.codegen.recorder import Recorder, card_here
 from harness.inside.facts.device import accelerator, ask_afresh, is_usable
+from harness.inside.marks import Point, find_benches, load_case, points
 from harness.inside.multi_gpu.cards import cards, is_shared, own_index
 from harness.inside.multi_gpu.claims import claimed_cases
 from harness.inside.multi_gpu.share import share

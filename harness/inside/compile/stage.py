@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
 import sys
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from ctypes.util import find_library
 from pathlib import Path
 
 from harness.inside.codegen.recorder import Recorder
@@ -23,6 +19,7 @@ from harness.inside.process import sealing
 from harness.inside.process.audit import Event
 from harness.inside.process.events import emit
 from harness.inside.process.exceptions import doubted
+from harness.inside.process.home import temporary_home
 from harness.inside.process.journal import Journal
 from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import as_stage, forked
@@ -125,38 +122,12 @@ def work(job: Job, card: Architecture) -> None:
     journal.write("end")
 
 
-@contextmanager
-def home_of_its_own(folder: Path) -> Iterator[None]:
-    """Give the package another home while it runs on a card that does not exist.
-
-    Packages keep what they have tuned in the user's home (FlagGems: one database an architecture); with timings that are made up, a real
-    run would find the wrong choice there. Triton's own cache stays where it is: it holds what was compiled, and no timing.
-    """
-    cache = os.environ.get("TRITON_CACHE_DIR") or Path(os.environ.get("TRITON_HOME") or Path.home()) / ".triton" / "cache"
-    changed = {"TRITON_CACHE_DIR": str(cache), "HOME": tempfile.mkdtemp(prefix=".home-", dir=folder)} | _quick_malloc()
-    before = {name: os.environ.get(name) for name in (*changed, "XDG_CACHE_HOME")}
-    os.environ.update(changed)
-    os.environ.pop("XDG_CACHE_HOME", None)  # then it is below the home
-    try:
-        yield
-    finally:
-        shutil.rmtree(changed["HOME"], ignore_errors=True)
-        for name, value in before.items():
-            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
-
-
-def _quick_malloc() -> dict[str, str]:
-    """jemalloc for the workers, where this machine has it: a seventh of what LLVM and MLIR take is the C library's malloc."""
-    library = find_library("jemalloc")
-    return {"LD_PRELOAD": library} if library and not os.environ.get("LD_PRELOAD") else {}
-
-
 def main() -> None:
     """Entry of the stage's process."""
     job = Job.load(Path(sys.argv[1]))
     sealing.shut()
     folder = Path(job.output) / Stage.COMPILE.value
-    with home_of_its_own(folder):
+    with temporary_home(folder):
         report = compile_all(job)
     sealing.close(report, job)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.inside.bench.marks import load_module
 from harness.inside.facts.device import accelerator, ask_afresh, trouble
+from harness.inside.marks import load_module
 from harness.inside.process.journal import Journal, settle
 from harness.inside.process.workers import die_with_parent
 from harness.inside.test.called import code_of, watched

@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from engine_requests import ask, change
 
-from harness.engines import Build, Request
 from harness.engines.docker import build_context
 from harness.engines.docker.build_context import pack, pinned, proxies, recipe
+from harness.engines.seam import Request
 from harness.errors import ConfigError, InfrastructureError, UsageError
+from harness.options import Build
 from harness.targets import Image, load_targets
 
 
@@ -23,7 +25,7 @@ def request_(tmp_path) -> Request:
     (folder / "install.sh").write_text("true\n")
     image = Image("x.Dockerfile", "vendor/base:1", build_args={"TORCH_VERSION": "1"})
     target = replace(load_targets()["cuda"], name="x", image=image, dockerfile=folder / "x.Dockerfile")
-    return Request("r1", target, tmp_path, tmp_path, commit="c0ffee")
+    return ask(target, tmp_path, tmp_path, commit="c0ffee")
 
 
 def wheelhouse(folder: Path, size: int = 3) -> Path:
@@ -47,13 +49,13 @@ def test_the_tag_follows_what_matters(request_, tmp_path):
     bundle.write_text("certificate")
     image = request_.target.image
     changed = [
-        replace(request_, build=Build(base_image="other:1")),
-        replace(request_, build=Build(args={"TORCH": "base"})),
-        replace(request_, build=Build(pip_config=settings)),
-        replace(request_, build=Build(wheelhouse=wheelhouse(tmp_path / "w1"))),
-        replace(request_, build=Build(wheelhouse=wheelhouse(tmp_path / "w2", 4))),
-        replace(request_, target=replace(request_.target, image=replace(image, digest="sha256:" + "0" * 64))),
-        replace(request_, target=replace(request_.target, image=replace(image, build_args={"TORCH_VERSION": "2"}))),
+        change(request_, build=Build(base_image="other:1")),
+        change(request_, build=Build(args={"TORCH": "base"})),
+        change(request_, build=Build(pip_config=settings)),
+        change(request_, build=Build(wheelhouse=wheelhouse(tmp_path / "w1"))),
+        change(request_, build=Build(wheelhouse=wheelhouse(tmp_path / "w2", 4))),
+        change(request_, target=replace(request_.target, image=replace(image, digest="sha256:" + "0" * 64))),
+        change(request_, target=replace(request_.target, image=replace(image, build_args={"TORCH_VERSION": "2"}))),
     ]
     tags = [recipe(request).tag for request in changed]
     for name in ("x.Dockerfile", "install.sh"):
@@ -61,14 +63,14 @@ def test_the_tag_follows_what_matters(request_, tmp_path):
         path.write_text(path.read_text() + "# more\n")
         tags.append(recipe(request_).tag)
     assert len({before, *tags}) == len(tags) + 1
-    same = replace(request_, commit="other", build=Build(ca_bundle=bundle, network="host", rebuild=True))
+    same = change(request_, commit="other", build=Build(ca_bundle=bundle, network="host", rebuild=True))
     assert recipe(same).tag == tags[-1]
 
 
 def test_the_wheels_do_not_have_to_be_read(request_, tmp_path):
     """Names and sizes are enough: gigabytes are not hashed, and a download of the same files at another time is the same."""
-    first = replace(request_, build=Build(wheelhouse=wheelhouse(tmp_path / "a")))
-    second = replace(request_, build=Build(wheelhouse=wheelhouse(tmp_path / "b")))
+    first = change(request_, build=Build(wheelhouse=wheelhouse(tmp_path / "a")))
+    second = change(request_, build=Build(wheelhouse=wheelhouse(tmp_path / "b")))
     assert recipe(first).tag == recipe(second).tag
 
 
@@ -78,7 +80,7 @@ def test_the_files_that_are_sent(request_, tmp_path):
     for file in ("pip.conf", "ca.crt"):
         (tmp_path / file).write_text("x")
     build = Build(wheelhouse=wheelhouse(tmp_path / "w"), ca_bundle=tmp_path / "ca.crt", pip_config=tmp_path / "pip.conf")
-    found = names(replace(request_, build=build))
+    found = names(change(request_, build=build))
     expected = ["Dockerfile", "ca-bundle.crt", "install.sh", "pip.conf", "wheelhouse", "wheelhouse/torch-1-py3-none-any.whl"]
     assert sorted(found) == expected
     assert {(entry.uid, entry.gid, entry.mtime) for entry in found.values()} == {(0, 0, 0)}
@@ -133,9 +135,9 @@ def test_what_cannot_be_read_is_named(request_, tmp_path):
         (Build(pip_config=nowhere), "pip settings"),
     ):
         with pytest.raises(UsageError, match=what):
-            recipe(replace(request_, build=build))
+            recipe(change(request_, build=build))
     with pytest.raises(ConfigError, match="nowhere cannot be read"):
-        recipe(replace(request_, target=replace(request_.target, dockerfile=nowhere)))
+        recipe(change(request_, target=replace(request_.target, dockerfile=nowhere)))
 
 
 def test_a_full_disk_is_said(request_, monkeypatch):

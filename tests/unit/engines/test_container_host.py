@@ -8,18 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from engine_requests import ask, change
 
-from harness.engines import Request
 from harness.engines.docker.host import Host, boot, check_readable, lent, observe, owner_is_dead
+from harness.engines.seam import Request
 from harness.errors import InfrastructureError
 from harness.targets import Devices, load_targets
 
-REQUEST = Request("r1", replace(load_targets()["rocm"], devices=Devices()), Path("/srv/kernels"), Path("/srv/raw"))
+REQUEST = ask(replace(load_targets()["rocm"], devices=Devices()), Path("/srv/kernels"), Path("/srv/raw"))
 HOST = Host(uid=1000, gid=1001, cpus=16, memory_bytes=1000, open_files=1024, pid=42, boot="b/1", created="")
 
 
 def with_nodes(*nodes: str) -> Request:
-    return replace(REQUEST, target=replace(REQUEST.target, devices=Devices(nodes=nodes, groups_from_nodes=True)))
+    return change(REQUEST, target=replace(REQUEST.target, devices=Devices(nodes=nodes, groups_from_nodes=True)))
 
 
 def test_nodes_are_looked_up_on_the_host(tmp_path):

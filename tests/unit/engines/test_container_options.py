@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from engine_requests import ask, change
 
-from harness.engines import Request
 from harness.engines.docker.container import PACKAGE, container_name, container_options, container_user, readable
 from harness.engines.docker.host import Host, Node
 from harness.engines.docker.relaxations import WEAKENINGS, check_weakenings
+from harness.engines.seam import Request
 from harness.errors import ConfigError, UsageError
 from harness.records import Environment
 from harness.targets import Devices, load_targets
@@ -22,7 +23,7 @@ TARGETS = load_targets()
 ENVIRONMENT = Environment("docker", "python3", image="warpwave/x:0", image_id="sha256:1234")
 HOST = Host(uid=1000, gid=1001, cpus=16, memory_bytes=100 * 5**3, open_files=65536, pid=42, boot="b/1", created="2026-01-02T03:04:05+00:00")
 NODES = (Node("/dev/kfd", 109), Node("/dev/dri/renderD128", 109), Node("/dev/dri/renderD129", 44))
-REQUEST = Request("r1", TARGETS["cpu"], Path("/srv/kernels"), Path("/srv/raw"), commit="c0ffee")
+REQUEST = ask(TARGETS["cpu"], Path("/srv/kernels"), Path("/srv/raw"), commit="c0ffee")
 
 GOLDEN = {
     "Image": "sha256:1234",
@@ -88,11 +89,11 @@ def expected(*variables: str, target: str = "cpu", **host: object) -> dict:
 
 
 def options(target: str = "cpu", host: Host = HOST, **changes) -> dict:
-    return container_options(replace(REQUEST, target=TARGETS[target], **changes), ENVIRONMENT, host)
+    return container_options(change(REQUEST, target=TARGETS[target], **changes), ENVIRONMENT, host)
 
 
 def with_devices(target: str, **devices) -> Request:
-    return replace(REQUEST, target=replace(TARGETS[target], devices=Devices(**devices)))
+    return change(REQUEST, target=replace(TARGETS[target], devices=Devices(**devices)))
 
 
 def test_a_target_without_gpu():
@@ -115,7 +116,7 @@ def test_a_target_with_device_nodes():
     host = replace(HOST, nodes=NODES)
     assert options("rocm", host) == expected(target="rocm", Devices=devices, GroupAdd=["44", "109"])
     assert options("rocm", host, gpu="1") == expected("HIP_VISIBLE_DEVICES=1", target="rocm", Devices=devices, GroupAdd=["44", "109"])
-    both = replace(with_devices("rocm", gpus=True, nodes=("/dev/kfd",)), gpu="1")
+    both = change(with_devices("rocm", gpus=True, nodes=("/dev/kfd",)), gpu="1")
     assert container_options(both, ENVIRONMENT, host)["Env"] == GOLDEN["Env"]
 
 
@@ -146,7 +147,7 @@ def test_some_doors_do_not_exist(target, weaken, monkeypatch):
 def test_cdi_names():
     """A CDI device name gets the card asked for, or all, and no count."""
     for gpu, names in ((None, ["vendor.com/gpu=all"]), ("0,2", ["vendor.com/gpu=0", "vendor.com/gpu=2"])):
-        request = replace(with_devices("rocm", cdi="vendor.com/gpu={gpu}"), gpu=gpu)
+        request = change(with_devices("rocm", cdi="vendor.com/gpu={gpu}"), gpu=gpu)
         body = container_options(request, ENVIRONMENT, HOST)
         wanted = [{"Driver": "cdi", "Count": 0, "DeviceIDs": names, "Capabilities": [], "Options": {}}]
         assert body["HostConfig"]["DeviceRequests"] == wanted
@@ -170,7 +171,7 @@ def test_who_runs_inside():
     assert container_user(REQUEST, HOST) == (1000, 1001)
     assert container_user(REQUEST, replace(HOST, uid=0, gid=0)) == (65534, 65534)
     assert container_user(REQUEST, replace(HOST, rootless=True)) == (0, 0)
-    assert container_user(replace(REQUEST, weaken=("user=root",)), HOST) == (0, 0)
+    assert container_user(change(REQUEST, weaken=("user=root",)), HOST) == (0, 0)
 
 
 def test_more_threads_on_larger_machines():
@@ -180,7 +181,7 @@ def test_more_threads_on_larger_machines():
 
 def test_names_fit_every_engine():
     """Whatever a target is called in a YAML file, its container can be created."""
-    assert container_name(replace(REQUEST, run_id="A b", target=replace(TARGETS["cpu"], name="Größe/1"))) == "warpwave-a-b-gr-e-1"
+    assert container_name(change(REQUEST, run_id="A b", target=replace(TARGETS["cpu"], name="Größe/1"))) == "warpwave-a-b-gr-e-1"
 
 
 def test_the_report_shows_the_walls():

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+from engine_requests import ask
 
-from harness.engines import Request
 from harness.engines.docker.engine import connect
 from harness.engines.docker.errors import build_failed, no_engine, not_created, pull_failed
 from harness.errors import InfrastructureError
@@ -59,7 +59,7 @@ def engine_that_says(monkeypatch, tmp_path):
 @pytest.fixture
 def request_for(tmp_path):
     """A request for a shipped target."""
-    return lambda name: Request("r1", load_targets()[name], tmp_path, tmp_path)
+    return lambda name: ask(load_targets()[name], tmp_path, tmp_path)
 
 
 def refused() -> InfrastructureError:

@@ -6,8 +6,9 @@ import os
 import time
 
 import pytest
+from engine_requests import ask
 
-from harness.engines import Request, local
+from harness.engines import local
 from harness.engines.output import MAX_LINE, Reader
 from harness.records import Environment
 from harness.targets import load_targets
@@ -25,7 +26,7 @@ def execute(tmp_path):
         python.write_text(f"#!/bin/sh\n{script}\n")
         python.chmod(0o755)
         (tmp_path / "raw").mkdir()
-        request = Request("r", load_targets()["cpu"], tmp_path, tmp_path / "raw", grace_s=5.0)
+        request = ask(load_targets()["cpu"], tmp_path, tmp_path / "raw", grace_s=5.0)
         _, ended = local.LocalEngine().execute(request, Environment(engine="local", python=str(python)), lines.append)
         return ended, lines
 

@@ -12,7 +12,8 @@ import pytest
 
 from harness.collect import cases, collect, guard
 from harness.compare import compare
-from harness.engines.results_limit import Cap, Watch, over
+from harness.engines.results_limit import Watch, over
+from harness.options import Cap
 from harness.records import Exit, Verdict
 from harness.run import exit_code_of
 from harness.run.diagnose import diagnose

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines import Build
 from harness.engines.docker import deadlines, images, lifecycle
 from harness.engines.docker import engine as engine_module
 from harness.errors import InfrastructureError
+from harness.options import Build, RunOptions
 from harness.records import Verdict
-from harness.run import Settings, attempt, run_target
+from harness.run import attempt, run_target
 from harness.targets import load_targets
 
 pytest.importorskip("docker.errors", reason="these tests need the docker SDK")
@@ -197,7 +197,7 @@ def run(tmp_path):
     def run(**changes):
         (tmp_path / "kernels").mkdir(exist_ok=True)
         options = {"engine": "docker", "build": Build(base_image="base:1"), "limit_s": 5.0, **changes}
-        settings = Settings("run-1", tmp_path / "out", tmp_path / "kernels", **options)
+        settings = RunOptions("run-1", tmp_path / "out", tmp_path / "kernels", **options)
         return run_target(load_targets()["cpu"], settings, lambda line: None, lambda event: None)
 
     return run

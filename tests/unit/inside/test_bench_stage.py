@@ -16,8 +16,8 @@ from benching import FakeDevice, point
 from harness.inside.bench import stage
 from harness.inside.bench.do_bench import Timer
 from harness.inside.bench.interference import Watch
-from harness.inside.bench.marks import Point
 from harness.inside.bench.results import Sink
+from harness.inside.marks import Point
 from harness.inside.process.journal import Journal
 from harness.records import Job, Stage, Verdict, to_json
 from harness.targets import load_targets

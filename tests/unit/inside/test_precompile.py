@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.inside.bench import precompile
-from harness.inside.bench.marks import Point
+from harness.inside.marks import Point
 from harness.records import DeviceFacts, Facts, Job, Stage, dump
 from harness.targets import load_targets
 
@@ -145,7 +145,7 @@ def test_what_a_package_tunes_ahead_is_not_kept_for_the_real_run(job, tmp_path):
     variables = {**os.environ, "HOME": str(tmp_path / "home"), "PYTHONPATH": str(REPOSITORY), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
     subprocess.run([sys.executable, "compile.py", "job.json"], cwd=tmp_path, env=variables, check=True, capture_output=True)
 
-    assert "kept it in" in (tmp_path / "bench" / "log-precompile.txt").read_text()
+    assert "kept it in" in (tmp_path / "bench" / "log-ahead.txt").read_text()
     assert list(tmp_path.rglob("tuned.db")) == []
 
 

@@ -12,8 +12,9 @@ import pytest
 from light import light_python
 
 from harness.collect import collect
+from harness.options import RunOptions
 from harness.records import Stage, Verdict
-from harness.run import Settings, run_target
+from harness.run import run_target
 from harness.targets import load_targets
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -78,7 +79,7 @@ def test_a_lost_card_is_infrastructure_and_tried_once_more(package, tmp_path):
     """No test fails for it; what was finished is kept, the rest runs in the second attempt, and both attempts are on record."""
     target = dataclasses.replace(load_targets()["cpu"], interpret=False, stages=(Stage.TEST,))
     said: list[str] = []
-    settings = Settings("run-1", tmp_path / "out", package("test_lost.py"), benches=(), python=light_python())
+    settings = RunOptions("run-1", tmp_path / "out", package("test_lost.py"), benches=(), python=light_python())
     record = run_target(target, settings, said.append, lambda event: None)
     run = collect(tmp_path / "out" / "raw" / "cpu")
     events = [json.loads(line) for line in (tmp_path / "out" / "raw" / "cpu" / "test" / "journal.jsonl").read_text().splitlines()]
@@ -98,9 +99,8 @@ def test_a_card_that_stays_away_is_given_up(package, tmp_path):
     conftest = kernels / "conftest.py"
     conftest.write_text(conftest.read_text().replace("        if not LOST.exists():\n            LOST", "        LOST"))
     target = dataclasses.replace(load_targets()["cpu"], interpret=False, stages=(Stage.TEST,))
-    record = run_target(
-        target, Settings("run-1", tmp_path / "out", kernels, benches=(), python=light_python()), lambda line: None, lambda event: None
-    )
+    options = RunOptions("run-1", tmp_path / "out", kernels, benches=(), python=light_python())
+    record = run_target(target, options, lambda line: None, lambda event: None)
     verdicts = {case.id.rpartition("::")[2]: case.verdict for case in collect(tmp_path / "out" / "raw" / "cpu").cases}
 
     assert (record.verdict, len(record.attempts)) == (Verdict.INFRA, 1)

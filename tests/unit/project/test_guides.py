@@ -20,9 +20,9 @@ from pathlib import Path
 import click
 import pytest
 import yaml
+from engine_requests import ask
 
 from harness.__main__ import cli
-from harness.engines import Request
 from harness.engines.docker.build_context import recipe
 from harness.errors import ExitCode
 from harness.records import Verdict
@@ -120,7 +120,7 @@ def test_the_third_vendor_is_data_that_can_be_built(tmp_path):
         if block.language in ("yaml", "dockerfile"):
             (tmp_path / Path(block.title).name).write_text(block.text)
     target = load_targets(tmp_path / "targets.yml")["xpu"]
-    built = recipe(Request(run_id="r", target=target, kernels=tmp_path, raw=tmp_path))
+    built = recipe(ask(target, tmp_path, tmp_path))
 
     assert built.tag.startswith("warpwave/xpu:")
     assert built.arguments == {"TORCH_INDEX": "https://download.pytorch.org/whl/xpu"}

@@ -65,11 +65,11 @@ def test_updates_have_a_cooldown():
 def test_what_is_given_up_is_said_and_shown(tmp_path, monkeypatch, capsys):
     """On standard error when the run starts; afterwards in the terminal, the Markdown and the page."""
     from harness import __main__ as cli
-    from harness.run import Settings
+    from harness.options import RunOptions
 
     weak = record(environment=replace(record().environment, weakened=("seccomp=unconfined",)))
 
-    def pretend(target, settings: Settings, *_):
+    def pretend(target, settings: RunOptions, *_):
         assert settings.weaken == ("seccomp=unconfined",)
         write_raw(settings.out / "raw" / target.name, run(record=weak))
         return weak

@@ -111,7 +111,14 @@ ROOMS = {
     "compare": GROUND,
     "collect": GROUND,
     "render": GROUND | {"harness.compare"},
-    "run": GROUND | {"harness.collect", "harness.engines", "harness.targets"},
+    "run": GROUND | {"harness.collect", "harness.engines", "harness.options", "harness.targets"},
+    "engines": GROUND | {"harness.options", "harness.targets"},
+}
+# The folders and files of a room, from the ground up: each imports only those before it.
+FLOORS = {
+    "inside": ("process", "marks", "facts", "codegen", "fake_gpu", "multi_gpu", "test", "compile", "bench"),
+    "compare": ("comparison", "speeds", "codegen", "tests"),
+    "render": ("text", "sections", "excerpt", "charts", "files", "exports", "html"),
 }
 
 
@@ -122,6 +129,17 @@ def test_a_room_looks_down_only(path):
     used = below(imports(path), "harness") - {"harness"}
 
     assert used - {module for seen in ROOMS[room] | {f"harness.{room}"} for module in below(used, seen)} == set()
+
+
+@pytest.mark.parametrize(("room", "floor"), [(room, floor) for room, floors in FLOORS.items() for floor in floors])
+def test_a_floor_stands_on_those_below(room, floor):
+    """A folder of `inside` that knows a stage above it could not be read, or used, without that stage."""
+    above = FLOORS[room][FLOORS[room].index(floor) + 1 :]
+    paths = [*(HARNESS / room / floor).rglob("*.py"), *(HARNESS / room).glob(f"{floor}.py")]
+    used = set().union(*(imports(path) for path in paths))
+
+    assert paths
+    assert [name for name in above if below(used, f"harness.{room}.{name}")] == []
 
 
 def test_no_module_needs_itself():

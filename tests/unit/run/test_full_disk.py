@@ -14,13 +14,14 @@ import pytest
 from light import light_python
 
 from harness.collect import collect
-from harness.engines import Layout
+from harness.engines.seam import Layout
 from harness.inside.process.journal import Journal
 from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import JOURNAL_VARIABLE, spawned
+from harness.options import RunOptions
 from harness.records import UNWRITABLE, Environment, Exit, Stage, StageReport, Stages, Verdict, writing
 from harness.report import write_report
-from harness.run import Settings, attempt, run_target
+from harness.run import attempt, run_target
 from harness.targets import load_targets
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -143,7 +144,7 @@ def test_whatever_the_disk_answers_and_when(tmp_path, monkeypatch, number, momen
         monkeypatch.setattr(attempt.Reserve, "take", refuses)
     monkeypatch.setattr(attempt, "choose_engine", lambda *_: Standing())
     (tmp_path / "kernels").mkdir()
-    settings = Settings("run-1", tmp_path / "out", tmp_path / "kernels")
+    settings = RunOptions("run-1", tmp_path / "out", tmp_path / "kernels")
     record = run_target(load_targets()["cpu"], settings, lambda line: None, lambda event: None)
     comparison = write_report([settings.out], settings.out, ["cpu"], [record])
     assert (record.verdict, comparison.exit_code) == (Verdict.INFRA, 3)
@@ -164,7 +165,8 @@ class Standing:
 
     def execute(self, request, environment, on_line):
         writing.dump(
-            Stages(request.run_id, "cpu", True, (StageReport(Stage.TEST, Verdict.PASSED, exit_code=0),)), request.raw / "stages.json"
+            Stages(request.options.run_id, "cpu", True, (StageReport(Stage.TEST, Verdict.PASSED, exit_code=0),)),
+            request.raw / "stages.json",
         )
         return environment, Exit(0, 1.0)
 
@@ -173,7 +175,7 @@ def test_a_full_disk_costs_no_other_target(tmp_path, monkeypatch):
     """A second target that finds no room for its folder is a row of the report; the first one's results are in it."""
     monkeypatch.setattr(attempt, "choose_engine", lambda *_: Standing())
     (tmp_path / "kernels").mkdir()
-    settings, targets = Settings("run-1", tmp_path / "out", tmp_path / "kernels"), load_targets()
+    settings, targets = RunOptions("run-1", tmp_path / "out", tmp_path / "kernels"), load_targets()
     records = [run_target(targets["cpu"], settings, lambda line: None, lambda event: None)]
     monkeypatch.setattr(Path, "mkdir", full)
     records.append(run_target(targets["cuda"], settings, lambda line: None, lambda event: None))

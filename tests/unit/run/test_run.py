@@ -9,18 +9,19 @@ import pytest
 from rich.console import Console
 
 from harness.commands.progress import Progress
-from harness.engines import Layout
+from harness.engines.seam import Layout
 from harness.errors import InfrastructureError
+from harness.options import RunOptions
 from harness.records import Environment, Exit, Stage, StageReport, Stages, Verdict, dump
-from harness.run import Settings, run_target
 from harness.run import attempt as attempt_module
+from harness.run import run_target
 from harness.targets import load_targets
 
 
 class FakeEngine:
     """Does in `execute` what a test tells it to."""
 
-    name = "fake"
+    name = "docker"
 
     def __init__(self, act):
         self.act = act
@@ -41,7 +42,7 @@ def outcome(tmp_path, monkeypatch):
 
     def run(act):
         monkeypatch.setattr(attempt_module, "choose_engine", lambda asked, target, say: FakeEngine(act))
-        settings = Settings("run-1", tmp_path / "out", tmp_path)
+        settings = RunOptions("run-1", tmp_path / "out", tmp_path)
         record = run_target(load_targets()["cpu"], settings, lambda line: None, lambda event: None)
         return record, json.loads((tmp_path / "out" / "raw" / "cpu" / "run.json").read_text())
 

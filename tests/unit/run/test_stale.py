@@ -8,12 +8,13 @@ import shutil
 import pytest
 
 from harness.__main__ import _run_cli
-from harness.engines import Layout
+from harness.engines.seam import Layout
 from harness.errors import UsageError
+from harness.options import RunOptions
 from harness.records import Environment, Exit, Inputs, RunRecord, Stage, StageReport, Stages, Verdict, dump
-from harness.run import Settings, run_target
 from harness.run import attempt as attempt_module
 from harness.run import inputs as inputs_module
+from harness.run import run_target
 from harness.run.inputs import package
 from harness.targets import load_targets
 
@@ -188,7 +189,7 @@ def test_the_place_of_the_package_is_free(place, capsys):
 class Fake:
     """An engine with an image, which does in `execute` what a test tells it to."""
 
-    name = "fake"
+    name = "docker"
 
     def __init__(self, act, image="sha256:1"):
         self.act, self.image = act, image
@@ -217,7 +218,7 @@ def run(tmp_path, monkeypatch):
         monkeypatch.setattr(attempt_module, "choose_engine", lambda asked, target, say: engine)
         monkeypatch.setattr(inputs_module, "load_engine", lambda name: engine)
         monkeypatch.setattr(inputs_module, "recipe", lambda request: type("Recipe", (), {"tag": "fake:1"}))
-        settings = Settings("run-1", tmp_path / "out", tmp_path / "kernels", resume=again, **more)
+        settings = RunOptions("run-1", tmp_path / "out", tmp_path / "kernels", resume=again, **more)
         return run_target(load_targets()[name], settings, lambda line: None, lambda event: None)
 
     return start
@@ -322,7 +323,7 @@ def test_files_that_are_no_files_neither_hang_nor_fail(tmp_path):
     (tmp_path / "nothing.py").symlink_to(tmp_path / "gone")
     (tmp_path / os.fsdecode(b"\xff.py")).write_text("x")
     (tmp_path / "shared").mkdir()
-    found = package(Settings("run-1", tmp_path / "out", tmp_path))
+    found = package(RunOptions("run-1", tmp_path / "out", tmp_path))
 
     assert set(found) == {"pipe", "nothing.py", "\\xff.py"}
     dump(Inputs("run-1", "cpu", found, "1", {}), tmp_path / "inputs.json")
@@ -334,7 +335,7 @@ def test_a_file_behind_a_link_to_a_folder_counts(tmp_path):
     (tmp_path / "common").mkdir()
     (tmp_path / "common" / "tiles.py").write_text("TILE = 1\n")
     (tmp_path / "kernels" / "common").symlink_to(tmp_path / "common")
-    settings = Settings("run-1", tmp_path / "out", tmp_path / "kernels")
+    settings = RunOptions("run-1", tmp_path / "out", tmp_path / "kernels")
     before = package(settings)
     (tmp_path / "common" / "tiles.py").write_text("TILE = 2\n")
 
@@ -347,7 +348,7 @@ def test_an_enormous_package_is_still_told_apart(tmp_path, monkeypatch):
     for name in ("a/1.py", "a/2.py", "b/3.py", "b/4.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
-    settings = Settings("run-1", tmp_path / "out", tmp_path)
+    settings = RunOptions("run-1", tmp_path / "out", tmp_path)
     before = package(settings)
     (tmp_path / "b" / "4.py").write_text("y")
     after = package(settings)

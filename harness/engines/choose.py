@@ -1,0 +1,39 @@
+"""Which engine runs a target."""
+
+from __future__ import annotations
+
+import importlib
+
+from harness.engines.registry import ENGINES, FALLBACK
+from harness.engines.seam import Engine, Say
+from harness.errors import InfrastructureError
+from harness.targets import Target
+
+
+def load_engine(name: str) -> Engine:
+    """Import the engine called `name` and connect to it.
+
+    Raises:
+        InfrastructureError: it cannot be reached.
+    """
+    engine: Engine = importlib.import_module(ENGINES[name].module).connect()
+    return engine
+
+
+def choose_engine(asked: str | None, target: Target, say: Say) -> Engine:
+    """Connect to the engine that the user asked for, or to the target's own.
+
+    An engine that the user named never falls back. A target's own engine does, if the target needs no GPU, and says so in one line.
+
+    Raises:
+        InfrastructureError: it cannot be reached.
+    """
+    if asked is not None:
+        return load_engine(asked)
+    try:
+        return load_engine(target.engine)
+    except InfrastructureError as error:
+        if not target.interpret:
+            raise
+        say(f"{target.name}: {error.happened} Running with the {FALLBACK} engine instead.")
+        return load_engine(FALLBACK)
