@@ -131,8 +131,9 @@ def fuzz(session: nox.Session) -> None:
     """Fuzz every reader of what comes from elsewhere: nox -s fuzz -- 30, minutes of CPU time in all; --keep keeps what reaches new code."""
     session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test", "fuzz"))
     session.run("python", "tests/fuzz/session.py", *session.posargs)
-    searches = ("tests/unit/collect/test_hostile_values.py", "tests/unit/render/test_render_markdown.py")
-    session.run("pytest", *searches, env={"WARPWAVE_SEARCH": "1"})
+    # These try a few examples in the default run.
+    searches = ("collect/test_hostile_values.py", "render/test_render_markdown.py", "compare/test_stats.py")
+    session.run("pytest", *(f"tests/unit/{name}" for name in searches), env={"WARPWAVE_SEARCH": "1"})
 
 
 @nox.session
