@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import subprocess
-import sys
 
+import command
 import pytest
 from synthetic import two_targets
 
@@ -117,8 +116,7 @@ def test_two_shards_of_a_real_package_make_one_report(package, tmp_path):
     pytest.importorskip("triton", reason="the local engine needs torch and triton")
 
     def warpwave(*arguments):
-        command = [sys.executable, "-m", "harness", *arguments]
-        return subprocess.run(command, cwd=tmp_path, env={**os.environ, "COLUMNS": "200"}, capture_output=True, text=True, timeout=200)
+        return command.warpwave(*arguments, cwd=tmp_path, env={**os.environ, "COLUMNS": "200"}, light=True)
 
     for number in ("1", "2"):
         done = warpwave(
