@@ -135,9 +135,9 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session
 def update_pins(session: nox.Session) -> None:
-    """Lock the packages and the base images of every target by hash; what cannot be reached is named and stays as it is."""
+    """Lock the packages and the base images of every target by hash; what cannot be reached is named and stays as it is. -- --check"""
     session.install("pyyaml", "docker", "tomli")
-    session.run("python", "tools/pins.py")
+    session.run("python", "tools/pins.py", *session.posargs)
 
 
 @nox.session

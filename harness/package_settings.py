@@ -1,7 +1,6 @@
 """The tables `[tool.warpwave]` in a kernel package's `pyproject.toml` → `Gates`, and what is compiled.
 
-Strict: a wrong key or value is refused with the file, the key path, what was found and what is allowed, for a gate that is misspelt
-would stand open without a word.
+Strict: a gate that is misspelt would stand open, and nobody would know.
 """
 
 from __future__ import annotations
@@ -9,20 +8,25 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
+
 from harness.errors import ConfigError
 from harness.records import OPEN, Gates, Limits, Rule, Waiver, Which
+from harness.strict import refuse, validate
 
 _PATTERNS = tuple(field.name for field in dataclasses.fields(Which))
 _LAUNCHERS = ("bench", "test")
 _WIDTHS = (8, 16, 32, 64, 128)
+_EXAMPLE = "docs/gates.md shows every key with its meaning"
 
 
 def _is_count(value: Any) -> bool:
@@ -33,7 +37,7 @@ def _is_width(value: Any) -> bool:
     return type(value) is int and value in _WIDTHS
 
 
-# What each gate may be set to; a bool is an int to Python and must not pass for one here.
+# What each gate may be set to. A bool is an int to Python, and must not pass for one here.
 _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "spills": (_is_count, "a whole number of registers, 0 or more"),
     "private_bytes": (_is_count, "a whole number of bytes, 0 or more"),
@@ -46,35 +50,27 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def load_gates(kernels: Path) -> Gates:
-    """What the nearest `pyproject.toml` at or above the folder `kernels` asks for; the defaults where it, or there, is none.
+    """What the nearest `pyproject.toml` at or above the folder `kernels` asks for; the defaults if there is none, or it does not say.
 
     Raises:
         ConfigError: the file cannot be read, or says something that is not allowed.
     """
-    table = _warpwave(kernels)
-    if table is None:
+    path, table = _warpwave(kernels)
+    if path is None:
         return Gates()
-    return Gates(
-        limits=_everywhere(table.table("gates")),
-        rules=tuple(map(_rule, table.tables("rules"))),
-        waivers=tuple(map(_waiver, table.tables("waivers"))),
-        source=table.path.name,
-    )
+    limits = _limits(table.gates, Limits()) if table.gates else Limits()
+    rules = tuple(Rule(_which(rule), _limits(rule, OPEN)) for rule in table.rules)
+    waivers = tuple(Waiver(waiver.gate, waiver.reason.strip(), _which(waiver)) for waiver in table.waivers)
+    return Gates(limits=limits, rules=rules, waivers=waivers, source=path.name)
 
 
 def load_launches(kernels: Path) -> tuple[str, ...]:
-    """Whose launches the same file wants compiled: `launches = ["bench"]`; of benches and tests where it does not say.
+    """Whose launches the same file wants compiled: `launches = ["bench"]`; those of benches and tests if it does not say.
 
     Raises:
         ConfigError: as above.
     """
-    table = _warpwave(kernels)
-    value = table.values.get("launches") if table else None
-    if table is None or value is None:
-        return _LAUNCHERS
-    if not isinstance(value, list) or not value or not all(name in _LAUNCHERS for name in value):
-        table.refuse("launches", repr(value), f"a list of {' and '.join(_LAUNCHERS)}")
-    return tuple(dict.fromkeys(value))
+    return tuple(dict.fromkeys(_warpwave(kernels)[1].launches))
 
 
 def load_peers(kernels: Path) -> tuple[str, ...]:
@@ -83,122 +79,132 @@ def load_peers(kernels: Path) -> tuple[str, ...]:
     Raises:
         ConfigError: as above.
     """
-    table = _warpwave(kernels)
-    value = table.values.get("peers", []) if table else []
-    if table and not (isinstance(value, list) and all(isinstance(name, str) and name.strip() for name in value)):
-        table.refuse("peers", repr(value), "a list of providers' names")
-    return tuple(dict.fromkeys(value))
+    return tuple(dict.fromkeys(_warpwave(kernels)[1].peers))
 
 
-def _warpwave(kernels: Path) -> _Table | None:
+def _check_gate(is_allowed: Callable[[Any], bool], allowed: str, may_open: bool, value: Any) -> Any:
+    if not is_allowed(value) and not (may_open and value is False):
+        hint = "; false switches the gate off" if may_open else ": a rule can only tighten, what may break a gate needs a waiver"
+        refuse(allowed + hint)
+    return value
+
+
+def _check_patterns(value: Any) -> tuple[str, ...]:
+    """A shell pattern, or a list of some."""
+    found = value if isinstance(value, list) and value else [value]
+    if value is None:
+        refuse('a pattern of kernel names, "*" for all of them', "nothing")
+    if not all(isinstance(pattern, str) and pattern.strip() for pattern in found):
+        refuse("a pattern or a list of patterns, none of them empty")
+    return tuple(found)
+
+
+def _check_launcher(value: Any) -> tuple[str, ...]:
+    if value not in _LAUNCHERS:
+        refuse(f"one of {', '.join(_LAUNCHERS)}; without it, both")
+    return (value,)
+
+
+def _check_waived(value: Any) -> Any:
+    if not isinstance(value, str) or value not in _VALUES:
+        refuse(f"one of {', '.join(_VALUES)}", "nothing" if value is None else "")
+    return value
+
+
+def _check_reason(value: Any) -> Any:
+    if not isinstance(value, str) or not value.strip():
+        refuse(*(("a sentence that says why: it is shown in the report", "nothing") if value is None else ("a text that is not empty",)))
+    return value
+
+
+def _check_launches(value: Any) -> Any:
+    if not isinstance(value, list) or not value or not all(name in _LAUNCHERS for name in value):
+        refuse(f"a list of {' and '.join(_LAUNCHERS)}")
+    return value
+
+
+def _check_peers(value: Any) -> Any:
+    if not (isinstance(value, list) and all(isinstance(name, str) and name.strip() for name in value)):
+        refuse("a list of providers' names")
+    return value
+
+
+def _gates(may_open: bool) -> dict[str, Any]:
+    """A field for each gate, None where the table does not set it."""
+    checks = {gate: AfterValidator(partial(_check_gate, *what, may_open)) for gate, what in _VALUES.items()}
+    return {gate: (Annotated[Any, check], None) for gate, check in checks.items()}
+
+
+_Pattern = Annotated[Any, AfterValidator(_check_patterns)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Which(_Strict):
+    kernel: _Pattern = Field(default=None, validate_default=True)
+    function: _Pattern = ("*",)
+    architecture: _Pattern = ("*",)
+    types: _Pattern = ("*",)
+    launched_by: Annotated[Any, AfterValidator(_check_launcher)] = ("*",)
+
+
+class _SomeGate(_Which):
+    @model_validator(mode="after")
+    def _sets_one(self) -> Any:
+        if not self.model_fields_set & set(_VALUES):
+            refuse(f"one that sets at least one of {', '.join(_VALUES)}", "a rule that sets no gate")
+        return self
+
+
+class _Waiver(_Which):
+    gate: Annotated[Any, AfterValidator(_check_waived)] = Field(default=None, validate_default=True)
+    reason: Annotated[Any, AfterValidator(_check_reason)] = Field(default=None, validate_default=True)
+
+
+_Everywhere: Any = create_model("_Everywhere", __base__=_Strict, **_gates(may_open=True))
+_Rule: Any = create_model("_Rule", __base__=_SomeGate, **_gates(may_open=False))
+
+
+class _Warpwave(_Strict):
+    gates: _Everywhere | None = None
+    rules: list[_Rule] = []
+    waivers: list[_Waiver] = []
+    launches: Annotated[Any, AfterValidator(_check_launches)] = _LAUNCHERS
+    peers: Annotated[Any, AfterValidator(_check_peers)] = ()
+
+
+class _Tool(BaseModel):
+    warpwave: _Warpwave | None = None
+
+
+class _File(BaseModel):
+    tool: _Tool = _Tool()
+
+
+def _warpwave(kernels: Path) -> tuple[Path | None, _Warpwave]:
+    """The nearest file that has the table, or whose nearest `pyproject.toml` is without one: then None, and the defaults."""
     folder = kernels.resolve()
     path = next((found for above in (folder, *folder.parents) if (found := above / "pyproject.toml").is_file()), None)
-    table = _Table(path, "tool", _read(path).get("tool", {})).table("warpwave") if path else None
-    if table is not None:
-        table.only("gates", "rules", "waivers", "launches", "peers")
-    return table
+    table = validate(_File, _read(path), path, _EXAMPLE).tool.warpwave if path else None
+    return (path, table) if table else (None, _Warpwave())
 
 
-class _Table:
-    """A table of the file, which knows where it stands."""
-
-    def __init__(self, path: Path, where: str, values: Any) -> None:
-        self.path, self.where, self.values = path, where, values
-        if not isinstance(values, dict):
-            self.refuse("", repr(values), "a table")
-
-    def refuse(self, key: str, found: str, allowed: str) -> NoReturn:
-        where = f"{self.where}.{key}" if key else self.where
-        raise ConfigError(
-            f"{self.path}: {where}: found {found}, allowed is {allowed}.",
-            "The key is misspelt, at the wrong level, or its value has another type.",
-            "Mend that key; docs/gates.md shows every key with its meaning.",
-        )
-
-    def only(self, *keys: str) -> None:
-        for key in self.values:
-            if key not in keys:
-                self.refuse(key, "a key that does not exist", f"one of {', '.join(keys)}")
-
-    def table(self, key: str) -> _Table | None:
-        return _Table(self.path, f"{self.where}.{key}", self.values[key]) if key in self.values else None
-
-    def tables(self, key: str) -> list[_Table]:
-        found = self.values.get(key, [])
-        if not isinstance(found, list):
-            shown = "one table" if isinstance(found, dict) else repr(found)
-            self.refuse(key, shown, f"a list of tables, each headed [[{self.where}.{key}]]")
-        return [_Table(self.path, f"{self.where}.{key}[{position}]", entry) for position, entry in enumerate(found)]
-
-    def text(self, key: str) -> str:
-        """A text with something in it."""
-        value = self.values[key]
-        if not isinstance(value, str) or not value.strip():
-            self.refuse(key, repr(value), "a text that is not empty")
-        return value.strip()
-
-    def patterns(self, key: str) -> tuple[str, ...]:
-        """A shell pattern, or a list of some."""
-        value = self.values[key]
-        found = value if isinstance(value, list) and value else [value]
-        if not all(isinstance(pattern, str) and pattern.strip() for pattern in found):
-            self.refuse(key, repr(value), "a pattern or a list of patterns, none of them empty")
-        return tuple(found)
+def _limits(table: Any, base: Limits) -> Limits:
+    """The gates that a table sets, laid over `base`; false opens one."""
+    values = {gate: getattr(table, gate) for gate in table.model_fields_set & set(_VALUES)}
+    return dataclasses.replace(base, **{gate: getattr(OPEN, gate) if value is False else value for gate, value in values.items()})
 
 
-def _everywhere(table: _Table | None) -> Limits:
-    if table is None:
-        return Limits()
-    table.only(*_VALUES)
-    return _limits(table, Limits(), may_open=True)
-
-
-def _limits(table: _Table, base: Limits, may_open: bool) -> Limits:
-    """The gates that a table sets, laid over `base`."""
-    found: dict[str, Any] = {}
-    for gate, (is_allowed, allowed) in _VALUES.items():
-        value = table.values.get(gate)
-        if value is False and may_open:
-            found[gate] = getattr(OPEN, gate)
-        elif is_allowed(value):
-            found[gate] = value
-        elif gate in table.values:
-            hint = "; false switches the gate off" if may_open else ": a rule can only tighten, what may break a gate needs a waiver"
-            table.refuse(gate, repr(value), allowed + hint)
-    return dataclasses.replace(base, **found)
-
-
-def _which(table: _Table) -> Which:
-    if "kernel" not in table.values:
-        table.refuse("kernel", "nothing", 'a pattern of kernel names, "*" for all of them')
-    launcher = table.values.get("launched_by", "bench")
-    if launcher not in _LAUNCHERS:
-        table.refuse("launched_by", repr(launcher), f"one of {', '.join(_LAUNCHERS)}; without it, both")
-    return Which(**{key: table.patterns(key) for key in _PATTERNS if key in table.values})
-
-
-def _rule(table: _Table) -> Rule:
-    table.only(*_PATTERNS, *_VALUES)
-    limits = _limits(table, OPEN, may_open=False)
-    if limits == OPEN:
-        table.refuse("", "a rule that sets no gate", f"one that sets at least one of {', '.join(_VALUES)}")
-    return Rule(_which(table), limits)
-
-
-def _waiver(table: _Table) -> Waiver:
-    table.only("gate", "reason", *_PATTERNS)
-    gate = table.values.get("gate")
-    if not isinstance(gate, str) or gate not in _VALUES:
-        table.refuse("gate", "nothing" if gate is None else repr(gate), f"one of {', '.join(_VALUES)}")
-    if "reason" not in table.values:
-        table.refuse("reason", "nothing", "a sentence that says why: it is shown in the report")
-    return Waiver(gate, table.text("reason"), _which(table))
+def _which(table: _Which) -> Which:
+    return Which(**{name: getattr(table, name) for name in _PATTERNS})
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.", "It is no text file, or not yours to read.", "Mend or move it.") from None
+        raise ConfigError(f"{path} cannot be read: {error}.", "It is no text file, or not yours to read.", "Fix or move it.") from None
     except (ValueError, RecursionError) as error:  # that of TOML is a ValueError; so is a number or a date that is none
-        raise ConfigError(f"{path} is not valid TOML: {error}.", "Usually a quote or a bracket is missing.", "Mend that line.") from None
+        raise ConfigError(f"{path} is not valid TOML: {error}.", "Usually a quote or a bracket is missing.", "Fix that line.") from None

@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from harness.checks import Check, Doctor
+from harness.checks import Doctor
 from harness.engines.registry import DEFAULT, ENGINES
 from harness.errors import ConfigError, UsageError
 from harness.records import CHOSEN, Arch, Architecture, Multiprocessor, Stage
+from harness.strict import refusal, validate
 
 _STRICT = {"extra": "forbid"}
+_EXAMPLE = "docker/targets.yml shows every key in use"
 if TYPE_CHECKING:
     _EngineName = str
     _ChosenStage = Stage
@@ -171,7 +173,7 @@ def load_targets(overlay: Path | None = None) -> dict[str, Target]:
         raw = _merge(raw, extra)
         # A Dockerfile is looked for beside the file that names it.
         folders.update({name: overlay.resolve().parent for name in _keys(raw["targets"]) if _names_dockerfile(extra, name)})
-    file = _validate(raw, where)
+    file = validate(_File, raw, where, _EXAMPLE)
     cards = {name: _describe(name, card, where) for name, card in file.architectures.items()}
     return {name: _resolve(name, entry, folders[name], cards, where) for name, entry in file.targets.items()}
 
@@ -267,34 +269,5 @@ def _merge(below: Any, above: Any) -> Any:
     return above
 
 
-def _validate(raw: dict[str, Any], path: Path) -> _File:
-    try:
-        return TypeAdapter(_File).validate_python(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"] if part != "__args__").lstrip(".")
-        allowed = re.sub(r"<[^:>]+: ('[^']*')>", r"\1", first["msg"].replace("Input should be ", ""))
-        if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-            raise _refusal(path, where, "a key that does not exist", "one of " + ", ".join(_known_keys(first["loc"]))) from None
-        if first["type"] == "missing":
-            raise _refusal(path, where, "nothing", "a value: this key is required") from None
-        raise _refusal(path, where, repr(first["input"]), allowed) from None
-
-
-def _known_keys(location: tuple[int | str, ...]) -> list[str]:
-    """Return the keys allowed beside the one that was refused at `location`."""
-    depth = {1: _File, 3: _Entry if location[0] == "targets" else _Card}
-    inner = {"image": Image, "devices": Devices, "probe": Probe, "doctor": Check if "checks" in location else Doctor}
-    inner["multiprocessor"] = Multiprocessor
-    if "cards" in location[3:4]:
-        return [f.name for f in fields(Cards)]
-    kind = depth.get(len(location)) or inner.get(str(location[2]) if len(location) > 2 else "", _File)
-    return [f.name for f in fields(kind)]
-
-
 def _refusal(path: Path, where: str, found: str, allowed: str) -> ConfigError:
-    return ConfigError(
-        f"{path}: {where}: found {found}, allowed is {allowed}.",
-        "The key is misspelt, at the wrong level, or its value has another type.",
-        "Fix that key; docker/targets.yml shows every key in use.",
-    )
+    return refusal(path, where, found, allowed, _EXAMPLE)

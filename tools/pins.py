@@ -1,18 +1,22 @@
-"""`nox -s update_pins`: what goes into the images, pinned by hash: packages in docker/locks/, base images in docker/targets.yml.
+"""`nox -s update_pins`: pin what goes into the images by hash: packages in docker/locks/, base images in docker/targets.yml.
 
-A lock a target and Python, from one index a package: torch and what it needs from the torch index alone (`…-torch.txt`), the rest from the
-default index alone. Where an index, an engine or a registry does not answer, that is said, and what was pinned stays as it is.
+Each target and Python has two locks, each from one index: torch and what it needs from the torch index (`…-torch.txt`), the rest from the
+default index. If an index, an engine or a registry does not answer, this names it and leaves the old pin as it is.
+
+`nox -s update_pins -- --check` changes nothing and asks no server. It prints a line for each base image without a digest and for each set
+of packages without a lock of the right version. Exit code 0: everything is pinned. 1: something is not, or could not be refreshed.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -27,6 +31,7 @@ ROOT = Path(__file__).parents[1]
 DOCKER = ROOT / "docker"
 PYTHONS = ("3.12", "3.11")  # of the base images in targets.yml, and of Debian 12
 HOST_PYTHON = "3.12"  # of the jobs on hosted runners
+DEVCONTAINER = ROOT / ".devcontainer" / "devcontainer.json"
 HOST_LOCK = ROOT / ".github" / f"comment-py{HOST_PYTHON}.txt"
 MACHINES = ("x86_64", "aarch64")
 GLIBCS = ("2_28", "2_27", "2_17")
@@ -144,10 +149,48 @@ def update_digests(file: Path, ask: Callable[[str], str] = registry) -> list[str
     return trouble
 
 
-def main() -> int:
-    """Pin what can be pinned; 1 where something could not, so that nobody takes it for fresh."""
+def unpinned(targets: Mapping[str, Any], locks: Path = DOCKER / "locks", host: Path = HOST_LOCK, editor: Path = DEVCONTAINER) -> list[str]:
+    """Return a sentence for each thing that goes into an image, or is installed beside a token, and has no hash. Asks no server."""
+    found = []
+    for name, target in targets.items():
+        image = target["image"]
+        if not image.get("digest"):
+            found.append(f"docker/targets.yml: {image['base']}, the base image of {name}, has no digest")
+        versions = image["build_args"]
+        for python in PYTHONS:
+            for kind, package, version in (("", "triton", "TRITON_VERSION"), ("-torch", "torch", "TORCH_VERSION")):
+                lock = locks / f"{name}-py{python}{kind}.txt"
+                wanted = f"{package}=={versions[version]}"
+                if not lock.exists():
+                    found.append(f"docker/locks/{lock.name}: missing, so {wanted} and what comes with it is installed without hashes")
+                elif f"\n{wanted} --hash=" not in lock.read_text():
+                    found.append(f"docker/locks/{lock.name}: does not hold {wanted}, which docker/targets.yml names")
+    if not host.exists():
+        found.append(f".github/{host.name}: missing, so the job that comments on pull requests cannot install by hash")
+    image = re.search(r'"image": "([^"]+)"', editor.read_text())
+    if image and "@sha256:" not in image[1]:
+        found.append(f".devcontainer/{editor.name}: {image[1]} has no digest")
+    return found
+
+
+def check(targets: Mapping[str, Any]) -> int:
+    """Print what is not pinned, by name; 1 if there is anything."""
+    found = unpinned(targets)
+    for sentence in found:
+        print(f"not pinned: {sentence}")
+    print(f"{len(found)} not pinned; `nox -s update_pins` pins what it can reach" if found else "everything is pinned")
+    return int(bool(found))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Pin what can be pinned, or only check; 1 if something is not pinned, or could not be refreshed, so that nobody takes it for fresh."""
+    parser = argparse.ArgumentParser(description="Pin what goes into the images by hash.", allow_abbrev=False)
+    parser.add_argument("--check", action="store_true", help="name what is not pinned; change nothing, ask no server")
     file = DOCKER / "targets.yml"
-    missing = [f"docker/locks/{name}" for name in update_locks(yaml.safe_load(file.read_text())["targets"], DOCKER / "locks")]
+    targets = yaml.safe_load(file.read_text())["targets"]
+    if parser.parse_args(arguments).check:
+        return check(targets)
+    missing = [f"docker/locks/{name}" for name in update_locks(targets, DOCKER / "locks")]
     missing += update_host_lock(HOST_LOCK)
     trouble = update_digests(file)
     for name in missing:

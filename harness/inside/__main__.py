@@ -24,7 +24,7 @@ from harness.inside.process.container_limits import NO_ROOM
 from harness.inside.process.events import PIPE_VARIABLE
 from harness.inside.process.exceptions import doubted
 from harness.inside.process.supervise import describe_exit
-from harness.inside.process.workers import FOLDER_VARIABLE, die_with_parent
+from harness.inside.process.workers import FOLDER_VARIABLE, die_with_parent, end
 from harness.records import STAGES, UNWRITABLE, Job, Stage, StageReport, Stages, Verdict, to_text, write_text
 
 _GRACE_S = 20.0
@@ -93,7 +93,7 @@ def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
     except subprocess.TimeoutExpired:
         timed_out = True
     finally:
-        _stop(process)
+        end(process, _GRACE_S)
         sealing.end_orphans(but=process.pid)
     relay.join(_GRACE_S)
     seconds = round(time.monotonic() - started, 3)
@@ -126,18 +126,6 @@ def _wait(process: subprocess.Popen[bytes], until: float) -> None:
             if time.monotonic() >= until:
                 raise
             sealing.reap(but=process.pid)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """SIGINT, so that a GPU runtime can tear down and results are written; then SIGKILL to the whole group."""
-    for number in (signal.SIGINT, signal.SIGKILL):
-        if process.poll() is not None:
-            return
-        try:
-            os.killpg(process.pid, number)
-            process.wait(_GRACE_S)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            continue
 
 
 def _relay(pipe: int, told: list[StageReport]) -> None:

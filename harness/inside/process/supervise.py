@@ -16,10 +16,8 @@ told again, and only what is not in it is run. What breaks the journal's rules i
 from __future__ import annotations
 
 import errno
-import os
 import re
 import signal
-import subprocess
 import threading
 import time
 import traceback
@@ -30,7 +28,7 @@ from pathlib import Path
 from harness.inside.process.audit import Audit, Event, Tail
 from harness.inside.process.container_limits import memory_kills, past_memory_limit
 from harness.inside.process.journal import Journal
-from harness.inside.process.workers import Start, Worker
+from harness.inside.process.workers import Start, end
 from harness.records import UNWRITABLE, Verdict
 
 _POLL_S = 0.05
@@ -149,7 +147,7 @@ def _run_worker(
                 break
             time.sleep(_POLL_S)
     finally:
-        _stop(worker)
+        end(worker, _GRACE_S)
     if timed_out:
         what = f"it ran longer than {case_limit_s:g} s" if running else f"no case was started for {_IDLE_LIMIT_S:g} s"
         return False, Death(running, Verdict.TIMEOUT, what)
@@ -188,21 +186,3 @@ def _explain(death: Death, log: Path, printed: int, faults: dict[str, Verdict]) 
         if line := next((line for line in text.splitlines() if re.search(pattern, line)), None):
             return Death(death.case, verdict, f"{death.reason}: {line.strip()[:300]}")
     return death
-
-
-def _stop(worker: Worker) -> None:
-    """End a worker and everything it started: SIGINT first, so that a GPU runtime can tear down, then SIGKILL."""
-    for number, patience in ((signal.SIGINT, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
-        try:
-            os.killpg(worker.pid, number)
-        except (ProcessLookupError, PermissionError):
-            # Gone; or a forked one that leads no group yet.
-            if worker.poll() is not None:
-                break
-            os.kill(worker.pid, number)
-        if worker.poll() is None:
-            try:
-                worker.wait(patience)
-            except subprocess.TimeoutExpired:
-                continue
-    worker.poll()

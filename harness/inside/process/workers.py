@@ -92,6 +92,22 @@ class _Forked:
         return self.returncode
 
 
+def end(worker: Worker, grace_s: float) -> None:
+    """End a process and everything it started: SIGINT first, so that a GPU runtime can tear down and results are written; then SIGKILL."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        try:
+            os.killpg(worker.pid, number)
+        except (ProcessLookupError, PermissionError):
+            # Gone; or a forked one that leads no group yet.
+            if worker.poll() is not None:
+                break
+            os.kill(worker.pid, number)
+        if worker.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                worker.wait(grace_s)
+    worker.poll()
+
+
 def hash_triton() -> None:
     """The hash of all of Triton is in the key of everything that it caches; it takes half a second, and is made once a process."""
     with contextlib.suppress(ImportError, AttributeError):

@@ -135,3 +135,55 @@ def test_the_host_is_locked_too(tmp_path):
     assert pins.update_host_lock(path, lambda wanted, *_: asked.append(wanted) or {"click": ("1", "a" * 64)}) == []
     assert path.read_text().endswith(f"click==1 --hash=sha256:{'a' * 64}\n")
     assert {"hatchling", "click>=8.1"} <= set(asked[0])
+
+
+def test_what_is_not_pinned_is_named(tmp_path):
+    """A base image without a digest, a lock that is missing or of another version, the host's lock, the devcontainer: each by name."""
+    targets = {"cuda": {"image": {**TARGETS["cuda"]["image"], "digest": None}}}
+    editor = tmp_path / "devcontainer.json"
+    editor.write_text('{"image": "python:3.12"}')
+    versions = targets["cuda"]["image"]["build_args"]
+    (tmp_path / "cuda-py3.12.txt").write_text(f"#\ntriton=={versions['TRITON_VERSION']} --hash=sha256:{'a' * 64}\n")
+    (tmp_path / "cuda-py3.11.txt").write_text(f"#\ntriton==0.1 --hash=sha256:{'a' * 64}\n")
+
+    found = pins.unpinned(targets, tmp_path, tmp_path / "host.txt", editor)
+
+    assert [sentence.partition(":")[0] for sentence in found] == [
+        "docker/targets.yml",
+        "docker/locks/cuda-py3.12-torch.txt",
+        "docker/locks/cuda-py3.11.txt",
+        "docker/locks/cuda-py3.11-torch.txt",
+        ".github/host.txt",
+        ".devcontainer/devcontainer.json",
+    ]
+    assert targets["cuda"]["image"]["base"] in found[0]
+
+
+def test_nothing_is_named_where_all_is_pinned(tmp_path):
+    """Or a check that always fails would be believed by nobody."""
+    targets = {"cuda": {"image": {**TARGETS["cuda"]["image"], "digest": f"sha256:{'a' * 64}"}}}
+    pins.update_locks(targets, tmp_path, lambda wanted, *_: {wanted[0].split("==")[0]: (wanted[0].split("==")[1], "a" * 64)})
+    for name in ("host.txt", "devcontainer.json"):
+        (tmp_path / name).write_text(f'{{"image": "python:3.12@sha256:{"a" * 64}"}}')
+
+    assert pins.unpinned(targets, tmp_path, tmp_path / "host.txt", tmp_path / "devcontainer.json") == []
+
+
+def test_the_page_on_security_is_true_of_the_pins():
+    """It says what is not pinned yet exactly as long as the check finds it."""
+    page = (REPOSITORY / "docs" / "security.md").read_text()
+    found = " ".join(pins.unpinned(TARGETS))
+
+    assert ("**no digest yet**" in page) == ("the base image of" in found)
+    assert ("**not torch yet**" in page) == ("-torch.txt" in found)
+
+
+@pytest.mark.parametrize(("found", "code"), [([], 0), (["docker/x: no digest"], 1)])
+def test_the_check_has_an_exit_code(found, code, monkeypatch, capsys):
+    """0 if everything is pinned, 1 with a line for each thing that is not."""
+    monkeypatch.setattr(pins, "unpinned", lambda *_: found)
+
+    assert pins.main(["--check"]) == code
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("not pinned: ")] == [
+        f"not pinned: {sentence}" for sentence in found
+    ]

@@ -1,0 +1,74 @@
+"""Files that a user writes, held to a type. What is wrong is refused with its key path, what was found, and what is allowed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from harness.errors import ConfigError
+
+Kind = TypeVar("Kind")
+
+_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
+_TABLES = ("model_type", "dataclass_type", "dict_type")
+
+
+def validate(kind: type[Kind], raw: Any, path: Path, example: str) -> Kind:
+    """Make a `kind` of what a file says. `example` names the page that shows every key.
+
+    Raises:
+        ConfigError: a key or a value is not allowed; the first one is named.
+    """
+    adapter = TypeAdapter(kind)
+    try:
+        return adapter.validate_python(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+    keys = [part for part in first["loc"] if part != "__args__"]
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in keys).lstrip(".")
+    raise refusal(path, where, *_found_and_allowed(first, adapter, keys), example)
+
+
+def refusal(path: Path, where: str, found: str, allowed: str, example: str) -> ConfigError:
+    """The error for a key that says what it may not."""
+    return ConfigError(
+        f"{path}: {where}: found {found}, allowed is {allowed}.",
+        "The key is misspelt, at the wrong level, or its value has another type.",
+        f"Fix that key; {example}.",
+    )
+
+
+def refuse(allowed: str, found: str = "") -> NoReturn:
+    """Called by a type's own validators: refuse the value that they look at, or what `found` says."""
+    raise PydanticCustomError("refused", "{allowed}", {"allowed": allowed, "found": found})
+
+
+def _found_and_allowed(first: ErrorDetails, adapter: TypeAdapter[Any], keys: Sequence[int | str]) -> tuple[str, str]:
+    shown = repr(first["input"])
+    if first["type"] in _UNKNOWN:
+        return "a key that does not exist", "one of " + ", ".join(_known_keys(adapter.json_schema(), keys[:-1]))
+    if first["type"] == "missing":
+        return "nothing", "a value: this key is required"
+    if first["type"] == "refused":
+        return first["ctx"]["found"] or shown, first["ctx"]["allowed"]
+    if first["type"] in _TABLES:
+        return shown, "a table"
+    if first["type"] in ("list_type", "tuple_type") and isinstance(first["input"], dict):
+        return "one table", f"a list of tables, each headed [[{'.'.join(map(str, keys))}]]"
+    return shown, re.sub(r"<[^:>]+: ('[^']*')>", r"\1", first["msg"].replace("Input should be ", ""))
+
+
+def _known_keys(schema: dict[str, Any], keys: Sequence[int | str]) -> list[str]:
+    """The keys that a table may have, by the JSON Schema of the file."""
+    here: dict[str, Any] = schema
+    for key in (*keys, None):
+        while "$ref" in here or "anyOf" in here:
+            here = schema["$defs"][here["$ref"].rpartition("/")[2]] if "$ref" in here else here["anyOf"][0]
+        if key is not None:
+            here = here["items"] if isinstance(key, int) else here.get("properties", {}).get(key) or here["additionalProperties"]
+    return list(here.get("properties", {}))
