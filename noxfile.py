@@ -193,3 +193,11 @@ def overhead(session: nox.Session) -> None:
     session.install("-e", ".")
     install_inside(session)
     session.run("python", "tests/bench/overhead.py", *session.posargs)
+
+
+@nox.session
+def mutate(session: nox.Session) -> None:
+    """Change the code at random and count what the tests notice; tests/mutation/README.md. nox -s mutate -- --sample 300 --seed 1"""
+    session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test", "mutate"))
+    install_inside(session)
+    session.run("python", "tests/mutation/session.py", *session.posargs)
