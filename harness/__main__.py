@@ -1,6 +1,6 @@
 """The command line: `warpwave run | report | compare | history | export | plot | codegen | list | doctor | clean | init | ci`.
 
-Standard output carries the result, standard error progress and errors. Errors are raised anywhere and caught once, here.
+Results go to standard output. Progress and errors go to standard error. Any code may raise an error; only this file catches it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from harness.errors import ExitCode, InfrastructureError, Outcome, StoppedError,
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="warpwave")
 def cli() -> None:
-    """Run one Triton kernel package on every vendor's target and compare what comes out."""
+    """Run one Triton kernel package on every vendor's target and compare the results."""
 
 
 cli.add_command(run)
@@ -44,10 +44,12 @@ cli.add_command(run)
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER...")
 @click.option("--out", type=FOLDER, help="Where to write the comparison.  [default: the first FOLDER]")
 @click.option("--svg", type=FILE, help="Also draw what the terminal shows into this file.")
-@click.option("--expect", multiple=True, metavar="TARGET", help="A target that must be there; shown as absent if it is not. Repeatable.")
+@click.option(
+    "--expect", multiple=True, metavar="TARGET", help="A target that the report must list; `absent` if it has no results. Repeatable."
+)
 @output_options
 def report(folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect: tuple[str, ...], **options: Any) -> Outcome:
-    """Merge raw results, of this machine or of others, into one comparison."""
+    """Merge raw results from this machine or others into one comparison."""
     from harness.out_folder import check_writable
     from harness.report import make_report, without_collector
 
@@ -70,7 +72,7 @@ cli.add_command(history)
 
 
 @cli.command(name="list")
-@click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
+@click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones.")
 @json_option("Print one JSON document.")
 def list_targets(overlay: Path | None, as_json: bool) -> Outcome:
     """Show every target with its engine, stages, image and architectures."""
@@ -92,9 +94,9 @@ cli.add_command(ci)
 
 
 @cli.command()
-@click.option("--yes", is_flag=True, help="Remove them; without it they are only listed.")
+@click.option("--yes", is_flag=True, help="Remove the containers instead of listing them.")
 def clean(yes: bool) -> Outcome:
-    """List, or remove, containers that a killed run of ours left behind on this machine."""
+    """List or remove containers that killed runs left behind on this machine."""
     from harness.engines.docker.engine import clean as clean_containers
 
     found = clean_containers(dry_run=not yes)
@@ -106,9 +108,9 @@ def clean(yes: bool) -> Outcome:
 
 @cli.command()
 @click.argument("folder", type=FOLDER, default=Path())
-@click.option("--from", "source", metavar="REQUIREMENT", help="What the workflow installs.  [default: this very warpwave]")
+@click.option("--from", "source", metavar="REQUIREMENT", help="What the workflow installs.  [default: this warpwave]")
 def init(folder: Path, source: str | None) -> Outcome:
-    """Write a kernel with its test and its bench, gates and a workflow into FOLDER, the current one unless told otherwise."""
+    """Write a kernel with its test and bench, gates and a workflow into FOLDER (default: the current folder)."""
     from harness.install_source import requirement
     from harness.starter import write_starter
 
@@ -116,14 +118,14 @@ def init(folder: Path, source: str | None) -> Outcome:
     wanted = f"warpwave=={__version__}" if own is None else own
     for path in write_starter(folder, wanted):
         console.say(f"wrote {folder / path}")
-    why = "" if own is not None else ", since this copy is nowhere that others could install it from"
-    console.say(f"The workflow installs {wanted}{why}; --from names another.")
+    why = "" if own is not None else ", because others cannot install this copy"
+    console.say(f"The workflow installs {wanted}{why}. To install something else, use --from.")
     console.say(f"Next: `warpwave run cpu --kernels {folder / 'kernels'}`")
     return Outcome()
 
 
 def main() -> None:
-    """Entry point of the console script: the one place where errors become text and an exit code."""
+    """Run the console script: the one place that turns errors into text and an exit code."""
     streams = Streams()
     console.print_tracebacks()
     signals.listen()
@@ -132,26 +134,26 @@ def main() -> None:
     except KeyboardInterrupt:
         code = _explain(Outcome(ExitCode.INTERRUPTED, "stopped by the user or the CI system"))
     if failure := streams.failure():
-        _tell_unwritten(failure)
+        _report_unwritten(failure)
         code = code or ExitCode.INFRASTRUCTURE
     sys.exit(ExitCode.TERMINATED if signals.terminated() and code == ExitCode.INTERRUPTED else code)
 
 
 def _run_cli(arguments: list[str]) -> int:
-    """Run a command; whatever it comes to, the reason of an exit code other than 0 is printed here, for all of them."""
-    asked: dict[str, Any] = {}  # where options leave word for us; see `json_option`
+    """Run a command and return its exit code. If the code is not 0, print the reason."""
+    asked: dict[str, Any] = {}  # options note here that the answer must be JSON; see `json_option`
     try:
         ended = cli.main(arguments, prog_name="warpwave", standalone_mode=False, obj=asked)
     except click.Abort:
         error: WarpwaveError = StoppedError("Stopped by the user.", "Ctrl-C was pressed.", "What was finished has been kept.")
     except click.ClickException as problem:
-        told = io.StringIO()
-        problem.show(file=told)
-        console.say(told.getvalue().splitlines(), err=True)
+        shown = io.StringIO()
+        problem.show(file=shown)
+        console.say(shown.getvalue().splitlines(), err=True)
         asked.setdefault("json", _looks_like_json(problem, arguments))
-        _answer(problem.format_message(), "The command line is not understood.", "See --help.", ExitCode.USAGE, asked["json"])
+        _answer(problem.format_message(), "The command line is not valid.", "See --help.", ExitCode.USAGE, asked["json"])
         return ExitCode.USAGE
-    except Exception as raised:  # whatever it is: a traceback's exit code is 1, which means that tests failed
+    except Exception as raised:  # catch all: a traceback would exit with 1, which means that tests failed
         error = explain(raised)
         if os.environ.get("WARPWAVE_TRACEBACK"):
             console.say("".join(traceback.format_exception(raised)).splitlines(), err=True)
@@ -164,14 +166,14 @@ def _run_cli(arguments: list[str]) -> int:
 
 
 def _looks_like_json(problem: click.ClickException, arguments: list[str]) -> bool:
-    """Whether JSON was asked for on a command line that could not be parsed; that it has such a flag is all that is known of it."""
+    """Return whether an unparsable command line asks for JSON: the command has the flag, and `--json` is among the arguments."""
     context = getattr(problem, "ctx", None)
     flags = [parameter.name for parameter in context.command.params] if context else []
     return "as_json" in flags and "--json" in arguments
 
 
 def _explain(ended: object) -> int:
-    """The exit code of a command that has come to its end, and why it is not 0, where it is seen last."""
+    """Return a command's exit code. If it is not 0, print the reason as the last line."""
     if not isinstance(ended, Outcome):  # --help, --version
         return ended if isinstance(ended, int) else 0
     if not ended.ok:
@@ -180,7 +182,7 @@ def _explain(ended: object) -> int:
 
 
 def _answer(happened: str, meaning: str, remedy: str, code: ExitCode, asked: bool | Path | None) -> None:
-    """An error as JSON, too, where the command was to answer so: on standard output, or in a file."""
+    """Write the error as JSON too, if the command was asked for JSON: to standard output or to a file."""
     from harness.records import write_text
     from harness.render.text import json_text
 
@@ -189,14 +191,14 @@ def _answer(happened: str, meaning: str, remedy: str, code: ExitCode, asked: boo
     if asked is True:
         console.print_json(document)
     elif isinstance(asked, Path):
-        with contextlib.suppress(OSError):  # which may be the very error
+        with contextlib.suppress(OSError):  # a file that cannot be written may be the error that we report
             write_text(asked, json_text(document, indent=1) + "\n")
 
 
-def _tell_unwritten(failure: OSError) -> None:
-    happened = f"Not all of the answer could be written to standard output: {failure.strerror}."
-    meaning = "It is closed, or is a file on a disk that is full."
-    print_error(InfrastructureError(happened, meaning, "Make room, or send it elsewhere; files that were written are kept."))
+def _report_unwritten(failure: OSError) -> None:
+    happened = f"Part of the output could not be written to standard output: {failure.strerror}."
+    meaning = "Standard output is closed, or is a file on a full disk."
+    print_error(InfrastructureError(happened, meaning, "Make room, or redirect the output. Files that were already written are kept."))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the user asked for, in one object from the command line to the engine; a part of it goes on into `job.json`."""
+"""The options of a run in one object, from the command line to the engine. `job.json` contains a part of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Build:
-    """How an image is built here: behind a mirror, or without any network."""
+    """How to build an image on this machine, for example through a mirror or without a network."""
 
     base_image: Union[str, None] = None
     wheelhouse: Union[Path, None] = None
@@ -26,7 +26,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Cap:
-    """The most that a results folder may hold. The default is about twice what `collect` would read of one; logs are the rest."""
+    """The limit on a results folder. The default is about twice what `collect` reads of one, which leaves room for logs."""
 
     bytes: int = 4 * GIB
     files: int = 50_000
@@ -36,8 +36,8 @@ class Cap:
 class RunOptions(JobOptions):
     """The options of a run, the same for all of its targets.
 
-    `commit` is empty until the run knows it. With `share` the GPUs of the run share its work. `limit_s` is for a whole target. `grace_s` is
-    what it gets to write its results when it is stopped. `weaken` names the protections of the container that the user gives up.
+    `commit` is empty until the run has determined it. With `share`, the run's GPUs share its work. `limit_s` is the limit for one target.
+    `grace_s` is how long a stopped target may take to write its results. `weaken` names the protections of the container to give up.
     """
 
     run_id: str

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from harness.checks import Doctor
 from harness.engines.registry import DEFAULT, ENGINES
 from harness.errors import ConfigError, UsageError
-from harness.records import CHOSEN, Architecture, Stage
+from harness.records import CHOSEN, Arch, Architecture, Multiprocessor, Stage
 from harness.strict import refusal, validate
 
 _STRICT = {"extra": "forbid"}
@@ -32,7 +32,7 @@ else:  # what a targets file may say, for pydantic and for the schema
 
 @dataclass(frozen=True)
 class Image:
-    """Where a target's environment comes from. `base` and `digest` name the vendor's image; the Dockerfile lies beside the YAML."""
+    """The source of a target's environment. `base` and `digest` name the vendor's image. The Dockerfile is next to the YAML file."""
 
     __pydantic_config__ = _STRICT
     dockerfile: str
@@ -43,7 +43,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Devices:
-    """How a container gets at the GPUs.
+    """How a container gets access to the GPUs.
 
     `gpus`: a device request, as `docker run --gpus`. `cdi`: a CDI device name; `{gpu}` in it becomes the index asked for, or `all`.
     `nodes`: glob patterns of device nodes. `volumes`: `source:destination[:ro]`. `groups`: numeric ids, added to those of the nodes.
@@ -60,8 +60,8 @@ class Devices:
 
 @dataclass(frozen=True)
 class Cards:
-    """What tells of each card what torch does not: a command, and a pattern for its lines. The group `uuid` names the card, as torch does;
-    every other group is a fact under its own name. Cards that share the work and differ in one are shown."""
+    """A command that prints facts about each card that torch does not report, and a pattern for its lines. The group `uuid` identifies the
+    card, as in torch. Each other group is a fact with the group's name. The report shows cards that share the work and differ in a fact."""
 
     __pydantic_config__ = _STRICT
     run: tuple[str, ...] = ()
@@ -70,10 +70,10 @@ class Cards:
 
 @dataclass(frozen=True)
 class Probe:
-    """What guards the environment before any kernel runs: a torch attribute that must be set, a command that must succeed.
+    """Checks of the environment before any kernel runs: a torch attribute that must be set, and a command that must succeed.
 
-    `driver_file` is where the kernel driver tells its version; `fix` is what the user is told to do when the probe fails. `faults` are
-    patterns of what the runtime prints when it aborts a process for its device, and the verdict that each stands for.
+    `driver_file` contains the version of the kernel driver. `fix` is the advice for the user if the probe fails. `faults` maps patterns of
+    the runtime's output, when it aborts a process because of the GPU, to verdicts.
     """
 
     __pydantic_config__ = _STRICT
@@ -87,7 +87,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class _Entry:
-    """One target as the YAML spells it."""
+    """One target as written in the YAML file."""
 
     __pydantic_config__ = _STRICT
     label: str
@@ -106,15 +106,18 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _Card:
-    """One architecture as the YAML spells it."""
+    """One architecture as written in the YAML file."""
 
     __pydantic_config__ = _STRICT
     backend: str
-    arch: Union[int, str]
+    arch: Arch
     warp_size: int
     properties: dict[str, int]
     torch_version: dict[str, str] = field(default_factory=dict)
     cache_bytes: int = 0
+    torch_device: str = "cuda"
+    program_threads: int = 1024
+    multiprocessor: Union[Multiprocessor, None] = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,8 @@ class _File:
 
 @dataclass(frozen=True)
 class Target:
-    """One vendor's environment, ready for use: `dockerfile` is a path, `architectures` are resolved."""
+    """One vendor's environment, ready for use: `dockerfile` is a path, `architectures` are resolved. `torch_devices` are torch's names for
+    the types of device of all architectures in the file, the target's own first."""
 
     name: str
     label: str
@@ -145,20 +149,21 @@ class Target:
     probe: Probe
     doctor: Doctor
     architectures: tuple[Architecture, ...]
+    torch_devices: tuple[str, ...]
 
 
 def default_file() -> Path:
-    """`targets.yml` as shipped: inside the installed package, or in the checkout beside it."""
+    """Return the path of the shipped `targets.yml`: in the installed package, or next to it in a checkout."""
     package = Path(__file__).resolve().parent
     packaged = package / "docker" / "targets.yml"
     return packaged if packaged.exists() else package.parent / "docker" / "targets.yml"
 
 
 def load_targets(overlay: Path | None = None) -> dict[str, Target]:
-    """Every known target by name: the shipped file with `overlay` laid over it.
+    """Return every target by name: those of the shipped file, overridden by the entries of `overlay`.
 
     Raises:
-        ConfigError: a file is missing, is no YAML, or says something that is not allowed.
+        ConfigError: a file is missing, is not YAML, or contains something that is not allowed.
     """
     shipped = default_file()
     raw, where = _read(shipped), shipped
@@ -166,10 +171,10 @@ def load_targets(overlay: Path | None = None) -> dict[str, Target]:
     if overlay is not None:
         extra, where = _read(overlay), overlay
         raw = _merge(raw, extra)
-        # A Dockerfile is looked for beside the file that names it.
+        # The path of a Dockerfile is relative to the file that names it.
         folders.update({name: overlay.resolve().parent for name in _keys(raw["targets"]) if _names_dockerfile(extra, name)})
     file = validate(_File, raw, where, _EXAMPLE)
-    cards = {name: Architecture(name=name, **vars(card)) for name, card in file.architectures.items()}
+    cards = {name: _describe(name, card, where) for name, card in file.architectures.items()}
     return {name: _resolve(name, entry, folders[name], cards, where) for name, entry in file.targets.items()}
 
 
@@ -181,12 +186,12 @@ def _names_dockerfile(extra: dict[str, Any], target: str) -> bool:
 
 
 def targets_schema() -> str:
-    """The JSON Schema of a targets file, written from the types that read it."""
+    """Return the JSON Schema of a targets file, made from the types that read it."""
     return json.dumps(TypeAdapter(_File).json_schema(), indent=1) + "\n"
 
 
 def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
-    """The targets asked for, in the order asked for.
+    """Return the named targets, in the given order.
 
     Raises:
         UsageError: a name is unknown.
@@ -216,12 +221,16 @@ def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architectu
     if not entry.stages:
         raise _refusal(where, f"targets.{name}.stages", "an empty list", "at least one of test, bench, compile")
     values = {key: getattr(entry, key) for key in (f.name for f in fields(_Entry)) if key != "architectures"}
-    return Target(
-        name=name,
-        dockerfile=folder / entry.image.dockerfile,
-        architectures=tuple(cards[arch] for arch in entry.architectures),
-        **values,
-    )
+    own = tuple(cards[arch] for arch in entry.architectures)
+    devices = tuple(dict.fromkeys(card.torch_device for card in (*own, *cards.values())))
+    return Target(name=name, dockerfile=folder / entry.image.dockerfile, architectures=own, torch_devices=devices or ("cuda",), **values)
+
+
+def _describe(name: str, card: _Card, where: Path) -> Architecture:
+    for key in ("multiprocessor_count", "max_shared_mem"):
+        if key not in card.properties:
+            raise _refusal(where, f"architectures.{name}.properties.{key}", "nothing", "a number: host code asks every card for it")
+    return Architecture(name=name, **vars(card))
 
 
 def _names_a_card(rows: str) -> bool:
@@ -242,19 +251,19 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: {error}.", "It is a folder, or not a text file.", "Give a UTF-8 YAML file.") from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:  # its dates, its numbers, its depth
         happened = f"{path} is not valid YAML: {' '.join(str(error).split())}."
-        raise ConfigError(happened, "Usually the indentation is off, or a `:` needs quotes.", "Mend the line named above.") from None
+        raise ConfigError(happened, "Usually the indentation is off, or a `:` needs quotes.", "Fix the line named above.") from None
     if not isinstance(content, dict):
         raise _refusal(path, "(top level)", repr(content)[:80], "a mapping with schema_version, targets and, optionally, architectures")
     return content
 
 
 def _keys(value: Any) -> list[str]:
-    """The keys of what ought to be a mapping; whether it is one is for validation to say."""
+    """Return the keys of a mapping, or nothing for any other value: validation reports that later."""
     return list(value) if isinstance(value, dict) else []
 
 
 def _merge(below: Any, above: Any) -> Any:
-    """`above` laid over `below`: mappings key by key, anything else replaced."""
+    """Merge `above` into `below`: mappings key by key; any other value of `above` replaces that of `below`."""
     if isinstance(below, dict) and isinstance(above, dict):
         return {**below, **{key: _merge(below.get(key), value) for key, value in above.items()}}
     return above

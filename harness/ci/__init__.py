@@ -1,4 +1,4 @@
-"""What a job of GitHub Actions needs beside a run: its plan, its words to the runner, and the report over everybody's results.
+"""What a GitHub Actions job needs besides a run: the plan, the workflow commands, and the report over all results.
 
-Strings out: nothing here posts. The workflows in `.github/workflows` call it, and hold no logic of their own.
+These modules return strings and post nothing. The workflows in `.github/workflows` call them and contain no logic of their own.
 """

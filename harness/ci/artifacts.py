@@ -1,4 +1,4 @@
-"""The artifacts of a workflow's run → those that count: of a leg that was run again, the last attempt."""
+"""Select the artifacts of a workflow's run that count: for a job that ran several times, the last attempt."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-# As `gpu.yml` and `action.yml` call them: the leg, and the attempt of the run.
+# The names that `gpu.yml` and `action.yml` give: the leg (a job of the matrix), and the number of the attempt.
 _NAME = re.compile(r"(raw-.+)-(\d{1,6})")
 
 
 def latest(folders: Iterable[Path]) -> list[Path]:
-    """Each folder, or its artifacts where it holds some, without the attempts that a later one of the same leg stands in for.
+    """Return each folder, or the artifacts in it if it holds some. Leave out an attempt if the same leg has a later one.
 
-    A name that is none of ours stays: it is a folder of results like any other.
+    A folder with any other name stays, like any folder of results.
     """
     found: list[Path] = []
     for folder in folders:

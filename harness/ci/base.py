@@ -1,4 +1,4 @@
-"""What changed since the base branch's last run: tests, speeds and generated code, each by what its own command says of it."""
+"""Compare with the base branch's last run: tests, speeds and generated code, with the same code as the commands for each."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ SLOWER, LOST_TESTS = "slower", "lost-tests"
 
 @dataclass(frozen=True)
 class Asked:
-    """What may not get worse: `concerns` of generated code; `slower`: a speed, beyond `threshold` where one is given, else the noise of an
-    A/A run; `lost_tests`: a test that passed and is gone or skipped."""
+    """What must not get worse. `concerns`: generated code. `slower`: speeds, beyond `threshold` if it is set, else beyond the noise of an
+    A/A run. `lost_tests`: tests that passed before and are gone or skipped now."""
 
     concerns: tuple[Concern, ...] = ()
     slower: bool = True
@@ -41,7 +41,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Since:
-    """A page of what changed, as Markdown, what got worse that may not (empty: nothing did), and the annotations that say what."""
+    """What changed: a page of Markdown, a sentence about forbidden regressions (empty if there are none), and annotations."""
 
     page: str = ""
     worse: str = ""
@@ -49,9 +49,9 @@ class Since:
 
 
 def against_base(base: Path, head: Sequence[Path], asked: Asked) -> Since:
-    """Compare with the base. If that is not possible, the page says why; that is no regression: the first run of a branch has no base.
+    """Compare with the base. If that is impossible, the page says why; this is not a regression, since a branch's first run has no base.
 
-    No error leaves this function, since the report is made after it.
+    This function raises no error, because the report must still be made after it.
     """
     try:
         with without_collector():
@@ -70,10 +70,10 @@ def _compare(base: Path, head: Sequence[Path], asked: Asked) -> Since:
 
 
 def parse_asked(text: str, threshold: float | None) -> Asked:
-    """What `ci report --fail-on` names.
+    """Parse `ci report --fail-on`.
 
     Raises:
-        UsageError: there is no such thing.
+        UsageError: it contains an unknown word.
     """
     if text == "nothing":
         return Asked((), slower=False, threshold=threshold)
@@ -85,8 +85,8 @@ def parse_asked(text: str, threshold: float | None) -> Asked:
         if word not in (*known, SLOWER, LOST_TESTS):
             raise UsageError(
                 f"--fail-on does not know {word!r}.",
-                "What may not get worse is separated by commas.",
-                f"Choose from {', '.join((*known, SLOWER, LOST_TESTS))}; or say any, or nothing.",
+                "It takes one word, or several that are separated by commas.",
+                f"Choose from {', '.join((*known, SLOWER, LOST_TESTS))}; or use `any` or `nothing`.",
             )
     return Asked(tuple(known[word] for word in words if word in known), SLOWER in words, LOST_TESTS in words, threshold)
 
@@ -98,7 +98,7 @@ def _tests(before: Sequence[TargetRun], after: Sequence[TargetRun], asked: Asked
         return Since()
     worse = f"{plural(len(lost), 'test')} that passed before {'is' if len(lost) == 1 else 'are'} gone or skipped."
     worse = worse if lost and asked.lost_tests else ""
-    # A test that fails is annotated, and decides the status, without a base.
+    # A failing test needs no base: the report annotates it, and it decides the status.
     lines = [_annotate(bool(worse), f"test {one.fate.value}", f"{one.id} on {one.target}", one.message or one.fate.value) for one in lost]
     good = not worse and not found.of(Fate.BROKEN)
     return Since("\n" + render_page(test_page.sentence(found), test_page.changed_test_sections(found), good=good), worse, tuple(lines))
@@ -115,7 +115,7 @@ def _speeds(before: Sequence[TargetRun], after: Sequence[TargetRun], asked: Aske
     thresholds = {pair.target: pair.threshold for pair in found.pairs}
     worse = speed_page.sentence(found) if regressed and asked.slower else ""
     lines = [
-        _annotate(asked.slower, _title(point), f"{point.case} {point.provider} on {point.target}", _said(point, thresholds[point.target]))
+        _annotate(asked.slower, _title(point), f"{point.case} {point.provider} on {point.target}", _change(point, thresholds[point.target]))
         for point in regressed
     ]
     page = render_page(speed_page.sentence(found), speed_page.changed_speed_sections(found, False), good=not regressed)
@@ -126,7 +126,7 @@ def _title(point: PointChange) -> str:
     return "failed, measured before" if point.lost else Change.SLOWER.value
 
 
-def _said(point: PointChange, threshold: float) -> str:
+def _change(point: PointChange, threshold: float) -> str:
     if point.speedup is None:
         return first_line(point.reason)
     interval = f"{number(point.low)} to {number(point.high)} with 95 %" if point.low and point.high else "no interval"
@@ -147,12 +147,12 @@ def _generated_code(before: Sequence[TargetRun], after: Sequence[TargetRun], fai
     lines = []
     for change in regressed:
         concern = change.worse_in(failing)[0]
-        told = next(delta for delta in change.deltas if delta.concern is concern)
+        delta = next(delta for delta in change.deltas if delta.concern is concern)
         where = f"{change.function} for {change.architecture}"
-        lines.append(_annotate(True, concern.value, where, f"{told.what}: {told.before} → {told.after}; launched by {change.origin}"))
+        lines.append(_annotate(True, concern.value, where, f"{delta.what}: {delta.before} → {delta.after}; launched by {change.origin}"))
     sections = code_page.diff_sections(*sides, found, failing, False)
-    said = code_page.sentence(found, failing)
-    return Since("\n" + render_page(said, sections, good=not regressed), said if regressed else "", tuple(lines))
+    sentence = code_page.sentence(found, failing)
+    return Since("\n" + render_page(sentence, sections, good=not regressed), sentence if regressed else "", tuple(lines))
 
 
 def _annotate(fails: bool, what: str, where: str, message: str) -> str:

@@ -1,8 +1,8 @@
-"""Whether a fork's pull request has to wait for somebody before it meets a self-hosted runner: asked of GitHub, not believed of a name.
+"""Check that a pull request from a fork needs approval before it runs on a self-hosted runner. We ask GitHub whether this is so.
 
-GitHub creates an environment that a workflow names and that does not exist, without reviewers, and lets the job through. So a plan for
-self-hosted runners is refused unless the environment is there and requires reviewers. This finds settings that are missing. It cannot
-stop a fork that brings a workflow of its own: docs/guides/runners.md says what can.
+If a workflow names an environment that does not exist, GitHub creates it without reviewers and lets the job run. So we refuse a plan for
+self-hosted runners unless the environment exists and requires reviewers. This check finds missing settings. It cannot stop a fork that
+changes the workflow itself; docs/guides/runners.md says what can.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _HOSTED = re.compile(r"(ubuntu|windows|macos)-[\w.-]+")
 _LIMIT_S = 10.0
 _MOST_BYTES = 1 << 20
 _MOST_EVENT_BYTES = 32 << 20
-_SETTINGS = "RunOptions → Environments"
-_GUIDE = "docs/guides/runners.md has all that a public repository needs."
+_SETTINGS = "Settings → Environments"
+_GUIDE = "docs/guides/runners.md lists all settings that a public repository needs."
 
 
 def check_forks(legs: Sequence[Leg], environment: str, variables: Mapping[str, str]) -> str:
-    """Refuse a fork's pull request whose jobs would meet a self-hosted runner before anybody has agreed; a sentence on what was found.
+    """Refuse a fork's pull request that would run on a self-hosted runner without approval. Return a sentence on what was found.
 
-    `variables` are those of a job: GITHUB_EVENT_PATH, GITHUB_REPOSITORY, GITHUB_API_URL and GITHUB_TOKEN.
+    `variables` are the job's: GITHUB_EVENT_PATH, GITHUB_REPOSITORY, GITHUB_API_URL and GITHUB_TOKEN.
 
     Raises:
-        UsageError: the environment is missing or has no reviewers, or GitHub does not let this job look at it.
+        UsageError: the environment is missing or has no reviewers, or this job may not read it.
         InfrastructureError: GitHub does not answer.
     """
     repository = variables.get("GITHUB_REPOSITORY", "")
@@ -42,23 +42,23 @@ def check_forks(legs: Sequence[Leg], environment: str, variables: Mapping[str, s
     if not own or not is_fork(_event(variables), repository):
         return ""
     if not environment:
-        return "a fork's pull request, and no environment for forks is named: its jobs are skipped"
+        return "a fork's pull request: its jobs are skipped, because no environment for forks is named"
     if not (count := _reviewers(_ask(environment, repository, variables))):
         raise UsageError(
             f"The environment {environment!r} of {repository} requires no reviewers, and {own[0].name} runs on a self-hosted runner.",
-            "A pull request from a fork would run there before anybody has looked at it.",
+            "A pull request from a fork would run there without approval.",
             f"Add required reviewers to it ({_SETTINGS}); private repositories need GitHub Enterprise for that. {_GUIDE}",
         )
-    return f"a fork's pull request: {environment} asks one of {count} reviewers first"
+    return f"a fork's pull request: it needs the approval of one of {count} reviewers of {environment}"
 
 
 def is_hosted(labels: Sequence[str]) -> bool:
-    """Whether a job with these labels can only be GitHub's own machine's; any other label may be that of a machine of yours."""
+    """Return whether only GitHub's own machines can run a job with these labels. Any other label may select one of your machines."""
     return len(labels) == 1 and _HOSTED.fullmatch(labels[0]) is not None
 
 
 def is_fork(event: Mapping[str, Any], repository: str) -> bool:
-    """Whether an event is of a pull request from another repository, or from one that is gone."""
+    """Return whether an event belongs to a pull request from another repository, or from a deleted one."""
     if not (request := event.get("pull_request")):
         return False
     head = request.get("head") if isinstance(request, dict) else None
@@ -67,7 +67,7 @@ def is_fork(event: Mapping[str, Any], repository: str) -> bool:
 
 
 def _event(variables: Mapping[str, str]) -> dict[str, Any]:
-    """What GitHub says of the event; empty outside of a job."""
+    """Return GitHub's description of the event; empty outside a job."""
     path = variables.get("GITHUB_EVENT_PATH")
     if not path:
         return {}
@@ -75,30 +75,30 @@ def _event(variables: Mapping[str, str]) -> dict[str, Any]:
         with Path(path).open("rb") as file:
             event = json.loads(file.read(_MOST_EVENT_BYTES))
         if not isinstance(event, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it is not a JSON object")
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
             f"The event of this job cannot be read from {path}: {error}.",
-            "GITHUB_EVENT_PATH names the file that the runner has written; without it a fork cannot be told from a branch.",
+            "The runner writes this file and names it in GITHUB_EVENT_PATH. Without it, a fork looks like a branch.",
             "Run this in a job of GitHub Actions, or unset GITHUB_EVENT_PATH.",
         ) from None
     return event
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The token goes to the host that the runner has named and to no other."""
+    """Sends the token only to the host that the runner has named."""
 
     def redirect_request(self, *arguments: Any) -> None:
-        """Follow nothing."""
+        """Follow no redirect."""
 
 
 def _ask(environment: str, repository: str, variables: Mapping[str, str]) -> Any:
-    """The environment, as `GET /repos/{owner}/{repo}/environments/{name}` describes it."""
+    """Return the environment as `GET /repos/{owner}/{repo}/environments/{name}` describes it."""
     token, api = variables.get("GITHUB_TOKEN", ""), variables.get("GITHUB_API_URL", "https://api.github.com")
     if not token or not repository or not api.startswith(("https://", "http://")):
         raise UsageError(
-            f"Whether the environment {environment!r} requires reviewers cannot be asked: GITHUB_TOKEN or GITHUB_REPOSITORY is not set.",
-            "The step that plans hands no token on.",
+            f"Cannot ask GitHub whether the environment {environment!r} requires reviewers: GITHUB_TOKEN or GITHUB_REPOSITORY is not set.",
+            "The step that makes the plan does not get a token.",
             "Set `GITHUB_TOKEN: ${{ github.token }}` in its `env`, and `actions: read` in the job's permissions.",
         )
     url = f"{api.rstrip('/')}/repos/{quote(repository)}/environments/{quote(environment, safe='')}"
@@ -111,32 +111,33 @@ def _ask(environment: str, repository: str, variables: Mapping[str, str]) -> Any
         raise _refused(error.code, environment, repository) from None
     except (OSError, HTTPException, ValueError, RecursionError) as error:
         raise InfrastructureError(
-            f"GitHub does not say whether the environment {environment!r} requires reviewers: {error}.",
-            f"{api} does not answer, or not in JSON. Without that answer no fork's pull request runs on a self-hosted runner.",
+            f"GitHub did not answer whether the environment {environment!r} requires reviewers: {error}.",
+            f"{api} does not answer, or not in JSON. Without the answer, a fork's pull request may not run on a self-hosted runner.",
             "Run the job again; see GitHub's status page.",
         ) from None
 
 
 def _refused(status: int, environment: str, repository: str) -> UsageError | InfrastructureError:
-    asked = f"GitHub answers {status} to the question whether the environment {environment!r} of {repository} requires reviewers."
+    happened = f"GitHub answers {status} when asked whether the environment {environment!r} of {repository} requires reviewers."
     if status == 404:
         return UsageError(
             f"There is no environment {environment!r} in {repository}, or this job may not see it (GitHub answers 404).",
-            "GitHub creates an environment that a job names, without reviewers: a fork's pull request would run on a self-hosted runner "
-            "before anybody has looked at it.",
+            "GitHub would create the environment without reviewers: a fork's pull request would run on a self-hosted runner "
+            "without approval.",
             f"Create it with required reviewers ({_SETTINGS}), and give the job `actions: read`. {_GUIDE}",
         )
     if status in (401, 403):
         return UsageError(
-            asked,
-            "The token of this job may not read environments, or has asked too often.",
-            "Give the job that plans `permissions: {contents: read, actions: read}`; a workflow that calls it has to grant that too.",
+            happened,
+            "The token of this job may not read environments, or has reached GitHub's rate limit.",
+            "Give the job that plans `permissions: {contents: read, actions: read}`. A workflow that calls it must grant them too.",
         )
-    return InfrastructureError(asked, "GitHub has a fault, or the repository was renamed.", "Run the job again; see GitHub's status page.")
+    meaning = "GitHub has a fault, or the repository was renamed."
+    return InfrastructureError(happened, meaning, "Run the job again; see GitHub's status page.")
 
 
 def _reviewers(answer: Any) -> int:
-    """How many people and teams an environment asks; 0 where it asks nobody."""
+    """Return how many people and teams review an environment; 0 if it requires no review."""
     rules = answer.get("protection_rules") if isinstance(answer, dict) else None
     found = [rule.get("reviewers") for rule in rules or () if isinstance(rule, dict) and rule.get("type") == "required_reviewers"]
     return sum(len(entry) for entry in found if isinstance(entry, list))

@@ -1,4 +1,4 @@
-"""One job on a runner: look at the machine, and run there only if it is fit; a machine that is not is put on record like a run."""
+"""Run one job on a runner: examine the machine, and record an unfit machine as a run that failed."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from harness.targets import Target
 
 
 def unfit(findings: Sequence[Finding]) -> list[Finding]:
-    """What has to be mended before anything can be run, or timed, on this machine."""
+    """Return the findings that must be fixed before this machine can run or time anything."""
     return [finding for finding in findings if finding.state == FAIL]
 
 
 def end_leftovers() -> str:
-    """Remove containers whose warpwave is gone, which could go on writing; a sentence on what came of it."""
+    """Remove containers whose warpwave process has ended: they could still write. Return a sentence on the outcome."""
     from harness.engines.docker.engine import clean
 
     try:
         removed = clean(dry_run=False)
     except InfrastructureError as error:
-        return f"no container was looked for: {error.happened}"
-    return f"removed: {', '.join(removed)}" if removed else "no container was left"
+        return f"could not look for containers: {error.happened}"
+    return f"removed: {', '.join(removed)}" if removed else "no container was left behind"
 
 
 def put_on_record(
     target: Target, faults: Sequence[Finding], kernels: Path, out: Path, shard: str = "", command: tuple[str, ...] = ()
 ) -> RunRecord:
-    """Leave `raw/<target>/run.json`: the report then tells why this leg brought nothing, and what mends it."""
+    """Write `raw/<target>/run.json`, so that the report says why this job has no results and how to fix it."""
     record = RunRecord(
         run_id=new_run_id(),
         target=target.name,

@@ -1,4 +1,4 @@
-"""Which job runs which target on which runner: the matrix of a workflow. Pure."""
+"""Plan which job runs which target on which runner: the matrix of a workflow. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_LABELS = 16
 
 @dataclass(frozen=True)
 class Leg:
-    """One job of the matrix. `name` tells it from the other legs of its target; artifacts are called by it. `shard`: `2/4`, or empty."""
+    """One job of the matrix. `name` is unique among the target's legs and names the artifact. `shard` is such as `2/4`, or empty."""
 
     target: str
     runner: tuple[str, ...]
@@ -26,10 +26,10 @@ class Leg:
 
 
 def plan_legs(text: str, known: Collection[str], shards: int = 1) -> tuple[Leg, ...]:
-    """The legs that a JSON object of target → runner labels asks for, in its order, each as so many shards.
+    """Return the legs for a JSON object that maps targets to runner labels, in its order, each split into `shards` jobs.
 
     Raises:
-        UsageError: it is no such object, or names a target that does not exist.
+        UsageError: the text is not such an object, or names a target that does not exist.
     """
     asked = _parse(text)
     legs: list[Leg] = []
@@ -46,20 +46,20 @@ def plan_legs(text: str, known: Collection[str], shards: int = 1) -> tuple[Leg, 
         if several := [target for target in asked if sum(leg.target == target for leg in legs) > 1]:
             raise UsageError(
                 f"--runners gives {several[0]} several machines, and --shards asks for several jobs on each.",
-                "Parts of two runs of one target cannot be told from one another.",
-                "Give one list of labels that all of those machines have, or no --shards.",
+                "The shards of the two runs could not be distinguished.",
+                "Give one list of labels that all of those machines have, or leave --shards out.",
             )
         numbered = [(leg, number) for leg in legs for number in range(1, shards + 1)]
         legs = [Leg(leg.target, leg.runner, f"{leg.name}-{number}of{shards}", f"{number}/{shards}") for leg, number in numbered]
     if not 0 < len(legs) <= _MOST_LEGS:
-        raise UsageError(f"--runners asks for {len(legs)} jobs.", f"Between 1 and {_MOST_LEGS} are possible.", _EXAMPLE)
+        raise UsageError(f"--runners asks for {len(legs)} jobs.", f"The number must be between 1 and {_MOST_LEGS}.", _EXAMPLE)
     return tuple(legs)
 
 
 def as_outputs(legs: Sequence[Leg]) -> dict[str, str]:
-    """The plan as outputs of a job: a `matrix` for `strategy`, and what a report should `expect`, each on one line.
+    """Return the plan as outputs of a job, each on one line: a `matrix` for `strategy`, and the targets that a report should `expect`.
 
-    A target on several machines is expected as often, by the names that a report gives them: `x`, `x (2)`. Shards are one run.
+    A target on several machines is expected once for each, under the names that a report uses: `x`, `x (2)`. Shards are one run.
     """
     runs = dict.fromkeys((leg.target, leg.name if not leg.shard else "") for leg in legs)
     counts: Counter[str] = Counter()
@@ -75,23 +75,23 @@ def _parse(text: str) -> dict[str, Any]:
     try:
         asked = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"--runners is not JSON: {error}.", "Quotes are missing, or the shell has taken them.", _EXAMPLE) from None
+        raise UsageError(f"--runners is not JSON: {error}.", "Quotes are missing, or the shell has removed them.", _EXAMPLE) from None
     if not isinstance(asked, dict):
         raise UsageError("--runners is not a JSON object.", "It maps each target to the labels of its runner.", _EXAMPLE)
     return asked
 
 
 def _machines(target: str, value: Any) -> list[tuple[str, ...]]:
-    """One machine given as a label or a list of labels, or several as a list of lists."""
+    """Return the labels of each machine. The value is a label or a list of labels for one machine, or a list of lists for several."""
     machines = [[value]] if isinstance(value, str) else value if _is_list_of(value, list) else [value]
     for labels in machines:
         if not _is_list_of(labels, str) or len(labels) > _MOST_LABELS or not all(label.isprintable() and label for label in labels):
-            raise UsageError(f"--runners: {target}: {labels!r} is no list of labels.", "A label is a string.", _EXAMPLE)
+            raise UsageError(f"--runners: {target}: {labels!r} is not a list of labels.", "A label is a string.", _EXAMPLE)
         if labels == ["self-hosted"]:
             raise UsageError(
-                f"--runners: {target}: `self-hosted` alone is every machine there is.",
-                "The job would run on whichever is idle, with or without the card.",
-                'Say which, for example ["self-hosted", "linux", "h200"].',
+                f"--runners: {target}: `self-hosted` alone matches every self-hosted runner.",
+                "The job would run on any idle machine, with or without the GPU.",
+                'Add labels that select the machine, for example ["self-hosted", "linux", "h200"].',
             )
     return [tuple(labels) for labels in machines]
 

@@ -1,4 +1,4 @@
-"""The report over whatever the legs of a workflow brought, in the files that a runner reads and that other tools take."""
+"""Write the report over the results of a workflow's jobs: the files for the runner and the exports for other tools."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from harness.render.exports.points import sound
 from harness.render.markdown import render_markdown
 from harness.report import write_files, write_report
 
-_IN_ARTIFACT = "All of it is in the artifact of this run."
+_IN_ARTIFACT = "The artifact of this run contains the whole text."
 
 
 def merge(folders: Sequence[Path], out: Path, expected: Sequence[str]) -> Comparison:
-    """Write the report over what is there. That no leg brought anything is a report, too: every target absent."""
+    """Write the report over the results in `folders`. If there are none, the report lists every expected target as absent."""
     check_writable(out)
     try:
         return write_report(latest(folders), out, expected)
@@ -30,7 +30,7 @@ def merge(folders: Sequence[Path], out: Path, expected: Sequence[str]) -> Compar
 
 
 def export(comparison: Comparison, out: Path) -> list[Path]:
-    """The numbers for each tool that keeps them over time, a file a tool; none where nothing sound was measured. (CSV is in the report.)"""
+    """Write one file of numbers for each tool that tracks them over time, or none if no number is sound. (CSV is in the report.)"""
     if not any(sound(comparison)):
         return []
     paths = [out / f"{name}{'.txt' if name == 'openmetrics' else '.json'}" for name in FORMATS if name != "csv"]
@@ -40,11 +40,11 @@ def export(comparison: Comparison, out: Path) -> list[Path]:
 
 
 def summary(comparison: Comparison, changes: str, limit: int) -> str:
-    """The job's summary: the comparison, what changed since the base branch, and no more bytes than the runner takes."""
+    """Return the job's summary: the comparison and the changes since the base branch, within the runner's limit in bytes."""
     changes = cut(changes, limit // 2, _IN_ARTIFACT)
     return cut(render_markdown(comparison, limit - len(changes.encode())) + changes, limit, _IN_ARTIFACT)
 
 
 def comment(comparison: Comparison, changes: str = "") -> str:
-    """A pull request's comment; GitHub takes 65,535 bytes of it."""
+    """Return the comment on a pull request, within GitHub's limit of 65,535 bytes."""
     return MARKER + "\n" + summary(comparison, changes, COMMENT_BYTES - len(MARKER) - 1)

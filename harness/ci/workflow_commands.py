@@ -1,4 +1,4 @@
-"""What a job says to its runner: annotations, outputs, and a stop to orders that somebody else's output might give. Pure.
+"""Format what a job sends to its runner: annotations and outputs, escaped so that foreign text cannot add commands. Pure.
 
 Source: GitHub's documentation, "Workflow commands for GitHub Actions".
 """
@@ -11,14 +11,14 @@ from harness.compare.comparison import FAILING, Comparison
 from harness.records import Verdict
 from harness.render.text import Annotation, first_line, visible
 
-MOST_ANNOTATIONS = 10  # of each kind a step; the rest is not shown
+MOST_ANNOTATIONS = 10  # of each kind in a step; GitHub does not show more
 COMMENT_BYTES = 65_535
 SUMMARY_BYTES = 1 << 20
 MARKER = "<!-- warpwave: one comment, edited in place -->"
 
 
 def annotate(comparison: Comparison, since: Sequence[str] = ()) -> Iterator[str]:
-    """One line each, the verdict first, then what failed and what got worse `since`; the last one counts what is left out."""
+    """Yield one line per annotation: the verdict, then failures, then regressions (`since`), then a count of those left out."""
     if comparison.exit_code:
         yield command("error", comparison.sentence, title="warpwave")
     found = [*_targets(comparison), *_tests(comparison), *since, *_problems(comparison)]
@@ -30,18 +30,18 @@ def annotate(comparison: Comparison, since: Sequence[str] = ()) -> Iterator[str]
 
 
 def command(name: str, message: str, **properties: str) -> Annotation:
-    """A workflow command. What comes from outside can neither end it nor start another."""
-    told = ",".join(f"{key}={_property(value)}" for key, value in properties.items() if value)
-    return Annotation(f"::{name} {told}::{_data(visible(message))}" if told else f"::{name}::{_data(visible(message))}")
+    """Return a workflow command. Text from outside can neither end it nor start another one."""
+    listed = ",".join(f"{key}={_property(value)}" for key, value in properties.items() if value)
+    return Annotation(f"::{name} {listed}::{_data(visible(message))}" if listed else f"::{name}::{_data(visible(message))}")
 
 
 def outputs(values: Mapping[str, str], delimiter: str) -> str:
-    """Lines for the file that `GITHUB_OUTPUT` names; `delimiter` is random, so that no value can end itself and set another."""
+    """Return the lines for the GITHUB_OUTPUT file. Pass a random `delimiter`, so that no value can end early and set another one."""
     return "".join(f"{name}<<{delimiter}\n{value}\n{delimiter}\n" for name, value in values.items())
 
 
 def cut(text: str, limit: int, rest: str) -> str:
-    """`text` in at most `limit` bytes of UTF-8: whole lines, and `rest` where something is missing."""
+    """Return `text` in at most `limit` bytes of UTF-8. If it must be cut, keep whole lines and append `rest`."""
     encoded = text.encode()
     if len(encoded) <= limit:
         return text
@@ -53,8 +53,8 @@ def cut(text: str, limit: int, rest: str) -> str:
 def _targets(comparison: Comparison) -> Iterator[str]:
     for target in comparison.targets:
         if not target.complete:
-            said = f"{target.reason} {target.hint}".strip() or target.verdict.value
-            yield command("error", said, title=f"{target.target}: {target.verdict.value}")
+            message = f"{target.reason} {target.hint}".strip() or target.verdict.value
+            yield command("error", message, title=f"{target.target}: {target.verdict.value}")
 
 
 def _tests(comparison: Comparison) -> Iterator[str]:

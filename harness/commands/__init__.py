@@ -1,1 +1,1 @@
-"""The subcommands that are more than a call, and the options they share. Nothing but the command line imports them."""
+"""The subcommands that need more than a few lines, and their shared options. Only the command line imports this package."""

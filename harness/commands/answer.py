@@ -1,4 +1,4 @@
-"""What commands print at their end: the comparison, what is known without one, or an error."""
+"""Print what commands show at their end: the comparison, the records if there is no comparison, or an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome | None = None) -> Outcome:
-    """Print the comparison, below what `ended` the command before its results could, if anything did."""
+    """Print the comparison. If something `ended` the command early, that comes first and decides the outcome."""
     from harness.compare import outcome
     from harness.render.files.comparison_json import json_pieces
     from harness.render.terminal import render_terminal
@@ -30,10 +30,10 @@ def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome
     ended = ended if ended is not None and not ended.ok else outcome(made.comparison)
     comparison = replace(made.comparison, sentence=ended.lead(made.comparison.sentence))
     if options["as_json"]:
-        # In pieces, as the file: a comparison of a million tests is not copied first.
+        # Print in pieces, like the file, so that a comparison of a million tests is not copied first.
         console.document(f'{json_text({**ended.fields(), "out": str(out)})[:-1]}, "comparison": ')
         for piece in json_pieces(comparison):
-            console.document(piece.replace("\n", ""))  # on one line; a string of JSON has no line break
+            console.document(piece.replace("\n", ""))  # one line in all: a JSON string contains no line break
         console.document("}\n")
         return ended
     console.show(render_terminal(comparison, full=options["full"]))
@@ -42,7 +42,7 @@ def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome
 
 
 def _list_files(files: Sequence[str], out: Path) -> str:
-    """`Reports: out/comparison.html, .md and .json, junit.xml, bandwidth.csv`, of what was written."""
+    """Return a line that lists the written files, such as `Reports: out/comparison.html, .md and .json, junit.xml, bandwidth.csv`."""
     endings = [f".{ending}" for ending in ("html", "md", "json") if f"comparison.{ending}" in files]
     pages = f"comparison{' and '.join(filter(None, (', '.join(endings[:-1]), endings[-1])))}" if endings else ""
     names = [name for name in (pages, "junit.xml", "bandwidth.csv") if name == pages or name in files]
@@ -51,7 +51,7 @@ def _list_files(files: Sequence[str], out: Path) -> str:
 
 
 def draw_report(comparison: Comparison, path: Path, *, full: bool) -> None:
-    """The terminal's view as a picture, for a README or a chat; it names a font and loads none."""
+    """Write the terminal's view as an SVG picture, for a README or a chat. The picture names a font but loads none."""
     from harness.records import write_text
     from harness.render.terminal import render_terminal
 
@@ -60,13 +60,13 @@ def draw_report(comparison: Comparison, path: Path, *, full: bool) -> None:
 
 
 def show_records(records: Sequence[RunRecord], out: Path, options: dict[str, Any], ended: Outcome) -> Outcome:
-    """What is known without a report; the exit code of the worst target."""
+    """Print the records of the targets, without a report. The exit code is the worst target's."""
     from harness.run import exit_code_of
 
     code = max((exit_code_of(record.verdict) for record in records), default=ExitCode.NOTHING_RAN)
     if ended.ok and code is not ExitCode.GOOD:
-        told = [record for record in records if exit_code_of(record.verdict) is code]
-        ended = Outcome(code, "; ".join(f"{each.target}: {each.verdict.value}: {each.reason}".rstrip(": .") for each in told))
+        worst = [record for record in records if exit_code_of(record.verdict) is code]
+        ended = Outcome(code, "; ".join(f"{each.target}: {each.verdict.value}: {each.reason}".rstrip(": .") for each in worst))
     if options["as_json"]:
         console.print_json({**ended.fields(), "out": str(out), "targets": [asdict(record) for record in records]})
         return ended
@@ -82,7 +82,7 @@ def _shorten(path: Path) -> Path:
 
 
 def print_error(error: WarpwaveError) -> None:
-    """An error in its three beats, on standard error."""
+    """Print an error on standard error: what happened, what it means, what to do."""
     happened, *more = f"{error.happened}\n  {error.meaning}\n  {error.remedy}".split("\n")
     console.show(Text.assemble(("error: ", "bold red"), visible(happened)), err=True, soft_wrap=True)
     console.say(more, err=True)

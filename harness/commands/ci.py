@@ -1,4 +1,4 @@
-"""`warpwave ci plan | leg | tidy | report | comment`: the steps of a workflow that need logic, so that the workflow has none."""
+"""`warpwave ci plan | leg | options | tidy | report | comment`: the steps of a workflow that need logic, kept out of the workflow."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _FOLDERS = click.argument("folders", nargs=-1, required=True, type=FOLDER, metav
 _SHARDS = click.IntRange(1, MOST_SHARDS)
 _FAIL_ON = "verdict,matrix,spills,occupancy,slower"
 _BASE = click.option("--base", type=FOLDER, help="Results of the base branch's last run; may be missing or empty.")
-_EXPECT = click.option("--expect", default="", metavar="TARGET,TARGET", help="Targets that must be there; shown as absent if they are not.")
+_EXPECT = click.option("--expect", default="", metavar="TARGET,TARGET", help="Targets that must be listed; `absent` without results.")
 
 
 @click.group()
 def ci() -> None:
-    """Steps of a workflow in GitHub Actions; each works on a laptop, too."""
+    """Steps of a GitHub Actions workflow. Each also works on a laptop."""
 
 
 @ci.command()
-@click.option("--runners", required=True, metavar="JSON", envvar="RUNNERS", help="An object of target to the labels of its runner.")
-@click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
+@click.option("--runners", required=True, metavar="JSON", envvar="RUNNERS", help="A JSON object: target to the labels of its runner.")
+@click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones.")
 @click.option(
-    "--shards", type=click.IntRange(1, MOST_SHARDS), default=1, show_default=True, envvar="SHARDS", help="Jobs a machine, side by side."
+    "--shards", type=click.IntRange(1, MOST_SHARDS), default=1, show_default=True, envvar="SHARDS", help="Parallel jobs for each target."
 )
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Add `matrix` and `expect` to this file of outputs.")
 @click.option(
@@ -44,13 +44,13 @@ def ci() -> None:
     default="",
     envvar="FORK_ENVIRONMENT",
     metavar="NAME",
-    help="The environment of jobs of pull requests from forks. GitHub is asked whether it requires reviewers.",
+    help="The environment for jobs of pull requests from forks. The plan fails if it requires no reviewers.",
 )
 def plan(runners: str, overlay: Path | None, shards: int, output: Path | None, fork_environment: str) -> Outcome:
-    """Say which job runs which target on which runner.
+    """Show which job runs which target on which runner.
 
-    In a job for a fork's pull request this fails if self-hosted runners are named and the environment for forks is missing or requires no
-    reviewers. That takes GITHUB_TOKEN, with `actions: read`.
+    In a job for a fork's pull request, this fails if self-hosted runners are named and the environment for forks is missing or requires no
+    reviewers. The check needs GITHUB_TOKEN with `actions: read`.
     """
     from harness.ci.forks import check_forks
     from harness.ci.plan import as_outputs, plan_legs
@@ -60,8 +60,8 @@ def plan(runners: str, overlay: Path | None, shards: int, output: Path | None, f
     legs = plan_legs(runners, load_targets(overlay), shards)
     for leg in legs:
         console.say(f"{leg.name}: {leg.target} on {', '.join(leg.runner)}")
-    if told := check_forks(legs, fork_environment, os.environ):
-        console.say(told)
+    if found := check_forks(legs, fork_environment, os.environ):
+        console.say(found)
     _append(output, outputs(as_outputs(legs), secrets.token_hex(16)))
     return Outcome()
 
@@ -74,13 +74,13 @@ def plan(runners: str, overlay: Path | None, shards: int, output: Path | None, f
 @click.option("--shard", default="", envvar="SHARD", metavar="I/N", help="As in `warpwave run`.")
 @click.option("--options", default="", envvar="OPTIONS", help="More options of `warpwave run`, quoted as in a shell; not --out.")
 def leg(name: str, out: Path, kernels: Path, engine: str, shard: str, options: str) -> Outcome:
-    """Look at this machine, and run TARGET on it if it is fit; what it lacks is put on record for the report."""
+    """Check this machine, and run TARGET on it if it is fit. If it is not, record the faults for the report."""
     from harness.ci.job import put_on_record, unfit
     from harness.doctor import examine
     from harness.run.sharding import parse_shard
     from harness.targets import load_targets, select
 
-    # An option that stands there twice counts as it was given last, so that --options decides over the step's own.
+    # If an option is given twice, the last one counts, so --options overrides the step's own options.
     words = [word for flag, value in (("--engine", engine), ("--shard", shard)) if value for word in (flag, value)] + split(options)
     context = parse_run([name, "--kernels", str(kernels), "--out", str(out), "--no-report", *words])
     asked = context.params
@@ -101,9 +101,9 @@ def leg(name: str, out: Path, kernels: Path, engine: str, shard: str, options: s
 @ci.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="TARGET [OPTIONS]...")
 def options(arguments: tuple[str, ...]) -> Outcome:
-    """Print what `warpwave run TARGET [OPTIONS]...` would make of its options, as JSON on one line. Runs nothing.
+    """Print the parsed options of `warpwave run TARGET [OPTIONS]...` as one line of JSON. Runs nothing.
 
-    A script that wraps `warpwave run` need not parse them itself; noxfile.py is one.
+    A script that wraps `warpwave run`, such as noxfile.py, can use this instead of parsing the options itself.
     """
     console.print_json(parse_run(arguments).params)
     return Outcome()
@@ -112,10 +112,10 @@ def options(arguments: tuple[str, ...]) -> Outcome:
 @ci.command()
 @click.argument("folder", type=FOLDER)
 def tidy(folder: Path) -> Outcome:
-    """Make FOLDER fit to be uploaded, whatever a job that was cancelled has left in it.
+    """Prepare FOLDER for an upload, even after a cancelled job.
 
-    An upload follows links, and refuses a folder for the name of one file. So containers of runs that are over are removed; then links,
-    pipes, devices and hard links are, names are changed, and closed files are opened.
+    An upload follows links, and refuses a folder if one file name is not allowed. So this command removes containers of finished runs, then
+    links, pipes, devices and hard links. It renames files whose names are not allowed, and makes unreadable files readable.
     """
     from harness.ci.job import end_leftovers
     from harness.engines.results_folder import make_portable
@@ -128,7 +128,7 @@ def tidy(folder: Path) -> Outcome:
         raise InfrastructureError(
             f"{len(left)} links or devices in {folder} could not be removed, {left[0]!r} among them.",
             "They belong to another user, or the disk is read-only or broken.",
-            "Do not upload that folder; remove it as that user or as root.",
+            "Do not upload that folder. Remove it as that user or as root.",
         )
     make_portable(folder)
     return Outcome()
@@ -145,17 +145,17 @@ def tidy(folder: Path) -> Outcome:
     default=_FAIL_ON,
     show_default=True,
     envvar="FAIL_ON",
-    help="What may not get worse since the base: words of `codegen diff`, slower, lost-tests; or `any`, or `nothing`.",
+    help="What must not get worse since the base: words of `codegen diff`, slower, lost-tests; or `any`, or `nothing`.",
 )
 @click.option("--threshold", metavar="SHARE", default="", envvar="THRESHOLD", help="As in `warpwave compare`.  [default: the A/A run's]")
 @click.option("--summary", "page", type=click.Path(path_type=Path, dir_okay=False), help="Add the job's summary to this file.")
 def report(
     folders: tuple[Path, ...], expect: str, out: Path, base: Path | None, fail_on: str, threshold: str, page: Path | None
 ) -> Outcome:
-    """Merge whatever the legs left in FOLDERs, compare it with the base branch, annotate, and decide the status.
+    """Merge the results in FOLDERs, compare them with the base branch, annotate, and decide the status.
 
-    A leg that left nothing is a target that is absent, with exit code 4. What fails is printed as annotations. Numbers for other tools
-    are written to `exports` below --out. Of an artifact that is there in several attempts of a run the last one counts.
+    If a job left no results, the report lists its target as absent, and the exit code is 4. Failures are printed as annotations. Numbers
+    for other tools are written to `exports` below --out. If a job ran several times, its last attempt counts.
     """
     from harness.ci.base import Since, against_base, parse_asked
     from harness.ci.publish import export, merge, summary
@@ -163,14 +163,14 @@ def report(
     from harness.compare import outcome
 
     asked = parse_asked(fail_on, _share(threshold))
-    # First, so that the runs of both sides are gone before the comparison is made: each may be as large as a report can be.
+    # Do this first: it frees the runs of both sides before the comparison is made, and each side may be very large.
     since = against_base(base, folders, asked) if base else Since()
     comparison = merge(folders, out, _names(expect))
     export(comparison, out / "exports")
     ended = outcome(comparison)
     if ended.ok and since.worse:
         ended = Outcome(ExitCode.FAILED, f"since the base branch: {since.worse}")
-    # What this step shows says what its status is; the report's own files know of no base branch.
+    # The output of this step must match its status. The report's own files do not include the base branch.
     comparison = dataclasses.replace(comparison, sentence=ended.lead(comparison.sentence), exit_code=int(ended.code))
     for line in annotate(comparison, since.annotations):
         console.order(line)
@@ -185,7 +185,7 @@ def report(
 @_BASE
 @click.option("--out", type=FILE, required=True, help="Where to write the comment.")
 def comment(folders: tuple[Path, ...], expect: str, base: Path | None, out: Path) -> Outcome:
-    """Write a pull request's comment over the results in FOLDERs, all of which is somebody else's word. Posting it is not done here."""
+    """Write a pull request's comment about the results in FOLDERs. Treats the results as untrusted. Does not post the comment."""
     from harness.ci.base import Since, against_base, parse_asked
     from harness.ci.publish import comment as render
     from harness.ci.publish import merge
@@ -197,7 +197,7 @@ def comment(folders: tuple[Path, ...], expect: str, base: Path | None, out: Path
 
 
 def split(options: str) -> list[str]:
-    """Options as a shell would split them; nothing in them is expanded or run.
+    """Split options as a shell would. Nothing in them is expanded or run.
 
     Raises:
         UsageError: a quote is not closed.
@@ -206,19 +206,19 @@ def split(options: str) -> list[str]:
         return shlex.split(options)
     except ValueError as error:
         example = """Quote as in a shell: --options '-k "a or b"'."""
-        raise UsageError(f"--options cannot be split: {error}.", "A quote is open.", example) from None
+        raise UsageError(f"--options cannot be split: {error}.", "A quote is not closed.", example) from None
 
 
 def _check_leg(name: str, out: Path, asked: dict[str, Any]) -> None:
-    """Refuse what would leave the results where no later step of the workflow looks for them."""
+    """Refuse options that would put the results where no later step of the workflow looks for them."""
     if asked["names"] != (name,):
         others = ", ".join(asked["names"][1:])
-        raise UsageError(f"--options names more than options: {others!r}.", "A leg runs one target.", "Leave it out, or put it in quotes.")
+        raise UsageError(f"--options has words that are not options: {others!r}.", "A job runs one target.", "Remove them, or quote them.")
     for option in ("out", "resume"):
         if asked[option] not in (None, out):
             raise UsageError(
-                f"--options sets --{option} to {asked[option]}, and this leg's results go to {out}.",
-                "The workflow uploads the folder that it has given itself.",
+                f"--options sets --{option} to {asked[option]}, but this job's results go to {out}.",
+                "The workflow uploads only the folder that it passes with its own --out.",
                 f"Leave --{option} out of --options.",
             )
 
@@ -228,10 +228,10 @@ def _names(text: str) -> list[str]:
 
 
 def _share(text: str) -> float | None:
-    """A threshold as a variable has it: an empty one is none.
+    """Parse a threshold, which may come from a variable. Empty means None.
 
     Raises:
-        UsageError: it is no share.
+        UsageError: the text is not a number from 0 to 10.
     """
     if not text:
         return None
@@ -240,7 +240,7 @@ def _share(text: str) -> float | None:
     except ValueError:
         share = math.nan
     if not 0 <= share <= 10:
-        raise UsageError(f"--threshold is no share: {text!r}.", "0.02 calls a change below 2 % noise.", "Give a number from 0 to 10.")
+        raise UsageError(f"--threshold is not a share: {text!r}.", "With 0.02, changes below 2 % are noise.", "Give a number from 0 to 10.")
     return share
 
 

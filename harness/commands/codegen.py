@@ -1,4 +1,4 @@
-"""`warpwave codegen diff BASE HEAD`: what changed in generated code between two runs, worst first. Needs no GPU and no container."""
+"""`warpwave codegen diff BASE HEAD`: show what changed in generated code between two runs. Needs no GPU and no container."""
 
 from __future__ import annotations
 
@@ -24,23 +24,25 @@ _DEFAULT = "verdict,matrix,spills,occupancy"
 
 @click.group()
 def codegen() -> None:
-    """Generated code: registers, spills, occupancy and instructions, read from binaries that no GPU was needed for."""
+    """Compare generated code: registers, spills, occupancy and instructions, read from binaries. Needs no GPU."""
 
 
 @codegen.command()
 @click.argument("base", type=_FOLDER)
 @click.argument("head", type=_FOLDER)
-@click.option("--fail-on", metavar="WHAT,WHAT", default=_DEFAULT, show_default=True, help="What may not get worse; or `any`, or `nothing`.")
+@click.option(
+    "--fail-on", metavar="WHAT,WHAT", default=_DEFAULT, show_default=True, help="What must not get worse; or `any`, or `nothing`."
+)
 @click.option("--markdown", type=FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
-@click.option("--html", "html_file", type=FILE, help="Also write it as a page of its own, for a browser.")
-@json_file_option("Also write all of it as JSON.")
-@click.option("--full", is_flag=True, help="Every change, not only the ten worst of a kind.")
+@click.option("--html", "html_file", type=FILE, help="Also write it as one HTML page.")
+@json_file_option("Also write the whole result as JSON.")
+@click.option("--full", is_flag=True, help="Show every change, not only the ten worst of each kind.")
 def diff(
     base: Path, head: Path, fail_on: str, markdown: Path | None, html_file: Path | None, json_file: Path | None, full: bool
 ) -> Outcome:
-    """Say what changed in generated code from the run BASE to the run HEAD, the worst first.
+    """Show what changed in generated code from the run BASE to the run HEAD, the worst changes first.
 
-    BASE and HEAD are folders of two runs (or of their artifacts) with a compile stage in them; targets are joined.
+    BASE and HEAD are folders of two runs (or of their artifacts) with a compile stage. Targets are joined.
     """
     from harness.compare.codegen.bundles import check_comparable
     from harness.compare.codegen.changed_code import diff as compare
@@ -55,24 +57,24 @@ def diff(
     check_comparable(*sides)
     found = compare(sides[0].kernels, sides[1].kernels)
     ended = outcome(sides, found, failing)
-    said = ended.lead(sentence(found, failing))
+    lead = ended.lead(sentence(found, failing))
     sections = diff_sections(*sides, found, failing, full)
     if markdown is not None:
-        write_text(markdown, render_page(said, sections, good=ended.ok, all_in="the JSON of `codegen diff --json FILE`"))
+        write_text(markdown, render_page(lead, sections, good=ended.ok, all_in="the JSON of `codegen diff --json FILE`"))
     if html_file is not None:
         source = "what `codegen diff --full --json FILE` writes"
-        write_text(html_file, render_sections(said, sections, exit_code=int(ended.code), kind="codegen diff", source=source))
+        write_text(html_file, render_sections(lead, sections, exit_code=int(ended.code), kind="codegen diff", source=source))
     if json_file is not None:
-        write_text(json_file, _json(sides, found, failing, said, ended))
-    console.show(draw_page(said, sections, good=ended.ok))
+        write_text(json_file, _json(sides, found, failing, lead, ended))
+    console.show(draw_page(lead, sections, good=ended.ok))
     return ended
 
 
 def parse_concerns(text: str) -> tuple[Concern, ...]:
-    """What `--fail-on` names.
+    """Parse `--fail-on`.
 
     Raises:
-        UsageError: there is no such concern.
+        UsageError: it contains an unknown concern.
     """
     from harness.compare.codegen.deltas import Concern
 
@@ -84,13 +86,13 @@ def parse_concerns(text: str) -> tuple[Concern, ...]:
             raise UsageError(
                 f"--fail-on does not know {word!r}.",
                 "Concerns are separated by commas.",
-                f"Choose from {', '.join(known)}; or say any, or nothing.",
+                f"Choose from {', '.join(known)}; or use `any` or `nothing`.",
             )
     return tuple(known[word] for word in text.split(","))
 
 
 def outcome(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern]) -> Outcome:
-    """1 where something got worse that may not; 4 where a run is incomplete, for what is missing cannot be judged; else 0."""
+    """Return 1 if a `failing` concern got worse, 4 if a run is incomplete (missing code cannot be judged), else 0."""
     from harness.render.sections.changed_code import sentence
 
     if any(change.worse_in(failing) for change in found.changes):
@@ -107,17 +109,17 @@ def _read(folder: Path) -> Bundle:
     return bundle(str(folder), join(collect_all(find_raw([folder]))))
 
 
-def _json(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern], said: str, ended: Outcome) -> str:
+def _json(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern], lead: str, ended: Outcome) -> str:
     from harness.records import SCHEMA_VERSION
     from harness.render.text import json_text
 
-    told = [{key: value for key, value in asdict(side).items() if key != "kernels"} for side in sides]
+    base, head = ({key: value for key, value in asdict(side).items() if key != "kernels"} for side in sides)
     body = {
         **ended.fields(),
-        "sentence": said,
+        "sentence": lead,
         "fail_on": [concern.value for concern in failing],
-        "base": told[0],
-        "head": told[1],
+        "base": base,
+        "head": head,
         "diff": asdict(found),
         "schema_version": SCHEMA_VERSION,
     }

@@ -1,4 +1,4 @@
-"""`warpwave doctor`: what is missing on this machine."""
+"""`warpwave doctor`: find out what is missing on this machine."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ _COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[TARGET]...", shell_complete=complete_target)
-@click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one.")
-@click.option("--engine", type=click.Choice(list(ENGINES)), help="The engine that runs will use, if not the target's own.")
-@click.option("--run", "trial", is_flag=True, help="Also run a small kernel on each target that is here; may build its image first.")
-@click.option("--strict", is_flag=True, help="A warning fails, too.")
+@click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones.")
+@click.option("--engine", type=click.Choice(list(ENGINES)), help="The engine that runs will use.  [default: the target's own]")
+@click.option(
+    "--run", "trial", is_flag=True, help="Also run a small kernel on each target that this machine has; may build its image first."
+)
+@click.option("--strict", is_flag=True, help="Treat warnings as failures.")
 @json_option("Print one JSON document.")
 def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, trial: bool, strict: bool, as_json: bool) -> Outcome:
-    """Say what is missing on this machine, target by target, and what mends it. Changes nothing.
+    """Show what is missing on this machine, target by target, and how to fix it. Changes nothing.
 
-    A vendor whose card is not here is skipped, unless its TARGET is named.
+    A vendor whose card is missing is skipped, unless you name its TARGET.
     """
     from harness.doctor import examine
     from harness.doctor.finding import bad, fit
@@ -53,12 +55,12 @@ def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, tri
 
 
 def outcome(faults: Sequence[Finding]) -> Outcome:
-    """3 where something has to be fixed before a run, with what was seen; else 0."""
+    """Return 3 with the evidence if something must be fixed before a run, else 0."""
     return Outcome(ExitCode.INFRASTRUCTURE, "; ".join(f"{fault.check}: {fault.evidence}" for fault in faults)) if faults else Outcome()
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    """A line each, its fix below it, and a count of all."""
+    """Print one line for each finding, its fix below it, and the counts at the end."""
     from harness.render.text import visible
 
     for finding in findings:

@@ -1,4 +1,4 @@
-"""`warpwave export` and `warpwave plot`: the numbers of a run for other tools, and its pictures for a README or a chat."""
+"""`warpwave export` and `warpwave plot`: write the numbers of a run for other tools, and draw its charts for a README or a chat."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ _FOLDERS = click.argument("folders", nargs=-1, required=True, type=click.Path(pa
 )
 @click.option("--out", type=FILE, help="Write to this file instead of standard output.")
 def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
-    """Print the numbers of the runs in FOLDERs in the format of a tool that keeps them over time.
+    """Print the numbers of the runs in FOLDERs in the format of a tool that tracks them over time.
 
-    Only sound numbers leave (all but csv): verified by tests, and not more than a memory can give. How many stay behind is said.
+    Exports contain only sound numbers: the kernel's tests passed, and the speed is possible for the memory. csv also contains the others,
+    and marks them. The command reports how many numbers it leaves out.
     """
     from harness.records import write_text
     from harness.render.exports import FORMATS
     from harness.render.exports.points import left_out
 
     if name not in FORMATS:
-        raise UsageError(f"There is no format {name!r}.", "An export is made for one consumer.", f"Choose from {', '.join(FORMATS)}.")
+        raise UsageError(f"There is no format {name!r}.", "Each format is for one tool.", f"Choose from {', '.join(FORMATS)}.")
     comparison = _compare(folders)
     text = FORMATS[name](comparison)
     if (behind := left_out(comparison)) and name != "csv":
@@ -52,12 +53,16 @@ def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
 @click.command()
 @_FOLDERS
 @click.option("--out", type=FOLDER, help="Where to write the pictures.  [default: plots/ in the first FOLDER]")
-@click.option("--png", is_flag=True, help="Also as PNG; needs `pip install 'warpwave[png]'`.")
+@click.option("--png", is_flag=True, help="Also write PNG files; needs `pip install 'warpwave[png]'`.")
 @click.option(
-    "--theme", type=click.Choice(["auto", "light", "dark"]), default="auto", show_default=True, help="auto: the reader's; PNG then light."
+    "--theme",
+    type=click.Choice(["auto", "light", "dark"]),
+    default="auto",
+    show_default=True,
+    help="auto: the viewer's; light for PNG.",
 )
 def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> Outcome:
-    """Draw a picture a kernel: its curves, their bands and the measured ceiling."""
+    """Draw one picture for each kernel: its curves, their bands and the measured ceiling."""
     from harness.out_folder import check_writable
     from harness.records import write_text
     from harness.render.charts.pictures import pictures
@@ -68,7 +73,7 @@ def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> 
     where = out or (folders[0] if folders[0].is_dir() else Path()) / "plots"
     drawn = pictures(comparison, theme)
     if not drawn:
-        raise UsageError("There is nothing to draw.", "No target in there has measured points.", "Run the bench stage, which needs a GPU.")
+        raise UsageError("There is nothing to draw.", "No target has measured points.", "Run the bench stage, which needs a GPU.")
     for picture in drawn:
         write_text(where / f"{picture.file}.svg", picture.svg)
         console.say(str(where / f"{picture.file}.svg"))
@@ -80,12 +85,12 @@ def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> 
 
 
 def _png(svg: str) -> bytes:
-    """Twice as many pixels as the picture says, for today's screens."""
+    """Render the picture at twice its size in pixels, for high-resolution screens."""
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
         raise UsageError(
-            "PNG pictures need the package resvg-py.", "It is an extra of its own, for SVG needs nothing.", "pip install 'warpwave[png]'"
+            "PNG pictures need the package resvg-py.", "It is optional, because SVG does not need it.", "pip install 'warpwave[png]'"
         ) from None
     return bytes(svg_to_bytes(svg_string=svg, zoom=2.0))
 

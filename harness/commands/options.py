@@ -1,4 +1,4 @@
-"""The options of the command line in groups that belong together, and what they come to: `RunOptions`."""
+"""Define the command line's options in groups, and turn them into `RunOptions`."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ from harness.run.sharding import parse_shard
 
 Options = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-COMMAND = "warpwave.command"  # where a parser notes the command line that it was given, if it is not this process's own
+COMMAND = "warpwave.command"  # the context key for a parsed command line that is not this process's own
 _STAGES = [stage.value for stage in CHOSEN]
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 def complete_target(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
-    """Names of shipped targets, for the shell's completion."""
+    """Return the names of shipped targets, for the shell's completion."""
     from harness.targets import load_targets
 
     return [name for name in load_targets() if name.startswith(typed)]
 
 
 def _note_json(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """Leave word for `main`, which answers in JSON, too, where a command ends in an error."""
+    """Note the option for `main`, which then writes errors as JSON too."""
     if isinstance(context.obj, dict):
         context.obj["json"] = value
     return value
 
 
-def json_option(said: str) -> Options:
-    """The flag `--json`: one document on standard output, whatever happens."""
-    return click.option("--json", "as_json", is_flag=True, is_eager=True, callback=_note_json, help=said)
+def json_option(text: str) -> Options:
+    """Return the flag `--json`: one document on standard output, also after an error. `text` is its help."""
+    return click.option("--json", "as_json", is_flag=True, is_eager=True, callback=_note_json, help=text)
 
 
-def json_file_option(said: str) -> Options:
-    """`--json FILE`: one document in that file, whatever happens."""
-    return click.option("--json", "json_file", type=FILE, is_eager=True, callback=_note_json, help=said)
+def json_file_option(text: str) -> Options:
+    """Return the option `--json FILE`: one document in that file, also after an error. `text` is its help."""
+    return click.option("--json", "json_file", type=FILE, is_eager=True, callback=_note_json, help=text)
 
 
 def several(*decorators: Options) -> Options:
-    """A group of options that belong together."""
+    """Combine several options into one decorator."""
 
     def apply(function: Callable[..., Any]) -> Callable[..., Any]:
         for decorator in reversed(decorators):
@@ -65,24 +65,26 @@ def several(*decorators: Options) -> Options:
 
 what_options = several(
     click.option("--kernels", type=FOLDER, default=Path("kernels"), show_default=True, help="Folder of the kernel package."),
-    click.option("--stage", "stages", metavar="S,S", help=f"Only these stages: {', '.join(_STAGES)}. Default: the target's own."),
+    click.option("--stage", "stages", metavar="S,S", help=f"Run only these stages: {', '.join(_STAGES)}.  [default: the target's own]"),
     click.option("--bench", "benches", multiple=True, help="Pattern of bench files; repeatable.  [default: bench_*.py]"),
-    click.option("--launches", metavar="W,W", help="Whose launches are compiled.  [default: pyproject.toml's, or bench,test]"),
-    click.option("-k", "keyword", metavar="EXPR", help="Only tests that match, as in pytest."),
-    click.option("--commit", metavar="SHA", help="Commit of the kernels, where their folder is no git checkout.", envvar="WARPWAVE_COMMIT"),
-    click.option("--gpu", metavar="N", help="Index of the GPU to use. Default: the first one that is visible."),
-    click.option("--gpus", metavar="LIST", help="Share tests and sweeps between these GPUs, as in 0,1, or between `all` that are visible."),
-    click.option("--shard", metavar="I/N", help="Only the I-th of N parts of the kernels; `report` joins the parts."),
-    click.option("--quick", is_flag=True, help="Three sizes of each sweep and a fifth of the timing: a look, not a measurement."),
+    click.option("--launches", metavar="W,W", help="Compile the launches of bench, test or both.  [default: pyproject.toml's, or both]"),
+    click.option("-k", "keyword", metavar="EXPR", help="Run only tests that match, as in pytest."),
+    click.option("--commit", metavar="SHA", help="Commit of the kernels, if their folder is not in git.", envvar="WARPWAVE_COMMIT"),
+    click.option("--gpu", metavar="N", help="Index of the GPU to use.  [default: the first visible one]"),
+    click.option("--gpus", metavar="LIST", help="Share tests and sweeps between these GPUs: a list such as 0,1, or `all` visible ones."),
+    click.option("--shard", metavar="I/N", help="Run only part I of N of the kernels; `report` joins the parts."),
+    click.option(
+        "--quick", is_flag=True, help="Run three sizes of each sweep with a fifth of the timing. For a quick look, not for a measurement."
+    ),
     click.option(
         "--precision",
         type=click.FloatRange(0, 1, min_open=True),
         default=Job.precision,
         show_default=True,
         metavar="SHARE",
-        help="Measure a point until its median is known within this, 19 times in 20; at most as long as its author says.",
+        help="Measure a point until its median is this precise, with 95 % confidence, or the benchmark's own time limit is reached.",
     ),
-    click.option("--aa", "again", is_flag=True, help="Measure everything twice: how far a speed moves that nobody changed."),
+    click.option("--aa", "again", is_flag=True, help="Measure everything twice (A/A), to see how much speeds vary without a change."),
     click.option("--test-timeout", type=float, default=300.0, show_default=True, metavar="S", help="Limit for one test or point."),
     click.option(
         "--results-limit",
@@ -90,51 +92,56 @@ what_options = several(
         default=Cap().bytes / GIB,
         show_default=True,
         metavar="GIB",
-        help="End a target that writes more than this to its results.",
+        help="Stop a target that writes more than this to its results.",
     ),
     click.option(
-        "--results-files", type=click.IntRange(1), default=Cap().files, show_default=True, metavar="N", help="Or more files and folders."
+        "--results-files",
+        type=click.IntRange(1),
+        default=Cap().files,
+        show_default=True,
+        metavar="N",
+        help="Stop a target that writes more files and folders than this.",
     ),
     click.option("--timeout", type=float, default=10800.0, show_default=True, metavar="S", help="Limit for one target."),
 )
 where_options = several(
-    click.option("--engine", type=click.Choice(list(ENGINES)), help="Never falls back. Default: the target's own, which may."),
+    click.option("--engine", type=click.Choice(list(ENGINES)), help="Use this engine, with no fallback.  [default: the target's own]"),
     click.option("--python", metavar="PATH", help="Python of the local engine.  [default: this one]"),
     click.option("--out", type=FOLDER, help="Folder for the results.  [default: reports/runs/RUN_ID]"),
-    click.option("--resume", type=FOLDER, metavar="RUN", help="Finish the run in that folder; what it has is not run again."),
+    click.option("--resume", type=FOLDER, metavar="RUN", help="Finish the run in that folder; finished parts are not run again."),
     click.option("--gpu-wait", type=float, default=600.0, show_default=True, metavar="S", help="How long to wait for a GPU in use."),
-    click.option("--targets", "overlay", type=FILE, help="A targets file laid over the shipped one."),
+    click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones."),
 )
 build_options = several(
     click.option("--base-image", metavar="NAME", help="Base image instead of the target's, e.g. from your own registry."),
-    click.option("--wheelhouse", type=FOLDER, help="Folder of wheels: the image is then built without any index."),
+    click.option("--wheelhouse", type=FOLDER, help="Folder of wheels; the image is then built without a package index."),
     click.option("--ca-bundle", type=FILE, help="Certificates that pip trusts during the build."),
     click.option("--pip-config", type=FILE, help="pip.conf for the build."),
     click.option("--build-network", metavar="MODE", help="Network of the build, e.g. host."),
     click.option("--build-arg", "build_args", multiple=True, metavar="K=V", help="Passed to the Dockerfile; repeatable."),
-    click.option("--rebuild", is_flag=True, help="Build even when an image with the same contents exists."),
+    click.option("--rebuild", is_flag=True, help="Build even if an image with the same contents exists."),
     click.option("--weaken", multiple=True, metavar="NAME", help="Give up one protection of the container, by name; shown in the report."),
     click.option("--keep", is_flag=True, help="Keep the container after the run."),
 )
 output_options = several(
     json_option("Print one JSON document and nothing else on standard output."),
-    click.option("--quiet", is_flag=True, help="No progress."),
-    click.option("--full", is_flag=True, help="Every case in the table, not only a summary a kernel."),
+    click.option("--quiet", is_flag=True, help="Show no progress."),
+    click.option("--full", is_flag=True, help="Show every case in the table, not only one summary for each kernel."),
 )
 
 
 def parse_options(options: dict[str, Any]) -> RunOptions:
-    """Make the options of `run` into one object.
+    """Turn the options of `run` into one object.
 
     Raises:
-        UsageError: they ask for something that does not exist.
-        ConfigError: the kernel package's `pyproject.toml` does.
+        UsageError: an option asks for something that does not exist.
+        ConfigError: the kernel package's `pyproject.toml` is not valid.
     """
     kernels: Path = options["kernels"]
     if not kernels.is_dir():
         raise UsageError(
             f"There is no kernel package at {kernels}.",
-            "warpwave looks for a folder of test_*.py and bench_*.py files, `kernels` in the current folder unless told otherwise.",
+            "warpwave looks for a folder of test_*.py and bench_*.py files; the default is `kernels` in the current folder.",
             "Give its path with --kernels.",
         )
     if options["resume"] and options["out"] and options["resume"].resolve() != options["out"].resolve():
@@ -146,13 +153,13 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
     for text in (*sys.argv, str(kernels.resolve())):
         if not text.isascii() and text.encode("utf-8", "replace") != text.encode("utf-8", "surrogatepass"):
             raise UsageError(
-                f"{text!r} is no text in UTF-8.",
-                "It goes into run.json, and JSON holds text only.",
+                f"{text!r} is not valid UTF-8.",
+                "It is recorded in run.json, and JSON can hold only text.",
                 "Rename that file or folder, or give the option in UTF-8.",
             )
     gpu, share = chosen_gpus(options["gpu"], options["gpus"])
     run_id = recorded_run_id(options["resume"]) if options["resume"] else new_run_id()
-    # What has the same name and the same value on the command line and in the options.
+    # Options that have the same name and value on the command line and in `RunOptions`.
     same = {field.name: options[field.name] for field in fields(RunOptions) if field.name in options}
     return RunOptions(
         **{
@@ -168,10 +175,10 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
             "launches": _parse_launches(options["launches"]) if options["launches"] else load_launches(kernels),
             "peers": load_peers(kernels),
             "gates": load_gates(kernels),
-            # In one word: an expression may look like an option of pytest's.
+            # As one word, because an expression may look like an option of pytest.
             "pytest_args": (f"-k={options['keyword']}",) if options["keyword"] else (),
             "test_limit_s": options["test_timeout"],
-            # The inner clock first: it leaves the stage's results whole, and the outer one time to keep them.
+            # The stage's limit comes first: it keeps the stage's results whole, and leaves time to save them before the target's limit.
             "stage_limit_s": options["timeout"] - min(120.0, options["timeout"] / 10),
             "limit_s": options["timeout"],
             "build": _build(options),
@@ -190,29 +197,29 @@ def _build(options: dict[str, Any]) -> Build:
 
 
 def _command() -> tuple[str, ...]:
-    """The command that is run, and recorded: that of `run` itself where another one has put it together."""
+    """Return the command to record: the command line of `run`, also if another command has built it."""
     context = click.get_current_context(silent=True)
-    told: tuple[str, ...] | None = context.meta.get(COMMAND) if context else None
-    return told or ("warpwave", *sys.argv[1:])
+    built: tuple[str, ...] | None = context.meta.get(COMMAND) if context else None
+    return built or ("warpwave", *sys.argv[1:])
 
 
 def chosen_gpus(gpu: str | None, gpus: str | None) -> tuple[str | None, bool]:
-    """The GPUs that a run is given, None for all that are visible, and whether it shares its work between them.
+    """Return the run's GPUs (None for all visible ones), and whether they share its work.
 
     Raises:
-        UsageError: the list names one twice, or nothing; or both options were given.
+        UsageError: the list is empty or names a GPU twice, or both options were given.
     """
     if gpus is None:
         return gpu, False
     if gpu is not None:
-        raise UsageError("--gpu and --gpus were both given.", "One uses a single card, the other shares the work out.", "Give one of them.")
+        raise UsageError("--gpu and --gpus were both given.", "--gpu uses one card; --gpus shares the work.", "Give one of them.")
     if gpus == "all":
         return None, True
     names = [name.strip() for name in gpus.split(",")]
     if "all" in names or not all(names) or len(set(names)) < len(names):
         raise UsageError(
-            f"--gpus {gpus!r} is no list of GPUs.",
-            "Each is named once: two processes on one card would spoil each other's times.",
+            f"--gpus {gpus!r} is not a list of GPUs.",
+            "Name each GPU once: two processes on one card would spoil each other's times.",
             "For example --gpus 0,1 or --gpus all.",
         )
     return ",".join(names), True
@@ -230,9 +237,7 @@ def _parse_stages(text: str | None) -> tuple[Stage, ...] | None:
 def _parse_launches(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(text.split(",")))
     if not set(names) <= {"bench", "test"}:
-        raise UsageError(
-            f"--launches {text!r} names something else.", "Benches and tests launch kernels.", "Choose bench, test or bench,test."
-        )
+        raise UsageError(f"--launches {text!r} is not valid.", "Benches and tests launch kernels.", "Choose bench, test or bench,test.")
     return names
 
 

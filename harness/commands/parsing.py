@@ -1,4 +1,4 @@
-"""Parses the command line of `warpwave run` for callers that hand it on: a workflow's step, or a session of nox."""
+"""Parse the command line of `warpwave run` for callers that pass it on: a workflow's step, or a nox session."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from harness.errors import UsageError
 
 
 def parse_run(arguments: Sequence[str]) -> click.Context:
-    """`run` with these arguments, ready to be invoked; `params` are what they come to.
+    """Return a context of `run` that is ready to be invoked. Its `params` are the parsed arguments.
 
     Raises:
-        UsageError: they ask for help, with which nothing would run and all seem well.
-        click.UsageError: they are wrong.
+        UsageError: the arguments ask for help. Nothing would run, and the exit code would still be 0.
+        click.UsageError: the arguments are not valid.
     """
     try:
         context = run.make_context("run", list(arguments), parent=click.get_current_context(silent=True))
     except click.exceptions.Exit:
         raise UsageError(
-            "The options ask for help, so nothing would run.", "--help or -h is among them.", "`warpwave run --help` shows it."
+            "The options ask for help, so nothing would run.", "--help or -h is among them.", "Remove it; see `warpwave run --help`."
         ) from None
     context.meta[COMMAND] = ("warpwave", "run", *arguments)
     return context

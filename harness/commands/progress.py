@@ -1,4 +1,4 @@
-"""What the user sees while a target runs: on standard error, a live line in a terminal, plain lines anywhere else."""
+"""Show progress on standard error while a target runs: a live line in a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 from harness.render.text import visible
 
 _STYLES = {"passed": "green", "not-run": "yellow"}
-# Without a terminal nobody watches a counter; a line a minute shows that it is alive.
+# Without a terminal nobody watches a counter. One line a minute shows that the run is alive.
 _PLAIN_PERIOD_S = 60.0
 
 
@@ -36,12 +36,12 @@ class Progress:
             self._status.stop()
 
     def say(self, line: str) -> None:
-        """One line of an engine's: building, pulling, falling back."""
+        """Print one line from an engine: building, pulling, falling back."""
         if not self.quiet:
             self.console.print(Text(visible(line)), soft_wrap=True)
 
     def on_event(self, event: dict[str, Any]) -> None:
-        """One event of the inside's. Whoever runs in there can print one too, so its fields may be anything."""
+        """Handle one event from the inside. The code under test can print events too, so the fields may hold anything."""
         kind = event.get("event")
         if kind == "stage":
             self._bad = 0

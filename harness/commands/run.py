@@ -1,4 +1,4 @@
-"""`warpwave run`: every target in turn, then the report."""
+"""`warpwave run`: run each target in turn, then write the report."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 @what_options
 @where_options
 @build_options
-@click.option("--no-report", is_flag=True, help="Leave merging to a later `warpwave report`.")
+@click.option("--no-report", is_flag=True, help="Write no report; a later `warpwave report` can.")
 @output_options
 def run(**options: Any) -> Outcome:
-    """Run TARGETs (see `warpwave list`) in the order given, then write the comparison."""
+    """Run TARGETs (see `warpwave list`) in the given order, then write the comparison."""
     from harness.out_folder import check_writable
     from harness.report import make_report
     from harness.run import check_target
@@ -36,7 +36,7 @@ def run(**options: Any) -> Outcome:
     targets = select(load_targets(options["overlay"]), list(options["names"]))
     asked = parse_options(options)
     for target in targets:
-        check_target(target, asked)  # before the first one takes its hour
+        check_target(target, asked)  # check all targets before the first one runs, which may take an hour
     check_writable(asked.out)
     records, refused = _run_all(targets, asked, quiet=options["quiet"])
     ended = _cut_short(records, refused)
@@ -47,10 +47,10 @@ def run(**options: Any) -> Outcome:
 
 
 def _run_all(targets: Sequence[Target], asked: RunOptions, *, quiet: bool) -> tuple[list[RunRecord], list[WarpwaveError]]:
-    """Every target in turn, until the user stops one. One that is refused costs the others nothing.
+    """Run each target in turn, until the user stops the run. If a target is refused, the others still run.
 
     Raises:
-        UsageError: all of them are refused.
+        UsageError: all targets are refused.
     """
     from harness.commands.progress import Progress
     from harness.run import run_target
@@ -73,7 +73,7 @@ def _run_all(targets: Sequence[Target], asked: RunOptions, *, quiet: bool) -> tu
 
 
 def _cut_short(records: Sequence[RunRecord], refused: Sequence[WarpwaveError]) -> Outcome:
-    """What decides the exit code whatever the results are: the user's will, and a target that was refused."""
+    """Return the outcome that overrides the results: the user stopped the run, or a target was refused."""
     for error in refused:
         print_error(error)
     if signals.asked():

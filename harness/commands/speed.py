@@ -1,4 +1,4 @@
-"""`warpwave compare BASE HEAD` and `warpwave history`: speeds from one commit to another, and over many. Need no GPU and no container."""
+"""`warpwave compare BASE HEAD` and `warpwave history`: how speeds change between two commits or over many. Need no GPU and no container."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _HISTORY = Path("reports") / "history.sqlite"
     "--threshold",
     type=click.FloatRange(0, 10),
     metavar="SHARE",
-    help="Call a change below this noise, e.g. 0.02.  [default: the A/A run's]",
+    help="Treat a smaller change as noise, e.g. 0.02.  [default: the A/A run's]",
 )
 @click.option("--markdown", type=FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
-@json_file_option("Also write all of it as JSON.")
-@click.option("--full", is_flag=True, help="Every point, not only the twenty that moved furthest.")
+@json_file_option("Also write the whole result as JSON.")
+@click.option("--full", is_flag=True, help="Show every point, not only the twenty that changed most.")
 def compare(base: Path, head: Path, threshold: float | None, markdown: Path | None, json_file: Path | None, full: bool) -> Outcome:
-    """Say which points became faster or slower from the run BASE to the run HEAD; exit code 1 where one is slower.
+    """Show which points became faster or slower from the run BASE to the run HEAD. The exit code is 1 if one is slower.
 
-    BASE and HEAD are folders of two runs (or of their artifacts) with a bench stage in them, of any targets.
+    BASE and HEAD are folders of two runs (or of their artifacts) with a bench stage, for any targets.
     """
     from harness.compare.speeds.changed_speeds import changed_speeds
     from harness.records import write_text
@@ -45,20 +45,20 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
 
     found = changed_speeds(_read(base), _read(head), threshold)
     ended = outcome(found)
-    said = ended.lead(sentence(found))
+    lead = ended.lead(sentence(found))
     sections = changed_speed_sections(found, full)
     if markdown is not None:
-        write_text(markdown, render_page(said, sections, good=ended.ok, all_in="the JSON of `compare --json FILE`"))
+        write_text(markdown, render_page(lead, sections, good=ended.ok, all_in="the JSON of `compare --json FILE`"))
     if json_file is not None:
-        write_text(json_file, _json(found, said, ended))
-    console.show(draw_page(said, sections, good=ended.ok))
+        write_text(json_file, _json(found, lead, ended))
+    console.show(draw_page(lead, sections, good=ended.ok))
     return ended
 
 
 def outcome(found: SpeedChanges) -> Outcome:
-    """1 where a point is slower or fails that did not; 4 where there was something that could not be compared; else 0.
+    """Return 1 if a point is slower or fails now, 4 if something could not be compared, else 0.
 
-    A point that both runs skip is nothing that could not be compared.
+    A point that both runs skip does not count.
     """
     from harness.compare.comparison import Change
     from harness.render.sections.changed_speeds import sentence
@@ -85,27 +85,27 @@ def _read(folder: Path) -> list[TargetRun]:
     return join(collect_all(find_raw([folder])))
 
 
-def _json(found: SpeedChanges, said: str, ended: Outcome) -> str:
+def _json(found: SpeedChanges, lead: str, ended: Outcome) -> str:
     from harness.records import SCHEMA_VERSION
     from harness.render.text import json_text
 
-    body = {**ended.fields(), "sentence": said, "movement": asdict(found), "schema_version": SCHEMA_VERSION}
+    body = {**ended.fields(), "sentence": lead, "movement": asdict(found), "schema_version": SCHEMA_VERSION}
     return json_text(body, indent=1) + "\n"
 
 
 @click.group()
 def history() -> None:
-    """Speeds of many runs, in one SQLite file."""
+    """Store and show the speeds of many runs, in one SQLite file."""
 
 
-_file = click.option("--file", "path", type=FILE, default=_HISTORY, show_default=True, help="The history.")
+_file = click.option("--file", "path", type=FILE, default=_HISTORY, show_default=True, help="The history file.")
 
 
 @history.command(name="add")
 @click.argument("bundles", nargs=-1, required=True, type=_FOLDER, metavar="BUNDLE...")
 @_file
 def add_runs(bundles: tuple[Path, ...], path: Path) -> Outcome:
-    """Keep the runs in BUNDLEs. One that is there already stays as it is."""
+    """Add the runs in BUNDLEs to the history. Adding a run twice has no effect."""
     from harness.collect import collect_all, find_raw
     from harness.history import add
 
@@ -116,10 +116,10 @@ def add_runs(bundles: tuple[Path, ...], path: Path) -> Outcome:
 
 @history.command()
 @_file
-@click.option("--kernel", help="Every case of this kernel, not a line a kernel.")
-@click.option("--last", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Of so many runs.")
+@click.option("--kernel", help="Show every case of this kernel, not one line for each kernel.")
+@click.option("--last", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Show this many runs.")
 @click.option("--markdown", type=FILE, help="Also write it as Markdown.")
-@json_file_option("Also write the series as JSON, all of them.")
+@json_file_option("Also write all series as JSON.")
 def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json_file: Path | None) -> Outcome:
     """Draw how fast each kernel was in the last runs."""
     from harness.compare.speeds.trend import trends
@@ -137,9 +137,9 @@ def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json_
     if not drawn:
         return Outcome(ExitCode.NOTHING_RAN, f"{path} has no speed{f' of {kernel}' if kernel else ''} yet")
     runs = len({run.run_id for trend in drawn for run in trend.runs})
-    said = f"{plural(runs, 'run')}, {plural(len(drawn), 'line')}."
+    lead = f"{plural(runs, 'run')}, {plural(len(drawn), 'line')}."
     sections = trend_sections(drawn)
     if markdown is not None:
-        write_text(markdown, render_page(said, sections, good=True, all_in="the JSON of `history show --json FILE`"))
-    console.show(draw_page(said, sections, good=True))
+        write_text(markdown, render_page(lead, sections, good=True, all_in="the JSON of `history show --json FILE`"))
+    console.show(draw_page(lead, sections, good=True))
     return Outcome()

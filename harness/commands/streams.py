@@ -1,6 +1,6 @@
-"""Standard output and standard error that never interrupt the work: what cannot be written is remembered, and told once at the end.
+"""Replace standard output and standard error by streams whose writes never raise. A failed write is reported once, at the end.
 
-A disk that is full behind `> file` must not cost a run its results, and `| head` must not change an exit code.
+A full disk behind `> file` must not cost a run its results, and `| head` must not change an exit code.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, Union
 
 
 class _Forgiving(io.FileIO):
-    """A descriptor whose writes never raise. `failure` is the first error, but for a reader that has left, which is no error."""
+    """A descriptor whose writes never raise. `failure` is the first error. A reader that has closed its end is not an error."""
 
     failure: Union[OSError, None] = None
     _gone = False
 
     def write(self, data: Any) -> int:
-        """Write, or drop what cannot be written."""
+        """Write the data, or drop it if it cannot be written."""
         size = memoryview(data).nbytes
         while not self._gone:
             try:
@@ -33,22 +33,22 @@ class _Forgiving(io.FileIO):
             else:
                 if written is not None:
                     return written
-                select.select([], [self], [])  # somebody has made it non-blocking, and its reader is slow
+                select.select([], [self], [])  # another process made the descriptor non-blocking, and its reader is slow
         return size
 
 
 class Streams:
-    """The two streams of this process, in place of Python's."""
+    """The two streams of this process, which replace Python's."""
 
     def __init__(self) -> None:
-        """Take the descriptors over; one that is closed becomes one that cannot be written to, so that no file of ours gets its number."""
+        """Take over the descriptors. Fill closed ones with an unwritable descriptor, so that no file that we open gets their numbers."""
         _fill_closed()
         self._out, self._err = _Forgiving(1, "w", closefd=False), _Forgiving(2, "w", closefd=False)
         sys.stdout, sys.stderr = _text(self._out, sys.stdout), _text(self._err, sys.stderr)
 
     def failure(self) -> OSError | None:
-        """Why standard output could not be written, after all of it has been."""
-        with suppress(ValueError):  # closed by somebody
+        """Flush both streams, and return the error if standard output could not be written."""
+        with suppress(ValueError):  # the stream was closed
             sys.stdout.flush()
         with suppress(ValueError):
             sys.stderr.flush()
@@ -60,13 +60,13 @@ def _fill_closed() -> None:
         try:
             os.fstat(number)
         except OSError:
-            opened = os.open(os.devnull, mode)  # a write to it fails, as one to a closed descriptor does
+            opened = os.open(os.devnull, mode)  # read-only: a write to it fails, as it would on a closed descriptor
             if opened != number:
                 os.dup2(opened, number)
                 os.close(opened)
 
 
 def _text(raw: _Forgiving, before: Any) -> io.TextIOWrapper:
-    """A text stream as Python makes it. A character that the terminal's encoding lacks is escaped, not an error."""
+    """Return a text stream like Python's own. A character that the terminal's encoding lacks is escaped and raises no error."""
     encoding = getattr(before, "encoding", None) or "utf-8"
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=raw.fileno() == 2 or raw.isatty())

@@ -1,1 +1,1 @@
-"""Where a job runs. `seam` is what an engine has to be, `registry` lists the engines that there are."""
+"""The engines that run jobs. `seam` defines what an engine must provide; `registry` lists the engines."""

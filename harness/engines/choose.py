@@ -1,4 +1,4 @@
-"""Which engine runs a target."""
+"""Choose the engine that runs a target."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ def load_engine(name: str) -> Engine:
     """Import the engine called `name` and connect to it.
 
     Raises:
-        InfrastructureError: it cannot be reached.
+        InfrastructureError: the engine cannot be reached.
     """
     engine: Engine = importlib.import_module(ENGINES[name].module).connect()
     return engine
 
 
 def choose_engine(asked: str | None, target: Target, say: Say) -> Engine:
-    """Connect to the engine that the user asked for, or to the target's own.
+    """Connect to the engine that the user asked for, or to the target's own engine.
 
-    An engine that the user named never falls back. A target's own engine does, if the target needs no GPU, and says so in one line.
+    If the target's own engine cannot be reached and the target needs no GPU, print a line and use the fallback engine instead. An engine
+    that the user asked for is never replaced.
 
     Raises:
-        InfrastructureError: it cannot be reached.
+        InfrastructureError: the engine cannot be reached.
     """
     if asked is not None:
         return load_engine(asked)

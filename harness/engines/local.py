@@ -1,6 +1,6 @@
-"""The engine without a container: a subprocess in a Python of this machine.
+"""The local engine: runs a job without a container, as a subprocess in a Python of this machine.
 
-For a laptop, for a Kubernetes runner pod that is the container already, and for the target that needs no GPU.
+Use it on a laptop, in a Kubernetes runner pod (which is a container already), and for a target that needs no GPU.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from harness.records import Environment, Exit
 
 _PIECE = 1 << 16
 _DRAIN_S = 2.0
-_ORPHANS_S = 1.0  # what a run that has ended well may take to end its own helpers
+_ORPHANS_S = 1.0  # how long a run that ended normally may take to end its own helper processes
 _SLICE_S = 0.1
 _POLL_S = 0.5
-_WRITING_S = 10.0  # for what fills the disk meanwhile
+_WRITING_S = 10.0  # a short grace: the run may be filling the disk
 _NEEDS = ("torch", "triton", "pytest", "numpy")
-# Looks without importing: torch alone takes seconds to load, and the facts stage does it anyway.
+# Look without importing: torch alone takes seconds to load, and the facts stage imports it anyway.
 _LOOK = "import importlib.util, sys; print(*[name for name in sys.argv[1:] if importlib.util.find_spec(name) is None])"
 
 
 def connect() -> LocalEngine:
-    """There is nothing to connect to."""
+    """Return the engine; there is nothing to connect to."""
     return LocalEngine()
 
 
@@ -68,18 +68,18 @@ class LocalEngine:
         return Environment(engine=self.name, python=python)
 
     def image_id(self, request: Request) -> str | None:
-        """There is no image."""
+        """Return None: this engine has no images."""
         return None
 
     def layout(self, request: Request) -> Layout:
-        """Real paths; the harness is reached through a folder of links, so that nothing else of its environment comes along."""
+        """Return real paths. The harness is a link in a folder of its own, so PYTHONPATH holds no other package of its environment."""
         return Layout(harness=str(request.raw / ".harness"), kernels=str(request.options.kernels), output=str(request.raw))
 
     def execute(self, request: Request, environment: Environment, on_line: Say) -> tuple[Environment, Exit]:
-        """Run the job to its end, to its limit, or until the user stops it; then nothing of it is left."""
+        """Run the job to its end, to its limit, or until the user stops it. Leave no process behind."""
         layout = self.layout(request)
         links = Path(layout.harness)
-        links.mkdir(exist_ok=True)  # a run that was killed has left it
+        links.mkdir(exist_ok=True)  # a killed run leaves it behind
         (links / "harness").unlink(missing_ok=True)
         (links / "harness").symlink_to(Path(harness.__file__).parent)
         command = [environment.python, "-m", "harness.inside", f"{layout.output}/job.json"]
@@ -87,8 +87,8 @@ class LocalEngine:
             try:
                 return environment, _run(command, request, layout, on_line, end_orphans)
             finally:
-                tidy(request.raw)  # the link in there too
-                with suppress(OSError):  # the code under test has put something there
+                tidy(request.raw)  # removes the link to the harness too
+                with suppress(OSError):  # the code under test may have written to it
                     links.rmdir()
 
 
@@ -102,7 +102,7 @@ def _run(command: list[str], request: Request, layout: Layout, on_line: Say, end
         cwd=layout.output,
         env=_variables(request, layout),
         start_new_session=True,
-        # Should we be killed, nobody else may write to the folder until this child is gone, too.
+        # If this process is killed, the lock keeps other runs out of the folder until the child has ended too.
         pass_fds=() if request.lock is None else (request.lock,),
     )
     assert process.stdout is not None  # asked for above
@@ -128,12 +128,12 @@ def _run(command: list[str], request: Request, layout: Layout, on_line: Say, end
 
 
 def _variables(request: Request, layout: Layout) -> dict[str, str]:
-    """The caller's environment, with what the target wants on top."""
+    """Return the caller's environment variables, overridden by the target's."""
     chosen = {
         "PYTHONPATH": layout.harness,
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
-        # Triton warns while this is unset because its default will change; it is also a fairness switch between vendors.
+        # Triton warns if this is unset, because its default will change. Setting it also makes vendors comparable.
         "TRITON_DEFAULT_FP_FUSION": "1",
         **request.target.environment,
     }
@@ -143,7 +143,7 @@ def _variables(request: Request, layout: Layout) -> dict[str, str]:
 
 
 def _ends_before(process: subprocess.Popen[bytes], deadline: float, quota: Watch) -> bool:
-    """False where its time is up; also over, in a way, where it has used up its room."""
+    """Return False if the time is up. Return True if the process has ended or exceeded its limit on results."""
     while (left := deadline - time.monotonic()) > 0 and not quota.exceeded:
         with suppress(subprocess.TimeoutExpired):
             process.wait(min(left, _POLL_S))
@@ -152,7 +152,7 @@ def _ends_before(process: subprocess.Popen[bytes], deadline: float, quota: Watch
 
 
 def _stop(process: subprocess.Popen[bytes], grace_s: float, patient_with: int) -> None:
-    """SIGINT and time to write results, then SIGKILL; more than `patient_with` requests to stop skip the wait."""
+    """Send SIGINT, wait for results to be written, then send SIGKILL. More than `patient_with` requests to stop skip the wait."""
     for number, patience, requests in ((signal.SIGINT, grace_s, patient_with), (signal.SIGKILL, 10.0, math.inf)):
         if process.poll() is not None:
             return

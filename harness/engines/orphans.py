@@ -1,4 +1,4 @@
-"""Processes that outlive the one that started them: adopted by this process, so that they can be found and ended. Linux only."""
+"""Adopt and end orphans: processes that outlive the process that started them. Linux only."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _KILL_S = 10.0
 
 @contextmanager
 def adopted() -> Iterator[Callable[[float], None]]:
-    """Become the parent of whatever loses its own below this process; hands out what ends all of them.
+    """Become the parent of every orphan below this process. Yield a function that ends all of them.
 
-    That takes the seconds of grace it was given, then sends SIGKILL. Children that were there before are left alone.
+    The function waits for the given seconds of grace, then sends SIGKILL. It leaves children alone that existed before.
     """
     before = _children()
     _adopt(True)
@@ -36,18 +36,18 @@ def _end(spared: set[int], grace_s: float) -> None:
             if time.monotonic() >= now + grace_s:
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
-            with suppress(OSError):  # subprocess has waited for its own child
+            with suppress(OSError):  # `subprocess` may have waited for its own child already
                 os.waitpid(pid, os.WNOHANG)
         time.sleep(_POLL_S)
 
 
 def _children() -> set[int]:
-    """The children of this process."""
+    """Return the ids of this process's children."""
     found, own = set(), str(os.getpid())
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
-            with suppress(OSError):  # it has ended meanwhile
-                # `pid (name) state parent …`; a name may hold spaces and brackets.
+            with suppress(OSError):  # the process has ended in the meantime
+                # The format is `pid (name) state parent …`. A name may contain spaces and brackets.
                 if Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()[1].decode() == own:
                     found.add(int(entry.name))
     return found

@@ -1,4 +1,4 @@
-"""What a container prints → lines for the host: whatever the program writes, nothing here fails or grows without bound."""
+"""Split the output of a container or process into lines. No output can raise an error here or use unlimited memory."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ MAX_LINE = 10_000
 
 
 class Output(Protocol):
-    """The pieces as they come from the engine."""
+    """The output as the engine delivers it, in pieces."""
 
     def __next__(self) -> bytes:
-        """The next piece."""
+        """Return the next piece."""
         ...
 
 
 class Reader(threading.Thread):
-    """Hands each line on while the main thread watches the clock; `ended` is set when nothing more will come."""
+    """Passes each line on while the main thread watches the clock. `ended` is set at the end of the output."""
 
     def __init__(self, output: Output, on_line: Say) -> None:
-        """To be started where a Ctrl-C is caught: one may come before `start` returns."""
+        """Start the thread only where KeyboardInterrupt is caught: Ctrl-C may arrive before `start` returns."""
         super().__init__(daemon=True)
         self.ended = threading.Event()
         self._output = output
         self._on_line = on_line
 
     def run(self) -> None:
-        """Read to the end."""
+        """Read the output to its end."""
         try:
             for line in split_lines(self._pieces()):
                 self._on_line(line)
@@ -41,13 +41,13 @@ class Reader(threading.Thread):
         while True:
             try:
                 piece = next(self._output)
-            except Exception:  # the end, or a broken stream: what became of the container is asked of the engine, not concluded here
+            except Exception:  # the end, or a broken stream: the caller asks the engine how the container ended
                 return
             yield piece
 
 
 def split_lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Bytes in pieces → lines of text, each cut at `MAX_LINE` bytes with a word on how many are missing."""
+    """Join the pieces and split them into lines of text. Cut each line at `MAX_LINE` bytes and note how many bytes were cut."""
     held, cut = bytearray(), 0
     for piece in pieces:
         *complete, rest = piece.split(b"\n")

@@ -1,4 +1,4 @@
-"""The engines that there are. A new one is a file with `connect()`, and a line in `ENGINES`."""
+"""The list of engines. To add one, write a file with `connect()` and add a line to `ENGINES`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Entry:
-    """Where an engine is, and what it can do. The host asks these questions and never looks at an engine's name.
+    """An engine's module and abilities. The host checks these fields and never an engine's name.
 
-    `module` has `connect() -> Engine`, and is imported only when the engine is chosen. `local_gpus`: it uses the GPUs of this machine, so
-    this machine's locks decide who has them. `container`: it runs jobs in containers, built from the target's Dockerfile.
+    `module` has `connect() -> Engine`, and is imported only when the engine is chosen. `local_gpus`: the engine uses the GPUs of this
+    machine, so locks on this machine decide which run gets them. `container`: the engine runs jobs in containers, built from the target's
+    Dockerfile.
     """
 
     module: str
@@ -24,4 +25,4 @@ ENGINES = {
 }
 DEFAULT = "docker"
 FALLBACK = "local"
-"""Runs a target without a GPU where its own engine does not answer."""
+"""Runs a target that needs no GPU if the target's own engine does not answer."""

@@ -1,7 +1,7 @@
-"""A results folder after the code under test had it: nothing stays but files and folders, and they are the caller's.
+"""Clean a results folder after the code under test could write to it: only files and folders remain, and the caller owns them.
 
-Whoever reads, uploads or deletes the folder later then follows nothing that a kernel package has put there. Folders are entered by
-descriptor and never through a link, since what still runs may exchange one for the other in the meantime.
+So a program that reads, uploads or deletes the folder later follows no link that a kernel package has planted. Folders are opened by
+descriptor and never through a link, because a process that still runs could replace a folder by a link at any moment.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Union
 
-_LONG_PATH = 500  # characters below the results folder, of up to 4 bytes each; the system takes paths of 4096 bytes
+_LONG_PATH = 500  # characters below the results folder, of up to 4 bytes each; the system allows paths of 4096 bytes
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _ITSELF = os.O_PATH | os.O_NOFOLLOW
-# What actions/upload-artifact refuses in a name, and with it the whole artifact; control characters and bytes that are no text too.
+# One such character in a name makes actions/upload-artifact refuse the whole artifact. Control characters and non-text bytes are here too.
 _UNPORTABLE = re.compile(r"""["*:<>?|\\\x00-\x1f\x7f\ud800-\udfff]""")
 
 Owner = Union[tuple[int, int], None]
 
 
 def tidy(folder: Path, owner: Owner = None) -> list[str]:
-    """Remove what is neither file nor folder, then hard links and modes that give rights; make the rest `owner`'s where one is given.
+    """Remove everything but files and folders, then hard links and setuid, setgid and sticky bits. Give the rest to `owner`, if set.
 
-    Returns the names of what could not be removed.
+    Return the names of entries that could not be removed.
     """
     left = clear(folder)
     for at, entry in _entries(folder):
         with suppress(OSError):
             state = entry.stat(follow_symlinks=False)
             if stat.S_ISREG(state.st_mode) and state.st_nlink > 1:
-                # Its other name may be outside of the folder. Of several names in here the last one that is met stays.
+                # The other name may be outside the folder. If all names are in here, the last one that is found stays.
                 os.unlink(entry.name, dir_fd=at)
                 continue
-            # No program that would run as whoever owns it now.
+            # Setuid and setgid would let a program run with the rights of its new owner.
             if (wanted := state.st_mode & 0o777) != stat.S_IMODE(state.st_mode):
                 _set_mode(entry.name, at, wanted)
             if owner:
@@ -49,9 +49,9 @@ def tidy(folder: Path, owner: Owner = None) -> list[str]:
 
 
 def clear(folder: Path) -> list[str]:
-    """Remove links, pipes, sockets and devices, the first thing that `tidy` does: fast, since no file is looked at.
+    """Remove links, pipes, sockets and devices, the first step of `tidy`. This is fast because it does not inspect files.
 
-    Returns the names of what could not be removed.
+    Return the names of entries that could not be removed.
     """
     left = []
     for at, entry in _entries(folder):
@@ -66,7 +66,7 @@ def clear(folder: Path) -> list[str]:
 
 
 def make_portable(folder: Path) -> None:
-    """Rename what is called as no artifact can hold it; open to the caller what is closed to them."""
+    """Rename entries whose names an artifact cannot contain, and make unreadable entries readable for their owner."""
     for at, entry in _entries(folder):
         with suppress(OSError):
             mode = entry.stat(follow_symlinks=False).st_mode
@@ -77,9 +77,9 @@ def make_portable(folder: Path) -> None:
 
 
 def _entries(folder: Path) -> Iterator[tuple[int, os.DirEntry[str]]]:
-    """Everything below a folder, what is in a folder before the folder itself, each with the descriptor of the folder that it is in.
+    """Yield every entry below a folder with its parent's descriptor. The contents of a folder come before the folder itself.
 
-    The tree may be deeper than recursion, or a path, may be long: what is too deep is brought up first. What cannot be read is left out.
+    The tree may be too deep for recursion or for a path, so a folder that is too deep moves to the top first. Unreadable ones are skipped.
     """
     try:
         top = _enter(str(folder), None)
@@ -122,7 +122,7 @@ def _below(at: int, length: int, top: int, deep: list[str]) -> Iterator[tuple[in
 
 
 def _enter(name: str, at: int | None) -> int:
-    """Open a folder, and have it open to its owner: in a closed one nothing could be looked at or removed."""
+    """Open a folder, and give its owner full access: without it, the contents can be neither read nor removed."""
     with suppress(PermissionError):
         inner = os.open(name, _FOLDER, dir_fd=at)
         with suppress(OSError):
@@ -134,7 +134,7 @@ def _enter(name: str, at: int | None) -> int:
 
 
 def _set_mode(name: str, at: int | None, mode: int) -> None:
-    """Like chmod, which would follow a link that has taken the place of what was looked at."""
+    """Change the mode. Unlike chmod, do not follow a link that has replaced the entry in the meantime."""
     itself = os.open(name, _ITSELF, dir_fd=at)
     try:
         if not stat.S_ISLNK(os.fstat(itself).st_mode):

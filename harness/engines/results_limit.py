@@ -1,8 +1,8 @@
-"""What a run may write to its results folder: looked at while it runs, since the folder is one of the host's disk and has no quota there.
+"""Limit how much a run writes to its results folder. The folder is on the host's disk and has no quota, so we measure it during the run.
 
-Counted is the size of a file, so that holes count, or what it takes on the disk, whichever is more; each file once however many names it
-has. Of a container, files without a name that a process still holds open are counted too. What cannot be looked into is over the cap.
-Not seen: what is only mapped and has neither name nor descriptor, and what comes and goes between two looks.
+A file counts with its size (so holes count) or the space it takes on the disk, whichever is more. A file with several names counts once.
+In a container, unnamed files that a process holds open count too. A folder that cannot be measured counts as over the limit. Two things
+are missed: files that are only memory-mapped, without name or descriptor, and files that exist only between two measurements.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import Union
 from harness.options import GIB, Cap
 
 LOOK_S = 1.0
-_SHARE = 4  # of the time, one part at most is spent on looking
+_SHARE = 4  # measuring takes at most one part in four of the time
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LONG_PATH = 500  # characters, of up to 4 bytes each
 _STATIONS = 200
 
 
 class Watch(threading.Thread):
-    """Looks at a folder now and then until it is over its cap; use as a context manager."""
+    """Measures a folder at intervals and notes when it is over its limit. Use as a context manager."""
 
     def __init__(self, folder: Path, cap: Cap, inside: Union[str, None] = None) -> None:
-        """`inside` is where a container sees the folder; None where there is no container."""
+        """`inside` is the folder's path in the container, or None if there is no container."""
         super().__init__(daemon=True)
         self.folder, self.cap, self.inside = folder, cap, inside
         self.exceeded = ""
-        self.hopeless = False  # twice over: no time is given any more
+        self.hopeless = False  # over twice the limit: the run gets no more time to stop by itself
         self._enough = threading.Event()
 
     def __enter__(self) -> Watch:
@@ -45,7 +45,7 @@ class Watch(threading.Thread):
         self._enough.set()
 
     def run(self) -> None:
-        """Look, and look again."""
+        """Measure until the context ends."""
         pause = 0.0
         while not self._enough.wait(pause):
             begun = time.monotonic()
@@ -57,7 +57,7 @@ class Watch(threading.Thread):
 
 
 def over(folder: Path, cap: Cap, inside: Union[str, None] = None) -> str:
-    """In what a folder is over its cap, in words; empty where it is not."""
+    """Return a phrase that says which limit the folder exceeds, or an empty string."""
     seen: set[tuple[int, int]] = set()
     size = files = 0
     limits = f"{cap.bytes / GIB:g} GiB, and {cap.files} files"
@@ -87,13 +87,13 @@ def _everything(folder: str, inside: Union[str, None]) -> Iterator[os.stat_resul
 
 
 def _below(root: int, opened: ExitStack) -> Iterator[os.stat_result]:
-    # A tree may be deeper than a path may be long: the way down has stations, each an open folder, from which paths begin anew.
+    # A tree may be deeper than the longest allowed path. So we keep some folders on the way open ("stations") and start new paths there.
     waiting, stations = [(root, ".")], 0
     while waiting:
         above, path = waiting.pop()
         try:
             at = os.open(path, _FOLDER, dir_fd=above)
-        except (FileNotFoundError, NotADirectoryError):  # gone, or something else by now
+        except (FileNotFoundError, NotADirectoryError):  # removed or replaced in the meantime
             continue
         far = len(path) > _LONG_PATH
         if far and (stations := stations + 1) > _STATIONS:
@@ -108,13 +108,16 @@ def _below(root: int, opened: ExitStack) -> Iterator[os.stat_result]:
 
 
 def _unlinked(root: os.stat_result, inside: str) -> Iterator[os.stat_result]:
-    """The files without a name on the folder's disk that processes hold which see the folder at `inside`; others' cannot be looked at."""
+    """Yield the unnamed files on the folder's disk that a process of the container holds open.
+
+    A process belongs to the container if it sees the folder at `inside`. Processes that we have no permission to inspect are skipped.
+    """
     for process in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
         with suppress(OSError):
             seen = os.stat(f"/proc/{process}/root{inside}")  # noqa: PTH116
-            mine = (seen.st_dev, seen.st_ino) == (root.st_dev, root.st_ino)
-            held = os.listdir(f"/proc/{process}/fd") if mine else []  # noqa: PTH208
-            for number in held:
+            same_folder = (seen.st_dev, seen.st_ino) == (root.st_dev, root.st_ino)
+            descriptors = os.listdir(f"/proc/{process}/fd") if same_folder else []  # noqa: PTH208
+            for number in descriptors:
                 with suppress(OSError):
                     state = os.stat(f"/proc/{process}/fd/{number}")  # noqa: PTH116
                     if state.st_nlink == 0 and state.st_dev == root.st_dev and stat.S_ISREG(state.st_mode):

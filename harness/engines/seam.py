@@ -1,4 +1,4 @@
-"""The seam between the host and wherever a job runs: what an engine gets, and what it has to do."""
+"""The interface between the host and an engine: what an engine is given, and what it must do."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Request:
-    """One target to run, as the user asked for it.
+    """One target to run, with the user's options.
 
-    `raw` is this target's results folder. It belongs to the caller, and is new unless the run is resumed. `lock` is the open file that
-    keeps other runs out of it.
+    `raw` is the target's results folder. The caller owns it. It is empty, unless the run is resumed. `lock` is the open file that keeps
+    other runs out of the folder.
     """
 
     target: Target
@@ -31,7 +31,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the inside finds things: the folder to put on PYTHONPATH, the kernel package, and the results."""
+    """The paths that the inside sees: the folder for PYTHONPATH, the kernel package, and the results folder."""
 
     harness: str
     kernels: str
@@ -39,7 +39,7 @@ class Layout:
 
 
 class Engine(Protocol):
-    """Runs a job. Every method raises `InfrastructureError` for what is broken, never a bare exception of a library."""
+    """Runs a job. If something is broken, every method raises `InfrastructureError` and never a library's own exception."""
 
     name: str
 
@@ -48,17 +48,17 @@ class Engine(Protocol):
         ...
 
     def image_id(self, request: Request) -> str | None:
-        """Return the id of the image that `prepare` would find: empty if it would build one, None if the engine knows of none."""
+        """Return the id of the image that `prepare` would use: empty if it would build one, None if the engine has none."""
         ...
 
     def layout(self, request: Request) -> Layout:
-        """Where the inside will see the harness, the kernels and the results."""
+        """Return the paths at which the inside sees the harness, the kernels and the results."""
         ...
 
     def execute(self, request: Request, environment: Environment, on_line: Say) -> tuple[Environment, Exit]:
         """Run `python -m harness.inside OUTPUT/job.json`, and pass each line that it prints to `on_line`.
 
-        Returns the environment, completed with the options that were used, and how the run ended. A run that times out or is interrupted
-        (KeyboardInterrupt) is stopped gracefully, and still returns. Nothing of it is left running.
+        Return the environment, with the options that were used, and how the run ended. If the run times out or the user interrupts it
+        (KeyboardInterrupt), stop it gracefully and still return. Leave no process running.
         """
         ...

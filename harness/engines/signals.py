@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM while a target runs: they cut waiting short and interrupt nothing else.
+"""Handle Ctrl-C and SIGTERM while a target runs: a signal ends a wait early, and interrupts nothing else.
 
-A CI system sends SIGINT, then SIGTERM, then SIGKILL within seconds, and people press Ctrl-C twice. Within `held` a signal is counted, and
-raises KeyboardInterrupt only where the code is `interruptible`. So nothing interrupts what stops the kernels, tidies up after them and
-writes down how they ended.
+A CI system sends SIGINT, then SIGTERM, then SIGKILL within seconds, and people press Ctrl-C twice. Within `held`, signals are only counted.
+They raise KeyboardInterrupt only in `interruptible` blocks. So no signal interrupts the code that stops the kernels, cleans up after them
+and records how they ended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _State:
-    """One for the process, as its signal handlers are."""
+    """The state of this process: signal handlers are global, so there is only one."""
 
     signals: list[int]
     depth = 0
@@ -30,26 +30,26 @@ _state.signals = []
 
 
 def listen() -> None:
-    """Take SIGINT and SIGTERM for requests to stop, from now on. Only the main thread of a process may."""
+    """Treat SIGINT and SIGTERM as requests to stop from now on. Call this from the main thread."""
     for number in _SIGNALS:
         signal.signal(number, _note)
 
 
 def asked() -> int:
-    """How many signals have asked this process to stop."""
+    """Return how many signals have asked this process to stop."""
     return len(_state.signals)
 
 
 def terminated() -> bool:
-    """Whether one of them was SIGTERM."""
+    """Return whether one of those signals was SIGTERM."""
     return signal.SIGTERM in _state.signals
 
 
 @contextmanager
 def held(on_stop: Callable[[], None] | None = None) -> Iterator[None]:
-    """Count signals from here on; they raise only where the code is `interruptible`. May be nested.
+    """Count signals in this block. They raise only in `interruptible` blocks within it. Blocks may be nested.
 
-    `on_stop` is called once, before the stopping begins, with signals held back.
+    `on_stop` is called once, before anything is stopped. Signals do not interrupt it.
     """
     previous = {}
     if not _state.depth:
@@ -61,7 +61,7 @@ def held(on_stop: Callable[[], None] | None = None) -> Iterator[None]:
             if signal.getsignal(number) is not _note:
                 try:
                     previous[number] = signal.signal(number, _note)
-                except ValueError:  # not the main thread, which is the only one that signals interrupt
+                except ValueError:  # not the main thread: signals interrupt only the main thread
                     break
         yield
     finally:
@@ -72,33 +72,33 @@ def held(on_stop: Callable[[], None] | None = None) -> Iterator[None]:
 
 
 class interruptible:  # noqa: N801 - used like a function
-    """Let one signal raise KeyboardInterrupt in this block; one that came before raises at once.
+    """Let one signal raise KeyboardInterrupt in this block. If a signal arrived before, raise at once.
 
-    A class and not a generator: an interrupt may come in the middle of entering or leaving, and must find it disarmed.
+    This is a class and not a generator: a signal may arrive while the block is entered or left, and must not raise then.
     """
 
     def __enter__(self) -> None:
-        """Begin to wait.
+        """Allow a signal to raise.
 
         Raises:
-            KeyboardInterrupt: the process has been asked to stop already.
+            KeyboardInterrupt: a signal has already asked the process to stop.
         """
         if not _state.depth:
             return
         _state.armed = True
         if _state.signals:
             _state.armed = False
-            _tell()
+            _call_on_stop()
             raise KeyboardInterrupt
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Hold signals back again."""
+        """Only count signals again."""
         _state.armed = False
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            _tell()
+            _call_on_stop()
 
 
-def _tell() -> None:
+def _call_on_stop() -> None:
     on_stop, _state.on_stop = _state.on_stop, None
     if on_stop:
         on_stop()

@@ -1,4 +1,4 @@
-"""Running a target, from what the user asked for to the record of how it ended. `target` is where to begin to read."""
+"""Run a target, from the user's options to the record of how the run ended. Start reading at `target`."""
 
 from harness.run.target import check_target, commit_of, exit_code_of, new_run_id, run_target
 

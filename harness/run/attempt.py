@@ -1,4 +1,4 @@
-"""One attempt at a target, straight: prepare the environment → tell it the job → run it → put on record how it ended."""
+"""Make one attempt at a target: prepare the environment, write the job, run it, and record how it ended."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ from harness.targets import Target
 OnEvent = Callable[[dict[str, Any]], None]
 
 _NOISE_LINES = 1000
-_ENGINE_WAIT_S = 60.0  # an engine that is restarted
+_ENGINE_WAIT_S = 60.0  # how long to wait for an engine that restarts
 _STOPPED = "stopped by the user or the CI system"
-# What a disk that is full or fails, or a limit of this process, answers.
+# Errors of a full or broken disk, or of a limit of this process.
 _MACHINES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE}
-_FORGED = "Something in the package rewrites results. Read its source; SECURITY.md says what can be relied on."
+_FORGED = "Code in the package rewrites results. Read its source; SECURITY.md says which results you can rely on."
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How an attempt ended, in the words of its record."""
+    """How an attempt ended; these fields go into its record."""
 
     verdict: Verdict
     reason: str
@@ -79,35 +79,35 @@ def attempt(
     on_event: OnEvent,
     retry: bool = False,
 ) -> RunRecord:
-    """From the environment to the record, once. The record is there from the start: a killed run has a page of its own, too.
+    """Run the target once and return its record. The record is written at the start too, so that a killed run has one.
 
-    `retry` is the second attempt of one command, before which the tests may have left new files in their package.
+    `retry` marks the second attempt of one command: the tests of the first one may have left new files in their package.
 
     Raises:
-        UsageError: the run was begun with something else, so that results of both would be mixed. Nothing was written.
+        UsageError: the run was started with other inputs, so results would be mixed. Nothing was written.
     """
     target, options, raw = request.target, request.options, request.raw
     started, clock = datetime.now(timezone.utc), time.monotonic()
     environment: Environment | None = None
     ended: Exit | None = None
     reserve = Reserve()
-    # Written when the run is over: while it lasts, `raw` is open to the code under test, which could plant a link for us to follow.
+    # Written after the run: during it, the code under test can write to `raw` and could plant a link for us to follow.
     noise: deque[str] = deque(maxlen=_NOISE_LINES)
     command = shlex.join(options.command) + ("" if options.resume else f" --resume {shlex.quote(str(options.out))}")
-    again = f"Take it up again, what is finished is not run twice: `{command}`."
+    again = f"Continue it with `{command}`; what is finished is not run again."
     hashes: deque[str] = deque([""], maxlen=1)
 
     def open_record() -> None:
-        running = Ending(Verdict.INCOMPLETE, "the run has not ended: warpwave runs still, or was killed", again, environment)
+        running = Ending(Verdict.INCOMPLETE, "the run has not ended: warpwave is still running, or was killed", again, environment)
         dump(record_of(request, started, 0.0, attempts, running), raw / "run.json")
 
     def record_stop() -> None:
-        """Before the stopping begins, which takes seconds: a CI system may kill this process before it has ended the kernels."""
+        """Record the stop before it begins: it takes seconds, and a CI system may kill this process before the kernels have ended."""
         seconds, how = round(time.monotonic() - clock, 3), Exit(None, 0.0, interrupted=True)
         cut_short = Ending(
-            Verdict.INCOMPLETE, f"{_STOPPED} {phase}; warpwave was killed before all of it had ended", again, environment, how
+            Verdict.INCOMPLETE, f"{_STOPPED} {phase}; warpwave was killed before everything had ended", again, environment, how
         )
-        with suppress(OSError):  # the page from the start stays
+        with suppress(OSError):  # the record from the start stays
             dump(record_of(request, started, seconds, attempts, cut_short), raw / "run.json")
 
     phase = "while the environment was prepared"
@@ -123,7 +123,7 @@ def attempt(
             job = job_of(engine.layout(request), request, stages)
             inputs = gather(request, environment)
             if resumed:
-                tidy(raw)  # what the first attempt was ended in the middle of may have left links, to write through them
+                tidy(raw)  # the first attempt may have left links, and we must not write through them
                 check_inputs(raw, inputs, may_grow=retry)
                 check_same(raw, job)
             open_record()
@@ -148,7 +148,7 @@ def attempt(
             raise
         except WarpwaveError as error:
             ending = Ending(Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy)
-        except Exception as error:  # a fault of ours must not cost the other targets their results
+        except Exception as error:  # a bug in warpwave must not cost the other targets their results
             ending = _our_fault(error, raw, noise)
         seconds = round(time.monotonic() - clock, 3)
         ending = replace(ending, environment=environment, exit=ended, stages_hash=hashes[-1])
@@ -158,16 +158,17 @@ def attempt(
             dump(record, raw / "run.json")
             if noise:
                 write_text(raw / "engine.log", "\n".join(noise) + "\n")
-        except OSError as error:  # the page from the start may stay, and say that the run has not ended; the report knows better
-            told = explain(error)
-            say(f"{target.name}: the last page of the run could not be written: {told.happened}")
+        except OSError as error:  # run.json may still say that the run has not ended; the report uses the record returned here
+            known = explain(error)
+            say(f"{target.name}: the final record of the run could not be written: {known.happened}")
             if record.verdict in (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR):
-                return replace(record, verdict=Verdict.INFRA, reason=f"the results could not be written: {told.happened}", hint=_hint(told))
+                reason = f"the results could not be written: {known.happened}"
+                return replace(record, verdict=Verdict.INFRA, reason=reason, hint=_hint(known))
         return record
 
 
 def worth_another(record: RunRecord, raw: Path) -> bool:
-    """Whether the machine failed a run that was under way, and not for good: neither the user's will nor a limit ended it."""
+    """Return whether a second attempt may help: the machine failed during the run, and neither the user nor a limit ended it."""
     ended = record.exit
     if record.verdict is not Verdict.INFRA or ended is None or ended.timed_out or ended.interrupted or ended.exceeded:
         return False
@@ -175,26 +176,26 @@ def worth_another(record: RunRecord, raw: Path) -> bool:
 
 
 def _lost_device(raw: Path) -> bool:
-    """Whether a stage ended as infrastructure, and not for want of room for its results."""
+    """Return whether a stage failed because of the machine, but not because its results could not be written."""
     stages = _read_stages(raw)
     return stages is not None and any(report.verdict is Verdict.INFRA and report.exit_code != UNWRITABLE for report in stages.reports)
 
 
 def _our_fault(error: Exception, raw: Path, noise: deque[str]) -> Ending:
     if isinstance(error, OSError) and error.errno in _MACHINES:
-        told = explain(error)
-        return Ending(Verdict.INFRA, f"the results could not be written: {told.happened} {told.meaning}", _hint(told))
+        known = explain(error)
+        return Ending(Verdict.INFRA, f"the results could not be written: {known.happened} {known.meaning}", _hint(known))
     noise.extend(traceback.format_exc().splitlines())
-    hint = f"This is a fault of warpwave's; please report it with {raw / 'engine.log'}."
+    hint = f"This is a bug in warpwave; please report it with {raw / 'engine.log'}."
     return Ending(Verdict.INFRA, f"warpwave itself failed: {type(error).__name__}: {error}", hint)
 
 
-def _hint(told: WarpwaveError) -> str:
-    return f"{told.remedy} --resume then goes on where this stopped."
+def _hint(error: WarpwaveError) -> str:
+    return f"{error.remedy} --resume then continues the run."
 
 
 def _engine(options: RunOptions, target: Target, say: Say, patient: bool) -> Engine:
-    """The engine of a target; one that is just being restarted is waited for."""
+    """Connect to the target's engine. If `patient`, wait for an engine that restarts."""
     until = time.monotonic() + (_ENGINE_WAIT_S if patient else 0.0)
     while True:
         try:
@@ -206,7 +207,7 @@ def _engine(options: RunOptions, target: Target, say: Say, patient: bool) -> Eng
 
 
 def _own_gpu(engine: Engine, request: Request, say: Say) -> AbstractContextManager[None]:
-    """Keep other runs of this machine off this run's GPUs. There is nothing to keep where the target or the engine uses none of them."""
+    """Lock this run's GPUs against other runs on this machine. Lock nothing if the target or the engine uses none of them."""
     options = request.options
     if not ENGINES[engine.name].local_gpus or not (request.target.visible_devices or request.target.probe.require):
         return nullcontext()
@@ -214,7 +215,7 @@ def _own_gpu(engine: Engine, request: Request, say: Say) -> AbstractContextManag
 
 
 def record_of(request: Request, started: datetime, seconds: float, attempts: tuple[Attempt, ...], ending: Ending) -> RunRecord:
-    """The host's page about an attempt that has ended so."""
+    """Return the host's record of an attempt that ended this way."""
     options = request.options
     return RunRecord(
         run_id=options.run_id,
@@ -237,7 +238,7 @@ def record_of(request: Request, started: datetime, seconds: float, attempts: tup
 
 
 def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...]) -> Job:
-    """What the inside is told to do."""
+    """Return the job for the inside."""
     target, options = request.target, request.options
     asked = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
     if options.shard:
@@ -254,6 +255,7 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...]) -> Job:
         probe=target.probe.command,
         driver_file=target.probe.driver_file,
         architectures=target.architectures,
+        torch_devices=target.torch_devices,
         device_faults={pattern: Verdict(verdict) for pattern, verdict in target.probe.faults.items()},
         visible_devices=target.visible_devices if options.share else None,
         gpus=len(options.gpu.split(",")) if options.share and options.gpu and target.visible_devices else 0,
@@ -264,9 +266,9 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...]) -> Job:
 
 
 def _dispatch(line: str, noise: deque[str], on_event: OnEvent, hashes: Union[deque[str], None] = None) -> None:
-    """The inside prints events only; anything else is a cry of Python's or of the engine's, and is kept.
+    """Handle one line of output. The inside prints only events; other lines are from Python or the engine, and go to `noise`.
 
-    Of `hashes` of stages.json the last counts: it comes when all processes of the package are gone.
+    The last of the `hashes` of stages.json counts: the inside sends it after all processes of the package have ended.
     """
     try:
         event = json.loads(line)
@@ -282,12 +284,12 @@ def _dispatch(line: str, noise: deque[str], on_event: OnEvent, hashes: Union[deq
 
 
 def _read_stages(raw: Path) -> Stages | None:
-    """What the inside says about itself; None where it says nothing that can be read."""
+    """Return the inside's stages.json, or None if it is missing or unreadable."""
     return read_record(raw, "stages.json", Stages)[0]
 
 
 def unusable(raw: Path) -> bool:
-    """Whether the facts stage found that the environment cannot run kernels."""
+    """Return whether the facts stage found that the environment cannot run kernels."""
     stages = _read_stages(raw)
     first: StageReport | None = stages.reports[0] if stages and stages.reports else None
     return first is not None and first.stage is Stage.FACTS and first.verdict is not Verdict.PASSED

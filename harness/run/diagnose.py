@@ -1,7 +1,7 @@
-"""How a run ended → one verdict, with the evidence and a next step. Pure: the whole table is in the tests.
+"""Turn the way a run ended into one verdict, with the evidence and a next step. Pure: the tests hold the whole table.
 
-An exit code is never enough for a pass. The inside leaves with 0 whenever it got to its end, whatever the tests said, and engines have been
-seen to report 0 for containers that were killed; only a finished `stages.json` counts.
+An exit code alone is never a pass. The inside exits with 0 whenever it reaches its end, even if tests failed, and some engines report 0 for
+containers that were killed. Only a finished `stages.json` counts.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from harness.records import UNWRITABLE, Exit, Stage, StageReport, Stages, Verdic
 _WORDS = {
     signal.SIGSEGV: "a segmentation fault",
     signal.SIGABRT: "an abort; GPU runtimes abort the process on a memory fault or a hang of the device",
-    signal.SIGTERM: "a request to end",
+    signal.SIGTERM: "a request to stop",
     signal.SIGINT: "an interrupt",
     signal.SIGBUS: "a bus error; often /dev/shm or a file system is full",
     signal.SIGILL: "an illegal instruction; the build does not fit this CPU",
     signal.SIGFPE: "an arithmetic fault",
 }
-_LOGS = "The last lines of log.txt in the stage's result folder say more."
+_LOGS = "See the last lines of log.txt in the stage's result folder."
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a run comes to, in one verdict; `reason` is the evidence, `hint` what to do."""
+    """The verdict on a run. `reason` is the evidence; `hint` says what to do."""
 
     verdict: Verdict
     reason: str = ""
@@ -33,22 +33,22 @@ class Diagnosis:
 
 
 def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: str) -> Diagnosis:
-    """The verdict of a target. What the engine saw outweighs what the stages said, because a dead run cannot say how it died."""
+    """Return the verdict on a target. The engine's evidence comes before the stages' reports: a dead run cannot report how it died."""
     if ended.interrupted:
         return Diagnosis(Verdict.INCOMPLETE, f"stopped by the user or the CI system{_during(stages)}", "What was finished has been kept.")
     if ended.error or ended.code is None:
         reason = ended.error or "the engine does not know how the run ended"
         return Diagnosis(
-            Verdict.INFRA, reason, "This is not a verdict on the kernels: mend the machine (`warpwave doctor`), then run again."
+            Verdict.INFRA, reason, "This is not a verdict on the kernels: fix the machine (`warpwave doctor`), then run again."
         )
     if ended.exceeded:
-        hint = "Write what is large to /tmp, which ends with the run, or raise the limit (--results-limit, --results-files)."
+        hint = "Write large files to /tmp, which is removed after the run, or raise the limit (--results-limit, --results-files)."
         return Diagnosis(Verdict.CRASHED, f"ended because {ended.exceeded}{_during(stages)}", hint)
     if ended.timed_out:
-        hint = "A kernel that never ends, or a limit that is too short: see which test was running, or give a longer limit."
+        hint = "A kernel never ends, or the limit is too short: look at the test that was running, or give a longer limit."
         return Diagnosis(Verdict.TIMEOUT, f"stopped after its limit of {limit_s:g} s{_during(stages)}", hint)
     if ended.code == UNWRITABLE:
-        hint = "Make room on the disk of the results; --resume then goes on where this stopped."
+        hint = "Make room on the disk of the results; --resume then continues the run."
         return Diagnosis(Verdict.INFRA, f"the results could not be written: the disk is full or broken{_during(stages)}", hint)
     number = _signal(ended.code)
     if ended.oom_killed and (number == signal.SIGKILL or _stage_killed(stages)):
@@ -57,11 +57,11 @@ def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: s
         return Diagnosis(Verdict.OOM, f"ended by the out-of-memory killer: its memory grew past {limit}{_during(stages)}", hint)
     if ended.code in (126, 127):
         reason = f"exit code {ended.code}: the program to run was not {'found' if ended.code == 127 else 'executable'}"
-        return Diagnosis(Verdict.INFRA, reason, "`python` in the targets file has to name a Python of the image.")
+        return Diagnosis(Verdict.INFRA, reason, "Set `python` in the targets file to a Python in the image.")
     if number == signal.SIGKILL:
-        # Nothing in a container can kill its first process; the out-of-memory killer leaves a flag. So somebody else has.
+        # No process in a container can kill the container's first process, and the out-of-memory killer would have set its flag.
         reason = f"ended by SIGKILL (exit code {ended.code}), a kill from outside{_during(stages)}"
-        return Diagnosis(Verdict.INCOMPLETE, reason, "Take it up again with --resume, or run it again; what was finished has been kept.")
+        return Diagnosis(Verdict.INCOMPLETE, reason, "Continue it with --resume, or run it again; what was finished has been kept.")
     if number is not None:
         words = _WORDS.get(number, "a signal")
         return Diagnosis(Verdict.CRASHED, f"ended by {number.name} (exit code {ended.code}), {words}{_during(stages)}", _LOGS)
@@ -73,22 +73,22 @@ def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: s
 def _from_stages(stages: Stages | None) -> Diagnosis:
     if stages is None:
         hint = "A test may have ended the whole process, or the results folder is not writable. " + _LOGS
-        return Diagnosis(Verdict.INCOMPLETE, "exit code 0, but there is no readable stages.json, so nothing is known", hint)
+        return Diagnosis(Verdict.INCOMPLETE, "exit code 0, but there is no readable stages.json, so the results are unknown", hint)
     if not stages.finished:
-        return Diagnosis(Verdict.INCOMPLETE, f"exit code 0, but the run did not get to its end{_during(stages)}", _LOGS)
-    # A package without benchmarks is no failure; one without tests is, for green must not mean that nothing was checked.
-    telling = [report for report in stages.reports if report.verdict is not Verdict.NOT_RUN or report.stage is Stage.TEST]
-    verdict = worst([report.verdict for report in telling if report.stage is not Stage.FACTS or report.verdict is not Verdict.PASSED])
+        return Diagnosis(Verdict.INCOMPLETE, f"exit code 0, but the run did not reach its end{_during(stages)}", _LOGS)
+    # A package without benchmarks may pass. A package without tests may not: a green result must mean that something was checked.
+    decisive = [report for report in stages.reports if report.verdict is not Verdict.NOT_RUN or report.stage is Stage.TEST]
+    verdict = worst([report.verdict for report in decisive if report.stage is not Stage.FACTS or report.verdict is not Verdict.PASSED])
     if verdict is Verdict.PASSED:
         return Diagnosis(verdict)
     report = next((report for report in stages.reports if report.verdict is verdict), None)
     if report is None:
-        return Diagnosis(verdict, "no stage was asked for", "Name stages, or leave the choice to the target.")
+        return Diagnosis(verdict, "no stage was selected", "Name stages with --stage, or leave it out to run the target's own.")
     return Diagnosis(verdict, f"{report.stage.value}: {report.reason or report.verdict.value}", report.hint)
 
 
 def _signal(code: int) -> signal.Signals | None:
-    """The signal behind an exit code: 128 + n from a container, -n from a child process."""
+    """Return the signal behind an exit code: 128 + n from a container, -n from a child process."""
     try:
         return signal.Signals(-code if code < 0 else code - 128)
     except ValueError:
@@ -104,7 +104,7 @@ def _killed(report: StageReport) -> bool:
 
 
 def _during(stages: Stages | None) -> str:
-    """Which stage was running, as far as the reports tell: the first that has not been reached yet."""
+    """Return a phrase that names the stage that was running: the first one without a result."""
     if stages is None or stages.finished:
         return ""
     waiting = (report for report in stages.reports if report.verdict is Verdict.NOT_RUN and report.exit_code is None and not report.seconds)

@@ -1,7 +1,7 @@
-"""What decides the results of a run, as the host sees it: the kernel package, the harness, and the environment.
+"""Collect the inputs that decide a run's results: the kernel package, the harness, and the environment, as the host sees them.
 
-`raw/<target>/inputs.json` keeps it from when the run began. A run is resumed only while all of it is the same, and one that is finished
-counts as finished only then. Nothing is started to find out: no container, no GPU.
+`raw/<target>/inputs.json` stores them when a run starts. A run is resumed only if none of them has changed since. The results of a finished
+run are accepted on the same condition. Collecting them starts no container and uses no GPU.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from harness.errors import InfrastructureError
 from harness.options import RunOptions
 from harness.records import Environment, Inputs
 
-# What tools leave in a package, and what no kernel reads.
+# Files and folders that tools leave in a package and that no kernel reads.
 _FOLDERS = frozenset({".git", ".hg", ".svn", ".nox", ".tox", ".hypothesis", ".idea", ".vscode", ".ipynb_checkpoints", "__pycache__"})
 _FOLDER_MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")
 _FILES = re.compile(r".*\.py[co]|\..*\.sw[a-z]|.*~|\.?#.*|\.DS_Store|\.coverage.*")
-_MOST_NAMED = 10_000  # files; beyond that, only the entries of the package's own folder are told apart
-_LARGE_BYTES = 64 << 20  # a file beyond this is known by its size and time, since reading it would take longer than some runs
+_MOST_NAMED = 10_000  # files; a larger package has one digest for each entry of its top folder
+_LARGE_BYTES = 64 << 20  # larger files count by size and time: reading them would take longer than some runs
 _PIECE = 1 << 20
-# What the caller's environment tells Python, pytest, torch and Triton, where the caches lie aside.
+# The caller's variables that configure Python, pytest, torch and Triton, without those that only name folders of caches.
 _VARIABLES = re.compile(r"(PYTEST|PYTHON|TORCH|PYTORCH|TRITON)[A-Z_]*")
 _NOT_THESE = re.compile(r"PYTHONPATH|PYTEST_CURRENT_TEST|PYTEST_XDIST_.*|PYTEST_VERSION|.*_DIR|PYTHONDONTWRITEBYTECODE|PYTHONUNBUFFERED")
 _WHAT_RUNS = ("inside", "records", "stats.py")
-# In the Python that runs the kernels. Of what was installed to be edited the files count, of anything else the version.
+# Runs in the Python that runs the kernels. An editable install counts with its files, any other package with its version.
 _LIST = """
 import hashlib, json, os, sys, urllib.parse
-sys.path[:] = sys.path[sys.path[0] == "":]  # of the folder that warpwave was started in nothing is installed
+sys.path[:] = sys.path[sys.path[0] == "":]  # drop the current folder: its packages are not installed
 from importlib import metadata
 found = {"python": sys.version.split()[0]}
 for one in metadata.distributions():
-    name, told = one.metadata["Name"], one.version
+    name, version = one.metadata["Name"], one.version
     if not name or name.lower() == "warpwave":
         continue
     try:
@@ -56,14 +56,14 @@ for one in metadata.distributions():
             folders[:] = sorted(each for each in folders if not each.startswith((".", "__")))
             for file in sorted(each for each in files if each.endswith(".py")):
                 digest.update(file.encode(errors="replace") + open(os.path.join(folder, file), "rb").read())
-        told += " " + digest.hexdigest()[:16]
-    found.setdefault("package " + name, told)
+        version += " " + digest.hexdigest()[:16]
+    found.setdefault("package " + name, version)
 print(json.dumps(found))
 """
 
 
 def gather(request: Request, environment: Environment) -> Inputs:
-    """All that decides the results of this request in this environment."""
+    """Return the inputs that decide the results of this request in this environment."""
     target, options = request.target, request.options
     variables = {**_calling(environment), **target.environment}
     facts = {
@@ -71,7 +71,7 @@ def gather(request: Request, environment: Environment) -> Inputs:
         "image": environment.image or "",
         "image id": environment.image_id or "",
         **_installed(environment),
-        # Digests: a variable may hold what nobody else should read.
+        # Store digests only: a variable may hold a secret.
         **{f"variable {name}": _digest(value.encode(errors="surrogateescape")) for name, value in variables.items()},
         "driver": _text(target.probe.driver_file),
         "cards": " ".join(_cards(target.doctor.pci)),
@@ -83,7 +83,7 @@ def gather(request: Request, environment: Environment) -> Inputs:
 
 
 def still_there(request: Request, recorded: Environment) -> Environment:
-    """The environment that a finished run would have today, as far as can be told without making it."""
+    """Return the environment that a finished run would have today, as far as we know without preparing it."""
     options = request.options
     if options.engine not in (None, recorded.engine):
         return replace(recorded, engine=str(options.engine))
@@ -93,7 +93,7 @@ def still_there(request: Request, recorded: Environment) -> Environment:
 
 
 def package(options: RunOptions) -> dict[str, str]:
-    """A digest of each file of the kernel package, by its path; caches, editors' files and results of runs do not count."""
+    """Return a digest of each file of the kernel package, by path. Caches, editors' files and results of runs do not count."""
     found = dict(_files(options.kernels, options.out))
     if len(found) <= _MOST_NAMED:
         return found
@@ -104,7 +104,7 @@ def package(options: RunOptions) -> dict[str, str]:
 
 
 def harness_code() -> str:
-    """The version of warpwave, and a digest of those of its files that run where the kernels do."""
+    """Return the version of warpwave and a digest of its files that run in the kernels' environment."""
     root = Path(harness.__file__).parent
     paths = [path for name in _WHAT_RUNS for path in sorted([root / name] if name.endswith(".py") else (root / name).rglob("*.py"))]
     return f"{harness.__version__} {_digest(b''.join(path.name.encode() + path.read_bytes() for path in paths))}"
@@ -121,22 +121,22 @@ def _files(root: Path, results: Path) -> Iterator[tuple[str, str]]:
         folders[:] = sorted(name for name in folders if name not in _FOLDERS)
         for name in sorted(name for name in files if not _FILES.fullmatch(name)):
             path = Path(folder, name)
-            # A name is bytes, and a record is text.
+            # A file name is bytes, but a record holds text.
             yield os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", "backslashreplace"), _content(path)
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether the results of a run are in this folder."""
+    """Return whether this folder holds the results of a run."""
     return any((folder / "raw").glob("*/run.json"))
 
 
 def _content(path: Path) -> str:
     try:
-        told = path.stat()
-        if not stat.S_ISREG(told.st_mode):
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):
             return "no regular file"
-        if told.st_size > _LARGE_BYTES:
-            return f"{told.st_size} bytes of {told.st_mtime_ns}"
+        if state.st_size > _LARGE_BYTES:
+            return f"{state.st_size} bytes of {state.st_mtime_ns}"
         digest = hashlib.sha256()
         with path.open("rb") as file:
             while piece := file.read(_PIECE):
@@ -147,7 +147,7 @@ def _content(path: Path) -> str:
 
 
 def _installed(environment: Environment) -> dict[str, str]:
-    """What a Python of this machine has; an image is known by its id."""
+    """Return what is installed in a Python of this machine. Return nothing for an image: its id identifies it."""
     if environment.image is not None:
         return {}
     try:
@@ -161,14 +161,14 @@ def _installed(environment: Environment) -> dict[str, str]:
 
 
 def _calling(environment: Environment) -> dict[str, str]:
-    """The caller's own variables; a container gets none of them."""
+    """Return the caller's variables that reach the kernels. A container gets none of them."""
     if environment.image is not None:
         return {}
     return {name: value for name, value in os.environ.items() if _VARIABLES.fullmatch(name) and not _NOT_THESE.fullmatch(name)}
 
 
 def _image_id(request: Request, recorded: Environment) -> str | None:
-    """The image's id today; the recorded one where no engine answers, or the image was removed: nothing says that it would be another."""
+    """Return the image's id today, or the recorded id if no engine answers or the image was removed: nothing suggests a change then."""
     try:
         engine = load_engine(recorded.engine)
     except InfrastructureError:
@@ -178,7 +178,7 @@ def _image_id(request: Request, recorded: Environment) -> str | None:
 
 
 def _cards(vendor: str | None) -> list[str]:
-    """The device numbers of a vendor's cards on the PCI bus."""
+    """Return the PCI device numbers of a vendor's cards."""
     found = Path("/sys/bus/pci/devices").glob("*/vendor") if vendor else ()
     return sorted(_text(str(path.with_name("device"))) for path in found if _text(str(path)) == vendor)
 

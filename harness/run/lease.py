@@ -1,6 +1,6 @@
-"""What only one run at a time may have: a GPU, because two on one card make both times wrong, and a results folder.
+"""Lock what only one run at a time may use: a GPU, because two runs on one card spoil each other's times, and a results folder.
 
-Locks of the kernel's (`flock`): they end with the process that holds them, however it ends.
+The locks belong to the operating system (`flock`), which releases them when the process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _POLL_S = 0.2
 
 @contextmanager
 def gpus(target: str, chosen: Union[str, None], run_id: str, wait_s: float, say: Say) -> Iterator[None]:
-    """Have the chosen GPUs of a target for oneself, or all of them where none is chosen.
+    """Lock the chosen GPUs of a target, or all of them if none is chosen.
 
     Raises:
-        InfrastructureError: another run of this machine has one of them, and has not given it back within `wait_s` seconds.
+        InfrastructureError: another run on this machine uses one of them, and did not release it within `wait_s` seconds.
     """
     machine = _open(f"warpwave-{target}.lock")
     with ExitStack() as stack:
         stack.callback(os.close, machine)
-        # Who chooses shares the machine with others who choose; who takes all of them shares it with nobody.
+        # Runs that choose GPUs share this lock. A run that uses all GPUs takes it exclusively.
         _take(machine, fcntl.LOCK_SH if chosen else fcntl.LOCK_EX, f"a GPU of {target}", wait_s, say)
         held = [machine]
-        # In one order, so that two runs never wait for each other.
+        # All runs lock in the same order, so that two runs never wait for each other.
         for index in sorted({word.strip() for word in chosen.split(",")}) if chosen else ():
             card = _open(f"warpwave-{target}-{index.replace('/', '_')}.lock")
             stack.callback(os.close, card)
@@ -47,10 +47,10 @@ def gpus(target: str, chosen: Union[str, None], run_id: str, wait_s: float, say:
 
 @contextmanager
 def folder(path: Path, wait_s: float, say: Say) -> Iterator[int]:
-    """Have a results folder for oneself; hands out the lock, so that a child can hold it on.
+    """Lock a results folder. Yield the lock's descriptor, so that a child process can hold it too.
 
     Raises:
-        InfrastructureError: another run, or what is left of one that was killed, still writes to it.
+        InfrastructureError: another run, or a remaining process of a killed run, still writes to the folder.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -62,7 +62,7 @@ def folder(path: Path, wait_s: float, say: Say) -> Iterator[int]:
 
 def _open(name: str) -> int:
     path = Path(tempfile.gettempdir()) / name
-    with suppress(PermissionError):  # another user's, which must not be created anew in a folder that is everybody's
+    with suppress(PermissionError):  # in a shared folder, the kernel may refuse O_CREAT on another user's file
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         with suppress(PermissionError):
             os.fchmod(descriptor, 0o666)
@@ -71,7 +71,7 @@ def _open(name: str) -> int:
 
 
 def _take(descriptor: int, how: int, what: str, wait_s: float, say: Say) -> None:
-    until, told = time.monotonic() + wait_s, False
+    until, announced = time.monotonic() + wait_s, False
     while True:
         try:
             fcntl.flock(descriptor, how | fcntl.LOCK_NB)
@@ -81,17 +81,17 @@ def _take(descriptor: int, how: int, what: str, wait_s: float, say: Say) -> None
         if time.monotonic() > until:
             raise InfrastructureError(
                 f"{what} is in use{owner}.",
-                f"Another run of this machine has it, and did not end within {wait_s:g} s; two at a time would spoil both.",
-                "Wait for it, choose another card with --gpu, or end that process; `warpwave clean` lists what dead runs have left.",
+                f"Another run on this machine uses it and did not end within {wait_s:g} s. Two runs at a time would spoil both.",
+                "Wait for it, choose another card with --gpu, or end that process; `warpwave clean` lists what dead runs left behind.",
             ) from None
-        if not told:
+        if not announced:
             say(f"{what} is in use{owner}: waiting up to {wait_s:g} s")
-            told = True
+            announced = True
         time.sleep(_POLL_S)
 
 
 def _owner(descriptor: int) -> str:
-    with suppress(OSError):  # a folder has no text
+    with suppress(OSError):  # a folder cannot be read like a file
         text = os.pread(descriptor, 200, 0).decode("utf-8", "replace")
         return f" by {text}" if text.isprintable() and text else ""
     return ""

@@ -1,4 +1,4 @@
-"""Room on the disk of the results that is kept back, so that the last page of a run can be written however full the disk is by then."""
+"""Reserve disk space for results, so that a run can write its final record even if the disk is full by then."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ BYTES = 64 << 10  # a run.json has 2 to 20 KiB
 
 
 class Reserve:
-    """An open file without a name: the code under test can neither see nor remove it, and a kill gives its room back."""
+    """An open file without a name. The code under test can neither see nor remove it, and a killed process frees its space."""
 
     def __init__(self) -> None:
-        """Hold nothing yet."""
+        """Reserve nothing yet."""
         self._file: Union[IO[bytes], None] = None
 
     def take(self, folder: Path) -> None:
-        """Keep the room back.
+        """Reserve the space.
 
         Raises:
-            OSError: the disk does not have it, or the folder cannot be written to.
+            OSError: the disk is full, or the folder cannot be written to.
         """
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by `free`
         os.posix_fallocate(self._file.fileno(), 0, BYTES)
 
     def free(self) -> None:
-        """Give the room back, for whoever writes next."""
+        """Free the space, so that the final record can be written."""
         if self._file is not None:
             with suppress(OSError):
                 self._file.close()

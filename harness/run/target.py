@@ -1,6 +1,6 @@
-"""One target: its folder, its attempts, its record.
+"""Run one target: make its folder, run it (twice if the machine failed), and return its record.
 
-Whatever happens, `raw/<target>/run.json` says so: a target that could not run is a row of the comparison, not a gap in it.
+Whatever happens, `raw/<target>/run.json` records it, so that the comparison lists a target even if it could not run.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from harness.run.inputs import gather, still_there
 from harness.run.resume import check_inputs, check_run, check_same, earlier_attempts, finished, run_id_of
 from harness.targets import Target
 
-_FOLDER_WAIT_S = 60.0  # what a killed run leaves behind ends within its grace
+_FOLDER_WAIT_S = 60.0  # the processes of a killed run end within their grace
 
 
 def run_target(target: Target, options: RunOptions, say: Say, on_event: OnEvent) -> RunRecord:
-    """Run one target and leave `raw/<target>/`; never raises for what went wrong with that target.
+    """Run one target and leave its results in `raw/<target>/`. A failure of the target is recorded, not raised.
 
-    What broke around the kernels is tried once more, in a fresh container, for what is not finished; a failed test never is.
+    If the machine or the engine failed, run the unfinished part once more in a fresh container. A failed test is never run again.
 
     Raises:
-        UsageError: the request itself makes no sense, or the run to resume is another one; nothing was started and nothing changed.
+        UsageError: the request makes no sense, or differs from the run to resume. Nothing was started and nothing changed.
     """
     stages, raw = check_target(target, options), options.out / "raw" / target.name
     if options.resume:
@@ -56,17 +56,17 @@ def run_target(target: Target, options: RunOptions, say: Say, on_event: OnEvent)
     except (WarpwaveError, OSError) as error:
         if isinstance(error, UsageError):
             raise
-        told = explain(error)
-        ended = Ending(Verdict.INFRA, f"{told.happened} {told.meaning}", told.remedy)
-        # Somebody else's folder, or none: nothing is written to it.
+        known = explain(error)
+        ended = Ending(Verdict.INFRA, f"{known.happened} {known.meaning}", known.remedy)
+        # Another run may own the folder, or there is none: write nothing to it.
         return record_of(request, datetime.now(timezone.utc), 0.0, (), ended)
 
 
 def check_target(target: Target, options: RunOptions) -> tuple[Stage, ...]:
-    """The stages of a target that were asked for.
+    """Return the stages of a target that the user asked for.
 
     Raises:
-        UsageError: the request makes no sense for this target, or its folder is there already. Nothing is started.
+        UsageError: the request makes no sense for this target, or its folder exists already. Nothing is started.
     """
     stages = _stages(target, options)
     _check_shareable(target, options)
@@ -77,23 +77,23 @@ def check_target(target: Target, options: RunOptions) -> tuple[Stage, ...]:
 
 
 def _once_more(request: Request, stages: tuple[Stage, ...], record: RunRecord, say: Say, on_event: OnEvent) -> RunRecord:
-    """The second attempt, or the first one's record where what it was made of has changed under it."""
+    """Make the second attempt. If the inputs have changed since the first one, return the first one's record instead."""
     name, raw = request.target.name, request.raw
-    say(f"{name}: {record.reason}; once more, in a fresh container, for what is not finished")
+    say(f"{name}: {record.reason}; running the unfinished part once more in a fresh container")
     build = replace(request.options.build, rebuild=False)  # the image was built a moment ago
     request = replace(request, options=replace(request.options, build=build))
     try:
         return attempt(request, stages, earlier_attempts(raw), True, say, on_event, retry=True)
     except UsageError as error:
-        say(f"{name}: not tried once more: {error.happened}")
+        say(f"{name}: no second attempt: {error.happened}")
         return record
 
 
 def _check_finished(request: Request, stages: tuple[Stage, ...], record: RunRecord) -> None:
-    """Results that are finished count only for what they were made of.
+    """Refuse finished results if their inputs, or the job, have changed since.
 
     Raises:
-        UsageError: that, or what is asked for, is something else today.
+        UsageError: something has changed.
     """
     if record.environment is not None:
         check_inputs(request.raw, gather(request, still_there(request, record.environment)))
@@ -102,7 +102,7 @@ def _check_finished(request: Request, stages: tuple[Stage, ...], record: RunReco
 
 
 def exit_code_of(verdict: Verdict) -> ExitCode:
-    """The exit code that a verdict stands for."""
+    """Return the exit code for a verdict."""
     codes = {
         Verdict.PASSED: ExitCode.GOOD,
         Verdict.FAILED: ExitCode.FAILED,
@@ -114,14 +114,14 @@ def exit_code_of(verdict: Verdict) -> ExitCode:
 
 
 def new_run_id() -> str:
-    """Sortable, readable, and different for two runs started in the same second."""
+    """Return an id that is sortable and readable, and differs for two runs that start in the same second."""
     import secrets
 
     return f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def commit_of(folder: Path) -> str:
-    """The commit that `folder` is at, with `+` where the work tree differs; empty outside of git."""
+    """Return the commit that `folder` is at, with `+` if the work tree differs; empty outside git."""
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=20)
@@ -135,35 +135,38 @@ def commit_of(folder: Path) -> str:
 
 
 def _stages(target: Target, options: RunOptions) -> tuple[Stage, ...]:
-    """The target's stages, or those of them that were asked for."""
+    """Return the target's stages, or those of them that the user asked for."""
     if options.stages is None:
         return target.stages
     chosen = tuple(stage for stage in target.stages if stage in options.stages)
     if not chosen:
         raise UsageError(
             f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.stages)}.",
-            "A target without a GPU has nothing to time; stages are a target's own, in targets.yml.",
+            "Each target lists its stages in targets.yml. A target without a GPU has no stage that measures time.",
             f"Choose from {', '.join(stage.value for stage in target.stages)}, or leave --stage out.",
         )
     return chosen
 
 
 def _check_shareable(target: Target, options: RunOptions) -> None:
-    """A target without a GPU has nothing to share, and runs as ever; one with GPUs must say how a process is shown one of them."""
+    """Refuse to share work between GPUs if the target does not name the variable that selects them.
+
+    A target without a GPU has nothing to share, and runs as usual.
+    """
     if options.share and target.probe.require and not target.visible_devices:
         raise UsageError(
             f"The target {target.name!r} cannot share its work between GPUs.",
-            "Its entry in the targets file does not name the variable that shows a process some of the cards.",
+            "Its entry in the targets file does not name the variable that selects which cards a process sees.",
             f"Add it as targets.{target.name}.visible_devices, or leave --gpus out.",
         )
 
 
 def _make(raw: Path, options: RunOptions) -> bool:
-    """A new, empty folder, so that results of another run can never be taken for this one's; or, and then True, that of a run to resume.
+    """Make a new, empty folder, so that old results never count as new. Return True if the folder exists and the run is to be resumed.
 
     Raises:
-        UsageError: it has come into being since `check_target`.
-        OSError: it cannot be made; where its path is wrong, that was said before.
+        UsageError: the folder was created after `check_target` looked.
+        OSError: the folder cannot be made. (An earlier check has reported a wrong path.)
     """
     try:
         raw.mkdir(parents=True)
@@ -177,6 +180,6 @@ def _make(raw: Path, options: RunOptions) -> bool:
 def _taken(raw: Path) -> UsageError:
     return UsageError(
         f"{raw} exists already.",
-        "A target's results are written to a new folder, so that stale ones are never read as fresh.",
-        "Give another --out, or remove that folder; --resume RUN finishes a run that was ended before its time.",
+        "A target's results are written to a new folder, so that old results never count as new.",
+        "Give another --out, or remove that folder. To continue a run that was stopped, use --resume RUN.",
     )

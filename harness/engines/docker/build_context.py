@@ -1,6 +1,6 @@
-"""What an image is built from: the files sent to the engine, the build arguments, and the hash that names the result.
+"""Collect what an image is built from: the files sent to the engine, the build arguments, and the hash that names the image.
 
-The same inputs give the same tag, so an image is built once per machine; a changed Dockerfile, pin or wheel gives another tag.
+The same inputs give the same tag, so an image is built once per machine. A changed Dockerfile, pin or wheel gives another tag.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides what an image is; `files` are the small ones, `wheels` those that are only listed for the hash."""
+    """Everything that decides an image. `files` are small and hashed whole; for `wheels`, only names and sizes are hashed."""
 
     target: str
     base: str
@@ -39,7 +39,7 @@ class Recipe:
 
     @property
     def requirements(self) -> str:
-        """A hash of what gets installed, whatever it is installed on."""
+        """A hash of the packages that get installed, whatever the base image."""
         locks = {name: self._text(name) for name in self.files if name.startswith("locks/")}
         wheels = [[wheel.name, wheel.stat().st_size] for wheel in self.wheels]
         return _hash(self._text("install.sh"), self._text("pip.conf"), self.arguments, wheels, locks)
@@ -50,7 +50,7 @@ class Recipe:
         return f"warpwave/{slug(self.target)}:{_hash(self._text('Dockerfile'), self.base, self.requirements)}"
 
     def labels(self, commit: str, base_digest: str) -> dict[str, str]:
-        """What the image says of itself in `docker image inspect`."""
+        """Return the labels that `docker image inspect` shows."""
         return {
             f"{LABEL}.target": self.target,
             f"{LABEL}.commit": commit,
@@ -77,7 +77,7 @@ def recipe(request: Request) -> Recipe:
         files = {"Dockerfile": target.dockerfile.read_bytes(), "install.sh": script.read_bytes()}
     except OSError as error:
         meaning = "`image.dockerfile` in the targets file is relative to that file."
-        remedy = "Mend the name, or put the Dockerfile there."
+        remedy = "Fix the name, or put the Dockerfile there."
         raise ConfigError(f"{error.filename} cannot be read: {error.strerror}.", meaning, remedy) from None
     files |= _locks(target.dockerfile.parent / "locks", target.name)
     if build.pip_config:
@@ -95,27 +95,27 @@ def recipe(request: Request) -> Recipe:
 
 
 def _locks(folder: Path, target: str) -> dict[str, bytes]:
-    """The target's requirements locked by hash, where its Dockerfile has some: `py3.12.txt` and, of the torch index, `py3.12-torch.txt`."""
+    """Return the target's hash-locked requirements, if any: `py3.12.txt`, and `py3.12-torch.txt` for the torch index."""
     found = sorted(folder.glob(f"{glob.escape(target)}-py*.txt"))
     return {f"locks/{path.name.removeprefix(target + '-')}": _read(path, "lock") for path in found}
 
 
 def pinned(base: str, digest: str | None) -> str:
-    """A base image by its digest where there is one; the tag, which the digest overrules, is left out as engines differ about both."""
+    """Return the base image with its digest, if it has one. Drop the tag then: the digest overrules it, and engines differ about both."""
     return f"{re.sub(r':[^/:@]+$', '', base)}@{digest}" if digest else base
 
 
 def proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """The caller's proxy settings as build arguments: engines know these names and keep them out of the image's history."""
+    """Return the caller's proxy settings as build arguments. Engines know these names and keep them out of the image's history."""
     names = [spelling for name in _PROXIES for spelling in (name, name.lower())]
     return {name: environment[name] for name in names if environment.get(name)}
 
 
 def pack(parts: Recipe) -> IO[bytes]:
-    """The build context as a tar file on disk: a wheelhouse with a GPU build of torch is larger than memory should hold.
+    """Write the build context to a tar file on disk: a wheelhouse with a GPU build of torch is too large for memory.
 
     Raises:
-        InfrastructureError: there is no room for it.
+        InfrastructureError: the disk has no room for it.
     """
     file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it, which removes it
     try:
@@ -123,7 +123,7 @@ def pack(parts: Recipe) -> IO[bytes]:
     except OSError as error:
         file.close()
         happened = f"The build context of {parts.target} could not be written: {error.strerror}."
-        meaning = f"It is put together in {tempfile.gettempdir()}, which is full or too small for the wheelhouse."
+        meaning = f"It is written to {tempfile.gettempdir()}, which is full or too small for the wheelhouse."
         raise InfrastructureError(happened, meaning, "Make room there, or set TMPDIR to a folder with room.") from None
     file.seek(0)
     return file
@@ -134,7 +134,7 @@ def _write(parts: Recipe, file: IO[bytes]) -> None:
         contents = {**parts.files, "ca-bundle.crt": parts.ca_bundle.read_bytes()} if parts.ca_bundle else parts.files
         for name, content in contents.items():
             tar.addfile(_entry(name, len(content), 0o755 if name.endswith(".sh") else 0o644), io.BytesIO(content))
-        # Always there, so that the Dockerfiles need no condition.
+        # Add the folder even if it is empty, so that the Dockerfiles need no condition.
         folder = _entry("wheelhouse", 0, 0o755)
         folder.type = tarfile.DIRTYPE
         tar.addfile(folder)
@@ -144,7 +144,7 @@ def _write(parts: Recipe, file: IO[bytes]) -> None:
 
 
 def _entry(name: str, size: int, mode: int) -> tarfile.TarInfo:
-    # No owner and no time of this machine: equal input, equal bytes, so the engine's own cache of steps holds too.
+    # Set no owner and no time: equal input then gives equal bytes, so the engine's cache of build steps works too.
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = size, mode
     return entry

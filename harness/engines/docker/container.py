@@ -1,8 +1,8 @@
-"""What a container is created with: one pure function from a request to the body of the engine's create call.
+"""Build the options that a container is created with: one pure function from a request to the body of the engine's create call.
 
-Secure by default, so that kernels of strangers can be run: no capabilities, no network, a read-only root, not root, three mounts. Every
-way to weaken that has a name, is asked for by that name, and is recorded with the results. The keys are those of the Docker Engine API
-(`POST /containers/create`), which Podman answers too: what the tests pin is what goes over the wire.
+The defaults are secure, so that you can run a stranger's kernels: no capabilities, no network, a read-only root, an ordinary user, three
+mounts. Each way to weaken them has a name. Users must ask for it by that name, and the results record it. The keys are those of the Docker
+Engine API (`POST /containers/create`), which Podman accepts too, so the tests check exactly what the engine receives.
 """
 
 from __future__ import annotations
@@ -23,39 +23,42 @@ _HARNESS, _RESULTS = "/warpwave", "/results"
 
 PACKAGE = Path(__file__).resolve().parents[2]
 GIB = 1 << 30
-_TMP = 2 * GIB  # its size: a limit on files holds everywhere
+_TMP = 2 * GIB  # the size of /tmp; the limit on the size of a file applies there too
 
 
 def layout(request: Request) -> Layout:
-    """Where the container sees what is mounted; the kernels keep their folder's name, since a package imports itself by it."""
+    """Return the mount points. The kernels keep their folder's name, because a package imports itself by that name."""
     return Layout(_HARNESS, f"/packages/{request.options.kernels.resolve().name}", _RESULTS)
 
 
 def container_user(request: Request, host: Host) -> tuple[int, int]:
-    """Who runs inside: the caller, so that results belong to the caller; never the host's root unless that was asked for by name."""
+    """Return the user and group of the container: the caller's, so that the caller owns the results.
+
+    The container never runs as the host's root, unless the user asks for it by name.
+    """
     if host.rootless or "user=root" in request.options.weaken:
         return 0, 0
     return (NOBODY, NOBODY) if host.uid == 0 else (host.uid, host.gid)
 
 
 def container_name(request: Request) -> str:
-    """Unique per run and target, and readable in `docker ps`."""
+    """Return a name that is unique per run and target, and readable in `docker ps`."""
     return f"warpwave-{slug(request.options.run_id)}-{slug(request.target.name)}"
 
 
 def slug(text: str) -> str:
-    """A text as engines allow it in the names of images and containers."""
+    """Return `text` with only the characters that engines allow in names of images and containers."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
 
 
 def container_options(request: Request, environment: Environment, host: Host, command: Sequence[str] = ()) -> Body:
-    """The complete body of the create call; `command` replaces the inside, for tests of the walls around it."""
+    """Return the complete body of the create call. `command` replaces the inside, for tests of the isolation."""
     target = request.target
     program = tuple(command) or (target.python, "-m", "harness.inside", f"{_RESULTS}/job.json")
     uid, gid = container_user(request, host)
     body: Body = {
         "Image": environment.image_id or environment.image,
-        # The base image's own entry point, if it has one, is somebody else's script.
+        # Replace the base image's entry point, if it has one: it is a script that we do not know.
         "Entrypoint": [program[0]],
         "Cmd": list(program[1:]),
         "User": f"{uid}:{gid}",
@@ -73,13 +76,13 @@ def container_options(request: Request, environment: Environment, host: Host, co
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges"],
             "ReadonlyRootfs": True,
-            # Triton loads the shared objects that it compiles, so /tmp has to allow that; tmpfs does not by default.
+            # Triton loads the shared objects that it compiles, so /tmp must be `exec`. A tmpfs is not by default.
             "Tmpfs": {"/tmp": "rw,exec,nosuid,nodev,size=2g,mode=1777"},  # noqa: S108
             "NetworkMode": "none",
             "IpcMode": "private",
-            # An init process passes signals on and reaps what a dead stage leaves behind.
+            # An init process forwards signals and reaps the processes that a dead stage leaves behind.
             "Init": True,
-            # torch starts threads by the number of CPUs, in each of its processes.
+            # Each process with torch starts threads in proportion to the number of CPUs.
             "PidsLimit": max(2048, 16 * host.cpus),
             "Memory": host.memory_limit,
             "MemorySwap": host.memory_limit,
@@ -98,7 +101,7 @@ def container_options(request: Request, environment: Environment, host: Host, co
 
 
 def readable(body: Body) -> dict[str, Any]:
-    """The options as a report shows them."""
+    """Return the options in the form that a report shows."""
     host = body["HostConfig"]
     requests = [f"{entry['Driver'] or 'gpus'}: {', '.join(entry['DeviceIDs']) or 'all'}" for entry in host["DeviceRequests"]]
     return {
@@ -111,7 +114,7 @@ def readable(body: Body) -> dict[str, Any]:
         "ipc": host["IpcMode"],
         "devices": requests + [device["PathOnHost"] for device in host["Devices"]],
         "groups": host["GroupAdd"],
-        # Not where they come from: reports travel, and the caller's folders are nobody else's business.
+        # Leave the sources out: reports are shared, and the caller's paths are private.
         "mounts": [f"{mount['Target']}:{'ro' if mount['ReadOnly'] else 'rw'}" for mount in host["Mounts"]],
         "environment": body["Env"],
         "limits": {"memory": f"{host['Memory'] / GIB:.1f} GiB", "pids": host["PidsLimit"], "shm": "1 GiB", **host["Tmpfs"]},
@@ -119,10 +122,10 @@ def readable(body: Body) -> dict[str, Any]:
 
 
 def _variables(request: Request) -> dict[str, str]:
-    """An allow-list: nothing of the caller's environment, which may hold tokens, gets in."""
+    """Return the container's variables. None comes from the caller's environment, which may hold tokens."""
     variables = {
         "HOME": "/tmp",  # noqa: S108
-        # torch asks for the user's name, and a number from the host has none in the image.
+        # torch asks for the user's name, and the host's user id has no name in the image.
         "USER": "warpwave",
         "LOGNAME": "warpwave",
         "PYTHONPATH": _HARNESS,
@@ -133,14 +136,14 @@ def _variables(request: Request) -> dict[str, str]:
         **request.target.environment,
     }
     devices = request.target.devices
-    # A device request already shows the container its cards only, renumbered from 0; the host's indices would then hide them.
+    # With a device request the container sees only its own cards, numbered from 0. The host's indices would then hide them.
     if request.options.gpu and request.target.visible_devices and devices.nodes and not (devices.gpus or devices.cdi):
         variables[request.target.visible_devices] = request.options.gpu
     return variables
 
 
 def _mounts(request: Request) -> list[dict[str, Any]]:
-    # Mounts and not `Binds`: a source that is missing is refused instead of being created as a folder of root's, and a colon is no trap.
+    # `Mounts` and not `Binds`: the engine then refuses a missing source, instead of creating a folder owned by root. Colons are safe too.
     mounts = [
         _mount(str(PACKAGE), f"{_HARNESS}/harness", True),
         _mount(str(request.options.kernels.resolve()), layout(request).kernels, True),
@@ -152,7 +155,7 @@ def _mounts(request: Request) -> list[dict[str, Any]]:
         if not source.startswith("/") or not destination.startswith("/") or mode not in ("", "ro", "rw"):
             where = f"targets.{request.target.name}.devices.volumes[{position}]"
             allowed = "absolute paths as source:destination, source:destination:ro or source:destination:rw"
-            raise ConfigError(f"{where}: found {volume!r}, allowed is {allowed}.", "A part is missing or relative.", "Mend that entry.")
+            raise ConfigError(f"{where}: found {volume!r}, allowed is {allowed}.", "A part is missing or relative.", "Fix that entry.")
         mounts.append(_mount(source, destination, mode == "ro"))
     return mounts
 
@@ -166,7 +169,7 @@ def _limit(name: str, most: int) -> dict[str, Any]:
 
 
 def _largest_file(request: Request, host: Host) -> int:
-    """What one file may grow to between two looks at the results. It holds for /tmp too, which may be filled."""
+    """Return the limit for one file, which holds between two measurements of the results. It applies in /tmp too, which may be filled."""
     wanted = max(request.options.cap.bytes, _TMP)
     return min(wanted, host.file_bytes) if host.file_bytes >= 0 else wanted
 
@@ -184,6 +187,6 @@ def _device_requests(request: Request) -> list[dict[str, Any]]:
 
 def _groups(request: Request, host: Host) -> list[int]:
     devices = request.target.devices
-    # Group 0 is left out: it would open what the image keeps for root's group.
+    # Leave group 0 out: it would give access to files that the image reserves for root's group.
     found = {node.group for node in host.nodes if node.group} if devices.groups_from_nodes else set()
     return sorted(found | set(devices.groups))

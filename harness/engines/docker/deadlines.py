@@ -1,7 +1,7 @@
-"""Calls to a container engine that may never come back: each is made in a thread of its own, and given up when its time is over.
+"""Put a deadline on every call to a container engine: each call runs in its own thread, and is given up when its time is over.
 
-A timeout of a socket is for one read: an engine that sends one byte a second would be waited for without end. What a thread waits for in
-vain ends with the process; the main thread waits for an event, so that a Ctrl-C is heard.
+A socket timeout covers one read only, so an engine that sends one byte a second would keep us waiting for ever. A thread that was given up
+ends with the process. The main thread waits for an event, so Ctrl-C still works.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar, Union
 
 from harness.engines import signals
 
-IMPATIENT_S = 5.0  # for each call after one that was given up, until the engine has answered again, and once somebody wants to stop
-BEAT_S = 30.0  # how often an engine that is at a long work is asked whether it is there
-MAX_BODY = 64 << 20  # of one answer; that of thousands of containers has a few MiB
+IMPATIENT_S = 5.0  # the limit for a call if an earlier call was given up (until the engine answers again), or if the user wants to stop
+BEAT_S = 30.0  # how often we check that an engine is still alive during a long call
+MAX_BODY = 64 << 20  # bytes of one answer; a list of thousands of containers takes a few MiB
 _PIECE = 1 << 16
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ Beat = Callable[[], object]
 
 
 class _Thread(threading.Thread, Generic[T]):
-    """A call under way; what it came to is in `outcome`."""
+    """A running call. Its result is in `outcome`, or its exception in `error`."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         super().__init__(daemon=True)
@@ -33,20 +33,20 @@ class _Thread(threading.Thread, Generic[T]):
         self.error: Union[BaseException, None] = None
 
     def run(self) -> None:
-        """Make the call, and keep what it raises for whoever waits."""
+        """Make the call, and keep its result or exception."""
         try:
             self.outcome.append(self.call())
-        except BaseException as error:  # it is raised where it is waited for
+        except BaseException as error:  # raised in the thread that waits for the result
             self.error = error
         finally:
             self.done.set()
 
 
 def within(seconds: float, call: Callable[[], T], what: str, beat: Union[Beat, None] = None) -> T:
-    """What `call` returns or raises. While it takes long, `beat` is called now and then; what it raises ends the waiting.
+    """Return or raise what `call` returns or raises. During a long call, call `beat` at intervals; an exception from it ends the wait.
 
     Raises:
-        TimeoutError: it did not come back within `seconds`.
+        TimeoutError: the call did not return within `seconds`.
     """
     thread = _Thread(call)
     thread.start()
@@ -62,12 +62,12 @@ def within(seconds: float, call: Callable[[], T], what: str, beat: Union[Beat, N
 
 
 def paced(seconds: float, messages: Iterator[T], what: str, beat: Beat) -> Iterator[T]:
-    """The messages of an answer that comes in pieces, with an end to all of it.
+    """Yield the messages of an answer that comes in pieces, with a deadline for the whole answer.
 
     Raises:
-        TimeoutError: its end did not come within `seconds`.
+        TimeoutError: the answer did not end within `seconds`.
     """
-    found: queue.SimpleQueue[tuple[T, ...]] = queue.SimpleQueue()  # an empty tuple: there are no more
+    found: queue.SimpleQueue[tuple[T, ...]] = queue.SimpleQueue()  # an empty tuple marks the end
     enough = threading.Event()
 
     def read() -> None:
@@ -104,10 +104,10 @@ def paced(seconds: float, messages: Iterator[T], what: str, beat: Beat) -> Itera
 
 
 class Bounds:
-    """Gives every call of the SDK's client an end, by taking the place of the one method through which all of them go."""
+    """Puts a deadline on every call of the SDK's client, by replacing the one method that all calls use."""
 
     def __init__(self, api: Any, longest_s: float) -> None:
-        """`longest_s` is for what has no limit of its own: pulling and building an image."""
+        """`longest_s` is the deadline for calls without one of their own: pulling and building an image."""
         self.longest_s = longest_s
         self._late = self._long = False
         self._api, self._ping = api, api.ping
@@ -115,8 +115,8 @@ class Bounds:
         api.send, api.build, api.pull = self.send, self.build, self.pull
 
     def send(self, request: Any, **options: Any) -> Any:
-        """One request and its answer, in all; of a stream only until its headers are there."""
-        # The SDK names no timeout for what takes long, and none for attaching, which does not.
+        """Send one request and return its whole answer; for a stream, the deadline covers the headers only."""
+        # The SDK sets no timeout for long calls. It sets none for attaching either, which is a short call.
         limit = self.longest_s if self._long else options.get("timeout") or self._api.timeout
         seconds = min(limit, IMPATIENT_S) if self._late or signals.asked() else limit
         started, what = time.monotonic(), f"{request.method} {request.path_url.partition('?')[0]}"[:200]
@@ -125,18 +125,18 @@ class Bounds:
             answer = within(seconds, lambda: self._ask(request, options, given_up), what, self._beat if self._long else None)
         except BaseException as error:
             given_up.set()
-            # A Ctrl-C too: whoever had to press it has waited long enough.
+            # Ctrl-C counts too: a user who presses it has waited long enough.
             self._late = isinstance(error, (TimeoutError, KeyboardInterrupt)) and time.monotonic() - started >= min(seconds, IMPATIENT_S)
             raise
         self._late = False
         return answer
 
     def build(self, **options: Any) -> Iterator[Any]:
-        """As the SDK's, with an end."""
+        """Build like the SDK, with a deadline."""
         return self._whole("the build", self._build, options)
 
     def pull(self, repository: str, **options: Any) -> Iterator[Any]:
-        """As the SDK's, with an end."""
+        """Pull like the SDK, with a deadline."""
         return self._whole("the pull", lambda **more: self._pull(repository, **more), options)
 
     def _whole(self, what: str, call: Callable[..., Iterator[Any]], options: dict[str, Any]) -> Iterator[Any]:
@@ -149,7 +149,7 @@ class Bounds:
         return paced(max(0.0, until - time.monotonic()), messages, what, self._beat)
 
     def _beat(self) -> None:
-        """An engine that builds for an hour answers this at once; one that hangs does not."""
+        """Ping the engine. An engine that is busy building answers at once; an engine that hangs does not."""
         self._long, long = False, self._long
         self._ping()
         self._long = long
@@ -163,7 +163,7 @@ class Bounds:
                 if len(body) > MAX_BODY or given_up.is_set():
                     answer.close()
                     raise ConnectionError(f"its answer to {request.method} is longer than {MAX_BODY} bytes, or came too late")
-            answer._content = bytes(body)  # where requests keeps what it has read itself
+            answer._content = bytes(body)  # `requests` keeps a body that it has read here
         elif given_up.is_set():
             answer.close()
         return answer

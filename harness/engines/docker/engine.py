@@ -1,7 +1,7 @@
-"""Docker Engine, and what speaks its API (Podman's socket): the only file that imports the docker SDK.
+"""Run jobs in Docker Engine, or in Podman through its socket. This is the only file that imports the docker SDK.
 
-Images are built through the classic build API, which needs no client program and which Podman answers too; the Dockerfiles therefore use
-nothing that only BuildKit has.
+Images are built with the classic build API: it needs no client program, and Podman supports it. So the Dockerfiles use no feature that only
+BuildKit has.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ try:
     import docker
     from docker.errors import DockerException
     from docker.utils.socket import frames_iter
-except ImportError:  # from a checkout the folder `docker/` is found instead, and has no `errors`
+except ImportError:  # in a checkout, Python finds the folder `docker/` instead, which has no `errors`
     docker = None  # type: ignore[assignment]
 
 _DEFAULT = "unix:///var/run/docker.sock"
-_CONNECT_S = 10  # for one read, and three times as much for all of it
+_CONNECT_S = 10  # for one read; connecting may take three times as long in all
 _CALL_S = 60  # for a whole call
-_LONGEST_S = 3 * 3600.0  # for building an image, where the run has no limit of its own yet
-# What the SDK raises; and what becomes of an answer that is no JSON, or not of the kind that was asked for.
+_LONGEST_S = 3 * 3600.0  # for building an image, before the run's own limit is known
+# What the SDK raises, also if an answer is not JSON or has an unexpected shape.
 _BROKEN = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError)
 _OLDEST_API = (1, 40)  # Docker 19.03: device requests
 
 
 class _Attached:
-    """What a container prints; standard output and standard error in the order in which they come."""
+    """A container's output: standard output and standard error, in the order in which they arrive."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -55,8 +55,8 @@ class _Attached:
         return next(self._frames)[1]
 
     def close(self) -> None:
-        """Close the connection too, which the SDK hangs on the socket and leaves to the garbage collector."""
-        # In this order only: the response closes the socket it reads from, and fails on one that is closed already.
+        """Close the connection too: the SDK attaches it to the socket and leaves it to the garbage collector."""
+        # Close the response only: it closes the socket that it reads from, and fails if that is closed already.
         with suppress(OSError, ValueError):
             getattr(self._stream, "_response", self._stream).close()
 
@@ -67,7 +67,7 @@ class DockerEngine:
     name = "docker"
 
     def __init__(self, client: docker.DockerClient) -> None:
-        """Take over a client that has already heard from the engine."""
+        """Use a client that is connected to an engine."""
         self._client = client
         self._api: Any = client.api
         self._bounds = Bounds(client.api, _LONGEST_S)
@@ -77,13 +77,13 @@ class DockerEngine:
         self._client.close()
 
     def prepare(self, request: Request, say: Say) -> Environment:
-        """The image of the target: found by its hash, or built."""
+        """Find the target's image by its hash, or build it."""
         started = time.monotonic()
         self._bounds.longest_s = request.options.limit_s
         check_weakenings(request.options.weaken)
         parts = recipe(request)
         with self._answering():
-            self._host(request)  # whether the GPU is here at all is known now, and not after an image of many gigabytes
+            self._host(request)  # fail now if the GPU is missing, and not after the download of many gigabytes
             self._sweep(request)
             image = None if request.options.build.rebuild else usable(self._api, parts)
             built = image is None
@@ -102,7 +102,7 @@ class DockerEngine:
         )
 
     def image_id(self, request: Request) -> str | None:
-        """The id of the target's image; empty where its base image was replaced since, None where the engine does not have it."""
+        """Return the id of the target's image: empty if its base image was replaced, None if the engine does not have the image."""
         parts = recipe(request)
         with self._answering():
             if find(self._api, parts.tag) is None:
@@ -111,20 +111,23 @@ class DockerEngine:
         return "" if image is None else str(image["Id"])
 
     def layout(self, request: Request) -> Layout:
-        """The mount points, the same for every target."""
+        """Return the mount points, which are the same for every target."""
         return layout(request)
 
     def execute(self, request: Request, environment: Environment, on_line: Say) -> tuple[Environment, Exit]:
-        """Run the job in a container of its own, which is gone afterwards."""
+        """Run the job in a new container, and remove the container afterwards."""
         return self._run(request, environment, on_line)
 
     def info(self) -> dict[str, Any]:
-        """What the engine says of itself, as `docker info` shows it."""
+        """Return the engine's description of itself, as `docker info` shows it."""
         with self._answering():
             return dict(self._api.info())
 
     def clean(self, dry_run: bool) -> list[str]:
-        """Remove, or only name, what runs that are over have left: containers, kept ones included, and build stages without a name."""
+        """Remove what finished runs left behind: containers (also kept ones) and unnamed build stages. Return their names.
+
+        With `dry_run`, only return the names.
+        """
         with self._answering():
             containers, stages = leftovers(self._api, kept=True), unnamed_stages(self._api)
             if not dry_run:
@@ -151,27 +154,27 @@ class DockerEngine:
                 try:
                     with signals.interruptible():
                         container = str(self._api.create_container_from_config(body, container_name(request))["Id"])
-                        # Attached before it starts: logs followed afterwards can miss a last line without an end.
+                        # Attach before the start: `docker logs --follow` can miss a last line that has no line end.
                         output = _Attached(self._api.attach_socket(container))
                         self._api.start(container)
                 except (DockerException, *_BROKEN) as error:
                     raise not_created(error, request) from None
-                except KeyboardInterrupt:  # it may have started before the engine said so
+                except KeyboardInterrupt:  # the container may have started before the engine answered
                     self._remove(container or container_name(request))
                     clear(request.raw)
                     raise
                 with Watch(request.raw, request.options.cap, layout(request).output) as quota:
                     ended = watch(self._api, container, output, on_line, request.options.limit_s, request.options.grace_s, quota)
-                clear(request.raw)  # first: a CI system may kill this process before slower work ends
+                clear(request.raw)  # before slower work, because a CI system may kill this process
             finally:
-                if not request.options.keep:  # by its name where the engine was left before it said the id
+                if not request.options.keep:  # use the name if the call ended before the engine returned the id
                     self._remove(container or container_name(request))
                 if output:
                     output.close()
         return replace(environment, options=readable(body), weakened=request.options.weaken), ended
 
     def _sweep(self, request: Request) -> None:
-        """Remove what a killed run of before left here, which may still hold a GPU, and what an earlier attempt at this one did."""
+        """Remove containers of killed runs, which may still hold a GPU, and the container of an earlier attempt at this run."""
         for leftover, _ in leftovers(self._api, kept=False):
             self._remove(leftover)
         self._remove(container_name(request))
@@ -180,13 +183,13 @@ class DockerEngine:
         return observe(request, self._api.info())
 
     def _remove(self, container: str) -> None:
-        # One that cannot be removed now is found by its labels at the next start.
+        # If this fails, the next run finds the container by its labels.
         with suppress(DockerException, *_BROKEN):
             self._api.remove_container(container, force=True, v=True)
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Turn whatever the SDK raises into an error that a user can act on."""
+        """Turn the SDK's exceptions into an error that a user can act on."""
         try:
             yield
         except (DockerException, *_BROKEN) as error:
@@ -194,7 +197,7 @@ class DockerEngine:
 
 
 def connect() -> DockerEngine:
-    """The engine that the environment names, after it has answered.
+    """Connect to the engine that DOCKER_HOST names, or to the default one.
 
     Raises:
         InfrastructureError: the SDK is missing, or no usable engine answers.
@@ -204,7 +207,7 @@ def connect() -> DockerEngine:
     where = os.environ.get("DOCKER_HOST") or _DEFAULT
     try:
         _knock(where)
-        # It asks for the version, before `Bounds` can be there.
+        # `from_env` asks for the version before `Bounds` can be set up.
         client = within(3 * _CONNECT_S, lambda: docker.from_env(timeout=_CONNECT_S), "GET /version")
     except (DockerException, *_BROKEN) as error:
         raise no_engine(error, where) from None
@@ -217,7 +220,7 @@ def connect() -> DockerEngine:
 
 
 def _knock(where: str) -> None:
-    """Try a local socket before the SDK does, which hides the reason in its message and leaves its own socket open."""
+    """Try a local socket first: the SDK would hide the reason in its message and leave its own socket open."""
     if where.startswith("unix:///"):
         with socket.socket(socket.AF_UNIX) as local:
             local.settimeout(_CONNECT_S)
@@ -225,7 +228,7 @@ def _knock(where: str) -> None:
 
 
 def clean(dry_run: bool) -> list[str]:
-    """Connect, and remove (or only name) the containers of runs that are over."""
+    """Connect, and remove what finished runs left behind; with `dry_run`, only return the names."""
     engine = connect()
     try:
         return engine.clean(dry_run)

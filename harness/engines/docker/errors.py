@@ -1,4 +1,4 @@
-"""What a container engine says, in three beats for the user: pure text, no calls."""
+"""Turn a container engine's errors into messages for the user: what happened, what it means, what to do. Makes no calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.errors import InfrastructureError
 
 _FIND_SOCKET = "`docker context inspect --format '{{.Endpoints.docker.Host}}'`"
 _INSTALL = "https://docs.docker.com/engine/install/"
-_WITHOUT = "The local engine needs none: `--engine local`."
+_WITHOUT = "Or run without Docker: `--engine local`."
 _DEVICE_WORDS = ("device driver", "cdi device", "-container-cli", "no such device", "error gathering device information", "prestart hook")
 _BUILD_CAUSES = (
     (("no space left on device",), "The disk of the engine is full.", "Make room: `docker system df`, then `docker image prune`."),
@@ -24,83 +24,83 @@ _BUILD_CAUSES = (
         "Give its CA bundle with --ca-bundle.",
     ),
 )
-_UNKNOWN = ("The lines above are the end of the build's output.", "Mend what they name; --rebuild starts without the cached steps.")
+_UNKNOWN = ("The lines above are the end of the build's output.", "Fix what they name. --rebuild starts without the cached steps.")
 
 
 def sdk_missing() -> InfrastructureError:
-    """The Python package is not there."""
+    """Report that the SDK is not installed."""
     return InfrastructureError(
         "The Docker SDK for Python is not installed.",
-        "Its package is called `docker`, like a folder of this repository; without it Python finds the empty folder.",
+        "The package is called `docker`. Without it, Python may find this repository's folder `docker` instead.",
         f"`python3 -m pip install 'docker>=7.1'`. {_WITHOUT}",
     )
 
 
 def no_engine(error: BaseException, where: str = "") -> InfrastructureError:
-    """No engine answers, or it does not answer as one should."""
-    text = _said(error).removeprefix("Error while fetching server API version: ")
+    """Report that no engine answers, or that its answer is wrong."""
+    text = _reason(error).removeprefix("Error while fetching server API version: ")
     low = text.lower()
     if isinstance(error, TimeoutError) or "read timed out" in low:
-        meaning = "The engine is there and does not answer in time: it hangs, or the machine is overloaded."
-        remedy = f"See what it does (`journalctl -u docker`), and restart it: `sudo systemctl restart docker`. {_WITHOUT}"
+        meaning = "The engine is there, but does not answer in time: it hangs, or the machine is overloaded."
+        remedy = f"Check its log (`journalctl -u docker`), and restart it: `sudo systemctl restart docker`. {_WITHOUT}"
     elif "permission denied" in low or "permissionerror" in low:
-        meaning = "The engine runs, and its socket is closed to this user."
-        remedy = f"`sudo usermod -aG docker $USER`, then log in again; or a rootless engine. {_WITHOUT}"
+        meaning = "The engine runs, but this user may not use its socket."
+        remedy = f"`sudo usermod -aG docker $USER`, then log in again; or use a rootless engine. {_WITHOUT}"
     elif any(word in low for word in ("no such file", "refused", "timed out", "timeout", "name resolution", "unreachable")):
-        meaning = "The daemon is not installed, not running, or listens elsewhere than DOCKER_HOST (or /var/run/docker.sock) says."
+        meaning = "The daemon is not installed, is not running, or does not listen at DOCKER_HOST (or /var/run/docker.sock)."
         start = f"`sudo systemctl start docker`, once it is installed ({_INSTALL})"
         remedy = f"{start}; or export DOCKER_HOST as {_FIND_SOCKET} prints it. {_WITHOUT}"
     elif any(word in low for word in ("connection aborted", "connection reset", "broken pipe", "remote end closed")):
-        meaning = "The engine ended, or was restarted, while it was asked; or what listens there is no engine."
-        remedy = f"See whether it runs (`docker version`, `journalctl -u docker`), then run again. {_WITHOUT}"
+        meaning = "The engine stopped or restarted during the request, or the program that listens there is not an engine."
+        remedy = f"Check that it runs (`docker version`, `journalctl -u docker`), then run again. {_WITHOUT}"
     elif "api version" in low or "client version" in low:
         meaning = "The engine is older than Docker 19.03, or the SDK is older than the engine."
         remedy = f"Update Docker Engine, and `python3 -m pip install --upgrade docker`. {_WITHOUT}"
     else:
-        meaning = "Something answers there, but not as Docker Engine does; or DOCKER_HOST and DOCKER_TLS_VERIFY do not fit together."
+        meaning = "A program answers there, but not as Docker Engine does; or DOCKER_HOST and DOCKER_TLS_VERIFY contradict each other."
         remedy = f"Compare `docker version` with the value of DOCKER_HOST. {_WITHOUT}"
     return InfrastructureError(f"Docker cannot be used{f' at {where}' if where else ''}: {text}.", meaning, remedy)
 
 
 def pull_failed(base: str, reason: str) -> InfrastructureError:
-    """The base image is not here and cannot be had."""
+    """Report that the base image is not on this machine and cannot be pulled."""
     return InfrastructureError(
         f"The base image {base} is not on this machine and could not be pulled: {_short(reason)}.",
-        "There is no way to the registry from here, the name is misspelt, or the registry limits anonymous pulls.",
-        "`docker login`, or --base-image with one that `docker images` shows (and --wheelhouse where packages cannot be had either).",
+        "This machine cannot reach the registry, the name is misspelt, or the registry limits anonymous pulls.",
+        "`docker login`, or use --base-image with one that `docker images` shows (and --wheelhouse if pip cannot download packages).",
     )
 
 
 def build_failed(target: str, step: str, reason: str, tail: Sequence[str]) -> InfrastructureError:
-    """A step of the Dockerfile failed; the last lines of its output are shown."""
+    """Report that a step of the Dockerfile failed, with the last lines of its output."""
     shown = "".join(f"\n    {line}" for line in tail)
-    said = " ".join([reason, *tail]).lower()
-    meaning, remedy = next((cause[1:] for cause in _BUILD_CAUSES if any(word in said for word in cause[0])), _UNKNOWN)
+    output = " ".join([reason, *tail]).lower()
+    meaning, remedy = next((cause[1:] for cause in _BUILD_CAUSES if any(word in output for word in cause[0])), _UNKNOWN)
     return InfrastructureError(
         f"{target}: the image could not be built, {step or 'before its first step'}: {_short(reason)}.{shown}", meaning, remedy
     )
 
 
 def not_created(error: BaseException, request: Request) -> InfrastructureError:
-    """The engine refused to create or start the container."""
-    text, target = _said(error), request.target
+    """Report that the engine refused to create or start the container."""
+    text, target = _reason(error), request.target
     low = text.lower()
     if any(word in low for word in _DEVICE_WORDS):
         meaning = "The engine cannot hand this GPU to a container: its part of the GPU vendor's toolkit is missing, broken or too old."
         remedy = target.probe.fix or "Install the container toolkit of the GPU's vendor and restart the engine."
     elif "executable file not found" in low or "no such file or directory: unknown" in low:
         meaning = f"The image has no {target.python}, which `python` of the target names."
-        remedy = "Use a base image with Python 3.10 or later, or mend `python` in the targets file."
+        remedy = "Use a base image with Python 3.10 or later, or fix `python` in the targets file."
     elif "bind source path does not exist" in low:
         meaning = "The engine runs on another machine, or in a virtual machine that does not share this folder."
         remedy = "Use the engine of this machine: DOCKER_HOST names the one in use."
     else:
-        meaning = "The engine refused the container's options, or is in trouble itself."
-        remedy = "`docker info` and the engine's log say more (`journalctl -u docker`)."
+        meaning = "The engine refused the container's options, or has a fault itself."
+        remedy = "See `docker info` and the engine's log (`journalctl -u docker`)."
     return InfrastructureError(f"{target.name}: the container could not be started: {text}.", meaning, remedy)
 
 
-def _said(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return _short(str(getattr(error, "explanation", None) or error or type(error).__name__))
 
 

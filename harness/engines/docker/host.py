@@ -1,4 +1,4 @@
-"""What a container run depends on and leaves behind on this machine: device nodes, owners of files, and who is still alive."""
+"""Read and adjust this machine for a container run: device nodes, owners of files, and which earlier runs are still alive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OPEN_FILES = 65536
 
 @dataclass(frozen=True)
 class Node:
-    """A device node of the host and the numeric group that may use it: names differ between host and image, numbers do not."""
+    """A device node of the host and the number of the group that may use it. Group names may differ in the image; numbers do not."""
 
     path: str
     group: int
@@ -31,7 +31,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Host:
-    """What the options depend on beside the request. `rootless`: the engine itself runs as the caller, who is root inside."""
+    """What the container's options depend on besides the request. `rootless`: the engine runs as the caller, who is root inside."""
 
     uid: int
     gid: int
@@ -43,19 +43,19 @@ class Host:
     created: str
     nodes: tuple[Node, ...] = ()
     rootless: bool = False
-    file_bytes: int = -1  # the largest file that this process may write; -1 where there is no limit
+    file_bytes: int = -1  # the largest file that this process may write; -1 means no limit
 
     @property
     def memory_limit(self) -> int:
-        """Four fifths of the machine: a runaway test is killed before it takes the CI runner with it."""
+        """Four fifths of the machine's memory in bytes: a runaway test is killed before the CI runner runs out of memory."""
         return self.memory_bytes // 5 * 4
 
 
 def observe(request: Request, info: Mapping[str, Any]) -> Host:
-    """Look at this machine; `info` is what the engine says of itself.
+    """Read the facts of this machine. `info` is the engine's description of itself.
 
     Raises:
-        InfrastructureError: a device node that the target needs is not there.
+        InfrastructureError: a device node that the target needs is missing.
     """
     options = info.get("SecurityOptions") or []
     return Host(
@@ -63,7 +63,7 @@ def observe(request: Request, info: Mapping[str, Any]) -> Host:
         gid=os.getgid(),
         cpus=int(info.get("NCPU") or os.cpu_count() or 1),
         memory_bytes=int(info.get("MemTotal") or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")),
-        # An engine that may not raise limits (rootless, or in a sandbox) has those of its user, and would refuse more.
+        # An engine that may not raise limits (rootless, or in a sandbox) has the limits of its user, and refuses higher ones.
         open_files=min(_OPEN_FILES, hard) if (hard := resource.getrlimit(resource.RLIMIT_NOFILE)[1]) >= 0 else _OPEN_FILES,
         pid=os.getpid(),
         boot=boot(),
@@ -75,7 +75,7 @@ def observe(request: Request, info: Mapping[str, Any]) -> Host:
 
 
 def boot() -> str:
-    """This boot of this machine and this process namespace: only within it does a process id say who is alive."""
+    """Return an id of this boot and process namespace. A process id has a meaning only within it."""
     try:
         identity = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{identity}/{Path('/proc/self/ns/pid').stat().st_ino}"
@@ -84,9 +84,9 @@ def boot() -> str:
 
 
 def owner_is_dead(labels: Mapping[str, str], prefix: str, running: bool) -> bool:
-    """Whether the run that a container belongs to is over for certain.
+    """Return whether the run that a container belongs to has certainly ended.
 
-    A container of another boot, or of another machine or container that shares this engine, is left alone while it runs.
+    A running container counts as alive if it is from another boot, or from another machine or container that shares this engine.
     """
     if labels.get(f"{prefix}.boot") != boot() or boot() == "unknown":
         return not running
@@ -95,16 +95,16 @@ def owner_is_dead(labels: Mapping[str, str], prefix: str, running: bool) -> bool
     except ProcessLookupError:
         return True
     except (OSError, KeyError, ValueError, OverflowError):
-        return False  # somebody else's process, or labels that are not ours to judge
+        return False  # another user's process, or unreadable labels: assume that the run is alive
     return False
 
 
 @contextmanager
 def lent(folder: Path, owner: tuple[int, int], host: Host) -> Iterator[None]:
-    """Hand the results folder to a container; afterwards it is the caller's, and holds nothing but files and folders.
+    """Lend the results folder to a container. Afterwards the caller owns it again, and it contains only files and folders.
 
-    It changes owner only where the caller is root and the user of the container is not. What is left of links, pipes and devices is
-    removed, so that no later step of the host reads or writes through something that the code under test has put there.
+    The owner changes only if the caller is root and the container's user is not. Links, pipes and devices are removed, so that no later
+    step on the host reads or writes through something that the code under test has planted.
     """
     given = host.uid == 0 and owner[0] != 0
     if given:
@@ -116,22 +116,22 @@ def lent(folder: Path, owner: tuple[int, int], host: Host) -> Iterator[None]:
 
 
 def check_readable(folder: Path, owner: tuple[int, int], host: Host) -> None:
-    """Refuse early what the container could not read: only for a caller who is root and does not run as root inside.
+    """Refuse a folder that the container could not read. This concerns only a caller who is root and does not run as root inside.
 
     Raises:
-        InfrastructureError: the folder is closed to others.
+        InfrastructureError: other users cannot read the folder.
     """
     if host.uid == 0 and owner[0] != 0 and folder.stat().st_mode & 0o005 != 0o005:
         raise InfrastructureError(
             f"{folder} cannot be read by other users.",
-            "You are root; the container runs as nobody, so that the host's root never meets the code under test.",
-            f"`chmod -R o+rX {folder}`, run as an ordinary user, or give the isolation up with `--weaken user=root`.",
+            "You are root, but the container runs as the user nobody, so that the code under test never runs as the host's root.",
+            f"`chmod -R o+rX {folder}`, run as an ordinary user, or give up that protection with `--weaken user=root`.",
         )
 
 
 def _nodes(request: Request) -> Iterator[Node]:
     for pattern in request.target.devices.nodes:
-        # glob and not Path.glob, which takes no absolute pattern.
+        # `Path.glob` does not accept absolute patterns.
         states = [(path, os.stat(path)) for path in sorted(glob.glob(pattern))]  # noqa: PTH116, PTH207
         found = [Node(path, state.st_gid) for path, state in states if stat.S_ISCHR(state.st_mode)]
         if not found:

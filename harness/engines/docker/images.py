@@ -17,32 +17,32 @@ from harness.engines.seam import Request, Say
 
 _TAIL = 20
 _PAUSES_S = (5.0, 20.0)
-# What registries and the ways to them say when it may be otherwise in a moment.
+# How registries and proxies report an error that may go away in a moment.
 _PASSING = r"toomanyrequests|too many requests|\b429\b|\b50[0234]\b|service unavailable|timeout|timed out|connection reset|unexpected eof"
 
 
 class Api(Protocol):
-    """What is used of the SDK's client."""
+    """The methods of the SDK's client that this file uses."""
 
     def inspect_image(self, image: str) -> dict[str, Any]:
-        """What the engine knows of an image."""
+        """Return the engine's description of an image."""
         ...
 
     def pull(self, repository: str, *, stream: bool, decode: bool) -> Iterator[dict[str, Any]]:
-        """Fetch an image; messages on the way."""
+        """Pull an image and yield its messages."""
         ...
 
     def build(self, *, fileobj: IO[bytes], tag: str, buildargs: dict[str, str], labels: dict[str, str], **more: object) -> Iterator[Any]:
-        """Build an image; messages on the way."""
+        """Build an image and yield its messages."""
         ...
 
     def images(self, *, quiet: bool, filters: dict[str, object]) -> list[str]:
-        """The ids of the images that match."""
+        """Return the ids of the images that match."""
         ...
 
 
 def find(api: Api, image: str) -> dict[str, Any] | None:
-    """What the engine knows of an image, None where it has none of this name."""
+    """Return the engine's description of an image, or None if it has no image of this name."""
     try:
         return api.inspect_image(image)
     except OSError as error:
@@ -52,7 +52,7 @@ def find(api: Api, image: str) -> dict[str, Any] | None:
 
 
 def usable(api: Api, parts: Recipe) -> dict[str, Any] | None:
-    """The image of this recipe, unless its base image has been replaced by another of the same name since."""
+    """Return the image of this recipe. Return None if the name of its base image now belongs to another image."""
     image, base = find(api, parts.tag), find(api, parts.base)
     if image is None or base is None:
         return image
@@ -61,10 +61,10 @@ def usable(api: Api, parts: Recipe) -> dict[str, Any] | None:
 
 
 def build(api: Api, request: Request, parts: Recipe, say: Say) -> dict[str, Any]:
-    """Build the image of a recipe; one line to the user per step.
+    """Build the image of a recipe, and print a line for each step.
 
     Raises:
-        InfrastructureError: the base image cannot be had, or a step failed.
+        InfrastructureError: the base image cannot be pulled, or a step failed.
     """
     base = find(api, parts.base) or _pull(api, parts.base, say)
     say(f"{parts.target}: building {parts.tag} on {parts.base}")
@@ -90,7 +90,7 @@ def build(api: Api, request: Request, parts: Recipe, say: Say) -> dict[str, Any]
                 if re.match(r"step \d+/\d+", line, re.IGNORECASE):
                     step = line
                     say(f"{parts.target}: {line}")
-            # Read on after an error: the engine says nothing more, and the connection is given back.
+            # Read to the end after an error too: the engine sends nothing more, and the connection is released.
             reason = str(message.get("error", reason))
     image = None if reason else find(api, parts.tag)
     if image is None:
@@ -99,18 +99,18 @@ def build(api: Api, request: Request, parts: Recipe, say: Say) -> dict[str, Any]
 
 
 def unnamed_stages(api: Api) -> list[str]:
-    """The stages that builds end with their wheels in: of no use once the image is there, and large."""
+    """Return the unnamed build stages that hold wheels. They are large, and useless once the image is built."""
     return api.images(quiet=True, filters={"dangling": True, "label": f"{LABEL}.stage=builder"})
 
 
 def digest(image: Mapping[str, Any]) -> str:
-    """What identifies an image: its digest in a registry, or its id where it never was in one."""
+    """Return an image's digest in a registry, or its id if it never was in one."""
     digests = image.get("RepoDigests") or []
     return str(digests[0]).rpartition("@")[2] if digests else str(image.get("Id", ""))
 
 
 def _pull(api: Api, base: str, say: Say) -> dict[str, Any]:
-    """Fetch the base image. A registry that is busy, or wants fewer requests, is asked again, a little later and not by all at once."""
+    """Pull the base image. If the registry is busy or limits requests, try again after a random pause."""
     for pause_s in (*_PAUSES_S, None):
         say(f"pulling {base}")
         reason = ""
@@ -124,7 +124,7 @@ def _pull(api: Api, base: str, say: Say) -> dict[str, Any]:
             return found
         if pause_s is None or not re.search(_PASSING, reason, re.IGNORECASE):
             break
-        pause_s *= random.uniform(0.5, 1.5)  # noqa: S311 - to keep machines apart, nothing is secret
-        say(f"{reason.rstrip('.')}: once more in {pause_s:.0f} s")
+        pause_s *= random.uniform(0.5, 1.5)  # noqa: S311 - spreads the machines in time; this is no secret
+        say(f"{reason.rstrip('.')}: trying again in {pause_s:.0f} s")
         time.sleep(pause_s)
     raise pull_failed(base, reason or "the engine ended the pull without an image")

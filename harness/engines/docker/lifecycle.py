@@ -1,6 +1,6 @@
-"""The life of one container: hold it to its deadline, end it gently, and find what dead runs left behind.
+"""Watch one container: enforce its deadline, stop it gracefully, and find containers of dead runs.
 
-Every error of the SDK's HTTP calls is an `OSError` (through `requests`), so nothing of the SDK is imported here.
+Every error of the SDK's HTTP calls is an `OSError` (through `requests`), so this file does not import the SDK.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from harness.records import Exit
 _POLL_S = 1.0
 _RECONNECT_S = 15.0
 _TERMINATE_S = 10.0
-_WRITING_S = 10.0  # for what fills the disk meanwhile
+_WRITING_S = 10.0  # a short grace: the run may be filling the disk
 _KILL_S = 15.0
 _DRAIN_S = 5.0
 _SLICE_S = 0.1
 
 
 class Api(Protocol):
-    """What is used of the SDK's client."""
+    """The methods of the SDK's client that this file uses."""
 
     def inspect_container(self, container: str) -> dict[str, Any]:
-        """What the engine knows of a container."""
+        """Return the engine's description of a container."""
         ...
 
     def containers(self, *, all: bool, filters: dict[str, str]) -> list[dict[str, Any]]:
-        """The containers that match."""
+        """Return the containers that match."""
         ...
 
     def kill(self, container: str, signal: str = ...) -> None:
@@ -44,7 +44,7 @@ class Api(Protocol):
 
 
 class Quota(Protocol):
-    """Whether the results are over their cap."""
+    """Tells whether the results exceed their limit; see `results_limit.Watch`."""
 
     exceeded: str
     hopeless: bool
@@ -55,11 +55,11 @@ class _NoQuota:
 
 
 class _LostError(Exception):
-    """The engine no longer answers, or no longer knows the container."""
+    """The engine does not answer any more, or does not know the container any more."""
 
 
 def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float, grace_s: float, quota: Quota | None = None) -> Exit:
-    """Stay with a started container until it ends, its time or its room is up or the user has had enough; it is not running afterwards."""
+    """Watch a started container until it ends, exceeds a limit, or the user stops it. Then make sure that it is not running."""
     quota = quota or _NoQuota()
     started = time.monotonic()
     reader = Reader(output, on_line)
@@ -91,9 +91,9 @@ def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float
 
 
 def end(api: Api, container: str, grace_s: float, patient_with: int = 0, quota: Quota | None = None) -> None:
-    """SIGINT, then SIGTERM, then SIGKILL, each rung with a bound: a GPU runtime that is killed outright can leak its memory.
+    """Send SIGINT, then SIGTERM, then SIGKILL, with a wait after each. A GPU runtime that is killed at once can leak its memory.
 
-    More than `patient_with` requests to stop skip the grace, and so does a quota that is used up twice over.
+    More than `patient_with` requests to stop skip the waits, and so do results over twice their limit.
     """
     quota = quota or _NoQuota()
     for rung, patience in (("SIGINT", grace_s), ("SIGTERM", min(grace_s, _TERMINATE_S))):
@@ -108,7 +108,7 @@ def end(api: Api, container: str, grace_s: float, patient_with: int = 0, quota: 
 
 
 def leftovers(api: Api, kept: bool) -> list[tuple[str, str]]:
-    """Id and name of each container whose run is over for certain; those that a user asked to keep only if `kept`."""
+    """Return the id and name of each container whose run has certainly ended. Include kept containers only if `kept` is true."""
     found = []
     for entry in api.containers(all=True, filters={"label": f"{LABEL}.run"}):
         labels = entry.get("Labels") or {}
@@ -120,7 +120,7 @@ def leftovers(api: Api, kept: bool) -> list[tuple[str, str]]:
 def _ends_before(api: Api, container: str, ended: threading.Event, deadline: float, quota: Quota) -> bool:
     while (left := deadline - time.monotonic()) > 0 and not quota.exceeded:
         if ended.is_set():
-            time.sleep(min(left, 0.1))  # the output ends a moment before the engine knows
+            time.sleep(min(left, 0.1))  # the output ends a moment before the engine notices the end of the container
         ended.wait(min(left, _POLL_S))
         if not _state(api, container)["Running"]:
             return True
@@ -128,7 +128,7 @@ def _ends_before(api: Api, container: str, ended: threading.Event, deadline: flo
 
 
 def _state(api: Api, container: str) -> dict[str, Any]:
-    """The engine's view. After it was away, an end of the container is not believed: engines have made up exit code 0 on restart."""
+    """Return the container's state. If the connection broke meanwhile, do not trust an exit code: restarted engines have invented a 0."""
     broken, until = "", time.monotonic() + _RECONNECT_S
     while True:
         try:
@@ -147,7 +147,7 @@ def _state(api: Api, container: str) -> dict[str, Any]:
 
 
 def _drain(reader: Reader) -> None:
-    """The last lines; who has asked twice to stop does not wait for them."""
+    """Wait for the last lines of output, unless the user has asked twice to stop."""
     until = time.monotonic() + _DRAIN_S
     while time.monotonic() < until and signals.asked() < 2 and not reader.ended.wait(_SLICE_S):
         pass
@@ -157,10 +157,10 @@ def _inspect(api: Api, container: str) -> dict[str, Any]:
     try:
         state: dict[str, Any] = api.inspect_container(container)["State"]
         return {**state, "Running": bool(state["Running"]), "ExitCode": int(state.get("ExitCode") or 0)}
-    except (ValueError, LookupError, TypeError, AttributeError) as error:  # that of JSON is a ValueError, and an OSError too
+    except (ValueError, LookupError, TypeError, AttributeError) as error:  # the JSON error is both a ValueError and an OSError
         if isinstance(error, OSError):
             raise
-        raise ConnectionError(f"it answers something else than the state of a container: {type(error).__name__}") from None
+        raise ConnectionError(f"its answer is not the state of a container: {type(error).__name__}") from None
 
 
 def _is_over(api: Api, container: str, patience_s: float, patient_with: float = math.inf, quota: Quota | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""The ways in which a container's isolation may be given up: piece by piece, by name, and recorded with the results."""
+"""The named ways to weaken a container's isolation. Each removes one protection, and the results record it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _security(option: str) -> Callable[[Body], None]:
 
 
 def _as_root(body: Body) -> None:
-    # Without any capability even root could not write to a results folder that belongs to somebody else.
+    # Without capabilities, even root could not write to a results folder that another user owns.
     body["User"] = "0:0"
     body["HostConfig"]["CapAdd"] = ["DAC_OVERRIDE"]
 
@@ -36,12 +36,12 @@ WEAKENINGS: dict[str, Callable[[Body], None]] = {
 
 
 def check_weakenings(names: Sequence[str]) -> None:
-    """Refuse a weakening that does not exist, before anything is built.
+    """Refuse an unknown weakening, before anything is built.
 
     Raises:
         UsageError: a name is unknown.
     """
     for name in names:
         if name not in WEAKENINGS:
-            meaning = "Isolation is given up only piece by piece and by name, so that the report can say so."
+            meaning = "Each protection of the container is given up by its own name, so that the report can show it."
             raise UsageError(f"There is no weakening named {name!r}.", meaning, f"Choose from: {', '.join(WEAKENINGS)}.")

@@ -80,7 +80,7 @@ def test_an_environment_with_reviewers_lets_the_plan_through(github, plan):
         code, told, output = plan(api, environment="gpu/for ks")
 
     assert code == 0
-    assert "asks one of 2 reviewers first" in told
+    assert "needs the approval of one of 2 reviewers" in told
     assert "matrix<<" in output
     assert asked == [("/repos/owner/kernels/environments/gpu%2Ffor%20ks", "Bearer secret-token")]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+import command
 import pytest
 from codegen_rows import row
 from synthetic import run, write_raw
@@ -15,8 +14,7 @@ from synthetic import run, write_raw
 
 def warpwave(*arguments, cwd: Path, **more):
     environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(Path(__file__).parents[3]), **more}
-    command = [sys.executable, "-m", "harness", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+    return command.warpwave(*arguments, cwd=cwd, env=environment)
 
 
 def test_the_command_writes_what_it_prints(tmp_path):
@@ -100,6 +98,6 @@ def test_two_versions_of_a_real_package_are_told_apart(tmp_path):
     }
     assert worse == {"sm_90": {"verdict", "spills", "registers", "size"}, "gfx942": {"occupancy", "registers", "size"}}
     assert {change["moved"][0] for key, change in told.items() if key[0] == "held_kernel"} == {"BLOCK 256 → 16384"}
-    assert "Lives on one vendor, dies on the other, and did not in BASE" in done.stdout
-    assert "  dies on gfx942: failed: 32 warps of 64 are 2048 threads" in done.stdout
+    assert "Compiles on one vendor only, new in HEAD" in done.stdout
+    assert "  fails on gfx942: failed: 32 warps of 64 are 2048 threads" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80

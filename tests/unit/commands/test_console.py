@@ -206,7 +206,7 @@ def test_a_name_that_is_no_text_is_a_mistake_in_usage(tmp_path, monkeypatch):
         told = out.getvalue().decode() + err.getvalue().decode()
 
     assert code == 2
-    assert "is no text in UTF-8" in told
+    assert "is not valid UTF-8" in told
     assert not (tmp_path / "out").exists()
 
 

@@ -96,7 +96,7 @@ def test_what_is_killed_while_it_stops_has_said_so(stubborn):
     record = json.loads((raw / "run.json").read_text())
 
     assert record["verdict"] == "incomplete"
-    assert record["reason"] == "stopped by the user or the CI system while the kernels ran; warpwave was killed before all of it had ended"
+    assert record["reason"] == "stopped by the user or the CI system while the kernels ran; warpwave was killed before everything had ended"
     assert "--resume" in record["hint"]
 
 

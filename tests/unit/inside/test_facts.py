@@ -82,7 +82,7 @@ def test_a_sick_card_stops_the_run_before_a_kernel(run_inside, tmp_path, program
     package.mkdir()
     (package / "test_op.py").write_text("def test_op(): pass\n")
     probe = (sys.executable, "-c", program)
-    output = run_inside(package, Stage.TEST, interpret=False, probe=probe, probe_limit_s=1.0)
+    output = run_inside(package, Stage.TEST, light=True, interpret=False, probe=probe, probe_limit_s=1.0)
     told, test = json.loads((output / "stages.json").read_text())["reports"]
 
     assert told["verdict"] == "infra"

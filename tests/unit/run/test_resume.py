@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+from light import light_python
 
 from harness.collect import collect
 from harness.errors import InvalidInputError, UsageError
@@ -50,7 +51,7 @@ def warpwave(tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "test_op.py").write_text(TESTS)
     (tmp_path / "targets.yml").write_text("schema_version: 1\ntargets:\n  cpu: {interpret: false, stages: [test]}\n")
-    fixed = [sys.executable, "-m", "harness", "run", "cpu", "--engine", "local", "--kernels", "package", "--targets", "targets.yml"]
+    fixed = [light_python(), "-m", "harness", "run", "cpu", "--engine", "local", "--kernels", "package", "--targets", "targets.yml"]
 
     def start(*more: str) -> subprocess.Popen[str]:
         variables = {**os.environ, "MARK": str(tmp_path / "mark"), "COLUMNS": "200"}
@@ -160,7 +161,7 @@ def test_places_and_limits_may_be_others(tmp_path):
 @pytest.mark.parametrize("content", ["{", '{"run_id": "../../x"}', "[]"])
 def test_a_folder_that_holds_no_run(tmp_path, content):
     """No folder, no target in it, or pages that cannot be read: three beats and the exit code of each."""
-    with pytest.raises(UsageError, match="no run to take up"):
+    with pytest.raises(UsageError, match="no run to resume"):
         recorded_run_id(tmp_path)
     (tmp_path / "raw" / "cpu").mkdir(parents=True)
     (tmp_path / "raw" / "cpu" / "run.json").write_text(content)
@@ -174,7 +175,7 @@ def test_a_torn_line_costs_only_itself(tmp_path):
     journal.write("finish", id="a")
     with open(journal.path, "ab") as file:
         file.write(b'{"event": "finish", "id": "b", "mess')
-    journal.mend()
+    journal.repair()
     journal.write("finish", id="c")
 
     assert journal.done() == {"a", "c"}
