@@ -207,6 +207,9 @@ def test_a_run_without_results_says_how_far_it_came_beside_its_reason(tmp_path):
     (made / "bench/journal.jsonl").write_text(json.dumps({"event": "collected", "points": dict.fromkeys("abc", 1)}) + "\n")
     reasons.append(collect(made).record.reason)
 
+    (made / "bench/journal.jsonl").write_text(json.dumps({"event": "other"}) + "\n")
+    (made / "bench/samples.jsonl").write_text("")
+    assert collect(made).record.reason == "slow"
     assert reasons == ["slow; 3 of 8 points were measured", "slow"]
 
 
