@@ -1,6 +1,6 @@
 """warpwave: a containerized, multi-vendor CI harness for Triton kernels.
 
-Importing this package costs nothing: both halves of the harness, the host and the inside of the container, pass through here.
+Importing this package must stay cheap: the host and the inside of the container both import it.
 """
 
 __version__ = "0.1.0"

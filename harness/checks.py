@@ -1,4 +1,4 @@
-"""What a targets file may ask of one vendor's machine: types only, the questions themselves are in `docker/targets.yml`."""
+"""The types of the questions that `warpwave doctor` asks of one vendor's machine. The questions are in `docker/targets.yml`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ State = Literal["fail", "warn", "skip"]
 class Check:
     """One question. It reads the output of a command (`run`), files (`files`, glob patterns) or what the container engine says (`engine`).
 
-    `rows` is a pattern, each match of it a row with named groups; there must be one. `bad` is a pattern of which there must be none.
-    Every row keeps to `at_least` (a version), `at_most` (a number) and `equal` (a pattern of the whole value), by name of the group.
-    `count` is a glob pattern: there are as many rows as paths. `shown` is how a row is told, with `{group}` in it; without `rows`, what is
-    told where nothing is `bad`. `container` is for what matters only where a container engine hands out the card, or an image brings the
-    vendor's libraries. Of the checks of one name only the first is asked whose command or file is there. States: `absent` where none is,
-    `refused` where the command fails, `breach` where a rule is broken. `limit_s` is in seconds.
+    `rows` is a pattern; each match is a row with named groups, and there must be at least one. `bad` is a pattern that must not match.
+    Every row must keep to `at_least` (a version), `at_most` (a number) and `equal` (a pattern of the whole value), by name of the group.
+    `count` is a glob pattern: there must be as many rows as paths. `shown` is the text for a row, with `{group}` in it; without `rows`, the
+    text if nothing is `bad`. Set `container` if the check matters only when a container engine hands out the card, or an image brings the
+    vendor's libraries. If several checks have one name, only the first whose command or file exists is asked. States: `absent` if none
+    exists, `refused` if the command fails, `breach` if a rule is broken. `limit_s` is in seconds.
     """
 
     __pydantic_config__ = _STRICT
@@ -42,7 +42,7 @@ class Check:
     limit_s: float = 10.0
 
     def __post_init__(self) -> None:
-        """Refuse what could never be answered: pydantic turns a ValueError into a refusal with the key's path."""
+        """Refuse a check that could never be answered: pydantic turns a ValueError into a refusal with the key's path."""
         if (bool(self.run) + bool(self.files) + self.engine) != 1:
             raise ValueError("exactly one of run, files and engine")
         for pattern in (self.rows, self.bad, *self.equal.values()):
@@ -57,9 +57,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Doctor:
-    """What tells that a vendor's card is in a machine, and what to ask then.
+    """How to find out that a vendor's card is in a machine, and what to ask then.
 
-    `pci` is the vendor's number on the bus, `0x` and four digits: a card may be there without its driver, for which `no_driver` is the fix.
+    `pci` is the vendor's number on the bus, `0x` and four digits. `no_driver` is the fix if a card is there without its driver.
     """
 
     __pydantic_config__ = _STRICT

@@ -1,7 +1,7 @@
-"""Everything that leaves for a terminal or a job's log, through one door.
+"""The only way to print to a terminal or a job's log.
 
-What is printed may quote artifacts, containers, file names and arguments. All of it is written as text: nothing steers the terminal, and
-no line is an order to a CI runner, except the annotations that `order` prints. A test holds that nothing else in the host prints.
+Printed text may quote artifacts, containers, file names and arguments. It is always printed as text: it cannot control the terminal, and no
+line is a command to a CI runner, except annotations that `order` prints. A test checks that nothing else in the host prints.
 """
 
 from __future__ import annotations
@@ -21,50 +21,50 @@ _ANNOTATION = re.compile(r"::(error|warning|notice)( title=[^:,]*)?::.*")
 
 
 class _Stream(io.TextIOBase):
-    """Standard output or standard error as they are now. A line that reads as an order is written as text, whoever made it."""
+    """The current standard output or standard error. A line that looks like a CI command is printed as text, whatever its source."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write whole lines; a character that the stream cannot hold is spelt out."""
+        """Write whole lines. Characters that the stream cannot encode are escaped."""
         self.write_checked(inert(text))
         return len(text)
 
     def write_checked(self, text: str) -> None:
-        """The same for what holds no order, or is one of ours."""
+        """Write text that holds no command, or one of ours."""
         if self._stream is not None:  # None if the stream was closed before this process started
             self._stream.write(text.encode(self.encoding, "backslashreplace").decode(self.encoding))
 
     def flush(self) -> None:
-        """Hand on what is written."""
+        """Flush the stream."""
         if self._stream is not None:
             self._stream.flush()
 
     def isatty(self) -> bool:
-        """Whether somebody is watching."""
+        """Return whether the stream is a terminal."""
         return self._stream is not None and bool(self._stream.isatty())
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """That of the stream below."""
+        """The encoding of the underlying stream."""
         return getattr(self._stream, "encoding", None) or "utf-8"
 
 
 def say(text: Union[str, list[str]] = "", *, err: bool = False) -> None:
-    """Print a text as one line, or each of several as a line of its own; a line break in one of them is spelt out."""
+    """Print a text as one line, or one line for each of several. Line breaks inside a text are escaped."""
     stream = _stream(err)
     stream.write("".join(f"{visible(line)}\n" for line in ([text] if isinstance(text, str) else text)))
     stream.flush()
 
 
 def show(*parts: RenderableType, err: bool = False, **options: Any) -> None:
-    """Print what rich draws. Its texts have been made visible by whoever made them; a fold cannot make an order of their parts."""
+    """Print what rich renders. Its texts were made visible when they were created; wrapping cannot turn them into a command."""
     terminal(err=err).print(*parts, **options)
 
 
 def document(text: str) -> None:
-    """Print a document for a program: JSON, CSV and the like, which is text already."""
+    """Print a document for a program, such as JSON or CSV. It is already safe text."""
     stream = _stream(err=False)
     stream.write(text)
     stream.flush()
@@ -76,7 +76,7 @@ def print_json(value: Any) -> None:
 
 
 def order(annotation: str) -> None:
-    """Print an annotation that `ci/workflow_commands.py` made. No other order goes to a runner: other text is printed as text."""
+    """Print an annotation that `ci/workflow_commands.py` made. Any other text is printed as text, never as a command."""
     if not (isinstance(annotation, Annotation) and _ANNOTATION.fullmatch(annotation) and annotation.isprintable()):
         say(annotation)
         return
@@ -86,22 +86,22 @@ def order(annotation: str) -> None:
 
 
 def terminal(*, err: bool) -> Console:
-    """What draws on standard output or standard error."""
+    """Return a rich console for standard output or standard error."""
     return Console(file=cast("IO[str]", _stream(err)), highlight=False)
 
 
 def picture(drawn: RenderableType, title: str, width: int) -> str:
-    """The terminal's view as SVG. It goes to a file, and to no terminal."""
+    """Return the terminal's view as SVG, for a file."""
     console = Console(record=True, width=width, file=io.StringIO(), highlight=False, force_terminal=True)
     console.print(drawn)
     return console.export_svg(title=title)
 
 
 def print_tracebacks() -> None:
-    """Print the tracebacks of our own faults through here too: they quote what they failed on."""
+    """Print tracebacks of warpwave's own faults through this module too: they quote untrusted text."""
     sys.excepthook = lambda kind, error, trace: _trace(error)
-    threading.excepthook = lambda told: _trace(told.exc_value)
-    sys.unraisablehook = lambda told: _trace(told.exc_value)
+    threading.excepthook = lambda failure: _trace(failure.exc_value)
+    sys.unraisablehook = lambda failure: _trace(failure.exc_value)
 
 
 def _trace(error: BaseException | None) -> None:

@@ -1,4 +1,4 @@
-"""One tree of errors. Each speaks in three beats (what happened, what it usually means, what to do) and carries its exit code."""
+"""The tree of errors. Each has three sentences (what happened, what it usually means, what to do) and its exit code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class ExitCode(IntEnum):
-    """The process exit codes: stable, documented in the README, kept in `--json` because nox flattens them."""
+    """The exit codes of the process: stable, documented in the README, and repeated in `--json` because nox flattens them."""
 
     GOOD = 0
     FAILED = 1
@@ -24,14 +24,16 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command comes to. There is no exit code other than 0 without its reason: a command hands both over in one, and `main` prints
-    them. The reason is a sentence without its full stop."""
+    """The result of a command. The reason is a sentence without its full stop.
+
+    Every exit code other than 0 has a reason: a command returns both together, and `main` prints them.
+    """
 
     code: ExitCode = ExitCode.GOOD
     reason: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a code without a reason, and a reason without a code: a fault of ours, which a test meets first."""
+        """Refuse a code without a reason, or a reason without a code: that is a bug in warpwave."""
         if (self.code is ExitCode.GOOD) == bool(self.reason):
             raise ValueError(f"exit code {int(self.code)} with the reason {self.reason!r}")
 
@@ -41,16 +43,16 @@ class Outcome:
         return self.code is ExitCode.GOOD
 
     def fields(self) -> dict[str, Any]:
-        """The beginning of every JSON document of a command."""
+        """Return the first fields of every command's JSON document."""
         return {"ok": self.ok, "exit_code": int(self.code), "reason": self.reason}
 
     def lead(self, sentence: str) -> str:
-        """The first sentence of a page: it says why the exit code is not 0, if `sentence` does not do so already."""
+        """Return a page's first sentence. If `sentence` does not say why the exit code is not 0, the reason comes first."""
         return sentence if self.ok or self.reason in sentence else f"{self.reason}. {sentence}"
 
 
 class WarpwaveError(Exception):
-    """Base of all errors a user can meet; `main` prints them without a traceback."""
+    """Base of all errors that a user can meet; `main` prints them without a traceback."""
 
     exit_code = ExitCode.INFRASTRUCTURE
 
@@ -71,39 +73,39 @@ class UsageError(WarpwaveError):
 
 
 class ConfigError(WarpwaveError):
-    """A targets file is wrong; the message names the file, the key path, what was found and what is allowed."""
+    """A configuration file is wrong. The message names the file, the key path, what was found and what is allowed."""
 
     exit_code = ExitCode.USAGE
 
 
 class InfrastructureError(WarpwaveError):
-    """Docker, the driver, a device or the image broke: never a verdict on the kernels."""
+    """Docker, the driver, a device or the image failed. This is never a verdict on the kernels."""
 
     exit_code = ExitCode.INFRASTRUCTURE
 
 
 class InvalidInputError(WarpwaveError):
-    """A raw folder cannot be read as what it should be."""
+    """A raw folder cannot be read."""
 
     exit_code = ExitCode.INCOMPLETE
 
 
 class NothingRanError(WarpwaveError):
-    """There was nothing to run: green because nothing ran is not green."""
+    """There was nothing to run. This is an error, because green must not mean that nothing ran."""
 
     exit_code = ExitCode.NOTHING_RAN
 
 
 class StoppedError(WarpwaveError):
-    """The user, or the CI system, asked to stop; everything that was finished has been kept."""
+    """The user or the CI system stopped the run. Everything that was finished has been kept."""
 
     exit_code = ExitCode.INTERRUPTED
 
 
-# What a disk, a limit of this machine or a device answers; where it is not the path that is wrong, another path does not help.
+# Errors from a disk, a limit of this machine or a device. Another path does not help.
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _TOO_MUCH = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
-# What is wrong with a path that somebody named.
+# Errors of a path that the user named.
 _PATH = {
     errno.EACCES,
     errno.EEXIST,
@@ -121,40 +123,43 @@ _PATH = {
 
 
 def is_about_a_path(error: OSError) -> bool:
-    """Whether the path that was named is at fault, and not the machine."""
+    """Return whether the named path is at fault, and not the machine."""
     return error.errno in _PATH and error.filename is not None
 
 
 def explain(error: BaseException) -> WarpwaveError:
-    """Any exception in three beats: a wrong path is a `UsageError`, what a machine refuses infrastructure, the rest a fault of ours."""
+    """Return any exception as an error with three sentences.
+
+    A wrong path is a `UsageError`, a refusal by the machine is infrastructure, and anything else is a bug in warpwave.
+    """
     if isinstance(error, WarpwaveError):
         return error
-    said = " ".join(str(error).split())[:400] or type(error).__name__
+    message = " ".join(str(error).split())[:400] or type(error).__name__
     if isinstance(error, OSError):
-        return _explain_os_error(error, said)
-    if isinstance(error, RuntimeError) and said.startswith("Symlink loop"):  # how pathlib spelt ELOOP until Python 3.13
-        return UsageError(f"A path cannot be used: {said}.", "Its symbolic links lead to each other.", "Give a path that leads somewhere.")
+        return _explain_os_error(error, message)
+    if isinstance(error, RuntimeError) and message.startswith("Symlink loop"):  # pathlib's own error for ELOOP until Python 3.13
+        return UsageError(f"A path cannot be used: {message}.", "Its symbolic links form a loop.", "Give a path without a loop.")
     if isinstance(error, UnicodeError):
         meaning = "The name of a file or folder, an option or the content of a file is not UTF-8."
-        return UsageError(f"A text cannot be read or written: {said}.", meaning, "Rename it, or save the file as UTF-8.")
+        return UsageError(f"A text cannot be read or written: {message}.", meaning, "Rename it, or save the file as UTF-8.")
     if isinstance(error, MemoryError):
         meaning = "The inputs are larger than what this machine, or this process (`ulimit -v`), may use."
         return InfrastructureError("There is no memory left.", meaning, "Give fewer folders at a time, or use a machine with more memory.")
     if isinstance(error, RecursionError):
         meaning = "An input is nested deeper than any file that warpwave or a kernel author writes."
-        return InvalidInputError(f"An input cannot be read: {said}.", meaning, "Leave it out, or make it anew.")
+        return InvalidInputError(f"An input cannot be read: {message}.", meaning, "Leave it out, or create it again.")
     return InfrastructureError(
-        f"warpwave itself failed: {type(error).__name__}: {said}.",
+        f"warpwave itself failed: {type(error).__name__}: {message}.",
         "This is a fault of warpwave, not of your kernels.",
         "Run it again with WARPWAVE_TRACEBACK=1 to see where, and report that.",
     )
 
 
-def _explain_os_error(error: OSError, said: str) -> WarpwaveError:
+def _explain_os_error(error: OSError, message: str) -> WarpwaveError:
     where = " ".join(os.fsdecode(error.filename).split()) if isinstance(error.filename, (str, bytes, os.PathLike)) else ""
-    happened = f"{where} cannot be used: {error.strerror}." if where else f"The system refused: {said}."
+    happened = f"{where} cannot be used: {error.strerror}." if where else f"The system refused: {message}."
     if is_about_a_path(error):
-        meaning = "The path does not exist, is no folder or no file, or this user may not read or write it."
+        meaning = "The path does not exist, has the wrong type (file or folder), or this user may not read or write it."
         return UsageError(happened, meaning, "Give another path, or change its owner or mode.")
     if error.errno in _NO_ROOM:
         meaning = "The disk, its quota or the largest file that this process may write (`ulimit -f`) is used up."
@@ -163,5 +168,5 @@ def _explain_os_error(error: OSError, said: str) -> WarpwaveError:
         meaning = "This process, or this machine, has reached its limit of open files, processes or memory."
         return InfrastructureError(happened, meaning, "Raise the limit (`ulimit -a` shows it), or end other processes.")
     return InfrastructureError(
-        happened, "A disk, a network file system or a device of this machine fails.", "`dmesg` and `warpwave doctor` say more."
+        happened, "A disk, a network file system or a device of this machine fails.", "`dmesg` and `warpwave doctor` have details."
     )

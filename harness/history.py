@@ -1,7 +1,7 @@
-"""Runs over time in one SQLite file: a bundle becomes rows, and rows become series. The only file that imports sqlite3.
+"""Runs over time in one SQLite file: raw folders become rows, and rows become series. The only file that imports sqlite3.
 
-A row's key is what it is about (run, target, kernel, case, provider, device), so that adding a bundle twice changes nothing. Writers take
-SQLite's write lock before they read (`BEGIN IMMEDIATE`) and wait for each other, so that a CI job a target can write to one file.
+A row's key identifies it (run, target, kernel, case, provider, device), so adding a run twice changes nothing. Writers take SQLite's write
+lock before they read (`BEGIN IMMEDIATE`) and wait for each other, so that several CI jobs can write to one file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.errors import InfrastructureError, InvalidInputError
 from harness.records import TargetRun, Verdict
 from harness.stats import LARGEST, SMALLEST
 
-# Kept in the file as `user_version`. A change of the tables is a new version, and a step in `_open`.
+# Stored in the file as `user_version`. A change to the tables needs a new version, and a step in `_open`.
 VERSION = 1
 _PATIENCE_S = 60.0
 _TABLES = """
@@ -39,10 +39,10 @@ CREATE TABLE points (
 
 
 def add(path: Path, runs: Iterable[TargetRun]) -> dict[str, bool]:
-    """Keep target runs; per `run_id/target` whether it is new. All or nothing.
+    """Store target runs, all or none. Return for each `run_id/target` whether it is new.
 
     Raises:
-        InvalidInputError: a run has no id, or its files are of two runs: nobody could tell what it is.
+        InvalidInputError: a run has no id, or its files are of two runs, so that it cannot be identified.
         InfrastructureError: the file cannot be written.
     """
     found = list(runs)
@@ -51,7 +51,7 @@ def add(path: Path, runs: Iterable[TargetRun]) -> dict[str, bool]:
             why = "its files are of two runs" if run.record.run_id else "it has no run id"
             raise InvalidInputError(
                 f"The run of {run.record.target} cannot be kept: {why}.",
-                "A run is told from others by the id in its run.json, which is missing or does not fit.",
+                "The id in run.json identifies a run; here it is missing or does not match the other files.",
                 "Run the target again, or leave that folder out.",
             )
     with _open(path) as store:
@@ -62,14 +62,14 @@ def add(path: Path, runs: Iterable[TargetRun]) -> dict[str, bool]:
 
 
 def series(path: Path, kernel: Union[str, None] = None) -> list[Series]:
-    """Every series in the file, or those of one kernel.
+    """Return every series in the file, or those of one kernel.
 
     Raises:
-        InvalidInputError: there is no such file.
+        InvalidInputError: the file does not exist.
     """
     if not path.is_file():
         raise InvalidInputError(
-            f"There is no history at {path}.", "It is made by the first `warpwave history add`.", "Add a run, or name the file with --file."
+            f"There is no history at {path}.", "The first `warpwave history add` creates it.", "Add a run, or name the file with --file."
         )
     rows = """
         SELECT kernel, case_id, provider, p.target, gpu, timer, flush_bytes, p.run_id, started, commit_id, median_ms, half_width
@@ -99,7 +99,7 @@ def _insert(store: sqlite3.Connection, run: TargetRun) -> bool:
             )
             for sample, cell in cells(record.target, run)
         ]
-        # A bundle that tells a point twice keeps the first.
+        # If a run holds a point twice, the first is kept.
         store.executemany(f"INSERT OR IGNORE INTO points VALUES ({_marks(17)})", points)  # noqa: S608 - marks only
     return new
 
@@ -110,7 +110,7 @@ def _marks(count: int) -> str:
 
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[sqlite3.Connection]:
-    """The file, made where it is missing. What was not committed when this ends is undone."""
+    """Open the file, or create it. Changes that are not committed at the end are undone."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         store = sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None)
@@ -121,22 +121,22 @@ def _open(path: Path) -> Iterator[sqlite3.Connection]:
     except (sqlite3.Error, OSError) as error:
         raise InfrastructureError(
             f"The history {path} cannot be used: {error}.",
-            "It is no SQLite file, its folder cannot be written, or another process has held it for a minute.",
-            "Name another with --file; a file that is broken can be made again from the bundles.",
+            "It is not a SQLite file, its folder is not writable, or another process has locked it for a minute.",
+            "Name another with --file; a broken file can be created again from the runs' folders.",
         ) from None
 
 
 def _make(store: sqlite3.Connection, path: Path) -> None:
     store.execute("BEGIN IMMEDIATE")
-    version = store.execute("PRAGMA user_version").fetchone()[0]  # again: another writer may have been first
+    version = store.execute("PRAGMA user_version").fetchone()[0]  # check again: another writer may have been first
     if version == 0:
         for statement in _TABLES.strip().split(";")[:-1]:
             store.execute(statement)
         store.execute(f"PRAGMA user_version = {VERSION}")
     elif version != VERSION:
         raise InvalidInputError(
-            f"The history {path} has version {version}, this warpwave knows {VERSION}.",
-            "It was written by another warpwave.",
-            "Use that one.",
+            f"The history {path} has version {version}, this warpwave reads version {VERSION}.",
+            "Another version of warpwave wrote it.",
+            "Use that version.",
         )
     store.execute("COMMIT")

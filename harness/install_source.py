@@ -1,4 +1,4 @@
-"""Where this very warpwave comes from, as pip would be told: what `init` writes into a workflow."""
+"""The pip requirement for this very warpwave, which `init` writes into a workflow."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def requirement() -> str | None:
-    """`git+https://HOST/OWNER/NAME@COMMIT` where it was installed, or runs, from a repository that others can reach.
+    """Return `git+https://HOST/OWNER/NAME@COMMIT` if warpwave was installed from, or runs in, a repository that others can reach.
 
-    `warpwave==VERSION` where an index had it; None where nobody else can install it.
-
-    A commit counts only where a remote branch has it.
+    Return `warpwave==VERSION` if it came from an index, and None if nobody else can install it. A commit counts only if a remote branch
+    contains it.
     """
     return _as_installed() or _as_checked_out(Path(__file__).resolve().parents[1])
 
 
 def _as_installed() -> str | None:
-    """By what pip noted: nothing of what came from an index, an address and a commit of what came from version control (PEP 610)."""
+    """Read pip's own record (PEP 610): nothing for a package from an index, address and commit for one from version control."""
     try:
         noted = metadata.distribution("warpwave").read_text("direct_url.json")
-        told = json.loads(noted) if noted else None
-        return f"warpwave=={__version__}" if told is None else _named(str(told["url"]), str(told["vcs_info"]["commit_id"]))
+        source = json.loads(noted) if noted else None
+        return f"warpwave=={__version__}" if source is None else _named(str(source["url"]), str(source["vcs_info"]["commit_id"]))
     except (metadata.PackageNotFoundError, ValueError, KeyError, TypeError):
         return None
 
@@ -44,7 +43,7 @@ def _as_checked_out(root: Path) -> str | None:
 
 
 def _named(url: str, commit: str) -> str | None:
-    """The address without a user, a password or anything else that a workflow must not show; None where it is nobody else's to reach."""
+    """Return the requirement without user, password or anything else that a workflow must not show; None if others cannot reach it."""
     if ssh := _SSH.fullmatch(url):
         url = f"https://{ssh[1]}/{ssh[2]}"
     parts = urlsplit(url)

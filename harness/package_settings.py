@@ -1,6 +1,6 @@
-"""The tables `[tool.warpwave]` in a kernel package's `pyproject.toml` → `Gates`, and what is compiled.
+"""The `[tool.warpwave]` tables in a kernel package's `pyproject.toml` → `Gates`, and what to compile.
 
-Strict: a gate that is misspelt would stand open, and nobody would know.
+Strict: a wrong key or value is refused, because a misspelt gate would silently stay open.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _is_width(value: Any) -> bool:
     return type(value) is int and value in _WIDTHS
 
 
-# What each gate may be set to. A bool is an int to Python, and must not pass for one here.
+# What each gate may be set to. In Python, a bool is an int, but not here.
 _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "spills": (_is_count, "a whole number of registers, 0 or more"),
     "private_bytes": (_is_count, "a whole number of bytes, 0 or more"),
@@ -50,10 +50,10 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def load_gates(kernels: Path) -> Gates:
-    """What the nearest `pyproject.toml` at or above the folder `kernels` asks for; the defaults if there is none, or it does not say.
+    """Return the gates in the nearest `pyproject.toml` at or above the folder `kernels`; the defaults if there are none.
 
     Raises:
-        ConfigError: the file cannot be read, or says something that is not allowed.
+        ConfigError: the file cannot be read, or a setting is not allowed.
     """
     path, table = _warpwave(kernels)
     if path is None:
@@ -65,7 +65,7 @@ def load_gates(kernels: Path) -> Gates:
 
 
 def load_launches(kernels: Path) -> tuple[str, ...]:
-    """Whose launches the same file wants compiled: `launches = ["bench"]`; those of benches and tests if it does not say.
+    """Return whose launches to compile, `launches = ["bench"]` in the same file; by default those of benches and tests.
 
     Raises:
         ConfigError: as above.
@@ -74,7 +74,7 @@ def load_launches(kernels: Path) -> tuple[str, ...]:
 
 
 def load_peers(kernels: Path) -> tuple[str, ...]:
-    """Providers of benchmarks that launch no kernel of the package's own: `peers = ["torch"]`. The compile stage leaves them out.
+    """Return the benchmark providers that launch no kernel of the package, `peers = ["torch"]`. The compile stage leaves them out.
 
     Raises:
         ConfigError: as above.
@@ -84,13 +84,13 @@ def load_peers(kernels: Path) -> tuple[str, ...]:
 
 def _check_gate(is_allowed: Callable[[Any], bool], allowed: str, may_open: bool, value: Any) -> Any:
     if not is_allowed(value) and not (may_open and value is False):
-        hint = "; false switches the gate off" if may_open else ": a rule can only tighten, what may break a gate needs a waiver"
+        hint = "; false switches the gate off" if may_open else ": a rule can only tighten a gate; to allow more, add a waiver"
         refuse(allowed + hint)
     return value
 
 
 def _check_patterns(value: Any) -> tuple[str, ...]:
-    """A shell pattern, or a list of some."""
+    """Return a shell pattern, or a list of them, as a tuple."""
     found = value if isinstance(value, list) and value else [value]
     if value is None:
         refuse('a pattern of kernel names, "*" for all of them', "nothing")
@@ -130,8 +130,8 @@ def _check_peers(value: Any) -> Any:
 
 
 def _gates(may_open: bool) -> dict[str, Any]:
-    """A field for each gate, None where the table does not set it."""
-    checks = {gate: AfterValidator(partial(_check_gate, *what, may_open)) for gate, what in _VALUES.items()}
+    """Return a field per gate; None if the table does not set it."""
+    checks = {gate: AfterValidator(partial(_check_gate, *allowed, may_open)) for gate, allowed in _VALUES.items()}
     return {gate: (Annotated[Any, check], None) for gate, check in checks.items()}
 
 
@@ -184,7 +184,7 @@ class _File(BaseModel):
 
 
 def _warpwave(kernels: Path) -> tuple[Path | None, _Warpwave]:
-    """The nearest file that has the table, or whose nearest `pyproject.toml` is without one: then None, and the defaults."""
+    """Return the nearest `pyproject.toml` and its table; None and the defaults if there is no file or no table."""
     folder = kernels.resolve()
     path = next((found for above in (folder, *folder.parents) if (found := above / "pyproject.toml").is_file()), None)
     table = validate(_File, _read(path), path, _EXAMPLE).tool.warpwave if path else None
@@ -192,7 +192,7 @@ def _warpwave(kernels: Path) -> tuple[Path | None, _Warpwave]:
 
 
 def _limits(table: Any, base: Limits) -> Limits:
-    """The gates that a table sets, laid over `base`; false opens one."""
+    """Return `base` with the gates that a table sets; false opens a gate."""
     values = {gate: getattr(table, gate) for gate in table.model_fields_set & set(_VALUES)}
     return dataclasses.replace(base, **{gate: getattr(OPEN, gate) if value is False else value for gate, value in values.items()})
 
@@ -205,6 +205,6 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.", "It is no text file, or not yours to read.", "Fix or move it.") from None
-    except (ValueError, RecursionError) as error:  # that of TOML is a ValueError; so is a number or a date that is none
+        raise ConfigError(f"{path} cannot be read: {error}.", "It is not text, or not readable for this user.", "Fix or move it.") from None
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError; so is an invalid number or date
         raise ConfigError(f"{path} is not valid TOML: {error}.", "Usually a quote or a bracket is missing.", "Fix that line.") from None

@@ -1,4 +1,4 @@
-"""Raw folders → the files of a report. What is computed is computed elsewhere; here it is read and written."""
+"""Raw folders → the files of a report. Other modules compute; this one reads and writes."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ class Report(NamedTuple):
 
 
 def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = (), records: Sequence[RunRecord] = ()) -> Comparison:
-    """`make_report`, for who wants the comparison alone."""
+    """Return only the comparison of `make_report`."""
     return make_report(paths, out, expected, records).comparison
 
 
 def make_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = (), records: Sequence[RunRecord] = ()) -> Report:
-    """Collect the raw folders at or below `paths`, compare, and write junit.xml, bandwidth.csv and comparison.html, .md and .json to `out`.
+    """Collect the raw folders at or below `paths`, compare them, and write the report's files to `out`.
 
-    A file that cannot be written costs that file only: it is named in `problems`, and an exit code of 0 becomes that of infrastructure.
-    `records` are those of the runs below `out` that this process made: they count, whatever could be written of them to the disk.
+    The files are junit.xml, bandwidth.csv and comparison.html, .md and .json. If a file cannot be written, the others still are: `problems`
+    names it, and exit code 0 becomes that of infrastructure. `records` are the runs below `out` that this process made. They count even if
+    they could not be written to the disk.
 
     Raises:
         InvalidInputError: there is no raw folder.
@@ -46,7 +47,7 @@ def make_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = (), 
     with without_collector():
         made = {(out / "raw" / record.target).resolve(): record for record in records}
         folders = _find(paths, made)
-        missing = [TargetRun(record) for folder, record in made.items() if folder not in folders]  # no folder could be made for it
+        missing = [TargetRun(record) for folder, record in made.items() if folder not in folders]  # their folders could not be created
         return write_files(compare(join([*collect_all(folders, made), *missing]), expected), out)
 
 
@@ -61,7 +62,7 @@ def _find(paths: Iterable[Path], made: Collection[Path]) -> list[Path]:
 
 @contextlib.contextmanager
 def without_collector() -> Iterator[None]:
-    """A million small records in no cycle: Python's collector would walk all of them over and over, and find nothing."""
+    """Pause garbage collection: it would walk a million small records again and again, and find no cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -72,14 +73,14 @@ def without_collector() -> Iterator[None]:
 
 
 def write_files(comparison: Comparison, out: Path) -> Report:
-    """Write every file of a report, whatever becomes of the others; only what was written now is in `files`."""
+    """Write every file of a report, even if some fail; `files` names those that were written now."""
     files = []
-    # The summary and the data come last, so that both name what went wrong with the files before them.
+    # The summary and the data come last, so that both can name problems with the earlier files.
     for name, write in WRITERS.items():
         path = out / name
         try:
             write(comparison, path)
-        except Exception as error:  # whatever one writer meets, the others still have their turn
+        except Exception as error:  # whatever fails in one writer, run the others
             comparison = _with_problem(comparison, f"{name} was not written: {type(error).__name__}: {error}")
             _remove(path)
         else:
@@ -105,7 +106,7 @@ def _with_problem(comparison: Comparison, problem: str) -> Comparison:
 
 
 def _remove(path: Path) -> None:
-    """A file of an earlier report beside the new ones would pass for one of them."""
+    """Delete a file of an earlier report, which would look like part of this one."""
     try:
         path.unlink(missing_ok=True)
     except OSError:

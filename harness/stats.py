@@ -1,9 +1,9 @@
-"""The few statistics of a report. Pure, and without random numbers: the same bundle gives the same report.
+"""The statistics of a report. Pure, and without random numbers: the same data gives the same report.
 
-The interval of a median is a bootstrap's, in closed form. Successive timings are not independent (on a recorded H200 run they swing with
-periods of 2 to 20), so that what is resampled are blocks of them, whole rounds where they were taken in rounds; and what is computed of a
-resample is the median of its blocks' medians, whose distribution over *all* resamples is known exactly (Efron, "Bootstrap methods", 1979).
-tests/unit/compare/test_stats.py compares it with scipy's and holds it to its confidence by simulation.
+The interval of a median is a bootstrap interval in closed form. Successive timings are not independent: in a recorded run on an H200 they
+oscillate with periods of 2 to 20. So blocks are resampled, whole rounds if there were rounds. The statistic of a resample is the median of
+its blocks' medians, whose distribution over *all* resamples is known exactly (Efron, "Bootstrap methods", 1979).
+tests/unit/compare/test_stats.py compares it with scipy's, and checks its confidence by simulation.
 """
 
 from __future__ import annotations
@@ -16,20 +16,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Union
 
-# An interval holds the true value 19 times in 20.
+# An interval contains the true value 19 times in 20.
 CONFIDENCE = 0.95
-# Resampled medians are steps: of 5, 11 or 15 values the interval holds the true one in 94, 93 or 96 cases of 100, of 7 or 9 in fewer than
-# 90. More blocks are shorter, and then neighbours swing together.
+# Resampled medians are discrete. With 5, 11 or 15 values, the interval contains the true value in 94, 93 or 96 % of cases; with 7 or 9, in
+# fewer than 90 %. With more blocks, each is shorter, and neighbouring blocks are correlated.
 _BLOCKS = 11
 _FEWEST_BLOCKS = 5
-# A figure beyond these was not measured, and what is made of such figures may leave the range of a float: their quotients, products and
-# squares do not.
+# Figures beyond these were not measured. Within them, quotients, products and squares stay within the range of a float.
 SMALLEST, LARGEST = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and where the true value lies with 95 % confidence."""
+    """An estimate with its 95 % confidence interval."""
 
     value: float
     low: float
@@ -37,12 +36,12 @@ class Interval:
 
 
 def measurable(value: float) -> bool:
-    """Whether a value above 0 can be one that was measured: arithmetic on such values neither overflows nor divides by 0."""
+    """Return whether a value can have been measured. It is above 0, and arithmetic on such values neither overflows nor divides by 0."""
     return SMALLEST <= value <= LARGEST
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """The q-quantile, interpolated linearly between the two values around it."""
+    """Return the q-quantile, interpolated linearly between neighbouring values."""
     if not values:
         raise ValueError("a quantile of no values")
     if not 0 <= q <= 1:
@@ -55,18 +54,18 @@ def quantile(values: Sequence[float], q: float) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value, or the mean of the two in the middle."""
+    """Return the middle value, or the mean of the middle two."""
     return quantile(values, 0.5)
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """The mean of ratios: twice as fast and half as fast cancel out."""
+    """Return the mean for ratios: twice as fast and half as fast cancel out."""
     _require_positive(values, "geometric mean")
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 def harmonic_mean(values: Sequence[float]) -> float:
-    """The mean that one bad value drags down; 0 as soon as one value is 0."""
+    """Return the mean that one bad value pulls down; 0 if any value is 0."""
     if values and all(math.isfinite(value) and value >= 0 for value in values) and 0 in values:
         return 0.0
     _require_positive(values, "harmonic mean")
@@ -76,33 +75,31 @@ def harmonic_mean(values: Sequence[float]) -> float:
 def ratio_of_medians(
     base: Sequence[float], head: Sequence[float], rounds: tuple[Sequence[int], Sequence[int]] = ((), ())
 ) -> Union[Interval, None]:
-    """How often `head`'s median goes into `base`'s; of times, how much faster `head` is. None with fewer than five timings a side.
+    """Return `base`'s median over `head`'s; for times, how much faster `head` is. None with fewer than five timings on a side.
 
-    `rounds` are the numbers of timings that each round gave, per side; empty where there were none.
+    `rounds` are the numbers of timings per round, for each side; empty if there were no rounds.
     """
     _require_positive([*base, *head], "ratio of medians")
     blocks = [_block_medians(*side) for side in zip((base, head), rounds, strict=True)]
     if not all(blocks):
         return None
-    weights = [median_weights(len(side)) for side in blocks]
-    found = sorted(
-        (one / two, p * q) for one, p in zip(blocks[0], weights[0], strict=True) for two, q in zip(blocks[1], weights[1], strict=True)
-    )
+    sides = [list(zip(medians, median_weights(len(medians)), strict=True)) for medians in blocks]
+    found = sorted((first / second, p * q) for first, p in sides[0] for second, q in sides[1])
     value = median(base) / median(head)
     return _interval(value, [ratio for ratio, _ in found], [weight for _, weight in found])
 
 
 def median_interval(values: Sequence[float], rounds: Sequence[int] = ()) -> Union[Interval, None]:
-    """The median, and where it would lie if all of it were measured again; None with fewer than five values."""
+    """Return the median with the interval for a repeated measurement; None with fewer than five values."""
     blocks = _block_medians(values, rounds)
     return _interval(median(values), blocks, median_weights(len(blocks))) if blocks else None
 
 
 @functools.lru_cache
 def median_weights(count: int) -> tuple[float, ...]:
-    """How often each of `count` sorted values, an odd number, is the median of a resample: the exact bootstrap distribution.
+    """Return how often each of `count` sorted values (an odd number) is the median of a resample: the exact bootstrap distribution.
 
-    The median is at most the k-th value where more than half of the draws are, and each is with probability k / count.
+    The median is at most the k-th value if more than half of the draws are. Each draw is, with probability k / count.
     """
     if count % 2 == 0:
         raise ValueError(f"{count} values have no middle one")
@@ -118,9 +115,9 @@ def median_weights(count: int) -> tuple[float, ...]:
 
 
 def _block_medians(values: Sequence[float], rounds: Sequence[int]) -> list[float]:
-    """Sorted medians of the blocks; of whole rounds where there are enough of them. Empty where there is too little."""
+    """Return the sorted medians of the blocks, or nothing if there are too few values. Blocks are whole rounds if there are enough."""
     edges = [0, *itertools.accumulate(rounds)]
-    # Rounds that do not add up to the timings, or that are empty, are not those in which they were taken.
+    # The rounds are wrong if they are empty or do not add up to the timings.
     if len(rounds) < _FEWEST_BLOCKS or min(rounds) < 1 or edges[-1] != len(values):
         edges = list(range(len(values) + 1))
     pieces = len(edges) - 1
@@ -132,7 +129,7 @@ def _block_medians(values: Sequence[float], rounds: Sequence[int]) -> list[float
 
 
 def _interval(value: float, ordered: Sequence[float], weights: Sequence[float]) -> Interval:
-    """The middle of a distribution, and `value` in any case: it is the median of all, they are of blocks."""
+    """Return the middle of a distribution. It always includes `value`, the median of all values rather than of blocks."""
     reached = list(itertools.accumulate(weights))
     tail = (1 - CONFIDENCE) / 2
     low, high = (ordered[min(bisect_left(reached, at - 1e-12), len(ordered) - 1)] for at in (tail, 1 - tail))

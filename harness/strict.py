@@ -1,4 +1,4 @@
-"""Files that a user writes, held to a type. What is wrong is refused with its key path, what was found, and what is allowed."""
+"""Validate files that a user writes. Errors name the key path, what was found, and what is allowed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _TABLES = ("model_type", "dataclass_type", "dict_type")
 
 
 def validate(kind: type[Kind], raw: Any, path: Path, example: str) -> Kind:
-    """Make a `kind` of what a file says. `example` names the page that shows every key.
+    """Return the content of a file as a `kind`. `example` names the page that shows every key.
 
     Raises:
-        ConfigError: a key or a value is not allowed; the first one is named.
+        ConfigError: a key or a value is not allowed; the message names the first one.
     """
     adapter = TypeAdapter(kind)
     try:
@@ -35,7 +35,7 @@ def validate(kind: type[Kind], raw: Any, path: Path, example: str) -> Kind:
 
 
 def refusal(path: Path, where: str, found: str, allowed: str, example: str) -> ConfigError:
-    """The error for a key that says what it may not."""
+    """Return the error for a key or value that is not allowed."""
     return ConfigError(
         f"{path}: {where}: found {found}, allowed is {allowed}.",
         "The key is misspelt, at the wrong level, or its value has another type.",
@@ -44,7 +44,7 @@ def refusal(path: Path, where: str, found: str, allowed: str, example: str) -> C
 
 
 def refuse(allowed: str, found: str = "") -> NoReturn:
-    """Called by a type's own validators: refuse the value that they look at, or what `found` says."""
+    """Refuse the value that a type's validator checks, or what `found` says."""
     raise PydanticCustomError("refused", "{allowed}", {"allowed": allowed, "found": found})
 
 
@@ -64,7 +64,7 @@ def _found_and_allowed(first: ErrorDetails, adapter: TypeAdapter[Any], keys: Seq
 
 
 def _known_keys(schema: dict[str, Any], keys: Sequence[int | str]) -> list[str]:
-    """The keys that a table may have, by the JSON Schema of the file."""
+    """Return the keys that a table may have, from the JSON Schema of the file."""
     here: dict[str, Any] = schema
     for key in (*keys, None):
         while "$ref" in here or "anyOf" in here:

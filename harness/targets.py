@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from harness.checks import Doctor
 from harness.engines.registry import DEFAULT, ENGINES
 from harness.errors import ConfigError, UsageError
-from harness.records import CHOSEN, Architecture, Stage
+from harness.records import CHOSEN, Arch, Architecture, Multiprocessor, Stage
 from harness.strict import refusal, validate
 
 _STRICT = {"extra": "forbid"}
@@ -32,7 +32,7 @@ else:  # what a targets file may say, for pydantic and for the schema
 
 @dataclass(frozen=True)
 class Image:
-    """The source of a target's environment. `base` and `digest` name the vendor's image. The Dockerfile is next to the YAML file."""
+    """Where a target's environment comes from. `base` and `digest` name the vendor's image; the Dockerfile is beside the YAML."""
 
     __pydantic_config__ = _STRICT
     dockerfile: str
@@ -60,8 +60,8 @@ class Devices:
 
 @dataclass(frozen=True)
 class Cards:
-    """A command that prints facts about each card that torch does not report, and a pattern for its lines. The group `uuid` identifies the
-    card, as in torch. Each other group is a fact with the group's name. The report shows cards that share the work and differ in a fact."""
+    """How to learn what torch does not say of each card: a command, and a pattern for its lines. The group `uuid` names the card, as torch
+    does; every other group is a fact under its own name. If cards that share the work differ in a fact, the report shows it."""
 
     __pydantic_config__ = _STRICT
     run: tuple[str, ...] = ()
@@ -70,10 +70,10 @@ class Cards:
 
 @dataclass(frozen=True)
 class Probe:
-    """Checks of the environment before any kernel runs: a torch attribute that must be set, and a command that must succeed.
+    """What must hold before any kernel runs: a torch attribute that must be set, a command that must succeed.
 
-    `driver_file` contains the version of the kernel driver. `fix` is the advice for the user if the probe fails. `faults` maps patterns of
-    the runtime's output, when it aborts a process because of the GPU, to verdicts.
+    The kernel driver writes its version to `driver_file`. `fix` is the advice to the user if the probe fails. `faults` are patterns of what
+    the runtime prints when it aborts a process for its device, and the verdict for each.
     """
 
     __pydantic_config__ = _STRICT
@@ -110,11 +110,14 @@ class _Card:
 
     __pydantic_config__ = _STRICT
     backend: str
-    arch: Union[int, str]
+    arch: Arch
     warp_size: int
     properties: dict[str, int]
     torch_version: dict[str, str] = field(default_factory=dict)
     cache_bytes: int = 0
+    torch_device: str = "cuda"
+    program_threads: int = 1024
+    multiprocessor: Union[Multiprocessor, None] = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,8 @@ class _File:
 
 @dataclass(frozen=True)
 class Target:
-    """One vendor's environment, ready for use: `dockerfile` is a path, `architectures` are resolved."""
+    """One vendor's environment, ready for use: `dockerfile` is a path, `architectures` are resolved. `torch_devices` are torch's names for
+    the types of device of all architectures in the file, the target's own first."""
 
     name: str
     label: str
@@ -145,17 +149,18 @@ class Target:
     probe: Probe
     doctor: Doctor
     architectures: tuple[Architecture, ...]
+    torch_devices: tuple[str, ...]
 
 
 def default_file() -> Path:
-    """Return the path of the shipped `targets.yml`: in the installed package, or next to it in a checkout."""
+    """Return the path of the shipped `targets.yml`: in the installed package, or in the checkout beside it."""
     package = Path(__file__).resolve().parent
     packaged = package / "docker" / "targets.yml"
     return packaged if packaged.exists() else package.parent / "docker" / "targets.yml"
 
 
 def load_targets(overlay: Path | None = None) -> dict[str, Target]:
-    """Return every target by name: those of the shipped file, overridden by the entries of `overlay`.
+    """Return every known target by name: the shipped file with `overlay` laid over it.
 
     Raises:
         ConfigError: a file is missing, is not YAML, or contains something that is not allowed.
@@ -169,7 +174,7 @@ def load_targets(overlay: Path | None = None) -> dict[str, Target]:
         # The path of a Dockerfile is relative to the file that names it.
         folders.update({name: overlay.resolve().parent for name in _keys(raw["targets"]) if _names_dockerfile(extra, name)})
     file = validate(_File, raw, where, _EXAMPLE)
-    cards = {name: Architecture(name=name, **vars(card)) for name, card in file.architectures.items()}
+    cards = {name: _describe(name, card, where) for name, card in file.architectures.items()}
     return {name: _resolve(name, entry, folders[name], cards, where) for name, entry in file.targets.items()}
 
 
@@ -181,12 +186,12 @@ def _names_dockerfile(extra: dict[str, Any], target: str) -> bool:
 
 
 def targets_schema() -> str:
-    """Return the JSON Schema of a targets file, made from the types that read it."""
+    """Return the JSON Schema of a targets file, written from the types that read it."""
     return json.dumps(TypeAdapter(_File).json_schema(), indent=1) + "\n"
 
 
 def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
-    """Return the named targets, in the given order.
+    """Return the targets asked for, in the order asked for.
 
     Raises:
         UsageError: a name is unknown.
@@ -216,12 +221,16 @@ def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architectu
     if not entry.stages:
         raise _refusal(where, f"targets.{name}.stages", "an empty list", "at least one of test, bench, compile")
     values = {key: getattr(entry, key) for key in (f.name for f in fields(_Entry)) if key != "architectures"}
-    return Target(
-        name=name,
-        dockerfile=folder / entry.image.dockerfile,
-        architectures=tuple(cards[arch] for arch in entry.architectures),
-        **values,
-    )
+    own = tuple(cards[arch] for arch in entry.architectures)
+    devices = tuple(dict.fromkeys(card.torch_device for card in (*own, *cards.values())))
+    return Target(name=name, dockerfile=folder / entry.image.dockerfile, architectures=own, torch_devices=devices or ("cuda",), **values)
+
+
+def _describe(name: str, card: _Card, where: Path) -> Architecture:
+    for key in ("multiprocessor_count", "max_shared_mem"):
+        if key not in card.properties:
+            raise _refusal(where, f"architectures.{name}.properties.{key}", "nothing", "a number: host code asks every card for it")
+    return Architecture(name=name, **vars(card))
 
 
 def _names_a_card(rows: str) -> bool:
@@ -249,12 +258,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _keys(value: Any) -> list[str]:
-    """Return the keys of a mapping, or nothing for any other value: validation reports that later."""
+    """Return the keys of a value that should be a mapping; `_validate` refuses it later if it is none."""
     return list(value) if isinstance(value, dict) else []
 
 
 def _merge(below: Any, above: Any) -> Any:
-    """Merge `above` into `below`: mappings key by key; any other value of `above` replaces that of `below`."""
+    """Lay `above` over `below`: merge mappings key by key, replace anything else."""
     if isinstance(below, dict) and isinstance(above, dict):
         return {**below, **{key: _merge(below.get(key), value) for key, value in above.items()}}
     return above

@@ -1,4 +1,4 @@
-"""Triton kernels with PyTorch's names, signatures and gradients: one room an op. They import nothing of the harness.
+"""Triton kernels with PyTorch's names, signatures and gradients, one folder per op. They import nothing from the harness.
 
 from kernels.softmax import softmax
 """

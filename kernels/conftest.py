@@ -26,9 +26,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def device() -> torch.device:
-    """The GPU (torch calls it `cuda` whatever its vendor), or the CPU under Triton's interpreter."""
-    if torch.cuda.is_available():
-        return torch.device("cuda")
+    """The GPU that torch finds, whatever its vendor; the CPU under Triton's interpreter."""
+    found = torch.accelerator.current_accelerator()
+    if found is not None and torch.accelerator.is_available():
+        return torch.device(found.type)
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("there is no GPU here; set TRITON_INTERPRET=1 to run the kernels in Triton's interpreter")
     return torch.device("cpu")
@@ -37,7 +38,7 @@ def device() -> torch.device:
 @pytest.fixture
 def roomy_device(device: torch.device) -> torch.device:
     """A GPU with room for tensors of more than 2**31 elements."""
-    if device.type != "cuda" or torch.cuda.mem_get_info()[0] < 32 << 30:
+    if device.type == "cpu" or torch.get_device_module(device).mem_get_info()[0] < 32 << 30:
         pytest.skip("tensors of more than 2**31 elements need a GPU with 32 GiB of free memory")
     return device
 

@@ -1,4 +1,4 @@
-"""What every op does at its door: dtypes it takes, autocast, and layouts that a kernel may walk through in memory order."""
+"""Checks at the start of every op: dtypes, autocast, and layouts that a kernel may walk in memory order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def check_dtype(op: str, *tensors: torch.Tensor | None) -> None:
-    """Refuse what no kernel here computes in, by the exception that PyTorch raises.
+    """Refuse dtypes that the kernels do not support, with PyTorch's exception.
 
     Raises:
         NotImplementedError: a dtype is not among `DTYPES`.
@@ -32,9 +32,10 @@ def check_same(op: str, *tensors: torch.Tensor) -> None:
 
 
 def autocast(tensor: torch.Tensor, to: torch.dtype | None = None) -> torch.Tensor:
-    """`tensor` as autocast wants it: in `to`, or in autocast's own dtype; as it is where autocast is off or it holds no fp16, bf16 or fp32.
+    """Return `tensor` as autocast requires: in `to`, or in autocast's own dtype.
 
-    torch.library can register one fixed dtype for an op; this follows the one that the user chose.
+    It is unchanged if autocast is off, or if it is not fp16, bf16 or fp32. torch.library can register one fixed dtype for an op; this
+    follows the user's.
     """
     kind = tensor.device.type
     if tensor.dtype not in DTYPES or not torch.is_autocast_enabled(kind):
@@ -43,7 +44,7 @@ def autocast(tensor: torch.Tensor, to: torch.dtype | None = None) -> torch.Tenso
 
 
 def laid_out_as(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """`tensor` with the strides of `like`, which is dense: a copy only where they differ.
+    """Return `tensor` with the strides of `like`, which is dense, copied only if they differ.
 
     An element-wise kernel can then walk through both in memory order, whatever that order is.
     """

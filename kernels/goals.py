@@ -1,7 +1,7 @@
-"""What the kernels set out to reach on an H200, and what a recorded run says they did: `python -m kernels.goals reports/h200/raw/cuda`.
+"""The performance goals of the kernels on an H200, checked against a recorded run: `python -m kernels.goals reports/h200/raw/cuda`.
 
-A goal is a ratio of two medians of one run: of the kernel and of a copy of as many bytes, of the vendor's library, or of the matrix
-products that cannot be avoided. Where it is to hold at every size, the worst size is what counts.
+A goal is a ratio of two medians of one run: the kernel's, and that of a copy of as many bytes, of the vendor's library, or of the matrix
+products that cannot be avoided. If a goal covers several sizes, the worst one counts.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 MIB = 1 << 20
-# Providers that are floors, or this package's own.
+# Providers that are lower bounds, or belong to this package.
 NO_PEERS = {"copy", "floor", "triton", "low", "plain", "tl"}
 
 
 @dataclass(frozen=True)
 class Goal:
-    """Cases (patterns of their ids), what they are measured against, and the ratio to reach.
+    """Cases (patterns of their ids), the provider to compare with, and the ratio to reach.
 
-    `speed` is of the kernel over the other's, at least; with `time`, the kernel's time over the other's, at most; with `gib`, what the
-    benchmark returned is memory, and there is to be no more of it. `sizes` are the first and the last of the parameter `axis`; `floor_mib`
-    leaves out cases that move less. `mean` holds the geometric mean to the goal instead of the worst case.
+    `speed` is the kernel's speed over the other's, at least. With `time`, it is the kernel's time over the other's, at most. With `gib`,
+    the benchmark returned memory, and there may be no more of it. `sizes` are the first and last value of the parameter `axis`; `floor_mib`
+    leaves out cases that move less. With `mean`, the geometric mean must reach the goal instead of the worst case.
     """
 
     what: str
@@ -42,14 +42,14 @@ class Goal:
 
     @property
     def asked(self) -> str:
-        """In words."""
+        """The goal in words."""
         if self.gib:
             return f"at most {self.gib:.2f} GiB"
         asked = f"at most {self.time:.2f} x the time of {self.against}" if self.time else f"at least {self.speed:.2f} of {self.against}"
         return asked + (", geometric mean" if self.mean else "")
 
     def covers(self, case: str, sample: dict[str, Any]) -> bool:
-        """Whether a case with this sample of the kernel is one that the goal speaks of."""
+        """Return whether the goal covers a case with this sample of the kernel."""
         named = any(fnmatchcase(case, pattern) for pattern in self.cases)
         first, last = self.sizes
         moved = sample["value"] * (sample.get("median_ms") or 0.0) * 1e6
@@ -67,14 +67,14 @@ class Reached:
 
     @property
     def figure(self) -> float:
-        """The ratio that is held to the goal."""
+        """The ratio that must reach the goal."""
         if self.goal.mean:
             return math.exp(math.fsum(map(math.log, self.ratios.values())) / len(self.ratios))
         return min(self.ratios.values()) if self.goal.speed else max(self.ratios.values())
 
     @property
     def met(self) -> bool:
-        """To the two digits that the goals have."""
+        """Whether the goal is met, rounded to its two digits."""
         figure = round(self.figure, 2)
         return figure >= self.goal.speed if self.goal.speed else figure <= (self.goal.time or self.goal.gib)
 
@@ -83,7 +83,7 @@ Medians = dict[str, dict[str, dict[str, Any]]]
 
 
 def read(raw: Path) -> Medians:
-    """The samples that passed, by case and provider."""
+    """Return the medians of the samples that passed, by case and provider."""
     found: Medians = {}
     for line in (raw / "bench" / "samples.jsonl").read_text(encoding="utf-8").splitlines():
         sample = json.loads(line)
@@ -93,7 +93,7 @@ def read(raw: Path) -> Medians:
 
 
 def measure(goal: Goal, samples: Medians, peers: tuple[str, ...] = ("compile", "liger", "quack")) -> Reached | None:
-    """The goal's ratios in a run, or None where the run has none of its cases."""
+    """Return the goal's ratios in a run; None if the run has none of its cases."""
     ratios, best, faster = {}, {}, {}
     for case, providers in samples.items():
         if not {goal.mine, goal.against or goal.mine} <= providers.keys() or not goal.covers(case, providers[goal.mine]):
@@ -115,7 +115,7 @@ def measure(goal: Goal, samples: Medians, peers: tuple[str, ...] = ("compile", "
 
 
 def table(goals: tuple[Goal, ...], samples: Medians) -> str:
-    """The goals as a Markdown table: what was asked, reached and what the best peer has."""
+    """Return the goals as a Markdown table, with what was reached and the best peer's result."""
     lines = ["| op | goal | reached, worst to best | best peer | met |", "|---|---|---|---|---|"]
     met, faster = 0, {}
     for goal in goals:

@@ -1,4 +1,4 @@
-"""What layer_norm and rms_norm share: the check at the door, the tensors they make, and which kernels run in how many programs."""
+"""Shared by layer_norm and rms_norm: argument checks, result tensors, and the choice of kernels and grids."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from kernels.layer_norm import ring
 from kernels.layer_norm.backward import backward_kernel, backward_steps_kernel, column_sums_kernel, totals_kernel
 from kernels.layer_norm.forward import forward_kernel, forward_steps_kernel
 
-# Columns of a block at least: thousands of rows of a column or two, with their offsets, would not fit registers.
+# Minimum columns of a block: thousands of rows of one or two columns, with their offsets, would not fit the registers.
 _FEWEST = 4
-# Slots for other parts' sums at least: the compiler needs two registers more for eight, which it does not have.
+# Minimum slots for other parts' sums: with eight, the compiler would need two more registers than it has.
 _FEWEST_SLOTS = 16
 
 
 def columns_of(input: Tensor, normalized_shape: Sequence[int], **parameters: Tensor | None) -> int:
-    """How many elements are normalized together.
+    """Return how many elements are normalized together.
 
     Raises:
-        RuntimeError: `normalized_shape` is empty or not how the shape of `input` ends, or a parameter has another shape or device.
+        RuntimeError: `normalized_shape` is empty or not the end of the input's shape, or a parameter has another shape or device.
     """
     shape = tuple(normalized_shape)
     if not shape:
@@ -40,7 +40,7 @@ def columns_of(input: Tensor, normalized_shape: Sequence[int], **parameters: Ten
 
 
 def empty_results(input: Tensor, n_columns: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The output, and a mean and a reciprocal standard deviation for each row, in fp32."""
+    """Return the output, and a mean and a reciprocal standard deviation per row, in fp32."""
     n_rows = input.numel() // n_columns if n_columns else 0
     out = torch.empty(input.shape, dtype=input.dtype, device=input.device)
     mean, rstd = (torch.empty(n_rows, dtype=torch.float32, device=input.device) for _ in range(2))
@@ -48,7 +48,7 @@ def empty_results(input: Tensor, n_columns: int) -> tuple[Tensor, Tensor, Tensor
 
 
 def empty_gradients(input: Tensor, parameters: Sequence[Tensor | None], wanted: Sequence[bool]) -> tuple[Tensor, ...]:
-    """Gradients of the input and of the parameters: of no elements where one is not wanted, as an op has to return some tensor."""
+    """Return gradients of the input and of the parameters; unwanted ones are empty, because an op must return a tensor."""
     shapes = ((p.shape, p.dtype) if p is not None and want else (0, input.dtype) for p, want in zip(parameters, wanted[1:], strict=True))
     return tuple(torch.empty(shape, dtype=dtype, device=input.device) for shape, dtype in ((input.shape, input.dtype), *shapes))
 
@@ -56,7 +56,7 @@ def empty_gradients(input: Tensor, parameters: Sequence[Tensor | None], wanted: 
 def forward(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, n_columns: int, eps: float, *, centered: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The normalized rows with what `empty_results` says; the mean is subtracted, and written, where `centered`."""
+    """Normalize rows and return the tensors of `empty_results`. With `centered`, subtract and write the mean."""
     out, mean, rstd = empty_results(input, n_columns)
     if not out.numel():
         return out, mean, rstd
@@ -101,7 +101,7 @@ def backward(
     rstd: Tensor,
     wanted: Sequence[bool],
 ) -> tuple[Tensor, ...]:
-    """What `empty_gradients` says; `parameters` are the weight and, if there is such a thing, the bias."""
+    """Return the tensors of `empty_gradients`; `parameters` are the weight and, if there is one, the bias."""
     gradients = empty_gradients(input, parameters, wanted)
     dx, n_rows = gradients[0], rstd.numel()
     if not dx.numel():
@@ -131,7 +131,7 @@ def backward(
 
 
 def _sums(n: int, n_columns: int, *gradients: Tensor | None) -> list[Tensor | None]:
-    """Room for n partial sums, in fp32, of each gradient that is wanted."""
+    """Return room for n partial sums, in fp32, of each wanted gradient."""
     return [None if g is None else torch.empty((n, n_columns), dtype=torch.float32, device=g.device) for g in gradients]
 
 
@@ -188,23 +188,23 @@ def _share_rows(tile: Ring, given: tuple[Tensor, ...], dx: Tensor, dweight: Tens
 
 
 def _ring(tiles: Sequence[Ring], rows: Tensor, grad: Tensor) -> Ring | None:
-    """The first for rows of this length, where copies to shared memory reach them and all programs of a row run at the same time."""
+    """Return the first tile for rows of this length, if they can be copied to shared memory and all programs of a row run concurrently."""
     tile = next((tile for tile in tiles if _units(rows, rows.shape[1]) <= tile.longest), None)
     return tile if tile and ring.takes(rows, grad) and _parts(tile, rows) <= _running(tile) else None
 
 
 def _running(tile: Ring) -> int:
-    """Programs that run at the same time."""
+    """Return how many programs run concurrently."""
     return card().processors * tile.programs
 
 
 def _words(rows: Tensor, n_parts: int) -> Tensor:
-    """A word of zeros for each part of each row."""
+    """Return a zero word for each part of each row."""
     return torch.zeros(rows.shape[0] * n_parts, dtype=torch.int64, device=rows.device)
 
 
 def _rows(input: Tensor, n_columns: int) -> Tensor:
-    """(rows, columns), where columns are neighbours in memory; a copy only where no strides say so."""
+    """Return the input as (rows, columns) with adjacent columns, copied only if strides cannot describe that."""
     rows = input.reshape(-1, n_columns)
     return rows if n_columns == 1 or rows.stride(1) == 1 else rows.contiguous()
 
@@ -222,18 +222,18 @@ def _block(n_columns: int) -> int:
 
 
 def _units(rows: Tensor, n: int) -> int:
-    """What n elements are in units of two bytes, in which tiles are given."""
+    """Return the size of n elements in units of two bytes, as tiles are given."""
     return n * rows.element_size() // 2
 
 
 def _fitting(tiles: Sequence[Tile], rows: Tensor) -> Tile | None:
-    """The first of the tiles that a row fits."""
+    """Return the first tile that a row fits."""
     size = _units(rows, _block(rows.shape[1]))
     return next((tile for tile in tiles if size <= tile.columns), None)
 
 
 def _parts(tile: Parts | Ring, rows: Tensor) -> int:
-    """How many programs share a row."""
+    """Return how many programs share a row."""
     return cdiv(_units(rows, rows.shape[1]), tile.columns)
 
 

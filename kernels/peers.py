@@ -1,4 +1,4 @@
-"""What the benches share: peers to compare with, where they are installed, and one way to turn milliseconds into GB/s."""
+"""Shared by the benches: peers to compare with, if installed, and the conversion of milliseconds into GB/s."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import triton
 
-# The names that lines have in every bench, by provider.
+# The labels of lines in every bench, by provider.
 LINES = {
     "triton": "Triton",
     "copy": "Copy of as many bytes",
@@ -21,12 +21,12 @@ LINES = {
     "quack": "QuACK",
 }
 PEERS = ("liger", "quack")
-# What they refuse a size with. A card that is lost or has no memory left raises something more special.
+# Errors with which peers refuse a size. A lost card or lack of memory raises something more specific.
 REFUSALS = (RuntimeError, AssertionError)
 
 
 def peer(module: str, name: str) -> Any:
-    """`name` of `module`, or None where it cannot be imported: a hole in the table, never an error."""
+    """Return `name` of `module`, or None if it cannot be imported: a missing peer is no error."""
     try:
         return getattr(importlib.import_module(module), name)
     except Exception:  # a package built for another torch fails in its own ways
@@ -35,22 +35,22 @@ def peer(module: str, name: str) -> Any:
 
 @functools.cache
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`torch.compile` of a function, for static shapes, compiled once a shape."""
-    torch._dynamo.config.cache_size_limit = 256  # a sweep has more shapes than the default keeps
+    """Return `torch.compile` of a function for static shapes, compiled once per shape."""
+    torch._dynamo.config.cache_size_limit = 256  # a sweep has more shapes than the default allows
     return torch.compile(function, dynamic=False)
 
 
 def providers(**candidates: Any) -> dict[str, Any]:
-    """The candidates that are there, in order."""
+    """Return the candidates that are not None, in order."""
     return {name: candidate for name, candidate in candidates.items() if candidate is not None}
 
 
 def bandwidth(bench: Callable[..., tuple[int, Callable[[], object]]]) -> Callable[..., tuple[float, float, float]]:
-    """A benchmark of memory bandwidth: GB/s at the median and at the 20th and 80th percentile.
+    """Return a benchmark of memory bandwidth: GB/s at the median, and at the 20th and 80th percentile.
 
-    `bench(provider, **parameters)` makes the inputs and returns the fewest bytes that the op can move (each input read once, each output
-    written once) and the call to time. For the provider `copy`, PyTorch copies a tensor instead, so that as many bytes are moved.
-    What a peer refuses is skipped, with what it says: it is no failure of this package.
+    `bench(provider, **parameters)` makes the inputs and returns the minimum bytes that the op must move (each input read once, each output
+    written once) and the call to time. For the provider `copy`, PyTorch copies a tensor with the same number of bytes instead. If a peer
+    refuses a size, the point is skipped with the peer's message: that is no failure of this package.
     """
 
     @functools.wraps(bench)

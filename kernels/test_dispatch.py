@@ -1,4 +1,4 @@
-"""Ops called past torch's dispatcher: the same, and back through it where somebody has to see them."""
+"""Ops called without torch's dispatcher: the same results, and with the dispatcher if someone must see the op."""
 
 import pytest
 import torch
@@ -67,7 +67,7 @@ def test_an_op_without_gradients_says_so():
         TRIPLE(torch.ones(3, requires_grad=True)).sum().backward()
 
 
-def test_whoever_saved_what_is_written_over_is_told():
+def test_overwriting_a_saved_tensor_is_an_error():
     x = torch.ones(3, requires_grad=True) * 1
     y = x.square()
     with torch.no_grad():

@@ -1,6 +1,6 @@
-"""Sizes of 1. Triton compiles a kernel anew for an argument that is 1, as a constant: code that no other size runs.
+"""Sizes of 1. Triton compiles a separate kernel for an argument of 1, as a constant: code that no other size runs.
 
-On a card that is where a wrong result hides: see `docs/kernels/attention.md`, "One key".
+A wrong result can hide there on a card: see `docs/kernels/attention.md`, "One key".
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 4e-2}
 
 
 def with_a_one(*sizes):
-    """Every choice of 1 or the size given, but for all sizes as given."""
+    """Return every combination of 1 and the given sizes, except all sizes as given."""
     return list(itertools.product(*((1, size) for size in sizes)))[:-1]
 
 
 @pytest.fixture(params=TOLERANCES, ids=["fp32", "bf16"])
 def draw(request, device):
     if device.type == "cpu":
-        pytest.skip("Triton's interpreter compiles nothing, so no argument is a constant there")
+        pytest.skip("Triton's interpreter does not compile, so no argument is a constant there")
     return lambda *shape: torch.randn(shape, device=device).to(request.param)
 
 
 def check(ours, pytorch, *inputs, **kwargs):
-    """Result and gradients against PyTorch's in float64. Too few numbers, or only rounding, to hold them to PyTorch's own error."""
+    """Compare result and gradients with PyTorch's in float64. There are too few numbers to use PyTorch's own error as the bar."""
     results, upstream = [], None
     for op, exact in ((ours, False), (pytorch, True)):
         leaves = [x.detach().to(torch.float64 if exact else x.dtype).requires_grad_() for x in inputs]

@@ -1,4 +1,4 @@
-"""Raw folders → `TargetRun`. What lies in them was written beside code that nobody trusts: it is looked at before it is believed."""
+"""Raw folders → `TargetRun`. The files were written beside untrusted code, so everything is checked before it is used."""
 
 from harness.collect.raw import collect, collect_all, find_raw
 

@@ -1,25 +1,26 @@
-"""Untrusted JUnit XML → test cases, in one pass: of a file nothing is kept but what a report shows. The only reader of XML.
+"""Untrusted JUnit XML → test cases, in one pass. Only what a report shows is kept. This is the only reader of XML.
 
-It speaks to expat itself: a million cases are read in seconds, and what an attacker sends (document types, depth, size) is refused while it
-comes in, not after a tree of it has been built.
+It calls expat directly: a million cases are read in seconds, and attacks (document types, depth, size) are refused while the file is read,
+not after a tree of it has been built.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Union
 from xml.parsers import expat
 
 from harness.collect.untrusted import Budget, RejectedError, Room, clip, opened
 from harness.records import MOST_SECONDS, CaseResult, Verdict
+from harness.records.package import kernel_of
 
 MAX_XML_BYTES = 64 << 20
 MAX_XML_ELEMENTS = 1_000_000
 MAX_XML_DEPTH = 32
 MAX_CASES = 100_000
 MAX_NAMES = 1000  # of elements and attributes; expat never forgets one
-MAX_TAG_BYTES = 1 << 20  # it is in memory as a whole, each attribute many times as large as in the file
+MAX_TAG_BYTES = 1 << 20  # a tag is in memory as a whole, and each attribute takes many times its size in the file
 MAX_MEMORY = 256 << 20
 
 # What an `<error type="…">` may say; any other type, "passed" among them, is an error.
@@ -33,7 +34,7 @@ _MAX_PROPERTIES = 64
 _ID, _KERNEL, _MESSAGE, _DETAIL = 1000, 200, 2000, 20_000  # characters kept
 _CASE_BYTES = 450  # beside its texts
 _PROPERTY_BYTES = 20  # beside its texts
-_NEW_BYTES = 700  # of the row that a test gets which no target before had
+_NEW_BYTES = 700  # for the row of a test that no earlier target has
 _CHUNK = 1 << 16
 
 
@@ -60,11 +61,11 @@ def read_cases(folder: Path, name: str, room: Room | None = None) -> tuple[CaseR
 
 
 class _Reader:
-    """What expat tells, put together. A case is below a suite; its results and its first list of properties are right below it."""
+    """Builds cases from expat's calls. A case is below a suite; its results and its first list of properties are directly below it."""
 
     def __init__(self, budget: Budget) -> None:
         self.cases: list[CaseResult] = []
-        # Whatever the file declares: Python knows a hundred encodings, and JUnit files have one.
+        # Whatever the file declares: Python knows a hundred encodings, and JUnit files use one.
         self.parser = expat.ParserCreate("utf-8", " ")
         self.parser.buffer_text = True
         self.parser.XmlDeclHandler = self._check_encoding
@@ -176,7 +177,7 @@ def _result(attributes: dict[str, str], properties: dict[str, str], verdict: Ver
     name = properties.pop("id", "") or "::".join(part for part in (attributes.get("classname"), attributes.get("name")) if part)
     if not name:
         raise RejectedError("a testcase has neither an id nor a name")
-    kernel = properties.pop("kernel", "") or _kernel(name)
+    kernel = properties.pop("kernel", "") or kernel_of(name.partition("::")[0])
     name = clip(name, _ID)
     case = CaseResult(
         id=sys.intern(name),
@@ -188,16 +189,6 @@ def _result(attributes: dict[str, str], properties: dict[str, str], verdict: Ver
         properties=properties,
     )
     return case, case.id is name
-
-
-def _kernel(name: str) -> str:
-    """The top folder of the test file; for a test file that lies in none, its name without `test_`."""
-    path = name.partition("::")[0]
-    top, slash, _ = path.partition("/")
-    if slash and top not in ("", "."):
-        return top
-    parts = PurePosixPath(path)
-    return parts.parts[0] if len(parts.parts) > 1 else parts.stem.removeprefix("test_")
 
 
 def _seconds(text: str) -> float:

@@ -1,7 +1,7 @@
-"""Untrusted JSON → records. Nothing of a raw folder is believed before it has passed through here; JUnit goes through `cases`.
+"""Untrusted JSON → records. Everything in a raw folder passes through here, except JUnit, which `cases` reads.
 
-Sizes are capped before parsing; duplicate keys, NaN, infinity and integers beyond 64 bits are refused; depths, lengths, counts and the
-memory of what is kept are capped. What does not pass is a `Fault` with one sentence; it never reaches the user as a traceback.
+Sizes are capped before parsing. Duplicate keys, NaN, infinity and integers beyond 64 bits are refused. Depths, lengths, counts and memory
+are capped. A file that does not pass becomes a `Fault` with one sentence, never a traceback.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ MAX_LINES_BYTES = 256 << 20
 MAX_LINE_BYTES = 8 << 20
 MAX_LINES = 200_000
 MAX_WRONG_LINES = 100
-MAX_MEMORY = 192 << 20  # a short line can hold much: `1,` is 2 bytes on disk and 32 in a tuple of floats
+MAX_MEMORY = 192 << 20  # short text can take much memory: `1,` is 2 bytes on disk and 32 in a tuple of floats
 MAX_JSON_DEPTH = 32
-MAX_VALUES = 100_000  # in one record, a line or a file of its own
+MAX_VALUES = 100_000  # in one record: a line, or a whole file
 MAX_STRING = 100_000
 MAX_INTEGER = 1 << 63
 
 _MAX_ERRORS = 100
-_RECORD_BYTES = 1500  # of the largest record, all fields at their defaults
+_RECORD_BYTES = 1500  # size of the largest record with default fields
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with one file: `invalid`, or `incomplete` where it is missing or was cut off."""
+    """What is wrong with one file: `invalid`, or `incomplete` if it is missing or cut off."""
 
     name: str
     verdict: Verdict
@@ -47,16 +47,16 @@ class Fault:
     missing: bool = False
 
     def __str__(self) -> str:
-        """The line that a report shows."""
+        """Return the line that a report shows."""
         return f"{self.name}: {self.verdict.value}: {self.text}"
 
 
 def read_record(folder: Path, name: str, kind: type[T], room: Room | None = None) -> tuple[T | None, Fault | None]:
-    """One JSON file as one record. `room` is what the files of a report share."""
+    """Read a JSON file as one record. `room` is the budget that all files of a report share."""
 
     def read() -> T:
         with opened(folder, name, MAX_JSON_BYTES) as file:
-            # As much as is there, and a byte more: room for the largest would be made each time.
+            # Read the file's size and one byte more. Python would allocate a buffer of the maximum size otherwise.
             data = file.read(min(os.fstat(file.fileno()).st_size, MAX_JSON_BYTES) + 1)
             budget = Budget(MAX_JSON_BYTES, MAX_MEMORY, room)
             budget.read(len(data))
@@ -68,7 +68,7 @@ def read_record(folder: Path, name: str, kind: type[T], room: Room | None = None
 
 
 def read_lines(folder: Path, name: str, kind: type[T], room: Room | None = None) -> tuple[tuple[T, ...], Fault | None]:
-    """A file of one JSON record a line. Good lines are kept whatever the others hold; a last line may be cut off."""
+    """Read a file with one JSON record per line. Good lines are kept whatever the others hold; the last line may be cut off."""
 
     def read() -> tuple[tuple[T, ...], int, str, bool]:
         with opened(folder, name, MAX_LINES_BYTES) as file:
@@ -85,7 +85,7 @@ def read_lines(folder: Path, name: str, kind: type[T], room: Room | None = None)
     records, wrong, first, cut = content
     if wrong:
         more = f"; and {wrong - 1} more lines" if wrong > 1 else ""
-        more += ", then it was given up" if wrong == MAX_WRONG_LINES else ""
+        more += ", and the rest was not read" if wrong == MAX_WRONG_LINES else ""
         fault = Fault(name, Verdict.INVALID, first + more)
     elif cut:
         fault = Fault(name, Verdict.INCOMPLETE, f"the last line is cut off; the {len(records)} before it are kept")
@@ -96,12 +96,12 @@ _ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 
 
 def _adapter(kind: type[T]) -> TypeAdapter[T]:
-    """Made once a kind: making one takes longer than reading a small file with it."""
+    """Return the adapter of a type, from a cache: building one takes longer than reading a small file."""
     return _ADAPTERS.setdefault(kind, _ADAPTERS.get(kind) or TypeAdapter(kind))
 
 
 def guarded(name: str, read: Callable[[], T]) -> tuple[T | None, Fault | None]:
-    """What `read` returns, or the fault that kept it from returning."""
+    """Return what `read` returns, or the fault that stopped it."""
     try:
         return read(), None
     except MissingError as error:
@@ -111,7 +111,7 @@ def guarded(name: str, read: Callable[[], T]) -> tuple[T | None, Fault | None]:
 
 
 def _lines(file: BinaryIO, adapter: TypeAdapter[T], budget: Budget) -> tuple[tuple[T, ...], int, str, bool]:
-    """The records, how many lines are wrong, what is wrong with the first of them, and whether the last one is cut off."""
+    """Return the records, the number of wrong lines, the first error, and whether the last line is cut off."""
     records: list[T] = []
     wrong, first = 0, ""
     number = 0
@@ -121,7 +121,7 @@ def _lines(file: BinaryIO, adapter: TypeAdapter[T], budget: Budget) -> tuple[tup
         if number > MAX_LINES:
             raise RejectedError(f"it is too large: more than {MAX_LINES} lines")
         if len(line) > MAX_LINE_BYTES:
-            # What follows would not be the next line but the rest of this one.
+            # Reading on would return the rest of this line instead of the next one.
             raise RejectedError(f"it is too large: line {number} is longer than {MAX_LINE_BYTES} bytes")
         if not line.strip():
             continue
@@ -141,8 +141,8 @@ def _lines(file: BinaryIO, adapter: TypeAdapter[T], budget: Budget) -> tuple[tup
 
 
 def _parse(data: bytes, adapter: TypeAdapter[T]) -> tuple[T, int]:
-    """A record, and about how many bytes of memory it takes."""
-    # Twice on purpose: the standard library sees duplicate keys and every literal, pydantic holds the record to its annotations.
+    """Return a record, and the approximate bytes of memory it takes."""
+    # Parse twice on purpose: the standard library detects duplicate keys and every literal, pydantic validates the annotations.
     raw = _decode(data)
     size = _measure(raw)
     version = raw.get("schema_version", SCHEMA_VERSION) if isinstance(raw, dict) else SCHEMA_VERSION
@@ -151,7 +151,7 @@ def _parse(data: bytes, adapter: TypeAdapter[T]) -> tuple[T, int]:
     try:
         return adapter.validate_json(data, strict=True), size
     except ValidationError as error:
-        if error.error_count() > _MAX_ERRORS:  # each told with its place would take many times the memory of the file
+        if error.error_count() > _MAX_ERRORS:  # listing each error would take many times the memory of the file
             raise RejectedError(f"{error.error_count()} of its values are wrong") from None
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "(top level)"
@@ -177,10 +177,10 @@ def _decode(data: bytes) -> object:
 
 
 def _measure(value: object) -> int:
-    """About how many bytes of memory it takes.
+    """Return the approximate bytes of memory that a value takes.
 
     Raises:
-        RejectedError: a text in it is too long, there are too many values in it, or they are nested too deep.
+        RejectedError: a text is too long, there are too many values, or they are nested too deep.
     """
     size, count = _RECORD_BYTES, 0
     level = [value]
@@ -207,7 +207,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise RejectedError(f"the key {clip(key, 80)!r} is there twice")
+            raise RejectedError(f"the key {clip(key, 80)!r} occurs twice")
         found[key] = value
     return found
 

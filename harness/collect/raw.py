@@ -1,4 +1,4 @@
-"""`raw/<target>/` → `TargetRun`. A broken file costs its own part of the run and a line in `problems`: nothing else."""
+"""`raw/<target>/` → `TargetRun`. A broken file affects only its part of the run, and adds a line to `problems`."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ from harness.records import (
 )
 
 _MARKERS = ("run.json", "job.json", "stages.json")
-MAX_FOLDERS = 10_000  # looked into
+MAX_FOLDERS = 10_000  # searched at most
 _SEARCH_DEPTH = 3  # <given>/<artifact>/raw/<target>
 _TESTS = "test/junit.xml"
 _FILES = (*_MARKERS, *(output.path for entry in STAGES.values() for output in entry.outputs), "bench/journal.jsonl")
 _COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
-_MAX_WAIVERS, _MAX_PATTERNS = 200, 1000  # each is held against each compiled kernel
-_MAX_ARCHITECTURES = 64  # a column each
+_MAX_WAIVERS, _MAX_PATTERNS = 200, 1000  # each is matched against each compiled kernel
+_MAX_ARCHITECTURES = 64  # one column each
 
 Judged = TypeVar("Judged", RunRecord, StageReport)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Event:
-    """A line of the bench stage's journal. Only its plan is read: the points that it was going to measure, by id."""
+    """A line of the bench stage's journal. Only the plan is used: the ids of the points that the stage was going to measure."""
 
     event: str
     points: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def find_raw(paths: Iterable[Path]) -> list[Path]:
-    """The raw folders at or below `paths`, sorted, each once.
+    """Return the raw folders at or below `paths`, sorted and distinct.
 
-    A path may be a `raw/<target>` folder, a folder that holds `raw/`, a run, or a folder of downloaded artifacts.
+    A path may be a `raw/<target>` folder, a folder that contains `raw/`, a run, or a folder of downloaded artifacts.
 
     Raises:
         InvalidInputError: there is none.
@@ -72,9 +72,9 @@ def find_raw(paths: Iterable[Path]) -> list[Path]:
 
 
 def collect_all(folders: Sequence[Path], known: Mapping[Path, RunRecord] = MappingProxyType({})) -> list[TargetRun]:
-    """The runs in raw folders, in their order. Small ones are read first, so that a huge one does not take the room that all share.
+    """Return the runs in raw folders, in order. Small folders are read first, so that a huge one does not use up the shared room.
 
-    `known` are the records of runs that this very process has made: a disk that was full may hold older ones, or none.
+    `known` are the records of runs that this process made: after a full disk, the files may be older or missing.
     """
     room = Room()
     runs = {folder: collect(folder, room, known.get(folder)) for folder in sorted(folders, key=_size)}
@@ -82,7 +82,10 @@ def collect_all(folders: Sequence[Path], known: Mapping[Path, RunRecord] = Mappi
 
 
 def collect(folder: Path, room: Room | None = None, known: RunRecord | None = None) -> TargetRun:
-    """Everything in one raw folder, read, validated and joined. Never raises for what is in it. `room` is what its report has left."""
+    """Read, validate and join everything in one raw folder.
+
+    Never raises because of its content. `room` is the rest of the report's budget.
+    """
     room = room or Room()
     job, job_fault = read_record(folder, "job.json", Job, room)
     record, record_fault = (known, None) if known else read_record(folder, "run.json", RunRecord, room)
@@ -104,8 +107,8 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
     for verdict, text in _disagreements(record, job, stages):
         run = _lower(run, verdict, text)
         problems.append(f"{verdict.value}: {text}")
-    if stages and not stages.finished and (told := _measured(folder, len(values["samples"]), room)):
-        run = dataclasses.replace(run, reason=f"{run.reason}; {told}" if run.reason else told)
+    if stages and not stages.finished and (progress := _measured(folder, len(values["samples"]), room)):
+        run = dataclasses.replace(run, reason=f"{run.reason}; {progress}" if run.reason else progress)
     for stage in job.stages if job else ():
         if stage not in reports and not (stage is Stage.FACTS and values["facts"]):
             reports[stage] = StageReport(stage, Verdict.NOT_RUN, reason="asked for, but there is no report of it")
@@ -122,7 +125,7 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
         problems.append(f"{_TESTS}: {Verdict.INVALID.value}: {text}")
     gates = job.gates if job else None
     if gates and (len(gates.waivers) > _MAX_WAIVERS or sum(map(_patterns, gates.waivers)) > _MAX_PATTERNS):
-        problems.append(f"job.json: more than {_MAX_WAIVERS} waivers or {_MAX_PATTERNS} patterns in them, so their use is not told")
+        problems.append(f"job.json: more than {_MAX_WAIVERS} waivers or {_MAX_PATTERNS} patterns in them, so waivers are not reported")
         gates = None
     return TargetRun(
         record=run,
@@ -135,7 +138,7 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
 
 
 def _read_outputs(folder: Path, room: Room) -> tuple[dict[str, Any], list[tuple[Stage, Fault]]]:
-    """What the stages have written, by the field of `TargetRun`, and what is wrong with it."""
+    """Return what the stages wrote, by field of `TargetRun`, and the faults."""
     values: dict[str, Any] = {}
     faults = []
     for stage, entry in STAGES.items():
@@ -159,7 +162,7 @@ def _read(folder: Path, output: Output, room: Room) -> tuple[Any, Fault | None]:
 
 
 def _size(folder: Path) -> int:
-    """Bytes of the files that are read."""
+    """Return the total bytes of the files that are read."""
     return sum(path.lstat().st_size for path in (folder / name for name in _FILES) if path.exists())
 
 
@@ -174,21 +177,21 @@ def _search(folder: Path, depth: int, looked: list[Path]) -> list[Path]:
     if len(looked) > MAX_FOLDERS:
         raise InvalidInputError(
             f"There are more than {MAX_FOLDERS} folders to look into, {folder} among them.",
-            "The results of a few targets lie in a few folders; this is something else, or made to take forever.",
+            "A few targets leave a few folders; this folder holds something else, or was made to take forever.",
             "Give the folder of a run, or the folder into which the artifacts were downloaded.",
         )
-    if folder.name == "raw":  # a target that died before it wrote a line is still a target
+    if folder.name == "raw":  # a target that crashed before it wrote anything is still a target
         return below
     return [hit for child in below for hit in _search(child, depth - 1, looked)] if depth else []
 
 
 def _patterns(waiver: Waiver) -> int:
-    """How many patterns it has, beside those that fit everything."""
+    """Return how many patterns a waiver has, except those that match everything."""
     return sum(len(patterns) for patterns in vars(waiver.which).values() if patterns != ("*",))
 
 
 def _few_architectures(rows: tuple[CompiledKernel, ...], fault: Fault | None, name: str) -> tuple[tuple[CompiledKernel, ...], Fault | None]:
-    """The rows of the first architectures, and a fault where there are more than anybody compiles for."""
+    """Return the rows of the first architectures, and a fault if there are unreasonably many."""
     first = set(itertools.islice(dict.fromkeys(row.architecture for row in rows), _MAX_ARCHITECTURES))
     kept = tuple(row for row in rows if row.architecture in first)
     if len(kept) == len(rows):
@@ -198,7 +201,7 @@ def _few_architectures(rows: tuple[CompiledKernel, ...], fault: Fault | None, na
 
 
 def _lower(judged: Judged, verdict: Verdict, text: str) -> Judged:
-    """`judged` with a worse verdict. A missing file says nothing new about a stage that is known to have crashed or timed out."""
+    """Return `judged` with a worse verdict. A missing file adds nothing if the stage is known to have crashed or timed out."""
     if verdict is Verdict.INCOMPLETE and judged.verdict not in _COMPLETE:
         return judged
     reason = f"{judged.reason}; {text}" if judged.reason and judged.reason != text else text
@@ -206,7 +209,7 @@ def _lower(judged: Judged, verdict: Verdict, text: str) -> Judged:
 
 
 def _matters(fault: Fault, report: StageReport | None, run: RunRecord) -> bool:
-    """A broken file always matters; a missing one where its stage claims to have ended well. A device may have no ceiling."""
+    """A broken file always matters. A missing one matters if its stage claims to have completed. Devices may have no ceiling."""
     if fault.verdict is Verdict.INVALID:
         return True
     if fault.name == "bench/ceilings.jsonl" and fault.missing:
@@ -217,35 +220,35 @@ def _matters(fault: Fault, report: StageReport | None, run: RunRecord) -> bool:
 
 
 def _disagreements(record: RunRecord | None, job: Job | None, stages: Stages | None) -> list[tuple[Verdict, str]]:
-    """Files that belong to different runs (never told apart by their dates), and a run whose inside never said it was finished."""
+    """Find files of different runs (dates are never compared), and a run whose inside never reported its end."""
     found: list[tuple[Verdict, str]] = []
     for name, other in (("job.json", job), ("stages.json", stages)):
         if record and other and (other.run_id, other.target) != (record.run_id, record.target):
             mine, theirs = (f"{clip(page.target, 40)} of run {clip(page.run_id, 40)}" for page in (record, other))
             found.append((Verdict.STALE, f"{name} is about {theirs}, run.json about {mine}"))
-    # Where the host says itself that the run has not ended well, that is no disagreement.
+    # If the host itself recorded a failure, an unfinished stages.json is expected.
     if stages and not stages.finished and (record is None or record.verdict in _COMPLETE):
         found.append((Verdict.INCOMPLETE, "stages.json says that the run was not finished"))
     return found
 
 
 def _measured(folder: Path, there: int, room: Room) -> str:
-    """`83 of 108 points were measured`, where a run ended in the middle of its benchmarks; empty where nobody knows how many there were."""
+    """`83 of 108 points were measured`, if a run ended during its benchmarks; empty if the plan is unknown."""
     events, _ = read_lines(folder, "bench/journal.jsonl", _Event, room)
     planned = max((len(event.points) for event in events if event.event == "collected"), default=0)
     return f"{there} of {planned} points were measured" if planned > there else ""
 
 
 def _stand_in(name: str, job: Job | None, stages: Stages | None) -> RunRecord:
-    """The host's page for a folder without one: the host was stopped before the end, or its page is broken."""
-    told = job or stages
-    # A folder's name is bytes, from an artifact like all else.
+    """Return a record for a folder without run.json: the host was stopped early, or the file is broken."""
+    known = job or stages
+    # A folder's name is bytes from an artifact, and untrusted too.
     name = clip(os.fsencode(name).decode("utf-8", "replace"), 100)
     return RunRecord(
-        run_id=told.run_id if told else "",
+        run_id=known.run_id if known else "",
         target=name,
         label=name,
-        verdict=Verdict.PASSED,  # lowered at once by what is wrong with run.json
+        verdict=Verdict.PASSED,  # lowered at once by the fault of run.json
         reason="",
         hint="Run the target again: the host was stopped before it could write run.json.",
         started="",

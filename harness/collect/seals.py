@@ -1,4 +1,4 @@
-"""Whether files are those that their run wrote, and whether their numbers agree."""
+"""Check that files are the ones their run wrote, and that their counts agree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def was_changed(folder: Path, name: str, digest: str) -> str:
 
 
 def broken_seals(folder: Path, record: RunRecord | None, reports: Sequence[StageReport]) -> Iterator[tuple[Stage | None, str, str]]:
-    """Each file that was changed: its stage (None: it is about all of them), its name, and what is wrong."""
+    """Yield each changed file: its stage (None if it concerns all of them), its name, and what is wrong."""
     if record and (wrong := was_changed(folder, "stages.json", record.stages_hash)):
         yield None, "stages.json", wrong
     for report in reports:
@@ -34,7 +34,7 @@ def broken_seals(folder: Path, record: RunRecord | None, reports: Sequence[Stage
 
 
 def miscounted(report: StageReport, cases: Sequence[CaseResult]) -> str:
-    """How the tests in the file differ from those that the stage counted; empty where they agree, or nothing was counted."""
+    """Say how the tests in the file differ from the stage's counts; empty if they agree, or nothing was counted."""
     if not report.counts:
         return ""
     found = Counter(case.verdict.value for case in cases)

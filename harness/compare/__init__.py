@@ -1,6 +1,6 @@
-"""Runs → what is to be said of them: the targets of one run side by side, and one run against another. Pure, all of it.
+"""Compare the targets of one run with each other, and one run with another. All functions here are pure.
 
-Of the harness `records`, `stats` and `errors` are imported, and nothing else.
+From the harness, this package imports only `records`, `stats` and `errors`.
 """
 
 from harness.compare.runs import compare, exit_code, outcome

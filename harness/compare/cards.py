@@ -1,4 +1,4 @@
-"""The cards of one target that shared its work, or its shards: what each did, and where they disagree. Pure."""
+"""The GPUs of one target that shared its work or its shards: what each GPU did, and where they disagree. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from harness.records import GPU_PROPERTY, Ceiling, DeviceFacts, TargetRun
 from harness.stats import measurable
 
 _GIB = 1 << 30
-_CARDS = 512  # that are held against each other: 64 shards of eight cards
-_MOST, _LONGEST = 30, 400  # facts that are told, and characters of each: what tells them is a file from elsewhere
+_CARDS = 512  # GPUs compared with each other: 64 shards of eight
+_MOST, _LONGEST = 30, 400  # facts listed, and characters of each: a file from elsewhere may hold any number
 
 
 def devices(run: TargetRun) -> tuple[DeviceSummary, ...]:
-    """Every GPU that the run has seen, with the tests and the points that name it."""
+    """Return every GPU that the run reported, with the numbers of tests and points that ran on it."""
     tests = Counter(case.properties.get(GPU_PROPERTY, "") for case in run.cases)
     points = Counter(sample.device for sample in run.samples)
     copies = copies_gbps(run.ceilings)
@@ -41,19 +41,19 @@ def devices(run: TargetRun) -> tuple[DeviceSummary, ...]:
 
 
 def disagreements(run: TargetRun) -> tuple[str, ...]:
-    """What is not the same on all cards that were used: facts, and the copy measured on each. Empty where one did it all."""
+    """Return the facts and copy bandwidths that differ between the GPUs that were used. Empty if only one GPU was used."""
     used = {share.device for share in run.shares} | {sample.device for sample in run.samples}
     found = [device for device in (run.facts.devices if run.facts else ()) if device.index in used][:_CARDS]
     if len(found) < 2:
         return ()
     facts = {device.index: _facts(device) for device in found}
-    names = dict.fromkeys(name for told in facts.values() for name in told)
-    differing = [name for name in names if len({told.get(name) for told in facts.values()}) > 1]
+    names = dict.fromkeys(name for known in facts.values() for name in known)
+    differing = [name for name in names if len({known.get(name) for known in facts.values()}) > 1]
     return (*(_each(name, facts)[:_LONGEST] for name in differing[:_MOST]), *_copies(run.ceilings, [device.index for device in found]))
 
 
 def _facts(device: DeviceFacts) -> dict[str, str]:
-    told: dict[str, Union[str, None]] = {
+    facts: dict[str, Union[str, None]] = {
         "name": device.name,
         "architecture": device.architecture,
         "memory": f"{device.memory_bytes / _GIB:.1f} GiB",
@@ -62,15 +62,18 @@ def _facts(device: DeviceFacts) -> dict[str, str]:
         "bandwidth by its driver's figures": f"{device.derived_gbps:.0f} GB/s" if device.derived_gbps else None,
         **device.told,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _each(name: str, facts: Mapping[int, Mapping[str, str]]) -> str:
-    return f"{name}: " + ", ".join(f"{told.get(name, 'unknown')} on GPU {index}" for index, told in facts.items())
+    return f"{name}: " + ", ".join(f"{known.get(name, 'unknown')} on GPU {index}" for index, known in facts.items())
 
 
 def _copies(ceilings: Iterable[Ceiling], indices: Sequence[int]) -> tuple[str, ...]:
-    """The slowest against the fastest, where its best copy is slower by more than anybody would overlook and the two do not overlap."""
+    """Compare the slowest and the fastest GPU by their best copies.
+
+    Report them only if the difference is at least `SMALLEST` and the p20 to p80 ranges do not overlap.
+    """
     best: dict[int, Ceiling] = {}
     wanted = set(indices)
     for entry in ceilings:

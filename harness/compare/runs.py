@@ -1,4 +1,4 @@
-"""list[TargetRun] → Comparison. Pure: no I/O, no clock, no environment, so that a report can be drawn again at any time."""
+"""Turn a list of TargetRun into a Comparison. Pure: no I/O, clock or environment, so a report can be drawn again at any time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_PORTED = "performance portability is not computed: {} targets, with their k
 
 
 def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparison:
-    """Hold the targets against each other. `expected` are shown first and in that order, whether or not there is a run of them."""
+    """Compare the targets. `expected` targets come first and in that order, whether or not they have a run."""
     named = _named(runs, expected)
     given = {name: run for name, run in named.items() if run}
     targets = tuple(verdict.summarise(name, given[name]) if name in given else verdict.absent(name) for name in named)
@@ -52,12 +52,12 @@ def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparis
 
 
 def exit_code(comparison: Comparison) -> ExitCode:
-    """The exit code of a report: 1 failed tests, 3 infrastructure, 4 incomplete, invalid or absent targets, 5 nothing ran, else 0."""
+    """Return a report's exit code: 1 failed tests, 3 infrastructure, 4 incomplete, invalid or absent targets, 5 nothing ran, else 0."""
     return ExitCode(comparison.exit_code)
 
 
 def outcome(comparison: Comparison) -> Outcome:
-    """The same with its reason: what the targets came to, or else the report that could not be written."""
+    """Return the exit code with its reason: what the targets' verdicts say, or else which report could not be written."""
     found = verdict.outcome(comparison.targets)
     if found.code == comparison.exit_code:
         return found
@@ -65,7 +65,7 @@ def outcome(comparison: Comparison) -> Outcome:
 
 
 def _named(runs: Iterable[TargetRun], expected: Sequence[str]) -> dict[str, TargetRun | None]:
-    """A name for each run: expected targets in their order, then the others. Two runs of one target stay two."""
+    """Name each run: expected targets in their order, then the others. Two runs of one target both stay."""
     seen: Counter[str] = Counter()
     named: dict[str, TargetRun | None] = dict.fromkeys(expected)
     order = {name: position for position, name in enumerate(named)}
@@ -73,7 +73,7 @@ def _named(runs: Iterable[TargetRun], expected: Sequence[str]) -> dict[str, Targ
         target = run.record.target
         seen[target] += 1
         name = target if seen[target] == 1 else f"{target} ({seen[target]})"
-        while named.get(name) is not None:  # a target that is itself called `x (2)`
+        while named.get(name) is not None:  # another target may itself be called `x (2)`
             seen[target] += 1
             name = f"{target} ({seen[target]})"
         named[name] = _usable(run)
@@ -81,17 +81,17 @@ def _named(runs: Iterable[TargetRun], expected: Sequence[str]) -> dict[str, Targ
 
 
 def _usable(run: TargetRun) -> TargetRun:
-    """The run, without its results where files of two runs lie in one folder: nobody can tell which run those are about."""
+    """Drop the results of a stale run: its folder holds files of two runs, so they belong to neither."""
     if run.record.verdict is not Verdict.STALE:
         return run
     return dataclasses.replace(run, cases=(), samples=(), again=(), ceilings=(), compiled=(), launched=())
 
 
 def _differences(targets: Sequence[TargetSummary]) -> tuple[Difference, ...]:
-    """The facts that are not the same on all targets that told theirs."""
+    """Return the facts that differ between the targets that reported facts."""
     facts = {target.target: _facts(target) for target in targets if target.facts}
-    names = dict.fromkeys(name for told in facts.values() for name in told)
-    found = [Difference(name, {target: told[name] for target, told in facts.items()}, name in _REFUSING) for name in names]
+    names = dict.fromkeys(name for known in facts.values() for name in known)
+    found = [Difference(name, {target: known[name] for target, known in facts.items()}, name in _REFUSING) for name in names]
     return tuple(difference for difference in found if len(set(difference.values.values())) > 1)
 
 
@@ -101,7 +101,7 @@ _REFUSING = ("kernel sources", "FP fusion")
 def _facts(target: TargetSummary) -> Mapping[str, str]:
     facts = target.facts
     assert facts is not None
-    told = {
+    found = {
         "torch": facts.torch,
         "triton": facts.triton,
         "runtime": facts.runtime,
@@ -112,4 +112,4 @@ def _facts(target: TargetSummary) -> Mapping[str, str]:
         "kernel sources": facts.kernels_hash,
         "commit": target.commit,
     }
-    return {name: value or "unknown" for name, value in told.items()}
+    return {name: value or "unknown" for name, value in found.items()}

@@ -1,6 +1,6 @@
-"""The shards of one run → one run. Pure.
+"""Join the shards of one run into one run. Pure.
 
-Each number keeps the card that it was measured on, with the ceiling measured there: devices are numbered through.
+Devices are renumbered, so that each number keeps the GPU it was measured on and the ceiling of that GPU.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MUST_AGREE = ("torch", "triton", "runtime", "fp_fusion", "kernels_hash")
 
 
 def join(runs: Iterable[TargetRun]) -> list[TargetRun]:
-    """Runs that are no shards as they are; the shards of one target, commit and environment as one. Order is kept."""
+    """Join shards of one target and commit into one run. Runs that are no shards stay as they are. Order is kept."""
     parts: dict[object, list[TargetRun]] = {}
     for position, run in enumerate(runs):
         parts.setdefault(_whole(run) or position, []).append(run)
@@ -24,7 +24,7 @@ def join(runs: Iterable[TargetRun]) -> list[TargetRun]:
 
 
 def _whole(run: TargetRun) -> tuple[object, ...] | None:
-    """What the shards of one run have in common; a shard whose environment is not known is taken for one of them."""
+    """Return a key that all shards of one run share, or None if the run is no shard."""
     if not run.record.shard:
         return None
     return run.record.target, run.record.commit, Shard.parse(run.record.shard).of
@@ -47,32 +47,40 @@ def _join(parts: Sequence[TargetRun]) -> TargetRun:
 
 
 def _record(parts: Sequence[TargetRun], known: Sequence[Facts]) -> tuple[RunRecord, tuple[str, ...]]:
-    """The record of all shards: the gravest of theirs, unless one is missing, comes twice or ran in another environment."""
-    told = [run.record for run in parts]
-    gravest = worst([record.verdict for record in told], Verdict.INCOMPLETE)
-    one = next(record for record in told if record.verdict is gravest)
+    """Return one record for all shards:
+
+    the gravest one, or `incomplete` if a shard is missing, duplicated or ran in another environment.
+    """
+    records = [run.record for run in parts]
+    gravest = worst([record.verdict for record in records], Verdict.INCOMPLETE)
+    one = next(record for record in records if record.verdict is gravest)
     reason = f"shard {one.shard}: {one.reason}" if one.reason else ""
-    faults = [*_counted(told), *_agreed(known)]
+    faults = [*_counted(records), *_agreed(known)]
     if faults and gravest.severity < Verdict.INCOMPLETE.severity:
         gravest, reason = Verdict.INCOMPLETE, faults[0]
-    seconds = max(record.seconds for record in told)
+    seconds = max(record.seconds for record in records)
     return dataclasses.replace(one, verdict=gravest, reason=reason, seconds=seconds, shard=""), tuple(faults)
 
 
-def _counted(told: Sequence[RunRecord]) -> list[str]:
-    whole = Shard.parse(told[0].shard).of
-    there = Counter(Shard.parse(record.shard).number for record in told)
-    twice = [str(number) for number in sorted(there) if there[number] > 1]
-    missing = _missing(told)
-    return ([missing] if missing else []) + ([f"of {whole} shards {' and '.join(twice)} came twice"] if twice else [])
+def _counted(records: Sequence[RunRecord]) -> list[str]:
+    whole = Shard.parse(records[0].shard).of
+    numbers = Counter(Shard.parse(record.shard).number for record in records)
+    twice = [str(number) for number in sorted(numbers) if numbers[number] > 1]
+    missing = _missing(records)
+    return ([missing] if missing else []) + ([f"{_shards(twice, whole)} given more than once"] if twice else [])
 
 
-def _missing(told: Sequence[RunRecord]) -> str:
-    """`of 4 shards there is no 2 and no 3`; empty where all of them are there."""
-    whole = Shard.parse(told[0].shard).of
-    there = {Shard.parse(record.shard).number for record in told}
-    lacking = [str(number) for number in range(1, whole + 1) if number not in there]
-    return f"of {whole} shards there is no {' and no '.join(lacking)}" if lacking else ""
+def _missing(records: Sequence[RunRecord]) -> str:
+    """`shards 2 and 3 of 4 are missing`; empty if all are present."""
+    whole = Shard.parse(records[0].shard).of
+    numbers = {Shard.parse(record.shard).number for record in records}
+    lacking = [str(number) for number in range(1, whole + 1) if number not in numbers]
+    return f"{_shards(lacking, whole)} missing" if lacking else ""
+
+
+def _shards(numbers: Sequence[str], whole: int) -> str:
+    """`shard 2 of 4 is`, `shards 2 and 3 of 4 are`."""
+    return f"shard{'s' if len(numbers) > 1 else ''} {' and '.join(numbers)} of {whole} {'are' if len(numbers) > 1 else 'is'}"
 
 
 def _agreed(known: Sequence[Facts]) -> list[str]:
@@ -81,7 +89,7 @@ def _agreed(known: Sequence[Facts]) -> list[str]:
 
 
 def _stages(parts: Sequence[TargetRun]) -> tuple[StageReport, ...]:
-    """A stage of each kind, over all shards; one that had nothing to do in a shard takes nothing away from the others."""
+    """Join the stages by kind. A shard in which a stage had nothing to do does not change the joined verdict."""
     found: dict[Any, list[StageReport]] = {}
     for run in parts:
         for report in run.stages:
@@ -100,12 +108,12 @@ def _stage(reports: Sequence[StageReport]) -> StageReport:
         seconds=min(sum(report.seconds for report in reports), MOST_SECONDS),
         deselected=sum(report.deselected for report in reports),
         doubts=tuple(dict.fromkeys(doubt for report in reports for doubt in report.doubts)),
-        files={},  # there is no such file of all of them
+        files={},  # each shard has its own files
     )
 
 
 def _offsets(parts: Sequence[TargetRun]) -> list[int]:
-    """The first number of each shard's devices: behind all that the shards before it name."""
+    """Return the first device number of each shard: after all devices that earlier shards name."""
     offsets = [0]
     for run in parts[:-1]:
         named = {entry.device for field in dataclasses.fields(run) for entry in _measured(getattr(run, field.name))}
@@ -127,5 +135,5 @@ def _numbered(run: TargetRun, first: int) -> TargetRun:
 
 
 def _measured(value: Any) -> tuple[Any, ...]:
-    """The entries of a field that were each measured on a device; none for any other field."""
+    """Return the entries of a field whose entries name a device; empty for any other field."""
     return value if isinstance(value, tuple) and value and hasattr(value[0], "device") else ()

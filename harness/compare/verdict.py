@@ -1,4 +1,4 @@
-"""What became of a target, and of all of them, in one word, one sentence and one exit code. Pure."""
+"""The result of one target and of all targets, as one word, one sentence and one exit code. Pure."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _MOST_PHRASES = 50
 
 
 def absent(name: str) -> TargetSummary:
-    """A target that was expected and of which nothing was given."""
+    """Return the summary of an expected target without a raw folder."""
     hint = f"Run it, or give its raw folder or artifact beside the others: raw/{name}."
     return TargetSummary(name, name, Verdict.ABSENT, reason="no raw folder was given", hint=hint)
 
 
 def summarise(name: str, run: TargetRun) -> TargetSummary:
-    """One run in one row: the gravest of what the host, the stages, the tests and the compiler said, and the sentence behind it."""
+    """Return one run as a row: the gravest verdict of the host, the stages, the tests and the compiler, and its reason."""
     record = run.record
     tests = _count(case.verdict for case in run.cases)
     points = _count(judge(sample)[0] for sample in run.samples)
     compiled = _count(kernel.verdict for kernel in run.compiled)
     found = [(record.verdict, record.reason)]
-    # A package without benchmarks is no failure; one without tests is, for green must not mean that nothing ran.
+    # A package may have no benchmarks. A package without tests fails: green must not mean that nothing ran.
     found += [
         (report.verdict, f"{report.stage.value}: {report.reason}" if report.reason else "")
         for report in run.stages
@@ -85,7 +85,7 @@ def summarise(name: str, run: TargetRun) -> TargetSummary:
 
 
 def sentence(targets: Sequence[TargetSummary]) -> str:
-    """The verdict in words: how many targets are complete, what failed on all of them, and what each one did or why it did not."""
+    """Return the verdict in words: how many targets are complete, how much failed, and what each target did or why it did not."""
     complete = sum(target.complete for target in targets)
     verb = "is" if 1 in (complete, len(targets)) else "are"
     head = f"{complete} of {len(targets)} target{'' if len(targets) == 1 else 's'} {verb} complete"
@@ -96,7 +96,7 @@ def sentence(targets: Sequence[TargetSummary]) -> str:
 
 
 def outcome(targets: Sequence[TargetSummary]) -> Outcome:
-    """A failed test first, for it needs a person; then what broke around the tests; then what is not there."""
+    """Return the exit code and reason: failed tests first, since a person must look; then broken infrastructure; then missing results."""
     failing = {verdict.value for verdict in FAILING}
     failed = [
         target
@@ -114,27 +114,27 @@ def outcome(targets: Sequence[TargetSummary]) -> Outcome:
 
 
 def _named(targets: Sequence[TargetSummary]) -> str:
-    """The targets that decide, with what each of them did or why it did not."""
+    """Say what each of the deciding targets did, or why it did not."""
     return "; ".join(map(_phrase, targets))
 
 
 def _failure(target: TargetSummary) -> str:
-    """What failed on a target, also where something graver is its verdict; a stage as a whole where no test, point or kernel of it did."""
+    """Say what failed on a target, even if its verdict is graver. If no test, point or kernel failed, report the stage."""
     bad = {verdict.value for verdict in FAILING}
     if target.complete and not {*target.tests, *target.points, *target.compiled} <= {Verdict.PASSED.value, Verdict.NOT_RUN.value}:
         return _phrase(target)
     counts = {"test": target.tests, "kernel": target.compiled}
-    said = [_count_sentence(count, noun) for noun, count in counts.items() if bad & {*count}]
+    parts = [_count_sentence(count, noun) for noun, count in counts.items() if bad & {*count}]
     reason = " ".join(target.reason.split()).rstrip(".")[:_REASON_LIMIT]
     return (
-        f"{target.target} {' and '.join(said)}" if said else f"{target.target} is {target.verdict.value} ({reason or 'without a reason'})"
+        f"{target.target} {' and '.join(parts)}" if parts else f"{target.target} is {target.verdict.value} ({reason or 'without a reason'})"
     )
 
 
 def _explained(verdict: Verdict, run: TargetRun, tests: dict[str, int], counts: Iterable[dict[str, int]]) -> bool:
-    """Whether a grave verdict is that of single tests, points or kernels in stages that themselves ended in good order.
+    """Return whether single tests, points or kernels explain a grave verdict, in stages that ended normally.
 
-    A test that is invalid is none of them: it was not run as it was reported, and others may not have been either.
+    Invalid tests do not: they were not run as reported, and the same may be true of others.
     """
     ended = run.record.exit
     orderly = ended is None or (ended.code == 0 and not (ended.timed_out or ended.interrupted or ended.error or ended.exceeded))
@@ -150,7 +150,7 @@ def _failed(found: Iterable[dict[str, int]]) -> int:
 
 
 def _phrases(targets: Sequence[TargetSummary]) -> list[str]:
-    """What became of each; of very many, of those that need a look first, and how many more there are."""
+    """Say what each target did. If there are very many, the gravest ones, and how many more there are."""
     if len(targets) <= _MOST_PHRASES:
         return list(map(_phrase, targets))
     grave = sorted(range(len(targets)), key=lambda position: -targets[position].verdict.severity)[:_MOST_PHRASES]
@@ -169,19 +169,19 @@ def _phrase(target: TargetSummary) -> str:
         done = [_count_sentence(target.tests, "test", "passed", "failed"), measured, compiled, gates]
     else:
         done = [_PHRASES[target.verdict] + reason]
-    said = [text for text in done if text] or [target.verdict.value]
-    return f"{target.target} {' and '.join([', '.join(said[:-1]), said[-1]] if len(said) > 1 else said)}"
+    parts = [text for text in done if text] or [target.verdict.value]
+    return f"{target.target} {' and '.join([', '.join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)}"
 
 
 def _compiles(target: TargetSummary) -> dict[str, int]:
-    """The compiled kernels by verdict, as if there were no gates: what breaks one did compile."""
+    """Return the compiled kernels by verdict, ignoring gates: a kernel that breaks one did compile."""
     moved = Counter({Verdict.PASSED.value: target.only_gates, Verdict.FAILED.value: -target.only_gates})
     moved.update(target.compiled)
     return dict(moved)
 
 
 def _count_sentence(counts: dict[str, int], noun: str, good: str = "passed", bad: str = "failed") -> str:
-    """`passed 3 tests`, `failed 1 of 3 tests`, `passed 3 tests (1 skipped)`; empty where there are none."""
+    """`passed 3 tests`, `failed 1 of 3 tests`, `passed 3 tests (1 skipped)`; empty if there are none."""
     total = sum(counts.values())
     if not total:
         return ""

@@ -1,7 +1,7 @@
-"""What is missing on this machine, target by target, and the command that mends it. Read-only, and over within a minute.
+"""What is missing on this machine, target by target, and the command that fixes it. Read-only, and takes at most a minute.
 
-What is asked of every machine is code (`host`, `engine`); what is asked of one vendor's is data in the targets file (`checks`), read
-by `vendor`. Everything is seen through `machine`, so that a machine can be a recording.
+Checks of every machine are code (`host`, `engine`). Checks of one vendor are data in the targets file (`checks`), which `vendor` reads. All
+checks look at the machine through `machine`, so that a recording can replace it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["Finding", "examine"]
 def examine(
     targets: dict[str, Target], named: Sequence[str] = (), machine: Machine | None = None, engine: str | None = None
 ) -> list[Finding]:
-    """All checks of this machine and of `targets`; those in `named` have to be here, any other one may be absent.
+    """Run all checks of this machine and of `targets`. Targets in `named` must be usable here; the others may be absent.
 
-    `engine` is the one that runs will be asked to use, where that is not each target's own.
+    `engine` is the engine that runs will use, if it is not each target's own.
     """
     machine = machine or Machine()
     chosen = [replace(target, engine=engine or target.engine) for target in targets.values() if not named or target.name in named]
@@ -45,5 +45,5 @@ def examine(
 
 
 def _has_card(target: Target) -> bool:
-    """Whether a target runs on a card at all; one that does not has no driver, no device and nothing to ask."""
+    """Return whether a target uses a GPU. If not, there is no driver or device to check."""
     return bool(target.probe.driver_file or target.devices.nodes or target.devices.gpus or target.devices.cdi)

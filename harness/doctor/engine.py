@@ -1,4 +1,4 @@
-"""The container engine: does it answer, and is it one that our containers can be run on."""
+"""Check the container engine: does it answer, and can it run warpwave's containers?"""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from harness.engines.choose import load_engine
 from harness.errors import InfrastructureError
 
 _ROOM_BYTES = 20 << 30  # a vendor's image with torch is about this large
-_INODES = 500_000  # torch, Triton and their headers are 40,000 files a layer, and an engine holds several
+_INODES = 500_000  # torch, Triton and their headers are 40,000 files per layer, and an engine stores several layers
 _CONTROLLERS = {"MemoryLimit": "memory", "SwapLimit": "swap", "PidsLimit": "processes"}
 _LIVE_RESTORE = 'Set `"live-restore": true` in /etc/docker/daemon.json, then `sudo systemctl reload docker`.'
 
 
 @dataclass(frozen=True)
 class Engine:
-    """What the engine said of itself, or why it could not be asked. `left` names what killed runs of ours have left on it."""
+    """The engine's information, or the error that asking it raised. `left` names leftovers of killed runs."""
 
     info: Union[Mapping[str, Any], None] = None
     error: Union[InfrastructureError, None] = None
@@ -30,7 +30,7 @@ class Engine:
 
 
 def ask_engine() -> Engine:
-    """Ask the engine that the environment names; never raises for one that does not answer."""
+    """Ask the engine that the environment names. Never raises if the engine does not answer."""
     try:
         engine: Any = load_engine("docker")
     except InfrastructureError as error:
@@ -44,7 +44,7 @@ def ask_engine() -> Engine:
 
 
 def examine_engine(engine: Engine, machine: Machine, *, needed: bool) -> list[Finding]:
-    """Findings about the engine. `needed` is whether a target of this machine can only run in a container."""
+    """Return the findings about the engine. `needed`: a target of this machine can only run in a container."""
     if engine.info is None:
         happened = engine.error.happened if engine.error else "Docker was not asked."
         return [Finding("docker", FAIL if needed else WARN, happened, engine.error.remedy if engine.error else "")]
@@ -60,7 +60,7 @@ def examine_engine(engine: Engine, machine: Machine, *, needed: bool) -> list[Fi
 
 
 def _limits(info: Mapping[str, Any]) -> Finding:
-    """Whether a container can be held to its limits of memory and processes."""
+    """Check whether the engine can limit a container's memory and processes."""
     missing = [
         name for name, key in (("memory", "MemoryLimit"), ("swap", "SwapLimit"), ("processes", "PidsLimit")) if info.get(key) is False
     ]
@@ -74,15 +74,15 @@ def _limits(info: Mapping[str, Any]) -> Finding:
 
 
 def _live_restore(info: Mapping[str, Any]) -> Finding:
-    """Without it an update of the engine in the middle of a run ends the run."""
+    """Check live-restore: without it, an update of the engine ends a running job."""
     on = bool(info.get("LiveRestoreEnabled"))
-    evidence = "containers survive a restart of the engine" if on else "off: a restart of the engine ends whatever runs"
-    # Swarm forbids it, and an engine that somebody starts for one job has no use for it: a hint, not a fault.
+    evidence = "containers survive a restart of the engine" if on else "off: a restart of the engine ends all containers"
+    # Swarm forbids it, and an engine that was started for one job does not need it. So this is only a hint.
     return Finding("live-restore", PASS if on else SKIP, evidence, "" if on else _LIVE_RESTORE)
 
 
 def _room(info: Mapping[str, Any], machine: Machine) -> Finding:
-    """Bytes and inodes where images lie; an engine on another machine cannot be looked at."""
+    """Check free bytes and inodes of the images' folder. An engine on another machine cannot be checked."""
     root = str(info.get("DockerRootDir") or "")
     folder = machine.root / root.lstrip("/")
     if not root or not folder.exists():
@@ -90,17 +90,17 @@ def _room(info: Mapping[str, Any], machine: Machine) -> Finding:
     return room_at("image room", folder, root, _ROOM_BYTES, "`docker system df`, then `docker image prune`.")
 
 
-def room_at(check: str, folder: Path, told: str, least: int, fix: str) -> Finding:
-    """Whether `folder` has `least` bytes and enough inodes free."""
+def room_at(check: str, folder: Path, label: str, least: int, fix: str) -> Finding:
+    """Check whether `folder` has `least` bytes and enough inodes free."""
     try:
         free = shutil.disk_usage(folder).free
         inodes = os.statvfs(folder)
     except OSError as error:
-        return Finding(check, SKIP, f"{told}: {error.strerror}")
-    # A file system without inodes of its own (btrfs) tells 0 of 0.
+        return Finding(check, SKIP, f"{label}: {error.strerror}")
+    # A file system without fixed inodes (btrfs) reports 0 of 0.
     short = [f"{free / 2**30:.0f} GiB free, {least >> 30} needed"] if free < least else []
     short += [f"{inodes.f_favail} inodes free"] if inodes.f_files and inodes.f_favail < _INODES else []
-    evidence = f"{told}: {'; '.join(short)}" if short else f"{told}: {free / 2**30:.0f} GiB free"
+    evidence = f"{label}: {'; '.join(short)}" if short else f"{label}: {free / 2**30:.0f} GiB free"
     return found(check, not short, evidence, fix, otherwise=WARN)
 
 

@@ -1,4 +1,4 @@
-"""What one check comes to."""
+"""The result of one check."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PASS, WARN, FAIL, SKIP = "pass", "warn", "fail", "skip"
 
 @dataclass(frozen=True)
 class Finding:
-    """One check. `state` is pass, warn, fail or skip; `evidence` what was seen; `fix` the command that mends it; `seconds` what it took."""
+    """One check. `state` is pass, warn, fail or skip; `evidence` what was seen; `fix` the command that fixes it; `seconds` its duration."""
 
     check: str
     state: str
@@ -20,17 +20,17 @@ class Finding:
 
 
 def found(check: str, good: bool, evidence: str, fix: str, *, otherwise: str = FAIL) -> Finding:
-    """A pass without a fix, or `otherwise` with one."""
+    """Return a pass without a fix, or `otherwise` with one."""
     return Finding(check, PASS, evidence) if good else Finding(check, otherwise, evidence, fix)
 
 
 def bad(findings: Iterable[Finding], *, strict: bool) -> list[Finding]:
-    """What has to be fixed before a run; with `strict`, warnings too."""
+    """Return what must be fixed before a run; with `strict`, warnings too."""
     return [finding for finding in findings if finding.state == FAIL or (strict and finding.state == WARN)]
 
 
 def fit(findings: Iterable[Finding], targets: Iterable[str]) -> list[str]:
-    """Those of the targets that are here and of which nothing failed; a check of a target is called `target` or `target: check`."""
+    """Return the targets that are present and have no failed check. A target's checks are named `target` or `target: check`."""
     states: dict[str, set[str]] = {}
     for finding in findings:
         states.setdefault(finding.check.partition(":")[0], set()).add(finding.state)

@@ -1,4 +1,4 @@
-"""What every machine is asked, whoever made its card: Python, disk, memory file systems, clock, and the CI runner it may be."""
+"""Checks of every machine, whatever its GPUs: Python, disk, memory file systems, clock, and the CI runner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OUT_BYTES = 1 << 30  # raw results, reports and Triton's cache
 _SHM_BYTES = 1 << 30
 _NEEDS = ("torch", "triton", "pytest", "numpy")
 _ANOTHER = "name another Python with --python"
-# Which of the packages are there, in which version, and what torch was built for. Nothing is imported: torch takes seconds to load.
+# Find the installed packages with their versions, and what torch was built for. Import nothing: torch takes seconds to load.
 _LOOK = """
 import importlib.metadata, importlib.util, json, pathlib, runpy, sys
 def version(name):
@@ -25,21 +25,21 @@ def version(name):
     except importlib.metadata.PackageNotFoundError: return ""  # a build under another name
 specs = {name: spec for name in sys.argv[1:] if (spec := importlib.util.find_spec(name))}
 built = pathlib.Path(specs["torch"].origin or "").with_name("version.py") if "torch" in specs else None
-told = runpy.run_path(str(built)) if built and built.is_file() else {}
-told = {name: value for name, value in told.items() if value is None or isinstance(value, str)}
-print(json.dumps([{name: version(name) for name in specs}, told]))
+build = runpy.run_path(str(built)) if built and built.is_file() else {}
+build = {name: value for name, value in build.items() if value is None or isinstance(value, str)}
+print(json.dumps([{name: version(name) for name in specs}, build]))
 """
 
 
 def examine_host(machine: Machine) -> list[Finding]:
-    """Findings that concern every target."""
+    """Return the findings that concern every target."""
     return [_version(), _disk(), _cache(machine), _shared_memory(machine), _clock(machine), _runner(machine)]
 
 
 def examine_python(target: Target, machine: Machine) -> Finding:
-    """Whether a target without a container has a Python to run in, with a torch that was built for it."""
+    """Check whether a target without a container has a Python with a suitable torch."""
     answer = machine.run([sys.executable, "-c", _LOOK, *_NEEDS], limit_s=20.0)
-    try:  # the last line: a Python may have something to say while it starts
+    try:  # the last line: Python may print something at startup
         versions, torch = json.loads(answer.text.splitlines()[-1])
     except (IndexError, ValueError):
         versions, torch = {}, {}
@@ -66,18 +66,18 @@ def _disk() -> Finding:
 
 
 def _cache(machine: Machine) -> Finding:
-    """Triton compiles launchers into its cache and loads them from there, which a file system mounted noexec refuses."""
+    """Check Triton's cache: Triton compiles launchers into it and loads them, which fails on a file system mounted noexec."""
     home = machine.variables.get("HOME", "/root")
     folder = Path(machine.variables.get("TRITON_CACHE_DIR") or f"{home}/.triton")
     mount, options = _mount_of(folder, machine)
     if mount is None:
         return Finding("triton cache", SKIP, f"{folder}: its file system is not known")
-    evidence = f"{folder} is on {mount}, " + ("which is mounted noexec" if "noexec" in options else "and may be executed from")
-    return found("triton cache", "noexec" not in options, evidence, "export TRITON_CACHE_DIR as a folder that may be executed from.")
+    evidence = f"{folder} is on {mount}, " + ("which is mounted noexec" if "noexec" in options else "which allows execution")
+    return found("triton cache", "noexec" not in options, evidence, "export TRITON_CACHE_DIR as a folder that allows execution.")
 
 
 def _mount_of(folder: Path, machine: Machine) -> tuple[str | None, list[str]]:
-    """The mount point that holds a folder, and its options."""
+    """Return the mount point of a folder, and its options."""
     mounts = [line.split(" ") for line in (machine.read("/proc/mounts") or "").splitlines()]
     above = {str(path) for path in (folder, *folder.parents)}
     holding = [mount for mount in mounts if len(mount) > 3 and mount[1] in above]
@@ -86,7 +86,7 @@ def _mount_of(folder: Path, machine: Machine) -> tuple[str | None, list[str]]:
 
 
 def _shared_memory(machine: Machine) -> Finding:
-    """What torch's workers hand tensors over with; our containers bring their own, the local engine uses this one."""
+    """Check /dev/shm, which torch's workers use for tensors. Containers have their own; the local engine uses this one."""
     folder = machine.root / "dev/shm"
     if not folder.is_dir():
         return Finding("shared memory", SKIP, "there is none")
@@ -97,18 +97,18 @@ def _shared_memory(machine: Machine) -> Finding:
 
 
 def _clock(machine: Machine) -> Finding:
-    """A clock that is off makes results of another machine look older or younger than they are, and TLS fail."""
+    """Check the clock: if it is off, results of other machines look older or newer than they are, and TLS fails."""
     answer = machine.run(("timedatectl", "show", "--property=NTPSynchronized", "--value"), limit_s=5.0)
-    said = answer.text.strip()
-    if answer.trouble or said not in ("yes", "no"):
+    text = answer.text.strip()
+    if answer.trouble or text not in ("yes", "no"):
         why = "there is no timedatectl here" if answer.trouble == "absent" else "timedatectl does not say"
         return Finding("clock", SKIP, f"whether it is synchronized is not known: {why}")
-    evidence = "synchronized" if said == "yes" else "not synchronized"
-    return found("clock", said == "yes", evidence, "`sudo timedatectl set-ntp true`", otherwise=WARN)
+    evidence = "synchronized" if text == "yes" else "not synchronized"
+    return found("clock", text == "yes", evidence, "`sudo timedatectl set-ntp true`", otherwise=WARN)
 
 
 def _runner(machine: Machine) -> Finding:
-    """A self-hosted runner of GitHub Actions: it takes one job and goes, or a later job finds what an earlier one left."""
+    """Check that a self-hosted GitHub Actions runner is ephemeral. Otherwise a later job finds what an earlier one left."""
     if machine.variables.get("RUNNER_ENVIRONMENT") != "self-hosted":
         return Finding("runner", SKIP, "this is no job on a self-hosted runner")
     name = machine.variables.get("RUNNER_NAME", "this runner")

@@ -1,4 +1,4 @@
-"""The one check that is a run: a small kernel, tested on a target as any package would be. Asked for by name, for it may build an image."""
+"""The one check that is a run: it tests a small kernel on a target. It runs only on request, because it may build an image."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from harness.starter import starter
 from harness.targets import Target
 
 _LIMIT_S = 120.0
-_PATIENCE_S = 10.0  # with a run of ours that has the card
+_PATIENCE_S = 10.0  # waits for another run of warpwave that has the GPU
 
 
 def run_kernel(target: Target, engine: str | None) -> Finding:
-    """Whether the starter's kernel gives what PyTorch gives there."""
+    """Check whether the starter's kernel matches PyTorch on this target."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="warpwave-doctor-") as folder:
         options = RunOptions(
@@ -38,6 +38,6 @@ def run_kernel(target: Target, engine: str | None) -> Finding:
         seen = summarise(target.name, collect(Path(folder) / "raw" / target.name))
     seconds = round(time.monotonic() - started, 1)
     evidence = f"a small kernel passed {seen.tests.get('passed', 0)} tests" if seen.verdict is Verdict.PASSED else seen.reason
-    fix = seen.hint or f"`warpwave run {target.name} --kernels {starter() / 'kernels'}` shows all of it."
+    fix = seen.hint or f"`warpwave run {target.name} --kernels {starter() / 'kernels'}` shows the whole run."
     finding = found(f"{target.name}: kernel", seen.verdict is Verdict.PASSED, evidence, fix)
     return Finding(finding.check, finding.state, finding.evidence, finding.fix, seconds)

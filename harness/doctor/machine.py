@@ -1,4 +1,4 @@
-"""The machine as the checks see it: files, commands and the clock. `root` and `variables` make a recording or a test of it."""
+"""The machine as the checks see it: files, commands and the clock. Tests and recordings set `root` and `variables`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DISPLAY = ("0x03", "0x12")  # PCI classes: display controllers, processing acce
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command or a file said. `trouble` is why it said nothing: `absent`, `silent` (time is up), `refused`, or empty."""
+    """The output of a command or file. `trouble` says why there is none: `absent`, `silent` (timed out), `refused`, or empty."""
 
     text: str = ""
     trouble: str = ""
@@ -31,7 +31,7 @@ class Answer:
 
 @dataclass
 class Machine:
-    """This machine, or one below `root`; commands are found in the PATH of `variables`. All commands together get a minute."""
+    """This machine, or one below `root`. Commands are found in the PATH of `variables`, and share one minute."""
 
     root: Path = Path("/")
     variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -39,16 +39,16 @@ class Machine:
     _asked: dict[tuple[str, ...], Answer] = field(default_factory=dict)
 
     def paths(self, pattern: str) -> list[Path]:
-        """The existing paths that match an absolute glob pattern, sorted."""
-        # glob and not Path.glob, which does not follow links such as those below /sys/class.
+        """Return the existing paths that match an absolute glob pattern, sorted."""
+        # Path.glob does not follow links such as those below /sys/class.
         return [Path(path) for path in sorted(glob.glob(str(self.root / pattern.lstrip("/"))))]  # noqa: PTH207
 
     def name(self, path: Path) -> str:
-        """How a path is called on the machine itself."""
+        """Return a path's name on the machine itself."""
         return "/" + str(path.relative_to(self.root))
 
     def read(self, path: str | Path) -> str | None:
-        """The text of a file, its first MiB; None where there is none that can be read."""
+        """Return the first MiB of a text file; None if it cannot be read."""
         try:
             with (self.root / str(path).lstrip("/") if isinstance(path, str) else path).open(errors="replace") as file:
                 return file.read(_MOST_BYTES)
@@ -56,39 +56,39 @@ class Machine:
             return None
 
     def run(self, command: Sequence[str], limit_s: float = 10.0) -> Answer:
-        """Ask a command, once however often it is asked for; nothing is sent to it."""
+        """Run a command without input. A repeated command returns the first answer."""
         key = tuple(command)
         if key not in self._asked:
             self._asked[key] = self._run(key, min(limit_s, self.deadline - time.monotonic()))
         return self._asked[key]
 
     def on_bus(self, vendor: str) -> list[str]:
-        """Addresses of the cards of a vendor (`0x` and four digits) on the PCI bus, whether or not a driver knows them."""
+        """Return the PCI addresses of a vendor's GPUs (`0x` and four digits), with or without a driver."""
         devices = [path.parent for path in self.paths("/sys/bus/pci/devices/*/vendor") if (self.read(path) or "").strip() == vendor]
         return [device.name for device in devices if (self.read(device / "class") or "").startswith(_DISPLAY)]
 
     def nodes(self, target: Target) -> list[Path]:
-        """The device nodes that a container of this target is given."""
+        """Return the device nodes that a container of this target is given."""
         return [path for pattern in target.devices.nodes for path in self.paths(pattern)]
 
     def has_driver(self, target: Target) -> bool:
-        """Whether the vendor's kernel driver has shown itself: by its file, or by all nodes, of which some are every vendor's."""
+        """Check for the vendor's kernel driver: by its file, or by its device nodes, some of which other vendors share."""
         if target.probe.driver_file is not None and self.paths(target.probe.driver_file):
             return True
         if not target.devices.nodes or not all(map(self.paths, target.devices.nodes)):
             return False
-        # Where the bus can be seen, and has no such card, the nodes are another's.
+        # If the bus is visible and has no such GPU, the nodes belong to another vendor.
         return target.doctor.pci is None or not self.paths("/sys/bus/pci/devices/*") or bool(self.on_bus(target.doctor.pci))
 
     def has(self, target: Target) -> bool:
-        """Whether a card of the target's vendor is in this machine, with or without its driver."""
+        """Return whether the machine has a GPU of the target's vendor, with or without a driver."""
         return self.has_driver(target) or (target.doctor.pci is not None and bool(self.on_bus(target.doctor.pci)))
 
     def _run(self, command: tuple[str, ...], limit_s: float) -> Answer:
         started = time.monotonic()
         if limit_s <= 0:
             return Answer(trouble="silent")
-        # A file and not a pipe: a command that hangs in a driver survives SIGKILL, and nobody waits for the end of its output.
+        # Use a file, not a pipe: a command that hangs in a driver survives SIGKILL, and its pipe would never close.
         with tempfile.TemporaryFile() as output:
             try:
                 process = subprocess.Popen(
@@ -112,7 +112,7 @@ class Machine:
 
 
 def _give_up(process: subprocess.Popen[bytes]) -> None:
-    """Kill a command and what it started; one that cannot be killed is left to the driver that holds it."""
+    """Kill a command and its children. If the driver blocks the kill, give up."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""One vendor's part of a machine: is its card here, and what do the targets file's questions come to. No vendor is named here."""
+"""Check one vendor's part of a machine: is its GPU here, and what do the targets file's checks say? No vendor is named here."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Info = Union[Mapping[str, Any], None]
 
 
 def examine_vendor(target: Target, machine: Machine, info: Info, *, needed: bool, contained: bool = True) -> list[Finding]:
-    """Findings about one target that runs on a card; one finding, a skip, where neither the card is here nor anybody asked for it.
+    """Return the findings about one target with a GPU. If the GPU is absent and was not requested, that is a single skip.
 
-    `contained` is whether its runs get a container: where they do not, nobody has to hand the card out.
+    `contained`: its runs use containers. If not, nothing needs to pass the GPU to a container.
     """
     if not machine.has_driver(target):
         return [_absent(target, machine, needed)]
@@ -43,7 +43,7 @@ def _absent(target: Target, machine: Machine, needed: bool) -> Finding:
 
 
 def _access(target: Target, machine: Machine) -> Finding:
-    """Whether this user may open the device nodes; a target that asks the engine for its card names none."""
+    """Check whether this user may open the device nodes. A target that requests GPUs from the engine has none."""
     nodes = machine.nodes(target)
     if missing := [pattern for pattern in target.devices.nodes if not machine.paths(pattern)]:
         return Finding(target.name, FAIL, f"no device node {', '.join(missing)}, though the driver is loaded", target.probe.fix)
@@ -54,10 +54,10 @@ def _access(target: Target, machine: Machine) -> Finding:
 
 
 def _driver(target: Target, machine: Machine) -> str:
-    """`driver loaded: /sys/module/x/version says 1.2`, where the kernel driver has such a file."""
+    """`driver loaded: /sys/module/x/version says 1.2`, if the kernel driver has such a file."""
     files = machine.paths(target.probe.driver_file) if target.probe.driver_file else []
-    said = _clip((machine.read(files[0]) or "").splitlines()[:1]) if files else ""
-    return f"driver loaded: {machine.name(files[0])}" + (f" says {said}" if said else "") if files else ""
+    version = _clip((machine.read(files[0]) or "").splitlines()[:1]) if files else ""
+    return f"driver loaded: {machine.name(files[0])}" + (f" says {version}" if version else "") if files else ""
 
 
 def _first_answer(name: str, alternatives: Sequence[Check], machine: Machine, info: Info) -> Finding:
@@ -81,7 +81,7 @@ def _ask(check: Check, machine: Machine, info: Info) -> Answer:
 
 
 def _judge(name: str, check: Check, answer: Answer, machine: Machine) -> Finding:
-    """Hold an answer against the rules of its check; the first that is broken is what is told."""
+    """Compare an answer with the rules of its check, and report the first rule that it breaks."""
 
     def say(state: str, evidence: str) -> Finding:
         return Finding(name, state, evidence, "" if state in (PASS, SKIP) else check.fix, answer.seconds)
@@ -94,35 +94,35 @@ def _judge(name: str, check: Check, answer: Answer, machine: Machine) -> Finding
         return say(check.refused, f"`{' '.join(check.run)}` failed: {_clip(answer.text.strip().splitlines()[-1:])}")
     rows = [match.groupdict() for match in re.finditer(check.rows or "", answer.text, re.MULTILINE)] if check.rows else []
     if check.rows and not rows:
-        return say(check.breach, f"nothing of what was expected, but: {_clip(answer.text.strip().splitlines()[:1]) or 'nothing at all'}")
+        return say(check.breach, f"unexpected output: {_clip(answer.text.strip().splitlines()[:1]) or 'nothing at all'}")
     if breaches := list(_breaches(check, rows)):
         return say(check.breach, "; ".join(dict.fromkeys(breaches)))
     if check.count is not None and len(rows) != (there := len(machine.paths(check.count))):
-        return say(check.breach, f"{len(rows)} told, {there} at {check.count}")
+        return say(check.breach, f"{len(rows)} reported, {there} at {check.count}")
     return say(PASS, _told(check, rows))
 
 
 def _breaches(check: Check, rows: Iterable[Mapping[str, str | None]]) -> Iterable[str]:
     for row in rows:
-        told = f" ({_show(check, row)})" if check.shown else ""
+        shown = f" ({_show(check, row)})" if check.shown else ""
         for group, floor in check.at_least.items():
             if _version(row[group] or "") < _version(floor):
-                yield f"{group} {row[group]} is older than {floor}{told}"
+                yield f"{group} {row[group]} is older than {floor}{shown}"
         for group, most in check.at_most.items():
             value = _number(row[group] or "")
             if value is not None and value > most:
-                yield f"{group} {row[group]} is more than {most:g}{told}"
+                yield f"{group} {row[group]} is more than {most:g}{shown}"
         for group, pattern in check.equal.items():
             if re.fullmatch(pattern, row[group] or "") is None:
-                yield f"{group} is {row[group]!r}{told}"
+                yield f"{group} is {row[group]!r}{shown}"
 
 
 def _told(check: Check, rows: Sequence[Mapping[str, str | None]]) -> str:
     if not check.rows:
-        return check.shown or "nothing to mend"
+        return check.shown or "no problem found"
     shown = list(dict.fromkeys(_show(check, row) for row in rows)) if check.shown else []
     more = f" and {len(shown) - _SHOWN_ROWS} more" if len(shown) > _SHOWN_ROWS else ""
-    return "; ".join(shown[:_SHOWN_ROWS]) + more if shown else "nothing to mend"
+    return "; ".join(shown[:_SHOWN_ROWS]) + more if shown else "no problem found"
 
 
 def _show(check: Check, row: Mapping[str, str | None]) -> str:
@@ -130,13 +130,13 @@ def _show(check: Check, row: Mapping[str, str | None]) -> str:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """Release numbers only: `1.17.8-rc.1` is 1.17.8, for what is meant is never that fine."""
+    """Return the release numbers: `1.17.8-rc.1` becomes 1.17.8, which is exact enough for the rules."""
     first = re.match(r"\d+(\.\d+)*", text.strip())
     return tuple(int(part) for part in first[0].split(".")) if first else ()
 
 
 def _number(text: str) -> float | None:
-    """None where a tool says `[N/A]`: what cannot be read breaks no rule."""
+    """Return None for `[N/A]` and the like: an unreadable value breaks no rule."""
     try:
         return float(text)
     except ValueError:
@@ -150,6 +150,6 @@ def _line_of(text: str, match: re.Match[str]) -> str:
 
 
 def _clip(lines: Sequence[str]) -> str:
-    """One line for a terminal: a tool's output may hold anything."""
+    """Return one line for a terminal: a tool's output may contain anything."""
     line = "".join(character if character.isprintable() else " " for character in " ".join(lines)).strip()
     return line if len(line) <= _LINE else f"{line[:_LINE]} …"

@@ -1,4 +1,4 @@
-"""The half that runs where the GPU is: standard library, torch, triton and pytest, nothing else.
+"""The half that runs beside the GPU. It may import the standard library, torch, triton and pytest, and nothing else.
 
-The host never imports it; it starts it by name (`python -m harness.inside job.json`). Each stage is a process of its own.
+The host never imports it, but starts it by name (`python -m harness.inside job.json`). Each stage is a separate process.
 """

@@ -1,8 +1,8 @@
-"""Where the inside begins: read the job, run each stage as a process of its own, always leave `stages.json`.
+"""The entry of the inside: read the job, run each stage in its own process, and always leave `stages.json`.
 
-`python -m harness.inside OUTPUT/job.json`. Where an earlier run of this job was ended before its time, stages that it has finished are kept
-and the others are taken up from their journals. Exit code 0 means that every stage was brought to an end, whatever the tests said; the
-verdicts are in the files. On standard output there are only events, one JSON object a line.
+`python -m harness.inside OUTPUT/job.json`. If an earlier run of this job was cut short, its finished stages are kept, and the others
+continue from their journals. Exit code 0 means that every stage completed, whatever the tests' results; the verdicts are in the files.
+Standard output holds only events, one JSON object per line.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from harness.records import STAGES, UNWRITABLE, Job, Stage, StageReport, Stages,
 
 _GRACE_S = 20.0
 _REAP_S = 1.0
-# Of a stage with any other verdict not everything may have had its turn; it is entered again, and finds what it has in its journal.
+# After any other verdict, a stage may not have run everything. It is started again and continues from its journal.
 _ORDERLY = (Verdict.PASSED, Verdict.NOT_RUN, Verdict.FAILED, Verdict.ERROR)
 
 
 def run(job: Job, job_path: Path) -> None:
-    """All stages in order; what is not reached is reported as not run, with the reason."""
+    """Run all stages in order. A stage that is not reached is reported as not run, with the reason."""
     reports = [StageReport(stage, Verdict.NOT_RUN, reason="the run ended before this stage") for stage in (Stage.FACTS, *job.stages)]
     finished = _finished(job)
     reports = [finished.get(report.stage, report) for report in reports]
@@ -55,10 +55,10 @@ def run(job: Job, job_path: Path) -> None:
 
 
 def _finished(job: Job) -> dict[Stage, StageReport]:
-    """The stages that an earlier run of this job brought to an orderly end. The facts are not among them: this may be another machine."""
+    """Return the stages that an earlier run of this job completed. Facts are always taken again: this may be another machine."""
     try:
-        told = json.loads((Path(job.output) / "stages.json").read_text())
-        reports = [_report(entry) for entry in told["reports"]] if told["run_id"] == job.run_id else []
+        earlier = json.loads((Path(job.output) / "stages.json").read_text())
+        reports = [_report(entry) for entry in earlier["reports"]] if earlier["run_id"] == job.run_id else []
     except (OSError, ValueError, TypeError, KeyError):
         return {}
     return {
@@ -67,7 +67,7 @@ def _finished(job: Job) -> dict[Stage, StageReport]:
 
 
 def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
-    """One stage in one process group, within its limit; its own report, or one that says how it died."""
+    """Run one stage in its own process group, within its time limit. Return its report, or one that says how it died."""
     folder = Path(job.output) / stage.value
     folder.mkdir(exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)
@@ -78,17 +78,17 @@ def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
     command = [sys.executable, "-m", f"harness.inside.{stage.value}.stage", str(job_path)]
     started = time.monotonic()
     with open(folder / "log.txt", "ab") as log:
-        # `-m` looks for modules in the folder it starts in first. Ours is open to the package, which may have left a json.py there.
+        # `-m` first looks for modules in the current folder. The package can write to ours, and may have left a json.py there.
         process = subprocess.Popen(
             command, stdout=log, stderr=log, env=environment, pass_fds=(writing,), start_new_session=True, cwd=os.sep
         )
     os.close(writing)
-    told: list[StageReport] = []
-    relay = threading.Thread(target=_relay, args=(reading, told), daemon=True)
+    reports: list[StageReport] = []
+    relay = threading.Thread(target=_relay, args=(reading, reports), daemon=True)
     limit = STAGES[stage].limit_s or job.stage_limit_s
     timed_out = False
     try:
-        relay.start()  # here, since a Ctrl-C can come while it starts
+        relay.start()  # inside `try`, because a Ctrl-C can arrive while it starts
         _wait(process, started + limit)
     except subprocess.TimeoutExpired:
         timed_out = True
@@ -97,14 +97,14 @@ def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
         sealing.end_orphans(but=process.pid)
     relay.join(_GRACE_S)
     seconds = round(time.monotonic() - started, 3)
-    if told and process.returncode == 0:
-        report = dataclasses.replace(told[-1], seconds=seconds, exit_code=0)
+    if reports and process.returncode == 0:
+        report = dataclasses.replace(reports[-1], seconds=seconds, exit_code=0)
         return doubted(report, (f"{name} was changed by another process" for name in sealing.changed(report, Path(job.output))))
-    hint = f"The end of {stage.value}/log.txt says more."
+    hint = f"The end of {stage.value}/log.txt has details."
     if process.returncode == UNWRITABLE:
         why, room = (
             "its results could not be written: the disk is full or broken",
-            "Make room on that disk; --resume then goes on where this stopped.",
+            "Make room on that disk; then continue with --resume.",
         )
         return StageReport(stage, Verdict.INFRA, seconds, why, room, UNWRITABLE)
     if timed_out:
@@ -113,10 +113,10 @@ def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
 
 
 def _wait(process: subprocess.Popen[bytes], until: float) -> None:
-    """Wait for a stage, and clear away what others have left behind.
+    """Wait for a stage, and reap orphans meanwhile.
 
     Raises:
-        subprocess.TimeoutExpired: it runs still.
+        subprocess.TimeoutExpired: it is still running.
     """
     while True:
         try:
@@ -128,12 +128,12 @@ def _wait(process: subprocess.Popen[bytes], until: float) -> None:
             sealing.reap(but=process.pid)
 
 
-def _relay(pipe: int, told: list[StageReport]) -> None:
-    """Pass a stage's events on to the host, but for its report, which is for us."""
+def _relay(pipe: int, reports: list[StageReport]) -> None:
+    """Pass a stage's events on to the host, except its report, which the inside keeps."""
     with open(pipe, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if line.startswith('{"event": "report"'):
-                told += [report for report in [_load(line)] if report]
+                reports += [report for report in [_load(line)] if report]
                 continue
             sys.stdout.write(line)
             sys.stdout.flush()
@@ -155,16 +155,16 @@ def _report(raw: dict[str, Any]) -> StageReport:
 
 
 def _save(job: Job, reports: list[StageReport], *, finished: bool) -> None:
-    """Write stages.json, and tell the host what is in it: after the last stage nobody is left who could forge that."""
+    """Write stages.json and send its hash to the host. After the last stage, no process is left that could forge it."""
     text = to_text(Stages(job.run_id, job.target, finished, tuple(reports)))
     write_text(Path(job.output) / "stages.json", text)
     _say({"event": "stages", "finished": finished, "sha256": hashlib.sha256(text.encode()).hexdigest()})
 
 
 def main() -> int:
-    """Entry; SIGTERM is treated as SIGINT so that both end a run in good order, and so does the death of who has started it."""
+    """Run the inside. SIGTERM and the death of the parent are treated like SIGINT, so that all of them end a run cleanly."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # A shell that starts a job in the background has it ignore SIGINT, and so would every stage: no grace, only SIGKILL.
+    # A shell makes background jobs ignore SIGINT, and the stages would inherit that. They would then be killed without warning.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     die_with_parent(signal.SIGINT)
     sealing.shut()

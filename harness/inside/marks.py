@@ -6,7 +6,6 @@ that the harness decides when and how each point is measured or compiled.
 
 from __future__ import annotations
 
-import fnmatch
 import importlib.util
 import os
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
 from harness.records import Scalar, Verdict
+from harness.records.package import is_bench, kernel_of
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ class Point:
 
 @contextmanager
 def triton_settings_kept() -> Iterator[None]:
-    """What the environment tells Triton is the same afterwards.
+    """Restore the environment variables of Triton afterwards.
 
-    torch.compile names a cache of its own there and, where torch brings one along, another assembler: what is compiled after it would be
-    another binary, and nothing of what was compiled ahead would be found.
+    torch.compile sets a cache of its own and, if torch brings one, another assembler. Kernels compiled after it would be other binaries,
+    and those compiled ahead would not be found.
     """
     before = {name: value for name, value in os.environ.items() if name.startswith("TRITON_")}
     try:
@@ -74,21 +74,13 @@ def triton_settings_kept() -> Iterator[None]:
 
 
 def find_benches(root: Path, patterns: tuple[str, ...]) -> list[Path]:
-    """Files below `root` whose name or relative path matches a pattern, sorted; hidden folders and caches are passed over."""
-    found = []
-    for path in sorted(root.rglob("*.py")):
-        relative = path.relative_to(root)
-        if any(part.startswith((".", "__")) for part in relative.parts[:-1]):
-            continue
-        if any(fnmatch.fnmatch(path.name, pattern) or fnmatch.fnmatch(relative.as_posix(), pattern) for pattern in patterns):
-            found.append(path)
-    return found
+    """Return the benchmarks below `root`, sorted."""
+    return [path for path in sorted(root.rglob("*.py")) if is_bench(path.relative_to(root).as_posix(), patterns)]
 
 
 def kernel_name(path: Path, root: Path) -> str:
-    """The kernel that a file is about: its folder below `root`, or, for a file in `root` itself, its name without its role."""
-    relative = path.relative_to(root)
-    return relative.parts[0] if len(relative.parts) > 1 else path.stem.removeprefix("bench_").removeprefix("test_")
+    """Return the kernel that a file below `root` is about."""
+    return kernel_of(path.relative_to(root).as_posix())
 
 
 def load_module(path: Path, root: Path) -> ModuleType:
@@ -116,7 +108,7 @@ def load_module(path: Path, root: Path) -> ModuleType:
 
 
 def load_case(journal: Journal, path: Path, root: Path, done: set[str]) -> ModuleType | None:
-    """Load a bench; when that fails, or once killed a worker, it is a row of its own and its points are left out."""
+    """Load a bench. If that fails, or killed an earlier worker, it becomes a row of its own and its points are left out."""
     identity = f"{kernel_name(path, root)} [loading {path.name}]"
     if identity in done:
         return None
@@ -132,7 +124,7 @@ def load_case(journal: Journal, path: Path, root: Path, done: set[str]) -> Modul
 
 
 def points(module: ModuleType, path: Path, root: Path, quick: bool = False) -> Iterator[Point]:
-    """Every point of every mark in a loaded module, in the author's order; `quick` keeps three sizes of each sweep."""
+    """Yield every point of every mark in a loaded module, in the author's order; `quick` keeps three sizes of each sweep."""
     import triton.testing
 
     kernel = kernel_name(path, root)
@@ -171,7 +163,7 @@ _SHORT = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "
 
 
 def _plain(value: Any) -> Scalar:
-    """A parameter as JSON can hold it; dtypes by their short names."""
+    """Return a parameter as JSON can hold it; dtypes by their short names."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     text = str(value).removeprefix("torch.")

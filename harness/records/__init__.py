@@ -1,13 +1,13 @@
-"""Layer 0: the words of the house as frozen dataclasses, shared by the host and by the inside of the container.
+"""Layer 0: the shared records, as frozen dataclasses, for the host and for the inside of the container.
 
-Only the standard library is imported here. Everything that crosses the seam on disk (`raw/<target>/`) is one of these, written with
-`dump` and read on the host through `collect`, which validates every field against its annotation.
-Units are in the names: `_s` seconds, `_ms` milliseconds, `_bytes` bytes, `_gbps` GB/s with G = 1e9.
+Only the standard library is imported here. Everything that the two halves exchange on disk (`raw/<target>/`) is one of these. `dump` writes
+them, and the host reads them through `collect`, which validates every field against its annotation. Units are in the names: `_s` seconds,
+`_ms` milliseconds, `_bytes` bytes, `_gbps` GB/s with G = 1e9.
 """
 
 from harness.records.enums import GPU_PROPERTY, HOST_CODE, MOST_SECONDS, SCHEMA_VERSION, UNWRITABLE, Scalar, Stage, Verdict, worst
 from harness.records.gates import OPEN, Gates, Limits, Rule, Waiver, Which
-from harness.records.job import Architecture, Job, JobOptions
+from harness.records.job import Arch, Architecture, Job, JobOptions, Multiprocessor
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
 from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
 from harness.records.shard import Shard
@@ -23,6 +23,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "STAGES",
     "UNWRITABLE",
+    "Arch",
     "Architecture",
     "Attempt",
     "CardShare",
@@ -38,6 +39,7 @@ __all__ = [
     "Job",
     "JobOptions",
     "Limits",
+    "Multiprocessor",
     "Output",
     "Rule",
     "RunRecord",

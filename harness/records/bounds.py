@@ -1,7 +1,7 @@
-"""What a field of a record can be at most. pydantic, on the host, holds every record to it; the inside never loads pydantic.
+"""The bounds of record fields. On the host, pydantic checks every record against them; the inside never loads pydantic.
 
-A name (a target, a kernel, a case) that is too long is refused: cut, two could become one. Prose (a reason, a version) is cut. Both are
-written again and again into a report, next to every number that they are about, so that their length is part of what a report costs.
+Names (target, kernel, case) that are too long are refused: if they were cut, two could become equal. Prose (reason, version) is cut.
+Reports repeat both beside every number they belong to, so their length affects what a report costs.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ _MOST_FIGURE = 1e12
 
 @dataclass(frozen=True)
 class Bound:
-    """Limits of a number (`least`, `most`) or of the length of a text, list or mapping (`longest`)."""
+    """Limits of a number (`least`, `most`), or of the length of a text, list or mapping (`longest`)."""
 
     least: Union[float, None] = None
     most: Union[float, None] = None
     longest: Union[int, None] = None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
-        """pydantic's own constraints; a schema of its core is a dict, so that nothing has to be imported."""
-        told = {"ge": self.least, "le": self.most, "max_length": self.longest}
-        return {**handler(source), **{name: value for name, value in told.items() if value is not None}}
+        """Return pydantic's own constraints. Its core schemas are dicts, so nothing has to be imported."""
+        limits = {"ge": self.least, "le": self.most, "max_length": self.longest}
+        return {**handler(source), **{name: value for name, value in limits.items() if value is not None}}
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A field that a function looks at after pydantic: it returns what is kept, or raises ValueError."""
+    """A field that a function checks after pydantic. The function returns the value to keep, or raises ValueError."""
 
     look: Callable[[Any], Any]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
-        """A validator behind the type's own."""
+        """Return a validator that runs after the type's own."""
         return {"type": "function-after", "function": {"type": "no-info", "function": self.look}, "schema": handler(source)}
 
 
@@ -58,12 +58,12 @@ def _check_shard(text: str) -> str:
     return text
 
 
-Name = Annotated[str, Bound(longest=200)]  # of a target, run, kernel, provider, architecture
-LongName = Annotated[str, Bound(longest=2000)]  # of a case or test: its parameters are in it
-Word = Annotated[str, _cut(200)]  # a unit, a version, a model
+Name = Annotated[str, Bound(longest=200)]  # of a target, run, kernel, provider or architecture
+LongName = Annotated[str, Bound(longest=2000)]  # of a case or test, including its parameters
+Word = Annotated[str, _cut(200)]  # a unit, a version or a model
 Prose = Annotated[str, _cut(2000)]  # a reason
 Page = Annotated[str, _cut(10_000)]  # advice, a path, an argument of a command
-# A parameter or a constant: it stands in the name of every row of its launch.
+# A parameter or a constant: the name of every row of its launch contains it.
 Parameter = Annotated[Union[int, float, str, bool, None], Checked(_cut_text)]
 ShardText = Annotated[str, Checked(_check_shard)]
 Seconds = Annotated[float, Bound(0.0, MOST_SECONDS)]

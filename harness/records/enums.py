@@ -1,4 +1,4 @@
-"""The words and constants of all records: verdicts, stages, and what a record is held to."""
+"""The shared words and constants: verdicts, stages, and the validation rules of records."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Union
 
 SCHEMA_VERSION = 1
 
-# Nothing takes thirty years; and whatever is summed stays a number.
+# Nothing takes thirty years, and sums of such times stay finite.
 MOST_SECONDS = 1e9
 
 Scalar = Union[int, float, str, bool, None]
 
-# The exit code of an inside that cannot write its results (EX_IOERR of <sysexits.h>); in `harness/run/diagnose.py` it is infrastructure.
+# The exit code of an inside that cannot write its results (EX_IOERR of <sysexits.h>); `harness/run/diagnose.py` maps it to infrastructure.
 UNWRITABLE = 74
 
-# The property of a test that names the GPU it ran on, by its index; only where several shared the tests.
+# The test property with the index of the GPU that ran the test; set only if several GPUs shared the tests.
 GPU_PROPERTY = "gpu"
 
-# In the place of a function's name: a point or a test that launched nothing, or not all of what it would have.
+# Stands in for a function's name if a point or a test launched nothing, or only some of its kernels.
 HOST_CODE = "(host code)"
 
-# What pydantic, on the host, is asked to hold every record to; a plain dict, so that nothing has to be imported for it here.
+# pydantic's settings for every record. This is a plain dict, so that nothing has to be imported for it here.
 STRICT = {"extra": "forbid", "allow_inf_nan": False}
 
 
 class Verdict(str, Enum):
-    """What became of a case, a stage or a target, mildest first: `worst` relies on the order."""
+    """What happened to a case, a stage or a target, mildest first. `worst` relies on the order."""
 
     PASSED = "passed"
     ABSENT = "absent"
@@ -44,7 +44,7 @@ class Verdict(str, Enum):
 
     @property
     def severity(self) -> int:
-        """Position in the order above; larger is worse."""
+        """Position in the order above; a larger one is worse."""
         return _SEVERITY[self]
 
 
@@ -52,12 +52,12 @@ _SEVERITY = {verdict: position for position, verdict in enumerate(Verdict)}
 
 
 def worst(verdicts: list[Verdict], default: Verdict = Verdict.NOT_RUN) -> Verdict:
-    """The most severe of `verdicts`; `default` where there is none."""
+    """Return the most severe of `verdicts`; `default` if there is none."""
     return max(verdicts, key=lambda verdict: verdict.severity, default=default)
 
 
 class Stage(str, Enum):
-    """The processes that run where the GPU is, in the order in which they run."""
+    """The processes that run beside the GPU, in running order."""
 
     FACTS = "facts"
     TEST = "test"

@@ -1,4 +1,4 @@
-"""What may be asked of generated code, and what is let through."""
+"""The gates for generated code, and their waivers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Patterns = Annotated[tuple[LongName, ...], Few]
 
 @dataclass(frozen=True)
 class Which:
-    """Some of the compiled kernels: those whose every name fits one of the shell patterns for it.
+    """A selection of compiled kernels: every name must match one of the shell patterns for it.
 
-    `kernel` is the folder; `types` are those of the arguments as a report spells them, `*bf16 *fp32 i32`; `launched_by` is `bench` or
-    `test`, for tests try odd sizes on purpose, of which nobody asks that they be fast.
+    `kernel` is the folder. `types` are the argument types as reports write them, `*bf16 *fp32 i32`. `launched_by` is `bench` or `test`:
+    tests use odd sizes on purpose, and nobody expects those to be fast.
     """
 
     __pydantic_config__ = STRICT
@@ -30,9 +30,9 @@ class Which:
     launched_by: Patterns = ("*",)
 
     def covers(self, row: CompiledKernel) -> bool:
-        """Whether `row` is one of them."""
+        """Return whether the selection contains `row`."""
         patterns = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
-        return all(any(fnmatchcase(getattr(row, name), pattern) for pattern in some) for name, some in patterns.items())
+        return all(any(fnmatchcase(getattr(row, name), pattern) for pattern in alternatives) for name, alternatives in patterns.items())
 
     @classmethod
     def restore(cls, raw: dict[str, Any]) -> Which:
@@ -42,10 +42,10 @@ class Which:
 
 @dataclass(frozen=True)
 class Limits:
-    """A value a gate, named as in `pyproject.toml`; None or False where the gate is open. docs/gates.md says what each means.
+    """A value per gate, named as in `pyproject.toml`; None or False opens the gate. docs/gates.md explains each.
 
-    At most: `spills` in registers a thread, `private_bytes` a thread. At least: `occupancy` as a share of a multiprocessor's warps (0 to
-    1), `load_bits` and `store_bits` of the widest global access.
+    Upper limits: `spills` in registers per thread, `private_bytes` per thread. Lower limits: `occupancy` as a share of a multiprocessor's
+    warps (0 to 1), `load_bits` and `store_bits` of the widest global access.
     """
 
     __pydantic_config__ = STRICT
@@ -63,7 +63,7 @@ OPEN = Limits(spills=None, private_bytes=None, explicit_precision=False)
 
 @dataclass(frozen=True)
 class Rule:
-    """Limits for some kernels. It can only tighten: of all limits that cover a kernel the strictest holds."""
+    """Limits for some kernels. A rule can only tighten: the strictest limit that covers a kernel applies."""
 
     __pydantic_config__ = STRICT
     which: Which
@@ -72,7 +72,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Waiver:
-    """One gate that some kernels may break, and why. It shows in the report, also where nothing needs it."""
+    """A gate that some kernels may break, and why. The report shows it even if no kernel needs it."""
 
     __pydantic_config__ = STRICT
     gate: Name
@@ -82,7 +82,7 @@ class Waiver:
 
 @dataclass(frozen=True)
 class Gates:
-    """What the author of a kernel package asks of its generated code. `source` is the file that says so; empty for the defaults."""
+    """What the author of a kernel package demands of its generated code. `source` is the file that says so; empty for the defaults."""
 
     __pydantic_config__ = STRICT
     limits: Limits = field(default_factory=Limits)
@@ -92,7 +92,7 @@ class Gates:
 
     @classmethod
     def restore(cls, raw: dict[str, Any]) -> Gates:
-        """Undo `dataclasses.asdict`; trusted, as in `Job.load`."""
+        """Undo `dataclasses.asdict`. The data is trusted, as in `Job.load`."""
         rules = tuple(Rule(Which.restore(entry["which"]), Limits(**entry["limits"])) for entry in raw["rules"])
         waivers = tuple(Waiver(**{**entry, "which": Which.restore(entry["which"])}) for entry in raw["waivers"])
         return cls(Limits(**raw["limits"]), rules, waivers, raw["source"])

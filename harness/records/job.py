@@ -5,26 +5,69 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Union
+from typing import Annotated, Any, Union
 
-from harness.records.bounds import Few, Many, Name, Page
+from harness.records.bounds import Bound, Bytes, Few, Many, Name, Page
 from harness.records.enums import SCHEMA_VERSION, STRICT, Stage, Verdict
 from harness.records.gates import Gates
+
+# What Triton's `GPUTarget` says of an architecture: a number, a text, or a mapping of facts, depending on the backend.
+Fact = Union[bool, int, float, str, None, list[Union[int, float, str]]]
+Arch = Union[int, str, dict[str, Fact]]
+AtLeastOne = Annotated[int, Bound(1)]
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    """What one multiprocessor (SM, CU, WGP, Xe-core) has, and in which portions it gives it to programs.
+
+    It has `schedulers`, and a warp belongs to one of them. `warps` are the slots of one scheduler; `programs` those of the multiprocessor,
+    None if the slots of the warps always run out first. `registers` are the 32-bit registers that each lane of a scheduler has for all of
+    its warps; a warp gets them in portions of `register_unit`. Programs get `shared_bytes` in portions of `shared_unit`, and each takes
+    `shared_reserved` more for the system. `scalars` are the scalar registers of one scheduler; a warp gets them in portions of
+    `scalar_unit`, and takes `scalars_reserved` more for the system. `scalars` is None if every warp has a fixed number of its own.
+    """
+
+    __pydantic_config__ = STRICT
+    schedulers: AtLeastOne
+    warps: AtLeastOne
+    registers: AtLeastOne
+    register_unit: AtLeastOne
+    shared_bytes: Bytes
+    shared_unit: AtLeastOne
+    programs: Union[AtLeastOne, None] = None
+    shared_reserved: Bytes = 0
+    scalars: Union[AtLeastOne, None] = None
+    scalar_unit: AtLeastOne = 1
+    scalars_reserved: Annotated[int, Bound(0)] = 0
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A GPU that kernels are compiled for. `properties` is what Triton's `get_device_properties` would answer on that card, `torch_version`
-    what `torch.version` would have there. `cache_bytes` is a cache between L2 and memory, which no driver tells; 0 where there is none."""
+    """A GPU that kernels are compiled for.
+
+    `backend`, `arch` and `warp_size` are those of Triton's `GPUTarget`. `properties` is what Triton's `get_device_properties` answers on
+    that card, `torch_device` is torch's name for the type of device, `torch_version` is what `torch.version` has there. `cache_bytes` is
+    the size of a cache between L2 and memory, which no driver reports; 0 if there is none. `program_threads` is the largest number of
+    threads that a program can be launched with. Without `multiprocessor` no occupancy is computed.
+    """
 
     __pydantic_config__ = STRICT
     name: str
     backend: str
-    arch: Union[int, str]
+    arch: Arch
     warp_size: int
     properties: dict[str, int]
     torch_version: dict[str, str] = field(default_factory=dict)
     cache_bytes: int = 0
+    torch_device: str = "cuda"
+    program_threads: int = 1024
+    multiprocessor: Union[Multiprocessor, None] = None
+
+    @classmethod
+    def restore(cls, raw: dict[str, Any]) -> Architecture:
+        """Undo `dataclasses.asdict`; trusted, as in `Job.load`."""
+        return cls(**{**raw, "multiprocessor": Multiprocessor(**raw["multiprocessor"]) if raw.get("multiprocessor") else None})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +99,8 @@ class Job(JobOptions):
     `device_faults` are patterns of what a GPU's runtime prints when it aborts a process, and the verdict that each stands for.
     `visible_devices` is the variable that shows a process some of the cards: where it is named, tests and sweeps are shared between the
     cards, of which there are `gpus` (0: as many as are visible). `card_query` tells of each card what torch does not; `card_rows` reads it.
+    `torch_devices` are torch's names for the types of device in the targets file, the target's own first. Where there is no card, a tensor
+    that the package wants on one of them is put elsewhere.
     """
 
     __pydantic_config__ = STRICT
@@ -76,6 +121,7 @@ class Job(JobOptions):
     gpus: int = 0
     card_query: tuple[str, ...] = ()
     card_rows: str = ""
+    torch_devices: Annotated[tuple[Name, ...], Few] = ("cuda",)
     schema_version: int = SCHEMA_VERSION
 
     @classmethod
@@ -83,9 +129,10 @@ class Job(JobOptions):
         """Read a job that the host wrote; it is trusted, so this is a plain conversion."""
         raw = json.loads(path.read_text())
         raw["stages"] = tuple(Stage(stage) for stage in raw["stages"])
-        raw["architectures"] = tuple(Architecture(**entry) for entry in raw["architectures"])
-        for key in ("probe", "benches", "launches", "peers", "pytest_args", "card_query"):
-            raw[key] = tuple(raw.get(key, ()))
+        raw["architectures"] = tuple(Architecture.restore(entry) for entry in raw["architectures"])
+        for key in ("probe", "benches", "launches", "peers", "pytest_args", "card_query", "torch_devices"):
+            if key in raw:
+                raw[key] = tuple(raw[key])
         raw["gates"] = Gates.restore(raw["gates"]) if raw.get("gates") else None
         raw["device_faults"] = {pattern: Verdict(verdict) for pattern, verdict in raw.get("device_faults", {}).items()}
         return cls(**raw)

@@ -1,4 +1,4 @@
-"""What comes out of a job: facts, stages, tests, points and compiled kernels. Written by the inside, read on the host through `collect`."""
+"""The results of a job: facts, stages, tests, points and compiled kernels. The inside writes them, the host reads them with `collect`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ from harness.records.enums import SCHEMA_VERSION, STRICT, Stage, Verdict
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """One GPU as the inside sees it. `derived_gbps` is what the driver's memory clock and bus width give, where it tells them; `told` what
-    the target's own question about its cards was answered with, such as a power limit."""
+    """One GPU as the inside sees it. `derived_gbps` is computed from the driver's memory clock and bus width, if known.
+
+    `told` is what the target's own query of its GPUs returned, such as a power limit.
+    """
 
     __pydantic_config__ = STRICT
     index: Index
@@ -63,10 +65,10 @@ class Facts:
 
 @dataclass(frozen=True)
 class StageReport:
-    """How one stage ended. `counts` holds a number per verdict; `seconds` is the stage's own wall time.
+    """How one stage ended. `counts` holds a number per verdict; `seconds` is the wall time of the stage.
 
-    `deselected` counts tests that pytest found and that an option or the package itself left out. `doubts` say why its results
-    cannot be relied on. `files` are its results, with the SHA-256 of each as the stage wrote it.
+    `deselected` counts the tests that pytest found and that an option or the package deselected. `doubts` say why the results are
+    unreliable. `files` are the results, each with the SHA-256 that the stage computed when it wrote them.
     """
 
     __pydantic_config__ = STRICT
@@ -84,7 +86,7 @@ class StageReport:
 
 @dataclass(frozen=True)
 class Stages:
-    """`stages.json`: written before the first stage and after each, so that it is there whatever happens."""
+    """`stages.json`: written before the first stage and after each one, so that it exists whatever happens."""
 
     __pydantic_config__ = STRICT
     run_id: Name
@@ -96,7 +98,7 @@ class Stages:
 
 @dataclass(frozen=True, slots=True)  # there may be a million of them
 class CaseResult:
-    """One test of the kernel package. `id` is pytest's node id, the same text on every target; `kernel` is its folder."""
+    """One test of the kernel package. `id` is pytest's node id, the same on every target; `kernel` is its folder."""
 
     __pydantic_config__ = STRICT
     id: str
@@ -113,12 +115,12 @@ class Sample:
     """One point of a sweep: a case (`softmax/N=1024`) under one provider (`triton`, `torch`, …) on one device.
 
     `value` is what the author's function returned, in `unit` (its ylabel); `low` and `high` are the author's own band, if any.
-    `times_ms` are the raw timings behind the last `do_bench` call of the point, in the order in which they were taken, `rounds` how many
-    of them each round gave; those of first rounds that did not count are `discarded`, those for which the device had to wait for the host
-    are `late`, and neither is among them. `quiet`: the 95 % interval of their median is as
-    narrow as the bench stage asks for; else its time was up. `flush_bytes` were overwritten before each, of a last-level cache of
-    `cache_bytes` (None where nobody tells its size). `host_ms` is how long the host took to enqueue a call, the median; `graph_ms` how long
-    the device takes for one of many in a graph, with a warm cache. `weak` says why they are not to be relied on.
+    `times_ms` are the raw timings of the point's last `do_bench` call, in order; `rounds` says how many came from each round. Early rounds
+    may not count: their timings are `discarded`. Timings for which the device waited for the host are `late`. Neither kind is in
+    `times_ms`. `quiet`: the 95 % interval of the median is as narrow as the bench stage asks for; otherwise its time ran out. `flush_bytes`
+    were overwritten before each timing, on a device whose last-level cache has `cache_bytes` (None if unknown). `host_ms` is the median
+    time the host needs to enqueue a call. `graph_ms` is the device time of one call among many in a graph, with a warm cache. `weak` says
+    why the timings are unreliable.
     """
 
     __pydantic_config__ = STRICT
@@ -153,7 +155,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The bandwidth that a device-to-device copy reached in this very run: bytes read plus bytes written, over the median time."""
+    """The bandwidth of a device-to-device copy in this run: bytes read plus bytes written, over the median time."""
 
     __pydantic_config__ = STRICT
     device: Index
@@ -165,14 +167,16 @@ class Ceiling:
 
     @property
     def gbps(self) -> float:
-        """GB/s, G = 1e9."""
+        """The bandwidth in GB/s, G = 1e9."""
         return self.bytes_moved / self.median_ms * 1e-6
 
 
 @dataclass(frozen=True)
 class CardShare:
-    """What one of several cards did of a stage that was shared between them: `cases` tests or points, from its worker's start to its end
-    in `seconds`. `lost` says why it was given up before that; what it had not finished went to the others."""
+    """What one of several GPUs did of a shared stage: `cases` tests or points in `seconds`, from its worker's start to its end.
+
+    `lost` says why the GPU was given up before the end. The others then did what it had not finished.
+    """
 
     __pydantic_config__ = STRICT
     stage: Stage
@@ -184,22 +188,24 @@ class CardShare:
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """One launch, compiled for one architecture without a GPU, and what its binary says.
+    """One launch, compiled for one architecture without a GPU, and the figures of its binary.
 
-    `registers` are per thread (VGPRs on a wave machine); `spills` are 4-byte registers kept in memory; `shared_bytes` is shared memory or
-    LDS; `load_bits` the widest global load; `matrix` the matrix instructions in it. None where the binary does not tell.
+    A figure is None if the binary does not have it.
 
-    `attributes` are what the JIT found out about arguments, such as `tt.divisibility=16`.
-    `vgprs` and `agprs` are per thread and together `registers` (with `agprs`, the first are rounded up to fours); `sgprs` are per wave.
-    `spill_store_bytes` and `spill_load_bytes` are what the code's instructions move for one thread, each counted once. `load_widths` and
-    `store_widths` are those of global accesses in bits, narrowest first. `instructions` counts matrix instructions and asynchronous
-    copies by name.
-    `programs` of this kernel fit into one multiprocessor (SM, CU or WGP) at a time, of `resident_warps` warps in all, which is the share
-    `occupancy` (0 to 1) of its slots; `limited_by` names each resource without room for one more. `compiler_waves` is what the compiler
-    thinks that a SIMD holds: it knows neither shared memory, which is asked for at launch, nor that only whole programs start.
+    `registers` are per thread (on a wave machine, VGPRs). `spills` are 4-byte registers kept in memory. `shared_bytes` is shared memory or
+    LDS. `load_bits` is the widest global load. `matrix` names the matrix instructions.
 
-    `unnamed_precision` holds `file.py:line` of each product of fp32 operands that leaves its precision to the compiler. `broken` holds what
-    was found and what is allowed for each gate that the kernel breaks, `waived` the reason for those of them that do not count.
+    `attributes` are what the JIT inferred about arguments, such as `tt.divisibility=16`. `vgprs` and `agprs` are per thread and add up to
+    `registers` (with `agprs`, `vgprs` are rounded up to a multiple of four); `sgprs` are per wave. `spill_store_bytes` and
+    `spill_load_bytes` are what the instructions move for one thread, each instruction counted once. `load_widths` and `store_widths` are
+    the widths of global accesses in bits, narrowest first. `instructions` counts matrix instructions and asynchronous copies by name.
+    `programs` of this kernel fit into one multiprocessor (SM, CU or WGP) at a time. They have `resident_warps` warps in total, which is the
+    share `occupancy` (0 to 1) of the warp slots. `limited_by` names each resource without room for another program. `compiler_waves` is the
+    compiler's own estimate per SIMD. It ignores shared memory, which is requested at launch, and that only whole programs start.
+
+    `unnamed_precision` holds `file.py:line` of each product of fp32 operands that leaves its precision to the compiler. `broken` holds, for
+    each gate that the kernel breaks, what was found and what is allowed. `waived` holds the reasons of the waivers that apply.
+    `unjudged` says why a gate that was asked for could not be judged.
     """
 
     __pydantic_config__ = STRICT
@@ -238,21 +244,22 @@ class CompiledKernel:
     unnamed_precision: Annotated[tuple[Prose, ...], Many] = ()
     broken: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     waived: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
+    unjudged: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     reason: Prose = ""
 
     @property
     def types(self) -> str:
-        """The types of its arguments, each once: `*bf16 *fp32 i32`."""
+        """The distinct types of its arguments: `*bf16 *fp32 i32`."""
         return " ".join(dict.fromkeys(text for text in self.signature.values() if text != "constexpr"))
 
     @property
     def launched_by(self) -> str:
-        """`test` where its origin is one of pytest's node ids, else `bench`; what both launch, the bench launches first."""
+        """`test` if the origin is a pytest node id, else `bench`. If both launch a kernel, the bench launched it first."""
         return "test" if "::" in self.origin else "bench"
 
     @property
     def private_bytes(self) -> Union[int, None]:
-        """Private memory of a thread beside that of its spilled registers: a slot each and one to move them through, in 16-byte frames."""
+        """Private memory per thread beyond spilled registers, in bytes. Spills take a slot each and one to move them, in 16-byte frames."""
         if self.stack_bytes is None:
             return None
         slots = self.spills + 1 if self.spills else 0
@@ -260,5 +267,5 @@ class CompiledKernel:
 
     @property
     def only_gates(self) -> bool:
-        """Whether it compiled, could be launched, and failed for its gates alone."""
+        """Whether it compiled and could be launched, and failed only because of its gates."""
         return self.verdict is Verdict.FAILED and bool(self.broken)

@@ -1,4 +1,4 @@
-"""The host's page about a run, and all that is known of it afterwards."""
+"""The host's record of a run, and everything known about a target after its run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKern
 
 @dataclass(frozen=True)
 class Environment:
-    """What the engine ran the job in: kept in `run.json` so that a number can be traced to an image and to flags."""
+    """What the engine ran the job in, kept in `run.json` so that a number can be traced to an image and its options."""
 
     __pydantic_config__ = STRICT
     engine: Word
@@ -29,8 +29,10 @@ class Environment:
 
 @dataclass(frozen=True)
 class Exit:
-    """How the process or container ended, as its engine saw it; `diagnose` turns it into a verdict. `exceeded` is the limit of its results
-    that it was ended for, in words."""
+    """How the process or container ended, as its engine saw it; `diagnose` turns it into a verdict.
+
+    `exceeded` is the limit on results, in words, for which the engine ended it.
+    """
 
     __pydantic_config__ = STRICT
     code: Union[int, None]
@@ -44,7 +46,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class Attempt:
-    """An earlier attempt at a run that was then taken up again: when it began, how long it took, and why it was not the last."""
+    """An earlier attempt at a run that was resumed: when it started, how long it took, and why it did not finish."""
 
     __pydantic_config__ = STRICT
     started: Word
@@ -55,10 +57,10 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What decides the results of a run, as it was when the run began: `inputs.json`.
+    """Everything that decides the results of a run, recorded when it began: `inputs.json`.
 
-    `files` are digests of the kernel package's files by path, `harness` is warpwave's version and code, `facts` are the environment: the
-    image, or the Python with what is installed in it, variables, driver and cards.
+    `files` are digests of the kernel package's files by path. `harness` is warpwave's version and code. `facts` are the environment: the
+    image, or the Python with its installed packages, variables, driver and GPUs.
     """
 
     __pydantic_config__ = STRICT
@@ -72,8 +74,11 @@ class Inputs:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The host's page about one target: `run.json`. `attempts` are those before the one that the rest is about; `shard` is `2/4` where it
-    ran the second of four parts of the package; `stages_hash` is the SHA-256 of stages.json as the inside wrote it last, where it told."""
+    """The host's record of one target: `run.json`. `attempts` are the earlier attempts.
+
+    `shard` is `2/4` if the target ran the second of four parts of the package. `stages_hash` is the SHA-256 of stages.json as the inside
+    last wrote it, if the inside reported it.
+    """
 
     __pydantic_config__ = STRICT
     run_id: Name
@@ -97,11 +102,11 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class TargetRun:
-    """Everything that is known of one target after its run: `raw/<target>/` read, validated and joined.
+    """Everything known of one target after its run: `raw/<target>/`, read, validated and joined.
 
-    `compiled` is the compile stage's, without a GPU; `launched` what the JIT compiled on the card in the bench stage. `again` are the same
-    points as `samples`, measured a second time: an A/A run. `shares` are those of the cards where several shared the work. `peers` are
-    the providers that the package's author had the compile stage leave out. `missing` says which shards of a run are not there.
+    `compiled` comes from the compile stage, without a GPU; `launched` is what the JIT compiled on the GPU in the bench stage. `again` are
+    the points of `samples`, measured a second time: an A/A run. `shares` are the parts of the GPUs that shared the work. `peers` are the
+    providers that the author excluded from the compile stage. `missing` says which shards of a run are missing.
     """
 
     __pydantic_config__ = STRICT

@@ -1,4 +1,4 @@
-"""A part of a package's kernels, `2/4`: read in one place, whether a command line or an artifact says it."""
+"""A part of a package's kernels, `2/4`. Command lines and artifacts are both parsed here."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 
 MOST_SHARDS = 64
-# ASCII digits only: `int` reads those of every script, and an index is no place for them.
+# ASCII digits only: `int` accepts the digits of every script.
 _SPELLING = re.compile(r"([1-9][0-9]?)/([1-9][0-9]?)")
 
 
 @dataclass(frozen=True)
 class Shard:
-    """The `number`-th of `of` parts, from 1."""
+    """Part `number` of `of`, counted from 1."""
 
     number: int
     of: int
@@ -22,10 +22,10 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Read `2/4`, the second of four.
+        """Parse `2/4`, the second of four.
 
         Raises:
-            ValueError: it is no shard; the text says what one is.
+            ValueError: the text is no shard; the message says what one looks like.
         """
         match = _SPELLING.fullmatch(text)
         shard = cls(int(match[1]), int(match[2])) if match else cls(0, 0)

@@ -1,4 +1,4 @@
-"""The stages that there are. A new one is a folder `harness/inside/<stage>/` with `stage.py`, a name in `Stage` and an entry here."""
+"""All stages. A new stage is a folder `harness/inside/<stage>/` with `stage.py`, a name in `Stage` and an entry here."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKern
 class Output:
     """A file that a stage writes, by its path in `raw/<target>/`.
 
-    `record` is the type of what is in it: one object in `.json`, one a line in `.jsonl`, one a test case in `.xml`. `field` is where
-    `TargetRun` keeps it; files of the same field are joined. A bundle without an `optional` file is whole: it is younger than the format,
-    or written only on request.
+    `record` is the type of its content: one object in `.json`, one per line in `.jsonl`, one per test case in `.xml`. `field` is the
+    field of `TargetRun` that holds it; files with the same field are joined. An `optional` file may be missing: it is newer than the
+    format, or written only on request.
     """
 
     path: str
@@ -26,7 +26,7 @@ class Output:
 
 @dataclass(frozen=True)
 class StageEntry:
-    """What a stage writes, and what it needs. `interprets`: without a GPU it runs in Triton's interpreter. `limit_s` is its own limit."""
+    """The files that a stage writes. `interprets`: without a GPU, it uses Triton's interpreter. `limit_s`: its own time limit."""
 
     outputs: tuple[Output, ...]
     interprets: bool = False
@@ -50,4 +50,4 @@ STAGES = {
     Stage.COMPILE: StageEntry((Output("compile/kernels.jsonl", CompiledKernel, "compiled"),)),
 }
 CHOSEN = tuple(stage for stage in Stage if stage is not Stage.FACTS)
-"""The stages that a user chooses from; the facts come first whatever is chosen."""
+"""The stages that a user can choose. The facts stage always runs first."""

@@ -1,4 +1,4 @@
-"""Records to disk: whole, and in strict JSON."""
+"""Write records to disk: atomically, and in strict JSON."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from typing import Any, Union
 
 
 def to_json(record: Any) -> str:
-    """A record as one line of strict JSON: no NaN, no infinity."""
+    """Return a record as one line of strict JSON: no NaN, no infinity."""
     return json.dumps(dataclasses.asdict(record), allow_nan=False, ensure_ascii=False)
 
 
 def to_text(record: Any) -> str:
-    """A record as a file that a person may read."""
+    """Return a record as JSON with indentation, for people to read."""
     return json.dumps(dataclasses.asdict(record), allow_nan=False, ensure_ascii=False, indent=1) + "\n"
 
 
 def dump(record: Any, path: Path) -> None:
-    """Write a record so that a reader sees the old file or the new one, never half of it."""
+    """Write a record so that a reader sees either the old file or the new one, never half of it."""
     write_text(path, to_text(record))
 
 
 def write_text(path: Path, text: Union[str, Iterable[str]]) -> None:
     """Replace a file's content in one step: temporary file, fsync, rename. A large text may come in pieces."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A name that cannot be guessed: the folder may be open to the code under test.
+    # The name must not be guessable: the code under test may have access to the folder.
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        # A file name that is no text reaches us as lone surrogates, which UTF-8 does not have; JSON takes them as this writes them.
+        # A file name that is not valid text contains lone surrogates, which UTF-8 does not have. JSON accepts these escapes.
         with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.writelines([text] if isinstance(text, str) else text)
             file.flush()

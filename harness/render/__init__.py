@@ -1,1 +1,1 @@
-"""Comparison → text. Strings (or rich renderables) out, nothing else: no file, no clock, no environment; writing is `report`'s job."""
+"""Comparison → text. Returns strings or rich renderables and never touches files, the clock or the environment; `report` writes."""

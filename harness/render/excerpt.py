@@ -1,6 +1,6 @@
-"""Comparison → the part of it that a page can show. Files hold all of it; a table of 100,000 rows or 5,000 columns is read by nobody. Pure.
+"""Comparison → the part that fits on a page. Files hold everything; nobody reads a table of 100,000 rows or 5,000 columns. Pure.
 
-What is drawn below is bounded here once, so that no renderer has to think of it: a report costs what its files cost to read and write.
+All limits of the page are applied here, so that no renderer has to. A report then costs no more than reading and writing its files.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from harness.render.text import plural
 MOST_TARGETS = 100  # columns
 MOST_KERNELS = 1000  # rows
 MOST_SQUARES = 20_000  # kernels times targets
-MOST_PROVIDERS = 50  # of a kernel
-MOST_POINTS = 20_000  # numbers that are drawn and listed
-MOST_UNITS = 20  # a table each
+MOST_PROVIDERS = 50  # per kernel
+MOST_POINTS = 20_000  # drawn and listed numbers
+MOST_UNITS = 20  # one table each
 MOST_SPEEDS = 2000
 MOST_COLUMNS = 64  # architectures of targets
 MOST_COMPILED = 20_000
@@ -29,24 +29,24 @@ Named = TypeVar("Named")
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
-    """What a page shows of a comparison, and sentences that count the rest; none where it shows all of it."""
+    """The part of a comparison that a page shows, and sentences that count what is left out. Without sentences, nothing is."""
 
     comparison: Comparison
     left_out: tuple[str, ...]
 
 
 def shown(comparison: Comparison) -> Shown:
-    """What is shown: targets that need a look first, kernels that failed first, and of the others the first ones."""
-    told: list[str] = []
+    """Return what the page shows: the gravest targets, kernels that failed, and then the first of the others."""
+    sentences: list[str] = []
     for cut in (_targets, _kernels, _providers, _points, _speeds, _compiled):
         comparison, sentence = cut(comparison)
-        told += [f"{sentence}; all of it is in comparison.json."] if sentence else []
-    return Shown(comparison, tuple(told))
+        sentences += [f"{sentence}. Everything is in comparison.json."] if sentence else []
+    return Shown(comparison, tuple(sentences))
 
 
 def rest(found: Shown) -> list[Section]:
-    """A section that counts what is not shown, where there is any."""
-    return [Section("Not all of it is shown", lines=tuple(map(say, found.left_out)))] if found.left_out else []
+    """Return a section that counts what is not shown, if there is anything."""
+    return [Section("Not everything is shown", lines=tuple(map(say, found.left_out)))] if found.left_out else []
 
 
 def _targets(whole: Comparison) -> tuple[Comparison, str]:
@@ -66,11 +66,11 @@ def _targets(whole: Comparison) -> tuple[Comparison, str]:
         fidelity=_of(whole.fidelity, kept),
         refusals=_of(whole.refusals, kept),
     )
-    return cut, f"{MOST_TARGETS} of {len(whole.targets)} targets are shown, those that need a look first"
+    return cut, f"{MOST_TARGETS} of {len(whole.targets)} targets are shown, the gravest first"
 
 
 def _of(entries: Iterable[Named], kept: Collection[str]) -> tuple[Named, ...]:
-    return tuple(entry for entry in entries if getattr(entry, "target") in kept)  # noqa: B009 - of any kind that has one
+    return tuple(entry for entry in entries if getattr(entry, "target") in kept)  # noqa: B009 - each kind has a target
 
 
 def _test_on(row: ParityRow, kept: Collection[str]) -> ParityRow | None:

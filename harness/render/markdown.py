@@ -1,6 +1,6 @@
-"""Comparison → Markdown for a CI job's summary: the verdict, what needs a look, and the rest folded away.
+"""Comparison → Markdown for a CI job's summary: the verdict, what needs attention, and the rest folded.
 
-Everything that came from outside stands in a code span, so that no name can become a link, a mention, a tag or a table of its own.
+Text from outside is always in a code span, so that no name can become a link, a mention, a tag or a table.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from harness.render.sections.model import Bit, Line, Section, split
 from harness.render.sections.outline import everything, outline
 from harness.render.text import visible
 
-# GitHub refuses a step summary above 1 MiB and the job stays green; the rest is room for other steps' words.
+# GitHub rejects a step summary above 1 MiB, and the job stays green. The rest of that is left for other steps.
 LIMIT_BYTES = 900 * 1024
 _MARKS = {Verdict.PASSED: "", Verdict.ABSENT: "⚠️ ", Verdict.NOT_RUN: "⚠️ "}
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$])")
 
 
 def render_markdown(comparison: Comparison, limit: int = LIMIT_BYTES) -> str:
-    """The report in GitHub's Markdown, at most `limit` bytes of UTF-8: sections that do not fit are left out whole, and named."""
+    """Return the report in GitHub's Markdown, at most `limit` bytes of UTF-8. Sections that do not fit are left out and listed."""
     found = shown(comparison)
     sections = [*rest(found), *outline(found.comparison, full=False), *everything(found.comparison)]
     return render_page(comparison.sentence, sections, good=comparison.exit_code == 0, limit=limit)
@@ -33,13 +33,13 @@ def render_markdown(comparison: Comparison, limit: int = LIMIT_BYTES) -> str:
 def render_page(
     sentence: str, sections: Sequence[Section], *, good: bool, all_in: str = "comparison.json", limit: int = LIMIT_BYTES
 ) -> str:
-    """A page of sections below its verdict, likewise limited. `all_in` is where a reader finds what was left out."""
+    """Return a page of sections below its verdict, with the same limit. `all_in` says where a reader finds what was left out."""
     text = f"### {'✅' if good else '❌'} {plain(sentence)}\n"
     left_out = []
     room = limit - _size(text) - _size(_left_out([section.title for section in sections], all_in))
     for section in sorted(
         (part for section in sections for part in split(section)), key=lambda section: section.folded
-    ):  # stable: what is open first, each part in its order
+    ):  # the sort is stable: open sections first, otherwise in order
         drawn = _section(section)
         if _size(drawn) > room:
             left_out.append(section.title)
@@ -50,9 +50,9 @@ def render_page(
 
 
 def code(text: str, table: bool = False) -> str:
-    """`text` as a code span that it cannot end itself."""
+    """Return `text` as a code span that its content cannot close."""
     shown = visible(text)
-    if table:  # a cell ends at any bare pipe, also inside code; a backslash before one would take its escape away
+    if table:  # Even inside code, a bare pipe ends a cell. A backslash before one would cancel its escape.
         shown = shown.replace("\\|", "\\ |").replace("|", "\\|")
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
     pad = " " if shown.startswith("`") or shown.endswith("`") or not shown.strip() else ""
@@ -60,12 +60,12 @@ def code(text: str, table: bool = False) -> str:
 
 
 def plain(text: str) -> str:
-    """`text` as running words, with nothing left in it that Markdown, HTML or GitHub would act on."""
+    """Return `text` as plain words that Markdown, HTML and GitHub do not act on."""
     return _unlinked(_SPECIAL.sub(r"\\\1", visible(text).replace("&", "&amp;")))
 
 
 def _unlinked(text: str) -> str:
-    """Mentions, links and issues are looked for after all escapes are gone, so they are broken up by a character without width."""
+    """Break up mentions, links and issues with zero-width characters: GitHub finds them after unescaping."""
     text = re.sub(r"(#|GH-)(?=\d)", r"\1&#8203;", text, flags=re.IGNORECASE)
     return text.replace("@", "@&#8203;").replace("://", ":&#8203;//").replace("www.", "www&#8203;.")
 
@@ -95,7 +95,7 @@ def _lines(lines: tuple[Line, ...]) -> str:
 
 
 def _text(line: Line, table: bool = False) -> str:
-    # Names that touch are one span: two code spans side by side would be read as one with a longer fence.
+    # Join adjacent names into one span: Markdown would read two adjacent spans as one with a longer fence.
     parts = []
     for is_name, bits in groupby(line, key=lambda bit: bit.name):
         if is_name:
@@ -111,7 +111,7 @@ def _own(bit: Bit) -> str:
 
 def _left_out(titles: list[str], all_in: str) -> str:
     named = ", ".join(plain(title) for title in titles)
-    return f"\n_Left out, because a summary may not be larger: {named}. All of it is in {plain(all_in)}._\n"
+    return f"\n_Left out to stay below the size limit of a summary: {named}. Everything is in {plain(all_in)}._\n"
 
 
 def _size(text: str) -> int:

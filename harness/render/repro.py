@@ -1,4 +1,4 @@
-"""A failed test → the command that runs it alone, on the same target and with the same environment. Pure."""
+"""A failed test → the command that runs it alone, on the same target in the same environment. Pure."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from itertools import islice
 from harness.compare.comparison import TargetSummary
 from harness.render.text import visible
 
-# Options of `warpwave run` that decide what environment a test runs in; each takes a value.
+# Options of `warpwave run` that decide a test's environment. Each takes a value.
 _KEPT = frozenset(
     {
         *("--kernels", "--engine", "--python", "--targets", "--gpu", "--base-image", "--wheelhouse", "--ca-bundle", "--pip-config"),
         *("--build-network", "--build-arg", "--weaken", "--test-timeout"),
     }
 )
-# The others that take one, which may look like an option itself. A test holds both sets against the parser.
+# The other options with a value, which may itself look like an option. A test checks both sets against the parser.
 _DROPPED = frozenset(
     {
         *("--stage", "--bench", "--launches", "-k", "--commit", "--gpus", "--shard", "--precision", "--timeout", "--out", "--resume"),
         *("--gpu-wait", "--results-limit", "--results-files"),
     }
 )
-_LONGEST = 4000  # characters of options: a longer command is nobody's, and it stands beside each failed test
-_KEYWORD = re.compile(r"[\w.:+\-/\[\]\\]+")  # what a name in pytest's -k may be made of
+_LONGEST = 4000  # characters of options; the command is repeated beside each failed test
+_KEYWORD = re.compile(r"[\w.:+\-/\[\]\\]+")  # characters that pytest's -k can read
 
 
 def repro(target: TargetSummary, test: str) -> str:
-    """`warpwave run cuda --kernels ../ops --stage test -k 'test_add[fp32-1]'`, to be pasted into a shell."""
-    # A second run of one target is shown as `cuda (2)`; it is still run by its name.
+    """Return a shell command: `warpwave run cuda --kernels ../ops --stage test -k 'test_add[fp32-1]'`."""
+    # A second run of one target is shown as `cuda (2)`, but `warpwave run` takes the target's own name.
     name = re.sub(r" \(\d+\)$", "", target.target)
     words = ["warpwave", "run", name, *_kept(target.command), "--stage", "test", "-k", _keyword(test)]
     return visible(" ".join(map(shlex.quote, words)))
@@ -50,6 +50,6 @@ def _kept(command: Iterable[str]) -> list[str]:
 
 
 def _keyword(test: str) -> str:
-    """The test's own name with its parameters; without these where pytest's -k could not read them."""
+    """Return the test's own name with its parameters, or without if pytest's -k could not read them."""
     name = test.rpartition("::")[2] if "[" not in test else test[: test.index("[")].rpartition("::")[2] + test[test.index("[") :]
     return name if _KEYWORD.fullmatch(name) else name.partition("[")[0]

@@ -1,6 +1,6 @@
 """Comparison → the terminal: rich renderables that fit 80 columns.
 
-Every text is a `Text`, never a string that rich would search for markup: `[fp32]` in the id of a test is part of the id.
+Every text is a `Text`, never a string in which rich would look for markup: `[fp32]` in a test's id is part of the id.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _NARROWEST = 5
 
 
 def render_terminal(comparison: Comparison, full: bool = False) -> RenderableType:
-    """The report: the verdict first, then what a person needs to act. `full` adds every test, case, configuration and reason."""
+    """Return the report: the verdict first, then what a person needs to act. `full` adds every test, case, configuration and reason."""
     found = shown(comparison)
     return draw_page(comparison.sentence, [*rest(found), *outline(found.comparison, full)], good=comparison.exit_code == 0)
 
 
 def draw_page(sentence: str, sections: Sequence[Section], *, good: bool) -> RenderableType:
-    """A page of sections below its verdict."""
+    """Return a page of sections below its verdict."""
     verdict = Text(visible(sentence), style="bold green" if good else "bold red")
     return Group(verdict, *(part for section in sections for part in _draw(section)))
 
@@ -45,7 +45,7 @@ def _draw(section: Section) -> list[RenderableType]:
             narrow = section.narrow is not None and position >= section.narrow
             label = _text(head)
             if narrow:
-                # Short lines above each other leave the room to the names on the left.
+                # Stack short lines, to leave room for the names on the left.
                 label = Text("\n".join(word for half in halves(label.plain) for word in half.split(" ", 1)))
             limit = max(*map(len, label.plain.split("\n")), _NARROWEST) if narrow else None
             table.add_column(label, justify="right" if position in section.right else "left", overflow="fold", max_width=limit)
@@ -56,7 +56,7 @@ def _draw(section: Section) -> list[RenderableType]:
 
 
 def _line(line: Line) -> RenderableType:
-    """What is set in stays so where it goes on in the next line."""
+    """Keep the indentation of a line if it wraps."""
     text = _text(line)
     indent = len(text.plain) - len(text.plain.lstrip(" "))
     return Padding(text[indent:], (0, 0, 0, indent), expand=False) if indent and indent < len(text) else text

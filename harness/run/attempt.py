@@ -255,6 +255,7 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...]) -> Job:
         probe=target.probe.command,
         driver_file=target.probe.driver_file,
         architectures=target.architectures,
+        torch_devices=target.torch_devices,
         device_faults={pattern: Verdict(verdict) for pattern, verdict in target.probe.faults.items()},
         visible_devices=target.visible_devices if options.share else None,
         gpus=len(options.gpu.split(",")) if options.share and options.gpu and target.visible_devices else 0,

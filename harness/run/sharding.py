@@ -5,13 +5,13 @@ The folder alone decides which shard gets a kernel, so the machines need not com
 
 from __future__ import annotations
 
-import fnmatch
 import glob
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import UsageError
 from harness.records import Shard
+from harness.records.package import is_bench, is_test, kernel_of
 from harness.records.shard import MOST_SHARDS
 
 _NOTHING = "(no bench in this shard)"
@@ -36,16 +36,11 @@ def restrict(kernels: Path, inside: str, benches: Sequence[str], shard: Shard) -
 
     `inside` is the package's path where it runs. Helpers stay importable: the other files are not collected, but they are still there.
     """
-    files = [path.relative_to(kernels) for path in sorted(kernels.rglob("*.py"))]
-    timed = [path for path in files if any(fnmatch.fnmatch(path.name, each) or fnmatch.fnmatch(path.as_posix(), each) for each in benches)]
-    tested = [path for path in files if path.name.startswith("test_") or path.name.endswith("_test.py")]
-    names = sorted({_kernel(path) for path in (*timed, *tested)})
+    files = [path.relative_to(kernels).as_posix() for path in sorted(kernels.rglob("*.py"))]
+    timed = [path for path in files if is_bench(path, benches)]
+    tested = [path for path in files if is_test(path)]
+    names = sorted({kernel_of(path) for path in (*timed, *tested)})
     mine = set(names[shard.number - 1 :: shard.of])
-    patterns = tuple(glob.escape(path.as_posix()) for path in timed if _kernel(path) in mine)
-    others = sorted({path.parts[0] if len(path.parts) > 1 else path.name for path in (*timed, *tested) if _kernel(path) not in mine})
+    patterns = tuple(glob.escape(path) for path in timed if kernel_of(path) in mine)
+    others = sorted({path.partition("/")[0] for path in (*timed, *tested) if kernel_of(path) not in mine})
     return patterns or (_NOTHING,), tuple(f"--ignore={inside}/{other}" for other in others)
-
-
-def _kernel(path: Path) -> str:
-    """Return a file's kernel by the name that the inside uses: the top folder, or the file name without `bench_` or `test_`."""
-    return path.parts[0] if len(path.parts) > 1 else path.stem.removeprefix("bench_").removeprefix("test_")

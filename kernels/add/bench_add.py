@@ -1,4 +1,4 @@
-"""Bandwidth of addition, 12 MiB to 1.5 GiB moved. Bytes: two reads and one write."""
+"""Bandwidth of addition with 12 MiB to 1.5 GiB of memory traffic: two reads and one write."""
 
 import operator
 

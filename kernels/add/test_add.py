@@ -1,4 +1,4 @@
-"""Addition and its gradients against float64, at the size that users know it by and at ugly ones."""
+"""Addition and its gradients against float64, at common sizes and at awkward ones."""
 
 from __future__ import annotations
 

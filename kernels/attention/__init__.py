@@ -1,4 +1,4 @@
-"""Scaled dot product attention, whose scores are never in memory."""
+"""Scaled dot product attention that never stores its scores in memory."""
 
 from kernels.attention.attention import scaled_dot_product_attention
 

@@ -1,4 +1,4 @@
-"""`torch.nn.functional.scaled_dot_product_attention` by kernels of this package."""
+"""`torch.nn.functional.scaled_dot_product_attention` with the kernels of this package."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """`softmax(scale * query @ key.mT) @ value` by heads; differentiable, as `torch.nn.functional.scaled_dot_product_attention`.
+    """Return `softmax(scale * query @ key.mT) @ value` by heads; differentiable, as PyTorch's function of the same name.
 
-    Products have fp32 accumulators, the softmax is fp32. Gradients repeat bit by bit, but for the query's in the kernels for Hopper. Where
-    the last dimension has a stride of one, any other strides are read in place, broadcast ones included.
+    Products accumulate in fp32, and the softmax is fp32. Gradients are bitwise reproducible, except the query's in the kernels for Hopper.
+    If the last dimension has a stride of one, any other strides are read in place, including broadcast ones.
 
     Args:
         query: (..., L, E) in fp32, fp16 or bf16; leading dimensions broadcast. E is at most 256; a power of two wastes nothing.
@@ -48,7 +48,7 @@ def scaled_dot_product_attention(
 
     Raises:
         NotImplementedError: a mask, dropout, a head dimension over 256, or a dtype that is none of the three.
-        RuntimeError: shapes, dtypes or devices that do not go together.
+        RuntimeError: shapes, dtypes or devices do not match.
     """
     if attn_mask is not None or dropout_p:
         raise NotImplementedError("scaled_dot_product_attention is implemented without attn_mask and without dropout")
@@ -58,15 +58,15 @@ def scaled_dot_product_attention(
     query, key, value, lead = _by_heads(query, key, value, enable_gqa)
     if scale is None:
         scale = max(1, query.shape[-1]) ** -0.5
-    if scale <= 0:  # the kernels take the highest score before they scale
+    if scale <= 0:  # the kernels find the highest score before scaling
         query, scale = query * (-1.0 if scale < 0 else 0.0), -scale or 1.0
     out, _ = _attention(query, key, value, is_causal, scale)
     return out if len(lead) == 2 else out.reshape(*lead, *out.shape[-2:])
 
 
 def _by_heads(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[Tensor, Tensor, Tensor, torch.Size]:
-    """The three as (batch, heads, length, width), and the leading dimensions that the result has."""
-    if _are_by_heads(query.shape, key.shape, value.shape, enable_gqa):  # what most calls bring costs them no more than a look
+    """Return the three as (batch, heads, length, width), and the leading dimensions of the result."""
+    if _are_by_heads(query.shape, key.shape, value.shape, enable_gqa):  # the common case costs only this check
         return query, key, value, query.shape[:2]
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if min(x.dim() for x in (query, key, value)) < 2:
@@ -96,7 +96,7 @@ def _by_heads(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tu
 
 
 def _are_by_heads(query: torch.Size, key: torch.Size, value: torch.Size, enable_gqa: bool) -> bool:
-    """Whether the three are (batch, heads, length, width), go together, and have nothing to broadcast."""
+    """Return whether the three are (batch, heads, length, width), match, and need no broadcasting."""
     return (
         len(query) == len(key) == len(value) == 4
         and query[0] == key[0] == value[0]
@@ -109,9 +109,9 @@ def _are_by_heads(query: torch.Size, key: torch.Size, value: torch.Size, enable_
 
 
 def _hopper(direction: str, query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Any:
-    """The module of the warp-specialised kernels if this GPU has a configuration for them and they support the shape, or None.
+    """Return the module of the Hopper kernels if this GPU has a configuration for them and they support the shape, or None.
 
-    Gluon is experimental: it is imported only where it is wanted.
+    Gluon is experimental, so it is imported only if needed.
     """
     if choose(ATTENTION).design != "hopper":
         return None
@@ -123,7 +123,7 @@ _module = functools.cache(importlib.import_module)
 
 
 def plain_tiles(query: Tensor, value: Tensor) -> tuple[Tiles, str]:
-    """Tiles of the kernels in Triton's own language for these dtypes and widths, and the precision of products."""
+    """Return the tiles of the plain Triton kernels for these dtypes and widths, and the precision of products."""
     config, width = choose(ATTENTION), padded(max(query.shape[-1], value.shape[-1]))
     narrow = query.dtype != torch.float32
     tiles = next(tiles for tiles in (config.narrow if narrow else config.wide) if width <= tiles.width)
@@ -131,13 +131,13 @@ def plain_tiles(query: Tensor, value: Tensor) -> tuple[Tiles, str]:
 
 
 def _is_empty(query: Tensor, value: Tensor) -> bool:
-    """Whether there is no output, or nothing to attend to."""
+    """Return whether there is no output, or nothing to attend to."""
     return not (value.numel() and query.shape[:-1].numel())
 
 
 @custom_op("warpwave::attention")
 def _attention(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
-    """Output, and natural logarithms of the sums of exponentials (fp32)."""
+    """Return the output, and the natural logarithms of the sums of exponentials (fp32)."""
     if _is_empty(query, value):
         out = query.new_empty((*query.shape[:-1], value.shape[-1]))
         return out.zero_(), out.new_empty(query.shape[:-1], dtype=torch.float32).fill_(-math.inf)
@@ -176,7 +176,7 @@ def _(
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     query, key, value, ctx.causal, ctx.scale = inputs
     ctx.save_for_backward(query, key, value, *output)
-    ctx.set_materialize_grads(False)  # no gradient flows into the logarithms, and zeros for it would be written for nothing
+    ctx.set_materialize_grads(False)  # no gradient flows into the logarithms, so do not write zeros for it
 
 
 def _backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:

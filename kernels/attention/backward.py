@@ -1,8 +1,8 @@
-"""Attention backward in Triton's own language: one kernel for the queries' gradient, one for that of keys and values.
+"""Attention backward in plain Triton: one kernel for the gradient of queries, one for those of keys and values.
 
-Formula: Dao, "FlashAttention-2" (arXiv 2307.08691), section 3.1. Both kernels compute the probabilities P = exp(scale Q K' - lse) anew, so
-that nothing is added to memory by several programs: results repeat bit by bit. In one kernel the three accumulators would not fit the
-registers. The mask is applied to every block, also to those it leaves whole: a second loop without one would mostly take more registers.
+Formula: Dao, "FlashAttention-2" (arXiv 2307.08691), section 3.1. Both kernels recompute the probabilities P = exp(scale Q K' - lse). So
+several programs never add to the same memory, and results are bitwise reproducible. A single kernel with all three accumulators would run
+out of registers. The mask is applied to every block, even if it masks nothing: a second loop without it would mostly take more registers.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def query_kernel(
     HEADS_FIRST: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """dQ of a tile of queries; on the way delta, the sum of dO * O by row, which dP is reduced by."""
+    """Compute dQ of a tile of queries, and first delta, the row sums of dO * O, which are subtracted from dP."""
     tile, batch, head = placed(tiles, heads, HEADS_FIRST)
     first = tile * M
     q_view = (q, q_strides, batch, head, rows)
@@ -116,7 +116,7 @@ def query_kernel(
     lse = tl.load(lse_ptr + at, mask=row < rows, other=float("inf"))
     dq = tl.zeros((M, COLUMNS), tl.float32)
 
-    # Where no block is masked, the keys are whole blocks, and the compiler is told so.
+    # Without masked blocks, the keys are whole blocks. Tell the compiler.
     end = tl.minimum(keys, first + M) if CAUSAL else keys if EDGE else keys // N * N
     within = (q_tile, dout_tile, lse, delta, q_view, k_view, v_view, dout_view, first)
     dq = _sweep_keys(dq, *within, end, keys, scale, WIDTH, V_WIDTH, N, CAUSAL, EDGE, TMA, PART, PRECISION)
@@ -153,7 +153,7 @@ def _sweep_queries(
     PART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Queries from `begin` on of each head of a group. One loop, since two, one within the other, take more registers."""
+    """Walk over the queries from `begin` on, for each head of a group. Two nested loops would take more registers."""
     q_ptr, q_strides, batch, q_head, _ = q
     dout_ptr, dout_strides, _, _, _ = dout
     head, start = q_head, begin
@@ -163,9 +163,9 @@ def _sweep_queries(
         row = start + tl.arange(0, M)
         inside = (row < rows) | EVEN
         q_tile = load_tile(q, start, 0, WIDTH, M, k_tile.shape[1], TMA, EVEN)
-        # Scores lie on their side, so that P' and dS' go into their products from registers.
+        # Scores are transposed, so that P' and dS' enter their products from registers.
         scores = rows_by_rows(k_tile, k, first, q_tile, q, start, WIDTH, PART, PRECISION)
-        # Past the last query, P is exp(-inf), and nothing else counts.
+        # Past the last query, P is exp(-inf) = 0, so the other values do not matter.
         at = (tl.cast(batch, tl.int64) * heads + head) * rows
         lse = tl.load(lse_ptr + at + row, mask=inside, other=float("inf"))
         p = exponential(scores, scale, lse[None, :], k_tile.dtype == tl.float32)
@@ -223,9 +223,9 @@ def key_value_kernel(
     HEADS_FIRST: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """dK and dV of a tile of keys, or one of them, summed over the query heads that share it."""
+    """Compute dK and dV of a tile of keys, or one of them, summed over the query heads that share it."""
     tile, batch, head = placed(tiles, kv_heads, HEADS_FIRST)
-    # Of the keys it is the first tile that most queries see.
+    # Start with the first tile of keys: most queries see it.
     first = (tiles - 1 - tile) * N
     k_view = (k, k_strides, batch, head, keys)
     v_view = (v, v_strides, batch, head, keys)
@@ -259,7 +259,7 @@ def backward(
     key_value_tile: Tile,
     precision: str,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Gradients of q, k and v, dense; arguments as those and the results of `forward`."""
+    """Return the gradients of q, k and v, dense. The arguments are those and the results of `forward`."""
     batch, heads, rows, width = q.shape
     kv_heads, keys, v_width = v.shape[-3:]
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
@@ -271,7 +271,7 @@ def backward(
     sizes = (heads // kv_heads, rows, keys, scale)
 
     def operands(tile: Tile) -> tuple[list[object], dict[str, object]]:
-        """The four tensors as a kernel takes them, and what its tile decides."""
+        """Return the four tensors as a kernel takes them, and the options that its tile decides."""
         tensors = [described(x, n) if tile.tma else x for x, n in ((q, tile.m), (k, tile.n), (v, tile.n), (dout, tile.m))]
         return tensors, {"CAUSAL": causal, "TMA": tile.tma, "PRECISION": precision, **options(tile, width, v_width)}
 

@@ -1,7 +1,7 @@
-"""TFLOP/s of attention: two products forward, five backward, half of each under a causal mask.
+"""TFLOP/s of attention: two products forward, five backward, and half of each under a causal mask.
 
-`torch` is what PyTorch chooses by itself, `cudnn` its fastest backend on Hopper, `fa3` FlashAttention-3 where it is installed; `tl` are the
-kernels in Triton's own language where `triton` takes those for Hopper. Inputs are random: constants draw less power, and run faster.
+`torch` is PyTorch's own choice, `cudnn` its fastest backend on Hopper, `fa3` FlashAttention-3 if installed. `tl` are the plain Triton
+kernels, on cards for which `triton` uses those for Hopper. Inputs are random: constants draw less power and run faster.
 """
 
 import functools
@@ -26,7 +26,7 @@ def cudnn(query, key, value, **kwargs):
 
 
 class Plain(torch.autograd.Function):
-    """The kernels in Triton's own language, whatever design the table prefers."""
+    """The plain Triton kernels, whatever the configuration prefers."""
 
     @staticmethod
     def forward(ctx, query, key, value, causal):
@@ -50,13 +50,13 @@ def tl(query, key, value, is_causal, enable_gqa):
 
 
 def fa3(query, key, value, is_causal, enable_gqa):
-    """Heads behind rows is how it takes its inputs."""
+    """Call FlashAttention-3, which takes heads after rows."""
     with torch.no_grad():
         out = flash_attn_3(*(x.transpose(1, 2) for x in (query, key, value)), causal=is_causal)
     return out[0] if isinstance(out, tuple) else out
 
 
-# No other vendor's cards have two designs.
+# Only NVIDIA GPUs have two designs.
 BACKWARD = providers(
     triton=scaled_dot_product_attention,
     tl=None if torch.version.hip else tl,
@@ -66,11 +66,11 @@ BACKWARD = providers(
 FORWARD = BACKWARD | providers(fa3=flash_attn_3 and fa3)
 NAMES = LINES | {"tl": "Triton language", "cudnn": "cuDNN", "fa3": "FlashAttention-3"}
 
-# (batch, query heads, heads of keys and values, length): as many products a head at each length.
+# (batch, query heads, heads of keys and values, length), with the same number of products per head at each length
 SHAPES = [(16, 32, 32, 1024), (4, 32, 32, 4096), (1, 32, 32, 16384)]
-# Under a mask also a layer of Llama 3, and a length that no tile divides: kernels of their own.
+# With a mask, also a layer of Llama 3, and a length that no tile divides. Each compiles its own kernels.
 CAUSAL = [*SHAPES, (2, 64, 8, 8192), (4, 32, 32, 4000)]
-# Kernels of their own, at one length.
+# These compile their own kernels, at one length.
 OTHERS = [("D256", 256, torch.bfloat16), ("fp32", 128, torch.float32)]
 
 

@@ -1,7 +1,7 @@
-"""Attention forward in Triton's own language: a program walks over the keys of one tile of queries, its softmax corrected as it goes.
+"""Attention forward in plain Triton: a program walks over the keys of one tile of queries and corrects its softmax on the way.
 
-Formula: Dao, "FlashAttention-2" (arXiv 2307.08691), section 3.1. Scores are never in memory; what the backward needs of them is their
-logarithmic sum, one number a row.
+Formula: Dao, "FlashAttention-2" (arXiv 2307.08691), section 3.1. Scores are never stored. The backward needs only their log-sum-exp, one
+number per row.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def _attend(
     PART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Blocks of keys up to `end`; those from `clear` on may lie past the diagonal or past the last key, see `_masks`."""
+    """Process blocks of keys up to `end`. Those from `clear` on may cross the diagonal or the last key, see `_masks`."""
     acc, total, peak = state
     for start in tl.range(0, end, N):
         k_tile = load_tile(k, start, 0, WIDTH, N, q_tile.shape[1], TMA, MASK == "none")
         scores = rows_by_rows(q_tile, q, first, k_tile, k, start, WIDTH, PART, PRECISION)
         if MASK == "all":
             scores = tl.where(visible(first, start, keys, q_tile.shape[0], N, CAUSAL), scores, -float("inf"))
-        elif MASK == "edge":  # noqa: SIM102 - the compiler decides the one, the card the other
+        elif MASK == "edge":  # noqa: SIM102 - one is decided at compile time, the other at run time
             if start >= clear:
                 scores = tl.where(visible(first, start, keys, q_tile.shape[0], N, CAUSAL), scores, -float("inf"))
         new_peak = tl.maximum(peak, tl.max(scores, 1) * scale)
@@ -110,7 +110,7 @@ def forward_kernel(
     peak = tl.full((M,), -float("inf"), tl.float32)
     state = (acc, total, peak)
 
-    # Keys that this tile sees, and how many of them in blocks that need no mask: all, where there is none, and the compiler is told so.
+    # The number of keys of this tile in blocks without a mask. If no block has one, these are all keys; tell the compiler.
     clear = (tl.minimum(keys, first) if CAUSAL else keys) // N * N
     end = clear if MASK == "none" else tl.minimum(keys, first + M) if CAUSAL else keys
     within = (q_tile, q_view, k_view, v_view, first)
@@ -124,9 +124,9 @@ def forward_kernel(
 
 
 def _masks(needed: bool, everywhere: bool) -> str:
-    """Which blocks get one: "none"; those at the "edge", by a branch (a causal mask has an edge whatever the length); or "all" of them.
+    """Return which blocks are masked: "none", those at the "edge" (by a branch; a causal mask always has an edge), or "all".
 
-    A comparison a score is nothing beside fp32's products, and a branch takes registers; otherwise it is the branch that is quicker.
+    A comparison per score is cheap beside fp32's products, while a branch takes registers. For other dtypes, the branch is faster.
     """
     return "none" if not needed else "all" if everywhere else "edge"
 
@@ -134,9 +134,9 @@ def _masks(needed: bool, everywhere: bool) -> str:
 def forward(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float, tile: Tile, precision: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Output (B, H, L, Ev) and, in fp32, natural logarithms of the sums of exponentials (B, H, L).
+    """Return the output (B, H, L, Ev) and, in fp32, the natural logarithms of the sums of exponentials (B, H, L).
 
-    `q` is (B, H, L, E), `k` (B, H / group, S, E) and `v` (B, H / group, S, Ev), nothing empty; `scale` is positive.
+    `q` is (B, H, L, E), `k` (B, H / group, S, E) and `v` (B, H / group, S, Ev), none of them empty; `scale` is positive.
     """
     batch, heads, rows, width = q.shape
     keys, v_width = v.shape[-2:]

@@ -1,15 +1,15 @@
-"""Attention backward for Hopper: warp-specialised, in Gluon, five matrix products a tile and none of them twice.
+"""Attention backward for Hopper: warp-specialised, in Gluon, with five matrix products per tile and none repeated.
 
-A program owns 128 keys of one head of K and V, and walks over the tiles of 64 queries that see them, of every query head that shares the
-pair. Twelve warps play three roles:
+A program owns 128 keys of one head of K and V. It walks over the tiles of 64 queries that see them, in every query head that shares this
+pair. Its twelve warps have three roles:
 
     producer      one warp, 24 registers a thread   fetches K and V once, then Q, dO, the logsumexp and delta of each tile (TMA)
     consumer 0/1  a warpgroup each, 240 registers   keys 0..63 and 64..127: S = K Q^T, P = exp(scale * S - lse), dP = V dO^T,
                                                     dS = P (dP - delta), dV += P dO, dK += dS Q; then half of the columns of dQ = dS^T K
 
 Scores are transposed, keys by queries, so that P and dS are left operands of the next products and stay in registers. Only dQ, which sums
-over keys, needs the other consumer's dS, through shared memory; it is added up over all programs in fp32 by the TMA's reduction, which
-leaves the order of the additions, and so dQ's last bits, to the run.
+over keys, needs the other consumer's dS, through shared memory. The TMA adds dQ over all programs in fp32. The order of these additions
+varies between runs, and so do dQ's last bits.
 
 Formula: Dao 2023 (arXiv 2307.08691), section 3.1, with delta = rowsum(dO * O).
 """
@@ -34,10 +34,10 @@ if AVAILABLE:
 
 __all__ = ["backward", "supports"]
 
-_ROWS = 64  # queries a tile: with dK and dV (128 registers), S and dP (64) and the copies of P and dS (32) 240 registers are full
-_KEYS = 64  # of one consumer
-_STAGES = 2  # of Q, dO and dS: with K, V and the way out for dQ 193 KB of shared memory
-_SHARED_CACHE = 18 << 20  # bytes of Q, dO and dQ that concurrent programs may share: a third of the card's L2
+_ROWS = 64  # queries per tile: dK and dV (128 registers), S and dP (64) and the copies of P and dS (32) fill 240 registers
+_KEYS = 64  # per consumer
+_STAGES = 2  # of Q, dO and dS: 193 KB of shared memory together with K, V and the output buffer of dQ
+_SHARED_CACHE = 18 << 20  # bytes of Q, dO and dQ that concurrent programs may share: a third of the L2 cache
 
 
 @jit
@@ -73,7 +73,7 @@ def _produce(descs, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr,
 def _step(
     dk, dv, dq_desc, head, first_row, first_key, keys, masked, scale_log2, smem, bars, step, HALF: gl.constexpr, CAUSAL: gl.constexpr
 ):
-    """One tile of queries, the `step`-th: `dk` and `dv` with its share, and its dQ on the way."""
+    """Process the `step`-th tile of queries: add to `dk` and `dv`, and send off its dQ."""
     k_smem, v_smem, q_ring, dout_ring, start_ring, ds_ring, dq_smem = smem
     _, full, empty, ds_full, ds_empty = bars
     STAGES: gl.constexpr = q_ring.shape[0]
@@ -92,8 +92,8 @@ def _step(
     q = q_ring.index(stage).reshape([ROWS, D])
     dout = dout_ring.index(stage).reshape([ROWS, D])
 
-    # The accumulators start from -lse / scale and -delta: subtracted later, they would hold 32 registers through the exponentials. What
-    # the mask hides starts from -inf, which costs the tiles without a mask no more than a branch.
+    # The accumulators start from -lse / scale and -delta. If these were subtracted later, they would occupy 32 registers during the
+    # exponentials. Masked entries start from -inf, which costs tiles without a mask no more than a branch.
     mbarrier.wait(full.index(stage), phase)
     start, _ = gl.broadcast(gl.expand_dims(start_ring.index(stage).load(by_query), 0), unset)
     if masked:
@@ -103,7 +103,7 @@ def _step(
         key = first_key + gl.arange(0, KEYS, gl.SliceLayout(1, s_layout))
         start = gl.where(gl.expand_dims(key, 1) <= gl.expand_dims(last, 0), start, float("-inf"))
     dp_start, _ = gl.broadcast(gl.expand_dims(start_ring.index(STAGES + stage).load(by_query), 0), unset)
-    # A move that LLVM cannot put off: past the fence before the product, it would have ptxas wait for the product of S there.
+    # A move that LLVM cannot delay. If it moved past the fence before the product, ptxas would wait for the product of S there.
     dp_start = gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [dp_start], dtype=gl.float32, is_pure=False, pack=1)
     s = warpgroup_mma(k, q.permute((1, 0)), start, is_async=True)
     dp = warpgroup_mma(v, dout.permute((1, 0)), dp_start, is_async=True)
@@ -118,7 +118,7 @@ def _step(
     mbarrier.arrive(ds_full.index(stage), count=1)
     dk = warpgroup_mma(gl.convert_layout(ds, left), q, dk, is_async=True)
 
-    mbarrier.wait(ds_full.index(stage), phase)  # the other consumer's dS: dK's product runs meanwhile
+    mbarrier.wait(ds_full.index(stage), phase)  # wait for the other consumer's dS while dK's product runs
     dq = gl.zeros([ROWS, D // 2], gl.float32, dq_layout)
     for half in gl.static_range(2):
         columns = k_smem.index(half).reshape([KEYS, D]).slice(HALF * (D // 2), D // 2, dim=1)
@@ -127,7 +127,7 @@ def _step(
     mbarrier.arrive(empty.index(stage), count=1)
     dq = warpgroup_mma_wait(0, deps=(dq,))
     mbarrier.arrive(ds_empty.index(stage), count=1)
-    tma.store_wait(0)  # the previous tile's: its buffer is written next
+    tma.store_wait(0)  # the previous tile's store: its buffer is written next
     dq_smem.index(HALF).reshape([ROWS, D // 2]).store(dq)
     fence_async_shared()
     async_atomic_add(dq_desc, [gl.program_id(2), head, first_row, HALF * (D // 2)], dq_smem.index(HALF))
@@ -153,7 +153,7 @@ def _consume(dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, HALF: gl.
     mbarrier.wait(kv_full, 0)
     tile, head = first, gl.program_id(0) * group
     for step in range(group * (row_tiles - first)):
-        masked = end > keys  # where the keys end inside this block every tile needs a mask, and those on the diagonal do
+        masked = end > keys  # if the keys end inside this block, every tile needs a mask, otherwise only those on the diagonal
         if CAUSAL:
             masked = masked | (tile * ROWS < end)
         dk, dv = _step(dk, dv, dq_desc, head, tile * ROWS, first_key, keys, masked, scale_log2, smem, bars, step, HALF, CAUSAL)
@@ -162,7 +162,7 @@ def _consume(dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, HALF: gl.
             tile = first
             head += 1
 
-    way_out = v_smem.index(HALF)  # nobody else reads this half of V
+    way_out = v_smem.index(HALF)  # only this consumer reads this half of V
     way_out.reshape([KEYS, D]).store(dv.to(way_out.dtype))
     fence_async_shared()
     async_store(dv_desc, [gl.program_id(2), gl.program_id(0), first_key, 0], way_out)
@@ -243,7 +243,7 @@ def attention_hopper_prepare_kernel(
     D: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """-delta, -lse / scale and a cleared dQ. A row that fills the last tile up starts from -inf, and so its P is zero."""
+    """Write -delta, -lse / scale, and zeros to dQ. Rows that pad the last tile start from -inf, so that their P is zero."""
     pair = (tl.program_id(0) // row_tiles).to(tl.int64)
     row = tl.program_id(0) % row_tiles * BLOCK + tl.arange(0, BLOCK)
     flat = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -261,14 +261,14 @@ def attention_hopper_prepare_kernel(
 def backward(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of `hopper_forward.forward` by q, k and v, contiguous, in their dtypes; `out` and `lse` are what it returned."""
+    """Return the gradients of `hopper_forward.forward` by q, k and v, contiguous, in their dtypes. `out` and `lse` are its results."""
     q, positive = with_positive_scale(q, scale)
     batch, heads, rows, depth = q.shape
     kv_heads, keys = k.shape[1:3]
     row_tiles, blocks = -(-rows // _ROWS), -(-keys // (2 * _KEYS))
     dout = dout if travels(dout) else dout.clone(memory_format=torch.contiguous_format)
-    # Under a mask the first keys have the most queries: programs that start together are of several heads, so that all of these come
-    # first, but of no more than the cache holds. Without one, of one head after the other.
+    # Under a mask, the first keys have the most queries. So programs that start together take these of several heads first, but of no more
+    # heads than the cache holds. Without a mask, take one head after the other.
     section = largest_divisor(batch * kv_heads, max(1, _SHARED_CACHE // (8 * rows * depth))) if causal else 1
     delta = torch.empty(batch * heads * row_tiles * _ROWS, dtype=torch.float32, device=q.device)
     start = torch.empty_like(delta)

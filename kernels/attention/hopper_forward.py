@@ -1,12 +1,12 @@
-"""Attention forward for Hopper: warp-specialised, in Gluon (Triton one level further down), after the FlashAttention-3 recipe.
+"""Attention forward for Hopper: warp-specialised, in Gluon (a lower level of Triton), following FlashAttention-3.
 
-A program works on tiles of 128 queries. Twelve warps play three roles:
+A program works on tiles of 128 queries. Its twelve warps have three roles:
 
     producer      one warp, 24 registers a thread       fetches Q, and K and V block by block, through the tensor memory accelerator (TMA)
     consumer 0/1  a warpgroup each, 240 registers       queries 0..63 and 64..127
 
-The consumers never wait for each other, so one's softmax runs under the other's matrix products. Each also issues the scores of the next
-block before the weighted sum of the current one, so that its softmax runs under its own product too.
+The consumers never wait for each other, so the softmax of one overlaps with the matrix products of the other. Each also issues the scores
+of the next block before the weighted sum of the current one, so that its softmax overlaps with its own product too.
 
 Formula: Dao 2023 (arXiv 2307.08691), section 3.1. Schedule: Shah et al. 2024 (arXiv 2407.08608), sections 3.1 and 3.2.
 """
@@ -29,21 +29,24 @@ if AVAILABLE:
 
 __all__ = ["forward", "supports"]
 
-_ROWS = 64  # of Q, for one consumer: the least that a warpgroup's matrix product takes
-_BLOCK = 128  # keys: at D = 128 the scores (64 registers), their bf16 copy (32) and the output (64) fit 240 with none spilled
-_SHARED_CACHE = 24 << 20  # bytes of K and V that concurrent programs may share: half of the card's L2; the rest streams through it
+_ROWS = 64  # of Q per consumer: the smallest matrix product of a warpgroup
+_BLOCK = 128  # keys: at D = 128, the scores (64 registers), their bf16 copy (32) and the output (64) fit 240 registers without spills
+_SHARED_CACHE = 24 << 20  # bytes of K and V that concurrent programs may share: half of the L2 cache; the rest streams through it
 
 
 @jit
 def _tile(index, section, row_tiles):
-    """(head, row tile): heads in sections whose K and V fit the L2 cache; within one the last row tiles first, under a mask the longest."""
+    """Return (head, row tile). Heads are grouped so that their K and V fit the L2 cache; in a group, the last row tiles come first.
+
+    Under a mask, those are the longest.
+    """
     within = index % (section * row_tiles)
     return index // (section * row_tiles) * section + within % section, row_tiles - 1 - within // section
 
 
 @jit
 def _blocks(row_tile, keys, CAUSAL: gl.constexpr, TILE: gl.constexpr, BLOCK: gl.constexpr):
-    """How many blocks of keys a row tile sees."""
+    """Return how many blocks of keys a row tile sees."""
     if CAUSAL:
         keys = gl.minimum(keys, (row_tile + 1) * TILE)
     return gl.cdiv(keys, BLOCK)
@@ -55,7 +58,7 @@ def _produce(q_desc, k_desc, v_desc, smem, bars, sizes, CAUSAL: gl.constexpr, RO
     q_full, q_empty, k_full, k_empty, v_full, v_empty = bars
     total, section, row_tiles, heads, group, _, keys = sizes
     STAGES: gl.constexpr = k_ring.shape[0]
-    step, q_phase = 0, 1  # a new barrier lets pass who waits for the phase before the first
+    step, q_phase = 0, 1  # waiting for the phase before the first succeeds on a new barrier
     for index in range(gl.program_id(0), total, gl.num_programs(0)):
         head, row_tile = _tile(index, section, row_tiles)
         batch, q_head = head // heads, head % heads
@@ -101,7 +104,7 @@ def _consume(
         first_row = (2 * row_tile + HALF) * ROWS
         row = first_row + gl.arange(0, ROWS, gl.SliceLayout(1, s_layout))
 
-        # From the right: the only block with a diagonal or a ragged end in it comes first, and the loop has no mask.
+        # From the right: the only block with a diagonal or a ragged end comes first, so the loop needs no mask.
         mbarrier.wait(q_full, q_phase)
         q_phase ^= 1
         stage = step % STAGES
@@ -133,8 +136,8 @@ def _consume(
             shrink = gl.exp2(peak - new_peak)
             peak = new_peak
             norm = norm * shrink + gl.sum(p, 1)
-            # This wait for the next block's V stands here for the branch in it: ptxas moves the wait for the product, below, up over
-            # arithmetic, but not over a branch, and so the softmax stays under the product.
+            # This wait for the next block's V is here because of its branch. ptxas moves the wait for the product, below, up across
+            # arithmetic, but not across a branch. So the softmax still overlaps with the product.
             mbarrier.wait(v_full.index(following), phase)
             o = warpgroup_mma_wait(0, deps=(o,))
             mbarrier.arrive(v_empty.index(stage), count=1)
@@ -150,7 +153,7 @@ def _consume(
         mbarrier.arrive(v_empty.index(stage), count=1)
         step += 1
         o = o * gl.expand_dims(gl.convert_layout(1.0 / norm, by_row), 1)
-        tma.store_wait(0)  # the previous tile's: its buffer is written next
+        tma.store_wait(0)  # the previous tile's store: its buffer is written next
         out_smem.index(HALF).reshape([ROWS, D]).store(o.to(dtype))
         fence_async_shared()
         async_store(out_desc, [head // heads, head % heads, first_row, 0], out_smem.index(HALF))
@@ -202,7 +205,7 @@ def attention_hopper_kernel(
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
-    """`softmax(scale * q k^T) v`, and the logarithm of the softmax's denominator.
+    """Return `softmax(scale * q k^T) v`, and the logarithm of the softmax's denominator.
 
     Args:
         q: (batch, heads, rows, D), fp16 or bf16, D 64 or 128; `supports` says which strides.
@@ -219,14 +222,14 @@ def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tupl
     lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
     row_tiles = -(-rows // (2 * _ROWS))
     total = row_tiles * batch * heads
-    # Tiles of one length: a program a multiprocessor, which fetches its next tile under the last one's end. Of many lengths: one a tile,
-    # and the hardware hands them out as programs end, the longest first.
+    # Tiles of equal length: one program per multiprocessor, which fetches its next tile while the last one ends. Of different lengths: one
+    # program per tile, longest first, and the hardware starts them as others end.
     programs = total if causal else min(total, card().processors)
     group = heads // k.shape[1]
     section = largest_divisor(batch * heads, max(1, _SHARED_CACHE // (2 * keys * depth * k.element_size())) * group)
     descriptors = tiles(q, _ROWS), tiles(k, _BLOCK), tiles(v, _BLOCK), tiles(out, _ROWS)
     sizes = total, section, row_tiles, heads, group, rows, keys
-    stages = 2 if depth > 64 else 3  # with Q and the output 192 KB and 128 KB of shared memory
+    stages = 2 if depth > 64 else 3  # with Q and the output, 192 KB or 128 KB of shared memory
     attention_hopper_kernel[(programs,)](
         *descriptors, lse, scale / math.log(2), *sizes, CAUSAL=causal, ROWS=_ROWS, BLOCK=_BLOCK, STAGES=stages, num_warps=4
     )

@@ -1,4 +1,4 @@
-"""What the two Hopper kernels share: whether they can run at all, and how their tiles travel."""
+"""Shared by the two Hopper kernels: whether they can run at all, and how their tiles move."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ except ImportError:  # a Triton without Gluon, or without its Hopper part
 
 
 if AVAILABLE:
-    # The names are those of Triton 3.9; 3.6 has the first two under others, and for the third the operation but no function.
+    # Names of Triton 3.9. In 3.6, the first two have other names, and the third is an operation without a function.
     async_load = getattr(hopper.tma, "async_load", None) or hopper.tma.async_copy_global_to_shared
     async_store = getattr(hopper.tma, "async_store", None) or hopper.tma.async_copy_shared_to_global
 
@@ -37,13 +37,13 @@ if AVAILABLE:
 
 
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """`gluon.jit`, and nothing where there is no Gluon: importing a kernel never fails, only `supports` says no."""
+    """Return `gluon.jit`, or do nothing without Gluon: importing a kernel never fails, `supports` just says no."""
     return gluon.jit(function, **options) if AVAILABLE else function or (lambda function: function)
 
 
 @jit
 def ring(STAGES: gl.constexpr, FILLS: gl.constexpr, CONSUMERS: gl.constexpr):
-    """(full, empty) barriers of a ring of buffers: the arrivals that make one full, and those that make it empty again."""
+    """Return the (full, empty) barriers of a ring of buffers, with the arrivals that make a buffer full, and empty again."""
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], hopper.mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], hopper.mbarrier.MBarrierLayout())
     for i in gl.static_range(STAGES):
@@ -53,7 +53,7 @@ def ring(STAGES: gl.constexpr, FILLS: gl.constexpr, CONSUMERS: gl.constexpr):
 
 
 def supports(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
-    """Whether these tensors are ones for the Hopper kernels, with a mask or without, on a card that the configuration calls one."""
+    """Return whether the Hopper kernels can take these tensors, with or without a mask, on this GPU."""
     return (
         AVAILABLE
         and not triton.knobs.runtime.interpret
@@ -67,11 +67,11 @@ def supports(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
 
 
 def travels(x: Tensor) -> bool:
-    """Whether the tensor memory accelerator can fetch tiles of a 4-dimensional tensor: 16-byte steps, and none of size zero."""
+    """Return whether the TMA can fetch tiles of a 4-dimensional tensor: strides in 16-byte steps, and no size of zero."""
     return x.data_ptr() % 16 == 0 and x.dtype in (torch.float16, torch.bfloat16) and _has_steps(x.shape, x.stride())
 
 
-# What follows from a shape alone is worked out once: it would be a third of the host's time for a forward.
+# Cache what depends on shapes alone: computing it takes a third of the host's time for a forward.
 @functools.lru_cache
 def _has_steps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     steps = [stride for size, stride in zip(shape[:-1], strides[:-1], strict=True) if size > 1]
@@ -79,16 +79,17 @@ def _has_steps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def tiles(x: Tensor, rows: int, swizzle: int = 128) -> Any:
-    """A descriptor of tiles of `rows` rows of one head. What lies past the last row is read as zero and not written.
+    """Return a descriptor of tiles of `rows` rows of one head. Past the last row, reads give zero and writes are ignored.
 
-    In shared memory a tile lies in panels of `swizzle` bytes a row, with 16-byte units permuted so that columns are free of conflicts.
+    In shared memory, a tile consists of panels of `swizzle` bytes per row, with 16-byte units permuted so that columns have no bank
+    conflicts.
     """
     return TensorDescriptor(x, *_described(x.shape, x.stride(), rows, swizzle))
 
 
 @functools.lru_cache
 def _described(shape: tuple[int, ...], strides: tuple[int, ...], rows: int, swizzle: int) -> tuple[Any, ...]:
-    """Shape, strides, block and layout of `tiles`."""
+    """Return shape, strides, block and layout of `tiles`."""
     steps = [stride if size > 1 else shape[-1] for size, stride in zip(shape[:-1], strides[:-1], strict=True)]
     layout = gl.NVMMASharedLayout(swizzle_byte_width=swizzle, element_bitwidth=16, rank=4)
     return list(shape), [*steps, 1], [1, 1, rows, shape[-1]], layout
@@ -96,19 +97,19 @@ def _described(shape: tuple[int, ...], strides: tuple[int, ...], rows: int, swiz
 
 @functools.cache
 def fp32_layouts() -> tuple[Any, Any]:
-    """Of vectors, and of tiles in panels of 128 bytes a row."""
+    """Return the layouts of vectors, and of tiles in panels of 128 bytes per row."""
     vector = gl.NVMMASharedLayout(swizzle_byte_width=0, element_bitwidth=32, rank=1)
     return vector, gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=32, rank=4)
 
 
 @functools.lru_cache
 def largest_divisor(number: int, limit: int) -> int:
-    """The largest divisor of `number` that is no larger than `limit`."""
+    """Return the largest divisor of `number` up to `limit`."""
     return next(n for n in range(min(number, limit), 0, -1) if number % n == 0)
 
 
 def with_positive_scale(q: Tensor, scale: float) -> tuple[Tensor, float]:
-    """Two factors with the product `scale * q`, the second positive: the largest of `q k^T` is then the largest score too."""
+    """Return two factors with the product `scale * q`, the second positive, so that the largest of `q k^T` is the largest score."""
     if scale > 0:
         return q, scale
     return (-q, -scale) if scale < 0 else (torch.zeros_like(q), 1.0)

@@ -1,4 +1,4 @@
-"""Attention and its gradients against float64 and PyTorch's own, whatever backend that takes."""
+"""Attention and its gradients against float64 and against PyTorch's own, with whatever backend that chooses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def test_one_query_of_many_keys(dtype, draw, compare):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_one_key_is_all_there_is(dtype, causal, draw):
-    """The gradients of query and key are differences of equal sums: zero up to rounding, which has no size to be judged by."""
+    """The gradients of query and key are differences of equal sums:
+
+    zero up to rounding, so they cannot be judged relative to their size.
+    """
     q, k, v = (draw(2, 1, 16, dtype=DTYPES[dtype]).requires_grad_() for _ in range(3))
     grad = torch.randn_like(q)
     out = attention(q, k, v, is_causal=causal)
@@ -66,7 +69,7 @@ def test_widths(width, draw, compare):
 
 @pytest.mark.parametrize("width, v_width", [(24, 40), (80, 16)])
 def test_values_may_have_a_width_of_their_own(width, v_width, causal, draw):
-    """PyTorch then has its scores in memory, and its gradients from probabilities that were never rounded: no bar for a fused kernel."""
+    """PyTorch then stores its scores and computes gradients from probabilities that were never rounded: no fair bar for a fused kernel."""
     leaves = [draw(1, 1, n, d).requires_grad_() for n, d in ((40, width), (35, width), (35, v_width))]
     results = []
     for op, to in ((attention, torch.float32), (F.scaled_dot_product_attention, torch.float64)):
@@ -83,7 +86,7 @@ def test_several_tiles(dtype, width, causal, draw, compare):
 
 @pytest.mark.parametrize("how", [{"part": 16, "tma": False}, {"tma": True, "part": 0, "heads_first": True, "split": True}], ids=str)
 def test_what_a_tile_may_decide(how, causal, draw, compare, monkeypatch):
-    """On every card, though the tables ask for it on some only."""
+    """Test it on every card, though the tables use it only on some."""
     config = choose(ATTENTION)
 
     def decided(tiles):
@@ -119,7 +122,7 @@ def test_grouped_heads(heads, kv_heads, causal, draw, compare):
 )
 def test_leading_dimensions(shapes, draw, compare):
     def pytorch(q, k, v):
-        """With two dimensions it computes otherwise, in steps that no fused kernel rounds like."""
+        """With two dimensions, PyTorch computes in other steps, whose rounding no fused kernel can match."""
         if max(map(len, shapes)) > 2:
             return F.scaled_dot_product_attention(q, k, v)
         return F.scaled_dot_product_attention(*(x[None, None] for x in (q, k, v)))[0, 0]
@@ -128,7 +131,7 @@ def test_leading_dimensions(shapes, draw, compare):
 
 
 def test_strides_are_free(causal, draw, compare):
-    """Heads behind rows, as a projection leaves them; rows apart; a last dimension that is not dense."""
+    """Heads after rows, as a projection returns them; rows apart; a last dimension that is not dense."""
     q = draw(1, 40, 2, 16).transpose(1, 2)
     k = draw(1, 2, 100, 16)[:, :, ::2]
     v = draw(1, 2, 16, 50).mT
@@ -156,7 +159,7 @@ def test_the_gradient_may_have_any_strides(draw, compare):
 def test_no_batch_no_heads_no_rows(shape, draw, compare):
     leaves = [draw(*shape).requires_grad_() for _ in range(3)]
     compare(attention, F.scaled_dot_product_attention, *leaves, gradients=False)
-    grads = torch.autograd.grad(attention(*leaves).sum(), leaves)  # PyTorch's own fails where there are no heads, on a GPU
+    grads = torch.autograd.grad(attention(*leaves).sum(), leaves)  # on a GPU, PyTorch's own fails without heads
     assert [grad.shape for grad in grads] == [leaf.shape for leaf in leaves]
     assert not any(grad.any() for grad in grads)
 
@@ -180,7 +183,7 @@ def test_scales(scale, draw, compare):
 
 
 def test_a_mask_is_no_score_whatever_the_scale(draw):
-    """A backend of PyTorch gives NaN here: it scales the mask."""
+    """One of PyTorch's backends gives NaN here, because it scales the mask."""
     q, k, v = (draw(1, 1, 40, 16) for _ in range(3))
     assert torch.equal(attention(q, k, v, is_causal=True, scale=-0.3), attention(-q, k, v, is_causal=True, scale=0.3))
     means = v.cumsum(-2) / torch.arange(1, 41, device=v.device)[:, None]
@@ -192,11 +195,11 @@ def test_large_scores_do_not_overflow(causal, draw, compare):
     compare(attention, F.scaled_dot_product_attention, q, k, v, gradients=False, is_causal=causal)
     leaves = [x.requires_grad_() for x in (q, k, v)]
     grads = [torch.autograd.grad(op(*leaves, is_causal=causal).sum(), leaves) for op in (attention, F.scaled_dot_product_attention)]
-    # Scores in the tens of thousands are known to a hundredth, and so are the gradients' exponentials.
+    # Scores in the tens of thousands are accurate to a hundredth, and so are the exponentials in the gradients.
     torch.testing.assert_close(*grads, rtol=1e-2, atol=1e-2)
 
 
-@pytest.mark.filterwarnings("ignore:All-NaN slice:RuntimeWarning")  # numpy below the interpreter
+@pytest.mark.filterwarnings("ignore:All-NaN slice:RuntimeWarning")  # from numpy, below the interpreter
 def test_nan_reaches_its_row_and_no_other(draw):
     q, k, v = (draw(1, 70, 16) for _ in range(3))
     q[0, 3, 5] = float("nan")
@@ -236,7 +239,7 @@ def test_it_is_a_registered_op(causal, draw, registered):
 
 
 def test_logarithms_are_natural(causal, draw):
-    """What both designs agree upon, so that either's backward takes either's forward."""
+    """Both designs must agree on this, so that either's backward can use either's forward."""
     q, k, v = (draw(1, 2, 40, 16) for _ in range(3))
     scores = 0.25 * q.double() @ k.double().mT
     if causal:
@@ -247,7 +250,7 @@ def test_logarithms_are_natural(causal, draw):
 @pytest.mark.parametrize("width", [192, 256])
 @pytest.mark.parametrize("rows", [5, 130])
 def test_the_logarithm_of_one_key_is_its_score(rows, width, causal, draw):
-    """ptxas 12.8 reads a register here that it never writes, if the number of keys is a constant: docs/kernels/attention.md, "One key"."""
+    """ptxas 12.8 reads an uninitialized register here if the number of keys is a constant: docs/kernels/attention.md, "One key"."""
     q, k, v = draw(2, 8, rows, width), draw(2, 8, 1, width), draw(2, 8, 1, width)
     scores = (q.double() @ k.double().mT)[..., 0] * 0.0625
     torch.testing.assert_close(_attention(q, k, v, causal, 0.0625)[1].double(), scores, rtol=1e-5, atol=1e-5)
@@ -270,7 +273,7 @@ def test_what_it_does_not_take_is_refused(draw):
 
 
 def test_more_than_2_31_elements(roomy_device):
-    """The last head starts past what 32 bits reach."""
+    """The last head starts beyond 32-bit offsets."""
     heads, rows, width = 1 << 14, 1056, 128
     q = torch.randn(1, 1, rows, width, device=roomy_device, dtype=torch.bfloat16).expand(1, heads, -1, -1)
     k, v = (torch.empty(1, heads, rows, width, device=roomy_device, dtype=torch.bfloat16).normal_() for _ in range(2))

@@ -32,7 +32,7 @@ INTERPRETER = Card("interpreter", 32, 4, 64 << 10)
 
 
 def card() -> Card:
-    """The active GPU, or `INTERPRETER`. Costs microseconds, and never synchronizes."""
+    """Return the active GPU, or `INTERPRETER`. Costs microseconds, and never synchronizes."""
     if triton.knobs.runtime.interpret:
         return INTERPRETER
     driver = triton.runtime.driver.active
@@ -44,12 +44,21 @@ def _card(driver: Any, device: int) -> Card:
     # Asking for the target costs more than many a kernel runs.
     target = driver.get_current_target()
     properties = driver.utils.get_device_properties(device)
-    name = f"sm_{target.arch}" if isinstance(target.arch, int) else target.arch.split(":")[0]
-    return Card(name, target.warp_size, properties["multiprocessor_count"], properties["max_shared_mem"])
+    return Card(architecture(target), target.warp_size, properties["multiprocessor_count"], properties["max_shared_mem"])
+
+
+def architecture(target: Any) -> str:
+    """Return the name of a `GPUTarget` of Triton's: `sm_90`, `gfx942`, or of a mapping of facts what it calls `arch`."""
+    arch = target.arch
+    if isinstance(arch, Mapping):
+        arch = next((arch[key] for key in ("arch", "architecture", "name") if arch.get(key)), "")
+    if isinstance(arch, int):
+        return f"{'sm' if target.backend == 'cuda' else target.backend}_{arch}"
+    return str(arch).split(":")[0] or str(target.backend)
 
 
 def choose(table: Mapping[str, Config]) -> Config:
-    """The configuration of the first pattern that matches the active GPU.
+    """Return the configuration of the first pattern that matches the active GPU.
 
     Raises:
         NotImplementedError: none matches.

@@ -1,7 +1,7 @@
-"""Bandwidth of cross entropy, bf16, 1 GiB of logits, at the sizes of vocabularies.
+"""Bandwidth of cross entropy, bf16, 1 GiB of logits, at vocabulary sizes.
 
-Bytes: one read for the loss; one read and one write for its gradient, and for both at once, which is what writing over the logits moves. A
-provider that moves more shows as slower, not as busier.
+Bytes: one read for the loss; one read and one write for its gradient, and the same for both together, which is what writing over the logits
+moves. A provider that moves more bytes therefore shows as slower.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Cross entropy of logits and class indices: the forward reads them once, the gradient takes a read and a write more, or a write."""
+"""Cross entropy of logits and class indices. The forward reads the logits once; the gradient takes another read and write, or a write."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def cross_entropy(
     *,
     inplace_backward: bool = False,
 ) -> Tensor:
-    """Cross entropy between logits and class indices, differentiable in the logits, as `torch.nn.functional.cross_entropy`.
+    """Return the cross entropy between logits and class indices, differentiable in the logits, as `torch.nn.functional.cross_entropy`.
 
-    A target that is neither a class nor `ignore_index` makes the loss of its row NaN, and the mean with it, where PyTorch stops the
-    program (on the CPU with an IndexError); nothing is read outside of the row, and the host never waits.
+    A target that is neither a class nor `ignore_index` makes the loss of its row NaN, and so the mean. PyTorch stops the program instead
+    (on the CPU with an IndexError). Nothing is read outside of the row, and the host never waits.
 
     Args:
-        input: logits (C,), (N, C) or (N, C, d1, ...), fp32, fp16 or bf16; computed in fp32, rounded once. Where classes are no neighbours
-            in memory, as in the last, a copy is made first.
+        input: logits (C,), (N, C) or (N, C, d1, ...), fp32, fp16 or bf16; computed in fp32, rounded once. If classes are not adjacent in
+            memory, as in the last case, a copy is made first.
         target: class indices (), (N,) or (N, d1, ...), int64 or uint8.
         weight: of each class (C,), floating point.
         size_average, reduce: deprecated, see `reduction`.
-        ignore_index: rows of this target have no loss and no gradient.
+        ignore_index: rows with this target have no loss and no gradient.
         reduction: "mean" (over the weights of the rows that are not ignored; NaN if all are), "sum" or "none".
-        label_smoothing: what part of each target is spread over all classes.
-        inplace_backward: with an `input` that requires a gradient, compute it in the forward and write it over the logits, which nobody may
-            read any more: two passes over memory, not three, and half the space. There can be one backward only. The logits have to be
-            (N, C) with neighbours in memory.
+        label_smoothing: the share of each target that is spread over all classes.
+        inplace_backward: with an `input` that requires a gradient, compute it in the forward and write it over the logits, which must not
+            be read any more: two passes over memory instead of three, and half the space. Only one backward is possible. The logits must be
+            (N, C), with adjacent classes in memory.
 
     Returns:
         (N,) or (N, d1, ...) for "none", else a scalar; of `input`'s dtype, under autocast fp32 (from the logits as they are).
@@ -64,7 +64,7 @@ def cross_entropy(
 
 
 def _checked(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, label_smoothing: float) -> Tensor:
-    """Refuse what PyTorch refuses, as it does; the logits as (rows, classes), with neighbours in memory."""
+    """Refuse what PyTorch refuses, with its errors. Return the logits as (rows, classes), with adjacent classes in memory."""
     check_dtype("cross_entropy", input)
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
@@ -101,7 +101,7 @@ def _cross_entropy(
     label_smoothing: float,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss, statistics of rows (2, N) and the mean's divisor (1,), empty where each row has its loss."""
+    """Return the loss, statistics of rows (2, N), and the mean's divisor (1,), which is empty for losses per row."""
     targets = Targets.of(target, weight, ignore_index, label_smoothing)
     loss, divisor, statistics = launch.losses(launch.walk(input, targets), targets, input.shape[1], reduction, dtype)
     return loss, statistics, divisor
@@ -161,7 +161,7 @@ def _cross_entropy_(
     label_smoothing: float,
     dtype: torch.dtype,
 ) -> Tensor:
-    """The loss; its gradient is left in `input`."""
+    """Return the loss, and leave its gradient in `input`."""
     targets = Targets.of(target, weight, ignore_index, label_smoothing)
     words = torch.empty(launch.n_words(input.dtype, *input.shape), device=input.device, dtype=torch.int64)
     divisor = launch.divisors(targets, input.shape[1], words)
@@ -176,7 +176,7 @@ def _(input, target, weight, ignore_index, reduction, label_smoothing, dtype):
 
 @custom_op("warpwave::scale_", mutates_args=("x",))
 def scale_(x: Tensor, by: Tensor) -> None:
-    """`x` times a number, or its rows each times one; where that is 1, as it mostly is, nothing is read or written."""
+    """Multiply `x` by a number, or each of its rows by one. If it is 1, the usual case, nothing is read or written."""
     launch.scale(x, by)
 
 
@@ -186,7 +186,7 @@ def _(x, by):
 
 
 class _InPlace(torch.autograd.Function):
-    """Autograd is not told that the logits change: they are spent, and whoever saved them finds their version changed."""
+    """Autograd is not told that the logits change. They are used up, and code that saved them notices the new version."""
 
     @staticmethod
     def forward(ctx, input: Tensor, *options) -> Tensor:
@@ -196,7 +196,7 @@ class _InPlace(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad: Tensor):
-        # A second backward would scale again; autograd refuses it, for the saved tensor has another version then.
+        # A second backward would scale again. Autograd refuses it, because the saved tensor has another version then.
         gradient = ctx.saved_tensors[0].detach()
         scale_(gradient, grad)
         return gradient, None, None, None, None, None, None

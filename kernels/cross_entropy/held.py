@@ -1,8 +1,8 @@
-"""Losses and gradient with every logit read once and written over: a row is held by as many programs as it has parts.
+"""Losses and gradient with every logit read once and overwritten: a program per part holds its part of the row in registers.
 
-Each program publishes the largest logit and the sum of its part as one word of 64 bits, which is zero until it is there, and waits for the
-words of the row's other parts; the row itself stays in registers. Programs start in the order of their numbers, so the ones waited for
-run too, or are next to start.
+Each program publishes the largest logit and the sum of its part as one 64-bit word, which is zero before that, and waits for the words of
+the row's other parts. The row itself stays in registers. Programs start in the order of their numbers, so the awaited ones are running, or
+will start next.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kernels.cross_entropy.kernels import (
 
 @triton.jit(do_not_specialize_on_alignment=["n_rows", "n_columns", "n_words"])
 def prepare_kernel(target_ptr, weight_ptr, divisors_ptr, words_ptr, n_rows, n_columns, n_words, ignore_index, BLOCK_SIZE: tl.constexpr):
-    """The mean's divisor, the weight of all rows, in as many parts as there are programs; and words that are not there yet."""
+    """Compute the mean's divisor (the weights of all rows) in as many parts as there are programs, and clear the words."""
     step = tl.num_programs(0) * BLOCK_SIZE
     first = tl.program_id(0) * BLOCK_SIZE
     weights = tl.zeros((BLOCK_SIZE,), tl.float32)
@@ -45,14 +45,14 @@ def prepare_kernel(target_ptr, weight_ptr, divisors_ptr, words_ptr, n_rows, n_co
 
 @triton.jit
 def publish(peak, total, word_ptr):
-    """A part's largest logit and sum as one word. It is all that is published, so nothing else has to be in order with it."""
+    """Publish a part's largest logit and sum as one word. Nothing else is published, so no memory ordering is needed."""
     word = (peak.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (total.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)
     tl.atomic_xchg(word_ptr, word, sem="relaxed")
 
 
 @triton.jit
 def collect(words_ptr, N_PARTS: tl.constexpr, PADDED: tl.constexpr):
-    """A row's largest logit and sum of exp(logit - largest), from those of all its parts, when they are there."""
+    """Return a row's largest logit and sum of exp(logit - largest), once all its parts have published theirs."""
     parts = tl.arange(0, PADDED)
     words = tl.load(words_ptr + parts, mask=parts < N_PARTS, other=1, volatile=True)
     while tl.min((words != 0).to(tl.int32), axis=0) == 0:
@@ -65,8 +65,10 @@ def collect(words_ptr, N_PARTS: tl.constexpr, PADDED: tl.constexpr):
 
 @triton.jit
 def again(logits, PACKED: tl.constexpr):
-    """Logits that are needed again. The compiler would keep them in fp32, in twice the registers of half precision; it cannot see through
-    this."""
+    """Return the logits for a second use. The compiler would keep them in fp32, which takes twice the registers of half precision.
+
+    It cannot see through this operation.
+    """
     if PACKED and logits.dtype.primitive_bitwidth == 16:
         logits = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [logits], dtype=logits.dtype, is_pure=False, pack=2)
     return logits
@@ -98,7 +100,7 @@ def held_kernel(
     DIVISORS: tl.constexpr,
     PACKED: tl.constexpr,
 ):
-    """One part of a row a program: what `walk_kernel` finds, and the gradient in the place of the logits."""
+    """Process one part of a row per program: compute what `walk_kernel` does, and overwrite the logits with the gradient."""
     row = tl.program_id(0) // N_PARTS
     part = tl.program_id(0) % N_PARTS
     start, head, body = row_body(row, row_stride, n_columns, WIDTH, EVEN)
@@ -110,7 +112,7 @@ def held_kernel(
     tile = x_ptr + tl.multiple_of(start + head, WIDTH) + first + lanes
     logits = tl.load(tile, mask=inside, other=NEVER, eviction_policy="evict_last")
     peak = tl.max(logits.to(tl.float32), axis=0)
-    # The first part has the edges. Their few elements are read three times, and cost the other parts nothing.
+    # The first part handles the edges. Their few elements are read three times, at no cost for the other parts.
     has_edges = (part == 0) & (body < n_columns)
     edge = edge_columns(head, body, WIDTH)
     if has_edges:
@@ -125,11 +127,11 @@ def held_kernel(
     if N_PARTS > 1:
         publish(peak, total, words_ptr + part)
 
-    # All that the other parts of the row need not wait for is done while theirs are awaited.
+    # Everything that needs no other part is done before waiting for them.
     tl.store(peak_ptr + tl.program_id(0), peak)
     tl.store(total_ptr + tl.program_id(0), total)
     target = tl.load(target_ptr + row).to(tl.int64)
-    # Whoever writes over the target's logit reads it first.
+    # The program that overwrites the target's logit reads it first.
     in_part = (target >= head + first) & (target < head + first + length)
     in_edges = (target < head) | (target >= head + body)
     is_owner = tl.where(part == 0, in_part | in_edges, in_part)
@@ -149,7 +151,7 @@ def held_kernel(
         highest, row_total = collect(words_ptr, N_PARTS, PADDED)
         factor *= tl.exp2((peak - highest) * LOG2E) / row_total
     else:
-        # Of a row of -inf alone nothing is left but NaN, as in PyTorch.
+        # A row of only -inf gives NaN, as in PyTorch.
         factor *= tl.exp2((peak - peak) * LOG2E) / total
     tl.debug_barrier()  # no warp writes before all have read
     gradient = tl.exp2((again(logits, PACKED).to(tl.float32) - base) * LOG2E) * factor
@@ -159,7 +161,7 @@ def held_kernel(
     if has_edges:
         write_edges(x_ptr + start, x_ptr + start, edge, base, factor, target, scale, weight, weight_ptr, n_columns, SMOOTHING)
     if in_part:
-        # The target's column again, by itself: comparing every column with it would cost registers and time.
+        # Handle the target's column separately: comparing it with every column would take registers and time.
         tl.debug_barrier()
         taken = at_target(scale, weight, SMOOTHING) + scale * weight * (SMOOTHING / n_columns)
         tl.store(x_ptr + start + target, (tl.exp2((logit - base) * LOG2E) * factor - taken).to(x_ptr.dtype.element_ty))

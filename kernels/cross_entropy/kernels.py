@@ -1,8 +1,8 @@
-"""What the kernels of cross entropy share, and the gradient from what the forward kept.
+"""Shared by the kernels of cross entropy, and the gradient from the statistics that the forward kept.
 
-A row of logits need not start on a 16-byte boundary, nor end on one. Masks that follow its true bounds would shrink every load to one
-element. So a row is its *body*, from the first boundary inside to the last, in 16-byte accesses only, and its *edges*, fewer than 16
-elements before and after, in one small access of their own. Rows that start and end on boundaries are all body (`EVEN`).
+A row of logits need not start or end on a 16-byte boundary. Masks at its true bounds would shrink every load to one element. So a row is
+split into its *body*, from the first boundary to the last, with 16-byte accesses only, and its *edges*, fewer than 16 elements before and
+after, with one small access. Rows that start and end on boundaries are all body (`EVEN`).
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# exp(x) is exp2(x * LOG2E): the hardware has only exp2.
+# exp(x) is exp2(x * LOG2E): the hardware only has exp2.
 LOG2E = tl.constexpr(1.4426950408889634)
 NEVER = tl.constexpr(-float("inf"))
 
 
 @triton.jit
 def row_body(row, row_stride, n_columns, WIDTH: tl.constexpr, EVEN: tl.constexpr):
-    """Where a row starts, how many elements come before its body, and how many are in it: a multiple of WIDTH."""
+    """Return where a row starts, the number of elements before its body, and the body's length: a multiple of WIDTH."""
     start = row.to(tl.int64) * row_stride
     if EVEN:
         head = 0
@@ -30,20 +30,20 @@ def row_body(row, row_stride, n_columns, WIDTH: tl.constexpr, EVEN: tl.constexpr
 
 @triton.jit
 def edge_columns(head, body, WIDTH: tl.constexpr):
-    """The columns outside of the body. Those past the last one are none."""
+    """Return the columns outside of the body. Those past the last column do not exist."""
     i = tl.arange(0, 2 * WIDTH)
     return tl.where(i < head, i, i + body)
 
 
 @triton.jit
 def finite(peak):
-    """The largest logit, or 0 where that is -inf: subtracted from -inf, it leaves -inf."""
+    """Return the largest logit, or 0 if that is -inf, so that -inf minus it stays -inf."""
     return tl.where(peak == NEVER, 0.0, peak)
 
 
 @triton.jit
 def weighted(x, weight_ptr, columns, inside):
-    """Logits times the weights of their classes, what label smoothing sums up; 0 outside."""
+    """Return logits times the weights of their classes, the terms of label smoothing; 0 outside."""
     x = x.to(tl.float32)
     if weight_ptr is not None:
         x *= tl.load(weight_ptr + columns, mask=inside, other=0.0).to(tl.float32)
@@ -52,7 +52,7 @@ def weighted(x, weight_ptr, columns, inside):
 
 @triton.jit
 def row_weight(target, weight_ptr, n_columns, ignore_index):
-    """The weight of rows: of their target's class, 0 if the target is ignored, NaN if it is no column. Never reads past the weights."""
+    """Return the weights of rows: that of their target's class, 0 if ignored, NaN if it is no column. Never reads past the weights."""
     is_column = (target >= 0) & (target < n_columns)
     weight = tl.where(is_column, 1.0, float("nan"))
     if weight_ptr is not None:
@@ -62,13 +62,13 @@ def row_weight(target, weight_ptr, n_columns, ignore_index):
 
 @triton.jit
 def logit_at(x_ptr, start, target, n_columns, wanted):
-    """The logit of a target, 0 if it is no column."""
+    """Return the logit of a target, 0 if it is no column."""
     return tl.load(x_ptr + start + target, mask=wanted & (target >= 0) & (target < n_columns), other=0.0).to(tl.float32)
 
 
 @triton.jit
 def factor_of(scale, weight, class_weight_ptr, n_columns, SMOOTHING: tl.constexpr):
-    """What a softmax is multiplied by in the gradient: the sum of what its targets take from it."""
+    """Return the factor of the softmax in the gradient: the sum of what its targets subtract from it."""
     if SMOOTHING > 0.0:
         class_weight = tl.load(class_weight_ptr) if class_weight_ptr is not None else n_columns
         weight = (1.0 - SMOOTHING) * weight + SMOOTHING / n_columns * class_weight
@@ -77,13 +77,13 @@ def factor_of(scale, weight, class_weight_ptr, n_columns, SMOOTHING: tl.constexp
 
 @triton.jit
 def at_target(scale, weight, SMOOTHING: tl.constexpr):
-    """What the gradient is less at the target."""
+    """Return what the gradient subtracts at the target."""
     return scale * weight * (1.0 - SMOOTHING)
 
 
 @triton.jit
 def spread_of(columns, scale, weight_ptr, inside, n_columns, SMOOTHING: tl.constexpr):
-    """What it is less at each column, by label smoothing."""
+    """Return what label smoothing subtracts at each column."""
     spread = tl.full(columns.shape, scale * SMOOTHING / n_columns, tl.float32)
     if weight_ptr is not None:
         spread *= tl.load(weight_ptr + columns, mask=inside, other=0.0).to(tl.float32)
@@ -92,7 +92,7 @@ def spread_of(columns, scale, weight_ptr, inside, n_columns, SMOOTHING: tl.const
 
 @triton.jit
 def write_edges(x_ptr, out_ptr, columns, base, factor, target, scale, weight, weight_ptr, n_columns, SMOOTHING: tl.constexpr):
-    """The gradient of a row's edges: read, and written, in a few elements."""
+    """Write the gradient of a row's edges, a few elements."""
     inside = columns < n_columns
     x = tl.load(x_ptr + columns, mask=inside, other=NEVER).to(tl.float32)
     gradient = tl.exp2((x - base) * LOG2E) * factor - tl.where(columns == target.to(tl.int32), at_target(scale, weight, SMOOTHING), 0.0)
@@ -103,7 +103,7 @@ def write_edges(x_ptr, out_ptr, columns, base, factor, target, scale, weight, we
 
 @triton.jit
 def scale_of(upstream_ptr, upstream_stride, divisors_ptr, row, is_ignored, DIVISORS: tl.constexpr):
-    """What the loss of a row is multiplied by on its way to the end: the gradient that flows in, over the mean's divisor, in parts."""
+    """Return the factor of a row's loss: the incoming gradient over the mean's divisor, which is in parts."""
     scale = 1.0
     if divisors_ptr is not None:
         scale /= tl.sum(tl.load(divisors_ptr + tl.arange(0, DIVISORS)), axis=0)
@@ -135,7 +135,7 @@ def gradient_kernel(
     PART: tl.constexpr,
     DIVISORS: tl.constexpr,
 ):
-    """One part of a row a program: its gradient, from what the forward kept. `out_ptr` may be `x_ptr`."""
+    """Compute the gradient of one part of a row per program, from what the forward kept. `out_ptr` may be `x_ptr`."""
     row = tl.program_id(0) // n_parts
     part = tl.program_id(0) % n_parts
     start, head, body = row_body(row, row_stride, n_columns, WIDTH, EVEN)
@@ -151,7 +151,7 @@ def gradient_kernel(
     gradient = p - tl.where(head + offsets == target.to(tl.int32), at_target(scale, weight, SMOOTHING), 0.0)
     if SMOOTHING > 0.0:
         gradient -= spread_of(head + offsets, scale, weight_ptr, inside, n_columns, SMOOTHING)
-    # The two strides differ by a multiple of WIDTH, so the body of one row is the body of the other.
+    # The two strides differ by a multiple of WIDTH, so the bodies of both rows have the same columns.
     out_start = row.to(tl.int64) * out_stride
     out = out_ptr + tl.multiple_of(out_start + head, WIDTH) + offsets
     tl.store(out, gradient.to(out_ptr.dtype.element_ty), mask=inside, cache_modifier=".cs")
@@ -163,8 +163,8 @@ def gradient_kernel(
 
 @triton.jit(do_not_specialize_on_alignment=["n_tiles", "tiles_a_row"])
 def scale_kernel(x_ptr, upstream_ptr, upstream_stride, row_stride, n_columns, n_tiles, tiles_a_row, BLOCK_SIZE: tl.constexpr):
-    """Rows times the gradient that flows in: nothing is read or written where that is 1, which the host need not know."""
-    # Sums and casts, because a size of 1 is a constant, and no tensor.
+    """Multiply rows by the incoming gradient. If it is 1, nothing is read or written, and the host need not know."""
+    # Add and cast, because an argument of 1 is a constant and not a tensor.
     end = tl.full((), 0, tl.int32) + n_tiles
     if upstream_stride == 0:
         end = tl.where(tl.load(upstream_ptr) == 1.0, 0, end)

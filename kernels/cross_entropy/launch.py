@@ -1,4 +1,4 @@
-"""Launches: what each kernel of this room is given, and with which configuration."""
+"""Launches of the kernels in this folder: their arguments and configurations."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from kernels.cross_entropy.kernels import gradient_kernel, scale_kernel
 from kernels.cross_entropy.losses import rows_kernel, sum_kernel, walk_kernel
 from kernels.dispatch import cdiv, next_power_of_2
 
-# Programs that sum up the mean's divisor, each a part of it.
+# Programs that sum up the mean's divisor, one part each.
 DIVISORS = 64
-# Parts of rows that one program makes losses of.
+# Parts of rows whose losses one program computes.
 PARTS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What is asked of rows: their targets (N,), the weights of classes (V,) and their sum, what is ignored, how much is spread."""
+    """The targets (N,), class weights (V,) and their sum, the ignored index, and the label smoothing."""
 
     target: Tensor
     weight: Tensor | None
@@ -42,7 +42,7 @@ class Targets:
 
 @dataclass(frozen=True)
 class Parts:
-    """What is known of rows (N,) from parts (N, parts): largest logits, sums of exp, what smoothing sums up; and the targets' logits."""
+    """Statistics of parts (N, parts) of rows: largest logits, sums of exp, sums for smoothing; and the targets' logits (N,)."""
 
     peak: Tensor
     total: Tensor
@@ -56,7 +56,7 @@ class Parts:
 
     @classmethod
     def concatenated(cls, some: list[Parts], targets: Targets) -> Parts:
-        """Of all rows, from those of chunks."""
+        """Join the chunks into the statistics of all rows."""
         if not some:
             return cls.empty(0, 1, targets)
         spread = torch.cat([parts.spread for parts in some]) if targets.smoothing else None
@@ -69,17 +69,20 @@ class Parts:
 
 
 def width(x: Tensor, *others: Tensor) -> dict[str, object]:
-    """Elements in 16 bytes, and whether every row begins and ends on such a boundary; 1 where rows of the tensors do not keep step."""
+    """Return the elements in 16 bytes, and whether every row starts and ends on such a boundary.
+
+    The first is 1 if the rows of the tensors are aligned differently.
+    """
     wide = 16 // x.element_size()
     strides = {tensor.stride(0) % wide for tensor in (x, *others)}
     return {"WIDTH": wide if len(strides) == 1 else 1, "EVEN": strides == {0} and x.shape[1] % wide == 0}
 
 
 def walk(x: Tensor, targets: Targets) -> Parts:
-    """Every logit read once."""
+    """Compute the statistics with one read of every logit."""
     config = choose(CROSS_ENTROPY)
     n_rows, n_columns = x.shape
-    # A row that is shorter than a tile has a smaller one, of as many elements a lane.
+    # For rows shorter than a tile, use a smaller one with as many elements per lane.
     tile_width = max(32, min(config.width, next_power_of_2(n_columns) // config.depth))
     tile = config.depth * tile_width
     n_parts = config.splits if n_columns >= config.split_from else 1
@@ -107,7 +110,7 @@ def walk(x: Tensor, targets: Targets) -> Parts:
 
 
 def losses(found: Parts, targets: Targets, n_columns: int, reduction: str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss of each row, and nothing; or of all, and the divisor of the mean, 1 for a sum. And statistics (2, N), for a gradient."""
+    """Return the losses of rows and an empty tensor, or the total loss and the mean's divisor (1 for a sum); and statistics (2, N)."""
     n_rows, n_parts = found.peak.shape
     padded = next_power_of_2(n_parts)
     block = max(16, min(PARTS_AT_ONCE // padded, next_power_of_2(n_rows)))
@@ -148,7 +151,7 @@ def losses(found: Parts, targets: Targets, n_columns: int, reduction: str, dtype
 
 
 def gradient(x: Tensor, out: Tensor, targets: Targets, statistics: Tensor, upstream: Tensor | None, divisor: Tensor | None) -> None:
-    """The gradient of `x` into `out`, which may be `x`: from `statistics`, times `upstream` (scalar or a number a row), over `divisor`."""
+    """Write the gradient of `x` to `out`, which may be `x`: from `statistics`, times `upstream` (a scalar, or per row), over `divisor`."""
     config = choose(CROSS_ENTROPY).gradient
     n_rows, n_columns = x.shape
     if not x.numel():
@@ -180,7 +183,7 @@ def gradient(x: Tensor, out: Tensor, targets: Targets, statistics: Tensor, upstr
 
 
 def divisors(targets: Targets, n_columns: int, words: Tensor) -> Tensor:
-    """The divisor of the mean, in parts, before there are any logits; and `words` made ready for an exchange."""
+    """Return the mean's divisor in parts, before there are any logits, and clear `words` for an exchange."""
     parts = torch.empty(DIVISORS, device=targets.target.device, dtype=torch.float32)
     prepare_kernel[(DIVISORS,)](
         targets.target,
@@ -198,14 +201,14 @@ def divisors(targets: Targets, n_columns: int, words: Tensor) -> Tensor:
 
 
 def n_words(x: torch.dtype, n_rows: int, n_columns: int) -> int:
-    """Words that the parts of rows of a dtype exchange, where they do."""
+    """Return the number of words that the parts of rows exchange, if they do."""
     config = choose(CROSS_ENTROPY)
     n_parts = cdiv(n_columns, _held(config, x.itemsize, n_columns).elements)
     return n_rows * n_parts if config.exchange and n_parts > 1 else 0
 
 
 def in_place(x: Tensor, targets: Targets, upstream: Tensor | None, divisor: Tensor | None, words: Tensor) -> Parts:
-    """The gradient of all rows in the place of their logits: times `upstream` (a number a row), over the sum of `divisor`."""
+    """Overwrite the logits with the gradients of all rows: times `upstream` (a number per row), over the sum of `divisor`."""
     config = choose(CROSS_ENTROPY)
     n_rows, n_columns = x.shape
     held = _held(config, x.element_size(), n_columns)
@@ -232,7 +235,7 @@ def in_place(x: Tensor, targets: Targets, upstream: Tensor | None, divisor: Tens
             found.logit,
             x.stride(0),
             n_columns,
-            # Parts of one size, all of it whole vectors: none has to wait for a larger one.
+            # Parts of equal size in whole vectors, so that none waits for a larger one.
             cdiv(n_columns, 16 * n_parts) * 16,
             targets.ignore_index,
             SMOOTHING=targets.smoothing,
@@ -249,7 +252,7 @@ def in_place(x: Tensor, targets: Targets, upstream: Tensor | None, divisor: Tens
 
 
 def scale(x: Tensor, upstream: Tensor) -> None:
-    """Rows of `x` times `upstream`, a number or one a row: without a look at it from the host, and without a pass where it is 1."""
+    """Multiply the rows of `x` by `upstream`, a number or one per row. The host never reads it; if it is 1, the rows are not touched."""
     if not x.numel():
         return
     rows = x.view(-1, x.shape[-1])
@@ -275,6 +278,6 @@ def _held(config: CrossEntropy, itemsize: int, n_columns: int) -> Part:
 
 
 def _fitting(part: Part, n_columns: int) -> tuple[int, int]:
-    """Elements and warps for rows that may be shorter: fewer warps then, of as many elements a lane."""
+    """Return elements and warps for rows that may be shorter than a part: fewer warps, with as many elements per lane."""
     elements = min(part.elements, max(32, next_power_of_2(n_columns)))
     return elements, max(1, part.warps * elements // part.elements)

@@ -1,4 +1,4 @@
-"""The loss, from every logit read once: what is known of parts of rows, of rows, and of all of them."""
+"""The loss, with every logit read once: statistics of parts of rows, then of rows, then of all rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LN2 = tl.constexpr(0.6931471805599453)
 
 @triton.jit
 def accumulate(x, peak, total):
-    """Largest logit and sum of exp(logit - largest) of each lane, after one more tile: one extra exp a lane and tile, not an element."""
+    """Return the largest logit and the sum of exp(logit - largest) per lane, after one more tile, with one extra exp per lane and tile."""
     x = x.to(tl.float32)
     higher = tl.maximum(peak, tl.max(x, axis=0))
     base = finite(higher)
@@ -39,7 +39,7 @@ def walk_kernel(
     TILE_DEPTH: tl.constexpr,
     TILE_WIDTH: tl.constexpr,
 ):
-    """One part of a row a program, read once: its largest logit, its sum of exp(logit - largest), and what label smoothing sums up."""
+    """Process one part of a row per program, read once: its largest logit, its sum of exp(logit - largest), and the smoothing's sum."""
     TILE: tl.constexpr = TILE_DEPTH * TILE_WIDTH
     row = tl.program_id(0) // N_PARTS
     part = tl.program_id(0) % N_PARTS
@@ -105,7 +105,7 @@ def rows_kernel(
     REDUCTION: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
 ):
-    """Rows from their parts: the loss of each, or of all rows of a program; and their largest logits and sums."""
+    """Combine parts into rows: write the losses of rows, or their sum per program, and their largest logits and sums."""
     rows = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     inside = rows < n_rows
     parts = rows.to(tl.int64)[:, None] * N_PARTS + tl.arange(0, PADDED)[None, :]
@@ -134,7 +134,7 @@ def rows_kernel(
 
 @triton.jit
 def reduce(losses, weights, out_ptr, divisor_ptr, REDUCTION: tl.constexpr):
-    """Sums of losses and of weights, and the mean where that is asked for. Nothing but ignored rows: 0 / 0, the NaN of PyTorch."""
+    """Reduce losses and weights to sums, or to the mean. If all rows are ignored, this is 0 / 0, the NaN of PyTorch."""
     loss = tl.sum(losses, axis=0)
     divisor = tl.sum(weights, axis=0)
     if REDUCTION == "mean":
@@ -147,7 +147,7 @@ def reduce(losses, weights, out_ptr, divisor_ptr, REDUCTION: tl.constexpr):
 
 @triton.jit
 def sum_kernel(loss_ptr, weight_ptr, out_ptr, divisor_ptr, n, REDUCTION: tl.constexpr, BLOCK_SIZE: tl.constexpr):
-    """The loss of all rows from those of programs: always in the same order, so always the same to the last bit."""
+    """Add up the losses of all programs, always in the same order, so that the result is bitwise reproducible."""
     losses = tl.zeros((BLOCK_SIZE,), tl.float32)
     weights = tl.zeros((BLOCK_SIZE,), tl.float32)
     for at in tl.range(0, n, BLOCK_SIZE):

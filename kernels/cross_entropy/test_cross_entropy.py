@@ -1,4 +1,4 @@
-"""Cross entropy and its gradients against float64, both ways of making the gradient, at the sizes of vocabularies and at ugly ones."""
+"""Cross entropy and its gradients against float64, with both ways to compute the gradient, at vocabulary sizes and awkward ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INF = float("inf")
 
 @pytest.fixture(params=[False, True], ids=["kept", "in-place"])
 def ours(request):
-    """The op, with its logits kept or written over, on a copy."""
+    """The op, which keeps its logits, or overwrites a copy of them."""
     if not request.param:
         return cross_entropy
 
@@ -27,7 +27,7 @@ def ours(request):
 
 
 def drawn(rows, classes, device, dtype=torch.float32, ignored=1):
-    """Logits, and targets that include the first and the last class and, if there are rows for it, ignored ones."""
+    """Random logits, with targets that include the first and last class and, if there are rows for it, ignored ones."""
     target = torch.randint(classes, (rows,), device=device)
     target[:1], target[1:2], target[2 : 2 + ignored] = 0, classes - 1, -100
     return (3 * torch.randn(rows, classes, device=device)).to(dtype), target
@@ -109,7 +109,7 @@ def test_magnitudes(make, ours, device, compare):
 
 
 def test_programs_of_many_rows(ours, device, compare):
-    """More rows than one program makes a loss of."""
+    """More rows than one program computes losses of."""
     rows = 4099 if device.type == "cuda" else 33
     compare(ours, F.cross_entropy, *drawn(rows, 5, device))
 
@@ -184,7 +184,7 @@ def test_autocast_computes_the_loss_in_fp32(device):
     with torch.autocast(device.type, dtype=torch.bfloat16):
         ours, theirs = cross_entropy(x, target), F.cross_entropy(x, target)
     assert ours.dtype == theirs.dtype == torch.float32
-    torch.testing.assert_close(ours, F.cross_entropy(x.float(), target))  # PyTorch's own is rounded to bf16 on a GPU
+    torch.testing.assert_close(ours, F.cross_entropy(x.float(), target))  # on a GPU, PyTorch's own result is rounded to bf16
 
 
 @pytest.mark.parametrize("reduction", ["mean", "none"])
@@ -236,7 +236,7 @@ def test_more_elements_than_32_bits_count(ours, roomy_device):
 
 
 def test_small_tests_cross_every_border():
-    """The sizes above lie on both sides of what a program takes, wherever they run in the interpreter."""
+    """The sizes above are on both sides of what a program takes, wherever they run in the interpreter."""
     config = CROSS_ENTROPY["*"]
     assert config.gradient.elements < 1003 < 2048
     assert config.held[4][-1].elements < 1003

@@ -1,4 +1,4 @@
-"""Bandwidth of dropout, bf16, 4096 rows of 8192 to 65536. Bytes: one read and one write, in both directions."""
+"""Bandwidth of dropout, bf16, 4096 rows of 8192 to 65536. Bytes: one read and one write in each direction."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Dropout whose mask is never stored: the backward draws it again from the same seed."""
+"""Dropout that never stores its mask: the backward generates it again from the same seed."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from kernels.dispatch import cdiv, custom_op
 def _keep(x_ptr, out_ptr, offsets, n_elements, word, threshold, scale):
     inside = offsets < n_elements
     x = tl.load(x_ptr + offsets, mask=inside).to(tl.float32)
-    # A product, not a choice: what is dropped of an infinity or of NaN is NaN, as in PyTorch.
+    # Multiply instead of selecting: dropped infinities and NaN become NaN, as in PyTorch.
     factor = tl.where(word >= threshold, scale, 0.0)
     tl.store(out_ptr + offsets, (x * factor).to(out_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def dropout_kernel(x_ptr, out_ptr, seed_ptr, n_elements, threshold, scale, QUARTER: tl.constexpr):
-    """Four runs of QUARTER elements a program, one for each word that Philox gives."""
+    """Process four runs of QUARTER elements per program, one for each word of Philox."""
     program = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, QUARTER)
-    # The counter is the number of the four words, not of the element: a quarter of the integer work of a call an element. In
-    # 16 bits that work is still what limits: seven rounds are the fewest that pass BigCrush, the usual ten read 6 % slower.
+    # The counter numbers groups of four words, not elements, which saves three quarters of the integer work. In 16 bits, that work is still
+    # the limit: seven rounds are the fewest that pass BigCrush, and the usual ten are 6 % slower.
     counter = program * QUARTER + lane
     low, high = (counter & 0xFFFFFFFF).to(tl.uint32), (counter >> 32).to(tl.uint32)
     first, second, third, fourth = tl.philox(tl.load(seed_ptr), low, high, low * 0, low * 0, n_rounds=7)
     offsets = program * (4 * QUARTER) + lane
-    threshold = tl.cast(threshold, tl.uint32)  # a threshold of 1 is a constant, and no tensor
+    threshold = tl.cast(threshold, tl.uint32)  # a threshold of 1 is a constant and not a tensor
     _keep(x_ptr, out_ptr, offsets, n_elements, first, threshold, scale)
     _keep(x_ptr, out_ptr, offsets + QUARTER, n_elements, second, threshold, scale)
     _keep(x_ptr, out_ptr, offsets + 2 * QUARTER, n_elements, third, threshold, scale)
@@ -41,11 +41,11 @@ def dropout_kernel(x_ptr, out_ptr, seed_ptr, n_elements, threshold, scale, QUART
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Zeroes elements with probability `p` and scales the others by `1 / (1 - p)`; differentiable, as `torch.nn.functional.dropout`.
+    """Zero elements with probability `p` and scale the others by `1 / (1 - p)`; differentiable, as `torch.nn.functional.dropout`.
 
-    Random words are those of Philox4x32-7 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), one an
-    element, keyed by a seed that torch's generator of the device draws: `torch.manual_seed` repeats it, and nothing waits for
-    the GPU. The mask follows an element's place in memory.
+    Random words are those of Philox4x32-7 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), one per element. The key
+    is a seed from torch's generator of the device: `torch.manual_seed` reproduces it, and nothing waits for the GPU. The mask depends on an
+    element's place in memory.
 
     Args:
         input: fp32, fp16 or bf16, of any shape and strides.
@@ -72,7 +72,7 @@ def _dropout(input: Tensor, seed: Tensor, p: float) -> Tensor:
     out = torch.empty_like(input)
     if out.numel():
         config = choose(DROPOUT)
-        # All are dropped where p is 1, and no factor is infinite.
+        # With p = 1, all elements are dropped, and the factor must not be infinite.
         scale, threshold = (0.0, 2**32 - 1) if p == 1.0 else (1.0 / (1.0 - p), min(round(p * 2**32), 2**32 - 1))
         grid = (cdiv(out.numel(), config.block),)
         tensors = laid_out_as(input, out), out, seed
@@ -92,7 +92,7 @@ def _setup_context(ctx, inputs, output) -> None:
 
 
 def _backward(ctx, grad: Tensor) -> tuple[Tensor, None, None]:
-    # The mask goes by place in memory, so the gradient has to lie as the output did.
+    # The mask depends on the place in memory, so the gradient needs the output's strides.
     if grad.stride() != ctx.strides:
         grad = torch.empty_strided(grad.shape, ctx.strides, dtype=grad.dtype, device=grad.device).copy_(grad)
     return _dropout(grad, ctx.saved_tensors[0], ctx.p), None, None

@@ -1,4 +1,4 @@
-"""Dropout against its definition: what is kept is scaled, how much is dropped, and that the backward draws the same mask."""
+"""Dropout against its definition: kept elements are scaled, the right share is dropped, and the backward uses the same mask."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_what_is_kept_is_scaled_and_the_gradient_has_the_same_mask(dtype, p, sha
 
 @pytest.mark.parametrize("p", [0.01, 0.3, 0.75])
 def test_as_many_are_dropped_as_asked_for(p, device):
-    """Within five standard deviations of the binomial distribution, in all and in every residue of an element's place."""
+    """Within five standard deviations of the binomial distribution, in total and for every residue of an element's place."""
     n = 1 << 18
     dropped = dropout(torch.ones(n, device=device), p) == 0
     for part in (dropped, *dropped.view(-1, 8).t(), *dropped.view(8, -1)):
@@ -36,14 +36,14 @@ def test_as_many_are_dropped_as_asked_for(p, device):
 
 
 def test_the_smallest_probability_and_one_below_it_keep_everything(device):
-    """Thresholds of 1 and 0, which Triton specialises."""
+    """Thresholds of 1 and 0, for which Triton specializes."""
     x = torch.randn(300, device=device)
     for p in (2.0**-32, 2.0**-34):
         assert torch.equal(dropout(x, p), x)
 
 
 def test_neighbours_are_dropped_independently(device):
-    """The mask is uncorrelated with itself at every distance that the kernel's layout has."""
+    """The mask is uncorrelated with itself at every distance that occurs in the kernel's layout."""
     dropped = (dropout(torch.ones(1 << 18, device=device), 0.5) == 0).float() - 0.5
     for distance in (1, 2, 4, 128, 512, 1024, 2048, 4096, 8192):
         correlation = 4 * (dropped[distance:] * dropped[:-distance]).mean().item()

@@ -1,4 +1,4 @@
-"""GELU, exact and in its tanh form: element-wise kernels that stay at the speed of memory if their special functions are cheap."""
+"""GELU, exact and in its tanh form: element-wise kernels that reach memory speed if their special functions are cheap."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from kernels.dispatch import cdiv, custom_op
 
 @triton.jit
 def _tanh_exponent(x):
-    # (1 + tanh u) / 2 = 1 / (1 + 2**(-2 u log2 e)): one exp2, which every vendor has in hardware, where tanh would come
-    # from a library of each. It also keeps the digits of the negative tail, which 1 + tanh u cancels.
-    # The first number is -2 log2(e) sqrt(2 / pi).
+    # (1 + tanh u) / 2 = 1 / (1 + 2**(-2 u log2 e)): a single exp2, which every vendor has in hardware, while tanh would come from each
+    # vendor's library. This also keeps the digits of the negative tail, which 1 + tanh u cancels. The first number is -2 log2(e) sqrt(2 /
+    # pi).
     return -2.302208198144325 * (x + 0.044715 * x * x * x)
 
 
 @triton.jit
 def _erf_gate(x, bell, FAST: tl.constexpr):
-    """The normal distribution at x; `bell` is exp(-x**2 / 2)."""
+    """Return the normal distribution function at x; `bell` is exp(-x**2 / 2)."""
     if FAST:
-        # The libraries' erf is a branch and some 30 instructions, and reads at two thirds of memory's speed in 16 bits.
-        # Here the tail below -|x| is bell t P(t), t = 1 / (1 + 0.375 |x|), as in Hastings, "Approximations for digital
-        # computers" (1955), refitted to its relative error: 3e-5, a sixteenth of what rounding to fp16 costs.
-        root = tl.rsqrt(1.0 + 0.375 * tl.abs(x))  # squared, it is two instructions; a division is more
+        # The libraries' erf has a branch and some 30 instructions, and limits 16-bit kernels to two thirds of memory speed. Here, the tail
+        # below -|x| is bell t P(t), t = 1 / (1 + 0.375 |x|), as in Hastings, "Approximations for digital computers" (1955), refitted for
+        # its relative error: 3e-5, a sixteenth of the rounding error of fp16.
+        root = tl.rsqrt(1.0 + 0.375 * tl.abs(x))  # with the square, two instructions; a division takes more
         t = root * root
         p = 0.157920189604 + t * (0.0829735951717 + t * (0.201043988883 - t * 0.0909855786244))
         tail = bell * t * (0.149041121035 + t * p)
@@ -43,11 +43,11 @@ def _bell(x):
 
 @triton.jit
 def gelu_kernel(x_ptr, out_ptr, n_elements, TANH: tl.constexpr, BLOCK_SIZE: tl.constexpr):
-    # Program number times block size passes 2**31 in large tensors.
+    # In large tensors, program number times block size exceeds 2**31.
     start = tl.program_id(0).to(tl.int64) * BLOCK_SIZE
     offsets = start + tl.arange(0, BLOCK_SIZE)
     inside = offsets < n_elements
-    # 1 to 5 % on an H200: presumably what is written then leaves the cache first. Not where arithmetic decides.
+    # 1 to 5 % faster on an H200, presumably because written data then leaves the cache first. Not if arithmetic is the limit.
     KEEP: tl.constexpr = "evict_last" if TANH or x_ptr.dtype.element_ty == tl.float32 else ""
     x = tl.load(x_ptr + offsets, mask=inside, eviction_policy=KEEP).to(tl.float32)
     gate = 1.0 / (1.0 + tl.exp2(_tanh_exponent(x))) if TANH else _erf_gate(x, _bell(x), x_ptr.dtype.element_ty != tl.float32)
@@ -63,7 +63,7 @@ def gelu_backward_kernel(grad_ptr, x_ptr, out_ptr, n_elements, TANH: tl.constexp
     x = tl.load(x_ptr + offsets, mask=inside, eviction_policy="evict_last").to(tl.float32)
     # d(x gate) = gate + x gate'.
     if TANH:
-        # Held to 2**126, so that the power times the gate is the other side of the gate, 1 - gate, without cancelling.
+        # Limited to 2**126, so that the power times the gate is the other side, 1 - gate, without cancellation.
         power = tl.exp2(tl.minimum(_tanh_exponent(x), 126.0))
         gate = 1.0 / (1.0 + power)
         # gate' = gate (1 - gate) 2u', and 2u' = 2 sqrt(2 / pi) (1 + 3 * 0.044715 x**2).
@@ -76,7 +76,7 @@ def gelu_backward_kernel(grad_ptr, x_ptr, out_ptr, n_elements, TANH: tl.constexp
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """`input * Phi(input)`, Phi the normal distribution's; differentiable, as `torch.nn.functional.gelu`.
+    """Return `input * Phi(input)`, Phi the normal distribution function; differentiable, as `torch.nn.functional.gelu`.
 
     The tanh form is that of Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016).
 

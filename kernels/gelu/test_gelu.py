@@ -39,7 +39,7 @@ def test_the_tails_neither_overflow_nor_vanish(dtype, approximate, device, compa
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_small_results_keep_their_digits(dtype, approximate, device):
-    """Relative, where the judge is absolute: the bend near zero and the negative tail, down to 1e-5, or as PyTorch keeps them."""
+    """Relative errors, while the usual judge is absolute: near zero and in the negative tail, within 1e-5 or as good as PyTorch."""
     x = torch.cat([torch.linspace(-4.5, -1, 997, device=device), 10.0 ** torch.arange(-5, 0, device=device)])
     x = x.to(DTYPES[dtype])
     reference = F.gelu(x.double(), approximate=approximate)

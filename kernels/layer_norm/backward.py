@@ -1,9 +1,9 @@
-"""The backward kernels of layer_norm and rms_norm. RMS norm is layer norm about zero: where `mean_ptr` is None, nothing is subtracted.
+"""The backward kernels of layer_norm and rms_norm. RMS norm is layer norm around zero: with `mean_ptr` None, no mean is subtracted.
 
-In every kernel a None instead of a pointer leaves its part out: no weight, or a gradient that nobody asked for.
+In every kernel, None instead of a pointer leaves out that part: a weight, or a gradient that is not needed.
 
-With n = (x - mean) rstd and g = grad weight, the gradient of a row is dx = rstd (g - mean(g) - n mean(n g)), the second term only where
-a mean is subtracted; those of weight and bias are sums over rows, dw = sum(grad n) and db = sum(grad).
+With n = (x - mean) rstd and g = grad weight, the gradient of a row is dx = rstd (g - mean(g) - n mean(n g)), with the second term only if a
+mean is subtracted. Those of weight and bias are sums over rows, dw = sum(grad n) and db = sum(grad).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def add_both(a, b, c, d):
 
 @triton.jit
 def add_up(total, lost, term, COMPENSATED: tl.constexpr):
-    """`total + term`, and what of it was lost to rounding: Kahan's sum, if compensated. One total in fp32 has no digits for many rows."""
+    """Return `total + term` and what rounding lost (Kahan's sum, if compensated). A plain fp32 total is too coarse for many rows."""
     if COMPENSATED:
         term -= lost
         next_total = total + term
@@ -47,18 +47,18 @@ def backward_kernel(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Programs stride over tiles of ROWS rows, and hold their sums over rows in registers: row `program` of dweight and dbias."""
+    """Walk over tiles of ROWS rows with sums over rows in registers; write them to row `program` of dweight and dbias."""
     columns = tl.arange(0, BLOCK)
     in_columns = columns < n_columns
     if weight_ptr is not None:
         weight = tl.load(weight_ptr + columns, mask=in_columns, other=0.0)[None, :]
-    # Half precision rounds away more than sums in fp32 lose.
+    # Rounding to half precision loses more than fp32 sums do.
     COMPENSATED: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 32
     dweight = tl.zeros((ROWS, BLOCK), tl.float32)
     dbias = tl.zeros((ROWS, BLOCK), tl.float32)
     lost_of_dweight = tl.zeros((ROWS, BLOCK), tl.float32)
     lost_of_dbias = tl.zeros((ROWS, BLOCK), tl.float32)
-    one = tl.full((), 1, tl.int64)  # a row's number times its stride passes 2**31
+    one = tl.full((), 1, tl.int64)  # a row's number times its stride exceeds 2**31
     for tile in tl.range(tl.program_id(0), tl.cdiv(n_rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         rows = tile * one * ROWS + tl.arange(0, ROWS)
         in_rows = rows < n_rows
@@ -100,7 +100,7 @@ def backward_steps_kernel(
     n_columns,
     BLOCK: tl.constexpr,
 ):
-    """The gradient of a row a program, in steps of BLOCK columns; the second reads are of the cache if the rows in flight fit it."""
+    """Compute the gradient of one row per program, in steps of BLOCK columns. The second reads hit the cache if concurrent rows fit it."""
     row = tl.program_id(0).to(tl.int64)
     grad_ptr += row * n_columns
     x_ptr += row * row_stride
@@ -149,7 +149,7 @@ def column_sums_kernel(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """The sums over rows of long rows: BLOCK columns a program, over tiles of ROWS rows; row `program` of dweight and dbias."""
+    """Add up long rows: BLOCK columns per program, over tiles of ROWS rows; write them to row `program` of dweight and dbias."""
     columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     in_columns = columns < n_columns
     dweight = tl.zeros((ROWS, BLOCK), tl.float32)
@@ -196,7 +196,7 @@ def totals_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The sums of what the programs of a backward hold, always in the same order: no atomics."""
+    """Add up the sums of all backward programs in a fixed order, without atomics."""
     if tl.program_id(1) == 0:
         if dweight_ptr is not None:
             _total(dweights_ptr, dweight_ptr, n_parts, n_columns, ROWS, BLOCK)

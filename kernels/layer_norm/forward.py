@@ -1,6 +1,6 @@
-"""The forward kernels of layer_norm and rms_norm. RMS norm is layer norm about zero: where `mean_ptr` is None, nothing is subtracted.
+"""The forward kernels of layer_norm and rms_norm. RMS norm is layer norm around zero: with `mean_ptr` None, no mean is subtracted.
 
-In every kernel a None instead of a pointer leaves its part out: no weight, no bias.
+In every kernel, None instead of a pointer leaves out the weight or bias.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import triton.language as tl
 
 @triton.jit
 def mean_of(total, n_columns):
-    # A plain division may be two units off, which of a mean of 1000 is all that a deviation of 1e-4 has.
+    # A plain division may be two units off. For a mean of 1000, that is as large as a deviation of 1e-4.
     return tl.div_rn(total, tl.cast(n_columns, tl.float32))
 
 
 @triton.jit
 def rstd_of(squares, n_columns, eps):
-    """1 / sqrt(mean + eps), rounded as IEEE says: it is one number a row, and an error in it is one in every column."""
+    """Return 1 / sqrt(mean + eps), correctly rounded: it is one number per row, and its error affects every column."""
     root = tl.sqrt_rn(mean_of(squares, n_columns) + eps)
     return tl.div_rn(tl.full(root.shape, 1.0, tl.float32), root)
 
 
 @triton.jit
 def _packed(x, PACKED: tl.constexpr):
-    # The compiler would keep what is needed again in fp32, in twice the registers of a half-precision dtype. It does not see through this.
+    # The compiler would keep values for a second use in fp32, in twice the registers of half precision. It cannot see through this.
     if PACKED and x.dtype.primitive_bitwidth == 16:
         x = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=2)
     return x
@@ -32,7 +32,7 @@ def _packed(x, PACKED: tl.constexpr):
 
 @triton.jit
 def _publish(words_ptr, first, second, exist):
-    """Writes two sums as one word where zeros are: whoever sees one sees the other, and needs no fence. Minus zero stands for zero."""
+    """Write two sums as one word, where zeros are: both arrive together, so no fence is needed. Minus zero stands for zero."""
     high = first.to(tl.int32, bitcast=True)
     high = tl.where(high == 0, -2147483648, high).to(tl.int64) << 32
     tl.atomic_xchg(words_ptr, high | (second.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF), mask=exist, sem="relaxed")
@@ -40,7 +40,7 @@ def _publish(words_ptr, first, second, exist):
 
 @triton.jit
 def _wait(words_ptr):
-    # In assembly, for each thread to wait for its own words: those of a loop in Triton could be seen by some threads and not by others.
+    # In assembly, so that each thread waits for its own words. With a Triton loop, some threads could see the words and others not.
     return tl.inline_asm_elementwise(
         """{
         .reg .pred absent;
@@ -59,8 +59,8 @@ def _wait(words_ptr):
 
 @triton.jit
 def _collect(words_ptr, first_row, n_rows, n_parts, ROWS: tl.constexpr, SLOTS: tl.constexpr):
-    """(ROWS, SLOTS): the sums of all parts of each row, each once it is there, and zeros in further slots."""
-    # Flat first: a thread has one word to wait for, not a vector of them one after the other.
+    """Return the sums of all parts of each row (ROWS, SLOTS), once they are published; unused slots are zero."""
+    # Flat first, so that each thread waits for one word, not for several in sequence.
     flat = tl.arange(0, ROWS * SLOTS)
     rows = tl.minimum(first_row + flat // SLOTS, n_rows - 1)
     there = flat % SLOTS < n_parts
@@ -94,12 +94,12 @@ def forward_kernel(
     CHUNKS: tl.constexpr,
     SLOTS: tl.constexpr,
 ):
-    """ROWS rows a program, or a part of them, in registers: one read and one write.
+    """Normalize ROWS rows per program, or a part of them, in registers: one read and one write.
 
-    They are CHUNKS tensors of WIDTH columns. In one tensor, the compiler would have all of the weights on their way before it uses the
-    first, in registers that other programs lack. The programs that have the parts of the same rows (SLOTS of them at most) are neighbours
-    in the grid, and wait for each other's sums. GPUs start programs in the order of their numbers, so a program waits only for some that
-    run, or that will once others end.
+    The columns are CHUNKS tensors of WIDTH columns. With a single tensor, the compiler would load all weights before it uses the first, in
+    registers that other programs need. The programs of the same rows (at most SLOTS) are neighbours in the grid, and wait for each other's
+    sums. GPUs start programs in the order of their numbers, so a program only waits for programs that run, or that will run once others
+    end.
     """
     first_row = tl.program_id(0) // n_parts * ROWS
     part = tl.program_id(0) % n_parts
@@ -109,10 +109,10 @@ def forward_kernel(
     x_ptr += rows[:, None] * row_stride + columns
     chunks = ()
     for i in tl.static_range(CHUNKS):
-        # Results then leave the cache first. On an H200 this is worth 3 % where a row is read once and never again.
+        # Results then leave the cache first: 3 % faster on an H200 for rows that are read only once.
         inside = in_rows[:, None] & (columns + i * WIDTH < n_columns)
         chunks += (tl.load(x_ptr + i * WIDTH, mask=inside, other=0.0, eviction_policy="evict_last"),)
-    # Where rows share them, the parameters are on their way while sums are taken; one row alone would pay in registers.
+    # If rows share the parameters, load them while sums are computed. For a single row, this would take too many registers.
     EARLY: tl.constexpr = ROWS > 1 and CHUNKS == 1
     if EARLY:
         if weight_ptr is not None:
@@ -120,7 +120,7 @@ def forward_kernel(
         if bias_ptr is not None:
             bias = _parameter(bias_ptr, columns, n_columns)
 
-    # A mean of 1000 in fp32 is known to 1e-4; what is left of the deviations from it says the rest. Half precision has no use for that.
+    # In fp32, a mean of 1000 is accurate to 1e-4. The mean of the remaining deviations corrects it. Half precision does not need that.
     EXACT: tl.constexpr = mean_ptr is not None and x_ptr.dtype.element_ty.primitive_bitwidth == 32
     own_columns = tl.minimum(n_columns - part * CHUNKS * WIDTH, CHUNKS * WIDTH)
     sums = tl.zeros((ROWS, WIDTH), tl.float32)
@@ -132,7 +132,7 @@ def forward_kernel(
     rests = tl.zeros((ROWS, WIDTH), tl.float32)
     for i in tl.static_range(CHUNKS):
         if mean_ptr is not None:
-            # About the mean, not E[x**2] - E[x]**2, which cancels.
+            # Around the mean: E[x**2] - E[x]**2 would cancel.
             x = tl.where(columns + i * WIDTH < n_columns, _packed(chunks[i], PACKED).to(tl.float32) - mean[:, None], 0.0)
             if EXACT:
                 rests += x
@@ -146,7 +146,7 @@ def forward_kernel(
         _publish(words_ptr + rows * n_parts + part, square, mean if mean_ptr is not None else square, in_rows)
         squares, means = _collect(words_ptr, first_row, n_rows, n_parts, ROWS, SLOTS)
         if mean_ptr is not None:
-            # Chan's formula: from squares about the mean of each part to squares about that of the row.
+            # Chan's formula: combine squares around the mean of each part into squares around that of the row.
             counts = tl.minimum(tl.maximum(n_columns - tl.arange(0, SLOTS) * CHUNKS * WIDTH, 0), CHUNKS * WIDTH).to(tl.float32)[None, :]
             mean = mean_of(tl.sum(means * counts, 1), n_columns)
             if EXACT:
@@ -192,12 +192,12 @@ def forward_steps_kernel(
     BLOCK: tl.constexpr,
     EVEN: tl.constexpr,
 ):
-    """A row a program, in steps of BLOCK columns, EVEN if none is left over; the second read is of a cache, if that has room."""
+    """Normalize one row per program in steps of BLOCK columns (EVEN if they divide the row). The second read hits a cache if it fits."""
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * row_stride
     out_ptr += row * n_columns
     columns = tl.arange(0, BLOCK)
-    # Welford's recurrence: a mean for each lane, and squares about it. The lanes meet after the loop, by Chan's formula.
+    # Welford's recurrence: a mean per lane, and squares around it. Chan's formula combines the lanes after the loop.
     means = tl.zeros((BLOCK,), tl.float32)
     squares = tl.zeros((BLOCK,), tl.float32)
     count = 0.0
@@ -216,7 +216,7 @@ def forward_steps_kernel(
     mean = 0.0
     if mean_ptr is not None:
         counts = ((n_columns - columns + BLOCK - 1) // BLOCK).to(tl.float32)
-        # In two steps: the sum of large means is known less well than that of what they differ by.
+        # In two steps: a sum of large means is less accurate than a sum of their differences.
         mean = mean_of(tl.sum(means * counts, 0), n_columns)
         mean += mean_of(tl.sum((means - mean) * counts, 0), n_columns)
         tl.store(mean_ptr + row, mean)

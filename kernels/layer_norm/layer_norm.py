@@ -1,4 +1,4 @@
-"""Layer normalization, forward and backward, each at one read of what it is given and one write of what it returns."""
+"""Layer normalization, forward and backward, each with one read of its inputs and one write of its results."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """`(input - mean) / sqrt(variance + eps) * weight + bias`; differentiable, as `torch.nn.functional.layer_norm`.
+    """Return `(input - mean) / sqrt(variance + eps) * weight + bias`; differentiable, as `torch.nn.functional.layer_norm`.
 
     Ba, Kiros and Hinton, "Layer Normalization" (2016). The variance is the biased one.
 
     Args:
         input: fp32, fp16 or bf16, of any strides; computed in fp32. The result has its dtype.
-        normalized_shape: how the shape of `input` ends; mean and variance are over these dimensions.
+        normalized_shape: the last dimensions of `input`; mean and variance are over these.
         weight: of that shape, in any of the three dtypes. Its gradient has its dtype.
-        bias: the same.
+        bias: likewise.
         eps: added to the variance.
 
-    Under autocast all are taken in fp32, as PyTorch has it.
+    Under autocast, all are converted to fp32, as in PyTorch.
 
     Raises:
         NotImplementedError: a dtype is none of the three.

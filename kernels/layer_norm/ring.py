@@ -1,11 +1,11 @@
-"""The backward of layer_norm and rms_norm for rows that several programs share, so that each element is read once.
+"""The backward of layer_norm and rms_norm for rows that several programs share, so that each element is read only once.
 
-A program has one part of the columns, with its weights and its sums over rows in registers, and strides over the rows. They travel through
-a ring of buffers in shared memory: `AHEAD` are on their way, and one waits for the sums of the other parts. Those come as one word of
-64 bits each, written by one atomic: what is there is whole, and nothing else needs to be ordered. All add the words up in the same order.
+A program has one part of the columns, with its weights and its sums over rows in registers, and walks over the rows. They pass through a
+ring of buffers in shared memory: `AHEAD` rows are loading, and one waits for the sums of the other parts. Each sum is one 64-bit word,
+written by one atomic: it arrives whole, and needs no memory ordering. All programs add the words in the same order.
 
-The programs of a row are neighbours in the grid. GPUs start programs in the order of their numbers, so a program waits only for some that
-run, or that will once others end.
+The programs of a row are neighbours in the grid. GPUs start programs in the order of their numbers, so a program only waits for programs
+that run, or that will run once others end.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ try:
     from triton.experimental.gluon import language as gl
     from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
-    # The name is that of Triton 3.9; 3.6 has another.
+    # The name in Triton 3.9; 3.6 has another.
     async_load = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
     AVAILABLE = True
 except ImportError:
     AVAILABLE = False
 
-VECTOR_BYTES = 16  # a copy to shared memory: rows have to start, and end, at multiples of it
+VECTOR_BYTES = 16  # of a copy to shared memory: rows must start and end at multiples of it
 
 
 def jit(function: Callable[..., Any]) -> Any:
-    """`gluon.jit`, and nothing where there is no Gluon: importing a kernel never fails."""
+    """Return `gluon.jit`, or do nothing without Gluon: importing a kernel never fails."""
     return gluon.jit(function) if AVAILABLE else function
 
 
 def takes(rows: Tensor, *others: Tensor) -> bool:
-    """Whether these rows, of which the first tensor's may have any stride, start and end where copies do."""
+    """Return whether rows start and end where such copies can. The first tensor may have any row stride."""
     sizes = (size * rows.element_size() for size in (rows.shape[1], rows.stride(0)))
     return AVAILABLE and not any(size % VECTOR_BYTES for size in (*sizes, *(tensor.data_ptr() for tensor in (rows, *others))))
 
 
 @jit
 def _packed(x):
-    # The compiler would keep what every row needs in fp32, in twice the registers of a half-precision dtype. It does not see through this.
+    # The compiler would keep values that every row needs in fp32, in twice the registers of half precision. It cannot see through this.
     if x.dtype.primitive_bitwidth == 16:
         x = gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=2)
     return x
@@ -60,7 +60,7 @@ def _fetch_row(grads, xs, grad_ptr, x_ptr, row, n_rows, n_columns, row_stride, c
 
 @jit
 def _publish(word_ptr, first, second, exists):
-    """Writes two sums where zeros are. Minus zero stands for zero, so that no word is zero."""
+    """Write two sums where zeros are. Minus zero stands for zero, so that no word is zero."""
     high = first.to(gl.int32, bitcast=True)
     high = gl.where(high == 0, -2147483648, high).to(gl.int64) << 32
     gl.atomic_xchg(word_ptr, high | (second.to(gl.int32, bitcast=True).to(gl.int64) & 0xFFFFFFFF), mask=exists, sem="relaxed")
@@ -68,9 +68,9 @@ def _publish(word_ptr, first, second, exists):
 
 @jit
 def _collect(words_ptr, n_parts, slots):
-    """The sums of all parts, each once it is there, and zeros in further slots."""
+    """Return the sums of all parts, once they are published; unused slots are zero."""
     there = slots < n_parts
-    # In assembly, for each thread to wait for its own word.
+    # In assembly, so that each thread waits for its own word.
     words = gl.inline_asm_elementwise(
         """{
         .reg .pred absent;
@@ -111,7 +111,7 @@ def backward_ring_kernel(
     AHEAD: gl.constexpr,
     WARPS: gl.constexpr,
 ):
-    """As `backward_kernel`: sums over rows are in registers, and in row `group` of dweights and dbiases at the end."""
+    """Like `backward_kernel`: sums over rows are in registers, and at the end in row `group` of dweights and dbiases."""
     COMPENSATED: gl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 32
     layout: gl.constexpr = gl.BlockedLayout([VECTOR], [32], [WARPS], [0])
     slots = gl.arange(0, SLOTS, layout=gl.BlockedLayout([1], [32], [WARPS], [0]))
@@ -129,10 +129,10 @@ def backward_ring_kernel(
     lost_of_dbias = gl.zeros([BLOCK], gl.float32, layout=layout)
     for i in gl.static_range(AHEAD):
         _fetch_row(grads, xs, grad_ptr, x_ptr, group + i * groups, n_rows, n_columns, row_stride, columns, i)
-    # The statistics run a row ahead, too: waiting for them here would be waiting for memory in every row.
+    # Load the statistics one row ahead too: otherwise every row would wait for memory here.
     next_rstd = gl.load(rstd_ptr + group)
     next_mean = gl.load(mean_ptr + group) if mean_ptr is not None else 0.0
-    # Not `next_rstd`: Triton takes a variable that begins and ends its first round as the same value for one that never changes.
+    # Not `next_rstd`: Triton assumes that a variable with the same value before and after the first iteration never changes.
     rstd, mean = gl.to_tensor(0.0), gl.to_tensor(0.0)
 
     for i in range(0, gl.cdiv(n_rows - group, groups) + 1):

@@ -26,7 +26,7 @@ def parameters(shape, dtype, device):
 
 @pytest.fixture
 def long_rows(monkeypatch):
-    """All rows go by the kernels for long ones, in steps of 256 columns, so that few columns make several and a tail."""
+    """Send all rows to the kernels for long ones, in steps of 256 columns, so that few columns make several steps and a tail."""
     config = choose(norm.LAYER_NORM)
     tile = dataclasses.replace(config.forward_long, elements=256, warps=4)
     sums = dataclasses.replace(config.column_sums, columns=64, elements=512)
@@ -40,7 +40,7 @@ def _read_at_once(words_ptr):
 
 
 class Twice:
-    """A kernel that is run twice at each launch: what its programs write for each other in the first, they find in the second."""
+    """A kernel that runs twice at each launch: the second run finds what the programs of the first published."""
 
     def __init__(self, kernel):
         self.kernel = kernel
@@ -51,9 +51,9 @@ class Twice:
 
 @pytest.fixture
 def shared_rows(monkeypatch, device):
-    """All rows are shared by programs, three a row. The interpreter runs one program after the other: there none waits.
+    """Share all rows between programs, three per row. The interpreter runs programs one after the other, so none may wait.
 
-    It has no Gluon, either: there the backward is that of long rows.
+    The interpreter has no Gluon either: there, the backward is that of long rows.
     """
     if device.type == "cuda" and not choose(norm.LAYER_NORM).backward_rings:
         pytest.skip("on this GPU no rows are shared; the wait is in PTX")
@@ -126,7 +126,7 @@ def test_without_weight_or_bias_in_long_rows(long_rows, device, compare):
 
 def test_parameters_in_fp32_of_rows_in_bf16(device, compare):
     def pytorch(x, shape, weight, bias):
-        return F.layer_norm(x.to(weight.dtype), shape, weight, bias).to(x.dtype)  # on a GPU it refuses a mixture
+        return F.layer_norm(x.to(weight.dtype), shape, weight, bias).to(x.dtype)  # on a GPU, it refuses mixed dtypes
 
     x = torch.randn(6, 50, device=device).bfloat16()
     compare(layer_norm, pytorch, x, (50,), *parameters((50,), torch.float32, device))
@@ -150,7 +150,7 @@ def test_a_gradient_of_any_strides(device, judge):
 
 @pytest.mark.parametrize("long", [False, True])
 def test_a_mean_far_from_zero_cancels_nothing(long, device, compare, request):
-    """Rows at 1000, and rows whose first element alone is far away: both ruin a variance that is taken as E[x**2] - E[x]**2."""
+    """Rows around 1000, and rows with a distant first element: both ruin a variance computed as E[x**2] - E[x]**2."""
     if long:
         request.getfixturevalue("long_rows")
     x = torch.randn(6, 900, device=device)

@@ -1,6 +1,6 @@
-"""Linear cross entropy, loss and gradients, bf16, hidden 4096, vocabulary 128256: TFLOP/s of its three products, and peak memory.
+"""Linear cross entropy, loss and gradients, bf16, hidden 4096, vocabulary 128256: TFLOP/s of three products, and peak memory.
 
-The floor is those three products and nothing else, each whole. A provider that makes the logits twice does a fourth, and shows as slower.
+The floor is those three products alone, each whole. A provider that computes the logits twice does a fourth, and shows as slower.
 """
 
 import functools
@@ -79,7 +79,7 @@ def benchmark(N, H, V, dtype, provider):
 
 @triton.testing.perf_report(mark("memory", [16384], [kind for kind in PROVIDERS if kind != "floor"], "GiB"))
 def memory(N, H, V, dtype, provider):
-    """The most memory that was held at a time above the inputs, gradients included."""
+    """Return the peak memory above the inputs, including gradients, in GiB."""
     _, run = leaves_and_step(provider, N, H, V, dtype)
     run()  # libraries keep workspaces
     before = torch.cuda.memory_allocated()

@@ -1,4 +1,4 @@
-"""Linear layer and cross entropy in one op: loss and gradients at three products, without ever holding all logits."""
+"""Linear layer and cross entropy in one op: loss and gradients with three products, without ever storing all logits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernels.cross_entropy.launch import Targets
 from kernels.dispatch import cdiv, custom_op
 from kernels.matmul.launch import multiply_into
 
-# Tokens at a time. From 2048 on, products are at full speed; the fewer, the more often the weight's gradient is read and written.
+# Tokens at a time. From 2048, products run at full speed. With fewer, the weight's gradient is read and written more often.
 MEMORY = ("speed", "low")
 FULL_SPEED, FEWEST = 2048, 512
 
@@ -31,24 +31,24 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     memory: str = "speed",
 ) -> Tensor:
-    """`cross_entropy(linear(input, linear_weight, linear_bias), target, ...)`, as `torch.nn.functional.linear_cross_entropy` has it.
+    """Return `cross_entropy(linear(input, linear_weight, linear_bias), target, ...)`, as `torch.nn.functional.linear_cross_entropy`.
 
-    The forward takes a chunk of tokens at a time: logits, their gradient in the same place, and what that adds to the gradients of input,
-    weight and bias, which wait for the backward; it multiplies them by the gradient that flows in, and does nothing where that is 1. So
-    there can be one backward only. With `reduction="none"`, nothing is known before the backward, which makes the logits again: four
-    products. The gradient of the weight is summed over chunks in the weight's dtype, once a chunk, fp32 inside.
+    The forward processes a chunk of tokens at a time: the logits, their gradient in the same place, and its contribution to the gradients
+    of input, weight and bias. The backward multiplies these by the incoming gradient, and does nothing if that is 1. So only one backward
+    is possible. With `reduction="none"`, the incoming gradients are needed first, so the backward recomputes the logits: four products. The
+    gradient of the weight is summed in the weight's dtype, once per chunk, with fp32 inside.
 
     Args:
         input: tokens (H,), (N, H) or (..., H), fp32, fp16 or bf16.
         linear_weight: (V, H), of the same dtype; linear_bias: (V,), likewise.
-        target: class indices, of `input`'s shape but for the last dimension, int64 or uint8.
-        weight, reduction, ignore_index, label_smoothing: as in `cross_entropy`, out-of-range targets included.
-        memory: "speed" holds the logits of 2048 tokens; "low" of as many (512 at least) as take, with the gradient of the input, a quarter
-            of what the gradient of the weight takes.
+        target: class indices, of `input`'s shape without the last dimension, int64 or uint8.
+        weight, reduction, ignore_index, label_smoothing: as in `cross_entropy`, also for out-of-range targets.
+        memory: "speed" holds the logits of 2048 tokens. "low" holds fewer (at least 512): they and the gradient of the input take a quarter
+            of the gradient of the weight.
 
     Raises:
         ValueError: there is no such reduction or `memory`.
-        RuntimeError: shapes, dtypes or devices do not fit.
+        RuntimeError: shapes, dtypes or devices do not match.
         NotImplementedError: another dtype.
     """
     input, linear_weight = autocast(input), autocast(linear_weight)
@@ -120,7 +120,7 @@ def _linear_cross_entropy(
     chunk: int,
     wanted: list[bool],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The loss, and the gradients of it that are wanted, of input, weight and bias; those that are not are empty."""
+    """Return the loss, and its gradients of input, weight and bias; those not wanted are empty."""
     n_tokens, n_classes = input.shape[0], linear_weight.shape[0]
     targets = Targets.of(target, weight, ignore_index, label_smoothing)
     if reduction == "none" or not any(wanted):
@@ -156,7 +156,7 @@ def _linear_cross_entropy_backward(
     chunk: int,
     wanted: list[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients from one of each token's loss."""
+    """Return gradients for losses per token."""
     targets = Targets.of(target, weight, ignore_index, label_smoothing)
     grads = _empty_like(input, linear_weight, linear_bias, wanted)
     words = torch.empty(launch.n_words(input.dtype, input.shape[0], linear_weight.shape[0]), device=input.device, dtype=torch.int64)
@@ -183,14 +183,14 @@ def _tokens_at_once(memory: str, n_tokens: int, n_classes: int, hidden: int) -> 
 
 
 def _chunks(n_tokens: int, at_most: int) -> list[slice]:
-    """Tokens in chunks of one size, a multiple of 128, but for the last."""
+    """Return chunks of tokens of equal size, a multiple of 128, except the last."""
     n_chunks = max(1, -(-n_tokens // at_most))
     size = min(at_most, max(1, -(-n_tokens // (128 * n_chunks))) * 128)
     return [slice(start, min(start + size, n_tokens)) for start in range(0, n_tokens, size)]
 
 
 def _logits(x: Tensor, weight: Tensor, bias: Tensor | None, chunk: int) -> Iterator[tuple[slice, Tensor]]:
-    """The logits of a chunk of tokens after the other, in one place."""
+    """Yield the logits of one chunk after the other, in the same memory."""
     chunks = _chunks(x.shape[0], chunk)
     place = torch.empty(chunks[0].stop if chunks else 0, weight.shape[0], device=x.device, dtype=x.dtype)
     for rows in chunks:
@@ -214,7 +214,7 @@ def _gradients(
     wanted: list[bool],
     grads: tuple[Tensor, Tensor, Tensor],
 ) -> list[launch.Parts]:
-    """Gradients of input, weight and bias, chunk by chunk, and what is known of the tokens."""
+    """Return gradients of input, weight and bias, computed chunk by chunk, and the statistics of the tokens."""
     of_input, of_weight, of_bias = grads
     words_a_row = words.numel() // max(1, x.shape[0])
     if not x.shape[0]:
@@ -250,7 +250,7 @@ def _backward(ctx, grad: Tensor | None, *_) -> tuple[Tensor | None, ...]:
     if ctx.reduction == "none":
         grads = _linear_cross_entropy_backward(grad, *ctx.saved_tensors, ctx.ignore_index, ctx.label_smoothing, ctx.chunk, ctx.wanted)
     else:
-        # A second backward would scale them again; autograd refuses it, for they have another version then.
+        # A second backward would scale them again. Autograd refuses it, because they have another version then.
         grads = ctx.saved_tensors
         for tensor in grads:
             scale_(tensor, grad)

@@ -1,4 +1,4 @@
-"""Linear cross entropy against the two ops it stands for, in float64: loss and every gradient, over several chunks."""
+"""Linear cross entropy against the two ops it replaces, in float64: loss and every gradient, over several chunks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def unfused(input, linear_weight, target, linear_bias=None, weight=None, **optio
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    """Chunks that small tests fill more than once."""
+    """Chunks so small that small tests have several."""
     monkeypatch.setattr(room, "_chunks", lambda n, at_most: [slice(i, min(i + 3, n)) for i in range(0, n, 3)])
 
 
@@ -129,7 +129,7 @@ def test_it_is_a_registered_op(reduction, device, registered):
     def op(x, w):
         return linear_cross_entropy(x, w, target, reduction=reduction)
 
-    # Gradients are made in the forward: a derivative of them, which opcheck would ask for, there is none.
+    # The forward computes gradients, so they have no derivative, which opcheck would ask for.
     registered(op, room._linear_cross_entropy, (input, linear_weight), arguments)
 
 
@@ -153,7 +153,7 @@ def test_little_memory_is_a_quarter_more_than_the_gradient_of_the_weight():
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_products_that_memory_adds_up(dtype, device, compare, monkeypatch):
-    """As they are where the output is large; on other devices libraries do it."""
+    """Force the kernel that adds in memory, which otherwise only large outputs use; other devices use libraries."""
     monkeypatch.setattr(matmul, "LARGE", 1)
     matmul._plan_into.cache_clear()
     compare(linear_cross_entropy, unfused, *drawn(10, 64, 264, device, DTYPES[dtype]))

@@ -1,6 +1,6 @@
-"""TFLOP/s of the matrix product, and of the linear layer with its activation: squares, and layers as language models have them.
+"""TFLOP/s of the matrix product, and of the linear layer with its activation: square matrices, and layers of language models.
 
-`torch` is the vendor's library, with GELU as a kernel of its own. Operands are random: constants draw less power, and run faster.
+`torch` is the vendor's library, with GELU as a separate kernel. Operands are random: constants draw less power and run faster.
 """
 
 import functools
@@ -14,7 +14,7 @@ from kernels.peers import LINES, compiled
 
 SQUARES = [(n, n, n) for n in (1024, 2048, 4096, 8192, 16384)]
 LAYERS = [(4096, 4096, 14336), (8192, 28672, 8192), (16384, 4096, 4096), (4096, 128256, 4096)]
-# An inner dimension that no vector divides, and few tiles.
+# An inner dimension that prevents vector loads, and few tiles.
 AWKWARD = [(4096, 4096, 4093), (512, 512, 4096)]
 
 
@@ -24,7 +24,7 @@ def torch_linear_gelu(x, weight, bias):
 
 MATMUL = {"triton": matmul, "torch": torch.matmul}
 LINEAR = {"triton": functools.partial(linear, activation="gelu"), "torch": torch_linear_gelu, "compile": compiled(torch_linear_gelu)}
-# The product alone, which is all the time that there should be.
+# The product alone: the ideal time of the fused layer.
 FORWARD = LINEAR | {"plain": lambda x, weight, bias: matmul(x, weight.t())}
 
 
@@ -47,7 +47,7 @@ def tflops(flops, run):
 
 
 def operands(M, N, K, dtype):
-    """Rows of an input and of a weight, both dense along K, as layers have them."""
+    """Return the rows of an input and of a weight, both dense along K, as in layers."""
     return torch.randn(M, K, device="cuda", dtype=dtype), torch.randn(N, K, device="cuda", dtype=dtype)
 
 

@@ -1,4 +1,4 @@
-"""The product in Triton's own language, for every GPU, and what is applied to its result."""
+"""The matrix product in plain Triton, for every GPU, and the activations of its result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import triton.language as tl
 
 @triton.jit
 def grouped(tile, tiles_m, tiles_n, GROUP_M: tl.constexpr):
-    """Row and column of a tile, `GROUP_M` rows of tiles at a time: neighbours in time share operands, which the L2 cache then holds."""
+    """Return row and column of a tile, `GROUP_M` rows of tiles at a time, so that concurrent tiles share operands in the L2 cache."""
     in_group = GROUP_M * tiles_n
     first = tile // in_group * GROUP_M
     rows = min(tiles_m - first, GROUP_M)
@@ -18,7 +18,7 @@ def grouped(tile, tiles_m, tiles_n, GROUP_M: tl.constexpr):
 
 @triton.jit
 def _chiplet(pid, programs, CHIPLETS: tl.constexpr):
-    """Work that is close together for programs of one chiplet, where the hardware deals programs out to chiplets in turn."""
+    """Renumber programs so that those of one chiplet get neighbouring work, if the hardware assigns programs to chiplets round robin."""
     most = tl.cdiv(programs, CHIPLETS)
     full = programs - (most - 1) * CHIPLETS  # chiplets that have `most` programs
     chiplet = pid % CHIPLETS
@@ -30,7 +30,7 @@ def _inverse(x, EXACT: tl.constexpr):
     if EXACT:
         inverse = tl.div_rn(1.0, x)
     else:
-        root = tl.rsqrt(x)  # one instruction, where a division is six
+        root = tl.rsqrt(x)  # one instruction, while a division takes six
         inverse = root * root
     return inverse
 
@@ -42,16 +42,16 @@ def _sigmoid(x, EXACT: tl.constexpr):
 
 @triton.jit
 def _tanh_exponent(x):
-    # (1 + tanh u) / 2 = 1 / (1 + 2**this), u = sqrt(2 / pi) (x + 0.044715 x**3); the factors have -2 sqrt(2 / pi) log2(e) in them.
+    # (1 + tanh u) / 2 = 1 / (1 + 2**this), u = sqrt(2 / pi) (x + 0.044715 x**3); the factors include -2 sqrt(2 / pi) log2(e).
     return x * (-2.302208198144325 - 0.1029432395800235 * x * x)
 
 
 @triton.jit
 def activate(x, ACTIVATION: tl.constexpr, EXACT: tl.constexpr):
-    """The activation of fp32 numbers: to the precision of fp32 if `EXACT`, else to more than that of fp16."""
+    """Return the activation of fp32 numbers: accurate to fp32 if `EXACT`, otherwise beyond fp16."""
     if ACTIVATION == "gelu":
-        # max(x, 0) - t Phi(-t), t = |x|, with a polynomial for -log2 Phi(-t): minimax of the product's error on [0, 9], exact at 0, rising
-        # beyond; at 16 the product is 0. A library's erf branches for every element, and its code overflows the instruction cache.
+        # max(x, 0) - t Phi(-t), t = |x|, with a polynomial for -log2 Phi(-t): minimax for the product's error on [0, 9], exact at 0,
+        # increasing beyond; at 16, the product is 0. A library's erf branches per element, and its code overflows the instruction cache.
         t = tl.minimum(tl.abs(x), 16.0)
         if EXACT:  # within 2e-7
             bits = 9.739115967022371e-07 * t - 4.525576878222637e-05
@@ -60,7 +60,7 @@ def activate(x, ACTIVATION: tl.constexpr, EXACT: tl.constexpr):
             bits = bits * t + 0.05344759672880173
             bits = bits * t + 0.4588085412979126
             bits = bits * t + 1.1511660814285278
-        else:  # within 4e-6: every product less is a percent of the time
+        else:  # within 4e-6: each multiplication saved is a percent of the time
             bits = 0.00031243343255482614 * t - 0.006119112018495798
             bits = bits * t + 0.04989565163850784
             bits = bits * t + 0.4614458680152893
@@ -70,7 +70,7 @@ def activate(x, ACTIVATION: tl.constexpr, EXACT: tl.constexpr):
     elif ACTIVATION == "gelu_tanh":
         x = x * _inverse(1.0 + tl.exp2(_tanh_exponent(x)), EXACT)
     elif ACTIVATION == "relu":
-        x = tl.where(x < 0.0, 0.0, x)  # and NaN stays
+        x = tl.where(x < 0.0, 0.0, x)  # keeps NaN
     elif ACTIVATION == "silu":
         x = x * _sigmoid(x, EXACT)
     return x
@@ -78,12 +78,12 @@ def activate(x, ACTIVATION: tl.constexpr, EXACT: tl.constexpr):
 
 @triton.jit
 def _slope(x, ACTIVATION: tl.constexpr, EXACT: tl.constexpr):
-    """Derivative of `activate`."""
+    """Return the derivative of `activate`."""
     if ACTIVATION == "gelu":
         density = 0.3989422804014327 * tl.exp2(-0.7213475204444817 * x * x)  # log2(e) / 2
         slope = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476)) + x * density
     elif ACTIVATION == "gelu_tanh":
-        # Held to 2**126, so that the power times the gate is 1 - gate without cancelling.
+        # Limited to 2**126, so that the power times the gate is 1 - gate without cancellation.
         power = tl.exp2(tl.minimum(_tanh_exponent(x), 126.0))
         gate = _inverse(1.0 + power, EXACT)
         slope = gate + x * gate * (power * gate) * 1.5957691216057308 * (1.0 + 0.134145 * x * x)
@@ -134,7 +134,7 @@ def matmul_kernel(
         pid = _chiplet(pid, tl.num_programs(0), CHIPLETS)
     batch = (pid // (tiles_m * tiles_n)).to(tl.int64)
     tile_m, tile_n = grouped(pid % (tiles_m * tiles_n), tiles_m, tiles_n, GROUP_M)
-    # 64 bits to the corner of a tile, 32 within it: what the hardware's buffer loads take, and half the registers.
+    # 64-bit offsets to the corner of a tile, 32-bit offsets within: hardware buffer loads need that, and it takes half the registers.
     first_m = tile_m.to(tl.int64) * BLOCK_M
     first_n = tile_n.to(tl.int64) * BLOCK_N
     rows = tl.arange(0, BLOCK_M)
@@ -144,7 +144,7 @@ def matmul_kernel(
     in_n = (columns < N - first_n)[None, :]
     row_steps, column_steps, depth_steps = rows, columns, depth
     if not EVEN_K:
-        # Rows beyond the edge read the last one, so that a mask of K alone is left: registers are short where no load is a vector.
+        # Rows beyond the edge read the last row, so that only K needs a mask: where loads are not vectors, registers are short.
         row_steps = tl.minimum(rows, (M - 1 - first_m).to(tl.int32))
         column_steps = tl.minimum(columns, (N - 1 - first_n).to(tl.int32))
     if WIDE:
@@ -168,7 +168,7 @@ def matmul_kernel(
         if DOUBLE:
             acc = tl.dot(a.to(tl.float64), b.to(tl.float64), acc, out_dtype=tl.float64)
         else:
-            # Short sums, and their sum: as exact as a library that splits K. (The compiler folds `acc += tl.dot(...)` into one long sum.)
+            # Sum short sums: as accurate as a library that splits K. (The compiler folds `acc += tl.dot(...)` into one long sum.)
             short = tl.dot(a, b, None if SPLIT else acc, input_precision=PRECISION)
             acc = tl.fma(short, 1.0, acc) if SPLIT else short
         a_ptr += depth_step * a_stride_k
@@ -200,7 +200,7 @@ def sum_kernel(
     SAVE: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
 ):
-    """What a product that was made in parts ends with."""
+    """Add up the parts of a product, with bias and activation."""
     offsets = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     inside = offsets < n_elements
     x = tl.load(parts_ptr + offsets, mask=inside)

@@ -1,6 +1,7 @@
-"""Which kernel and which tile a product gets, and the launch.
+"""Choose the kernel and tile of a product, and launch it.
 
-All that shapes, strides and dtypes decide is decided once and kept: it takes the host longer than a small product takes the GPU.
+Everything that depends on shapes, strides and dtypes is decided once and cached: it takes the host longer than a small product takes the
+GPU.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from kernels.configs.matmul import MATMUL, Config, Specialized, Tile
 from kernels.matmul.kernels import matmul_kernel
 from kernels.matmul.layout import Launch, Layout
 
-# What fetching an element of a row or a column of operands costs, in products of a row and a column.
+# The cost of fetching an element of a row or column of operands, in products of a row and a column.
 FETCH = 32
 
-# Rows or columns of the output for which an operand is read often enough to be copied first, where its layout is slow to read.
+# Rows or columns of the output from which copying an operand first is worth it, if its layout is slow to read.
 WORTH_A_COPY = 256
 
-# Products from which on the widest tile has an activation hidden; done at once, it is short of registers.
+# Length of the sum from which the widest tile can hide an activation. Without hiding, it runs out of registers.
 HIDES_ACTIVATION = 512
 
-# An fp32 sum of at least so many products is made in fp64 if there are fewer tiles than multiprocessors. A library splits such a sum
-# between idle multiprocessors and rounds less than one long sum does; an activation's slope then multiplies the difference. On an H200,
-# whose matrix units multiply fp64, it is the faster way as well; a card with few fp64 units takes longer.
+# An fp32 sum of at least this length is computed in fp64 if there are fewer tiles than multiprocessors. A library splits such a sum between
+# idle multiprocessors, and rounds less than one long sum does; the slope of an activation then amplifies the difference. On an H200, whose
+# matrix units multiply fp64, this is also faster. A card with few fp64 units takes longer.
 LONG = 256
 
-# Elements of an output that is large: there are tiles for every multiprocessor, several times over.
+# Elements of a large output: every multiprocessor gets several tiles.
 LARGE = 1 << 24
 
 AnyTile = TypeVar("AnyTile", Tile, Specialized)
@@ -43,7 +44,7 @@ def multiply(
     activation: str | None = None,
     save: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """`activation(a @ b + bias)` and, with `save`, what went into the activation; of matrices, or of a batch of them without a bias."""
+    """Return `activation(a @ b + bias)` and, with `save`, the activation's input; for matrices, or batches of them without a bias."""
     shape = (*a.shape[:-1], b.shape[-1])
     out = torch.empty(shape, dtype=a.dtype, device=a.device)
     saved = torch.empty(shape if save else (0,), dtype=a.dtype, device=a.device)
@@ -61,9 +62,9 @@ def multiply(
 
 
 def multiply_into(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, add: bool = False) -> None:
-    """`out = a @ b` or `out += a @ b`, of matrices with a large output, by what is faster at it: this package's kernel or a library's.
+    """Compute `out = a @ b` or `out += a @ b` for a large output, with whichever is faster: this package's kernel or a library's.
 
-    The kernel has memory do the adding: the product is rounded to `out`'s dtype, and then the sum. The library rounds once.
+    The kernel adds in memory: the product is rounded to `out`'s dtype, and then the sum. The library rounds once.
     """
     aligned = (a.data_ptr() | b.data_ptr() | out.data_ptr()) % 16 == 0 and out.is_contiguous()
     launch = _plan_into(card(), a.dtype, aligned, add, Layout.of(a), Layout.of(b))
@@ -103,7 +104,7 @@ def _plan(
     epilogue = {"bias": bias, "activation": activation, "save": save}
     if _takes_tma(config, dtype, aligned, a, b):
         narrow = activation and a.shape[-1] < HIDES_ACTIVATION
-        # Gluon is experimental: it is imported only for a GPU that has a configuration for it.
+        # Gluon is experimental, so it is only imported for a GPU with a configuration for it.
         from kernels.matmul.specialized import specialized
 
         return specialized(_cheapest(config.specialized[1 if narrow else 0 :], on, shape), on, dtype, a, b, epilogue)
@@ -150,7 +151,7 @@ def _pointers(tile: Tile, on: Card, precision: str | None, widen: bool, a: Layou
 
 
 def _cheapest(tiles: Sequence[AnyTile], on: Card, shape: tuple[int, ...]) -> AnyTile:
-    """The tile that takes the fewest waves over the card's multiprocessors, each weighed by its products and by the operands it fetches."""
+    """Return the tile with the fewest waves over the multiprocessors, weighted by its products and the operands it fetches."""
     *batch, m, n = shape
 
     def cost(tile: AnyTile) -> int:
@@ -161,7 +162,7 @@ def _cheapest(tiles: Sequence[AnyTile], on: Card, shape: tuple[int, ...]) -> Any
 
 
 def _read_fast(a: torch.Tensor, b: torch.Tensor, precision: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """fp32 operands, copied where the kernel reads them several times faster for it."""
+    """Return fp32 operands, copied if the kernel then reads them several times faster."""
     config = choose(MATMUL)
     m, n = a.shape[-2], b.shape[-1]
     if precision == "tf32" and config.tf32_dense_k:
@@ -172,5 +173,5 @@ def _read_fast(a: torch.Tensor, b: torch.Tensor, precision: str) -> tuple[torch.
 
 
 def _unit_stride(x: torch.Tensor) -> torch.Tensor:
-    """`x`, copied if neither of its last two dimensions is dense in memory."""
+    """Return `x`, copied if neither of its last two dimensions is dense in memory."""
     return x if 1 in x.stride()[-2:] else x.contiguous()

@@ -1,4 +1,4 @@
-"""What decides a launch, and what a launch takes."""
+"""The types of a launch: its key and its function."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import torch
 
-# Takes the operands, the output, what is saved, and the bias.
+# Takes the operands, the output, the saved tensor, and the bias.
 Launch = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None], None]
 
 
 class Layout(NamedTuple):
-    """Shape and strides of an operand; hashable, so that a launch can be kept by them."""
+    """Shape and strides of an operand; hashable, so that launches can be cached by them."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -23,11 +23,11 @@ class Layout(NamedTuple):
 
     @property
     def matrices(self) -> int:
-        """In the batch, or one where there is none."""
+        """The number of matrices in the batch; 1 without a batch."""
         return self.shape[0] if len(self.shape) > 2 else 1
 
     def in_reach_of_tma(self) -> bool:
-        """Whether a tensor descriptor can describe it, of 16-bit elements: rows on 16 bytes, rows and matrices that do not overlap."""
+        """Whether a TMA descriptor of 16-bit elements can describe it: rows aligned to 16 bytes, no overlapping rows or matrices."""
         dense_last = self.stride[-1] == 1
         outer, inner = self.shape[-2:] if dense_last else self.shape[:-3:-1]
         row = self.stride[-2] if dense_last else self.stride[-1]

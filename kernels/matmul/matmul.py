@@ -1,4 +1,4 @@
-"""`torch.matmul` and `torch.nn.functional.linear` by kernels of this package; the latter with its activation on the fp32 accumulators."""
+"""`torch.matmul` and `torch.nn.functional.linear` with the kernels of this package; linear applies an activation before rounding."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ BLOCK_SIZE = 1024
 
 
 def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Matrix product, as `torch.matmul`: of vectors, matrices, and batches of matrices, whose batch dimensions broadcast.
+    """Return the matrix product, as `torch.matmul`: of vectors, matrices, and batches of matrices, whose batch dimensions broadcast.
 
-    fp32 is multiplied as such, or in tf32 where `torch.backends.cuda.matmul.allow_tf32` is set; sums are fp32 throughout. A matrix that is
-    the transpose of a dense one is read in place; one without a dense dimension, and batches that no single stride describes, are copied.
+    fp32 is multiplied in fp32, or in tf32 if `torch.backends.cuda.matmul.allow_tf32` is set; sums are always fp32. The transpose of a dense
+    matrix is read in place. A matrix without a dense dimension, and batches that no single stride describes, are copied.
 
     Args:
         input: (K), (M, K) or (..., M, K) in fp32, fp16 or bf16.
         other: (K), (K, N) or (..., K, N) of the same dtype.
 
     Raises:
-        RuntimeError: a 0-D tensor, or shapes, dtypes or devices that do not go together.
+        RuntimeError: a 0-D tensor, or shapes, dtypes or devices that do not match.
         NotImplementedError: the dtype is none of the three.
     """
     if not (input.dim() and other.dim()):
@@ -59,10 +59,10 @@ def linear(
     bias: torch.Tensor | None = None,
     activation: str | None = None,
 ) -> torch.Tensor:
-    """`activation(input @ weight.T + bias)`, as `torch.nn.functional.linear`, with the activation applied before rounding to the output.
+    """Return `activation(input @ weight.T + bias)`, as `torch.nn.functional.linear`, with the activation applied before rounding.
 
-    Where a gradient will be wanted, the forward also writes what went into the activation, but for relu, whose output tells enough. To
-    recompute it would cost a third product in the backward; to keep it costs one write and one read of the output's size.
+    If a gradient is needed, the forward also writes the activation's input, except for relu, whose output is enough. Recomputing it would
+    take a third product in the backward; keeping it takes one write and one read of the output's size.
 
     Args:
         input: (..., K) in fp32, fp16 or bf16.
@@ -71,7 +71,7 @@ def linear(
         activation: None, "gelu", "gelu_tanh", "relu" or "silu".
 
     Raises:
-        RuntimeError: shapes, dtypes or devices that do not go together.
+        RuntimeError: shapes, dtypes or devices do not match.
         NotImplementedError: the dtype is none of the three.
         ValueError: the activation is unknown.
     """

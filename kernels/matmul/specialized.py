@@ -1,4 +1,4 @@
-"""The launch of the warp-specialized kernel: descriptors for TMA, and sums in parts."""
+"""The launch of the warp-specialized kernel: TMA descriptors, and split sums."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from kernels.matmul.warp_specialized import matmul_specialized_kernel
 
 GLUON = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16, torch.float32: gl.float32}
 
-# Products that a part of a sum has at least, for it to be worth a second kernel that adds the parts; and elements a program of that.
+# A part of a split sum has at least this many products, to be worth a second kernel that adds the parts; also that kernel's block size.
 LONG = 1024
 BLOCK_SIZE = 1024
 
 
 def specialized(tile: Specialized, on: Card, dtype: torch.dtype, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
-    """The launch of a product of operands that TMA can reach, in parts where it has few tiles and a long sum."""
+    """Return the launch for operands that TMA can reach. A long sum with few tiles is split into parts."""
     (m, k), n = a.shape[-2:], b.shape[-1]
     programs = a.matrices * -(-m // tile.m) * -(-n // tile.n)
     splits = 1
@@ -32,7 +32,7 @@ def specialized(tile: Specialized, on: Card, dtype: torch.dtype, a: Layout, b: L
         splits *= 2
     if splits == 1:
         return product(tile, on, (dtype, dtype), a, b, **epilogue)
-    # Few tiles of a long sum: parts of the sum as if they were a batch, so that every multiprocessor has some.
+    # With few tiles and a long sum, treat parts of the sum as a batch, so that every multiprocessor has work.
     part = k // splits
     a, b = Layout((splits, m, part), (part * a.stride[1], *a.stride)), Layout((splits, part, n), (part * b.stride[0], *b.stride))
     multiply = product(replace(tile, part_n=32), on, (dtype, torch.float32), a, b)
@@ -59,7 +59,10 @@ def product(
     save: bool = False,
     add: bool = False,
 ) -> Launch:
-    """`dtypes` are those of the operands and of the output, which may be fp32 where there is no activation; `add`: to what is there."""
+    """Return the launch of one product. `dtypes` are those of the operands and the output, which may be fp32 without an activation.
+
+    `add`: add to the output's content.
+    """
     *batch, m, k = a.shape
     n, half_m = b.shape[-1], tile.m // 2
     batches = batch[0] if batch else 1
@@ -93,13 +96,13 @@ def product(
 
 
 def _spread(tile: Specialized, k: int, activation: str | None) -> int:
-    """Steps in which a part of the tile that is held back is finished; none where the sum has too few, and nothing is held back."""
+    """Return in how many steps a held-back part of the tile is finished; none if the sum is too short to hold anything back."""
     steps = 1 if activation in (None, "relu") else 2
     return steps if k >= steps * tile.k * tile.n // tile.part_n else 0
 
 
 def _box(x: Layout, block: tuple[int, int], dtype: torch.dtype) -> Callable[[torch.Tensor], TensorDescriptor]:
-    """Descriptors of tensors of a layout, whose dense dimension is put last, by blocks; a matrix is a batch of one."""
+    """Return a function that makes descriptors for tensors of a layout, with the dense dimension last; a matrix is a batch of one."""
     *batch, rows, columns = x.shape
     *lead, step, unit = x.stride
     if unit != 1:

@@ -47,7 +47,7 @@ def test_transposes_are_read_in_place(dtype, transposed, device, compare, monkey
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_many_tiles_in_every_layout(dtype, device, compare):
-    """More tiles than a card has multiprocessors, ragged at every edge, where there is a card to hold them."""
+    """More tiles than a card has multiprocessors, ragged at every edge, if a card is present."""
     m, n, k = (2056, 3080, 1032) if device.type == "cuda" else (40, 72, 40)
     a, b = torch.randn(m, k, device=device).to(DTYPES[dtype]), torch.randn(k, n, device=device).to(DTYPES[dtype])
     for left in (a, a.t().contiguous().t()):
@@ -90,7 +90,7 @@ def test_nothing_to_multiply(shapes, device, compare):
 @pytest.mark.parametrize("add", [False, True], ids=["written", "added"])
 @pytest.mark.parametrize("shape", [(520, 264, 72), (8, 16, 8), (300, 136, 1000)], ids=str)
 def test_products_into_what_is_there(shape, add, device, monkeypatch):
-    """In every place once, rounded before and after."""
+    """Write every element once, rounded before and after."""
     monkeypatch.setattr(launch, "LARGE", 1)
     launch._plan_into.cache_clear()
     m, n, k = shape
@@ -127,7 +127,7 @@ def test_linear(dtype, activation, device, compare):
 
 @pytest.mark.parametrize("activation", [None, "gelu", "silu"])
 def test_linear_of_many_tiles(activation, device, compare):
-    """A program has several, where there is a card to hold them, and finishes one while it multiplies the next."""
+    """Each program has several tiles, if a card is present, and finishes one while it multiplies the next."""
     m, n, k = (4104, 3080, 1032) if device.type == "cuda" else (40, 72, 40)
     x, w, b = (torch.randn(shape, device=device).bfloat16() for shape in ((m, k), (n, k), (n,)))
     compare(linear, pytorch_linear, x, w / k**0.5, b, activation=activation)
@@ -143,7 +143,7 @@ def test_linear_of_few_tiles_and_a_long_sum(activation, device, compare):
     "shape, activation", [((3, 2050, 16), "silu"), ((3, 2050, 16), "gelu"), ((7, 600, 3), None), ((1, 300, 130), "silu")]
 )
 def test_linear_of_a_long_fp32_sum(shape, activation, device, compare):
-    """What rounding leaves in the sum passes through the activation's slope into every gradient."""
+    """The rounding error of the sum is multiplied by the activation's slope in every gradient."""
     m, k, n = shape
     compare(linear, pytorch_linear, torch.randn(m, k, device=device), torch.randn(n, k, device=device), activation=activation)
 
@@ -256,14 +256,14 @@ def test_dtypes_and_activations_that_are_unknown_are_refused(device):
 
 
 def test_offsets_beyond_two_to_the_31(roomy_device):
-    """Rows that lie further apart than 32 bits reach, in operands and in the output, by both kernels."""
-    for k in (8, 9):  # rows of 9 are out of TMA's reach
+    """Rows further apart than 32-bit offsets reach, in operands and in the output, with both kernels."""
+    for k in (8, 9):  # TMA cannot read rows of 9
         a = torch.randn(2**31 // 4096 + 4096, k, device=roomy_device, dtype=torch.bfloat16)
         b = torch.randn(k, 4096, device=roomy_device, dtype=torch.bfloat16)
         tall = matmul(a, b)
         torch.testing.assert_close(tall[-4096:], a[-4096:] @ b, rtol=0.02, atol=0.1)
-        torch.testing.assert_close(matmul(tall[:, :64].t(), a), tall[:, :64].t() @ a, rtol=0.02, atol=20)  # of about 2000
+        torch.testing.assert_close(matmul(tall[:, :64].t(), a), tall[:, :64].t() @ a, rtol=0.02, atol=20)  # values are around 2000
         del tall
-    wide = torch.randn(16, 2**27 + 64, device=roomy_device, dtype=torch.bfloat16)  # 16 rows of 2**27: a tile's own offsets pass 32 bits
+    wide = torch.randn(16, 2**27 + 64, device=roomy_device, dtype=torch.bfloat16)  # 16 rows of 2**27: offsets within a tile exceed 32 bits
     ends = wide[:, -4096:]
-    torch.testing.assert_close(matmul(ends, ends[:4].t()), ends @ ends[:4].t(), rtol=0.02, atol=2)  # of about 64
+    torch.testing.assert_close(matmul(ends, ends[:4].t()), ends @ ends[:4].t(), rtol=0.02, atol=2)  # values are around 64

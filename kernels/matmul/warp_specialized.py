@@ -1,8 +1,8 @@
-"""The product for GPUs with warpgroup instructions and a tensor memory accelerator (TMA), in Gluon.
+"""The matrix product for GPUs with warpgroup instructions and a tensor memory accelerator (TMA), in Gluon.
 
-One program a multiprocessor strides over the tiles of the output. One warp does nothing but fetch; two warpgroups multiply, each its half
-of a tile's rows, from the same buffers. They wait for the fetching warp only, never for each other. A finished tile is held back in
-registers, rounded: its activation and its stores are done part by part while the tensor cores work on the next tile.
+One program per multiprocessor walks over the tiles of the output. One warp only fetches; two warpgroups multiply, each half of a tile's
+rows, from the same buffers. They wait only for the fetching warp, never for each other. A finished tile is kept in registers, rounded. Its
+activation and stores are done part by part while the tensor cores work on the next tile.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 
 from kernels.matmul.kernels import activate, grouped
 
-# Triton's names for them changed.
+# Triton has renamed it.
 _load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 _put = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
 
 
 @_core.builtin
 def _add(desc, coord, source, _semantic=None):
-    """Has the memory add a block to what is there. Triton 3.9 has a name for it, 3.6 only the operation."""
+    """Add a block to memory. Triton 3.9 has a function for it, 3.6 only the operation."""
     coord = _semantic._convert_to_ir_values(coord, require_i64=False)
     _semantic.builder.create_async_tma_reduce(_core.ir.DESCRIPTOR_REDUCE_KIND.ADD, desc.handle, coord, source.handle)
 
@@ -46,7 +46,7 @@ def _fetch(a_desc, b_desc, buffers, barriers, shape, A_TRANSPOSED: gl.constexpr,
         for k in range(0, K, BLOCK_K):
             stage = step % STAGES
             arrived = ready.index(stage)
-            # A barrier starts in phase 1 as if complete: the first round finds every stage empty.
+            # A barrier starts as if phase 1 were complete, so the first round finds every stage empty.
             mbarrier.wait(empty.index(stage), (step // STAGES & 1) ^ 1)
             mbarrier.expect(arrived, 2 * a_desc.block_type.nbytes + b_desc.block_type.nbytes)
             for half in gl.static_range(2):
@@ -64,7 +64,7 @@ def _fetch(a_desc, b_desc, buffers, barriers, shape, A_TRANSPOSED: gl.constexpr,
 
 @gluon.jit
 def _split(x, PARTS: gl.constexpr):
-    """Columns of x in PARTS blocks, without moving a value to another thread."""
+    """Split the columns of x into PARTS blocks, without moving values between threads."""
     parts = (x,)
     for _ in gl.static_range(PARTS.bit_length() - 1):
         halves = ()
@@ -77,14 +77,14 @@ def _split(x, PARTS: gl.constexpr):
 
 @gluon.jit
 def _pack(low, high, dtype: gl.constexpr):
-    """Two rounded numbers in one register: left to itself, the compiler gives every 16-bit number one of its own."""
+    """Pack two rounded numbers into one register. The compiler alone would use a register for each."""
     NAME: gl.constexpr = "bf16x2" if dtype == gl.bfloat16 else "f16x2"
     return gl.inline_asm_elementwise("cvt.rn." + NAME + ".f32 $0, $2, $1;", "=r,f,f", [low, high], dtype=gl.int32, is_pure=True, pack=1)
 
 
 @gluon.jit
 def _hold(acc, PARTS: gl.constexpr, dtype: gl.constexpr):
-    """A tile in parts, rounded: the first of them in low halves of registers, the others in high ones."""
+    """Return a tile in rounded parts: the first ones in the low halves of registers, the others in the high halves."""
     parts = _split(acc, PARTS)
     held = ()
     for i in gl.static_range(PARTS // 2):
@@ -94,7 +94,7 @@ def _hold(acc, PARTS: gl.constexpr, dtype: gl.constexpr):
 
 @gluon.jit
 def _put_part(desc, x, part, at, buffer, ADD: gl.constexpr):
-    # Of two buffers the one in turn is free once the store before the previous one has read it.
+    # Two buffers alternate. This one is free once the store before the previous one has read it.
     tma.store_wait(1)
     buffer.reshape(x.shape).store(x.to(desc.dtype))
     fence_async_shared()
@@ -108,7 +108,7 @@ def _put_part(desc, x, part, at, buffer, ADD: gl.constexpr):
 
 @gluon.jit
 def _finish(x, part, at, results, buffers, ACTIVATION: gl.constexpr, SAVE: gl.constexpr, ADD: gl.constexpr):
-    """A part of a tile through its activation to memory."""
+    """Apply the activation to a part of a tile and write it to memory."""
     out_desc, saved_desc = results
     turn = part % 2
     if SAVE:
@@ -119,7 +119,7 @@ def _finish(x, part, at, results, buffers, ACTIVATION: gl.constexpr, SAVE: gl.co
 
 @gluon.jit
 def _finish_held(held, part, at, results, buffers, ACTIVATION: gl.constexpr, SAVE: gl.constexpr, ADD: gl.constexpr):
-    """The part in turn of what is held; returns the others, the next one first. In a loop, for instruction caches are small."""
+    """Finish the first of the held parts, and return the rest, next one first. Used in a loop, because instruction caches are small."""
     x = held[0].to(gl.int16).to(results[0].dtype, bitcast=True)
     _finish(x, part, at, results, buffers, ACTIVATION, SAVE, ADD)
     rest = ()
@@ -130,7 +130,7 @@ def _finish_held(held, part, at, results, buffers, ACTIVATION: gl.constexpr, SAV
 
 @gluon.jit
 def _product(acc, k, step, HALF: gl.constexpr, buffers, ready, A_TRANSPOSED: gl.constexpr, B_TRANSPOSED: gl.constexpr):
-    """Begins to add what the stage of this step holds."""
+    """Start adding the product of this step's stage."""
     a_bufs, b_bufs = buffers
     STAGES: gl.constexpr = ready.shape[0]
     stage = step % STAGES
@@ -146,7 +146,7 @@ def _product(acc, k, step, HALF: gl.constexpr, buffers, ready, A_TRANSPOSED: gl.
 
 @gluon.jit
 def _one_before(acc, step, empty, PENDING: gl.constexpr, pred=True):
-    """With one product in flight the one before it is done, and its stage may be overwritten."""
+    """Wait until only PENDING products are in flight. The one before is then done, and its stage may be overwritten."""
     STAGES: gl.constexpr = empty.shape[0]
     acc = warpgroup_mma_wait(PENDING, (acc,))
     mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), count=1, pred=pred)
@@ -224,15 +224,15 @@ def _multiply(
 
 @gluon.jit
 def _blocks(desc, COUNT: gl.constexpr):
-    return gl.allocate_shared_memory(desc.dtype, [COUNT] + desc.block_type.shape, desc.layout)  # noqa: RUF005 (Gluon knows no star)
+    return gl.allocate_shared_memory(desc.dtype, [COUNT] + desc.block_type.shape, desc.layout)  # noqa: RUF005 (Gluon does not support *)
 
 
 @gluon.jit
 def _ring(desc, COUNT: gl.constexpr):
-    """Blocks as a product takes them, without the dimension of the batch."""
+    """Allocate blocks as a product takes them, without the batch dimension."""
     BLOCK: gl.constexpr = desc.block_type.shape[1:]
     LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for(BLOCK, desc.dtype)
-    return gl.allocate_shared_memory(desc.dtype, [COUNT] + BLOCK, LAYOUT)  # noqa: RUF005 (Gluon knows no star)
+    return gl.allocate_shared_memory(desc.dtype, [COUNT] + BLOCK, LAYOUT)  # noqa: RUF005 (Gluon does not support *)
 
 
 @gluon.jit(do_not_specialize=["batches"])
@@ -269,7 +269,7 @@ def matmul_specialized_kernel(
     buffers = (a_bufs, b_bufs)
     barriers = (ready, empty)
     shape = (batches, M, N, K)
-    # 128 accumulators a thread, 64 for what is held, and what surrounds them; a warp that fetches needs the fewest registers there are.
+    # 128 accumulators per thread, 64 for held parts, and the rest; the fetching warp needs the minimum number of registers.
     tensors = (buffers, barriers, (out_desc, saved_desc), bias_ptr)
     gl.warp_specialize(
         [

@@ -1,4 +1,4 @@
-"""Root mean square normalization, forward and backward, each at one read of what it is given and one write of what it returns."""
+"""Root mean square normalization, forward and backward, each with one read of its inputs and one write of its results."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def rms_norm(
     weight: Tensor | None = None,
     eps: float | None = None,
 ) -> Tensor:
-    """`input / sqrt(mean(input ** 2) + eps) * weight`; differentiable, as `torch.nn.functional.rms_norm`.
+    """Return `input / sqrt(mean(input ** 2) + eps) * weight`; differentiable, as `torch.nn.functional.rms_norm`.
 
     Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019).
 
     Args:
         input: fp32, fp16 or bf16, of any strides; computed in fp32. The result has its dtype.
-        normalized_shape: how the shape of `input` ends; the mean is over these dimensions.
+        normalized_shape: the last dimensions of `input`; the mean is over these.
         weight: of that shape, in any of the three dtypes. Its gradient has its dtype.
-        eps: added to the mean. If None, the spacing of fp32 at one, 2**-23: that of the dtype PyTorch computes in, too.
+        eps: added to the mean. If None, 2**-23, the spacing of fp32 at one: PyTorch also uses that of the dtype it computes in.
 
-    Under autocast both tensors are taken in fp32, as PyTorch has it.
+    Under autocast, both tensors are converted to fp32, as in PyTorch.
 
     Raises:
         NotImplementedError: a dtype is none of the three.

@@ -1,4 +1,4 @@
-"""Root mean square normalization and its gradients against float64. What it shares with layer_norm is tested there."""
+"""Root mean square normalization and its gradients against float64. Code shared with layer_norm is tested there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def weight_of(shape, dtype, device):
 
 @pytest.fixture
 def long_rows(monkeypatch):
-    """All rows go by the kernels for long ones, in steps of 256 columns, so that few columns make several and a tail."""
+    """Send all rows to the kernels for long ones, in steps of 256 columns, so that few columns make several steps and a tail."""
     config = choose(norm.RMS_NORM)
     tile = dataclasses.replace(config.forward_long, elements=256, warps=4)
     sums = dataclasses.replace(config.column_sums, columns=64, elements=512)
@@ -61,7 +61,7 @@ def test_strides_several_dimensions_and_no_weight(device, compare):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_eps_is_that_of_fp32_if_none_is_given(dtype, device):
-    """On rows so small that another one, such as that of bf16, would show."""
+    """On rows so small that another eps, such as that of bf16, would change the result."""
     x = (1e-3 * torch.randn(4, 40, device=device)).to(DTYPES[dtype])
     torch.testing.assert_close(rms_norm(x, (40,)), F.rms_norm(x, (40,), eps=2**-23))
     torch.testing.assert_close(rms_norm(x, (40,)), F.rms_norm(x, (40,)))
@@ -78,7 +78,7 @@ def test_a_weight_in_fp32_of_rows_in_bf16(device, judge):
 
 
 def by_definition(x, shape):
-    """PyTorch's own kernels differ in what an infinity does to the rest of its row."""
+    """PyTorch's own kernels differ in how an infinity affects the rest of its row."""
     return x / (x.square().mean(-1, keepdim=True) + torch.finfo(torch.float32).eps).sqrt()
 
 

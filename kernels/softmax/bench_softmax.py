@@ -25,7 +25,7 @@ def of_compile(op):
 
 
 def of_peer(module, name):
-    """Peers have softmax over the last dimension alone."""
+    """Peers only have softmax over the last dimension."""
     function = peer(module, name)
     return function and (lambda op: lambda x, dim: getattr(function, "apply", function)(x))
 
@@ -74,7 +74,7 @@ def forward(provider, M, N, op, dtype):
 
 @triton.testing.perf_report(
     [
-        # Lengths that have a forward above: it runs first, and another one would be a kernel more for every card.
+        # Only lengths from the forward sweep above: another length would be one more kernel to compile for every card.
         benchmark_of("backward-bf16", "softmax", torch.bfloat16, rows_of(256, 4096, 16384, 65536, 262144)),
         benchmark_of("backward-log", "log_softmax", torch.bfloat16, rows_of(4096, 131072)),
     ]

@@ -16,17 +16,17 @@ from kernels.dispatch import cdiv, custom_op, next_power_of_2
 from kernels.softmax.rows import softmax_backward_kernel, softmax_kernel
 from kernels.softmax.strided import softmax_strided_backward_kernel, softmax_strided_kernel
 
-# Words of a row's parts that are looked at, at least.
+# Minimum number of words that a program reads from a row's parts.
 FEWEST_SLOTS = 32
 
 
 def softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
-    """`exp(input)` over its sum along `dim`; differentiable, as `torch.softmax`.
+    """Return `exp(input)` over its sum along `dim`; differentiable, as `torch.softmax`.
 
     Args:
-        input: fp32, fp16 or bf16, of any shape and strides; computed in fp32. Of another dtype it is converted first.
+        input: fp32, fp16 or bf16, of any shape and strides; computed in fp32. Other dtypes are converted first.
         dim: the dimension that sums to one.
-        dtype: of the result; fp32, fp16 or bf16. The input's own if not given, and fp32 under autocast.
+        dtype: of the result: fp32, fp16 or bf16. By default the input's own, and fp32 under autocast.
 
     Raises:
         NotImplementedError: the result would be of another dtype.
@@ -36,7 +36,7 @@ def softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor
 
 
 def log_softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
-    """The logarithm of `softmax`, without its loss of digits; arguments and errors are the same."""
+    """Return the logarithm of `softmax`, without its loss of digits. Arguments and errors are the same."""
     return _along("log_softmax", input, dim, dtype)
 
 
@@ -105,13 +105,13 @@ _softmax.register_autograd(_backward, setup_context=_setup_context)
 
 
 def _sizes(tensor: Tensor, dim: int) -> tuple[int, int, int]:
-    """A contiguous tensor as (before, along, after) `dim`."""
+    """Return the sizes of a contiguous tensor as (before, along, after) `dim`."""
     shape = tensor.shape or (1,)
     return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
 
 
 def _launch_strided(kernel: Any, out: Tensor, inputs: Sequence[Tensor], dim: int, log: bool) -> None:
-    """Launch over contiguous tensors whose elements along `dim` are no neighbours."""
+    """Launch over contiguous tensors whose elements along `dim` are not adjacent."""
     before, length, width = _sizes(out, dim)
     tile = choose(SOFTMAX).strided
     columns = min(tile.columns, next_power_of_2(width))
@@ -123,9 +123,9 @@ def _launch_strided(kernel: Any, out: Tensor, inputs: Sequence[Tensor], dim: int
 def _launch_rows(
     kernel: Any, out: Tensor, inputs: Sequence[Tensor], strides: tuple[int, ...], n_columns: int, log: bool, tiles: Sequence[Tile]
 ) -> None:
-    """Launch over rows of neighbours: contiguous ones, but for those whose stride is given."""
+    """Launch over contiguous rows, or over rows with the given stride."""
     n_rows = out.numel() // n_columns
-    # Elements of 16 bytes. Rows that start anywhere need a body and edges, the same in all tensors.
+    # Elements in 16 bytes. Unaligned rows need a body and edges, the same in all tensors.
     vector = 16 // min(tensor.element_size() for tensor in (out, *inputs))
     even = all(size % vector == 0 for size in (n_columns, *strides))
     if any(tensor.data_ptr() % 16 for tensor in inputs) or not (even or all(stride == n_columns for stride in strides)):
@@ -134,7 +134,7 @@ def _launch_rows(
     gpu, config = card(), choose(SOFTMAX)
     block = next_power_of_2(n_columns)
     tile = next((tile for tile in tiles if block <= tile.columns), tiles[-1]).of_rows(even)
-    # As many parts as are needed, of about the same size.
+    # As few parts as possible, of about equal size.
     parts = cdiv(n_columns, min(block, tile.elements))
     segment = cdiv(n_columns, parts * vector) * vector
     split, block = cdiv(n_columns, segment), next_power_of_2(segment)
@@ -142,17 +142,17 @@ def _launch_rows(
     if split == 1:
         phases, slots = ("whole",), out
     elif config.exchange and split <= gpu.processors:
-        # All of some row's programs are resident, whatever else runs, and a row whose programs all are can finish.
+        # All programs of some row are resident, whatever else runs, so that row can finish.
         phases, slots = ("exchange",), torch.zeros(n_rows * split, dtype=torch.int64, device=out.device)
     else:
         phases, slots = ("publish", "finish"), torch.empty(n_rows * split, dtype=torch.int64, device=out.device)
     edges = 0 if even else 2 * vector
     if edges and (rows > 1 or kernel is softmax_backward_kernel):
-        # The compiler takes a tile of fewer elements than threads for cheap, and loads it again where it needs it again. Measured: this is
-        # better, but for a forward pass of one row a program.
+        # The compiler considers a tile with fewer elements than threads cheap, and loads it again for a second use. Measurements show that
+        # this is better, except for a forward pass with one row per program.
         edges = max(edges, tile.warps * gpu.warp_size // rows)
     limit = {"maxnreg": tile.registers} if tile.registers else {}
-    # Programs that wait for each other look at as few words as there are. Those that do not share one kernel for rows of many lengths.
+    # Programs that wait for each other read only as many words as there are. The others share one kernel for rows of many lengths.
     padded = {"exchange": next_power_of_2(split), "finish": max(FEWEST_SLOTS, next_power_of_2(split))}
     for phase in phases:
         kernel[(cdiv(n_rows, rows) * split,)](

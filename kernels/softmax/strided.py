@@ -1,7 +1,7 @@
-"""Softmax along a dimension whose elements are not neighbours in memory: neighbouring columns of it are walked down together.
+"""Softmax along a dimension whose elements are not adjacent in memory: neighbouring columns are processed together.
 
-Two passes: the first keeps a running maximum and sum (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018), the
-second finds what the first has read in a cache.
+Two passes: the first keeps a running maximum and sum (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018). The
+second finds the elements in a cache.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from kernels.softmax.rows import _shift, careful_exp, exp
 
 @triton.jit
 def _columns(program, length, width, tiles, WIDTH: tl.constexpr):
-    """Offset of the first elements of a program's columns, and which of them exist."""
+    """Return the offset of the first elements of a program's columns, and which of them exist."""
     lane = program % tiles * WIDTH + tl.arange(0, WIDTH)[None, :]
     return (program // tiles).to(tl.int64) * length * width + lane, lane < width
 
 
 @triton.jit
 def _step(begin, length, width, BLOCK: tl.constexpr):
-    """Offsets of the next elements down a column, and which of them exist."""
+    """Return the offsets of the next elements down a column, and which of them exist."""
     step = begin + tl.arange(0, BLOCK)[:, None]
     return step.to(tl.int64) * width, step < length
 

@@ -1,4 +1,4 @@
-"""Softmax, log-softmax and their gradients against float64, at the sizes that users know them by and at ugly ones."""
+"""Softmax, log-softmax and their gradients against float64, at common sizes and at awkward ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def shape_id(shape):
 
 @pytest.fixture(params=PAIRS)
 def pair(request):
-    """The function, and PyTorch's."""
+    """The function, and PyTorch's counterpart."""
     return PAIRS[request.param]
 
 
@@ -28,7 +28,7 @@ def test_many_rows(pair, device, compare):
     compare(*pair, torch.randn(11, 781, device=device), dim=-1)
 
 
-# One column, fewer than 16 bytes hold, none but edges, a body and edges, lengths that 16 bytes divide and ones they do not.
+# One column, less than 16 bytes, edges only, a body and edges, and lengths that 16 bytes divide or not.
 LENGTHS = [(1, 1), (5, 1), (3, 2), (7, 7), (9, 15), (5, 257), (3, 1000), (2, 1012), (3, 2, 65), (2, 4099), (1, 8192), (129,), ()]
 LONG = [(1, 32768), (2, 33024), (1, 50257)]
 
@@ -47,7 +47,7 @@ def test_long_rows(dtype, shape, pair, device, compare):
 
 @pytest.mark.parametrize("shape", [*LENGTHS[3:8], (2, 50257), (2, 300, 5)], ids=shape_id)
 def test_gradients_of_bf16(shape, pair, device, judge):
-    """From PyTorch's result: what another rounding of it does to a gradient is no error of the gradient. Triton's interpreter truncates."""
+    """From PyTorch's result: a different rounding of the result is no error of the gradient. Triton's interpreter truncates."""
     log, dim = pair[0] is log_softmax, min(len(shape) - 1, 1)
     y = pair[1](torch.randn(shape, device=device).bfloat16(), dim)
     dy = torch.randn_like(y)
@@ -129,7 +129,7 @@ def test_nothing_to_do(shape, pair, device):
 @pytest.mark.parametrize(("given", "wanted"), [("bf16", "fp32"), ("fp32", "fp16"), ("bf16", "fp16")])
 def test_the_result_may_have_another_dtype(given, wanted, pair, device, compare):
     x = torch.randn(9, 101, device=device).to(DTYPES[given])
-    # The float64 reference starts from what is left after rounding, as PyTorch's own op does.
+    # The float64 reference starts from the rounded input, as PyTorch's own op does.
     ops = [lambda x, dim, op=op: op(x, dim, dtype=x.dtype if x.dtype == torch.float64 else DTYPES[wanted]) for op in pair]
     compare(*ops, x.to(DTYPES[wanted]).to(DTYPES[given]), dim=1, gradients=given != "bf16")
     torch.testing.assert_close(pair[0](x, 1, dtype=DTYPES[wanted]), pair[0](x.to(DTYPES[wanted]), 1))

@@ -33,7 +33,7 @@ CARD = """
 import dataclasses, json, sys
 from pathlib import Path
 from harness.inside.facts.stage import gather
-from harness.inside.codegen.recorder import card_here
+from harness.inside.facts.architecture import card_here
 from harness.records import Job, dump
 from harness.targets import load_targets
 job = Job.load(Path(sys.argv[1]))

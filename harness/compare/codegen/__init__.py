@@ -1,1 +1,1 @@
-"""Generated code: launches of one run side by side, and what changed between two runs."""
+"""Generated code: the launches of one run side by side, and what changed between two runs."""

@@ -1,4 +1,4 @@
-"""Which kernels of different architectures stand in one row of a report: the same configuration, or what the same case launched. Pure."""
+"""Decide which kernels of different architectures share a row: same configuration, or launched by the same case. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from harness.compare.comparison import CodegenCell, CodegenRow
 from harness.records import CompiledKernel
 
 Column = tuple[str, str]  # target and architecture
-_MOST_COLUMNS = 200  # of configurations that are put into one row for their case
+_MOST_COLUMNS = 200  # a row takes in other configurations of its case up to this many columns
 
 
 def align(cells: Iterable[CodegenCell]) -> tuple[CodegenRow, ...]:
-    """Rows of cells, at most one cell a target and architecture in each.
+    """Return rows with at most one cell per target and architecture.
 
-    A backend's own default for the number of stages makes no configuration of its own. Where each vendor has its own tile, and the launch
-    one configuration on either, what the same case launched belongs together. One that was compiled twice for an architecture on one
-    target is a row of its own.
+    Backends choose different default numbers of stages. That alone does not make another configuration. If each vendor has its own tile,
+    and the case launches one configuration on each, both go into one row. A configuration that was compiled twice for the same architecture
+    on one target gets a row for each.
     """
     known = list(cells)
     tuned, alone = _tuned(known), _launches(known)
@@ -49,7 +49,7 @@ def align(cells: Iterable[CodegenCell]) -> tuple[CodegenRow, ...]:
 
 
 def configuration(kernel: CompiledKernel, *others: CompiledKernel, stages: bool = True) -> str:
-    """A launch in one line: the types of its arguments, its constants, warps and stages; `8/4` where those of others are different."""
+    """Return a launch in one line: argument types, constants, warps and stages. Values that differ between kernels read `8/4`."""
     all_of_them = (kernel, *others)
     types = " ".join(dict.fromkeys(text for row in all_of_them for text in row.signature.values() if text != "constexpr"))
     constants = " ".join(f"{name}={'/'.join(values)}" for name, values in _values(all_of_them).items())
@@ -59,17 +59,17 @@ def configuration(kernel: CompiledKernel, *others: CompiledKernel, stages: bool 
 
 
 def _values(rows: Sequence[CompiledKernel]) -> dict[str, list[str]]:
-    """Of each constant its values, each once, in the order of the rows; `-` where a row has none. Linear in what the rows hold."""
+    """Return the distinct values of each constant, in row order; `-` if a row lacks the constant. Linear in the size of the rows."""
     found: dict[str, dict[str, None]] = {}
     count: dict[str, int] = {}
     for position, row in enumerate(rows):
         for name, value in row.constants.items():
-            told = found.setdefault(name, {})
+            values = found.setdefault(name, {})
             if count.get(name, 0) < position:
-                told.setdefault("-")  # a row before this one had none
-            told.setdefault(str(value))
+                values.setdefault("-")  # a row before this one had none
+            values.setdefault(str(value))
             count[name] = count.get(name, 0) + 1
-    return {name: [*told, *(["-"] if count[name] < len(rows) and "-" not in told else [])] for name, told in found.items()}
+    return {name: [*values, *(["-"] if count[name] < len(rows) and "-" not in values else [])] for name, values in found.items()}
 
 
 def _either(values: Iterable[object]) -> str:
@@ -77,13 +77,13 @@ def _either(values: Iterable[object]) -> str:
 
 
 def _row(cells: Sequence[CodegenCell]) -> CodegenRow:
-    # Workers finish in any order, and a label is the same each time.
+    # Workers finish in any order. Sort, so that a label is the same every time.
     made = sorted((cell.compiled for cell in cells), key=lambda row: by_generation(row.architecture))
     return CodegenRow(made[0].kernel, made[0].function, configuration(*made), tuple(cells))
 
 
 def by_generation(architecture: str) -> tuple[str, int, str]:
-    """A key to sort architectures by: sm_90 before sm_100, gfx942 before gfx1100, in every report the same."""
+    """Return a sort key for architectures: sm_90 before sm_100, gfx942 before gfx1100."""
     family, digits, rest = re.fullmatch(r"(\D*)(\d*)(.*)", architecture, re.DOTALL).groups()  # type: ignore[union-attr]  # anything matches
     return family, int(digits[:18] or 0), rest
 
@@ -105,7 +105,7 @@ def _without_stages(kernel: CompiledKernel) -> tuple[str, str, str]:
 
 
 def _tuned(cells: Iterable[CodegenCell]) -> set[tuple[str, str, str]]:
-    """The configurations of which an architecture has several that differ in their stages only: those were chosen by the author."""
+    """Return the configurations that an architecture has with several numbers of stages. Their author chose the stages."""
     found: dict[tuple[tuple[str, str, str], Column], set[int | None]] = defaultdict(set)
     for cell in cells:
         found[_without_stages(cell.compiled), _column(cell)].add(cell.compiled.num_stages)

@@ -1,4 +1,4 @@
-"""A bundle: the generated code of all targets of one run, ready to be held against another's. Pure."""
+"""A bundle: the generated code of all targets of one run, ready to be compared with another bundle. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.records import CompiledKernel, Stage, TargetRun, Verdict
 
 @dataclass(frozen=True)
 class Bundle:
-    """What one side of a diff is made of. `faults` are sentences on why kernels may be missing from it; empty where none can be."""
+    """One side of a diff. `faults` are sentences on why kernels may be missing; empty if the bundle is complete."""
 
     folder: str
     targets: tuple[str, ...]
@@ -24,7 +24,7 @@ class Bundle:
 
     @property
     def architectures(self) -> frozenset[str]:
-        """The architectures that something was compiled for."""
+        """The architectures that the run compiled for."""
         return frozenset(row.architecture for row in self.kernels)
 
 
@@ -32,12 +32,12 @@ def bundle(folder: str, runs: Sequence[TargetRun]) -> Bundle:
     """Join the targets of one run that generated code.
 
     Raises:
-        UsageError: none of them did.
+        UsageError: no target has generated code.
     """
-    # Nobody can tell which run the files of a stale folder are about.
+    # A stale folder mixes files of two runs, so its results belong to neither.
     sound = [run for run in runs if run.record.verdict is not Verdict.STALE]
-    told = [run for run in sound if run.compiled]
-    if not told:
+    compiled = [run for run in sound if run.compiled]
+    if not compiled:
         stages = [f"{run.record.target}: {_why(run)}" for run in runs]
         raise UsageError(
             f"There is no generated code in {folder}.",
@@ -46,10 +46,10 @@ def bundle(folder: str, runs: Sequence[TargetRun]) -> Bundle:
         )
     return Bundle(
         folder=folder,
-        targets=tuple(run.record.target for run in told),
-        commits=tuple(dict.fromkeys(run.record.commit or "unknown" for run in told)),
-        triton=tuple(dict.fromkeys(run.facts.triton if run.facts else "unknown" for run in told)),
-        kernels=tuple(merge([run.compiled for run in told])),
+        targets=tuple(run.record.target for run in compiled),
+        commits=tuple(dict.fromkeys(run.record.commit or "unknown" for run in compiled)),
+        triton=tuple(dict.fromkeys(run.facts.triton if run.facts else "unknown" for run in compiled)),
+        kernels=tuple(merge([run.compiled for run in compiled])),
         faults=tuple(fault for run in runs for fault in _faults(run)),
     )
 
@@ -58,7 +58,7 @@ def check_comparable(base: Bundle, head: Bundle) -> None:
     """Refuse two bundles without an architecture in common.
 
     Raises:
-        UsageError: there is none.
+        UsageError: they have no architecture in common.
     """
     if not base.architectures & head.architectures:
         sides = [", ".join(sorted(side.architectures)) for side in (base, head)]
@@ -70,15 +70,15 @@ def check_comparable(base: Bundle, head: Bundle) -> None:
 
 
 def notes(base: Bundle, head: Bundle) -> tuple[str, ...]:
-    """What a reader has to know before the first figure."""
+    """Return what a reader must know before the first figure."""
     found = []
     if base.triton != head.triton:
         old, new = (", ".join(side.triton) for side in (base, head))
         found.append(f"Triton differs ({old} in BASE, {new} in HEAD): every binary may differ for that reason alone.")
-    for what, mine, theirs in (("BASE", base, head), ("HEAD", head, base)):
+    for side, mine, theirs in (("BASE", base, head), ("HEAD", head, base)):
         if only := mine.architectures - theirs.architectures:
-            found.append(f"Only {what} compiled for {', '.join(sorted(only))}: not compared.")
-        found += [f"{what} is incomplete, kernels may be missing from it: {fault}." for fault in mine.faults]
+            found.append(f"Only {side} compiled for {', '.join(sorted(only))}: not compared.")
+        found += [f"{side} is incomplete, kernels may be missing from it: {fault}." for fault in mine.faults]
     return tuple(found)
 
 
@@ -92,7 +92,10 @@ def _why(run: TargetRun) -> str:
 
 
 def _faults(run: TargetRun) -> list[str]:
-    """A stage that ended early, or files that cannot be read. That a kernel of it crashed is a row, and no fault."""
+    """Return why kernels may be missing:
+
+    a stage that ended early, or unreadable files. A kernel that crashed has a row, so it is no fault.
+    """
     if run.record.verdict is Verdict.STALE:
         return [f"{run.record.target}: its files are of two runs"]
     shards = [f"{run.record.target}: {run.missing}"] if run.missing else []

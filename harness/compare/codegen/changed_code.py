@@ -1,4 +1,4 @@
-"""Generated code of two runs → what changed, worst first. Pure."""
+"""Compare the generated code of two runs: what changed, worst first. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.records import CompiledKernel, Verdict
 
 
 class Kind(str, Enum):
-    """What became of a configuration, in the order in which they are listed."""
+    """What happened to a configuration, in the order of the list."""
 
     WORSE = "worse"
     REMOVED = "removed"
@@ -25,11 +25,11 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """One configuration of a kernel function on one architecture that is not what it was.
+    """One configuration of a kernel function on one architecture that changed.
 
-    `origin` is the first case that launched it; `variant` tells it from the launch's other configurations, and is empty where there is
-    none; `moved` names what was retuned (`4 → 8 warps`). `before` is None for what was added, `after` for what was removed.
-    `survivors` counts the launch's configurations that still compile, where this one did and does not.
+    `origin` is the first case that launched it. `variant` distinguishes it from the launch's other configurations; empty if it is the only
+    one. `moved` lists what was retuned (`4 → 8 warps`). `before` is None if the configuration was added, `after` if it was removed.
+    `survivors` counts the launch's configurations that still compile, if this one stopped compiling.
     """
 
     kernel: str
@@ -45,17 +45,17 @@ class Change:
     survivors: int | None = None
 
     def worse_in(self, concerns: Iterable[Concern]) -> tuple[Concern, ...]:
-        """Those of the concerns in which a figure moved for the worse, gravest first."""
+        """Return which of the concerns have a figure that got worse, gravest first."""
         found = {delta.concern for delta in self.deltas if delta.trend is Trend.WORSE}
         return tuple(sorted(found.intersection(concerns), key=lambda concern: concern.rank))
 
 
 @dataclass(frozen=True)
 class Diff:
-    """What changed, in the order in which it is to be read. Of `compared` configurations `unchanged` have the very same binary.
+    """What changed, in reading order. Of `compared` configurations, `unchanged` have the same binary byte for byte.
 
-    `same_figures` have another binary that says the same. `only_before` and `only_after` are architectures that one of the two runs did
-    not compile for: their kernels are in none of the counts.
+    `same_figures` have another binary with the same figures. `only_before` and `only_after` are architectures that only one of the two runs
+    compiled for. Their kernels are in none of the counts.
     """
 
     changes: tuple[Change, ...]
@@ -67,7 +67,7 @@ class Diff:
 
 
 def diff(before: Sequence[CompiledKernel], after: Sequence[CompiledKernel]) -> Diff:
-    """Hold the kernels of two runs against each other, per kernel function and architecture."""
+    """Compare the kernels of two runs, per kernel function and architecture."""
     names = [{row.architecture for row in rows} for rows in (before, after)]
     sides = [_Side([row for row in rows if row.architecture in names[0] & names[1]]) for rows in (before, after)]
     functions = dict.fromkeys([*sides[0].functions, *sides[1].functions])
@@ -87,7 +87,7 @@ def diff(before: Sequence[CompiledKernel], after: Sequence[CompiledKernel]) -> D
 
 
 def merge(runs: Iterable[Sequence[CompiledKernel]]) -> list[CompiledKernel]:
-    """The kernels of several targets as one: what two of them compiled for one architecture is told once, by the one it went worse on."""
+    """Join the kernels of several targets. If two targets compiled one for the same architecture, keep the worse result."""
     found: dict[tuple[object, ...], CompiledKernel] = {}
     for rows in runs:
         seen: Counter[tuple[object, ...]] = Counter()
@@ -101,12 +101,12 @@ def merge(runs: Iterable[Sequence[CompiledKernel]]) -> list[CompiledKernel]:
 
 
 def dead(row: CompiledKernel) -> bool:
-    """Whether no card can run it; what only breaks its gates can be run."""
+    """Return whether no GPU can run it. A kernel that only breaks its gates can run."""
     return row.verdict in FAILING and not row.only_gates
 
 
 class _Side:
-    """The kernels of one run, by what is looked up about them."""
+    """The kernels of one run, indexed for look-ups."""
 
     def __init__(self, rows: Iterable[CompiledKernel]) -> None:
         self.functions: dict[tuple[str, str, str], list[CompiledKernel]] = defaultdict(list)
@@ -121,18 +121,18 @@ class _Side:
                 self.ran.add((row.kernel, row.architecture, row.origin))
 
     def launch(self, row: CompiledKernel) -> list[CompiledKernel]:
-        """The configurations that the launch of `row` was first compiled in, itself among them: several where it is autotuned."""
+        """Return all configurations of the launch that `row` belongs to: several if the launch is autotuned."""
         return self.launches[row.kernel, row.function, row.architecture, row.origin]
 
     def survivors(self, row: CompiledKernel) -> int:
-        """How many configurations of that launch can be run."""
+        """Return how many configurations of that launch can run."""
         launch = (row.kernel, row.function, row.architecture, row.origin)
         if launch not in self._survivors:
             self._survivors[launch] = sum(not dead(other) for other in self.launches[launch])
         return self._survivors[launch]
 
     def telling(self, row: CompiledKernel) -> frozenset[str]:
-        """The parts that tell the configurations of that launch apart."""
+        """Return the names of the parts in which the configurations of that launch differ."""
         launch = (row.kernel, row.function, row.architecture, row.origin)
         if launch not in self._telling:
             self._telling[launch] = telling(self.launches[launch])
@@ -140,25 +140,28 @@ class _Side:
 
 
 def _change(old: CompiledKernel | None, new: CompiledKernel | None, before: _Side, after: _Side) -> Change | None:
-    """What became of a pair; None where nothing that is told did."""
+    """Return what happened to a pair, or None if nothing did that the diff reports."""
     if old and new:
         found, retuned = deltas(old, new), moved(old, new)
         if not found and not retuned:
             return None
-        told = variant(new, after.telling(new).difference(differing(old, new)))
+        text = variant(new, after.telling(new).difference(differing(old, new)))
         died = dead(new) and not dead(old) and len(after.launch(new)) > 1
         survivors = after.survivors(new) if died else None
-        return Change(new.kernel, new.function, new.architecture, _kind(found), new.origin, told, retuned, found, old, new, survivors)
+        return Change(new.kernel, new.function, new.architecture, _kind(found), new.origin, text, retuned, found, old, new, survivors)
     row, side = (new, after) if new else (old, before)
     assert row is not None
     failure = _new_failure(row, before) if new else ()
     kind = Kind.WORSE if failure else Kind.ADDED if new else Kind.REMOVED
-    told = variant(row, side.telling(row))
-    return Change(row.kernel, row.function, row.architecture, kind, row.origin, told, (), failure, old, new)
+    text = variant(row, side.telling(row))
+    return Change(row.kernel, row.function, row.architecture, kind, row.origin, text, (), failure, old, new)
 
 
 def _new_failure(row: CompiledKernel, before: _Side) -> tuple[Delta, ...]:
-    """A configuration that is new and fails is worse than none; host code that cannot run is, where the same case could."""
+    """Return the failure of a configuration that only HEAD has, if it has one.
+
+    A new configuration that fails is worse than none. Host code that cannot run counts only if the same case ran before.
+    """
     could = (row.kernel, row.architecture, row.origin) in before.ran
     if row.verdict in FAILING or (row.verdict is Verdict.NOT_RUN and could):
         was = Verdict.PASSED if could and row.verdict is Verdict.NOT_RUN else Verdict.ABSENT
@@ -172,7 +175,7 @@ def _kind(found: tuple[Delta, ...]) -> Kind:
 
 
 def _order(change: Change) -> tuple[object, ...]:
-    """Kinds in their order; in each by the gravest concern and how far it moved, then by the next one; names make it the same each time."""
+    """Sort by kind, then by the gravest concerns and how far they moved. Names come last, so that the order is stable."""
     trend = Trend.BETTER if change.kind is Kind.BETTER else Trend.WORSE
     moves = sorted((delta.concern.rank, -delta.weight) for delta in change.deltas if delta.trend is trend)
     names = (change.kernel, change.function, change.origin, change.architecture, change.variant)

@@ -1,6 +1,6 @@
-"""What changed between two binaries of one configuration, figure by figure, and whether that is for the worse. Pure.
+"""What changed between two binaries of one configuration, figure by figure, and whether it got worse. Pure.
 
-A figure that one of the two does not tell is not compared: nothing is made of a difference between two readers.
+A figure is compared only if both binaries have it. Otherwise two readers would be compared, not two binaries.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from harness.records import CompiledKernel
 
 
 class Concern(str, Enum):
-    """What a change is about, gravest first: the order in which changes are listed, and the words that `--fail-on` takes."""
+    """What a change is about, gravest first. Changes are listed in this order, and `--fail-on` takes these words."""
 
     VERDICT = "verdict"
     MATRIX = "matrix"
@@ -27,12 +27,12 @@ class Concern(str, Enum):
 
     @property
     def rank(self) -> int:
-        """Position in the order above; smaller is graver."""
+        """Position in the order above; a smaller rank is graver."""
         return list(Concern).index(self)
 
 
 class Trend(str, Enum):
-    """Whether a figure moved for the worse, for the better, or in a way that alone says neither."""
+    """Whether a figure got worse, got better, or says neither by itself."""
 
     WORSE = "worse"
     BETTER = "better"
@@ -41,7 +41,7 @@ class Trend(str, Enum):
 
 @dataclass(frozen=True)
 class Delta:
-    """One figure before and after, as it is shown. `weight` is how far it moved, to order changes of one concern by; never negative."""
+    """One figure before and after, as text. `weight` (never negative) is how far it moved, and orders the changes of one concern."""
 
     concern: Concern
     trend: Trend
@@ -51,19 +51,19 @@ class Delta:
     weight: float = 0.0
 
 
-# Debug information holds line numbers, so that a new comment already makes a binary a little larger or smaller.
+# Binaries hold line numbers for debuggers, so even a new comment changes their size a little.
 _SIZE_NOISE = 0.05
 _REGISTER_BYTES = 4
-# Generations of matrix instructions by the first word of their names: who falls back to an earlier one has lost the later one's speed.
+# Generations of matrix instructions, by the first word of their names. Falling back to an earlier generation loses speed.
 _GENERATIONS = ("mma", "wgmma", "tcgen05")
-# A tile's shape in the name of a matrix instruction: a retuned tile uses another shape, and has lost nothing by it.
+# The tile shape in the name of a matrix instruction. A retuned tile uses another shape, which is no loss.
 _SHAPE = re.compile(r"m\d+n\d+k\d+|\d+x\d+x\d+")
 
 
 def deltas(before: CompiledKernel, after: CompiledKernel) -> tuple[Delta, ...]:
-    """Every figure that differs, gravest concern first. A kernel that only breaks its gates has a binary, and figures to compare."""
+    """Return every figure that differs, gravest concern first. A kernel that only breaks its gates has figures to compare."""
     verdict = tuple(_verdict(before, after))
-    if before.registers is None or after.registers is None:  # there is no binary, or nothing that reads it
+    if before.registers is None or after.registers is None:  # no binary, or no tool that reads it
         return verdict
     return (
         *verdict,
@@ -92,12 +92,12 @@ def _trend(worse: bool) -> Trend:
 
 
 def _bytes(count: int) -> str:
-    """Exact, so that two sizes that differ never look the same."""
+    """Return an exact size, so that two different sizes never look the same."""
     return f"{count} B" if count % 1024 or not count else f"{count // 1024} KiB"
 
 
 def _more(concern: Concern, what: str, before: int | None, after: int | None, size: bool = False, scale: int = 1) -> Iterator[Delta]:
-    """A figure of which more is worse."""
+    """Compare a figure for which more is worse."""
     if before is None or after is None or before == after:
         return
     shown = (_bytes(before), _bytes(after)) if size else (str(before), str(after))
@@ -105,23 +105,23 @@ def _more(concern: Concern, what: str, before: int | None, after: int | None, si
 
 
 def _private(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
-    """Private memory, where it is not just the room of the spilled registers, which are told already."""
+    """Compare private memory, unless it only holds the spilled registers: those are reported already."""
     if before.private_bytes or after.private_bytes:
         yield from _more(Concern.SPILLS, "private memory", before.stack_bytes, after.stack_bytes, size=True)
 
 
 def _names(row: CompiledKernel, matrix: bool) -> dict[str, int | None]:
-    """Matrix instructions, or asynchronous copies, by name; without a count where only the names were kept."""
+    """Return the counts of matrix instructions, or of asynchronous copies, by name. A count is None if only names were kept."""
     if row.instructions is None:
         return dict.fromkeys(row.matrix) if matrix else {}
     return {name: count for name, count in row.instructions.items() if (name in row.matrix) == matrix}
 
 
 def _counts(concern: Concern, trend: Trend, before: dict[str, int | None], after: dict[str, int | None]) -> Iterator[Delta]:
-    """A delta a name. Only what is gone is worse, and only what is new is better: a count alone depends on the tile and on unrolling."""
+    """Yield a delta per name. Only a lost name is worse and only a new one is better: counts depend on the tile and on unrolling."""
     for name in sorted({**before, **after}):
         old, new = before.get(name, 0), after.get(name, 0)
-        if old == new or (old is None and new) or (new is None and old):  # there on both sides, counted on one
+        if old == new or (old is None and new) or (new is None and old):  # both have it, only one has a count
             continue
         moved = trend if (trend is Trend.WORSE and new == 0) or (trend is Trend.BETTER and old == 0) else Trend.NEITHER
         shown = ["some" if count is None else str(count) for count in (old, new)]
@@ -129,7 +129,7 @@ def _counts(concern: Concern, trend: Trend, before: dict[str, int | None], after
 
 
 def _matrix(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
-    """Lost: a kind of instruction is gone and none came in its place, or only one of an earlier generation."""
+    """Compare matrix instructions: worse if a kind is gone without replacement, or an earlier generation replaces it."""
     old, new = _names(before, matrix=True), _names(after, matrix=True)
     kinds = [{_SHAPE.sub("", name) for name in names} for names in (old, new)]
     generations = [max((_generation(name) for name in names), default=-1) for names in (old, new)]
@@ -146,7 +146,7 @@ def _generation(name: str) -> int:
 
 
 def _copies(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
-    """Asynchronous copies: worse where none is left, better where there were none."""
+    """Compare asynchronous copies: worse if none is left, better if there were none before."""
     if before.instructions is None or after.instructions is None:
         return
     old, new = _names(before, matrix=False), _names(after, matrix=False)
@@ -164,13 +164,13 @@ def _occupancy(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]
 
 
 def _resident(row: CompiledKernel) -> str:
-    """`75% (6x8w, registers)`: the share of a multiprocessor's slots, programs x warps of each, and what has no room for more."""
+    """`75% (6x8w, registers)`: share of the warp slots, programs x warps of each, and the resource that limits them."""
     why = "" if row.occupancy == 1 else "".join(f", {resource}" for resource in row.limited_by or ())
     return f"{row.occupancy:.0%} ({row.programs}x{row.num_warps}w{why})"
 
 
 def _access(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
-    """The widest global load and store, in bits."""
+    """Compare the widest global load and store, in bits."""
     pairs = (
         ("widest load", _widest(before.load_widths, before.load_bits), _widest(after.load_widths, after.load_bits)),
         ("widest store", _widest(before.store_widths, None), _widest(after.store_widths, None)),
@@ -180,14 +180,14 @@ def _access(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
             yield Delta(Concern.ACCESS, _trend(new < old), what, str(old), f"{new} bits", float(abs(old - new)))
 
 
-def _widest(widths: tuple[int, ...] | None, told: int | None) -> int | None:
-    return max(widths, default=told) if widths is not None else told
+def _widest(widths: tuple[int, ...] | None, known: int | None) -> int | None:
+    return max(widths, default=known) if widths is not None else known
 
 
 def _kinds(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
-    """Kinds of registers where they are told apart: they explain a change of `registers`, and alone are neither good nor bad."""
+    """Compare the kinds of registers, if known separately. They explain a change of `registers`; alone they are neither good nor bad."""
     kinds = [("SGPR", before.sgprs, after.sgprs), ("AGPR", before.agprs, after.agprs)]
-    if before.agprs or after.agprs:  # else they are the registers, told already
+    if before.agprs or after.agprs:  # otherwise VGPRs are the registers, reported already
         kinds.insert(0, ("VGPR", before.vgprs, after.vgprs))
     for what, old, new in kinds:
         if old is not None and new is not None and old != new:

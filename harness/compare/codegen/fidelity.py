@@ -1,4 +1,4 @@
-"""Whether the compile stage makes the code that a card runs: its rows against those of the JIT's real launches. Pure."""
+"""Check that the compile stage makes the code that a GPU runs: compare its rows with the JIT's real launches. Pure."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.compare.comparison import Deviation, Fidelity, Likeness
-from harness.compare.speeds.rows import some_of, spelt
+from harness.compare.speeds.rows import as_text, first_names
 from harness.records import CompiledKernel, TargetRun, Verdict
 
-# Each target's launches are held against each compile stage with the same Triton: of a thousand targets that would be a million times.
+# Each target's launches are compared with every compile stage of the same Triton. For 1,000 targets that would be a million comparisons.
 _MOST_LANES, _MOST_LAUNCHES = 8, 300_000
-_MOST_NAMED = 20  # differences of a launch that are named
+_MOST_NAMED = 20  # differences listed per launch
 
 
 def compare_launches(runs: Mapping[str, TargetRun]) -> tuple[Fidelity, ...]:
-    """A row for each target whose card launched something and each compile stage, its own or another's, that can be held against it."""
+    """Return a row per target with launches and per compile stage, its own or another target's, that can be compared with it."""
     found: list[Fidelity] = []
     lanes: dict[str, dict[str, TargetRun]] = {}
     compiled: dict[str, set[str]] = {}  # architectures by version of Triton
@@ -33,19 +33,19 @@ def compare_launches(runs: Mapping[str, TargetRun]) -> tuple[Fidelity, ...]:
             room -= len(run.launched) + len(there[other].compiled)
             row = _held_against(name, run, other, there[other]) if room > 0 else None
             held += [row] if row else []
-        reason = _why_none(run, compiled) if room > 0 else "too much was launched and compiled to hold all of it against each other"
+        reason = _why_none(run, compiled) if room > 0 else "there are too many launches and compiled kernels to compare them all"
         found += held or [Fidelity(name, "", _triton(run), len(run.launched), reason=reason)]
     return tuple(found)
 
 
 def _chosen(name: str, lanes: Mapping[str, TargetRun]) -> list[str]:
-    """The first compile stages in their order, and its own wherever that is."""
+    """Return the first compile stages in order, and always the target's own."""
     first = list(itertools.islice(lanes, _MOST_LANES))
     return first if name in first or name not in lanes else [*first, name]
 
 
 def held_against(launched: Iterable[CompiledKernel], compiled: Sequence[CompiledKernel]) -> tuple[int, tuple[Deviation, ...]]:
-    """How many of the launches were compiled byte for byte, and what is otherwise with each of the others."""
+    """Return how many launches were compiled to the same bytes, and how each of the others differs."""
     exactly = {_key(row): row for row in compiled}
     nearly = {(row.function, row.architecture, row.origin): row for row in compiled}
     equal, deviations = 0, []
@@ -65,7 +65,7 @@ def held_against(launched: Iterable[CompiledKernel], compiled: Sequence[Compiled
 
 
 def _held_against(name: str, run: TargetRun, other: str, lane: TargetRun) -> Fidelity | None:
-    """None where the two have another Triton, or no architecture in common."""
+    """Return None if the two use different versions of Triton, or have no architecture in common."""
     compiled = _usable(run, lane)
     if not compiled or _triton(run) != _triton(lane):
         return None
@@ -86,8 +86,8 @@ def _why_none(run: TargetRun, compiled: Mapping[str, set[str]]) -> str:
     launched = {row.architecture for row in run.launched}
     others = sorted(triton for triton, architectures in compiled.items() if launched & architectures)
     if others:
-        return f"what was compiled without a GPU is from Triton {some_of(others)}, the launches are from {_triton(run)}"
-    return f"nothing was compiled for {some_of(sorted(launched))} without a GPU"
+        return f"the code compiled without a GPU is from Triton {first_names(others)}, the launches are from {_triton(run)}"
+    return f"nothing was compiled for {first_names(sorted(launched))} without a GPU"
 
 
 _SPECIALIZATION = ("signature", "constants", "attributes", "num_warps", "num_stages")
@@ -101,7 +101,8 @@ def _key(row: CompiledKernel) -> tuple[Any, ...]:
 def _measured(launched: CompiledKernel, compiled: CompiledKernel) -> str:
     if launched.registers == compiled.registers and launched.binary_bytes == compiled.binary_bytes:
         return ", of the same size and registers"
-    return f": {launched.registers} registers for {compiled.registers}, {launched.binary_bytes} bytes for {compiled.binary_bytes}"
+    registers = f"{launched.registers} registers instead of {compiled.registers}"
+    return f": {registers}, {launched.binary_bytes} bytes instead of {compiled.binary_bytes}"
 
 
 def _differing(launched: CompiledKernel, compiled: CompiledKernel) -> str:
@@ -110,8 +111,8 @@ def _differing(launched: CompiledKernel, compiled: CompiledKernel) -> str:
         one, other = getattr(launched, part), getattr(compiled, part)
         if isinstance(one, dict) and isinstance(other, dict):
             every = itertools.chain(one, (name for name in other if name not in one))
-            told = (f"{name} is {one.get(name)} for {other.get(name)}" for name in every if one.get(name) != other.get(name))
-            names += itertools.islice(told, _MOST_NAMED)
+            differences = (f"{name} is {one.get(name)} instead of {other.get(name)}" for name in every if one.get(name) != other.get(name))
+            names += itertools.islice(differences, _MOST_NAMED)
         elif one != other:
-            names.append(f"{part} is {one} for {other}")
-    return spelt(", ".join(names))
+            names.append(f"{part} is {one} instead of {other}")
+    return as_text(", ".join(names))

@@ -1,4 +1,4 @@
-"""Which configuration of one run is which of another, and what tells a launch's configurations apart. Pure."""
+"""Match the configurations of one run with those of another, and find what distinguishes a launch's configurations. Pure."""
 
 from __future__ import annotations
 
@@ -9,38 +9,42 @@ from harness.records import CompiledKernel, Scalar
 
 Pair = tuple[CompiledKernel | None, CompiledKernel | None]
 
-# Pairing what is left of one launch looks at every pair: above these, a file made to be slow, they are told as removed and added.
+# Pairing the rest of a launch compares every pair. Above these limits, which only a malicious file reaches, the rest is listed as removed
+# and added.
 _MOST_PAIRS = 250_000
-_MOST_OF_ALL = 2_000_000  # in all launches of a diff, of configurations of a usual size
-_USUAL = 40  # parts of two configurations
+_MOST_OF_ALL = 2_000_000  # in all launches of a diff, for configurations of the usual size
+_USUAL = 40  # parts of two configurations together
 _OPTIONS = {"warps", "stages"}
 
 
 class Room:
-    """How many pairs a diff may still look at."""
+    """How many pairs a diff may still compare."""
 
     def __init__(self) -> None:
         self.left = _MOST_OF_ALL
 
 
 def parts(row: CompiledKernel) -> dict[str, tuple[str, Scalar]]:
-    """What makes a configuration, by name: each argument's type or constant, warps and stages; what a failed compile left open is out."""
-    told: dict[str, tuple[str, Scalar]] = {name: ("type", kind) for name, kind in row.signature.items() if kind != "constexpr"}
-    told |= {name: ("constant", value) for name, value in row.constants.items()}
-    told |= {what: ("option", value) for what, value in (("warps", row.num_warps), ("stages", row.num_stages)) if value is not None}
-    return told
+    """Return the parts of a configuration by name:
+
+    argument types, constants, warps and stages. Options that a failed compile left open are absent.
+    """
+    found: dict[str, tuple[str, Scalar]] = {name: ("type", kind) for name, kind in row.signature.items() if kind != "constexpr"}
+    found |= {name: ("constant", value) for name, value in row.constants.items()}
+    found |= {name: ("option", value) for name, value in (("warps", row.num_warps), ("stages", row.num_stages)) if value is not None}
+    return found
 
 
 def identity(row: CompiledKernel) -> Hashable:
-    """The same for the same configuration, in whatever order its arguments are told; 1, 1.0 and True are three constants."""
+    """Return a key that is equal for equal configurations, in any order of arguments. 1, 1.0 and True are different constants."""
     return tuple(sorted((name, kind, type(value).__name__, str(value)) for name, (kind, value) in parts(row).items()))
 
 
 def pair(before: Sequence[CompiledKernel], after: Sequence[CompiledKernel], room: Room | None = None) -> list[Pair]:
-    """Rows of one kernel function on one architecture, each once: the same configuration first, then what was retuned.
+    """Pair the rows of one kernel function on one architecture, each once: equal configurations first, then retuned ones.
 
-    One configuration may be compiled several times (for other divisibilities, which a row does not tell), so that the case that launched
-    it decides first. What is then left of the same case was retuned: the nearest configurations belong together.
+    A configuration may be compiled several times for different divisibilities, which rows do not record. So rows of the same case are
+    paired first. What remains of a case was retuned: its nearest configurations are paired.
     """
     left, right = list(before), list(after)
     pairs = _match(left, right, lambda row: (identity(row), row.origin)) + _match(left, right, identity)
@@ -49,7 +53,7 @@ def pair(before: Sequence[CompiledKernel], after: Sequence[CompiledKernel], room
 
 
 def _match(left: list[CompiledKernel], right: list[CompiledKernel], key: Callable[[CompiledKernel], Hashable]) -> list[Pair]:
-    """Take out of both what has the same key, in order."""
+    """Remove rows with equal keys from both lists, in order, and return them as pairs."""
     waiting: dict[Hashable, deque[CompiledKernel]] = defaultdict(deque)
     for row in right:
         waiting[key(row)].append(row)
@@ -73,8 +77,8 @@ def _retuned(left: list[CompiledKernel], right: list[CompiledKernel], room: Room
         if not new or len(old) * len(new) > _MOST_PAIRS or size > room.left * _USUAL:
             continue
         room.left -= -(-size // _USUAL)
-        told = [[{name: _text(part) for name, part in parts(row).items()} for row in rows] for rows in (old, new)]
-        near = sorted((_apart(a, b), i, j) for i, a in enumerate(told[0]) for j, b in enumerate(told[1]))
+        texts = [[{name: _text(part) for name, part in parts(row).items()} for row in rows] for rows in (old, new)]
+        near = sorted((_apart(a, b), i, j) for i, a in enumerate(texts[0]) for j, b in enumerate(texts[1]))
         taken: tuple[set[int], set[int]] = (set(), set())
         for _, i, j in near:
             if i not in taken[0] and j not in taken[1]:
@@ -92,7 +96,7 @@ def _take(left: list[CompiledKernel], right: list[CompiledKernel], pairs: Iterab
 
 
 def distance(one: CompiledKernel, other: CompiledKernel) -> int:
-    """In how many parts two configurations differ; a part that only one of them tells counts, open options do not."""
+    """Return in how many parts two configurations differ. A part that only one has counts, except warps and stages."""
     return _apart(*({name: _text(part) for name, part in parts(row).items()} for row in (one, other)))
 
 
@@ -107,7 +111,7 @@ def _size(row: CompiledKernel) -> int:
 
 
 def differing(one: CompiledKernel, other: CompiledKernel) -> list[str]:
-    """The names of the parts in which two configurations differ."""
+    """Return the names of the parts in which two configurations differ."""
     mine, theirs = parts(one), parts(other)
     return [
         name
@@ -117,7 +121,7 @@ def differing(one: CompiledKernel, other: CompiledKernel) -> list[str]:
 
 
 def moved(before: CompiledKernel, after: CompiledKernel) -> tuple[str, ...]:
-    """What was retuned: `BLOCK 512 → 1024`, `4 → 8 warps`; empty where it is the same configuration."""
+    """Return what was retuned: `BLOCK 512 → 1024`, `4 → 8 warps`. Empty if the configuration is the same."""
     old, new = parts(before), parts(after)
     return tuple(
         f"{old[name][1]} → {new[name][1]} {name}" if name in ("warps", "stages") else f"{name} {_value(old, name)} → {_value(new, name)}"
@@ -126,7 +130,7 @@ def moved(before: CompiledKernel, after: CompiledKernel) -> tuple[str, ...]:
 
 
 def telling(launch: Sequence[CompiledKernel]) -> frozenset[str]:
-    """The names of the parts that are not the same in all configurations of a launch."""
+    """Return the names of the parts in which the configurations of a launch differ."""
     seen: dict[str, set[str]] = defaultdict(set)
     counted: Counter[str] = Counter()
     for row in launch:
@@ -137,15 +141,15 @@ def telling(launch: Sequence[CompiledKernel]) -> frozenset[str]:
 
 
 def variant(row: CompiledKernel, names: Collection[str]) -> str:
-    """The named parts of a configuration in one line: `BLOCK=1024, 8 warps`."""
-    told = parts(row)
+    """Return the named parts of a configuration in one line: `BLOCK=1024, 8 warps`."""
+    found = parts(row)
     return ", ".join(
-        f"{told[name][1]} {name}" if name in ("warps", "stages") else f"{name}={_value(told, name)}" for name in told if name in names
+        f"{found[name][1]} {name}" if name in ("warps", "stages") else f"{name}={_value(found, name)}" for name in found if name in names
     )
 
 
-def _value(told: dict[str, tuple[str, Scalar]], name: str) -> str:
-    return str(told[name][1]) if name in told else "nothing"
+def _value(found: dict[str, tuple[str, Scalar]], name: str) -> str:
+    return str(found[name][1]) if name in found else "nothing"
 
 
 def _text(part: tuple[str, Scalar] | None) -> str:

@@ -1,6 +1,6 @@
-"""What of one run's generated code lives on one vendor and dies on the other. Pure.
+"""Find the generated code of one run that compiles for one vendor only. Pure.
 
-A vendor is what the names of its architectures start with: `sm_90` and `sm_100`, `gfx942` and `gfx1201`.
+The letters at the start of an architecture's name are the vendor: `sm_90` and `sm_100`, `gfx942` and `gfx1201`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from harness.records import CompiledKernel, Verdict
 
 @dataclass(frozen=True)
 class Split:
-    """A launch that compiles on all architectures of a vendor that were tried, `lives`, and not on those of another in `dies`.
+    """A launch that compiles on all tried architectures of one vendor, `lives`, and fails on those of another, `dies`.
 
-    `reason` is the first one's. `variant` tells it from the launch's other configurations, and is empty where there is none.
+    `reason` is the first failure's. `variant` distinguishes it from the launch's other configurations; empty if it is the only one.
     """
 
     kernel: str
@@ -35,7 +35,7 @@ class Split:
 
 
 def one_vendor(rows: Iterable[CompiledKernel]) -> tuple[Split, ...]:
-    """Each launch that is dead on some architecture of one vendor and alive on every one of another."""
+    """Return each launch that fails on an architecture of one vendor and compiles on every one of another."""
     run = _Run(rows)
     splits: dict[tuple[object, ...], tuple[tuple[str, ...], str, list[CompiledKernel]]] = {}
     tells: dict[tuple[str, str, str, str], frozenset[str]] = {}
@@ -44,28 +44,28 @@ def one_vendor(rows: Iterable[CompiledKernel]) -> tuple[Split, ...]:
             launch = (row.kernel, row.function, row.architecture, row.origin)
             if launch not in tells:
                 tells[launch] = telling(run.launches[launch])
-            told = variant(row, tells[launch])
-            splits.setdefault((row.kernel, row.function, told, lives), (lives, told, []))[2].append(row)
+            text = variant(row, tells[launch])
+            splits.setdefault((row.kernel, row.function, text, lives), (lives, text, []))[2].append(row)
     return tuple(
         Split(
             kernel=dying[0].kernel,
             function=dying[0].function,
             origin=dying[0].origin,
-            variant=told,
+            variant=text,
             lives=lives,
             dies=tuple(dict.fromkeys(row.architecture for row in dying)),
             verdict=dying[0].verdict,
             reason=dying[0].reason,
         )
-        for lives, told, dying in splits.values()
+        for lives, text, dying in splits.values()
     )
 
 
-_MOST_ARCHITECTURES = 128  # on which a launch is looked for: those that the first targets compiled for
+_MOST_ARCHITECTURES = 128  # where a launch is looked up: the first ones that were compiled for
 
 
 class _Run:
-    """The kernels of one run, by what is looked up about them."""
+    """The kernels of one run, indexed for look-ups."""
 
     def __init__(self, rows: Iterable[CompiledKernel]) -> None:
         self.rows = [row for row in rows if row.verdict is not Verdict.NOT_RUN]
@@ -80,15 +80,15 @@ class _Run:
             self.constants[self.key(row)].append(row)
 
     def key(self, row: CompiledKernel, architecture: str = "") -> tuple[object, ...]:
-        """A configuration but for its stages, of which each vendor's backend has its own default."""
+        """Return a configuration without its stages: each vendor's backend has its own default."""
         constants = tuple(sorted((name, repr(value)) for name, value in row.constants.items()))
         return row.kernel, row.function, architecture or row.architecture, constants, row.num_warps, tuple(sorted(row.signature.items()))
 
     def died(self, row: CompiledKernel, architecture: str) -> bool | None:
-        """Whether the same died on another architecture; None where it was not tried there.
+        """Return whether the same kernel failed on another architecture; None if it was not tried there.
 
-        A compiler that took its process with it left the name of the case only. Else it is the configuration with the same types, constants
-        and warps; or, where each vendor has a tile of its own and the launch one configuration on either, what the same case launched.
+        If the compiler crashed its process, only the case's name is known: compare by that. Otherwise compare the configuration with the
+        same types, constants and warps. If each vendor has its own tile, and the launch has one configuration on each, compare those.
         """
         if not row.signature and not row.constants:
             return self._fate((row.kernel, architecture, row.origin), lambda key: self.cases.get(key, []))
@@ -100,7 +100,7 @@ class _Run:
         return dead(theirs[0]) if len(mine) == len(theirs) == 1 else None
 
     def _fate(self, key: tuple[Any, ...], find: Callable[[Any], list[CompiledKernel]]) -> bool | None:
-        """Whether any of what is found died; rows that are alike are looked for once."""
+        """Return whether any kernel that `find` returns failed. Equal keys are looked up once."""
         if key not in self._fates:
             same = find(key)
             self._fates[key] = any(map(dead, same)) if same else None
@@ -108,12 +108,12 @@ class _Run:
 
 
 def _nearest(found: list[CompiledKernel], row: CompiledKernel) -> list[CompiledKernel]:
-    """Those with as many stages, where there are any: each vendor's backend has its own default."""
+    """Return those with the same number of stages if there are any, else all: each vendor's backend has its own default."""
     return [other for other in found if row.num_stages is None or other.num_stages in (None, row.num_stages)] or found
 
 
 def _lives(row: CompiledKernel, run: _Run) -> tuple[str, ...]:
-    """The architectures of each other vendor on which none of the same died; none of them where one did."""
+    """Return the architectures of the other vendors on which it compiles. A vendor with one failure is left out."""
     fates: dict[str, dict[str, bool]] = defaultdict(dict)
     for architecture in run.architectures:
         if _vendor(architecture) != _vendor(row.architecture) and (died := run.died(row, architecture)) is not None:

@@ -1,7 +1,7 @@
-"""Layer 1: what a comparison is made of, as frozen dataclasses. Imports `records` only; the shape of `comparison.json`.
+"""Layer 1: the data of a comparison, as frozen dataclasses, and so the shape of `comparison.json`. Imports `records` only.
 
-A comparison holds all that any renderer shows, so that a report can be drawn again, offline, from `comparison.json` alone.
-A `target` here is the name under which a run is shown: its target's name, with ` (2)` behind it where two runs have the same.
+A comparison holds everything that a renderer shows. So a report can be drawn again, offline, from `comparison.json` alone. A `target` here
+is the name that reports show: the target's name, followed by ` (2)` if two runs have the same one.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Comparison(Strict):
-    """All targets of one report. `sentence` is the verdict in words, `exit_code` the same as a number.
+    """All targets of one report. `sentence` is the verdict in words, `exit_code` the verdict as a number.
 
-    `baseline` is the target that ratios are over: the first one that measured speeds; None where fewer than two did.
+    `baseline` is the target that ratios divide by: the first that measured speeds. It is None if fewer than two did.
     """
 
     sentence: str
@@ -74,6 +74,6 @@ class Comparison(Strict):
 
     @property
     def untested(self) -> bool:
-        """Whether no target was asked for tests: every speed is unverified then, and a mark on each tells no more than one line does."""
+        """Whether no target ran tests. Then every speed is unverified, and one line says so better than a mark on each."""
         tested = any(target.tests or any(report.stage is Stage.TEST for report in target.stages) for target in self.targets)
         return not tested and not any(speed.verified for speed in self.speeds)

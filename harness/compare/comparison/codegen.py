@@ -1,4 +1,4 @@
-"""What the compilers made: a row a launch, what was waived, and whether a card's own compiler agrees."""
+"""What the compilers produced: a row per launch, the waivers, and whether the JIT on a GPU produces the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.records import CompiledKernel, Waiver
 
 @dataclass(frozen=True)
 class CodegenCell(Strict):
-    """What the compiler of one target made of one launch, for the architecture named in `compiled`."""
+    """What one target's compiler made of one launch, for the architecture in `compiled`."""
 
     target: str
     compiled: CompiledKernel
@@ -19,7 +19,7 @@ class CodegenCell(Strict):
 
 @dataclass(frozen=True)
 class CodegenRow(Strict):
-    """One launch of a kernel function over the architectures. `config` spells its types, constants, warps and stages."""
+    """One launch of a kernel function on all architectures. `config` holds its types, constants, warps and stages."""
 
     kernel: str
     function: str
@@ -29,7 +29,7 @@ class CodegenRow(Strict):
 
 @dataclass(frozen=True)
 class WaiverUse(Strict):
-    """What became of a waiver: of the `covered` compiled kernels that it names, `used` broke the gate and were let through."""
+    """How a waiver was used: it names `covered` compiled kernels, of which `used` broke the gate and were let through."""
 
     waiver: Waiver
     covered: int
@@ -37,7 +37,7 @@ class WaiverUse(Strict):
 
 
 class Likeness(str, Enum):
-    """How a launch that the JIT compiled on a card stands to what the compile stage made of it without one."""
+    """How a launch that the JIT compiled on a GPU compares with what the compile stage made without one."""
 
     EQUAL = "equal"
     RESPECIALIZED = "specialized otherwise"
@@ -47,7 +47,7 @@ class Likeness(str, Enum):
 
 @dataclass(frozen=True)
 class Deviation(Strict):
-    """A launch on a card of which the compile stage made something else, or nothing."""
+    """A launch on a GPU that the compile stage compiled differently or not at all."""
 
     kernel: str
     function: str
@@ -59,9 +59,9 @@ class Deviation(Strict):
 
 @dataclass(frozen=True)
 class Fidelity(Strict):
-    """Of `launched` kernels that the JIT compiled on the cards of `target`, `equal` are byte for byte what `against` made without a GPU.
+    """The JIT compiled `launched` kernels on the GPUs of `target`; `equal` are byte for byte what `against` made without a GPU.
 
-    Both have the same Triton. Where nothing could be held against the launches, `against` is empty and `reason` says why.
+    Both use the same Triton. If nothing could be compared with the launches, `against` is empty and `reason` says why.
     """
 
     target: str
@@ -73,5 +73,5 @@ class Fidelity(Strict):
     reason: str = ""
 
     def count(self, likeness: Likeness) -> int:
-        """How many of the launches stand so."""
+        """Return how many of the launches have this likeness."""
         return self.equal if likeness is Likeness.EQUAL else sum(entry.likeness is likeness for entry in self.deviations)

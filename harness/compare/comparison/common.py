@@ -1,4 +1,4 @@
-"""What all parts of a comparison have in common."""
+"""Shared by all parts of a comparison."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import ClassVar
 
 from harness.records import Verdict
 
-# What a test, a kernel or a stage that did run can end in, short of passing.
+# How a test, kernel or stage ends that ran and did not pass.
 FAILING = (Verdict.FAILED, Verdict.ERROR, Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG)
 
-# What ended in one of these was brought to its end, whatever came out.
+# The verdicts of something that ran to its end, with whatever result.
 COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
 
 
 class Strict:
-    """What pydantic holds each of them to where a comparison is read back: nothing unknown, nothing infinite."""
+    """What pydantic demands of each dataclass when a comparison is read back: no unknown field, no infinite number."""
 
     __slots__ = ()
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}

@@ -1,4 +1,4 @@
-"""How fast: a row a case, and what is made of rows."""
+"""Speeds: a row per case, and the summaries of the rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.records import Scalar, Verdict
 
 
 class Change(str, Enum):
-    """How the speed on a target stands to that on the baseline."""
+    """How the speed on a target compares with that on the baseline."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -23,12 +23,13 @@ class Change(str, Enum):
 
 @dataclass(frozen=True)
 class Cell(Strict):
-    """One number: a case under one provider on one GPU. `value` is None where the verdict is not `passed`.
+    """One number: a case under one provider on one GPU. `value` is None unless the verdict is `passed`.
 
     `share` is the value over the largest copy bandwidth measured on that GPU in the same run. `verified`: the kernel's tests passed on that
-    target. `suspect`: the value is further above the ceiling than memory can be. `reason` is the sentence behind any of them. `weak` says
-    why the timings are not to be relied on; `half_width` is that of the 95 % interval of their median, over the median, and `quiet` whether
-    it is as narrow as the bench stage asks for. `graph_ms` is one of many launches in a graph, with a warm cache: no bandwidth of memory.
+    target. `suspect`: the value exceeds the ceiling by more than memory can. `reason` explains any of these. `weak` says why the timings
+    are unreliable. `half_width` is half the 95 % interval of their median, over the median; `quiet` is whether that is as narrow as the
+    bench stage asks for. `graph_ms` is the time of one launch among many in a graph, with a warm cache: do not derive a memory bandwidth
+    from it.
     """
 
     target: str
@@ -59,16 +60,16 @@ class Cell(Strict):
 
     @property
     def sound(self) -> bool:
-        """Whether a ratio may be made of it."""
+        """Whether the value may be used in a ratio."""
         return self.value is not None and self.verified and not self.suspect
 
 
 @dataclass(frozen=True)
 class Ratio(Strict):
-    """`target`'s value over `baseline`'s. None, with the reason, where the two cannot be compared.
+    """`target`'s value over `baseline`'s. None, with the reason, if the two cannot be compared.
 
-    `speedup` is how often the target's median time goes into the baseline's, whatever the unit; it lies between `low` and `high` with 95 %
-    confidence. `change` is `faster` or `slower` where all of that is further from 1 than `threshold`, `same` where none of it is.
+    `speedup` is the baseline's median time over the target's, whatever the unit. It lies between `low` and `high` with 95 % confidence.
+    `change` is `faster` or `slower` if that whole interval is further from 1 than `threshold`, `same` if none of it is.
     """
 
     target: str
@@ -84,7 +85,7 @@ class Ratio(Strict):
 
 @dataclass(frozen=True)
 class Row(Strict):
-    """One case under one provider, over all targets. `portability`: harmonic mean of the shares, 0 where a benched target has none."""
+    """One case under one provider, on all targets. `portability`: harmonic mean of the shares, 0 if a benchmarked target has none."""
 
     kernel: str
     case: str
@@ -100,8 +101,8 @@ class Row(Strict):
 class Noise(Strict):
     """What an A/A run of a target found: `n` points measured twice. A change below `threshold` (0.02 is 2 %) is noise on it.
 
-    Of the medians 95 % `moved` by at most that. `largest` is how far the interval of a ratio stayed away from 1, and `largest_case` whose.
-    `enough`: `n` suffices to tell; else the threshold is at least the one that is assumed without an A/A run.
+    95 % of the medians moved by at most `moved`. `largest` is the largest distance of a ratio's interval from 1, and `largest_case` its
+    case. `enough`: `n` is large enough. If not, the threshold is at least the one assumed without an A/A run.
     """
 
     target: str
@@ -115,9 +116,9 @@ class Noise(Strict):
 
 @dataclass(frozen=True)
 class Speed(Strict):
-    """The sweep of one kernel and provider on one GPU, condensed. `n` numbers are behind it; `left_out` were invalid or suspect.
+    """The sweep of one kernel and provider on one GPU, condensed to `n` numbers; `left_out` were invalid or suspect.
 
-    `largest` is the value at the largest product of the numeric parameters; the shares are those of the very same points.
+    `largest` is the value at the largest product of the numeric parameters. Each share belongs to the same point as its value.
     """
 
     kernel: str
@@ -149,7 +150,7 @@ class Exclusion(Strict):
 
 @dataclass(frozen=True)
 class Geomean(Strict):
-    """The geometric mean of `target`/`baseline` over the `n` cases that are sound on both. `ratio` is None where n is 0."""
+    """The geometric mean of `target`/`baseline` over the `n` cases that are sound on both. `ratio` is None if `n` is 0."""
 
     kernel: str
     provider: str
@@ -163,9 +164,9 @@ class Geomean(Strict):
 
 @dataclass(frozen=True)
 class Portability(Strict):
-    """Pennycook's performance portability of a kernel: the harmonic mean over the targets of `efficiencies`, 0 where one has none.
+    """Pennycook's performance portability of a kernel: the harmonic mean of the targets' `efficiencies`, 0 if one target has none.
 
-    A target's efficiency is the geometric mean of its shares of the ceiling over the `n` cases that are sound on all targets.
+    A target's efficiency is the geometric mean of its shares of the ceiling, over the `n` cases that are sound on all targets.
     """
 
     kernel: str
@@ -178,7 +179,7 @@ class Portability(Strict):
 
 @dataclass(frozen=True)
 class Refusal(Strict):
-    """Cases that could not be compared, and the one reason that they share."""
+    """Cases that could not be compared, and the reason they share."""
 
     kernel: str
     provider: str

@@ -1,4 +1,4 @@
-"""Who was there: the targets, what is known of them, and in what they differ."""
+"""The targets: what is known of each, and how they differ."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Union
 from harness.compare.comparison.common import Strict
 from harness.records import Attempt, Ceiling, Environment, Facts, Gates, StageReport, Verdict
 
-_MOST_NAMES = 8  # of different GPUs of one target
+_MOST_NAMES = 8  # different GPU names shown per target
 
 
 @dataclass(frozen=True)
 class DeviceSummary(Strict):
-    """One GPU, with the copy bandwidth measured on it in this run and the one that its driver's figures give.
+    """One GPU, with the copy bandwidth measured in this run and the one computed from its driver's figures.
 
-    Where several shared the work, `tests` and `points` are how many ran on it, and `lost` says why it was given up before the end.
+    If several GPUs shared the work, `tests` and `points` are how many ran on this one, and `lost` says why it stopped early.
     """
 
     index: int
@@ -32,13 +32,12 @@ class DeviceSummary(Strict):
 
 @dataclass(frozen=True)
 class TargetSummary(Strict):
-    """One target. The counts hold a number per verdict, of its tests, its measured points and its compiled kernels.
+    """One target. `tests`, `points` and `compiled` are counts per verdict, of tests, measured points and compiled kernels.
 
-    `only_gates` of the kernels that failed did compile and could be launched; `gates` is what they were asked to meet, if anything.
-    `peers` are the providers of benchmarks that its compile stage left out.
-    `complete`: it did all that it was asked to do, whatever came out. A test that crashed leaves it so, a stage that crashed does not.
-    `attempts` are those before the one that the rest is about; what they had finished was kept.
-    `disagreements` are between the cards that shared its work.
+    `only_gates` counts failed kernels that compiled and could be launched. `gates` is what kernels had to meet, if anything. `peers` are
+    the benchmark providers that the compile stage left out. `complete`: it did everything it was asked to do, whatever the result. A
+    crashed test does not change that, a crashed stage does. `attempts` are the earlier attempts. Whatever they finished was kept.
+    `disagreements` are between the GPUs that shared the work.
     """
 
     target: str
@@ -68,12 +67,12 @@ class TargetSummary(Strict):
 
     @property
     def deselected(self) -> int:
-        """Tests that pytest found and that an option or the package itself left out."""
+        """Tests that pytest found and that an option or the package deselected."""
         return sum(report.deselected for report in self.stages)
 
     @property
     def gpus(self) -> str:
-        """The names of its GPUs, each once; of many the first."""
+        """The distinct names of its GPUs, the first of them if there are many."""
         names = list(dict.fromkeys(device.name for device in self.devices))
         more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
         return " + ".join([*names[:_MOST_NAMES], *more])
@@ -81,7 +80,7 @@ class TargetSummary(Strict):
 
 @dataclass(frozen=True)
 class Difference(Strict):
-    """A fact that is not the same on all targets. `refuses` where it alone forbids to compare speeds."""
+    """A fact that differs between targets. `refuses`: this alone forbids comparing speeds."""
 
     name: str
     values: dict[str, str]

@@ -1,4 +1,4 @@
-"""How right: a row a test."""
+"""Test results: a row per test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.records import CaseResult
 
 
 class Parity(str, Enum):
-    """How one test stands over the targets that ran tests. A gap counts only where another target passed the test."""
+    """How one test did on the targets that ran tests. A missing or skipped test counts only if another target passed it."""
 
     ALL_PASSED = "all-passed"
     FAILED_ON = "failed-on"
@@ -23,18 +23,19 @@ class Parity(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class TestCell(Strict):
-    """What became of one test on one target."""
+    """The result of one test on one target."""
 
-    __test__: ClassVar[bool] = False  # the name does not make it one for pytest
+    __test__: ClassVar[bool] = False  # tells pytest not to collect this class
     target: str
     result: CaseResult
 
 
 @dataclass(frozen=True, slots=True)
 class ParityRow(Strict):
-    """One test over all targets. `on` names the targets that are behind, of very many the first; a target without the test has no cell.
+    """One test on all targets. A target without the test has no cell.
 
-    `occurrence` tells apart tests that carry the same id on one target: they are shown, never merged.
+    `on` names the targets that did not pass, or the first of them if there are very many. `occurrence` distinguishes tests with the same id
+    on one target: they are listed separately, never merged.
     """
 
     id: str

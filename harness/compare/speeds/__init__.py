@@ -1,1 +1,1 @@
-"""How fast: samples become rows, rows become ratios and summaries, and two runs become speed changes."""
+"""Speeds: samples become rows, rows become ratios and summaries, and two runs become speed changes."""

@@ -1,7 +1,7 @@
-"""Two runs of one package, of two commits → which points became faster or slower. Pure.
+"""Compare the speeds of two commits of one package: which points became faster or slower. Pure.
 
-The kernels' sources may differ: that is what is asked about. The GPU, the timer, the flush, the parameters and the FP-fusion setting may
-not, and what cannot be compared is refused by name. Versions that differ are shown.
+The kernels' sources may differ: that is the question. The GPU, timer, flush, parameters and FP-fusion setting must be the same; if not, the
+comparison is refused with the reason. Different versions are allowed and shown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Union
 
 from harness.compare.comparison import FAILING, Cell, Change, Exclusion, Noise
 from harness.compare.speeds.noise import noise, threshold
-from harness.compare.speeds.rows import cells, flush, spelt
+from harness.compare.speeds.rows import as_text, cells, flush
 from harness.compare.speeds.speedup import speedup
 from harness.errors import UsageError
 from harness.records import Sample, TargetRun, Verdict
@@ -25,8 +25,10 @@ _VERSIONS = ("torch", "triton", "runtime", "driver", "python")
 
 @dataclass(frozen=True)
 class PointChange:
-    """One point in both runs. `speedup` is BASE's median time over HEAD's, with its 95 % interval; `lost`: only HEAD failed;
-    `skipped`: neither run was to measure it."""
+    """One point in both runs. `speedup` is BASE's median time over HEAD's, with its 95 % interval.
+
+    `lost`: only HEAD failed. `skipped`: both runs skipped it.
+    """
 
     kernel: str
     case: str
@@ -46,7 +48,7 @@ class PointChange:
 
 @dataclass(frozen=True)
 class GroupChange:
-    """All points of a kernel and provider on a target: `n` have a speedup, of which `mean` is the geometric mean; the others are named."""
+    """All points of a kernel and provider on a target. `mean` is the geometric mean of the `n` speedups; `exclusions` name the rest."""
 
     kernel: str
     provider: str
@@ -59,7 +61,7 @@ class GroupChange:
 
 @dataclass(frozen=True)
 class TargetPair:
-    """A target in both runs. `barriers` forbid any comparison on it; `versions` are what differs and does not, BASE's first."""
+    """A target in both runs. `barriers` forbid any comparison on it. `versions` differ and forbid nothing; BASE's comes first."""
 
     target: str
     gpus: tuple[str, ...]
@@ -73,7 +75,7 @@ class TargetPair:
 
 @dataclass(frozen=True)
 class SpeedChanges:
-    """What moved from BASE to HEAD. `only` are targets that one of the two alone has measured."""
+    """What changed from BASE to HEAD. `only` lists targets that just one of the two measured."""
 
     pairs: tuple[TargetPair, ...]
     groups: tuple[GroupChange, ...]
@@ -81,7 +83,7 @@ class SpeedChanges:
     only: tuple[str, ...] = ()
 
     def of(self, change: Change) -> tuple[PointChange, ...]:
-        """The points with this verdict, what moved furthest first."""
+        """Return the points with this verdict, largest change first."""
         found = [point for point in self.points if point.change is change and not point.lost and not point.skipped]
         return tuple(sorted(found, key=lambda point: -max(point.speedup or 1.0, 1 / (point.speedup or 1.0))))
 
@@ -92,15 +94,15 @@ class SpeedChanges:
 
     @property
     def skipped(self) -> tuple[PointChange, ...]:
-        """The points that skip themselves in both runs, as a peer does that is not installed: nothing is missing that was there."""
+        """The points that both runs skip, for example a peer that is not installed. Nothing was lost."""
         return tuple(point for point in self.points if point.skipped)
 
 
 def changed_speeds(base: Sequence[TargetRun], head: Sequence[TargetRun], at_least: Union[float, None] = None) -> SpeedChanges:
-    """Hold the targets of HEAD against those of BASE with the same names. `at_least` stands in for the threshold of an A/A run.
+    """Compare the targets of HEAD with those of BASE that have the same names. `at_least` replaces the threshold of an A/A run.
 
     Raises:
-        UsageError: there is nothing that could be compared.
+        UsageError: nothing can be compared.
     """
     sides = [{run.record.target: run for run in runs if run.samples and run.record.verdict is not Verdict.STALE} for runs in (base, head)]
     both = [name for name in sides[0] if name in sides[1]]
@@ -111,9 +113,9 @@ def changed_speeds(base: Sequence[TargetRun], head: Sequence[TargetRun], at_leas
         if name not in two
     )
     if not both:
-        told = [", ".join(side) or "nothing" for side in sides]
+        measured = [", ".join(side) or "nothing" for side in sides]
         raise UsageError(
-            f"No target was measured in both runs: BASE measured {told[0]}, HEAD {told[1]}.",
+            f"No target was measured in both runs: BASE measured {measured[0]}, HEAD {measured[1]}.",
             "Speeds come from the bench stage, which needs a GPU.",
             "Give two runs of the same target, each made with `warpwave run TARGET --stage test,bench`.",
         )
@@ -131,17 +133,17 @@ def changed_speeds(base: Sequence[TargetRun], head: Sequence[TargetRun], at_leas
 def _pair(name: str, base: TargetRun, head: TargetRun, at_least: Union[float, None]) -> TargetPair:
     noises = tuple(found for found in (noise(f"{name} (BASE)", base), noise(f"{name} (HEAD)", head)) if found)
     facts = (base.facts, head.facts)
-    barriers = [f"the facts of {name} are missing in {where}" for where, told in zip(("BASE", "HEAD"), facts, strict=True) if told is None]
-    gpus = [tuple(device.name for device in told.devices) if told else () for told in facts]
+    barriers = [f"the facts of {name} are missing in {where}" for where, own in zip(("BASE", "HEAD"), facts, strict=True) if own is None]
+    gpus = [tuple(device.name for device in found.devices) if found else () for found in facts]
     versions = {}
     if facts[0] and facts[1]:
         settings = (
             ("GPUs", *(" + ".join(dict.fromkeys(names)) for names in gpus)),
             ("FP fusion settings", facts[0].fp_fusion, facts[1].fp_fusion),
         )
-        barriers += [f"different {what} on {name}: BASE {one}, HEAD {two}" for what, one, two in settings if one != two]
-        told = {what: (str(getattr(facts[0], what)), str(getattr(facts[1], what))) for what in _VERSIONS}
-        versions = {what: values for what, values in told.items() if values[0] != values[1]}
+        barriers += [f"different {setting} on {name}: BASE {one}, HEAD {two}" for setting, one, two in settings if one != two]
+        found = {fact: (str(getattr(facts[0], fact)), str(getattr(facts[1], fact))) for fact in _VERSIONS}
+        versions = {fact: values for fact, values in found.items() if values[0] != values[1]}
     return TargetPair(
         target=name,
         gpus=gpus[1],
@@ -162,7 +164,7 @@ def _points(pair: TargetPair, base: TargetRun, head: TargetRun) -> Iterable[Poin
         missing = 0 if key not in found[0] else 1
         if key not in found[missing] and key[:3] in devices[missing]:
             where = f"on GPU {devices[missing][key[:3]]} in {('BASE', 'HEAD')[missing]}, here on GPU {key[3]}"
-            point = replace(point, change=Change.REFUSED, reason=f"{where}: each card has a speed of its own")
+            point = replace(point, change=Change.REFUSED, reason=f"{where}: speeds of different GPUs are not compared")
         yield point
 
 
@@ -188,8 +190,8 @@ def _point(key: _Key, pair: TargetPair, base: Union[tuple[Sample, Cell], None], 
         ("timers", base[0].timer, head[0].timer),
         ("flush sizes", flush(base[0]), flush(head[0])),
     )
-    barred = [f"different {what}: BASE {spelt(one)}, HEAD {spelt(two)}" for what, one, two in settings if one != two]
-    barred += [f"{where}: {spelt(cell.reason)}" for where, cell in (("BASE", base[1]), ("HEAD", head[1])) if not cell.sound]
+    barred = [f"different {setting}: BASE {as_text(one)}, HEAD {as_text(two)}" for setting, one, two in settings if one != two]
+    barred += [f"{where}: {as_text(cell.reason)}" for where, cell in (("BASE", base[1]), ("HEAD", head[1])) if not cell.sound]
     if barred:
         return replace(blank, reason="; ".join(barred))
     made = speedup(base[0], head[0], pair.threshold)

@@ -1,8 +1,8 @@
-"""What an A/A run says about a target: how far a point moves that nobody changed. Pure.
+"""How far a point moves on a target though nobody changed it, from an A/A run. Pure.
 
-The bench is measured twice, all of it and then all of it again in a fresh process, because that is how BASE and HEAD are measured: the two
-passes have another place in memory and another temperature of the card. Halves of one pass, or rounds of the two in turn, share both, and
-would call a drift between two runs a change of the code.
+The bench stage runs twice, all of it and then all of it again in a fresh process, because BASE and HEAD are measured that way. The second
+pass has other addresses in memory, and a GPU at another temperature. Two halves of one pass, or alternating rounds, share both. They would
+call any drift between two runs a change of the code.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from harness.compare.speeds.speedup import interval_of
 from harness.records import Sample, TargetRun, Verdict
 from harness.stats import quantile
 
-# A difference that nobody would act on, however well it is measured.
+# Nobody would act on a smaller difference, however well it is measured.
 SMALLEST = 0.01
-# Without an A/A run, or with one of few points. An assumption, and reports say so.
+# The threshold without an A/A run, or with too few points. This is an assumption, and reports say so.
 ASSUMED = 0.03
-# Of 20 points that are alike the one that moves most is a new one with a probability of 1 in 20: fewer tell nothing at 95 %.
+# Of 20 equal points, a new point is the one that moves most with a probability of 1 in 20. Fewer points cannot support 95 %.
 ENOUGH = 19
-# A comparison has as many points as the A/A run had, and one of them may move further than all of those did: without a margin every second
-# comparison of the same code would find something. With this one fewer than 1 in 20 do on recorded timings, by simulation
-# (tests/unit/compare/test_stats.py); of single points fewer than 1 in 100.
+# A comparison has as many points as the A/A run, and one of them may move further than all of those. Without a margin, every second
+# comparison of the same code would report a change. With this margin, fewer than 1 in 20 do in simulations on recorded timings
+# (tests/unit/compare/test_stats.py), and fewer than 1 in 100 single points.
 _MARGIN = 2.5
 
 
 def noise(name: str, run: TargetRun) -> Union[Noise, None]:
-    """How far the points moved between the two passes, beyond their own intervals; None without an A/A run.
+    """Return how far the points moved between the two passes, beyond their own intervals; None without an A/A run.
 
-    That is what a verdict looks at, too. A point whose timings scatter has a wide interval and takes nothing from the quiet ones.
+    Verdicts compare intervals, so this does too. A noisy point has a wide interval and does not raise the threshold for quiet ones.
     """
     first = {_key(sample): sample for sample in run.samples}
     beyond, moved = [], []
@@ -49,16 +49,16 @@ def noise(name: str, run: TargetRun) -> Union[Noise, None]:
 
 
 def threshold(sides: Iterable[Union[Noise, None]]) -> float:
-    """By how much a speed has to change to be called changed: what the noisier of the sides asks for; 3 % where none was measured twice."""
+    """Return the smallest change that counts (0.03 is 3 %): the larger threshold of the two sides, or `ASSUMED` without A/A runs."""
     return max((side.threshold for side in sides if side), default=ASSUMED)
 
 
 def explain(noises: Sequence[Noise]) -> str:
-    """Where thresholds come from, as a sentence."""
+    """Return a sentence on where the thresholds come from."""
     if not noises:
         return f"A change below {ASSUMED:.0%} is assumed to be noise; `warpwave run TARGET --aa` measures it."
     each = "; ".join(
-        f"{entry.target} {entry.threshold:.1%} ({entry.n} points measured twice{'' if entry.enough else ', too few to tell'})"
+        f"{entry.target} {entry.threshold:.1%} ({entry.n} points measured twice{'' if entry.enough else ', too few to be sure'})"
         for entry in noises
     )
     return f"A change below this is noise, by an A/A run: {each}."

@@ -1,4 +1,4 @@
-"""Samples → cells, rows and ratios. Pure: the rules of what a number must carry before it may be compared."""
+"""Turn samples into cells, rows and ratios. Pure: the rules for when a number may be compared."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from harness.compare.speeds.speedup import speedup
 from harness.records import Ceiling, Sample, Stage, TargetRun, Verdict
 from harness.stats import LARGEST, harmonic_mean, measurable, median_interval
 
-# A kernel that only reads beats a copy by a few percent; beyond this the bytes are counted wrong, or come from a cache.
+# A kernel that only reads beats a copy by a few percent. Beyond this, the bytes are counted wrong or come from a cache.
 SUSPECT_SHARE = 1.1
 _TIME_UNITS = frozenset(
     {"s", "sec", "seconds", "ms", "milliseconds", "us", "µs", "μs", "microseconds", "ns", "time", "time (ms)", "latency"}
 )
-# A benchmark may return what a kernel holds, not how fast it is.
+# A benchmark may return how much memory a kernel holds instead of its speed.
 _SIZE_UNITS = frozenset({"b", "byte", "bytes", "kb", "mb", "gb", "tb", "kib", "mib", "gib", "tib"})
 
-# Cases times targets: of more, only targets that measured a case have a ratio of it. The others would say nothing, thousands a case.
+# Cases times targets. Above this, only targets that measured a case get a ratio for it: rows for the others would say nothing.
 _MOST_ONE_SIDED = 200_000
-_SPELT, _LONGEST, _NAMED = 32, 1000, 10  # parameters in a sentence, characters of it, and names
-_ROUNDED_MS = 1e-5  # timings are kept to the nanosecond
+_SHOWN, _LONGEST, _NAMED = 32, 1000, 10  # parameters in a sentence, characters of it, and names
+_ROUNDED_MS = 1e-5  # timings are stored to the nanosecond
 _MANY = 20
 
 _Measured = tuple[Sample, Cell]
 
 
 def is_time(unit: str) -> bool:
-    """Whether the unit is one of time."""
+    """Return whether the unit measures time."""
     return unit.strip().lower() in _TIME_UNITS
 
 
 def is_memory(unit: str) -> bool:
-    """Whether the unit is one of memory that is held, not moved."""
+    """Return whether the unit measures memory in use."""
     return unit.strip().lower() in _SIZE_UNITS
 
 
 def lower_is_better(unit: str) -> bool:
-    """Whether less of it is better: time and memory."""
+    """Return whether less is better: time and memory."""
     return is_time(unit) or is_memory(unit)
 
 
 def is_bandwidth(unit: str) -> bool:
-    """Whether a value in this unit can be held against a copy."""
+    """Return whether a value in this unit can be compared with a copy."""
     return unit.strip().lower() == "gb/s"
 
 
 def copies_gbps(ceilings: Iterable[Ceiling]) -> dict[int, float]:
-    """The largest copy bandwidth measured on each device, of those that are numbers at all."""
+    """Return the largest valid copy bandwidth measured on each device, in GB/s."""
     found: dict[int, float] = {}
     for ceiling in ceilings:
         if measurable(ceiling.median_ms) and measurable(ceiling.gbps):
@@ -61,7 +61,7 @@ def copies_gbps(ceilings: Iterable[Ceiling]) -> dict[int, float]:
 
 
 def judge(sample: Sample) -> tuple[Verdict, str]:
-    """Whether there is a number, and one that a clock can have given."""
+    """Return the verdict and reason of a sample: whether it has a number, and one that a clock can measure."""
     if sample.verdict is not Verdict.PASSED:
         return sample.verdict, sample.reason or sample.verdict.value
     if sample.value is None:
@@ -70,20 +70,20 @@ def judge(sample: Sample) -> tuple[Verdict, str]:
         return Verdict.INVALID, f"{sample.value:g} {sample.unit} is not a speed"
     for time in (sample.median_ms, sample.p20_ms, sample.p80_ms):
         if time is not None and not measurable(time):
-            return Verdict.INVALID, f"{time:g} ms is not a time that anything takes"
+            return Verdict.INVALID, f"{time:g} ms is not a possible time"
     if sample.times_ms:
         least, most = min(sample.times_ms), max(sample.times_ms)
         if not (measurable(least) and measurable(most)):
-            return Verdict.INVALID, f"its timings are from {least:g} to {most:g} ms: those are not times that anything takes"
+            return Verdict.INVALID, f"its timings are from {least:g} to {most:g} ms, which are not possible times"
         if sample.median_ms is not None and not least - _ROUNDED_MS <= sample.median_ms <= most + _ROUNDED_MS:
             return Verdict.INVALID, f"its median is {sample.median_ms:g} ms, its timings are from {least:g} to {most:g} ms"
     return Verdict.PASSED, ""
 
 
 def compare_speeds(runs: Mapping[str, TargetRun], noises: Mapping[str, Union[Noise, None]]) -> tuple[Union[str, None], tuple[Row, ...]]:
-    """The baseline (None where fewer than two targets measured anything) and a row per kernel, case and provider, in the authors' order.
+    """Return the baseline and a row per kernel, case and provider, in the authors' order.
 
-    `noises` are the findings of A/A runs, per target.
+    The baseline is None if fewer than two targets measured anything. `noises` are the findings of A/A runs, per target.
     """
     measured = [name for name, run in runs.items() if run.samples]
     asked = benched(runs)
@@ -97,7 +97,7 @@ def compare_speeds(runs: Mapping[str, TargetRun], noises: Mapping[str, Union[Noi
     few = len(barriers) * len(found) <= _MOST_ONE_SIDED
     for (kernel, case, provider), by_target in found.items():
         every = [pair for pairs in by_target.values() for pair in pairs]
-        # One GPU of a target stands for it in a ratio: the first. The others are shown beside it.
+        # In a ratio, its first GPU stands for a target. The others are shown beside it.
         first = {name: min(pairs, key=lambda pair: pair[1].device) for name, pairs in by_target.items()}
         ratios = [
             _ratio(baseline, name, first, barriers[name], threshold((noises[baseline], noises[name])))
@@ -115,7 +115,7 @@ def compare_speeds(runs: Mapping[str, TargetRun], noises: Mapping[str, Union[Noi
                 params=every[0][0].params,
                 cells=tuple(cell for _, cell in every),
                 ratios=tuple(ratios),
-                # 0 as soon as one target that was to measure has none; every one with a share is among those.
+                # 0 if a target that was asked to measure has no share. Every target with a share is one of those.
                 portability=(harmonic_mean(sound) if len(sound) == len(asked) else 0.0) if bandwidth else None,
             )
         )
@@ -123,12 +123,12 @@ def compare_speeds(runs: Mapping[str, TargetRun], noises: Mapping[str, Union[Noi
 
 
 def benched(runs: Mapping[str, TargetRun]) -> list[str]:
-    """The targets that were to measure speeds, whether or not they did."""
+    """Return the targets that were asked to measure speeds, whether or not they did."""
     return [name for name, run in runs.items() if run.samples or any(report.stage is Stage.BENCH for report in run.stages)]
 
 
 def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
-    """Every sample of a target with what may be said of it."""
+    """Yield every sample of a target with its cell."""
     doubts = _doubts(run)
     gpus = {device.index: device.name for device in run.facts.devices} if run.facts else {}
     ceilings = copies_gbps(run.ceilings)
@@ -173,7 +173,7 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
 
 
 def _doubts(run: TargetRun) -> dict[str, str]:
-    """Per kernel with tests on this target, why its speeds are unverified; empty where its tests passed."""
+    """Return per tested kernel why its speeds are unverified; the reason is empty if its tests passed."""
     report = next((report for report in run.stages if report.stage is Stage.TEST), None)
     if report and report.verdict not in (Verdict.PASSED, *FAILING):
         return {sample.kernel: f"the tests here are {report.verdict.value}" for sample in run.samples}
@@ -189,7 +189,7 @@ def _doubts(run: TargetRun) -> dict[str, str]:
 
 
 def _barriers(baseline: Union[str, None], target: str, runs: Mapping[str, TargetRun]) -> list[str]:
-    """What forbids every ratio between two targets."""
+    """Return what forbids every ratio between two targets."""
     if baseline is None:
         return []
     first, second = runs[baseline].facts, runs[target].facts
@@ -204,14 +204,14 @@ def _barriers(baseline: Union[str, None], target: str, runs: Mapping[str, Target
 
 
 def _differs(name: str, baseline: str, first: object, target: str, second: object) -> str:
-    return f"different {name}: {baseline} {spelt(first)}, {target} {spelt(second)}"
+    return f"different {name}: {baseline} {as_text(first)}, {target} {as_text(second)}"
 
 
-def spelt(setting: object) -> str:
-    """A setting in a sentence; of many parameters, or a long one, the beginning: there is a sentence for each pair that differs."""
+def as_text(setting: object) -> str:
+    """Return a setting as text, shortened if it is long or has many parameters: there is a sentence for each pair that differs."""
     if isinstance(setting, dict):
-        some = {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in itertools.islice(setting.items(), _SPELT)}
-        text = str(some) if len(some) == len(setting) else f"{str(some)[:-1]}, and {len(setting) - len(some)} more}}"
+        first = {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in itertools.islice(setting.items(), _SHOWN)}
+        text = str(first) if len(first) == len(setting) else f"{str(first)[:-1]}, and {len(setting) - len(first)} more}}"
     else:
         text = str(setting)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
@@ -220,7 +220,7 @@ def spelt(setting: object) -> str:
 def _ratio(baseline: str, target: str, measured: Mapping[str, _Measured], barriers: list[str], limit: float) -> Ratio:
     for name in (baseline, target):
         if name not in measured:
-            return Ratio(target, baseline, None, Change.ONE_SIDED, f"{name} has no result for it")
+            return Ratio(target, baseline, None, Change.ONE_SIDED, f"{name} has no result for this case")
     (one, first), (two, second) = measured[baseline], measured[target]
     settings = (
         ("parameters", one.params, two.params),
@@ -229,7 +229,7 @@ def _ratio(baseline: str, target: str, measured: Mapping[str, _Measured], barrie
         ("flush sizes", flush(one), flush(two)),
     )
     reasons = [*barriers, *(_differs(name, baseline, a, target, b) for name, a, b in settings if a != b)]
-    reasons += [f"{cell.target}: {spelt(cell.reason)}" for cell in (first, second) if not cell.sound]
+    reasons += [f"{cell.target}: {as_text(cell.reason)}" for cell in (first, second) if not cell.sound]
     if reasons or first.value is None or second.value is None:
         return Ratio(target, baseline, None, Change.REFUSED, "; ".join(reasons))
     ratio = second.value / first.value
@@ -239,26 +239,26 @@ def _ratio(baseline: str, target: str, measured: Mapping[str, _Measured], barrie
     return Ratio(target, baseline, ratio, found.change, found.reason, **named, threshold=limit)
 
 
-def some_of(names: Sequence[str]) -> str:
-    """Names in a sentence; of many, the first and how many more there are."""
+def first_names(names: Sequence[str]) -> str:
+    """Join names with commas; of many, the first and how many more there are."""
     more = len(names) - _NAMED
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more} more"
 
 
 def flush(sample: Sample) -> str:
-    """What was done to the cache before each timing: caches differ in size, and the same is what overwrites them as often."""
+    """Return how the cache was flushed before each timing. Caches differ in size, so compare how often the flush overwrites them."""
     return f"{sample.flush_bytes / sample.cache_bytes:g} x cache" if sample.cache_bytes else str(sample.flush_bytes)
 
 
 def _too_even(sample: Sample) -> str:
-    """Why timings are doubted that do not differ at all: clocks resolve nanoseconds, and no GPU takes as long twenty times."""
+    """Return why identical timings are doubtful: clocks resolve nanoseconds, and no GPU takes exactly as long twenty times."""
     if len(sample.times_ms) < _MANY or len(set(sample.times_ms)) > 1:
         return ""
     return f"all of its {len(sample.times_ms)} timings are {sample.times_ms[0]:g} ms"
 
 
 def _half_width(sample: Sample) -> Union[float, None]:
-    """Half of the 95 % interval of the median, over the median."""
+    """Return half the width of the median's 95 % interval, over the median."""
     if not sample.times_ms or not all(map(measurable, sample.times_ms)):
         return None
     interval = median_interval(sample.times_ms, sample.rounds)

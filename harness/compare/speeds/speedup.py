@@ -1,4 +1,4 @@
-"""Two samples of one point → how much faster the second is, with its interval, and the verdict on that. Pure."""
+"""Compare two samples of one point: how much faster the second is, with its interval and the verdict. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.stats import Interval, measurable, ratio_of_medians
 
 @dataclass(frozen=True)
 class Speedup:
-    """How often the second median time goes into the first, and the verdict. `interval` is None where there are too few timings."""
+    """The first median time over the second, with the verdict. `interval` is None if there are too few timings."""
 
     change: Change
     interval: Union[Interval, None]
@@ -20,10 +20,10 @@ class Speedup:
 
 
 def speedup(base: Sample, head: Sample, threshold: float) -> Speedup:
-    """By the timings, so that the unit does not matter.
+    """Compare by the timings, so that the unit does not matter.
 
-    Faster or slower: all of the 95 % interval lies beyond the threshold. Same: all of it lies within. Whatever lies on both sides of it is
-    ambiguous, and so is what was measured while the card was disturbed.
+    Faster or slower: the whole 95 % interval lies beyond the threshold. Same: the whole interval lies within it. An interval that contains
+    the threshold is ambiguous, and so is a sample that was measured while something disturbed the GPU.
     """
     interval = interval_of(base, head)
     if interval is None:
@@ -35,7 +35,7 @@ def speedup(base: Sample, head: Sample, threshold: float) -> Speedup:
 
 
 def interval_of(base: Sample, head: Sample) -> Union[Interval, None]:
-    """The ratio of the median times with its 95 % interval; None where there are too few timings."""
+    """Return the ratio of the median times with its 95 % interval; None if there are too few timings."""
     times = (*base.times_ms, *head.times_ms)
     if not times or not all(map(measurable, times)):
         return None
@@ -43,7 +43,7 @@ def interval_of(base: Sample, head: Sample) -> Union[Interval, None]:
 
 
 def decide(interval: Interval, threshold: float) -> Change:
-    """The verdict on a ratio of times; a threshold of 0.03 is a factor of 1.03 in either direction."""
+    """Return the verdict on a ratio of times. A threshold of 0.03 is a factor of 1.03 in either direction."""
     beyond = 1 + threshold
     if interval.low > beyond:
         return Change.FASTER

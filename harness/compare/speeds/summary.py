@@ -1,4 +1,4 @@
-"""Rows → what fits on one page: a line per sweep, geometric means, and what was not compared. Pure."""
+"""Condense rows to one page: a line per sweep, geometric means, and what was not compared. Pure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable, Sequence
 
 from harness.compare.comparison import Cell, Exclusion, Geomean, Portability, Ratio, Refusal, Row, Speed
-from harness.compare.speeds.rows import is_bandwidth, lower_is_better, some_of
+from harness.compare.speeds.rows import first_names, is_bandwidth, lower_is_better
 from harness.stats import geometric_mean, harmonic_mean, median
 
-# Each kernel has an efficiency on each target: of more than these nobody reads one, and most of them are 0.
+# Each kernel has an efficiency on each target. Nobody reads more than these, and most of them would be 0.
 _MOST_TARGETS, _MOST_EFFICIENCIES = 100, 100_000
 
 
 def condense(rows: Iterable[Row]) -> tuple[Speed, ...]:
-    """A line per kernel, provider, unit, target and kind of GPU: a sweep that cards of a kind have shared is one."""
+    """Return a line per kernel, provider, unit, target and GPU model. GPUs of one model that shared a sweep are one line."""
     groups: dict[tuple[str, str, str, str, str], list[tuple[Row, Cell]]] = {}
     for row in rows:
         for cell in row.cells:
@@ -23,7 +23,7 @@ def condense(rows: Iterable[Row]) -> tuple[Speed, ...]:
 
 
 def geomeans(rows: Iterable[Row]) -> tuple[Geomean, ...]:
-    """The mean ratio per kernel, provider and unit over the cases that are sound on both, the others listed by name."""
+    """Return the mean ratio per kernel, provider and unit over the cases that are sound on both, with the other cases listed."""
     groups: dict[tuple[str, str, str, str, str], list[tuple[str, Ratio]]] = {}
     for row in rows:
         for ratio in row.ratios:
@@ -38,10 +38,10 @@ def geomeans(rows: Iterable[Row]) -> tuple[Geomean, ...]:
 
 
 def portabilities(rows: Iterable[Row], targets: Sequence[str]) -> tuple[Portability, ...]:
-    """Per kernel and provider, over the targets that were to measure speeds; empty where that is one, or more than 100.
+    """Return a portability per kernel and provider, over the targets that were asked to measure; empty for one target or more than 100.
 
-    A case that is not sound on every target is left out and named: else two targets would be held to different shapes. A target without
-    one sound case of the kernel cannot run it, and then nothing is portable.
+    A case that is not sound on every target is left out and listed. Otherwise two targets would be judged by different shapes. A target
+    without a single sound case of the kernel cannot run it, and then the portability is 0.
     """
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -61,7 +61,7 @@ def _portability(kernel: str, provider: str, rows: Sequence[Row], targets: Seque
     exclusions = []
     for row, found in zip(rows, sound, strict=True):
         if missing := [target for target in able or targets if target not in found]:
-            exclusions.append(Exclusion(row.case, f"no sound share of a ceiling on {some_of(missing)}"))
+            exclusions.append(Exclusion(row.case, f"no sound share of a ceiling on {first_names(missing)}"))
             continue
         for target in able:
             shares[target].append(found[target])
@@ -70,7 +70,7 @@ def _portability(kernel: str, provider: str, rows: Sequence[Row], targets: Seque
 
 
 def refusals(rows: Iterable[Row]) -> tuple[Refusal, ...]:
-    """What was not compared, grouped by its reason."""
+    """Group what was not compared by its reason."""
     groups: dict[tuple[str, str, str, str, str], list[str]] = {}
     for row in rows:
         for ratio in row.ratios:
@@ -106,7 +106,7 @@ def _speed(kernel: str, provider: str, unit: str, group: list[tuple[Row, Cell]])
 
 
 def _size(row: Row) -> float:
-    """The product of the numeric parameters: what a sweep makes larger."""
+    """Return the product of the numeric parameters: what a sweep increases."""
     numbers = [
         float(value) for value in row.params.values() if isinstance(value, int | float) and not isinstance(value, bool) and value > 0
     ]

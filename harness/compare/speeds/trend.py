@@ -1,4 +1,4 @@
-"""Series of points → one line a kernel: how much faster or slower than the first run. Pure."""
+"""Turn series of points into one line per kernel: how much faster or slower than the first run. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True)
 class Measured:
-    """One point of one run: the median time in ms and the half-width of its 95 % interval, over the median."""
+    """One point of one run: the median time in ms, and half its 95 % interval over the median."""
 
     run_id: str
     started: str
@@ -24,7 +24,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Series:
-    """One case under one provider on one target's GPU, over the runs, oldest first. Only what was sound and measured alike is in one."""
+    """One case under one provider on one target's GPU, oldest run first. A series holds sound points only, all measured alike."""
 
     kernel: str
     case: str
@@ -38,10 +38,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Trend:
-    """A kernel under a provider on a target's GPU. `speeds` are relative to the first run, one a run: geometric means over `n` cases.
+    """A kernel under a provider on a target's GPU. `speeds` are relative to the first run: one geometric mean over `n` cases per run.
 
-    Only cases that every one of the runs has are in them, or a case that comes or goes would look like a change; where there is none, there
-    are no speeds.
+    Only cases that every run has are in the means: otherwise a case that is added or removed would look like a change. Without such a case,
+    there are no speeds.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Trend:
 
     @property
     def line(self) -> str:
-        """The speeds as bars, from the slowest to the fastest; less than a percent between them is drawn flat."""
+        """The speeds as bars, slowest to fastest. A range of less than 1 % is drawn flat."""
         if not self.speeds:
             return f"no case is in all {len(self.runs)}"
         low, high = min(self.speeds), max(self.speeds)
@@ -64,19 +64,19 @@ class Trend:
 
 
 def trends(found: Iterable[Series], last: int, by_case: bool = False) -> list[Trend]:
-    """Over the `last` runs, a trend a kernel or, `by_case`, a case; one run alone is a trend of one."""
+    """Return a trend per kernel, or per case with `by_case`, over the `last` runs. A single run has a trend too."""
     groups: dict[tuple[str, str, str, str, str, int], list[Series]] = {}
-    for one in found:
-        groups.setdefault((one.case if by_case else one.kernel, one.provider, one.target, one.gpu, one.timer, one.flush_bytes), []).append(
-            one
-        )
+    for series in found:
+        name = series.case if by_case else series.kernel
+        key = (name, series.provider, series.target, series.gpu, series.timer, series.flush_bytes)
+        groups.setdefault(key, []).append(series)
     return [_trend(key[:4], group, last) for key, group in groups.items()]
 
 
 def _trend(key: tuple[str, str, str, str], group: Sequence[Series], last: int) -> Trend:
-    seen = {point.run_id: point for one in group for point in one.points}
+    seen = {point.run_id: point for series in group for point in series.points}
     runs = sorted(seen.values(), key=lambda point: (point.started, point.run_id))[-last:]
-    times = [{point.run_id: point.median_ms for point in one.points} for one in group]
+    times = [{point.run_id: point.median_ms for point in series.points} for series in group]
     whole = [found for found in times if all(run.run_id in found for run in runs)]
     speeds = tuple(geometric_mean([found[runs[0].run_id] / found[run.run_id] for found in whole]) for run in runs if whole)
     return Trend(*key, len(whole), speeds, tuple(runs))

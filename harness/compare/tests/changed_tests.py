@@ -1,4 +1,4 @@
-"""Tests of two runs of one package, of two commits → which changed sides. Pure."""
+"""Compare the tests of two commits of one package: which tests changed. Pure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from harness.records import CaseResult, Stage, TargetRun, Verdict
 
 
 class Fate(str, Enum):
-    """What became of a test from BASE to HEAD, gravest first."""
+    """What happened to a test from BASE to HEAD, gravest first."""
 
     BROKEN = "fails now"
     STILL = "failed before, too"
     SKIPPED = "is skipped now"
     GONE = "is gone"
-    MENDED = "passes now"
+    FIXED = "passes now"
     NEW = "is new"
 
 
 @dataclass(frozen=True)
 class ChangedTest:
-    """One test on one target. `message` is HEAD's, where it failed or was skipped; `passed` whether it passed in BASE."""
+    """One test on one target. `message` is HEAD's, if it failed or was skipped there. `passed`: it passed in BASE."""
 
     target: str
     id: str
@@ -35,26 +35,26 @@ class ChangedTest:
 
 @dataclass(frozen=True)
 class ChangedTests:
-    """The tests that changed sides, or still fail, of `compared` that both runs have."""
+    """The tests that changed or still fail. `compared` counts the tests that both runs have."""
 
     found: tuple[ChangedTest, ...]
     compared: int
 
     def of(self, *fates: Fate) -> tuple[ChangedTest, ...]:
-        """Those with one of these fates."""
-        return tuple(one for one in self.found if one.fate in fates)
+        """Return the tests with one of these fates."""
+        return tuple(test for test in self.found if test.fate in fates)
 
     @property
     def lost(self) -> tuple[ChangedTest, ...]:
-        """The tests that passed in BASE and now are gone or skipped. Of one that did not pass there nothing is lost."""
-        return tuple(one for one in self.of(Fate.GONE, Fate.SKIPPED) if one.passed)
+        """The tests that passed in BASE and are now gone or skipped."""
+        return tuple(test for test in self.of(Fate.GONE, Fate.SKIPPED) if test.passed)
 
 
 def changed_tests(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> ChangedTests:
-    """Hold the tests of each target of HEAD against those of BASE's target of the same name.
+    """Compare the tests of each target of HEAD with those of BASE's target of the same name.
 
-    A test is gone, skipped, or new, only where the other side's test stage came to its end: what a dead one left out, or a shard that is
-    missing, says nothing. A test under another name is gone, and another one is new.
+    A test counts as gone, skipped or new only if the other side's test stage completed: a crashed stage or a missing shard says nothing
+    about the tests it did not reach. A renamed test counts as one gone and one new.
     """
     sides = [{run.record.target: run for run in runs if run.cases and run.record.verdict is not Verdict.STALE} for runs in (base, head)]
     both = [name for name in sides[0] if name in sides[1]]
@@ -69,7 +69,7 @@ def changed_tests(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> Chang
             passed = old is not None and old.verdict is Verdict.PASSED
             found.append(ChangedTest(key[0], key[1], fate, new.message if new else "", passed))
     order = list(Fate)
-    return ChangedTests(tuple(sorted(found, key=lambda one: order.index(one.fate))), len(cases[0].keys() & cases[1].keys()))
+    return ChangedTests(tuple(sorted(found, key=lambda test: order.index(test.fate))), len(cases[0].keys() & cases[1].keys()))
 
 
 def _fate(old: CaseResult | None, new: CaseResult | None) -> Fate | None:
@@ -80,12 +80,12 @@ def _fate(old: CaseResult | None, new: CaseResult | None) -> Fate | None:
     if old is None:
         return Fate.NEW
     if new.verdict is Verdict.PASSED:
-        return None if old.verdict is Verdict.PASSED else Fate.MENDED
+        return None if old.verdict is Verdict.PASSED else Fate.FIXED
     return None if old.verdict is new.verdict else Fate.SKIPPED
 
 
 def _numbered(cases: Iterable[CaseResult]) -> Iterable[tuple[tuple[str, int], CaseResult]]:
-    """A test that is there twice is two."""
+    """Number the tests that share an id: two tests with one id stay two."""
     seen: Counter[str] = Counter()
     for case in cases:
         seen[case.id] += 1
@@ -93,7 +93,7 @@ def _numbered(cases: Iterable[CaseResult]) -> Iterable[tuple[tuple[str, int], Ca
 
 
 def _ended(run: TargetRun) -> bool:
-    """Whether the test stage came to its end, whatever its tests came to, in every shard of the run."""
+    """Return whether the test stage completed in every shard, whatever the tests' results."""
     if run.missing:
         return False
     report = next((report for report in run.stages if report.stage is Stage.TEST), None)

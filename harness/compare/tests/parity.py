@@ -1,4 +1,4 @@
-"""Tests of all targets, side by side. Pure."""
+"""Compare the tests of all targets. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from harness.compare.comparison import KernelTests, Parity, ParityRow, TestCell
 from harness.records import MOST_SECONDS, CaseResult, TargetRun, Verdict
 
-# Targets that are behind with a test; of very many tests fewer. The cells of its row tell the others.
+# Targets named in a row as not passing. If there are very many tests, fewer; the row's cells still hold all.
 MOST_NAMED, _FEWEST_NAMED, _MOST_NAMES = 100, 10, 2_000_000
 
 
 def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
-    """A row per test id and occurrence, in the order of the first target that has it."""
+    """Return a row per test id and occurrence, in the order of the first target that has it."""
     took_part = [name for name, run in runs.items() if run.cases]
     found: dict[tuple[str, int], dict[str, TestCell]] = {}
     for name in took_part:
@@ -35,7 +35,7 @@ def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
 
 
 def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:
-    """The tests of each kernel on each target, counted."""
+    """Count the tests of each kernel on each target."""
     found = []
     for name, run in runs.items():
         by_kernel: dict[str, list[CaseResult]] = {}
@@ -49,9 +49,10 @@ def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:
 
 
 def _parity(cells: Mapping[str, TestCell], took_part: list[str], most: int) -> tuple[Parity, tuple[str, ...]]:
-    """Only a target that has tests at all can miss one, and only what passed elsewhere is a gap.
+    """Return the parity of one test and the targets that are behind.
 
-    Looks at the targets that have the test and at as many as it names, never at all of them for each test.
+    A target can only miss a test if it ran tests at all. A missing or failed test is reported only if it passed on another target. The work
+    per test grows with the targets that have it and those that are named, not with all targets.
     """
     if len(took_part) < 2:
         return Parity.ONE_TARGET, ()

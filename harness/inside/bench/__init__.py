@@ -1,1 +1,1 @@
-"""The bench stage: measures every point of every `perf_report` benchmark on the GPU."""
+"""The bench stage: measure every point of every `perf_report` benchmark on the GPU."""

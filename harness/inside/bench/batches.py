@@ -1,8 +1,8 @@
-"""Timings of a function on the device, a burst at a time: each after flushes of the cache, all with the host ahead of the device.
+"""Time a function on the device in bursts: each call follows cache flushes, and the host stays ahead of the device.
 
-What is timed is the device, and never its waiting for the host. So it is kept busy with flushes for as long as the host needs to enqueue
-the next call, and afterwards each timing is held against the host's clock: one that the device was ready for before the host had enqueued
-it is late, and does not count.
+Only the device's work is timed, never its waiting for the host. So flushes keep the device busy while the host enqueues the next call.
+Afterwards, each timing is compared with the host's clock. If the device was ready before the host had enqueued the call, the timing is late
+and does not count.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# The device takes so much longer over flushes and call than the host over enqueuing them. What the host varies by, the lead covers.
+# The flushes and the call take the device this much longer than the host needs to enqueue them. The lead absorbs the host's variation.
 _HEAD_START = 1.2
 _MOST_AHEAD_MS = 10.0
-# A burst begins with an idle device: so many calls of the host's ahead, and it stays ahead if a repetition takes the device longer.
+# A burst starts with an idle device. The host enqueues this many calls ahead, to stay ahead if a repetition is slow for it.
 _LEAD = 2
-# A queue of launches that is full holds the host up; in these repetitions it is not.
+# A full launch queue blocks the host. In this many repetitions, the queue does not fill up.
 _HOST_REPETITIONS = 20
 
 
 @dataclass(frozen=True)
 class Burst:
-    """Times of a function on the device in ms, less those that were `late`; the median of the host's for it and for its flushes, the pace
-    of a repetition with both, and what all of it took. A function that itself waits for the device is late each time: then all count."""
+    """Device times of a function in ms without the `late` ones, and medians of the host's times for the call and its flushes.
+
+    `pace_ms` is the device time of a repetition including flushes, `spent_ms` that of the whole burst. If every timing is late, because the
+    function itself waits for the device, all of them count.
+    """
 
     times_ms: list[float]
     late: int
@@ -37,10 +40,10 @@ class Burst:
 
 
 class Bursts:
-    """Takes them, on one device."""
+    """Takes bursts on one device."""
 
     def __init__(self, device: Any, flush: Callable[[], Any]) -> None:
-        """`device` is torch's module for it (`Event`, `current_stream`, `synchronize`); `flush` overwrites its last-level cache."""
+        """`device` is torch's module for the device (`Event`, `current_stream`, `synchronize`); `flush` overwrites its last-level cache."""
         self.device, self._flush = device, flush
         self._events: list[Any] = []
         self._flush_ms: float | None = None
@@ -54,13 +57,16 @@ class Bursts:
         lead: int = 0,
         untimed: int = 0,
     ) -> Burst:
-        """Call `fn` again and again, each time after so many flushes, the first time after `lead` more; not timed at first, then timed."""
+        """Call `fn` repeatedly, each time after `flushes` flushes, and the first time after `lead` more.
+
+        The first `untimed` calls are not timed.
+        """
         count = untimed + repetitions
         origin, first, *events = self._enough_events(2 * count + 2)
         starts, ends = events[:count], events[count:]
-        # By itself each `record` would ask for the stream, for several microseconds of the host's.
+        # Otherwise each `record` would look up the stream, which costs the host several microseconds.
         stream = self.device.current_stream()
-        began = time.perf_counter()  # before, or the device could come to it earlier than the clock was read
+        began = time.perf_counter()  # read the clock first, or the device could reach `origin` before it
         origin.record(stream)
         for _ in range(lead):
             self._flush()
@@ -83,7 +89,7 @@ class Bursts:
         self.device.synchronize()
         timed = slice(untimed, count)
         times = [start.elapsed_time(end) for start, end in zip(starts[timed], ends[timed], strict=True)]
-        # The device comes to `origin` no earlier than the host, so it may have come to a `start` later than this says, never earlier.
+        # The device reaches `origin` after the host's clock was read. So a `start` may really be later than computed, never earlier.
         reached = [origin.elapsed_time(start) for start in starts[timed]]
         in_time = [taken for taken, at, host in zip(times, reached, enqueued_s[timed], strict=True) if host * 1e3 <= at]
         host_ms, flush_host_ms = (statistics.median(taken[:_HOST_REPETITIONS]) * 1e3 for taken in (host_s, flush_s))
@@ -92,18 +98,18 @@ class Bursts:
         return Burst(in_time or times, len(times) - len(in_time or times), host_ms, flush_host_ms, pace_ms, origin.elapsed_time(ends[-1]))
 
     def flushes(self, host_ms: float, device_ms: float = 0.0) -> int:
-        """How many flushes keep the device busy until the host has enqueued a repetition, whose own time on the device may count."""
+        """Return how many flushes keep the device busy while the host enqueues a repetition; its own device time may be included."""
         if self._flush_ms is None:
-            # Its own time, less what enqueuing it takes off the head start.
+            # The device time of a flush, minus the head start that enqueuing it costs.
             alone = self.take(lambda: None, _HOST_REPETITIONS)
             self._flush_ms = max(alone.pace_ms - _HEAD_START * alone.flush_host_ms, alone.pace_ms / 2, 1e-3)
         return max(1, math.ceil(min(_MOST_AHEAD_MS, _HEAD_START * host_ms - device_ms) / self._flush_ms))
 
     def lead(self, host_ms: float) -> int:
-        """How many flushes put the host ahead at the beginning of a burst."""
+        """Return how many flushes put the host ahead at the start of a burst."""
         return self.flushes(_LEAD * host_ms)
 
     def _enough_events(self, count: int) -> list[Any]:
-        """So many events: those of the last burst again, unless that is under way (an autotuner may call from within a function)."""
-        there, self._events = self._events[:count], []
-        return there + [self.device.Event(enable_timing=True) for _ in range(count - len(there))]
+        """Return this many events. Reuse those of the last burst, unless it is still running: an autotuner may call from within `fn`."""
+        reused, self._events = self._events[:count], []
+        return reused + [self.device.Event(enable_timing=True) for _ in range(count - len(reused))]

@@ -1,8 +1,8 @@
-"""`triton.testing.do_bench`, taken over: the author's call and the author's number stay, the raw timings are kept.
+"""A replacement for `triton.testing.do_bench`. The author's call and result stay the same, and the raw timings are kept.
 
-What differs from Triton's: the flush buffer is twice the last-level cache, and both sizes are recorded; the warm-up flushes too; timings
-come in rounds (see `rounds`) and every single one is kept in the order in which it was taken; and the host is ahead (see `bursts`). How
-long it took is kept beside them.
+It differs from Triton's in these points: the flush buffer is twice the last-level cache, and both sizes are recorded. The warm-up flushes
+too. Timings come in rounds (see `stopping_rule`), and each one is kept in order. The host stays ahead of the device (see `batches`), and
+its own times are kept.
 """
 
 from __future__ import annotations
@@ -18,23 +18,25 @@ from harness.inside.bench.batches import Bursts
 from harness.inside.bench.stopping_rule import Gathered, Rounds, Rule
 from harness.stats import quantile
 
-# How much of the last-level cache is overwritten before each timing: what was in it is gone even where it is not evicted in order.
+# Overwrite this multiple of the last-level cache before each timing. Twice the size clears caches that do not evict in order.
 FLUSH_MARGIN = 2
-# Twice the largest last-level cache known (256 MiB, on MI300X to MI355X), where neither driver nor targets.yml tells its size.
+# Twice the largest known last-level cache (256 MiB, on MI300X to MI355X), used if neither the driver nor targets.yml reports a size.
 FLUSH_FLOOR_BYTES = 512 << 20
-# Launches below this are also timed without the flush and without the host: replayed from a graph, with a warm cache.
+# Shorter launches are also timed without flush and host: replayed from a graph, with a warm cache.
 _SHORT_MS = 0.02
 _GRAPH_LAUNCHES, _GRAPH_REPLAYS = 20, 11
 _MOST_REPETITIONS = 10_000
-# The first launches of a turn find caches of instructions and of addresses cold.
+# The first launches of a turn find the caches of instructions and addresses cold.
 _UNTIMED = 2
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What one `do_bench` call measured. `returned_ms` is the number that the author's code went on with, `host_ms` the time that the host
-    needs to enqueue a call; `discarded` counts timings of first rounds, `late` those that had the device wait for the host; `graph_ms` is
-    a launch in a graph with a warm cache."""
+    """What one `do_bench` call measured. `returned_ms` is the number that the author's code received.
+
+    `host_ms` is the time the host needs to enqueue a call. `discarded` counts timings of early rounds that do not count, `late` those for
+    which the device waited for the host. `graph_ms` is the time of a launch in a graph, with a warm cache.
+    """
 
     times_ms: tuple[float, ...]
     warmup: int
@@ -55,12 +57,12 @@ class Timing:
         return statistics.median(self.times_ms)
 
     def quantile_ms(self, q: float) -> float:
-        """A quantile of the raw timings, linear between neighbours."""
+        """Return a quantile of the raw timings, interpolated linearly."""
         return quantile(self.times_ms, q)
 
 
 class Timer:
-    """Stands in for `do_bench`; `last` is the timing behind the latest call, `series` the point that is measured, in turns with others."""
+    """Replaces `do_bench`. `last` is the timing of the latest call; `series` is the point being measured, in turns with others."""
 
     def __init__(
         self,
@@ -71,7 +73,7 @@ class Timer:
         cache_bytes: int | None = None,
         rule: Rule | None = None,
     ) -> None:
-        """`device` is torch's module for it (`Event`, `synchronize`); `flush` overwrites `flush_bytes` of its memory."""
+        """`device` is torch's module for the device (`Event`, `synchronize`); `flush` overwrites `flush_bytes` of its memory."""
         self.device, self.flush_bytes, self._quick, self.cache_bytes = device, flush_bytes, quick, cache_bytes
         self._bursts = Bursts(device, flush)
         self.rule = rule or Rule()
@@ -82,21 +84,21 @@ class Timer:
 
     @classmethod
     def on_active_device(cls, quick: bool = False, cache_bytes: int | None = None, rule: Rule | None = None) -> Timer:
-        """A timer for the device that Triton runs on; `cache_bytes` is what is known of its last-level cache beside what it tells."""
+        """Return a timer for the device that Triton uses. `cache_bytes` is what targets.yml says about its last-level cache."""
         import torch
         import triton
 
         driver = triton.runtime.driver.active
         device = driver.get_device_interface()
-        told = getattr(device.get_device_properties(driver.get_current_device()), "L2_cache_size", 0)
-        # Drivers do not report caches on the memory's side: what is told is only then the last one when targets.yml says nothing larger.
-        last = max(told, cache_bytes) if cache_bytes is not None else None
-        flush_bytes = FLUSH_MARGIN * last if last else max(FLUSH_FLOOR_BYTES, 4 * told)
+        reported = getattr(device.get_device_properties(driver.get_current_device()), "L2_cache_size", 0)
+        # Drivers do not report caches on the memory side. The reported cache is the last one only if targets.yml has no larger one.
+        last = max(reported, cache_bytes) if cache_bytes is not None else None
+        flush_bytes = FLUSH_MARGIN * last if last else max(FLUSH_FLOOR_BYTES, 4 * reported)
         buffer = torch.empty(flush_bytes // 4, dtype=torch.int32, device=driver.get_active_torch_device())
         return cls(device, buffer.zero_, flush_bytes, quick, last, rule)
 
     def turn(self, series: Rounds) -> None:
-        """A point's function is about to be called once more."""
+        """Prepare for the next call of a point's function."""
         self.last, self.series, self._began = None, series, time.perf_counter()
         series.begin()
 
@@ -110,13 +112,13 @@ class Timer:
         return_mode: str = "mean",
         **ignored: Any,
     ) -> Any:
-        """Time `fn` for at most about `rep` milliseconds; signature and result as in `triton.testing.do_bench`.
+        """Time `fn` for at most about `rep` milliseconds. Signature and result are those of `triton.testing.do_bench`.
 
-        The result is of all rounds that this call, at this place of a point's function, has been through.
+        The result covers all rounds so far of this call site in the point's function.
         """
         if self._quick:
             warmup, rep = warmup / 5, rep / 5
-        if self._busy or self.series is None:  # tuning inside of what is timed; a ceiling
+        if self._busy or self.series is None:  # autotuning inside the timed function, or a ceiling
             found, alone, tuning = Gathered(self.rule), True, self._busy
         else:
             caller = sys._getframe(1)
@@ -149,14 +151,14 @@ class Timer:
         return result
 
     def _prepare(self, fn: Callable[[], Any], found: Gathered, warmup: float, rep: float, grad_to_none: Sequence[Any] | None) -> None:
-        """Compile, look at the pace, warm up."""
+        """Compile, estimate the pace, and warm up."""
         fn()
         self.device.synchronize()
         pilot = self._bursts.take(fn, 3, grad_to_none)
         found.pace_ms, found.cap_ms = max(pilot.pace_ms, 1e-3), rep
         found.untimed = max(1, min(_MOST_REPETITIONS, int(warmup / self.rule.slices / found.pace_ms)))
         warm = self._bursts.take(fn, found.untimed, grad_to_none, self._bursts.flushes(pilot.host_ms), self._bursts.lead(pilot.host_ms))
-        # With the host ahead: these are the device's own times.
+        # The host was ahead, so these are pure device times.
         found.host_ms, found.device_ms = warm.host_ms, min(warm.times_ms)
 
     def _round(self, fn: Callable[[], Any], found: Gathered, grad_to_none: Sequence[Any] | None, untimed: int = 0) -> None:
@@ -181,7 +183,7 @@ class Timer:
         )
 
     def _replay(self, fn: Callable[[], Any]) -> float | None:
-        """Milliseconds of a launch among others in a graph; None where `fn` does what no graph can hold, such as waiting for the device."""
+        """Return milliseconds per launch in a graph; None if a graph cannot record `fn`, for example because it waits for the device."""
         try:
             graph = self.device.CUDAGraph()
             with self.device.graph(graph):
@@ -195,7 +197,7 @@ class Timer:
 
 
 def _summary(times: list[float], quantiles: Sequence[float] | None, mode: str) -> Any:
-    """What `do_bench` returns for these arguments."""
+    """Return what `do_bench` returns for these arguments."""
     if quantiles is not None:
         picked = [quantile(times, q) for q in quantiles]
         return picked[0] if len(picked) == 1 else picked

@@ -1,8 +1,8 @@
-"""Whether a point was measured on a card that was left alone: its clock and what others hold of its memory, before and after it.
+"""Detect disturbances of a point: the GPU's clock, and memory that other processes hold, before and after it.
 
-Neither needs a vendor's tool. The clock is measured where the work is done: a kernel that waits for a number of the clock's cycles, timed.
-(What a tool says of it is of a moment later, when an idle card has gone down to a tenth.) And that somebody else has come to the card shows
-in its memory: process ids of other containers do not show in this one.
+Neither needs a vendor's tool. The clock comes from timing a kernel that waits for a fixed number of cycles. (A tool would read it a moment
+later, when an idle GPU has dropped to a tenth.) Another process on the GPU shows up in its memory, because process ids of other containers
+are not visible in this one.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
-# Below this share of the fastest clock seen in the run, a point is weak.
+# A point is weak below this share of the fastest clock in the run.
 _SLOW = 0.75
-# What of the card's memory others may come to hold: libraries, modules and stacks of this very process are not counted as its own.
+# Ignore this much memory of others: libraries, modules and stacks of this process do not count as its own.
 _OTHERS_BYTES = 2 << 30
 _CYCLES = 200_000
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """The clock in MHz, where it can be measured, and the bytes on the card that are not this process's tensors."""
+    """The clock in MHz, if it can be measured, and the bytes on the GPU that are not this process's tensors."""
 
     clock_mhz: float | None
     others_bytes: int | None
 
 
 class Watch:
-    """Looks at a card; remembers the fastest clock and the most memory that was free of others."""
+    """Observes a GPU. Remembers the fastest clock, and the least memory that others held."""
 
     def __init__(self, device: Any) -> None:
-        """`device` is torch's module for it."""
+        """`device` is torch's module for the device."""
         self._device = device
         self.fastest_mhz = 0.0
         self.fewest_bytes: int | None = None
 
     def look(self) -> Conditions:
-        """As it is now; takes a third of a millisecond."""
+        """Return the current conditions; takes a third of a millisecond."""
         seen = Conditions(self._clock(), self._others())
         self.fastest_mhz = max(self.fastest_mhz, seen.clock_mhz or 0.0)
         if seen.others_bytes is not None:
@@ -44,7 +44,7 @@ class Watch:
         return seen
 
     def weakness(self, *looks: Conditions) -> str:
-        """Why what was measured between these looks is not to be relied on; empty where nothing was seen."""
+        """Return why measurements between these looks are unreliable; empty if nothing was detected."""
         reasons = []
         slowest = min((seen.clock_mhz for seen in looks if seen.clock_mhz), default=None)
         if slowest is not None and slowest < _SLOW * self.fastest_mhz:

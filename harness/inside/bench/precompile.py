@@ -1,9 +1,9 @@
-"""Before the first timing: everything that a sweep launches, compiled in parallel, into the cache where the JIT will look for it.
+"""Compile everything that a sweep launches, in parallel and before the first timing, into the cache where the JIT looks for it.
 
-Each process runs its share of the points once on a pretended card, the one that is here; nothing is launched, so that the card stays idle.
-The JIT finds a binary by a key made of source, specialization, options and architecture, all of which are the same there and here. What
-depends on something else, a value that only the card can tell, is compiled when it is launched, as ever; a share that crashes costs nothing
-but that. What else a first launch would take its time for is made here, too: Triton's launcher, and what is read from the binary.
+Each process runs its share of the points once on a pretended card like the one that is here. Nothing is launched, so the card stays idle.
+The JIT finds a binary by source, specialization, options and architecture, which are all the same there and here. A kernel that depends on
+something else, such as a value that only the card knows, is compiled when it is launched, as usual; so is the share of a process that
+crashes. Triton's launcher and what is read from the binary are made here, too, because a first launch would wait for them.
 docs/no-gpu.md says how a card is pretended.
 """
 
@@ -27,14 +27,14 @@ from harness.records import Architecture, Job, Stage, write_text
 
 _MARKER = "ahead.json"
 MARKER_VARIABLE = "WARPWAVE_AHEAD"
-# More processes wait for each other's imports; what is left after this long is compiled when it is launched.
+# With more processes, imports slow each other down. What is not compiled after this time is compiled when it is launched.
 _MOST_WORKERS = 16
 _LIMIT_S = 300.0
 _POLL_S = 0.02
 
 
 def start(job: Job) -> None:
-    """Begin to compile, beside a bench worker that imports torch meanwhile and then waits with `wait`."""
+    """Begin to compile, while a bench worker imports torch and then calls `wait`."""
     marker = Path(job.output) / Stage.BENCH.value / _MARKER
     os.environ[MARKER_VARIABLE] = str(marker)
     card = card_of(job)
@@ -45,7 +45,7 @@ def start(job: Job) -> None:
 
 
 def wait() -> None:
-    """Until everything is compiled; where nobody asked for it, not at all."""
+    """Wait until everything is compiled; return at once if `start` was not called."""
     hash_triton()  # meanwhile, or the first launch would
     marker = os.environ.get(MARKER_VARIABLE)
     ends = time.monotonic() + _LIMIT_S + 30
@@ -54,7 +54,7 @@ def wait() -> None:
 
 
 def card_of(job: Job) -> Architecture | None:
-    """The card that is here, as the facts stage saw it and targets.yml describes its architecture; None where one of them does not tell."""
+    """Return the card that is here, from the facts stage and from targets.yml; None if one of them does not know it."""
     try:
         device: dict[str, Any] = json.loads((Path(job.output) / "facts.json").read_text(encoding="utf-8"))["devices"][0]
     except (OSError, ValueError, KeyError, IndexError):
@@ -62,25 +62,26 @@ def card_of(job: Job) -> Architecture | None:
     known = next((card for card in job.architectures if card.name == device.get("architecture")), None)
     if known is None:
         return None
-    # Of one architecture there are cards of several sizes, and grids and constants depend on it.
+    # Cards of one architecture come in several sizes, and grids and constants depend on the size.
     counted = device.get("multiprocessors") or known.properties["multiprocessor_count"]
     return dataclasses.replace(known, properties={**known.properties, "multiprocessor_count": counted})
 
 
 def work(job: Job, card: Architecture, share: int, shares: int) -> None:
-    """Run a share of all points once on a pretended `card`; what a package keeps of that in its user's home is thrown away."""
+    """Run a share of all points once on a pretended `card`; files that the package writes to its home are deleted."""
     from harness.inside.fake_gpu.driver import pretended_device
     from harness.inside.process.home import temporary_home
 
-    with temporary_home(Path(job.output) / Stage.BENCH.value), pretended_device(card, lambda binary: (32, 0, 1024)):
+    pretended = pretended_device(card, lambda binary: (32, 0, card.program_threads), job.torch_devices)
+    with temporary_home(Path(job.output) / Stage.BENCH.value), pretended:
         _make_ready_to_launch(card)
         for point in share_of(_points(job), share, shares):
-            with contextlib.suppress(Exception):  # the bench stage will say what is wrong with it
+            with contextlib.suppress(Exception):  # the bench stage reports the error
                 point.run()
 
 
 def _make_ready_to_launch(card: Architecture) -> None:
-    """From here on, what is compiled gets beside it, in Triton's cache, what its first launch would wait for."""
+    """From here on, put into Triton's cache, beside each compiled kernel, what its first launch would wait for."""
     import triton.compiler
 
     from harness.inside.codegen.recorder import read_once
@@ -99,7 +100,7 @@ def _make_ready_to_launch(card: Architecture) -> None:
 
 
 def _launcher(card: Architecture) -> Callable[[Any, Any], Any]:
-    """What the card's own driver calls for each kernel. The driver itself is not made: it would look for the card, and keep it busy."""
+    """Return what the card's own driver calls for each kernel. No driver object is made: it would use the card."""
     from triton.backends import backends
     from triton.backends.compiler import GPUTarget
 
@@ -110,7 +111,7 @@ def _launcher(card: Architecture) -> Callable[[Any, Any], Any]:
 
 
 def share_of(found: list[Point], share: int, shares: int) -> list[Point]:
-    """Neighbours of one kernel and provider together: they mostly launch the same code, which is then compiled once."""
+    """Return a share of the points. Those of one kernel and provider stay together: they mostly launch the same code, compiled once."""
     ordered = sorted(found, key=lambda point: (point.kernel, point.provider))
     return ordered[len(ordered) * share // shares : len(ordered) * (share + 1) // shares]
 
@@ -140,7 +141,7 @@ def _run(job: Job, card: Architecture, marker: Path) -> None:
 
 
 def _finish(worker: Worker, ends: float) -> int | None:
-    """The exit code of a share; what it leaves undone is not missed."""
+    """Return the exit code of a share; None if it had to be killed."""
     with contextlib.suppress(Exception):
         return worker.wait(max(0.0, ends - time.monotonic()))
     with contextlib.suppress(ProcessLookupError):

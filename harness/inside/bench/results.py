@@ -1,4 +1,4 @@
-"""What the bench stage has measured, put together as it comes: a line a point, whichever worker it is from, and each point once."""
+"""Collect what the bench stage measures: one line per point, whichever worker measured it, each point once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.records import Sample, Stage, StageReport, Verdict, to_json, worst
 
 
 class Sink:
-    """The files of one sweep: `name` for the points and, unless it is the second of an A/A run, ceilings and compiled kernels."""
+    """The files of one sweep: `name` for the points, and in the first pass of an A/A run also ceilings and compiled kernels."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name, self.first = folder, name, name == "samples.jsonl"
@@ -23,20 +23,20 @@ class Sink:
         self.verdicts: list[Verdict] = []
         self.reasons: list[str] = []
         self.wrong: dict[str, None] = {}
-        self._lines: list[tuple[str, str]] = []  # of whom each line tells, and the line
-        self._told: dict[str, int] = {}
+        self._lines: list[tuple[str, str]] = []  # the point's id, and the line
+        self._reporters: dict[str, int] = {}
         for old in (name, "ceilings.jsonl", "kernels.jsonl") if self.first else (name,):
-            sealing.remove(folder / old)  # of a run that is taken up again: the journal tells all of it
+            sealing.remove(folder / old)  # from an interrupted run; the journal holds everything
 
     def on_event(self, event: Event, card: int = 0) -> None:
-        """Progress out, results to disk."""
+        """Emit progress and write results."""
         kind = event["event"]
         if kind == "collected":
             self.pending.update({identity: Sample(**fields, verdict=Verdict.NOT_RUN) for identity, fields in event["points"].items()})
         elif kind == "start":
             emit("case", stage="bench", id=event["id"], done=len(self.verdicts), total=len(self.pending) or None)
         elif kind == "kernel" and self.first:
-            # Each card's worker compiles what its points launch: the same comes once, whatever it was launched by.
+            # Each GPU's worker compiles what its points launch. Write equal kernels once, whatever launched them.
             same = json.dumps({**event["row"], "origin": "", "seconds": 0.0}, sort_keys=True)
             if self._is_new(f"kernel {same}", card):
                 self._append("kernels.jsonl", json.dumps(event["row"]))
@@ -49,7 +49,7 @@ class Sink:
             self.wrong[event["reason"]] = None
 
     def report(self, deaths: list[Death]) -> StageReport:
-        """How the sweep ended."""
+        """Return the stage's report at the end of the sweep."""
         if self.verdicts:
             self._put_in_order()
         counts = {verdict.value: self.verdicts.count(verdict) for verdict in Verdict if verdict in self.verdicts}
@@ -58,18 +58,18 @@ class Sink:
             report = StageReport(Stage.BENCH, deaths[-1].verdict, reason=deaths[-1].reason, hint=hint, counts=counts)
         else:
             self._check_complete()
-            # A point that skips itself is no failure.
+            # A point that skips itself is not a failure.
             ran: list[Verdict] = [verdict for verdict in self.verdicts if verdict is not Verdict.NOT_RUN]
             report = StageReport(Stage.BENCH, worst(ran), reason=self.reasons[0][:500] if self.reasons else "", counts=counts)
         return doubted(report, self.wrong)
 
     def _check_complete(self) -> None:
-        """After workers that have all got to their end: every point that was announced was reported."""
-        missing = [identity for identity in self.pending if identity not in self._told]
+        """Check, after all workers completed, that every announced point was reported."""
+        missing = [identity for identity in self.pending if identity not in self._reporters]
         if missing:
             several = len(self.pending)
-            told = f"{several} points were announced, {several - len(missing)} of them reported"
-            self.wrong[f"{told}; missing: {few(missing)}"] = None
+            counts = f"{several} points were announced, {several - len(missing)} of them reported"
+            self.wrong[f"{counts}; missing: {few(missing)}"] = None
 
     def _point(self, event: Event, card: int) -> None:
         line = event.get("sample")
@@ -86,7 +86,7 @@ class Sink:
         self._append(self.name, line)
 
     def _check_planned(self, event: Event, sample: dict[str, object]) -> None:
-        """A sample is that of the point that it was announced as, and as good as its event says."""
+        """Check that a sample belongs to the announced point, and has the verdict of its event."""
         planned = self.pending.get(event["id"])
         if planned and (sample.get("case"), sample.get("provider")) != (planned.case, planned.provider):
             self.wrong[f"{event['id']}: its sample is that of {sample.get('case')} [{sample.get('provider')}]"] = None
@@ -94,14 +94,14 @@ class Sink:
             self.wrong[f"{event['id']}: its sample is {sample['verdict']}, its worker said {event['verdict']}"] = None
 
     def _put_in_order(self) -> None:
-        """The authors' order, whose first provider is the kernel's own: told first is whoever is quietest, or on the fastest card."""
+        """Write the points in the authors' order, where the kernel's own provider comes first. They arrive in order of completion."""
         place = {identity: position for position, identity in enumerate(self.pending)}
-        told = sorted(self._lines, key=lambda entry: place.get(entry[0], len(place)))
-        sealing.replace(self.folder / self.name, "".join(line + "\n" for _, line in told))
+        lines = sorted(self._lines, key=lambda entry: place.get(entry[0], len(place)))
+        sealing.replace(self.folder / self.name, "".join(line + "\n" for _, line in lines))
 
-    def _is_new(self, told: str, card: int) -> bool:
-        """Whether no other card has told it: a bench that does not load does not on any."""
-        return self._told.setdefault(told, card) == card
+    def _is_new(self, identity: str, card: int) -> bool:
+        """Return whether no other GPU has reported this. A bench that does not load fails on all GPUs alike."""
+        return self._reporters.setdefault(identity, card) == card
 
     def _append(self, name: str, line: str) -> None:
         sealing.append(self.folder / name, line)

@@ -1,7 +1,7 @@
-"""The bench stage: every point of every `perf_report` mark, measured on the device, one JSON line a point.
+"""The bench stage: measure every point of every `perf_report` mark on the device, and write one JSON line per point.
 
-`python -m harness.inside.bench.stage job.json` supervises. With `--worker` it is the process that measures. A point that crashes or hangs
-gets a row with a verdict, and a fresh process goes on with the sweep.
+`python -m harness.inside.bench.stage job.json` supervises. With `--worker`, it is the process that measures. A point that crashes or hangs
+gets a row with a verdict, and a new process continues the sweep.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from harness.inside.bench.do_bench import Timer, Timing
 from harness.inside.bench.interference import Conditions, Watch
 from harness.inside.bench.results import Sink
 from harness.inside.bench.stopping_rule import Rounds, Rule
-from harness.inside.codegen.recorder import Recorder, card_here
+from harness.inside.codegen.recorder import Recorder
+from harness.inside.facts.architecture import card_here
 from harness.inside.facts.device import accelerator, ask_afresh, is_usable
 from harness.inside.marks import Point, find_benches, load_case, points
 from harness.inside.multi_gpu.cards import cards, is_shared, own_index
@@ -34,14 +35,14 @@ from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import as_stage, spawned
 from harness.records import Architecture, Ceiling, Job, Sample, Stage, StageReport, Verdict, to_json
 
-# One copy reads and writes this much in all: far past any cache, small on any card.
+# One copy reads and writes this much in total: far more than any cache holds, and little on any GPU.
 _COPY_BYTES = 4 << 30
 
 
 def measure(job: Job) -> StageReport:
-    """Supervise the sweep and write `bench/samples.jsonl` and `bench/ceilings.jsonl`; `bench/kernels.jsonl` has what the JIT compiled.
+    """Supervise the sweep, and write `bench/samples.jsonl`, `bench/ceilings.jsonl` and `bench/kernels.jsonl` (what the JIT compiled).
 
-    Asked for an A/A run, it does all of it again in another process, into `bench/again.jsonl`: as a comparison of two runs does.
+    In an A/A run, repeat the whole sweep in another process and write `bench/again.jsonl`, just as a comparison of two runs measures.
     """
     folder = Path(job.output) / Stage.BENCH.value
     if not find_benches(Path(job.kernels), job.benches):
@@ -55,7 +56,7 @@ def measure(job: Job) -> StageReport:
 
 
 def _sweep(job: Job, folder: Path, name: str, journal: str) -> StageReport:
-    """Every point once, a line each in the file of that name; by one worker, or by one on each card of several."""
+    """Measure every point once, with one worker or one per GPU, and write a line each to the file `name`."""
     sink = Sink(folder, name)
     command = [sys.executable, "-m", "harness.inside.bench.stage", sys.argv[1], "--worker"]
     if several := cards(job):
@@ -65,17 +66,17 @@ def _sweep(job: Job, folder: Path, name: str, journal: str) -> StageReport:
 
 
 def work(job: Job) -> None:
-    """Measure everything that the journal does not have yet."""
+    """Measure everything that is not yet in the journal."""
     import triton.testing
 
     journal = Journal.from_environment()
     if not settle(journal, ask_afresh):
         return
     done = journal.done()
-    card = card_here()
+    card = card_here(job.architectures)
     timer = Timer.on_active_device(job.quick, hidden_cache(job, card), Rule(job.precision))
     triton.testing.do_bench = timer.do_bench
-    # The same rows as the compile stage's, from real launches: what says that the two compile the same code.
+    # Rows like those of the compile stage, but from real launches. They show whether both compile the same code.
     recorder = Recorder(card, journal)
     root = Path(job.kernels)
     todo: list[Point] = []
@@ -95,12 +96,12 @@ def work(job: Job) -> None:
 
 
 def hidden_cache(job: Job, card: Architecture) -> int | None:
-    """What the job knows of caches that this card's driver does not tell; None where it does not know the card."""
+    """Return the size of caches that this GPU's driver does not report, in bytes; None if the job does not know the GPU."""
     return next((known.cache_bytes for known in job.architectures if known.name == card.name), None)
 
 
 def _measure_in_turns(together: list[Point], timer: Timer, watch: Watch, recorder: Recorder, journal: Journal) -> None:
-    """The providers of one case, a round each in turn until each has been measured enough."""
+    """Measure the providers of one case in turns, a round each, until each has enough."""
     series = {point.id: Rounds(timer.rule) for point in together}
     before: dict[str, Conditions] = {}
     while together:
@@ -124,7 +125,7 @@ def _measure_in_turns(together: list[Point], timer: Timer, watch: Watch, recorde
 
 
 def _fields(point: Point) -> dict[str, object]:
-    """The part of a sample that is known before it is measured."""
+    """Return the fields of a sample that are known before it is measured."""
     return {
         "case": point.case,
         "kernel": point.kernel,
@@ -136,7 +137,7 @@ def _fields(point: Point) -> dict[str, object]:
 
 
 def _measure(point: Point, timer: Timer, series: Rounds | None = None) -> Sample | None:
-    """One point: the author's function under our timer, once; None where the series asks for another round."""
+    """Call the author's function once under the timer. Return None if the series needs another round."""
     base = Sample(**_fields(point), verdict=Verdict.PASSED)  # type: ignore[arg-type]
     try:
         returned = point.run()
@@ -156,7 +157,7 @@ def _measure(point: Point, timer: Timer, series: Rounds | None = None) -> Sample
 
 
 def _with_timing(sample: Sample, timing: Timing) -> Sample:
-    """The raw timings behind the author's number; from GB/s and the time it was computed from follow the bytes it counted."""
+    """Add the raw timings to a sample. The bytes that the author counted follow from GB/s and the time it was computed from."""
     in_gbps = sample.unit.replace(" ", "").lower() == "gb/s" and sample.value is not None
     return dataclasses.replace(
         sample,
@@ -179,14 +180,14 @@ def _with_timing(sample: Sample, timing: Timing) -> Sample:
 
 
 def _ceiling(journal: Journal, timer: Timer, when: str, done: set[str]) -> None:
-    """A device-to-device copy in this very run: what a share of the ceiling is a share of."""
+    """Measure a device-to-device copy in this run: the ceiling that shares refer to."""
     import triton
 
     identity = f"ceiling {when}, GPU {own_index()}" if is_shared() else f"ceiling {when}"
     if identity in done:
         return
     journal.write("start", id=identity)
-    # A card with little memory left copies less; the size is part of the record.
+    # A GPU with little free memory copies less; the record includes the size.
     here = accelerator()
     assert here is not None
     size = min(_COPY_BYTES, here[1].mem_get_info()[0] // 2) // 2 // 256 * 256
@@ -197,7 +198,7 @@ def _ceiling(journal: Journal, timer: Timer, when: str, done: set[str]) -> None:
 
 
 def _time_copy(timer: Timer, size: int, device: Any) -> Timing:
-    """Copy `size` bytes of random data; the buffers are gone when this returns."""
+    """Copy `size` bytes of random data, and free the buffers."""
     import torch
 
     source = torch.empty(size, dtype=torch.uint8, device=device).random_()
@@ -217,7 +218,7 @@ def _finite(value: object) -> float | None:
 
 
 def main() -> None:
-    """Entry of the stage's process, and of its worker."""
+    """Run the stage's process, or its worker."""
     job = Job.load(Path(sys.argv[1]))
     if "--worker" in sys.argv:
         work(job)

@@ -1,7 +1,7 @@
-"""When a point has been measured enough, and which of its rounds count: rules, so that nobody has to look. Pure.
+"""The rules for when a point has been measured enough, and which of its rounds count. Pure.
 
-A point is measured in rounds, and the providers of one case take turns: a card that warms up or slows down does so for all of them alike.
-Quiet points end early; noisy ones go on until their time is up, and say so.
+A point is measured in rounds, and the providers of one case take turns, so that a GPU that warms up or slows down does so for all of them.
+Quiet points end early. Noisy points continue until their time is up, and are marked.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from harness.inside.bench.batches import Burst
 from harness.records import Job
 from harness.stats import median_interval
 
-# So many rounds at the end are taken for settled, however few there are in all.
+# At least this many rounds at the end count as settled.
 _SETTLED = 4
 
 
 @dataclass(frozen=True)
 class Rule:
-    """When to stop: `target` is the half-width of the median's 95 % interval, over the median; the cap is the author's `rep` milliseconds.
+    """When to stop: `target` is half the median's 95 % interval over the median; the cap is the author's `rep` milliseconds.
 
-    A round takes a `slices`-th of the cap, or a `rounds`-th of the `timings`, which takes longer where a call does. After that many of both
-    the interval is looked at, and once more after `settled` rounds: from it follows how many the target takes (Stein's two stages), and so
-    many are measured, up to the cap. To look after each round, and to stop when the interval happens to be narrow, would make intervals
-    that are too narrow: by simulation they miss the true median one time in six.
+    A round takes a `slices`-th of the cap, or a `rounds`-th of `timings`, which takes longer for slow calls. After `rounds` rounds with
+    `timings` timings, the interval is computed, and once more after `settled` rounds. It determines how many rounds the target needs
+    (Stein's two stages), and that many are measured, up to the cap. Checking after each round and stopping at the first narrow interval
+    would give intervals that are too narrow: in simulations they miss the true median one time in six.
     """
 
     target: float = Job.precision
@@ -37,14 +37,14 @@ class Rule:
     slices: int = 80
 
     def repetitions(self, cap_ms: float, pace_ms: float) -> int:
-        """How many of that pace make a round."""
+        """Return how many repetitions of that pace make a round."""
         asked = max(cap_ms / self.slices / pace_ms, self.timings / self.rounds)
         return max(1, int(min(asked, cap_ms / self.rounds / pace_ms)))
 
 
 @dataclass
 class Gathered:
-    """What one `do_bench` call of a point has gathered over its rounds, in ms. `spent_ms` counts flushes, too."""
+    """What one `do_bench` call of a point has gathered over its rounds, in ms. `spent_ms` includes flushes."""
 
     rule: Rule = field(default_factory=Rule)
     rounds: list[list[float]] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Gathered:
     looked_behind: int | None = None
 
     def add(self, burst: Burst, untimed: int = 0) -> None:
-        """One more round, before whose timings there were `untimed` repetitions."""
+        """Add a round, with the number of `untimed` repetitions before its timings."""
         self.rounds.append(burst.times_ms)
         self.medians.append(statistics.median(burst.times_ms))
         self.host_ms, self.pace_ms = burst.host_ms, max(burst.pace_ms, 1e-3)
@@ -72,7 +72,7 @@ class Gathered:
 
     @property
     def discarded(self) -> int:
-        """How many rounds at the beginning do not count: a card needs time to reach its clock."""
+        """How many rounds at the beginning do not count, because the GPU was still reaching its clock."""
         return unsettled(self.medians)
 
     @property
@@ -82,19 +82,19 @@ class Gathered:
 
     @property
     def times_ms(self) -> list[float]:
-        """Their timings, in the order in which they were taken."""
+        """The timings of the rounds that count, in order."""
         return list(itertools.chain.from_iterable(self.kept))
 
     @property
     def quiet(self) -> bool:
-        """Whether all rounds that the target takes have been measured."""
+        """Whether all rounds that the target needs have been measured."""
         return self.planned is not None and len(self.rounds) - self.discarded >= self.planned
 
     @property
     def enough(self) -> bool:
-        """Whether another round would be one too many."""
+        """Whether no more rounds are needed."""
         kept = self.kept
-        if self.looked_behind != self.discarded:  # anew, where the card had not settled yet
+        if self.looked_behind != self.discarded:  # start over if the GPU had not settled before
             self.looked_behind, self.look_at, self.planned = self.discarded, self.rule.rounds, None
         if len(kept) < self.rule.rounds:
             return False
@@ -106,7 +106,7 @@ class Gathered:
         return self.quiet or self.spent_ms >= self.cap_ms
 
     def _takes(self, kept: list[list[float]]) -> int:
-        """How many rounds: an interval becomes narrower with the root of their number."""
+        """Return how many rounds are needed: an interval narrows with the square root of their number."""
         interval = median_interval(self.times_ms, [len(times) for times in kept])
         if interval is None:
             return len(kept)
@@ -116,10 +116,11 @@ class Gathered:
 
 @dataclass
 class Rounds:
-    """A point over its rounds: what each `do_bench` call of its author's function has gathered, by where that is called from.
+    """A point over its rounds: what each `do_bench` call of its author's function has gathered, by call site.
 
-    In each round the function is called anew, so that everything that the author set up around `do_bench` is in place, and from all rounds
-    so far it makes its number. A function that takes longer to set up than to measure is called twice, and then measures on by itself.
+    Each round calls the author's function again, so that everything it sets up around `do_bench` is in place. Its result is computed from
+    all rounds so far. A function whose setup takes longer than its measurement is called only twice; its second call measures all remaining
+    rounds.
     """
 
     rule: Rule = field(default_factory=Rule)
@@ -128,29 +129,33 @@ class Rounds:
     turns: int = 0
 
     def begin(self) -> None:
-        """The author's function is about to be called."""
+        """Prepare for a call of the author's function."""
         self.latest = []
         self.turns += 1
 
     def gathered(self, file: str, line: int, setup_ms: float) -> tuple[Gathered, bool]:
-        """What the call from there has gathered, and whether it has to go on until it is enough; `setup_ms` is what came before it."""
+        """Return what a call site has gathered, and whether it must continue until it has enough.
+
+        `setup_ms` is the time since the function started, or since its last measurement.
+        """
         again = sum(place[:2] == (file, line) for place in self.latest)
         place = (file, line, again)
         self.latest.append(place)
         found = self.calls.setdefault(place, Gathered(self.rule))
-        # The first turn compiles: only the second knows what setting up costs.
+        # The first turn includes compilation. Only the second shows the cost of the setup.
         return found, self.turns > 1 and setup_ms > found.cap_ms > 0
 
     @property
     def enough(self) -> bool:
-        """Whether all that the latest turn called for has been measured enough; a function that measures for itself is called once."""
+        """Whether every call of the latest turn has enough. A function without `do_bench` is called once."""
         return all(self.calls[place].enough for place in self.latest)
 
 
 def unsettled(medians: Sequence[float]) -> int:
-    """How many rounds at the beginning to discard: those whose median lies further from all of the last half than these do from each other.
+    """Return how many rounds at the beginning to discard.
 
-    Of scatter alone that is hardly ever true, of a clock that comes up it is.
+    Discard those whose median is further from all of the last half than the medians of that half are from each other. Random noise almost
+    never triggers this; a GPU whose clock is still rising does.
     """
     later = medians[-max(_SETTLED, len(medians) // 2) :]
     first = medians[: len(medians) - len(later)]

@@ -1,4 +1,7 @@
-"""What a compiled kernel's binary and assembly say, for each backend of Triton's wheel. The one place that reads vendor assembly."""
+"""Read a compiled kernel's binary and assembly, for each backend of Triton's wheel. Only this file reads vendor assembly.
+
+To add a backend, see docs/guides/third-vendor.md.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from typing import Any, Union
 
 @dataclass(frozen=True)
 class Reading:
-    """What `CompiledKernel` says under the same names; None where the binary does not tell."""
+    """Fields of `CompiledKernel` with the same names; None if the binary does not say."""
 
     registers: Union[int, None] = None
     spills: Union[int, None] = None
@@ -30,6 +33,11 @@ class Reading:
     store_widths: Union[tuple[int, ...], None] = None
     instructions: Union[dict[str, int], None] = None
     compiler_waves: Union[int, None] = None
+
+
+def is_known(asm: Any) -> bool:
+    """Return whether `read` knows the backend that the `asm` of a `triton.compiler.CompiledKernel` comes from."""
+    return "cubin" in asm or "amdgcn" in asm
 
 
 def read(asm: Any) -> Reading:
@@ -52,13 +60,13 @@ _SASS_LOCAL = re.compile(r"\b(LDL|STL)\b((?:\.\w+)*)")
 
 
 def _read_cubin(cubin: bytes, ptx: str) -> Reading:
-    """Resources and spills from the tools that Triton ships; widths and instructions from PTX, which maps one to one for these."""
+    """Take resources and spills from the tools that Triton ships; widths and instructions from PTX, which maps one to one for these."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
         told = _tool("cuobjdump", "--dump-resource-usage", file.name)
         usage = {key: int(value) for key, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", told)}
-        # A disassembly takes half a second, so only what has a stack is asked for the use it makes of it.
+        # A disassembly takes half a second, so only kernels with a stack are disassembled.
         sass = _tool("nvdisasm", "-c", "-ndf", file.name) if usage.get("STACK") else ""
     copies = Counter(_PTX_COPY.findall(ptx))
     matrix = Counter(_PTX_MATRIX.findall(ptx))
@@ -68,7 +76,7 @@ def _read_cubin(cubin: bytes, ptx: str) -> Reading:
     for name in copies:
         if "tensor" in name:
             widths["ld" if name.endswith("shared") else "st"].append(_TENSOR_COPY_BITS)
-    # Stack holds spilled registers; a kernel of Triton's has no other use for it.
+    # The stack holds spilled registers; Triton's kernels have no other use for it.
     stack = usage.get("STACK")
     spilled = _local_bytes(sass) if sass else (0, 0) if stack == 0 else (None, None)
     return Reading(
@@ -86,7 +94,7 @@ def _read_cubin(cubin: bytes, ptx: str) -> Reading:
 
 
 def _tool(name: str, *arguments: str) -> str:
-    """What a binary utility in Triton's wheel prints; nothing where it is missing or gets stuck."""
+    """Return what a binary utility in Triton's wheel prints; nothing if the utility is missing or hangs."""
     import triton
 
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / name
@@ -99,7 +107,7 @@ def _tool(name: str, *arguments: str) -> str:
 
 
 def _local_bytes(sass: str) -> tuple[int, int]:
-    """Bytes that the instructions for local memory store and load, each counted once: the figures that ptxas prints when asked."""
+    """Return the bytes that instructions for local memory store and load, each counted once: the figures that ptxas can print."""
     total = {"STL": 0, "LDL": 0}
     for verb, modifiers in _SASS_LOCAL.findall(sass):
         width = re.search(r"\.[US]?(8|16|64|128)\b", modifiers)
@@ -112,7 +120,7 @@ _GCN_ACCESS = re.compile(r"^\s+((global|buffer|flat|scratch)_(load|store)_(\w+))
 
 
 def _read_amdgcn(text: str) -> Reading:
-    """Everything from the assembly: the metadata at its end, the comments behind the kernel, and the instructions."""
+    """Take everything from the assembly: the metadata at its end, the comments behind the kernel, and the instructions."""
 
     def told(name: str) -> int | None:
         match = re.search(rf"{re.escape(name)}:\s+(\d+)", text)  # no anchor: with one, this was three fifths of a reading
@@ -122,7 +130,7 @@ def _read_amdgcn(text: str) -> Reading:
     spilled = {"load": 0, "store": 0}
     copies: Counter[str] = Counter()
     for name, family, verb, kind, rest in _GCN_ACCESS.findall(text):
-        # Without scratch instructions (gfx90a) a spill goes through a buffer, and only the comment tells it from an access of the kernel's.
+        # Without scratch instructions (gfx90a) a spill goes through a buffer; only the comment distinguishes it from the kernel's accesses.
         if family == "scratch" or "Folded" in rest:
             spilled[verb] += _bits(kind) // 8
             continue
@@ -149,7 +157,7 @@ def _read_amdgcn(text: str) -> Reading:
 
 
 def _bits(kind: str) -> int:
-    """The width in the name of an access: `dwordx4` and `b128` are 128, `ushort` and `d16_hi_b16` 16; 0 where it has none."""
+    """Return the width in the name of an access: `dwordx4` and `b128` are 128, `ushort` and `d16_hi_b16` 16; 0 if it has none."""
     if match := re.search(r"dword(?:x(\d))?", kind):
         return 32 * int(match.group(1) or 1)
     if match := re.search(r"byte|short", kind):
@@ -159,5 +167,5 @@ def _bits(kind: str) -> int:
 
 
 def _distinct(widths: Iterable[int]) -> tuple[int, ...]:
-    """Each width once, narrowest first; those that no name told are left out."""
+    """Return each width once, narrowest first, without the unknown ones."""
     return tuple(sorted(filter(None, set(widths))))

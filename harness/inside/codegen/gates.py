@@ -1,35 +1,41 @@
-"""The gates: what the author of a kernel package asks of its generated code, held against one compiled kernel. Pure.
+"""The gates: compare one compiled kernel with what the author of its package asks of generated code. Pure.
 
 That a kernel compiles, and that a card can launch it, is no gate: it holds always, and is decided before any of these.
-What a binary does not tell breaks no gate.
+A figure that is not known breaks no gate. The row says which of the gates that were asked for could not be judged, and why.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.records import CompiledKernel, Gates, Limits, Verdict
 
 
-def judge(row: CompiledKernel, gates: Gates) -> CompiledKernel:
-    """The row with the gates that it breaks and those of them that are waived; failed where one is left."""
+def judge(row: CompiledKernel, gates: Gates, unknown: Mapping[str, str] | None = None) -> CompiledKernel:
+    """Return the row with the gates that it breaks, those of them that are waived, and those that cannot be judged; failed if one is left.
+
+    `unknown` says of some gates why the figure for them is not known; for the others the reason is that the binary does not tell it.
+    """
     if row.verdict is not Verdict.PASSED:
         return row
     limits = strictest([gates.limits, *(rule.limits for rule in gates.rules if rule.which.covers(row))])
     broken = {gate: found for gate, check in _CHECKS.items() if (found := check(row, getattr(limits, gate)))}
+    asked = [gate for gate in FIGURES if getattr(limits, gate) is not None and getattr(limits, gate) is not False]
+    unjudged = {gate: (unknown or {}).get(gate, _UNTOLD) for gate in asked if getattr(row, FIGURES[gate]) is None}
     waived: dict[str, str] = {}
     for waiver in gates.waivers:
         if waiver.gate in broken and waiver.which.covers(row):
             waived.setdefault(waiver.gate, waiver.reason)
     left = [f"{gate}: {found}" for gate, found in broken.items() if gate not in waived]
     verdict = Verdict.FAILED if left else row.verdict
-    return dataclasses.replace(row, verdict=verdict, broken=broken, waived=waived, reason="; ".join(left) or row.reason)
+    reason = "; ".join(left) or row.reason
+    return dataclasses.replace(row, verdict=verdict, broken=broken, waived=waived, unjudged=unjudged, reason=reason)
 
 
 def strictest(limits: Sequence[Limits]) -> Limits:
-    """Of each gate the limit that is hardest to meet: rules tighten, in whatever order they stand."""
+    """Return for each gate the limit that is hardest to meet: rules tighten, in whatever order they are written."""
     return Limits(
         spills=_hardest(min, [entry.spills for entry in limits]),
         private_bytes=_hardest(min, [entry.private_bytes for entry in limits]),
@@ -53,7 +59,7 @@ def _spills(row: CompiledKernel, limit: int | None) -> str:
 
 
 def _private_bytes(row: CompiledKernel, limit: int | None) -> str:
-    """Spilled registers lie in private memory, too: they have a gate of their own, so that one fault breaks one gate."""
+    """Spilled registers are in private memory, too. They have their own gate, and do not count here: one fault breaks one gate."""
     rest = row.private_bytes
     if limit is None or rest is None or rest <= limit:
         return ""
@@ -68,7 +74,7 @@ def _occupancy(row: CompiledKernel, limit: float | None) -> str:
 
 
 def _bits(widths: tuple[int, ...] | None, limit: int | None) -> str:
-    """What loads nothing, or stores nothing, does not do it narrowly."""
+    """A kernel that loads (or stores) nothing does not break the gate."""
     return f"{max(widths)} bits at most, {limit} wanted" if limit is not None and widths and max(widths) < limit else ""
 
 
@@ -89,3 +95,14 @@ _CHECKS: dict[str, Callable[[CompiledKernel, Any], str]] = {
     "matrix": _matrix,
     "explicit_precision": _explicit_precision,
 }
+
+# The field of a row that each gate is judged by. (`explicit_precision` is judged by Triton's own IR, which every backend has.)
+FIGURES = {
+    "spills": "spills",
+    "private_bytes": "private_bytes",
+    "occupancy": "occupancy",
+    "load_bits": "load_widths",
+    "store_bits": "store_widths",
+    "matrix": "instructions",
+}
+_UNTOLD = "its binary does not tell"

@@ -1,7 +1,7 @@
-"""Which products of fp32 operands leave their precision to the compiler, whose default is another one on another architecture.
+"""Find products of fp32 operands that leave their precision to the compiler, whose default differs between architectures.
 
-The compiler's own IR says which products have fp32 operands, and where in the source each of them stands; the source says whether that
-very call names a precision. Where the two do not meet (a file that is gone, a call that unpacks its arguments) nothing is claimed.
+The compiler's own IR says which products have fp32 operands, and where each is in the source; the source says whether that call names a
+precision. If the source cannot be matched (the file is gone, the call unpacks its arguments), nothing is reported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIRST_POSITION = 3  # dot(input, other, acc, input_precision, allow_tf32)
 
 
 def unnamed_products(ttir: str) -> tuple[str, ...]:
-    """`file.py:line` of each `tl.dot` of fp32 operands without `input_precision` or `allow_tf32`; each place once, in order."""
+    """Return `file.py:line` of each `tl.dot` of fp32 operands without `input_precision` or `allow_tf32`; each place once, in order."""
     # Most kernels multiply nothing, and a plain search tells in a fiftieth of the time.
     products = _PRODUCT.findall(ttir) if "tt.dot " in ttir else ()
     if not products:
@@ -36,7 +36,7 @@ def unnamed_products(ttir: str) -> tuple[str, ...]:
 
 
 def _places(text: str, aliases: dict[str, str]) -> Iterator[Place]:
-    """Where a location points: a function that was inlined stands where it is written, not where it is called."""
+    """Yield the places that a location points to: for an inlined function where it is written, not where it is called."""
     text = text.removeprefix("callsite(").partition(" at ")[0] if text.startswith("callsite(") else text
     if found := _PLACE.match(text):
         yield found[1], int(found[2]), int(found[3])
@@ -47,7 +47,7 @@ def _places(text: str, aliases: dict[str, str]) -> Iterator[Place]:
 
 
 def _leaves_open(place: Place) -> bool:
-    """Whether the call of `dot` at this place, or the only one on its line, names no precision."""
+    """Return whether the call of `dot` at this place, or the only one on its line, names no precision."""
     file, line, column = place
     calls = [call for call in _products_of(_loaded(file)) if call.lineno == line]
     here = [call for call in calls if call.col_offset == column - 1] or calls
@@ -56,7 +56,7 @@ def _leaves_open(place: Place) -> bool:
 
 @functools.cache
 def _loaded(file: str) -> str:
-    """The loaded module's file that ends most like `file`: a binary out of the compiler's cache names the folder of an earlier run."""
+    """Return the loaded module's file whose end is most like `file`: a cached binary names the folder of an earlier run."""
     told = Path(file)
     files = {Path(found) for module in list(sys.modules.values()) if isinstance(found := vars(module).get("__file__"), str)}
     alike = sorted(path for path in files if path.name == told.name)
@@ -64,13 +64,13 @@ def _loaded(file: str) -> str:
 
 
 def _common(some: tuple[str, ...], others: tuple[str, ...]) -> int:
-    """How many parts are the same from the beginning."""
+    """Return how many parts are the same from the beginning."""
     return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False))))
 
 
 def _names_precision(call: ast.Call) -> bool:
     if any(isinstance(argument, ast.Starred) for argument in call.args) or any(keyword.arg is None for keyword in call.keywords):
-        return True  # it may
+        return True  # the precision may be among them
     told = [keyword.value for keyword in call.keywords if keyword.arg in _NAMES] + call.args[
         _FIRST_POSITION : _FIRST_POSITION + len(_NAMES)
     ]
@@ -79,7 +79,7 @@ def _names_precision(call: ast.Call) -> bool:
 
 @functools.cache
 def _products_of(file: str) -> tuple[ast.Call, ...]:
-    """The calls of something named `dot` in a source file; none where it cannot be read."""
+    """Return the calls of something named `dot` in a source file; none if it cannot be read."""
     try:
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):

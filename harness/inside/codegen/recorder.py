@@ -1,4 +1,4 @@
-"""What Triton's JIT compiles, as rows: on a pretended card in the compile stage, on the real one in the bench stage."""
+"""Record what Triton's JIT compiles as rows: on a pretended card in the compile stage, on the real one in the bench stage."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.inside.codegen import binary
-from harness.inside.codegen.binary import Reading, read
-from harness.inside.codegen.gates import judge
-from harness.inside.codegen.occupancy import LIMITS, occupancy
+from harness.inside.codegen.binary import Reading, is_known, read
+from harness.inside.codegen.gates import FIGURES, judge
+from harness.inside.codegen.occupancy import occupancy
 from harness.inside.codegen.precision import unnamed_products
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
@@ -22,7 +22,6 @@ from harness.records import Architecture, CompiledKernel, Gates, Scalar, Verdict
 _READING = "reading.json"
 # Another reader may find something else in the same binary.
 _READER = Path(binary.__file__).read_bytes()
-_MOST_THREADS = 1024  # a block's limit on every architecture that Triton's wheel compiles for
 
 
 class Recorder:
@@ -39,7 +38,7 @@ class Recorder:
         triton.compiler.compile = self.compile
 
     def compile(self, src: Any, target: Any = None, options: Any = None, **rest: Any) -> Any:
-        """Compile, read the binary, journal the row; a compiler error is a row too, and goes on to the caller."""
+        """Compile, read the binary, write the row to the journal. A compiler error is a row too, and is raised to the caller."""
         base = self._describe(src, options or {})
         started = time.monotonic()
         try:
@@ -51,16 +50,16 @@ class Recorder:
         seconds = round(time.monotonic() - started, 3)
         try:
             row = self._read(base, compiled)
-        except Exception as error:  # whatever is wrong with our reading, the author's kernel has compiled
+        except Exception as error:  # our reading failed; the author's kernel has compiled
             traceback.print_exc()
             row = dataclasses.replace(base, verdict=Verdict.INVALID, reason=f"its binary could not be read: {describe(error)}")
         row = dataclasses.replace(row, seconds=seconds)
-        self._write(judge(row, self.gates) if self.gates else row)
+        self._write(judge(row, self.gates, self._unknown(compiled.asm)) if self.gates else row)
         return compiled
 
     def load(self, binary: bytes) -> tuple[int, int, int]:
-        """Registers, spills and the thread limit of a binary compiled here: what occupancy code asks a loaded kernel for."""
-        return self._loaded.get(_digest(binary), (0, 0, _MOST_THREADS))
+        """Return registers, spills and the thread limit of a binary compiled here: occupancy code asks a loaded kernel for them."""
+        return self._loaded.get(_digest(binary), (0, 0, self.card.program_threads))
 
     def _describe(self, src: Any, options: dict[str, Any]) -> CompiledKernel:
         names = src.fn.arg_names
@@ -79,7 +78,7 @@ class Recorder:
 
     def _read(self, base: CompiledKernel, compiled: Any) -> CompiledKernel:
         metadata, reading = compiled.metadata, read_once(compiled)
-        self._loaded[_digest(compiled.kernel)] = (reading.registers or 0, reading.spills or 0, _MOST_THREADS)
+        self._loaded[_digest(compiled.kernel)] = (reading.registers or 0, reading.spills or 0, self.card.program_threads)
         row = dataclasses.replace(
             base,
             num_warps=metadata.num_warps,
@@ -90,37 +89,31 @@ class Recorder:
             unnamed_precision=unnamed_products(compiled.asm["ttir"]) if "ttir" in compiled.asm else (),
             **dataclasses.asdict(reading),
         )
-        # The compiler checks neither of these; the launch does, on the card.
+        # The compiler checks neither of these limits; the launch on the card does.
         limit, threads = self.card.properties["max_shared_mem"], metadata.num_warps * self.card.warp_size
+        most = self.card.program_threads
         if metadata.shared > limit:
             reason = f"needs {metadata.shared} bytes of shared memory, {self.card.name} has {limit}"
             return dataclasses.replace(row, verdict=Verdict.FAILED, reason=reason)
-        if threads > _MOST_THREADS:
-            reason = f"{metadata.num_warps} warps of {self.card.warp_size} are {threads} threads, {_MOST_THREADS} can be launched"
+        if threads > most:
+            reason = f"{metadata.num_warps} warps of {self.card.warp_size} are {threads} threads, {most} can be launched"
             return dataclasses.replace(row, verdict=Verdict.FAILED, reason=reason)
-        limits = LIMITS.get(self.card.arch)
-        if limits is None or row.registers is None:
+        if self.card.multiprocessor is None or row.registers is None:
             return row
-        fits = occupancy(limits, metadata.num_warps, row.registers, metadata.shared, row.sgprs)
+        fits = occupancy(self.card.multiprocessor, metadata.num_warps, row.registers, metadata.shared, row.sgprs)
         return dataclasses.replace(row, programs=fits.programs, resident_warps=fits.warps, occupancy=fits.share, limited_by=fits.limited_by)
+
+    def _unknown(self, asm: Any) -> dict[str, str]:
+        """Return why the figures that gates need are not known on this card, by gate."""
+        why = {} if is_known(asm) else dict.fromkeys(FIGURES, f"warpwave cannot read binaries of the backend {self.card.backend}")
+        return why if self.card.multiprocessor else {**why, "occupancy": f"targets.yml has no limits for {self.card.name}"}
 
     def _write(self, row: CompiledKernel) -> None:
         self.journal.write("kernel", row=dataclasses.asdict(row))
 
 
-def card_here() -> Architecture:
-    """The card that Triton runs on, as the compile stage describes one."""
-    import triton
-
-    driver = triton.runtime.driver.active
-    target = driver.get_current_target()
-    name = f"sm_{target.arch}" if isinstance(target.arch, int) else target.arch.split(":")[0]
-    properties = driver.utils.get_device_properties(driver.get_current_device())
-    return Architecture(name, target.backend, target.arch, target.warp_size, {key: int(value) for key, value in properties.items()})
-
-
 def read_once(compiled: Any) -> Reading:
-    """What the binary says, kept beside it in Triton's cache: disassembling takes longer than loading what was compiled before."""
+    """Return what the binary says. It is kept beside the binary in Triton's cache, because disassembling is slower than loading."""
     from triton.runtime.cache import get_cache_manager
 
     kept = get_cache_manager(hashlib.sha256(_READER + compiled.kernel).hexdigest())
@@ -143,5 +136,5 @@ def _digest(binary: bytes) -> bytes:
 
 
 def _told(attributes: Any) -> str:
-    """What the JIT found out about an argument, in words: `tt.divisibility=16`."""
+    """Return what the JIT found out about an argument, in words: `tt.divisibility=16`."""
     return ",".join(sorted(f"{name}={value}" for name, value in attributes))

@@ -1,1 +1,1 @@
-"""The compile stage: compiles every launch for every architecture of the target, without a GPU."""
+"""The compile stage: compile every launch for every architecture of the target, without a GPU."""

@@ -1,4 +1,4 @@
-"""What a package launches: its bench points and its tests, run once on a pretended card. Only the code that they compile is of interest."""
+"""Run a package's bench points and tests once on a fake GPU. Only the code that they compile matters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.records import Job, Stage, Verdict
 
 
 def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
-    """Every point of every sweep, but for peers', that the journal does not have yet."""
+    """Run every point of every sweep, except the peers', that is not yet in the journal."""
     root, done = Path(job.kernels), journal.done()
     for path in find_benches(root, job.benches):
         recorder.kernel, recorder.origin = kernel_name(path, root), path.name
@@ -34,7 +34,7 @@ def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
 
 
 def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
-    """Every test that the journal does not have yet."""
+    """Run every test that is not yet in the journal."""
     root = Path(job.kernels)
 
     def on_start(nodeid: str) -> None:
@@ -48,9 +48,9 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
 
 
 def _finish(journal: Journal, recorder: Recorder, ended: BaseException | str | None) -> None:
-    """A point or a test is over; why it did not get to its end, where that is not told by a row of its own."""
+    """Record the end of a point or test, with the reason if it ended early and no kernel row explains it."""
     reason = ended if isinstance(ended, str) else ""
-    # A kernel that does not compile, or that no launch could take, has its row already.
+    # A kernel that does not compile or cannot be launched already has a row.
     if isinstance(ended, BaseException) and ended is not recorder.failure and type(ended).__name__ != "OutOfResources":
         traceback.print_exception(ended)
         reason = describe(ended)

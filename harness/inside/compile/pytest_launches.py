@@ -1,7 +1,7 @@
-"""A package's tests on a pretended device: run for what they launch, not for what they find out.
+"""Run a package's tests on a fake device for their launches, not for their results.
 
-There is no data, so nothing can be compared: an assertion holds. Whatever else needs a number ends the test, and is the reason in a row of
-its own, since launches behind it are not seen.
+There is no data, so nothing can be compared, and every assertion passes. Anything else that needs a number ends the test. The test then
+gets a row with that reason, because its later launches are not seen.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ OnEnd = Callable[[str, "BaseException | str | None"], None]
 
 
 class _Runner:
-    """The plugin: a test is a point that begins, runs and ends; what it found out is nobody's business."""
+    """The plugin: report each test's start and end, and ignore its result."""
 
     def __init__(self, done: set[str], on_start: OnStart, on_end: OnEnd) -> None:
         self.done, self.on_start, self.on_end = done, on_start, on_end
         self.ended: BaseException | str | None = None
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leave out what an earlier worker has been through."""
+        """Deselect what an earlier worker has run."""
         items[:] = [item for item in items if item.nodeid not in self.done]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A module that does not import launches nothing, and says why."""
+        """Report a module that does not import: it launches nothing."""
         if not report.passed and report.nodeid not in self.done:
             self.on_start(report.nodeid)
             self.on_end(report.nodeid, str(report.longrepr).strip().rpartition("\n")[2].removeprefix("E").strip())
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """From the first fixture to the last."""
+        """Report the start and end of a test, including its fixtures."""
         self.ended = None
         self.on_start(item.nodeid)
         result = yield
@@ -42,11 +42,11 @@ class _Runner:
         return result
 
     def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> None:
-        """What ended the test before its time; teardowns that look at data come too late to matter."""
+        """Keep what ended the test early. Teardowns come too late to matter."""
         if call.excinfo is not None and call.when != "teardown" and self.ended is None:
             self.ended = call.excinfo.value
 
 
 def run_tests(root: Path, options: list[str], done: set[str], on_start: OnStart, on_end: OnEnd) -> None:
-    """Run every test below `root` that is not `done`; `on_end` is told what ended it early, None if nothing did."""
+    """Run every test below `root` that is not in `done`. `on_end` receives what ended it early, or None."""
     pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options, str(root)], plugins=[_Runner(done, on_start, on_end)])

@@ -1,7 +1,8 @@
-"""The compile stage: every launch of every bench point and test, compiled for every architecture of the target, without a GPU.
+"""The compile stage: compile every launch of every bench point and test for every architecture, without a GPU.
 
-`python -m harness.inside.compile.stage job.json` supervises one worker for each architecture, two more at a time than there are cores. A
-worker runs what the package launches under `fake_gpu.driver.pretended_device`. If a compiler aborts, one case is lost, and it is named.
+`python -m harness.inside.compile.stage job.json` supervises one worker per architecture, at most two more than there are cores at a time. A
+worker runs the package's launches under `fake_gpu.driver.pretended_device`. If a compiler aborts, only one case is lost, and it is
+reported.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def compile_all(job: Job) -> StageReport:
     rows: list[CompiledKernel] = []
     wrong: dict[str, None] = {}
     lock, stop = threading.Lock(), threading.Event()
-    sealing.remove(folder / "kernels.jsonl")  # of a run that is taken up again: the journals tell all of it
+    sealing.remove(folder / "kernels.jsonl")  # from an interrupted run; the journals hold everything
 
     def run(card: Architecture) -> None:
         fresh = _fresh_rows()
@@ -54,19 +55,19 @@ def compile_all(job: Job) -> StageReport:
             if death.case is None:
                 on_event({"event": "death", "id": "(worker)", "verdict": death.verdict.value, "reason": death.reason})
 
-    # Two more than there are cores: with fewer, the last architectures start so late that a core has nothing to do at the end; with many
-    # more, the longest one gets too small a share, and is alone then.
+    # Two more workers than cores. With fewer, the last architectures start late and leave a core idle at the end. With many more, the
+    # longest one gets too small a share and finishes alone.
     with ThreadPoolExecutor(job.workers or (os.cpu_count() or 1) + 2) as pool:
         try:
             list(pool.map(run, job.architectures))
         except KeyboardInterrupt:
-            # Leaving this block waits for the threads, and no signal reaches them.
+            # Leaving the `with` block waits for the threads, which receive no signal.
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     counts = {verdict.value: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
     counts = {verdict: count for verdict, count in counts.items() if count}
-    # A point whose host code cannot run without data takes nothing away from the kernels that were compiled.
+    # A point whose host code needs data says nothing about the kernels that were compiled.
     verdict = worst([row.verdict for row in rows if row.verdict is not Verdict.NOT_RUN])
     reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.launches)})"
     hint = "" if rows else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
@@ -74,7 +75,7 @@ def compile_all(job: Job) -> StageReport:
 
 
 def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:
-    """`_rows`, without what a worker compiles that an earlier one has compiled: it starts with nothing loaded."""
+    """Return `_rows` without duplicates: a new worker starts empty and compiles again what an earlier one compiled."""
     earlier: set[str] = set()
     current: set[str] = set()
 
@@ -89,14 +90,14 @@ def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:
 
 
 def _reason(rows: list[CompiledKernel], verdict: Verdict) -> str:
-    """The first of what is as grave as the stage; where nothing failed, the first of what could not run."""
-    amiss = [row for row in rows if row.verdict is not Verdict.PASSED]
-    told = next((row for row in amiss if row.verdict is verdict), amiss[0] if amiss else None)
-    return f"{told.function} for {told.architecture}: {told.reason}"[:500] if told else ""
+    """Return the reason of the first row with the stage's verdict; if nothing failed, that of the first row that could not run."""
+    wrong = [row for row in rows if row.verdict is not Verdict.PASSED]
+    first = next((row for row in wrong if row.verdict is verdict), wrong[0] if wrong else None)
+    return f"{first.function} for {first.architecture}: {first.reason}"[:500] if first else ""
 
 
 def _rows(event: Event, card: Architecture) -> list[CompiledKernel]:
-    """A compiled kernel is a row; so is a point whose host code could not run, and a case that killed its worker."""
+    """Return the row of an event: a compiled kernel, a point whose host code could not run, or a case that killed its worker."""
     if event["event"] == "kernel":
         return [CompiledKernel(**{**event["row"], "verdict": Verdict(event["row"]["verdict"])})]
     if event["event"] == "death" or (event["event"] == "finish" and event.get("reason")):
@@ -107,14 +108,14 @@ def _rows(event: Event, card: Architecture) -> list[CompiledKernel]:
 
 
 def work(job: Job, card: Architecture) -> None:
-    """Run what the package launches once on a pretended `card`."""
+    """Run the package's launches once on a fake `card`."""
     from harness.inside.compile.launches import launch_benches, launch_tests
     from harness.inside.fake_gpu.driver import pretended_device
 
-    # What a power cut takes away here is compiled already, and found in the cache: no reason to wait for the disk at each of 5,000 points.
+    # Rows lost to a power cut are compiled already and found in the cache. So do not wait for the disk at each of 5,000 points.
     journal = Journal.from_environment(durable=("end",))
     recorder = Recorder(card, journal, job.gates)
-    with pretended_device(card, recorder.load):
+    with pretended_device(card, recorder.load, job.torch_devices):
         if "bench" in job.launches:
             launch_benches(job, journal, recorder)
         if "test" in job.launches:
@@ -123,7 +124,7 @@ def work(job: Job, card: Architecture) -> None:
 
 
 def main() -> None:
-    """Entry of the stage's process."""
+    """Run the stage's process."""
     job = Job.load(Path(sys.argv[1]))
     sealing.shut()
     folder = Path(job.output) / Stage.COMPILE.value

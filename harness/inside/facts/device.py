@@ -1,4 +1,4 @@
-"""The accelerator that is here, whatever its vendor: torch's own names for it."""
+"""The accelerator of this machine, whatever its vendor, by torch's names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def accelerator() -> tuple[str, Any] | None:
-    """torch's name for the kind of device and torch's module for it (`torch.cuda` for two vendors); None in a build for none."""
+    """Return torch's name for the type of device and torch's module for it; None if this build of torch is for none."""
     import torch
 
     kind = torch.accelerator.current_accelerator()
@@ -14,14 +14,14 @@ def accelerator() -> tuple[str, Any] | None:
 
 
 def is_usable() -> bool:
-    """Whether the device still answers: after a kernel has faulted, some runtimes refuse everything until the process ends."""
+    """Return whether the device still answers: after a fault in a kernel, some runtimes refuse every call until the process ends."""
     return not trouble()
 
 
 def trouble() -> str:
-    """What the device says to a process that waits for it, in one line; empty where all is well. Costs microseconds.
+    """Wait for the device and return its error in one line; empty if there is none. Costs microseconds.
 
-    Launches do not wait, so a fault shows here first, in the case that has caused it.
+    Launches do not wait for the device, so a fault appears here first, in the case that caused it.
     """
     import torch
 
@@ -33,7 +33,7 @@ def trouble() -> str:
 
 
 def ask_afresh() -> str:
-    """As `trouble`, in a process that has not used the device yet: one small computation is asked of it."""
+    """Do the same as `trouble` in a process that has not used the device yet: run one small computation first."""
     import torch
 
     here = accelerator()

@@ -1,4 +1,4 @@
-"""The facts stage: what this environment is, and whether it can run a kernel at all. Guards every stage after it.
+"""The facts stage: find out what this environment is, and whether it can run a kernel at all. No stage runs if it cannot.
 
 Run as `python -m harness.inside.facts.stage job.json`; writes `facts.json`. Imports torch and triton, launches one small product a device.
 """
@@ -18,16 +18,17 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from harness.inside.facts.architecture import architecture_name, described
 from harness.inside.facts.device import accelerator
 from harness.inside.process import sealing
 from harness.inside.process.workers import as_stage
 from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict, to_json, to_text
 
-# More than this before anything of ours has run is somebody else's: the larger of 2 GiB and an eighth of the card.
+# If more memory is in use before this run has started, another process has it: the larger of 2 GiB and an eighth of the card.
 _TAKEN_BYTES, _TAKEN_SHARE = 2 << 30, 8
-_SETTLE_S = 60.0  # what a process before this one had is given back late on some systems
+_SETTLE_S = 60.0  # some systems free the memory of an ended process late
 _POLL_S = 1.0
-_TOLD_S = 20.0  # a tool that tells of cards what nothing depends on
+_TOLD_S = 20.0  # for a tool whose answer is only shown
 
 
 class UnusableError(Exception):
@@ -63,7 +64,7 @@ def gather(job: Job) -> Facts:
 
 
 def source_hash(folder: Path) -> str:
-    """SHA-256 over the names and contents of every Python file below `folder`: two runs of the same package have the same."""
+    """Return the SHA-256 over names and contents of every Python file below `folder`: it is the same for two runs of one package."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         if not any(part.startswith(".") or part == "__pycache__" for part in path.relative_to(folder).parts):
@@ -72,7 +73,7 @@ def source_hash(folder: Path) -> str:
 
 
 def _changed(facts: Facts, path: Path) -> str:
-    """What differs from the facts that an earlier run of this job has left, in words; empty where there are none, or nothing does."""
+    """Return in words what differs from the facts of an earlier run of this job; empty if nothing differs or there is no earlier run."""
     try:
         before = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -89,7 +90,7 @@ def _changed(facts: Facts, path: Path) -> str:
 
 
 def _probe(job: Job, torch: Any) -> None:
-    """The target's own conditions: an attribute of torch that must be set, a command that must succeed."""
+    """Check the target's own conditions: an attribute of torch that must be set, a command that must succeed."""
     if job.require:
         value: Any = torch
         for part in job.require.split(".")[1:]:
@@ -110,7 +111,7 @@ def _probe(job: Job, torch: Any) -> None:
 
 
 def _devices(job: Job, torch: Any) -> tuple[DeviceFacts, ...]:
-    """Every visible GPU; where several are to share the work, with what only the target's own question tells of each."""
+    """Return every visible GPU; if several share the work, with the answers to the target's own question about each."""
     found = tuple(_device(job, torch, index) for index in range(torch.accelerator.device_count()))
     if job.gpus and len(found) != job.gpus:
         seen = f"torch sees {len(found)}"
@@ -124,7 +125,7 @@ def _devices(job: Job, torch: Any) -> tuple[DeviceFacts, ...]:
 
 
 def ask_about_cards(command: tuple[str, ...], rows: str) -> dict[str, dict[str, str]]:
-    """What a vendor's tool tells of each card, by its uuid; nothing where there is none or it does not answer: nobody depends on it."""
+    """Return what a vendor's tool says of each card, by its uuid; nothing if the tool is missing or does not answer: it is only shown."""
     if not command:
         return {}
     try:
@@ -136,7 +137,7 @@ def ask_about_cards(command: tuple[str, ...], rows: str) -> dict[str, dict[str, 
 
 
 def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
-    """One GPU, proved usable by a small product with a known result."""
+    """Return one GPU, after a small product with a known result has shown that it works."""
     here = accelerator()
     assert here is not None
     kind, module = here
@@ -153,7 +154,8 @@ def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
         name=properties.name,
         architecture=_architecture(job),
         memory_bytes=properties.total_memory,
-        multiprocessors=getattr(properties, "multi_processor_count", 0),
+        # Not every vendor's torch counts them; Triton's driver does.
+        multiprocessors=getattr(properties, "multi_processor_count", 0) or _told_by_triton(index).get("multiprocessor_count", 0),
         cache_bytes=getattr(properties, "L2_cache_size", None),
         uuid=str(getattr(properties, "uuid", "")) or None,
         derived_gbps=_derived_gbps(index),
@@ -162,7 +164,7 @@ def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
 
 
 def _wait_for_memory(module: Any, index: int) -> None:
-    """Refuse a card that others use: no time that is taken on it would be true, and no failure for want of memory."""
+    """Refuse a card that other processes use: timings would be wrong, and a test could fail for lack of memory."""
     until = time.monotonic() + _SETTLE_S
     while True:
         free, total = module.mem_get_info(index)
@@ -178,15 +180,26 @@ def _wait_for_memory(module: Any, index: int) -> None:
 
 
 def _architecture(job: Job) -> str:
-    """The architecture that Triton compiles for here, by the name it has in the job if it is one of the job's."""
+    """Return the name of the architecture that Triton compiles for here: as the job calls it, if it is one of the job's."""
     import triton
 
-    arch = triton.runtime.driver.active.get_current_target().arch
-    return next((card.name for card in job.architectures if card.arch == arch), str(arch))
+    target = triton.runtime.driver.active.get_current_target()
+    card = described(target, job.architectures)
+    return card.name if card else architecture_name(target)
+
+
+def _told_by_triton(index: int) -> dict[str, Any]:
+    """Return what Triton's driver says of a GPU's properties; nothing if it does not answer."""
+    import triton
+
+    try:
+        return dict(triton.runtime.driver.active.utils.get_device_properties(index))
+    except Exception:
+        return {}
 
 
 def _derived_gbps(index: int) -> float | None:
-    """The bandwidth that the driver's memory clock and bus width promise; None where the driver does not tell them."""
+    """Return the bandwidth in GB/s from the driver's memory clock and bus width; None if the driver does not report them."""
     from triton.testing import get_dram_gbps
 
     try:
@@ -196,17 +209,12 @@ def _derived_gbps(index: int) -> float | None:
 
 
 def _clock_mhz(index: int) -> float | None:
-    """The highest clock of its multiprocessors, where Triton's driver tells it (in kHz)."""
-    import triton
-
-    try:
-        return triton.runtime.driver.active.utils.get_device_properties(index)["sm_clock_rate"] / 1000 or None
-    except Exception:
-        return None
+    """Return the highest clock of its multiprocessors in MHz; None if Triton's driver does not tell it (it does in kHz)."""
+    return _told_by_triton(index).get("sm_clock_rate", 0) / 1000 or None
 
 
 def _driver(job: Job) -> str | None:
-    """The kernel driver's version, where it tells it."""
+    """Return the kernel driver's version; None if it does not report one."""
     try:
         return Path(job.driver_file).read_text().strip() if job.driver_file else None
     except OSError:
@@ -228,7 +236,7 @@ def main() -> None:
             report = StageReport(Stage.FACTS, Verdict.INCOMPLETE, reason=reason, hint="Start a new run, with another --out.")
     except UnusableError as problem:
         report = StageReport(Stage.FACTS, Verdict.INFRA, reason=str(problem), hint=problem.hint)
-    except Exception as error:  # a driver, a library or a cache folder that is broken in a way of its own
+    except Exception as error:  # a broken driver, library or cache folder
         traceback.print_exc()
         report = StageReport(Stage.FACTS, Verdict.INFRA, reason=f"{type(error).__name__}: {error}", hint="See facts/log.txt.")
     sealing.close(report, job)

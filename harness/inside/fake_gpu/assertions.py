@@ -1,7 +1,7 @@
-"""What a tensor without data says when it is asked for some: that an assertion holds, and nothing else.
+"""Answer questions about the data of a tensor that has none: every assertion holds, and anything else is refused.
 
-Tests compare what kernels computed. Where nothing was computed the comparison is skipped, and the test goes on to its next launch; a
-decision outside of an assertion would lead to launches that nobody can vouch for, and is refused.
+Tests compare what kernels computed. Nothing is computed here, so an assertion passes and the test goes on to its next launch. A decision
+outside of an assertion is refused: it could lead to launches that would not happen with real data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ASKING = ("__bool__", "item", "__float__", "__int__", "tolist")
 
 
 class Agreeable(float):
-    """A number that every comparison holds for."""
+    """A number for which every comparison is true."""
 
     def _agree(self, other: object) -> bool:
         return True
@@ -26,12 +26,12 @@ class Agreeable(float):
 
 
 def asks_for_data(name: str) -> bool:
-    """Whether a method of a tensor needs its data on the host."""
+    """Return whether a method of a tensor needs its data on the host."""
     return name in _ASKING
 
 
 def answer(name: str, caller: FrameType) -> Any:
-    """What such a method returns to its caller's frame.
+    """Return what such a method gives to its caller's frame.
 
     Raises:
         RuntimeError: the caller is not asserting.
@@ -42,13 +42,13 @@ def answer(name: str, caller: FrameType) -> Any:
 
 
 def is_asserting(frame: FrameType) -> bool:
-    """Whether a frame is in an `assert` statement, also in one that pytest has rewritten."""
+    """Return whether a frame is in an `assert` statement, also in one that pytest has rewritten."""
     return any(first <= frame.f_lineno <= last for first, last in _assertions(frame.f_code.co_filename))
 
 
 @functools.cache
 def _assertions(filename: str) -> tuple[tuple[int, int], ...]:
-    """The lines of each `assert` of a file."""
+    """Return the first and the last line of each `assert` in a file."""
     try:
         tree = ast.parse("".join(linecache.getlines(filename)))
     except (SyntaxError, ValueError):

@@ -1,1 +1,1 @@
-"""One stage on several GPUs: who does what, and how the results come together."""
+"""One stage on several GPUs: how the work is shared, and how the results are joined."""

@@ -1,7 +1,7 @@
-"""The cards that share a stage's work, and how one process is shown one of them.
+"""The GPUs that share a stage's work, and how one process is limited to one of them.
 
-Which variable shows a process some of the cards is the target's, in targets.yml, and comes with the job. A worker sees one card, as its
-first, and every number that it takes carries the index that this card has in `facts.json`.
+The variable that limits a process to some GPUs is set per target in targets.yml and comes with the job. A worker sees a single GPU, as its
+first. Every result carries the index that this GPU has in `facts.json`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ CARD_VARIABLE = "WARPWAVE_CARD"
 
 @dataclass(frozen=True)
 class Card:
-    """A card by its index among all that this run sees, and the variables with which a process sees no other."""
+    """A GPU by its index among all GPUs of this run, and the variables that hide the others from a process."""
 
     index: int
     variables: dict[str, str] = field(default_factory=dict)
 
 
 def cards(job: Job) -> tuple[Card, ...]:
-    """The cards to share the work between; none where one process is to have all of it, on the first card."""
+    """Return the GPUs that share the work; empty if a single process does everything on the first GPU."""
     if job.visible_devices is None or job.interpret:
         return ()
     devices = _devices(job)
-    # Who has chosen cards before us, the engine or a scheduler, has named them in this variable: its order is torch's.
+    # An engine or scheduler that selected GPUs has listed them in this variable, in torch's order.
     shown = [name.strip() for name in os.environ.get(job.visible_devices, "").split(",") if name.strip()]
     names = shown if len(shown) >= len(devices) else list(map(str, range(len(devices))))
     found: dict[object, Card] = {}
     for device, name in zip(devices, names, strict=False):
-        # The same card by two names is one card: two processes on it would spoil each other's times.
+        # The same GPU under two names is one GPU: two processes on it would disturb each other's timings.
         found.setdefault(
             device.get("uuid") or device["index"],
             Card(device["index"], {job.visible_devices: name, CARD_VARIABLE: str(device["index"])}),
@@ -44,17 +44,17 @@ def cards(job: Job) -> tuple[Card, ...]:
 
 
 def own_index() -> int:
-    """In a worker: the index of its card; 0 where the cards are not shared out."""
+    """In a worker: return the index of its GPU; 0 if the GPUs are not shared out."""
     return int(os.environ.get(CARD_VARIABLE, "0"))
 
 
 def is_shared() -> bool:
-    """In a worker: whether other cards have workers of their own."""
+    """In a worker: return whether other GPUs have workers too."""
     return CARD_VARIABLE in os.environ
 
 
 def _devices(job: Job) -> list[dict[str, Any]]:
-    """What the facts stage has seen; it has passed, or nobody would ask."""
+    """Return the devices that the facts stage found. It has passed, otherwise no other stage runs."""
     try:
         return list(json.loads((Path(job.output) / "facts.json").read_text(encoding="utf-8"))["devices"])
     except (OSError, ValueError, KeyError):

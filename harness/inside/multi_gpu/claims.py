@@ -1,4 +1,4 @@
-"""What a card's worker does where several cards share the work: the cases of the sweeps, the files of the tests, as they are claimed."""
+"""The work of one GPU's worker if several share a stage: sweep cases and test files, as it claims them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from harness.records import Job, Verdict
 
 
 def homes(cases: Sequence[str], indices: Sequence[int]) -> dict[str, int]:
-    """The card of each case. The cases of one sweep go round the cards in the author's order, so that each has as many large ones.
+    """Return the GPU of each case. The cases of a sweep go round the GPUs in the author's order, so that each gets as many large ones.
 
-    It follows from the sweep alone: in a later run of it, also beside other kernels, a case is on the same card, and can be compared.
+    The assignment depends on the sweep alone. So in a later run, even beside other kernels, a case runs on the same GPU and can be
+    compared.
     """
     found: dict[str, int] = {}
     counted: dict[str, int] = {}
@@ -29,7 +30,7 @@ def homes(cases: Sequence[str], indices: Sequence[int]) -> dict[str, int]:
 
 
 def claimed_cases(job: Job, journal: Journal, todo: Sequence[Point]) -> Iterator[list[Point]]:
-    """The points of each case that this card is to measure, all providers together, until no card has anything left to do."""
+    """Yield the points of each case that this GPU is to measure, all providers together, until all work is done."""
     ledger, done = ledger_here(), done_by_all(journal.path)
     units: dict[str, list[Point]] = {}
     for point in todo:
@@ -45,7 +46,7 @@ def claimed_cases(job: Job, journal: Journal, todo: Sequence[Point]) -> Iterator
 
 
 def given_up(ledger: Ledger, journal: Journal, case: str) -> bool:
-    """Whether a case is put on record instead of being run: two cards were lost in it, and that is enough."""
+    """Record a case as crashed instead of running it, if two GPUs were lost during it. Return whether it was."""
     cost = " and ".join(map(str, ledger.lost_during(case)))
     if cost:
         journal.write("death", id=case, verdict=Verdict.CRASHED.value, reason=f"GPUs {cost} were lost during it")

@@ -1,8 +1,8 @@
-"""Who does what, where several cards share the work: a file that their workers read and write in turn.
+"""The division of work between GPUs: a file that their workers read and write in turn.
 
-A unit of work (a test file, a case with all of its providers) is claimed before it is begun and marked when it is done. A unit may have a
-home, the card that it is to be done on unless that card is gone: what is measured on one card today is then measured on the same tomorrow.
-The turns are a lock of the kernel's (`flock`), which ends with the process that holds it; a line is whole, or it is the last and torn.
+A worker claims a unit of work (a test file, or a case with all its providers) before it starts, and marks it when done. A unit may have a
+home: the GPU that does it unless that GPU is lost. So what is measured on one GPU today is measured on the same one tomorrow. Access is
+guarded by a kernel lock (`flock`), which ends with the process that holds it. Every line is complete, except perhaps the last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 LEDGER_VARIABLE = "WARPWAVE_LEDGER"
 _POLL_S = 0.05
 _HEARTBEAT_S = 60.0
-# A case that was under way when a card was lost is tried on one other; when that is lost, too, it is the case.
+# If a GPU was lost during a case, the case is tried on one other GPU. If that is lost too, the case is to blame.
 _MOST_LOST = 2
 
 
@@ -31,7 +31,7 @@ class _State:
     lost_during: dict[str, set[int]] = field(default_factory=dict)
 
     def take(self, entry: dict[str, object]) -> None:
-        """One line."""
+        """Apply one line."""
         card = int(str(entry["card"]))
         if entry["event"] == "claim":
             self.holder[str(entry["unit"])] = card
@@ -44,17 +44,17 @@ class _State:
 
 
 class Ledger:
-    """The ledger as one card's worker, or its supervisor, sees it."""
+    """The ledger as seen by one GPU's worker or its supervisor."""
 
     def __init__(self, path: Path, card: int) -> None:
         self.path, self.card = path, card
-        self.inherited = False  # whether another card had begun what was claimed last
+        self.inherited = False  # whether another GPU had started the unit that was claimed last
         self._state, self._offset = _State(), 0
 
     def next(self, units: Sequence[str], home: Mapping[str, int], beat: Callable[[], None]) -> str | None:
-        """Claim the next of `units`, in their order: first what this card has begun already.
+        """Claim the next of `units`, in order, starting with what this GPU has begun already. Return None if all are done.
 
-        While there is none, but others are at work that may be left to this card, it waits, and calls `beat` once a minute.
+        If none is free, but other GPUs are working on some that may come free, wait, and call `beat` once a minute.
         """
         beaten = time.monotonic()
         while True:
@@ -75,17 +75,20 @@ class Ledger:
             time.sleep(_POLL_S)
 
     def finish(self, unit: str) -> None:
-        """All of a unit has its outcome."""
+        """Mark a unit as done."""
         with self._turn() as write:
             write("done", unit=unit)
 
     def leave(self, during: str = "") -> None:
-        """This card does nothing more: what it has not finished is anybody's. `during` is the case in which it was lost, if it was."""
+        """Leave:
+
+        this GPU does nothing more, and others may take its unfinished units. `during` is the case in which it was lost, if it was.
+        """
         with self._turn() as write:
             write("gone", during=during)
 
     def lost_during(self, case: str) -> tuple[int, ...]:
-        """The cards that were lost in this case, when they were more than one: nobody else should try it."""
+        """Return the GPUs that were lost during this case if there are at least two: no other GPU should try it."""
         found = self._state.lost_during.get(case, set())
         return tuple(sorted(found)) if len(found) >= _MOST_LOST else ()
 
@@ -98,14 +101,14 @@ class Ledger:
 
     @contextmanager
     def _turn(self) -> Iterator[Callable[..., None]]:
-        """The only one to read and write for a moment; what others have written is known by then."""
+        """Hold the lock, with the state updated from what others have written."""
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             self._catch_up(handle)
 
             def write(event: str, **fields: object) -> None:
-                torn = os.fstat(handle).st_size > self._offset  # what a kill has left of a line must not swallow this one
+                torn = os.fstat(handle).st_size > self._offset  # a partial line left by a kill must not swallow this one
                 line = "\n" * torn + json.dumps({"event": event, "card": self.card, "at": time.time(), **fields}, ensure_ascii=False) + "\n"
                 os.write(handle, line.encode("utf-8", "replace"))
                 self._catch_up(handle)

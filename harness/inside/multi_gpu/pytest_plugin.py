@@ -1,7 +1,7 @@
-"""The pytest plugin of a card's worker where several cards share the tests: it runs the files that it claims, one after the other.
+"""The pytest plugin of a worker if several GPUs share the tests: it claims test files and runs them one after the other.
 
-Loaded with `-p harness.inside.multi_gpu.pytest_plugin`, beside the plugin of the test stage. Every worker collects everything. One of them
-runs a file, so that fixtures of a module are set up once. The file with the most tests comes first, so that only short ones are left.
+Loaded with `-p harness.inside.multi_gpu.pytest_plugin`, beside the plugin of the test stage. Every worker collects everything. A single
+worker runs a file, so that module fixtures are set up once. Files with most tests come first, so that only short ones remain at the end.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from harness.inside.process.journal import Journal
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """pytest's own loop, over what is claimed instead of over everything; nothing of it where only collecting was asked for."""
+    """Run pytest's own loop over the claimed items. With --collect-only, do nothing."""
     if session.config.option.collectonly:
         return None
     found = _claimed(session.items)
     item = next(found, None)
     while item is not None:
-        # Looked up before the item runs: pytest keeps the fixtures that the next one needs.
+        # Look it up before the item runs: pytest keeps the fixtures that the next item needs.
         following = next(found, None)
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.shouldfail:
@@ -35,7 +35,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 
 def _claimed(items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """The items of each file that this card gets, until no card has anything left to do."""
+    """Yield the items of each file that this GPU gets, until all work is done."""
     journal = Journal.from_environment()
     ledger, done = ledger_here(), done_by_all(journal.path)
     files: dict[str, list[pytest.Item]] = {}

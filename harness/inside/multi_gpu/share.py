@@ -1,8 +1,8 @@
-"""A stage's work on several cards: a worker a card, each under a supervisor of its own, and one place where results come together.
+"""Share a stage's work between several GPUs: one supervised worker per GPU, and one place that joins the results.
 
-A card's worker has a folder of its own, `<stage>/<index>/`, with its journal and its log; in `<stage>/` lie the same files as ever, written
-as results come. A worker that dies is replaced on its card; a card that is lost leaves what it has not finished to the others. That is on
-record in `<stage>/cards.jsonl`, a line a card.
+Each GPU's worker has its own folder `<stage>/<index>/` with its journal and log. `<stage>/` holds the same files as on a single GPU,
+written as results arrive. A worker that dies is replaced on its GPU. The other GPUs finish the work of a GPU that is lost.
+`<stage>/cards.jsonl` records this, one line per GPU.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from harness.inside.process.supervise import Death, supervise
 from harness.inside.process.workers import spawned
 from harness.records import CardShare, Job, Stage, Verdict, to_json, worst
 
-# Takes an event of a worker's and the index of its card; never two at a time.
+# Takes a worker's event and the index of its GPU. Calls never overlap.
 OnCardEvent = Callable[[Event, int], None]
 _OWN = ("finish", "death")
 
 
 def share(job: Job, stage: Stage, found: Sequence[Card], command: list[str], journal: str, on_event: OnCardEvent) -> list[Death]:
-    """Run `command` as the worker of each card until everything is done; as `supervise` does, and what it raises.
+    """Run `command` as the worker of each GPU until everything is done. Raises what `supervise` raises.
 
-    What the last death was is told only where no card was left to finish the work: what a lost card had begun, another has done.
+    Return the deaths of the workers. The last one is that of a GPU only if no GPU was left to finish the work.
     """
     folder = Path(job.output) / stage.value
     ledger = folder / f"ledger-{journal}"
-    ledger.unlink(missing_ok=True)  # of a run that is taken up again: what was done is in the journals, who had it does not matter
+    ledger.unlink(missing_ok=True)  # from an interrupted run: the journals hold what was done, and who claimed it does not matter
     hub = _Hub(on_event)
     stop = threading.Event()
 
@@ -54,26 +54,26 @@ def share(job: Job, stage: Stage, found: Sequence[Card], command: list[str], jou
         try:
             ended = [future.result() for future in futures]
         except BaseException:
-            # Leaving this block waits for the threads, and no signal reaches them.
+            # Leaving the `with` block waits for the threads, which receive no signal.
             stop.set()
             raise
-    sealing.replace(folder / "cards.jsonl", "".join(to_json(told) + "\n" for told, _ in ended))
+    sealing.replace(folder / "cards.jsonl", "".join(to_json(card) + "\n" for card, _ in ended))
     return _deaths([deaths for _, deaths in ended])
 
 
 class _Hub:
-    """Where the events of all cards come together, one at a time."""
+    """Receives the events of all GPUs, one at a time."""
 
     def __init__(self, on_event: OnCardEvent) -> None:
         self.on_event, self.lock = on_event, threading.Lock()
 
     def seat(self, card: int) -> _Seat:
-        """A card's place at it."""
+        """Return a GPU's seat."""
         return _Seat(self, card)
 
 
 class _Seat:
-    """What one card has told: the ids of its cases, and in which of them it was lost."""
+    """What one GPU has reported: the ids of its cases, and the case during which it was lost."""
 
     def __init__(self, hub: _Hub, card: int) -> None:
         self.hub, self.card = hub, card
@@ -81,7 +81,7 @@ class _Seat:
         self.lost_during = ""
 
     def take(self, event: Event) -> None:
-        """One event of its worker's."""
+        """Take one event of the GPU's worker."""
         if event["event"] in _OWN and event.get("id") and "ceiling" not in event:
             self.cases.add(event["id"])
         if event["event"] == "lost":
@@ -91,7 +91,7 @@ class _Seat:
 
 
 def _deaths(by_card: Sequence[list[Death]]) -> list[Death]:
-    """All of them; those of cards first that others stood in for, without being anybody's end."""
+    """Return all deaths. If any GPU survived, the deaths of lost GPUs are left out: others did their work."""
     last = [deaths[-1] for deaths in by_card if deaths and deaths[-1].case is None]
     named = [death for deaths in by_card for death in deaths if death.case is not None]
     if len(last) < len(by_card):
@@ -101,10 +101,10 @@ def _deaths(by_card: Sequence[list[Death]]) -> list[Death]:
 
 
 def ledger_here() -> Ledger:
-    """In a worker: the ledger that its supervisor has named."""
+    """In a worker: return the ledger that its supervisor named."""
     return Ledger(Path(os.environ[LEDGER_VARIABLE]), own_index())
 
 
 def done_by_all(journal: Path) -> set[str]:
-    """In a worker: the ids that need not run again, whichever card they ran on."""
+    """In a worker: return the ids that need not run again, whichever GPU they ran on."""
     return set().union(*(Journal(path).done() for path in journal.parent.parent.glob(f"*/{journal.name}")))

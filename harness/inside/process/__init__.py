@@ -1,1 +1,1 @@
-"""What every stage needs of its processes: workers, their supervisor, their journals, and the seals on results."""
+"""The processes of a stage: workers, their supervisor, their journals, and the seals on results."""

@@ -1,7 +1,7 @@
-"""What a worker says, checked against what it announced. The package's code runs in the worker, so its journal is read with care.
+"""Check a worker's journal against what it announced. The package's code runs in the worker, so the journal is not trusted.
 
-This does not stop a package that forges its results with care: it shares a process with what reports them. It shows what a careless package
-does by accident, and what a forger forgets. Whatever does not fit is left out, counted, and reported in words; all else is kept.
+This does not stop a package that forges its results carefully: it shares a process with the reporter. It detects what a careless package
+does by accident, and what a forger forgets. Events that break the rules are left out, counted, and reported in words; all others are kept.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _KINDS = {"worker", "collected", "start", "turn", "ready", "waiting", "finish", 
 _OF_A_CASE = {"start", "turn", "ready", "finish", "poisoned", "death", "lost"}
 _OUTCOMES = {"passed", "failed", "error", "skipped", "invalid"}
 _VERDICTS = {verdict.value for verdict in Verdict}
-_CUT, _LONG, _MOST = 200, 1000, 1000  # characters of an id in a reason, of a reason; cases that are counted for one
+_CUT, _LONG, _MOST = 200, 1000, 1000  # characters of an id in a reason, of a reason; and cases counted per reason
 
 
 class Tail:
-    """A journal as it grows: each complete line once, and whether what was read has stayed as it was."""
+    """A journal as it grows: returns each complete line once, and checks that earlier lines stay unchanged."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.offset, self.unreadable = path, 0, 0
         self._read = hashlib.sha256()
 
     def read(self) -> list[Event]:
-        """The events of the lines that are new and complete."""
+        """Return the events of the new complete lines."""
         data = self._beyond()
         whole = data[: data.rfind(b"\n") + 1]
         self._take(whole)
@@ -42,11 +42,11 @@ class Tail:
         return found
 
     def skip(self) -> None:
-        """Pass over what the supervisor has read, or has written itself."""
+        """Skip what the supervisor has read or written itself."""
         self._take(self._beyond())
 
     def is_intact(self) -> bool:
-        """Whether the file still begins with what was read of it."""
+        """Return whether the file still begins with what was read from it."""
         digest, left = hashlib.sha256(), self.offset
         if self.path.exists():
             with open(self.path, "rb") as file:
@@ -68,40 +68,41 @@ class Tail:
 
 
 class Audit:
-    """The rules of a journal: a case is announced, started and finished, once, and nothing comes after the end.
+    """The rules of a journal: a case is announced, started and finished, each once, and nothing follows the end.
 
-    `check` passes on what keeps them. `findings` says what did not. A worker that is replaced begins anew; what was announced stays so.
+    `check` returns the events that follow the rules; `findings` says which did not. A replaced worker starts over, but announcements
+    remain.
     """
 
     def __init__(self) -> None:
         self._announced: Counter[str] = Counter()
         self._reported: Counter[str] = Counter()
         self._broken: dict[str, list[str]] = {}
-        self._told: list[str] = []
+        self._earlier: list[str] = []
         self._unsettled = ""
         self._open: set[str] = set()
         self._outcomes: Counter[str] = Counter()
         self._live = self._begun = self._collected = self._ended = False
 
     def begin(self) -> None:
-        """From here on, a worker that runs now is heard; before that, what is left of earlier ones was read again."""
+        """Start auditing a live worker. Before this, the events of earlier workers were read again."""
         self._live = True
         self._begin()
 
     def check(self, event: Event) -> Event | None:
-        """The event if it may be believed; None if it is left out."""
+        """Return the event if it can be believed, None if it is left out."""
         kind: str = event["event"]
         if not _is_whole(event):
             return self._leave_out("its journal holds lines that mean nothing", kind)
         if kind == "wrong":  # found in an earlier attempt at this run
-            self._told.append(event["reason"][:_LONG])
+            self._earlier.append(event["reason"][:_LONG])
             return None
         if kind == "worker":
             if self._live and self._begun:
                 return self._leave_out("its journal holds lines that only the supervisor writes", kind)
             self._begin()
             self._begun = True
-        elif self._ended and not (kind == "death" and not self._live):  # a case that ran into its limit may end while it is stopped
+        elif self._ended and not (kind == "death" and not self._live):  # a case that hit its limit may end while it is being stopped
             return self._leave_out("results came after the last test had ended", str(event.get("id", kind)))
         elif kind == "collected":
             self._collected = True
@@ -125,17 +126,17 @@ class Audit:
         return event
 
     def misread(self, event: Event, error: Exception) -> None:
-        """An event has all that it needs, and yet it makes no sense to the stage."""
+        """Record an event that is complete but that the stage cannot use."""
         self._break("its journal holds lines that mean nothing", f"{event.get('id', event['event'])} ({type(error).__name__})")
 
     def findings(self, tail: Tail) -> list[str]:
-        """What was wrong, a sentence each."""
-        found = [f"{what}: {few(list(dict.fromkeys(cases)))}" for what, cases in self._broken.items()]
+        """Return what was wrong, one sentence each."""
+        found = [f"{rule}: {few(list(dict.fromkeys(cases)))}" for rule, cases in self._broken.items()]
         if tail.unreadable:
             found.append(f"its journal holds lines that are not JSON: {tail.unreadable}")
         if not tail.is_intact():
             found.append("its journal was changed after it was read")
-        return list(dict.fromkeys([*self._told, *found]))
+        return list(dict.fromkeys([*self._earlier, *found]))
 
     def _begin(self) -> None:
         self._open.clear()
@@ -149,44 +150,44 @@ class Audit:
         else:
             settled = False
             self._outcomes[event.get("outcome", "")] += 1
-        # A module that does not import is reported while tests are collected; what spoiled its device is reported by the next worker.
+        # A module that does not import is reported during collection. A case that spoiled its device is reported by the next worker.
         unstarted = not self._collected and (settled or event.get("outcome") in ("error", "skipped"))
         if case in self._open:
             self._open.discard(case)
         elif self._live and not unstarted:
             self._break("reported without having been started", case)
             if not self._reported[case]:
-                return None  # its real result may come yet
+                return None  # its real result may still follow
         self._reported[case] += 1
         if self._collected and case not in self._announced and "ceiling" not in event:
             self._break("reported, but never collected", case)
-        elif "outcome" in event and self._reported[case] > max(1, self._announced[case]):  # two marks may have points of one name
+        elif "outcome" in event and self._reported[case] > max(1, self._announced[case]):  # two marks may have points of the same name
             self._break("reported more often than collected", case)
         return event
 
     def _count(self, outcomes: object) -> None:
-        """What the worker says that it has reported, and what of it is in its journal."""
+        """Compare the worker's own count of outcomes with its journal."""
         for outcome, number in outcomes.items() if isinstance(outcomes, dict) else ():
-            if (there := self._outcomes[outcome]) != number:
-                self._break("its worker's count and its journal differ", f"{number} {outcome}, in the journal {there}")
+            if (journaled := self._outcomes[outcome]) != number:
+                self._break("its worker's count and its journal differ", f"{number} {outcome}, in the journal {journaled}")
 
-    def _leave_out(self, what: str, which: str) -> Event | None:
-        self._break(what, which)
+    def _leave_out(self, rule: str, case: str) -> Event | None:
+        self._break(rule, case)
         return None
 
-    def _break(self, what: str, which: str) -> None:
-        several = self._broken.setdefault(what, [])
+    def _break(self, rule: str, case: str) -> None:
+        several = self._broken.setdefault(rule, [])
         if len(several) < _MOST:
-            several.append(which[:_CUT])
+            several.append(case[:_CUT])
 
 
 def parse(data: bytes) -> tuple[list[Event], int]:
-    """The events of complete lines, and how many lines are none."""
+    """Return the events of complete lines, and the number of lines that are not events."""
     events, unreadable = [], 0
     for line in data.splitlines():
         try:
             event = json.loads(line)
-            if b"\\ud" in line.lower():  # halves of characters, which no file of ours can hold
+            if b"\\ud" in line.lower():  # lone surrogates, which UTF-8 files cannot hold
                 event = json.loads(json.dumps(event, ensure_ascii=False).encode("utf-8", "replace"))
         except (ValueError, RecursionError):
             event = None
@@ -198,7 +199,7 @@ def parse(data: bytes) -> tuple[list[Event], int]:
 
 
 def _is_whole(event: Event) -> bool:
-    """Whether everything that a reader of such an event relies on is there, and of the right type."""
+    """Return whether an event has every field that readers need, with the right type."""
     kind = event["event"]
     if kind not in _KINDS or (kind in _OF_A_CASE and not isinstance(event.get("id"), str)):
         return False

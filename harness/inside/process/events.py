@@ -1,6 +1,6 @@
-"""Progress from a stage to the host, beside the log: one JSON object a line, on a pipe that user code does not know of.
+"""Progress from a stage to the host: one JSON object per line, on a pipe that user code does not know.
 
-What kernels and tests print goes to `<stage>/log.txt` and means nothing to the harness.
+What kernels and tests print goes to `<stage>/log.txt`, and the harness ignores it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ PIPE_VARIABLE = "WARPWAVE_EVENTS"
 
 
 def emit(event: str, **fields: object) -> None:
-    """Tell the host something; silently nothing when nobody listens."""
+    """Send an event to the host; do nothing if nobody listens."""
     pipe = os.environ.get(PIPE_VARIABLE)
     if pipe is None:
         return
@@ -20,4 +20,4 @@ def emit(event: str, **fields: object) -> None:
     try:
         os.write(int(pipe), line.encode("utf-8", "replace"))
     except OSError:
-        os.environ.pop(PIPE_VARIABLE, None)  # the listener is gone: results matter more than progress
+        os.environ.pop(PIPE_VARIABLE, None)  # the listener is gone, but results matter more than progress

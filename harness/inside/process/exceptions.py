@@ -1,4 +1,4 @@
-"""Exceptions of a package's code and of compilers, in words for a row of a report."""
+"""Describe exceptions of a package's code and of compilers for a row of a report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NOT_BELIEVED = "Something in the package changes how it is run or reported. Rea
 
 
 def doubted(report: StageReport, doubts: Iterable[str]) -> StageReport:
-    """A report whose results cannot be relied on, if there are `doubts`: they come first in its reason."""
+    """Return a report marked as invalid if there are `doubts`, which then come first in its reason."""
     wrong = tuple(doubts)
     if not wrong:
         return report
@@ -26,14 +26,14 @@ def few(cases: Sequence[str]) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """An exception in one line: its first, or its last where the first only says where (as Triton's compiler does: `at 2:37:`).
+    """Return an exception in one line: the first, or the last if the first only gives a position, as Triton's compiler does: `at 2:37:`.
 
-    Where that is in a function that a kernel calls, the last line is a mark under the call, and what happened is in the cause.
+    For an error in a function that a kernel calls, the last line is only a mark under the call; the cause says what happened.
     """
     while str(error).rstrip().endswith("^") and error.__cause__:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    said = f"{lines[-1]} ({lines[0].rstrip(':')})" if lines[0].endswith(":") else lines[0]
-    return f"{type(error).__name__}: {said[:300]}"
+    text = f"{lines[-1]} ({lines[0].rstrip(':')})" if lines[0].endswith(":") else lines[0]
+    return f"{type(error).__name__}: {text[:300]}"

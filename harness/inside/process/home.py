@@ -1,4 +1,4 @@
-"""Another home for a package while it runs on a card that does not exist."""
+"""A temporary home for a package that runs on a fake GPU."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pathlib import Path
 
 @contextmanager
 def temporary_home(folder: Path) -> Iterator[None]:
-    """Give the package another home while it runs on a card that does not exist.
+    """Give the package another home while it runs on a fake GPU.
 
-    Packages keep what they have tuned in the user's home (FlagGems: one database an architecture); with timings that are made up, a real
-    run would find the wrong choice there. Triton's own cache stays where it is: it holds what was compiled, and no timing.
+    Packages store tuning results in the user's home (FlagGems: one database per architecture). Timings on a fake GPU are invented, and a
+    real run would then use the wrong choice. Triton's own cache stays in place: it holds compiled code and no timings.
     """
     cache = os.environ.get("TRITON_CACHE_DIR") or Path(os.environ.get("TRITON_HOME") or Path.home()) / ".triton" / "cache"
     changed = {"TRITON_CACHE_DIR": str(cache), "HOME": tempfile.mkdtemp(prefix=".home-", dir=folder)} | _quick_malloc()
     before = {name: os.environ.get(name) for name in (*changed, "XDG_CACHE_HOME")}
     os.environ.update(changed)
-    os.environ.pop("XDG_CACHE_HOME", None)  # then it is below the home
+    os.environ.pop("XDG_CACHE_HOME", None)  # then it defaults to a folder in the new home
     try:
         yield
     finally:
@@ -32,6 +32,6 @@ def temporary_home(folder: Path) -> Iterator[None]:
 
 
 def _quick_malloc() -> dict[str, str]:
-    """jemalloc for the workers, where this machine has it: a seventh of what LLVM and MLIR take is the C library's malloc."""
+    """Use jemalloc in the workers, if installed: LLVM and MLIR spend a seventh of their time in the C library's malloc."""
     library = find_library("jemalloc")
     return {"LD_PRELOAD": library} if library and not os.environ.get("LD_PRELOAD") else {}

@@ -1,4 +1,4 @@
-"""What a worker reports, on disk before the next case starts."""
+"""The journal of a worker: what it reports is on disk before the next case starts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from harness.inside.process.container_limits import NO_ROOM
 from harness.inside.process.workers import JOURNAL_VARIABLE
 from harness.records import UNWRITABLE
 
-# What must outlive a power cut; the rows between two of them are on disk when the second one is.
+# Events that must survive a power cut. Writing one to disk also writes the rows before it.
 _DURABLE = ("collected", "finish", "death", "end")
 
 
-# Bound here, before a package is imported: one that replaces them for its own ends (json.dumps, os.fsync) changes no result.
+# Bind these before a package is imported: if it replaces json.dumps or os.fsync, results stay unchanged.
 _dumps, _time, _open, _write, _fsync, _close = json.dumps, time.time, os.open, os.write, os.fsync, os.close
 
 
 class Journal:
-    """An append-only file of events, one JSON object a line, each written at once: a kill can tear the last line only."""
+    """An append-only file of events, one JSON object per line, each written at once: a kill can only damage the last line."""
 
     __slots__ = ("a_workers", "durable", "path")
 
@@ -32,7 +32,7 @@ class Journal:
 
     @classmethod
     def from_environment(cls, durable: Collection[str] = _DURABLE) -> Journal:
-        """The journal that the supervisor named for this worker; the worker ends at once where it cannot be written any more."""
+        """Return the journal that the supervisor named for this worker. If it can no longer be written, the worker ends at once."""
         return cls(Path(os.environ[JOURNAL_VARIABLE]), a_workers=True, durable=durable)
 
     def write(self, event: str, **fields: object) -> None:
@@ -42,32 +42,32 @@ class Journal:
             self._append(line.encode("utf-8", "replace"), event in self.durable)
         except OSError as error:
             if self.a_workers and error.errno in NO_ROOM:
-                os._exit(UNWRITABLE)  # whatever caught an exception here would make a verdict on a test of it
+                os._exit(UNWRITABLE)  # an exception might be caught and become the verdict of a test
             raise
 
     def _append(self, data: bytes, durable: bool) -> None:
         handle = _open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            while data:  # on a disk that is nearly full a write is short first, and fails then
+            while data:  # on a nearly full disk, a write is short first and then fails
                 data = data[_write(handle, data) :]
             if durable:
                 _fsync(handle)
         finally:
             _close(handle)
 
-    def mend(self) -> None:
-        """Cut off what a kill or a full disk left of a last line: the next event would be glued to it, and lost with it."""
+    def repair(self) -> None:
+        """Cut off a partial last line left by a kill or a full disk: the next event would be appended to it and lost."""
         if self.path.exists():
             data = self.path.read_bytes()
             if not data.endswith(b"\n"):
                 os.truncate(self.path, data.rfind(b"\n") + 1)
 
     def read(self) -> list[Event]:
-        """All events so far; a torn last line is left out."""
+        """Return all events so far, without a partial last line."""
         return parse(self.path.read_bytes())[0] if self.path.exists() else []
 
     def unsettled(self) -> Event | None:
-        """What the last worker said of the case after which its device no longer answered, if nobody has judged it yet."""
+        """Return the outcome of the case after which the device stopped answering, if no later worker has settled it."""
         found: Event | None = None
         for event in self.read():
             if event["event"] == "poisoned":
@@ -77,21 +77,21 @@ class Journal:
         return found
 
     def done(self) -> set[str]:
-        """Ids that need not run again."""
+        """Return the ids that need not run again."""
         return {event["id"] for event in self.read() if event["event"] in ("finish", "death") and event.get("id")}
 
 
 def settle(journal: Journal, ask: Callable[[], str]) -> bool:
-    """Called by a fresh worker before its first case; `ask` says what is wrong with the device, nothing where it answers.
+    """Settle the last worker's unsettled case, before a new worker's first case. `ask` returns what is wrong with the device, or "".
 
-    Whether the worker may go on: without a device that answers, every case to come would be one more false failure.
+    Return whether the worker may continue. Without a working device, every further case would fail for the wrong reason.
     """
-    told = journal.unsettled()
-    if told is None:
+    case = journal.unsettled()
+    if case is None:
         return True
     if trouble := ask():
-        reason = f"the device was lost during {told['id']}, and does not answer in a fresh process either: {trouble}"
-        journal.write("lost", id=told["id"], reason=reason)
+        reason = f"the device was lost during {case['id']}, and does not answer in a fresh process either: {trouble}"
+        journal.write("lost", id=case["id"], reason=reason)
         return False
-    journal.write("finish", **{key: value for key, value in told.items() if key not in ("event", "at")})
+    journal.write("finish", **{key: value for key, value in case.items() if key not in ("event", "at")})
     return True

@@ -1,7 +1,7 @@
-"""The files of a stage, and what its process wrote to them: whoever changes them behind its back is found out.
+"""The result files of a stage, and the hashes of what its process wrote: later changes by others are detected.
 
-The process that supervises a stage writes its results, never the package's own. It keeps the SHA-256 of what it wrote and gives it to the
-inside over a pipe that no worker has. Only then are leftovers of the package ended, and the files looked at.
+Only the process that supervises a stage writes its results, never the package's process. It keeps the SHA-256 of what it wrote, and sends
+it to the inside over a pipe that no worker has. Then the inside ends leftover processes of the package, and checks the files.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from harness.records import Job, StageReport, dump, write_text
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36  # <linux/prctl.h>
 _PATIENCE_S, _PAUSE_S = 5.0, 0.005
 
-_written: dict[Path, Any] = {}  # a hash object a file
+_written: dict[Path, Any] = {}  # a hash object per file
 
 
 def replace(path: Path, text: str) -> None:
-    """Write a whole file anew."""
+    """Write a whole file."""
     write_text(path, text)
     _written[path] = hashlib.sha256(text.encode())
 
 
 def append(path: Path, line: str) -> None:
-    """Add a line."""
+    """Append a line."""
     data = f"{line}\n".encode()
     with open(path, "ab") as file:
         file.write(data)
@@ -41,13 +41,13 @@ def append(path: Path, line: str) -> None:
 
 
 def remove(path: Path) -> None:
-    """Begin a file anew: it is that of a run that is taken up again."""
+    """Remove the file of an interrupted run, to write it anew."""
     path.unlink(missing_ok=True)
     _written.pop(path, None)
 
 
 def close(report: StageReport, job: Job) -> None:
-    """The stage's last word: its report, with what it wrote, to its folder and to the inside."""
+    """Finish the stage: write its report with the hashes of its files, and send it to the inside."""
     files = {path.relative_to(job.output).as_posix(): digest.hexdigest() for path, digest in sorted(_written.items())}
     report = dataclasses.replace(report, files=files)
     dump(report, Path(job.output) / report.stage.value / "report.json")
@@ -55,12 +55,12 @@ def close(report: StageReport, job: Job) -> None:
 
 
 def changed(report: StageReport, output: Path) -> list[str]:
-    """The files of a report that are not what its stage wrote."""
+    """Return the files of a report that are not what its stage wrote."""
     return [name for name, digest in report.files.items() if digest_of(output / name) != digest]
 
 
 def digest_of(path: Path) -> str | None:
-    """The SHA-256 of a regular file; None where there is none, or where a link or a pipe was put in its place."""
+    """Return the SHA-256 of a regular file; None if it is missing, or a link or pipe replaced it."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -75,24 +75,24 @@ def digest_of(path: Path) -> str | None:
 
 
 def shut() -> None:
-    """Called by what supervises: a process of the same user can then neither read its memory nor use its open files. Linux only."""
+    """Protect the supervisor: other processes of the same user cannot read its memory or use its open files. Linux only."""
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def adopt() -> None:
-    """Called by the inside: what loses its parent becomes its child, daemons of the package among them. Linux only."""
+    """Make the inside adopt orphans, such as daemons of the package. Linux only."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def reap(but: int) -> None:
-    """Clear away orphans that have ended by themselves; `but` is a child that somebody waits for."""
+    """Reap orphans that have ended. `but` is a child that someone else waits for."""
     with suppress(ChildProcessError):
         while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None and found.si_pid != but:
             os.waitpid(found.si_pid, os.WNOHANG)
 
 
 def end_orphans(but: int) -> None:
-    """End every child that is left, and what thereby becomes one. What hangs in a driver is given up after a while; `but` is not ours."""
+    """Kill every remaining child except `but`, and their orphans. Give up on those that hang in a driver."""
     until = time.monotonic() + _PATIENCE_S
     while (left := [pid for pid in _children() if pid != but]) and time.monotonic() < until:
         for pid in left:
@@ -105,12 +105,12 @@ def end_orphans(but: int) -> None:
 
 
 def _children() -> list[int]:
-    """The processes whose parent is this one."""
+    """Return the ids of this process's children."""
     found = []
     for entry in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
         if entry.name.isdigit():
             with suppress(OSError, ValueError, IndexError):
-                # The name, in brackets, may hold anything.
+                # The name, in brackets, may contain anything.
                 if int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]) == os.getpid():
                     found.append(int(entry.name))
     return found

@@ -1,16 +1,15 @@
-"""Run cases in a worker process that may crash, hang or poison its device, and lose none of the others.
+"""Run cases in a worker process that may crash, hang or break its device, without losing any other case.
 
-The worker appends to a journal: `collected` (the ids it will run), `start` and `finish` around each case (`ready` for a step that is
-no case, `turn` where one of several that are under way goes on, `waiting` now and then while others finish), `end`. When it dies between a
-start and its finish, that case is the culprit: it is put on record and a fresh worker goes on with those that are left. Plain pytest
-leaves no result at all after a crash or a hang; this leaves a named one, without an extra dependency in the container.
+The worker appends to a journal: `collected` (the ids it will run), `start` and `finish` around each case, and `end`. `ready` ends a step
+that is no case, `turn` continues one of several open cases, and `waiting` is written now and then while others finish. If the worker dies
+between a start and its finish, that case is the culprit: it is recorded, and a new worker continues with the rest. Plain pytest leaves no
+result at all after a crash or hang. This leaves a named one, without another dependency in the container.
 
-A worker whose device has stopped answering says `poisoned`, with what it would have said as `finish`, and leaves. The worker after it
-looks whether a fresh process gets an answer: if so, that case is the culprit; if not, the device is `lost` and nobody is.
+If the device stops answering, the worker writes `poisoned` instead of `finish`, with the same fields, and exits. The next worker checks
+whether the device answers a new process. If so, that case is the culprit. If not, the device is `lost`, and no case is to blame.
 
-What a case came to is on disk before the next one starts. A run that was killed as a whole is taken up from its journal: what it holds is
-told again, and only what is not in it is run. What breaks the journal's rules is reported as `wrong`, once the last worker is gone: see
-`audit`.
+The result of a case is on disk before the next one starts. A run that was killed as a whole continues from its journal: its events are
+reported again, and only missing cases run. Violations of the journal's rules are reported as `wrong` after the last worker: see `audit`.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from harness.records import UNWRITABLE, Verdict
 
 _POLL_S = 0.05
 _GRACE_S = 5.0
-# Without any case started, a worker is importing torch, collecting or compiling; slow machines need minutes for it.
+# Before the first case, a worker imports torch, collects or compiles. Slow machines need minutes for that.
 _IDLE_LIMIT_S = 900.0
-_LOG_TAIL = 1 << 20  # bytes of a dead worker's log in which its runtime's last words are looked for
+_LOG_TAIL = 1 << 20  # bytes of a dead worker's log that are searched for the runtime's last words
 LOST_DEVICE = (
     "Run `warpwave doctor`. A card that comes back only after a reset, or not at all, is a reason to take this machine out of service."
 )
@@ -45,7 +44,7 @@ OnEvent = Callable[[Event], None]
 
 @dataclass(frozen=True)
 class Death:
-    """A worker that did not reach its end. `case` is the culprit, or None when it died outside of any case."""
+    """A worker that did not reach its end. `case` is the culprit, or None if it died outside of any case."""
 
     case: str | None
     verdict: Verdict
@@ -61,21 +60,21 @@ def supervise(
     stop: threading.Event | None = None,
     faults: dict[str, Verdict] | None = None,
 ) -> list[Death]:
-    """Start a worker, and another after each death, until every case of it has an outcome; returns the deaths, in order.
+    """Run workers, another after each death, until every case has an outcome. Return the deaths, in order.
 
-    Ends early only when a worker dies outside of any case, or twice of the same: then there is no culprit to leave out. `faults` are
-    patterns of what a runtime prints when it aborts the process for its device, and the verdict that each stands for.
+    Ends early only if a worker dies outside of any case, or twice during the same case: then there is no culprit to leave out. `faults`
+    maps patterns of what a runtime prints before it aborts the process because of its device to verdicts.
 
     Raises:
         OSError: the journal cannot be written any more.
-        KeyboardInterrupt: the user's, or `stop`, which is for supervisors in threads that no signal reaches; the worker is gone.
+        KeyboardInterrupt: the user's, or from `stop`, for supervisors in threads that receive no signals. The worker is gone.
     """
     deaths: list[Death] = []
     finished = False
     audit = Audit()
     on_event = _careful(on_event, audit)
     for event in filter(audit.check, journal.read()):
-        if event["event"] not in ("start", "turn", "ready", "lost"):  # what was under way then is told again when it is run again
+        if event["event"] not in ("start", "turn", "ready", "lost"):  # open cases are reported again when they run again
             on_event(event)
     tail = Tail(journal.path)
     while not finished:
@@ -83,7 +82,7 @@ def supervise(
         finished, death = _run_worker(start, journal, audit, tail, case_limit_s, log, on_event, stop or threading.Event())
         if death is not None:
             death = _explain(death, log, printed, faults or {})
-            # A case that kills a second time was not left out by its worker: going on would never end.
+            # Its worker did not leave out a case that kills twice. Continuing would never end.
             finished = death.case is None or death.case in {earlier.case for earlier in deaths}
             deaths.append(death)
             if death.case is not None:
@@ -91,15 +90,15 @@ def supervise(
                 journal.write("death", **fields)
                 on_event({"event": "death", **fields})
     found = audit.findings(tail)
-    journal.mend()
+    journal.repair()
     for reason in found:
-        journal.write("wrong", reason=reason)  # for a later attempt at this run, which finds the results in the journal as well
+        journal.write("wrong", reason=reason)  # for a later attempt at this run, which finds the results in the journal too
         on_event({"event": "wrong", "reason": reason})
     return deaths
 
 
 def _careful(on_event: OnEvent, audit: Audit) -> OnEvent:
-    """`on_event`, to which an event that it cannot take in is a finding, and not the end of the stage."""
+    """Wrap `on_event`: an event that it cannot process becomes a finding instead of ending the stage."""
 
     def take(event: Event) -> None:
         try:
@@ -114,11 +113,11 @@ def _careful(on_event: OnEvent, audit: Audit) -> OnEvent:
 def _run_worker(
     start: Start, journal: Journal, audit: Audit, tail: Tail, case_limit_s: float, log: Path, on_event: OnEvent, stop: threading.Event
 ) -> tuple[bool, Death | None]:
-    """One worker from start to end: whether all cases are through, and how it died if it did."""
-    journal.mend()
+    """Run one worker from start to end. Return whether all cases are done, and how it died if it did."""
+    journal.repair()
     tail.skip()
     audit.begin()
-    # A fresh worker compiles and loads again what an earlier one has had; readers of the journal can tell by this line.
+    # A new worker compiles and loads again what an earlier one had. This line tells readers of the journal.
     journal.write("worker")
     running, since, last, lost, timed_out = None, time.monotonic(), "", "", False
     kills = memory_kills()
@@ -149,15 +148,15 @@ def _run_worker(
     finally:
         end(worker, _GRACE_S)
     if timed_out:
-        what = f"it ran longer than {case_limit_s:g} s" if running else f"no case was started for {_IDLE_LIMIT_S:g} s"
-        return False, Death(running, Verdict.TIMEOUT, what)
+        reason = f"it ran longer than {case_limit_s:g} s" if running else f"no case was started for {_IDLE_LIMIT_S:g} s"
+        return False, Death(running, Verdict.TIMEOUT, reason)
     if lost:
         return False, Death(None, Verdict.INFRA, lost)
     if running is None and last in ("end", "poisoned"):
-        # After a sticky device error a worker hands over to a fresh one: its case has an outcome, the others deserve a clean device.
+        # After a sticky device error, a new worker takes over: the case has its outcome, and the others need a working device.
         return last == "end", None
     if worker.returncode == UNWRITABLE:
-        # Whichever test was running: it could not say how it ended.
+        # Whichever test was running could not report its result.
         raise OSError(errno.ENOSPC, "no space left for the results")
     how = describe_exit(worker.returncode or 0)
     if worker.returncode == -signal.SIGKILL and memory_kills() > kills:
@@ -166,7 +165,7 @@ def _run_worker(
 
 
 def describe_exit(code: int) -> str:
-    """An exit status in words: `was killed by SIGSEGV`, `exited with 3`."""
+    """Describe an exit status: `was killed by SIGSEGV`, `exited with 3 before its end`."""
     if code < 0:
         try:
             return f"was killed by {signal.Signals(-code).name}"
@@ -176,7 +175,7 @@ def describe_exit(code: int) -> str:
 
 
 def _explain(death: Death, log: Path, printed: int, faults: dict[str, Verdict]) -> Death:
-    """A death with what the device's runtime printed about it, where it is one of the `faults`."""
+    """Add what the device's runtime printed to a death, if it matches one of the `faults`."""
     if not faults or death.verdict not in (Verdict.CRASHED, Verdict.TIMEOUT):
         return death
     with open(log, "rb") as file:

@@ -1,7 +1,7 @@
-"""How a supervised worker comes to life: as a process of its own, or forked from one that has imported what all of them need.
+"""Start supervised workers: as new processes, or forked from a process that has imported what all of them need.
 
-torch and what its compiler brings along take seconds to import; a worker an architecture would take them each time. A fork server is a
-process without threads, so what it forks holds nobody's locks.
+torch and its compiler take seconds to import, and each of the many workers would import them again. The fork server has no threads, so its
+forks do not inherit locked locks.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from harness.inside.process.container_limits import NO_ROOM
 from harness.records import UNWRITABLE
 
 JOURNAL_VARIABLE = "WARPWAVE_JOURNAL"
-FOLDER_VARIABLE = "WARPWAVE_FOLDER"  # where a stage, and what it runs, works
+FOLDER_VARIABLE = "WARPWAVE_FOLDER"  # the working folder of a stage and of what it runs
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 class Worker(Protocol):
-    """A process in a session of its own, as `subprocess.Popen` has it."""
+    """A process in its own session, with the interface of `subprocess.Popen`."""
 
     pid: int
 
@@ -36,22 +36,22 @@ class Worker(Protocol):
         """The exit status, negative for a signal; None while it runs."""
 
     def poll(self) -> int | None:
-        """`returncode`, looked up."""
+        """Update and return `returncode`."""
 
     def wait(self, timeout: float) -> int:
         """Wait for the end.
 
         Raises:
-            subprocess.TimeoutExpired: it did not come.
+            subprocess.TimeoutExpired: it is still running.
         """
 
 
-# Starts a worker that writes to a journal, with its output in a log.
+# Starts a worker that writes to a journal, with its output in a log file.
 Start = Callable[[Path, Path], Worker]
 
 
 def spawned(command: list[str], variables: Mapping[str, str] | None = None) -> Start:
-    """A new process, with `variables` on top of this one's."""
+    """Start workers as new processes, with `variables` added to this one's."""
 
     def start(journal: Path, log: Path) -> Worker:
         environment = {**os.environ, **(variables or {}), JOURNAL_VARIABLE: str(journal)}
@@ -62,7 +62,7 @@ def spawned(command: list[str], variables: Mapping[str, str] | None = None) -> S
 
 
 def forked(function: Callable[..., None], *arguments: Any) -> Start:
-    """`function(*arguments)` in a process that begins with torch and Triton imported. Both must be known by name in a module."""
+    """Start workers as forks that call `function(*arguments)`, with torch and Triton imported. All must be picklable by name."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["harness.inside.compile.preload"])
 
@@ -93,12 +93,12 @@ class _Forked:
 
 
 def end(worker: Worker, grace_s: float) -> None:
-    """End a process and everything it started: SIGINT first, so that a GPU runtime can tear down and results are written; then SIGKILL."""
+    """End a process and everything it started: SIGINT first, so that a GPU runtime can shut down and results are written; then SIGKILL."""
     for number in (signal.SIGINT, signal.SIGKILL):
         try:
             os.killpg(worker.pid, number)
         except (ProcessLookupError, PermissionError):
-            # Gone; or a forked one that leads no group yet.
+            # It is gone, or it was forked and does not lead a process group yet.
             if worker.poll() is not None:
                 break
             os.kill(worker.pid, number)
@@ -109,21 +109,21 @@ def end(worker: Worker, grace_s: float) -> None:
 
 
 def hash_triton() -> None:
-    """The hash of all of Triton is in the key of everything that it caches; it takes half a second, and is made once a process."""
+    """Compute Triton's hash once per process: it is part of every cache key, and takes half a second."""
     with contextlib.suppress(ImportError, AttributeError):
         importlib.import_module("triton.runtime.cache").triton_key()
 
 
 def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
-    """Called in a child: the kernel ends it when its parent is gone, so that a killed run leaves nothing running. Linux only."""
+    """Called in a child: the kernel ends it if its parent dies, so that a killed run leaves nothing running. Linux only."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
 def as_stage(main: Callable[[], None]) -> None:
-    """Run a stage's `main` as its process: it ends with its parent, and says by its exit code that results could not be written."""
+    """Run a stage's `main` as its process. It ends with its parent, and its exit code says if results could not be written."""
     die_with_parent()
-    if FOLDER_VARIABLE in os.environ:  # by now all of it is imported
+    if FOLDER_VARIABLE in os.environ:  # everything is imported by now
         os.chdir(os.environ.pop(FOLDER_VARIABLE))
     try:
         main()

@@ -1,1 +1,1 @@
-"""The test stage: runs pytest over the kernel package and writes JUnit."""
+"""The test stage: run pytest over the kernel package and write JUnit."""

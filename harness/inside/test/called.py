@@ -1,4 +1,4 @@
-"""Whether the function of a test was called at all, whatever pytest's hooks say of it."""
+"""Check that a test's function was really called, whatever pytest's hooks report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 
 def code_of(item: pytest.Item) -> CodeType | None:
-    """The code of a plain test function; None for all that pytest or a plugin runs in a way of its own."""
+    """Return the code of a plain test function; None for items that pytest or a plugin runs in another way."""
     if type(item) is not pytest.Function:
         return None
     code = getattr(item.obj, "__code__", None)
@@ -22,9 +22,9 @@ def code_of(item: pytest.Item) -> CodeType | None:
 
 @contextmanager
 def watched(code: CodeType | None) -> Iterator[list[bool]]:
-    """A list that is no longer empty once `code` was entered. What it costs ends there: a test itself is not slowed down.
+    """Yield a list that becomes non-empty when `code` is entered. Profiling stops there, so the test itself is not slowed down.
 
-    Where there is nothing to watch, or somebody else is profiling, the list is not empty to begin with.
+    The list starts non-empty if there is nothing to watch, or another profiler is active.
     """
     if code is None or sys.getprofile() is not None:
         yield [True]
@@ -36,7 +36,7 @@ def watched(code: CodeType | None) -> Iterator[list[bool]]:
             entered.append(True)
             sys.setprofile(None)
 
-    threading.setprofile(notice)  # a plugin may call the test in a thread of its own
+    threading.setprofile(notice)  # a plugin may call the test in another thread
     sys.setprofile(notice)
     try:
         yield entered

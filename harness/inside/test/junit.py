@@ -1,4 +1,4 @@
-"""Case results → JUnit XML in pytest's own shape (classname and name; properties per case), plus what pytest cannot say."""
+"""Case results → JUnit XML in pytest's shape (classname, name, properties per case), with verdicts that pytest does not have."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import datetime, timezone
 
 from harness.records import CaseResult, Job, Verdict
 
-# Everything XML 1.0 cannot hold; shown as an escape rather than dropped.
+# Characters that XML 1.0 cannot hold are escaped, not dropped.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit_xml(job: Job, cases: list[CaseResult]) -> str:
-    """One `testsuites` with one `testsuite` named after the target."""
+    """Return one `testsuites` element with one `testsuite`, named after the target."""
     failures = sum(case.verdict is Verdict.FAILED for case in cases)
     skipped = sum(case.verdict is Verdict.NOT_RUN for case in cases)
     passed = sum(case.verdict is Verdict.PASSED for case in cases)

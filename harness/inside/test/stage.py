@@ -1,7 +1,7 @@
-"""The test stage: pytest over the kernel package, with a result for every test whatever becomes of the process.
+"""The test stage: run pytest over the kernel package, with a result for every test, whatever happens to the process.
 
-Run as `python -m harness.inside.test.stage job.json`. A crash or a hang names its test, and the others still run (`process/supervise.py`).
-This process writes the JUnit file from the journal, as results come and at the end, so it does not matter how pytest died.
+Run as `python -m harness.inside.test.stage job.json`. A crash or hang is attributed to its test, and the others still run
+(`process/supervise.py`). This process writes the JUnit file from the journal, so it does not matter how pytest died.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from harness.inside.process.journal import Journal
 from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
 from harness.inside.process.workers import as_stage, spawned
 from harness.inside.test.junit import junit_xml
-from harness.inside.test.pytest_plugin import BENCHES_VARIABLE
+from harness.inside.test.pytest_plugin import BENCHES_VARIABLE, DEVICES_VARIABLE
 from harness.records import GPU_PROPERTY, CaseResult, Job, Stage, StageReport, Verdict, worst
 
 _OUTCOMES = {
@@ -38,7 +38,7 @@ _COLLECT_ONLY = ("--collect-only", "--co", "--collectonly")
 
 
 class Results:
-    """The cases so far, and the JUnit file that is kept current with them. Tests that share an id are as many rows as were collected."""
+    """The cases so far, and the JUnit file that is updated with them. Each collected test has a row, even if ids repeat."""
 
     def __init__(self, job: Job, folder: Path) -> None:
         self.job, self.folder = job, folder
@@ -51,17 +51,18 @@ class Results:
         self._due, self._behind = 0.0, False
 
     def on_event(self, event: Event, card: int | None = None) -> None:
-        """Take one journal event in; `card` is the index of the one that it happened on, where there are several."""
+        """Process one journal event. `card` is the index of its GPU, if there are several."""
         kind = event["event"]
         if kind == "collected":
-            self.collected |= Counter(event["ids"])  # a worker that takes over announces what is left
+            self.collected |= Counter(event["ids"])  # a new worker announces only what is left
             self.deselected = max(self.deselected, int(event.get("deselected", 0)))
         elif kind == "start":
             emit("case", stage="test", id=event["id"], done=len(self.cases), total=self.collected.total())
         elif kind in ("finish", "death"):
             case = self._case(event)
             if card is not None:
-                if (case.id, 0) in self.cases and case.id not in self.collected:  # a module that does not import does so on no card
+                # a module that does not import fails on every GPU; report it once
+                if (case.id, 0) in self.cases and case.id not in self.collected:
                     return
                 case = dataclasses.replace(case, properties={**case.properties, GPU_PROPERTY: str(card)})
             self._add(case)
@@ -75,7 +76,7 @@ class Results:
             self.write()
 
     def _add(self, case: CaseResult) -> None:
-        """A row of its own for each test that was collected under this id; beyond that, the graver result stays."""
+        """Add a case. Each test collected under its id has a row; further results only replace a row if they are graver."""
         occurrence = min(self._reported[case.id], max(1, self.collected[case.id]) - 1)
         self._reported[case.id] += 1
         known = self.cases.get((case.id, occurrence))
@@ -97,33 +98,33 @@ class Results:
         )
 
     def never_ran(self, why: str) -> list[str]:
-        """Tests that were collected and then not reached are rows, not gaps; returns their ids."""
+        """Add a row for every collected test without a result, and return their ids."""
         missing = [(case_id, n) for case_id, several in self.collected.items() for n in range(several) if (case_id, n) not in self.cases]
         for case_id, n in missing:
             self.cases[case_id, n] = self._case({"event": "death", "id": case_id, "verdict": Verdict.NOT_RUN.value, "reason": why})
         return [case_id for case_id, _ in missing]
 
     def check_complete(self) -> None:
-        """After workers that have all got to their end: what was collected was reported, or a failure says why not."""
+        """Check, after all workers completed, that every collected test was reported, or that a failure explains why not."""
         if any(option in _COLLECT_ONLY for option in self.job.pytest_args):
             return
         bad = any(case.verdict not in (Verdict.PASSED, Verdict.NOT_RUN) for case in self.cases.values())
         stopped = f"pytest stopped before this test: {self.stopped}" if self.stopped else "it was collected, and never reported"
         missing = self.never_ran(stopped)
-        if missing and not (bad and self.stopped):  # -x and --maxfail stop pytest as well, and only after a failure
-            said = f"; pytest stopped early: {self.stopped}" if self.stopped else ""
+        if missing and not (bad and self.stopped):  # -x and --maxfail also stop pytest, but only after a failure
+            why = f"; pytest stopped early: {self.stopped}" if self.stopped else ""
             several = self.collected.total()
-            self.wrong[f"{several} tests were collected, {several - len(missing)} of them reported; missing: {few(missing)}{said}"] = None
+            self.wrong[f"{several} tests were collected, {several - len(missing)} of them reported; missing: {few(missing)}{why}"] = None
         if self.cases and not self.collected and any(case.verdict is Verdict.PASSED for case in self.cases.values()):
             self.wrong[f"{len(self.cases)} tests were reported, none was collected"] = None
 
     def put_in_order(self) -> None:
-        """pytest's order, where several cards have told of their tests as they came."""
+        """Sort the cases in pytest's order: several GPUs report them as they finish."""
         place = {case_id: position for position, case_id in enumerate(self.collected)}
         self.cases = dict(sorted(self.cases.items(), key=lambda entry: (place.get(entry[0][0], len(place)), entry[0][1])))
 
     def write(self) -> None:
-        """Replace the JUnit file; it takes longer the more tests there are, and a twentieth of the time at most."""
+        """Replace the JUnit file. This takes longer with more tests, so it may use at most a twentieth of the time."""
         started = time.monotonic()
         sealing.replace(self.folder / "junit.xml", junit_xml(self.job, list(self.cases.values())))
         self._due, self._behind = started + 20 * (time.monotonic() - started), False
@@ -133,10 +134,11 @@ def verify(job: Job) -> StageReport:
     """Run the package's tests and write `test/junit.xml`."""
     folder = Path(job.output) / Stage.TEST.value
     results = Results(job, folder)
-    # Of Python's streams pytest may keep what was printed; what a GPU's runtime prints before it aborts has to get into the log.
+    # Capture only Python's streams. What a GPU's runtime prints before it aborts must reach the log.
     options = ["--capture=sys", *pytest_options(job, folder)]
     command = [sys.executable, "-m", "pytest", "-p", "harness.inside.test.pytest_plugin", *options, job.kernels]
     os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.benches)
+    os.environ[DEVICES_VARIABLE] = os.pathsep.join(job.torch_devices)
     why = "the run was stopped before this test"
     try:
         deaths = _run(job, folder, command, results)
@@ -151,7 +153,7 @@ def verify(job: Job) -> StageReport:
 
 
 def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[Death]:
-    """One pytest over everything, or one on each card of several."""
+    """Run one pytest over everything, or one per GPU."""
     if several := cards(job):
         shared = [*command[:3], "-p", "harness.inside.multi_gpu.pytest_plugin", *command[3:]]
         deaths = share(job, Stage.TEST, several, shared, "journal.jsonl", results.on_event)
@@ -162,10 +164,10 @@ def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[D
 
 
 def pytest_options(job: Job, folder: Path) -> list[str]:
-    """The package may be read-only, is its own root, and one module that does not import must not hide the others."""
+    """Return pytest's options. The package may be read-only and is its own root; a module that does not import must not hide the others."""
     fixed = ["--rootdir", job.kernels, "-p", "no:cacheprovider", "--continue-on-collection-errors", "-v", "--color=no"]
     if not any((Path(job.kernels) / name).exists() for name in ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")):
-        # Otherwise pytest takes the settings of whatever repository lies above, here but not in a container.
+        # Otherwise pytest would use the settings of a repository above the folder, which a container does not have.
         settings = folder / "pytest.ini"
         settings.write_text("[pytest]\n")
         fixed += ["-c", str(settings)]
@@ -198,7 +200,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
 
 
 def main() -> None:
-    """Entry of the stage's process."""
+    """Run the stage's process."""
     job = Job.load(Path(sys.argv[1]))
     sealing.shut()
     sealing.close(verify(job), job)

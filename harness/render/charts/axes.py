@@ -1,4 +1,4 @@
-"""Axes: where a value lies, and which round values get a tick. Pure."""
+"""Axes: the position of a value, and which round values get a tick. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_LOG_FROM = 8.0  # a sweep over less than three doublings reads better on an even scale
+_LOG_FROM = 8.0  # a sweep over fewer than three doublings reads better on a linear scale
 
 
 @dataclass(frozen=True)
 class Scale:
-    """From values to a line of pixels; both ends belong to it."""
+    """Map values to a range of pixels, including both ends."""
 
     low: float
     high: float
@@ -20,26 +20,26 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The pixel of a value."""
+        """Return the pixel of a value."""
         low, high, at = (math.log(x) if self.log else x for x in (self.low, self.high, value))
         return self.start + (self.end - self.start) * ((at - low) / (high - low) if high != low else 0.5)
 
 
 def sizes_scale(sizes: Sequence[float], start: float, end: float) -> Scale:
-    """Of a swept size: logarithmic where it is swept over doublings."""
+    """Return the scale of a swept size: logarithmic if the sweep spans at least three doublings."""
     low, high = min(sizes), max(sizes)
     return Scale(low, high, start, end, log=low > 0 and high / low >= _LOG_FROM)
 
 
 def values_scale(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
-    """From 0 to a little above the largest, and round ticks between."""
+    """Return a scale from 0 to a little above the largest value, and round ticks on it."""
     top = (max(values, default=1.0) or 1.0) * 1.04
     step = _step(top / 5.2)
     return Scale(0.0, top, start, end), [position * step for position in range(math.floor(top / step) + 1)]
 
 
 def size_ticks(scale: Scale) -> list[float]:
-    """About six sizes: powers of two, or of four or more where these are too many; round numbers on an even scale."""
+    """Return about six ticks: powers of two on a logarithmic scale, else round numbers."""
     if not scale.log:
         step = _step((scale.high - scale.low) / 5)
         first = math.ceil(scale.low / step)
@@ -50,7 +50,7 @@ def size_ticks(scale: Scale) -> list[float]:
 
 
 def short(value: float) -> str:
-    """A tick's label: 512, 4 Ki, 128 Mi for powers of two; 4 k, 1.5 M for others."""
+    """Return a tick's label: 512, 4 Ki, 128 Mi for powers of two; 4 k, 1.5 M for others."""
     for unit, factor in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
         if value >= factor and value % factor == 0 and math.log2(value).is_integer():
             return f"{value / factor:.0f} {unit}"
@@ -61,7 +61,7 @@ def short(value: float) -> str:
 
 
 def _step(rough: float) -> float:
-    """1, 2, 2.5 or 5 times a power of ten, the next one up."""
+    """Return the next number up that is 1, 2, 2.5 or 5 times a power of ten."""
     if rough <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(rough))

@@ -1,10 +1,13 @@
-"""The colours of all drawings: legible on light and on dark, told apart by colour-blind eyes, and in print by dashes and shapes. Pure."""
+"""The colours of all drawings. Pure.
+
+They are legible on light and dark grounds and distinct for colour-blind readers. In print, dashes and shapes distinguish the lines.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# A hue a provider: blue for the kernel's own, then vermilion, green, violet, ochre, cyan, rose, grey.
+# A hue per provider: blue for the kernel's own, then vermilion, green, violet, ochre, cyan, rose, grey.
 LIGHT = {
     **{"ground": "#ffffff", "ink": "#16202b", "soft": "#5a6672", "grid": "#e6eaee", "axis": "#9aa5b0", "ceiling": "#7a8590"},
     **{
@@ -36,12 +39,12 @@ _DASHES = ("none", "7 4", "2 3", "9 3 2 3")
 
 
 def variables(colours: Mapping[str, str]) -> str:
-    """The colours as CSS variables: `--s0:#1558b0;…`."""
+    """Return the colours as CSS variables: `--s0:#1558b0;…`."""
     return "".join(f"--{name}:{colour};" for name, colour in colours.items())
 
 
 def rules(colours: Mapping[str, str] | None = None) -> str:
-    """How the marks of a drawing look; by variables, or by the colours themselves for readers of SVG that know no variables."""
+    """Return the CSS rules of a drawing's marks. They use CSS variables, or literal colours for SVG readers without variables."""
 
     def of(name: str) -> str:
         return colours[name] if colours else f"var(--{name})"

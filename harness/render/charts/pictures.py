@@ -1,4 +1,4 @@
-"""Comparison → one SVG picture a kernel, for a README or a chat: title, legend, drawings, and what they were measured on. Pure."""
+"""Comparison → one SVG picture per kernel, for a README or a chat: title, legend, drawings and hardware. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from harness.render.text import visible
 
 _PANEL, _GAP, _EDGE = 560, 20, 24
 _HEAD, _CAPTION, _FOOT = 84, 20, 17
-_LETTER = 7.0  # pixels of a character of the legend
+_LETTER = 7.0  # pixels per character of the legend
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A kernel's picture, with a name that is safe for a file."""
+    """A kernel's picture, with a safe file name."""
 
     kernel: str
     file: str
@@ -29,7 +29,7 @@ class Picture:
 
 
 def pictures(comparison: Comparison, theme: str = "auto") -> tuple[Picture, ...]:
-    """A picture for each kernel that was measured. `theme` is light, dark, or auto: that of whoever looks at it."""
+    """Return a picture for each measured kernel. `theme` is light, dark, or auto for the reader's own."""
     comparison = shown(comparison).comparison
     kernels: dict[str, list[Sweep]] = {}
     for sweep in sweeps(comparison)[:MOST_DRAWN]:
@@ -62,12 +62,12 @@ def _picture(comparison: Comparison, kernel: str, group: Sequence[Sweep], theme:
     foot = _foot(comparison, group)
     height = y + _FOOT * len(foot)
     head = _text(kernel, _EDGE, 34, "title") + _legend(group)
-    told = "".join(_text(line, _EDGE, y + 8 + _FOOT * number, "foot") for number, line in enumerate(foot))
+    footer = "".join(_text(line, _EDGE, y + 8 + _FOOT * number, "foot") for number, line in enumerate(foot))
     ground = f'<rect class="ground" width="{width}" height="{height:.0f}" rx="8"/>'
     words = f"<title>{escape(visible(f'{kernel}: speed over size, on {_gpus(group)}'))}</title>"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height:.0f}" width="{width}" height="{height:.0f}">'
-        f"{words}<style>{_style(theme)}</style>{ground}{head}{''.join(parts)}{told}</svg>\n"
+        f"{words}<style>{_style(theme)}</style>{ground}{head}{''.join(parts)}{footer}</svg>\n"
     )
 
 
@@ -81,7 +81,7 @@ def _panel(sweep: Sweep, drawing: Drawing, x: float, y: float, width: float) -> 
 
 
 def _legend(group: Sequence[Sweep]) -> str:
-    """Providers by colour; targets, where there are several, by dash."""
+    """Draw the legend: providers by colour, and targets by dash if there are several."""
     series = [entry for sweep in group for entry in sweep.series]
     keys = [(name, f"line s{style % STYLES} t0") for name, style in {entry.provider: entry.style for entry in series}.items()]
     targets = {entry.target: entry.target_style for entry in series}
@@ -95,15 +95,15 @@ def _legend(group: Sequence[Sweep]) -> str:
 
 
 def _foot(comparison: Comparison, group: Sequence[Sweep]) -> list[str]:
-    """What it was measured on, a line a target, and how to read it."""
+    """Return the hardware, one line per target, and how to read the picture."""
     shown = {entry.target for sweep in group for entry in sweep.series}
-    told = []
+    lines = []
     for target in comparison.targets:
         if target.target in shown:
             triton = f", Triton {target.facts.triton}" if target.facts else ""
-            told.append(f"{target.target}: {target.gpus or target.label}{triton}{', ' + target.started[:10] if target.started else ''}")
+            lines.append(f"{target.target}: {target.gpus or target.label}{triton}{', ' + target.started[:10] if target.started else ''}")
     grey = ", grey: copy measured in the same run" if any(sweep.ceilings for sweep in group) else ""
-    return [*told, f"Line: median, band: 20th to 80th percentile{grey}"]
+    return [*lines, f"Line: median, band: 20th to 80th percentile{grey}"]
 
 
 def _gpus(group: Sequence[Sweep]) -> str:
@@ -117,7 +117,7 @@ def _style(theme: str) -> str:
 
 
 def _rules(colours: Mapping[str, str]) -> str:
-    """The colours themselves: not every reader of SVG knows variables."""
+    """Return rules with literal colours: not every SVG reader supports variables."""
     found = [
         rules(colours),
         f".title{{font:600 21px {SANS};fill:{colours['ink']}}}",
@@ -133,7 +133,7 @@ def _text(text: str, x: float, y: float, css: str) -> str:
 
 
 def _file(kernel: str, taken: set[str]) -> str:
-    """Letters, digits, `-` and `_` of the name; a number where that is no longer one of its own."""
+    """Return the name's letters, digits, `-` and `_`, with a number appended if that is taken."""
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", kernel).strip("-")[:80] or "kernel"
     number = 1
     while (name := stem if number == 1 else f"{stem}-{number}") in taken:

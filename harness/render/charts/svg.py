@@ -1,4 +1,4 @@
-"""A sweep → SVG: lines with a 20 to 80 % band over a swept size, or a row of dots a case. Pure; colours are classes (see `palette`)."""
+"""A sweep → SVG: lines with a 20 to 80 % band over a swept size, or a row of dots per case. Pure; colours are classes (see `palette`)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from harness.render.charts.axes import Scale, short, size_ticks, sizes_scale, va
 from harness.render.charts.sweeps import Curve, CurvePoint, Sweep
 from harness.render.text import number, visible
 
-STYLES = 8  # distinct colours, then they come again
-_MANY = 28  # points above which a line needs no dots
+STYLES = 8  # distinct colours, reused after that
+_MANY = 28  # above this many points, a line needs no dots
 _WIDTH, _HEIGHT = 560, 290
 _LIST_WIDTH, _ROW = 1140, 22
-_LETTER = 6.7  # pixels of a character in the labels of a list
+_LETTER = 6.7  # pixels per character in the labels of a list
 _LONGEST = 60
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is inside an `<svg>`, its size, and where each case lies along `x` (of a list: along y)."""
+    """The content of an `<svg>`, its size, and the position of each case along x, or along y for a list."""
 
     body: str
     width: int
@@ -31,7 +31,7 @@ class Drawing:
 
 
 def draw(sweep: Sweep) -> Drawing:
-    """The marks, grid and labels of a sweep; no legend and no title."""
+    """Draw the marks, grid and labels of a sweep, without legend and title."""
     return _list(sweep) if sweep.sizes is None else _curves(sweep, sweep.sizes)
 
 
@@ -51,9 +51,9 @@ def _curves(sweep: Sweep, sizes: tuple[float, ...]) -> Drawing:
         parts.append(_tag("line", x1=left, x2=right, y1=y(ceiling.gbps), y2=y(ceiling.gbps), _class=f"ceiling t{ceiling.target_style % 4}"))
         whose = f"{ceiling.target} " if len(sweep.ceilings) > 1 else ""
         label = f"{whose}copy, measured {number(ceiling.gbps)}"
-        # Above the drawing: on the line it would stand in the way of kernels that reach it.
+        # Put the label above the drawing. On the line, it would hide kernels that reach the ceiling.
         parts.append(_tag("text", label, x=right - 185 * position, y=top - 12, _class="ceiling-label", text_anchor="end"))
-    # The kernel's own provider is drawn last, on top of those that it is held against.
+    # Draw the kernel's own provider last, on top of the others.
     for index, entry in reversed(list(enumerate(sweep.series))):
         style = f"s{entry.style % STYLES} t{entry.target_style % 4}"
         placed = [(x(size), point) for size, point in zip(sizes, entry.points, strict=True)]
@@ -102,13 +102,13 @@ def _list(sweep: Sweep) -> Drawing:
 
 def _values(sweep: Sweep) -> list[float]:
     points = [point for entry in sweep.series for point in entry.points if point]
-    # A suspect point may be absurdly high; the axis is not stretched for it, unless there is nothing else.
+    # A suspect point may be absurdly high. Ignore it for the axis, unless there is nothing else.
     sound = [point for point in points if point.state != "suspect"] or points
     return [max(point.value, point.high or 0.0) for point in sound] + [ceiling.gbps for ceiling in sweep.ceilings]
 
 
 def _runs(placed: Iterable[tuple[float, CurvePoint | None]], banded: bool = False) -> list[list[tuple[float, CurvePoint]]]:
-    """The points in stretches without a hole in them: a line never leads over a case that has no number."""
+    """Split the points into runs without gaps: a line must not cross a case without a number."""
     found: list[list[tuple[float, CurvePoint]]] = [[]]
     for at, point in placed:
         if point is not None and (not banded or point.low is not None):
@@ -133,7 +133,7 @@ def _clipped(scale: Scale, value: float) -> float:
 
 
 def _dot(at: float, height: float, entry: Curve, point: CurvePoint, radius: float) -> str:
-    """A circle for the first target, a diamond, a square and a triangle for the next ones; hollow where it is not sound."""
+    """Draw a circle for the first target, then a diamond, a square and a triangle. Points that are not sound are hollow."""
     style = f"dot s{entry.style % STYLES}" + (" unsound" if point.state else "")
     shape = entry.target_style % 4
     r = radius
@@ -144,7 +144,7 @@ def _dot(at: float, height: float, entry: Curve, point: CurvePoint, radius: floa
 
 
 def _tag(_name: str, _text: str = "", **attributes: object) -> str:
-    """An element with its text, both escaped; `_class` and `text_anchor` stand for names that Python does not allow."""
+    """Return an element with escaped text and attributes; `_class` and `text_anchor` avoid names that Python forbids."""
     listed = "".join(f" {key.strip('_').replace('_', '-')}={quoteattr(_attribute(value))}" for key, value in attributes.items())
     return f"<{_name}{listed}>{escape(visible(_text))}</{_name}>" if _text else f"<{_name}{listed}/>"
 

@@ -1,7 +1,7 @@
-"""Rows of a comparison → what is drawn: a curve over the swept size, or a list of cases where there is no one size. Pure.
+"""Rows of a comparison → drawings: a curve over the swept size, or a list of cases if no single size was swept. Pure.
 
-A sweep is what the benchmark's author plotted: the cases that share all of their name but the sizes. Sweeps without one size to stand on
-an axis, or of fewer than three cases, are put together into one list a kernel and unit.
+A sweep is what the benchmark's author plotted: the cases whose names differ only in their sizes. Sweeps without a single size for the axis,
+or with fewer than three cases, are joined into one list per kernel and unit.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from harness.compare.speeds.rows import is_bandwidth, lower_is_better
 from harness.stats import measurable
 
 _Styles = Mapping[tuple[str, str], int]
-_FEWEST = 3  # cases that make a curve
-_MOST_NAMES = 5  # of sizes that are the same
+_FEWEST = 3  # cases needed for a curve
+_MOST_NAMES = 5  # of parameters with the same values, in an axis label
 MOST_LISTED = 1000  # cases in one drawing without an axis
 MOST_DRAWN = 400  # drawings
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One number of a series, with its 20 to 80 % band where one was measured. `state` is empty for a sound one."""
+    """One number of a series, with its 20 to 80 % band if one was measured. `state` is empty if the number is sound."""
 
     value: float
     low: float | None
@@ -34,7 +34,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Curve:
-    """One provider on one kind of GPU of a target, a point or None a case. `style` tells providers apart, `target_style` targets."""
+    """One provider on one GPU model of a target: a point or None per case. `style` numbers providers, `target_style` targets."""
 
     provider: str
     target: str
@@ -46,7 +46,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The copy bandwidth that was measured on a GPU of a target."""
+    """The copy bandwidth measured on a GPU of a target, in GB/s."""
 
     target: str
     gpu: str
@@ -56,7 +56,7 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One drawing. `sizes` is None for a list of cases; `shared` is what all cases have in common, as far as the name says."""
+    """One drawing. `sizes` is None for a list of cases."""
 
     kernel: str
     title: str
@@ -70,12 +70,12 @@ class Sweep:
 
     @property
     def lower_is_better(self) -> bool:
-        """Whether small values are the good ones."""
+        """Whether small values are better."""
         return lower_is_better(self.unit)
 
 
 def sweeps(comparison: Comparison) -> tuple[Sweep, ...]:
-    """Every measured row, once, in the authors' order; a kernel's list of cases comes after its curves."""
+    """Return every measured row once, in the authors' order; a kernel's list of cases follows its curves."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in comparison.rows:
         groups.setdefault((row.kernel, row.unit, row.case.rpartition("/")[0]), []).append(row)
@@ -111,7 +111,7 @@ def sweeps(comparison: Comparison) -> tuple[Sweep, ...]:
 
 
 def band(cell: Cell) -> tuple[float | None, float | None]:
-    """The author's own band, or the value at the 80th and 20th percentile of the time."""
+    """Return the author's own band, or the values at the 80th and 20th percentile of the time."""
     if cell.low is not None and cell.high is not None:
         return min(cell.low, cell.high), max(cell.low, cell.high)
     if cell.value is None or not cell.median_ms or not cell.p20_ms or not cell.p80_ms:
@@ -123,26 +123,26 @@ def band(cell: Cell) -> tuple[float | None, float | None]:
 
 
 def _axis(rows: Sequence[Row]) -> tuple[str, dict[str, float]] | None:
-    """The name of the one size that tells all cases apart, and each case's; the last such parameter, as authors sweep it.
+    """Return the name of the swept size and its value in each case, or None if no parameter distinguishes all cases.
 
-    What else varies has to rise or fall with it, as the number of rows does where the elements are held: a line over one of three sizes
-    that go their own ways would show a course that nothing takes.
+    The last such parameter wins, as authors order them. All other varying parameters must rise or fall with it, as the number of rows does
+    if the number of elements is fixed. Otherwise the line would suggest a trend that no parameter follows.
     """
     params: dict[str, Mapping[str, object]] = {row.case: row.params for row in rows}
     if len(params) < _FEWEST:
         return None
-    # A parameter that only some cases have is no size, and none of the others can be the axis beside it.
-    told = [{key for key, value in found.items() if value is not None} for found in params.values()]
-    if any(keys != told[0] for keys in told):
+    # Every case must have the same parameters, or none of them can be the axis.
+    keys_of = [{key for key, value in found.items() if value is not None} for found in params.values()]
+    if any(keys != keys_of[0] for keys in keys_of):
         return None
-    names = dict.fromkeys(key for found in params.values() for key in found if key in told[0])
+    names = dict.fromkeys(key for found in params.values() for key in found if key in keys_of[0])
     varying = {name: {case: found.get(name) for case, found in params.items()} for name in names}
     varying = {name: values for name, values in varying.items() if len(set(map(repr, values.values()))) > 1}
     sizes = {name: _numbers(values) for name, values in varying.items()}
     along = next((found for found in reversed(sizes.values()) if found and len(set(found.values())) == len(params)), None)
     if along is None:
         return None
-    # One is enough to look at: another size that tells all cases apart, and rises or falls with this one, has the same order.
+    # Checking one size is enough: any other that distinguishes all cases, and rises or falls with this one, gives the same order.
     order = sorted(along, key=lambda case: along[case])
     if not all(found and _steady([found[case] for case in order]) for found in sizes.values()):
         return None
@@ -151,7 +151,7 @@ def _axis(rows: Sequence[Row]) -> tuple[str, dict[str, float]] | None:
 
 
 def _numbers(values: Mapping[str, object]) -> dict[str, float]:
-    """The values as sizes; empty where one of them is none."""
+    """Return the values as sizes, or nothing if one of them is not a size."""
     numbers = {case: value for case, value in values.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
     whole = len(numbers) == len(values) and all(map(measurable, numbers.values()))
     return {case: float(value) for case, value in numbers.items()} if whole else {}
@@ -163,7 +163,7 @@ def _steady(values: Sequence[float]) -> bool:
 
 
 def _styles(rows: Iterable[Row]) -> dict[tuple[str, str], int]:
-    """A number a provider, in each kernel from 0 on: its own comes first in the author's list."""
+    """Number the providers of each kernel from 0. The kernel's own is first in the author's list."""
     styles: dict[tuple[str, str], int] = {}
     counted: dict[str, int] = {}
     for row in rows:
@@ -202,7 +202,7 @@ def _point(cell: Cell | None) -> CurvePoint | None:
 
 
 def _ceilings(comparison: Comparison, targets: Mapping[str, int]) -> dict[tuple[str, str], Ceiling]:
-    """The largest of each kind of GPU on each target: two cards of a kind share theirs."""
+    """Return the largest ceiling per target and GPU model: GPUs of one model share it."""
     largest: dict[tuple[str, str], Ceiling] = {}
     for target in comparison.targets:
         for device in target.devices if target.target in targets else ():
@@ -213,7 +213,7 @@ def _ceilings(comparison: Comparison, targets: Mapping[str, int]) -> dict[tuple[
 
 
 def _of_those(ceilings: Mapping[tuple[str, str], Ceiling], series: Iterable[Curve], unit: str) -> tuple[Ceiling, ...]:
-    """Only a bandwidth has one, and only GPUs that are drawn, in the order of the targets."""
+    """Return the ceilings of the drawn GPUs in target order. Only bandwidths have ceilings."""
     if not is_bandwidth(unit):
         return ()
     drawn = dict.fromkeys((entry.target, entry.gpu) for entry in series)

@@ -1,4 +1,4 @@
-"""Comparison → the formats of tools that keep numbers over time, each a string in its consumer's own shape."""
+"""Comparison → strings in the formats of tools that track numbers over time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.render.files.bandwidth_csv import render_csv
 
 FORMATS: dict[str, Callable[[Comparison], str]] = {
     "benchmark-action": render_bigger,  # github-action-benchmark, tool customBiggerIsBetter
-    "benchmark-action-times": render_smaller,  # the same, tool customSmallerIsBetter: that tool takes one direction a file
+    "benchmark-action-times": render_smaller,  # the same with tool customSmallerIsBetter: the tool takes one direction per file
     "bencher": render_bencher,
     "pytorch": render_pytorch,
     "openmetrics": render_openmetrics,

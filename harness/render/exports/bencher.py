@@ -8,11 +8,11 @@ import re
 from harness.compare.comparison import Comparison
 from harness.render.exports.points import sound
 
-_NAME, _SLUG = 1024, 64  # the longest that Bencher takes
+_NAME, _SLUG = 1024, 64  # Bencher's limits
 
 
 def render_bencher(comparison: Comparison) -> str:
-    """A benchmark a sound number; its measure is the unit's slug, and `ceiling-share` beside it where there is a ceiling."""
+    """Return a benchmark per sound number. Its measure is the unit's slug, plus `ceiling-share` if there is a ceiling."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for point in sound(comparison):
         measure = {"value": point.value}
@@ -26,5 +26,5 @@ def render_bencher(comparison: Comparison) -> str:
 
 
 def _slug(unit: str) -> str:
-    """`gb-s` of GB/s."""
+    """Return a slug: `gb-s` for GB/s."""
     return re.sub(r"[^a-z0-9]+", "-", unit.lower()).strip("-")[:_SLUG].strip("-") or "value"

@@ -1,4 +1,4 @@
-"""Comparison → what github-action-benchmark reads as customBiggerIsBetter or customSmallerIsBetter: one direction a file."""
+"""Comparison → input of github-action-benchmark, customBiggerIsBetter or customSmallerIsBetter: one direction per file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from harness.render.text import visible
 
 
 def render_bigger(comparison: Comparison) -> str:
-    """Bandwidths and rates."""
+    """Return bandwidths and rates as JSON."""
     return _render(comparison, smaller=False)
 
 
 def render_smaller(comparison: Comparison) -> str:
-    """Times."""
+    """Return times as JSON."""
     return _render(comparison, smaller=True)
 
 

@@ -1,4 +1,4 @@
-"""Comparison → OpenMetrics text: gauges that a Prometheus can scrape from a file or be pushed. Pure; no timestamps, the scrape has one."""
+"""Comparison → OpenMetrics text: gauges for Prometheus. Pure, and without timestamps: the scrape has one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Sample = tuple[dict[str, str], float]
 
 
 def render_openmetrics(comparison: Comparison) -> str:
-    """One family after the other, each sample once, and the mark of the end."""
+    """Return the metric families with distinct samples, and the end mark."""
     points = [
         (
             {"kernel": p.row.kernel, "case": p.row.case, "provider": p.row.provider, "target": p.cell.target, "gpu": p.cell.gpu}

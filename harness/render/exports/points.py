@@ -1,4 +1,4 @@
-"""The numbers that leave the house: sound ones only, for whoever keeps them has no column for a doubt. Pure."""
+"""The numbers that exports contain: sound ones only, because the tools that read them have no column for doubts. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.render.text import visible
 
 @dataclass(frozen=True)
 class Measured:
-    """One sound number with the row that it stands in. `low` and `high` are its 20 to 80 % band, where there is one."""
+    """One sound number and its row. `low` and `high` are its 20 to 80 % band, if it has one."""
 
     row: Row
     cell: Cell
@@ -22,13 +22,13 @@ class Measured:
 
     @property
     def name(self) -> str:
-        """`softmax/fp32/N=1024 [triton] on a, Some GPU`: with the GPU, so that another card begins a line of its own."""
+        """`softmax/fp32/N=1024 [triton] on a, Some GPU`. The name includes the GPU, so that another GPU starts another series."""
         device = f" {self.cell.device}" if self.cell.device else ""
         return visible(f"{self.row.case} [{self.row.provider}] on {self.cell.target}, {self.cell.gpu}{device}")
 
 
 def sound(comparison: Comparison) -> Iterator[Measured]:
-    """Every number whose kernel's tests passed and that a memory can have given, each name once."""
+    """Yield every sound number, each name once: the kernel's tests passed and the value is not suspect."""
     seen = set()
     for row in comparison.rows:
         for cell in row.cells:
@@ -40,5 +40,5 @@ def sound(comparison: Comparison) -> Iterator[Measured]:
 
 
 def left_out(comparison: Comparison) -> int:
-    """How many points are measured or tried, and not sound."""
+    """Return how many points are not sound, measured or not."""
     return sum(not cell.sound for row in comparison.rows for cell in row.cells)

@@ -1,6 +1,6 @@
-"""Comparison → records of the PyTorch OSS benchmark database, version 3: the part that a benchmark writes, its uploader adds the rest.
+"""Comparison → records of the PyTorch OSS benchmark database, version 3. The uploader adds the fields that are not the benchmark's.
 
-The columns are those of the table `oss_ci_benchmark_v3` in pytorch/test-infra; its `extra_info` maps hold texts only.
+The columns are those of the table `oss_ci_benchmark_v3` in pytorch/test-infra. Its `extra_info` maps hold strings only.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from harness.compare.comparison import Comparison, TargetSummary
 from harness.render.exports.points import Measured, sound
 from harness.render.text import visible
 
-_MOST = 64  # parameters of a record
+_MOST = 64  # parameters per record
 
 
 def render_pytorch(comparison: Comparison) -> str:
-    """A record a sound number, as one JSON array."""
+    """Return one JSON array with a record per sound number."""
     targets = {target.target: target for target in comparison.targets}
-    # Record by record: all of them as objects take ten times the memory of their text.
+    # Convert record by record: as objects, all records take ten times the memory of their text.
     records = [_indented(_record(point, targets[point.cell.target])) for point in sound(comparison)]
     return f"[\n{','.join(records)[1:]}\n]\n" if records else "[]\n"
 
@@ -32,7 +32,7 @@ def _indented(record: dict[str, Any]) -> str:
 def _record(point: Measured, target: TargetSummary) -> dict[str, Any]:
     row, cell = point.row, point.cell
     params = {visible(name): visible(str(value)) for name, value in itertools.islice(row.params.items(), _MOST)}
-    told = {"low": point.low, "high": point.high, "median_ms": cell.median_ms, "ceiling_share": cell.share}
+    figures = {"low": point.low, "high": point.high, "median_ms": cell.median_ms, "ceiling_share": cell.share}
     return {
         "benchmark": {
             "name": "warpwave",
@@ -50,7 +50,7 @@ def _record(point: Measured, target: TargetSummary) -> dict[str, Any]:
         "metric": {
             "name": visible(cell.unit) or "value",
             "benchmark_values": [point.value],
-            "extra_info": {name: repr(value) for name, value in told.items() if value is not None},
+            "extra_info": {name: repr(value) for name, value in figures.items() if value is not None},
         },
         "runners": [_runner(cell.device, target)],
         "dependencies": _dependencies(target),

@@ -1,4 +1,4 @@
-"""Comparison → `bandwidth.csv`: tidy, a line per number, for whatever plots it."""
+"""Comparison → `bandwidth.csv`: tidy data for plots, one line per number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DTYPE = re.compile(r"(torch\.|tl\.)?(bf16|fp?\d+\w*|float\d+\w*|bfloat16|half|d
 
 
 def render_csv(comparison: Comparison) -> str:
-    """Every measured point; an unsound one keeps its line, with the reason's word in `verdict`."""
+    """Return every measured point. A point that is not sound keeps its line, with the reason in `verdict`."""
     lines = _Lines()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -33,15 +33,15 @@ _LONGEST = 4000  # characters of parameters
 
 
 class _Lines(list[str]):
-    """What a csv writer needs of a file."""
+    """A list with the `write` method that a csv writer needs."""
 
     def write(self, line: str) -> None:
-        """Keep a line."""
+        """Append a line."""
         self.append(line)
 
 
 def _parameters(row: Row) -> tuple[str, str]:
-    """The type, and the size or sizes: of many, or very long ones, the beginning, for it is on the line of every target."""
+    """Return the type, and the size or sizes. Long lists are cut, because the line of every target repeats them."""
     dtype = next((key for key, value in row.params.items() if key == "dtype" or (isinstance(value, str) and _DTYPE.fullmatch(value))), "")
     others = {key: value for key, value in row.params.items() if key != dtype}
     x = str(next(iter(others.values()))) if len(others) == 1 else " ".join(f"{key}={value}" for key, value in others.items())
@@ -60,6 +60,6 @@ def _line(row: Row, cell: Cell, dtype: str, x: str) -> list[str]:
 
 
 def _inert(text: str) -> str:
-    """A spreadsheet takes a cell that begins like a formula for one; a leading apostrophe says that it is text."""
+    """Prefix an apostrophe to text that a spreadsheet would take for a formula."""
     shown = visible(text)
     return f"'{shown}" if shown.lstrip()[:1] in _FORMULA else shown

@@ -1,4 +1,4 @@
-"""Comparison → `comparison.json`, in pieces: a key of the comparison a line, an entry of its long lists a line. Pure."""
+"""Comparison → `comparison.json` in pieces: a line per key, and a line per entry of the long lists. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.render.text import plain_json
 
 
 def json_pieces(comparison: Comparison) -> Iterator[str]:
-    """Strict JSON, without NaN and infinity. Lines keep what one entry says together, for eyes, diffs and grep."""
+    """Yield strict JSON, without NaN and infinity. One entry per line suits readers, diffs and grep."""
     lead = "{"
     for field in dataclasses.fields(comparison):
         value = getattr(comparison, field.name)
@@ -30,7 +30,7 @@ def json_pieces(comparison: Comparison) -> Iterator[str]:
 
 
 def _line(value: Any) -> str:
-    """Of a million tests pydantic makes text in a quarter of the time that `json` takes, which asks Python for the fields of each."""
+    """Return a value as JSON. pydantic serializes a million tests four times faster than `json` with dataclass fields."""
     kind = type(value)
     writer = _WRITERS.get(kind) or _WRITERS.setdefault(kind, TypeAdapter(kind))
     return plain_json(writer.dump_json(value, warnings=False).decode())

@@ -1,4 +1,4 @@
-"""The JSON Schema of `comparison.json`, derived from the dataclasses; the package carries the result in `harness/schemas/`."""
+"""The JSON Schema of `comparison.json`, derived from the dataclasses; the package ships the result in `harness/schemas/`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from harness.compare.comparison import Comparison
 
 
 def comparison_schema() -> str:
-    """The schema as JSON text, as `harness/schemas/comparison.schema.json` holds it."""
+    """Return the schema as JSON text, as stored in `harness/schemas/comparison.schema.json`."""
     schema = TypeAdapter(Comparison).json_schema(mode="serialization")
     for name, definition in schema["$defs"].items():
-        # Older versions of pydantic leave some of them out; the text must not depend on the version.
+        # Older versions of pydantic leave out some descriptions. The text must not depend on the version.
         definition["description"] = inspect.getdoc(getattr(comparison, name, None) or getattr(records, name))
     named = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

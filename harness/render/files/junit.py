@@ -1,8 +1,8 @@
-"""Comparison → one JUnit file for all targets, in pieces, for it may be of a million cases.
+"""Comparison → one JUnit file for all targets, in pieces, because it may hold a million cases.
 
-A suite per target and GPU holds its tests; `<target>/run` says whether the target and its stages ran to their end, so that an absent or
-crashed target is an error to whoever reads JUnit and not a gap; `<target>/compile/<architecture>` holds a case per compiled kernel.
-Nothing is merged: a case that is there twice is there twice, with its number behind its name.
+The suite of each target and GPU holds its tests. `<target>/run` says whether the target and its stages completed, so that JUnit readers see
+an absent or crashed target as an error. `<target>/compile/<architecture>` holds a case per compiled kernel. Nothing is merged: a test that
+occurs twice is two cases, numbered in their names.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.:+Z-]*", re.ASCII)
 
 
 def render_junit(comparison: Comparison) -> str:
-    """The file's text."""
+    """Return the text of the file."""
     return "".join(junit_pieces(comparison))
 
 
 def junit_pieces(comparison: Comparison) -> Iterator[str]:
-    """The file's text, a suite at a time; what all suites together count stands before them, so these are gone through first."""
+    """Yield the text suite by suite. The totals of all suites come first in the file, so count all suites before writing."""
     suites = list(_suites(comparison))
     totals = [_Totals.of(suite) for suite in suites]
     yield f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="warpwave"{_Totals.sum(totals)}>\n'
@@ -50,7 +50,7 @@ def junit_pieces(comparison: Comparison) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Case:
-    """A case that is no test, before it is written; texts are as they came."""
+    """A case that is no test, with its texts not yet escaped."""
 
     classname: str
     name: str
@@ -64,8 +64,10 @@ class _Case:
 
 @dataclass(frozen=True)
 class _Suite:
-    """Tests, with the number of each among those of its id, compiled kernels, or other cases; of the first two there may be very many, and
-    their cases are made one by one, when they are written."""
+    """Tests (with their occurrence), other cases, and compiled kernels.
+
+    Cases of tests and kernels are made when written: there may be many.
+    """
 
     name: str
     target: TargetSummary
@@ -76,14 +78,14 @@ class _Suite:
 
 @dataclass(frozen=True)
 class _Totals:
-    """What a suite, or the file, says of itself."""
+    """The counts in the attributes of a suite or of the file."""
 
     kinds: Counter[str]
     seconds: float
 
     @classmethod
     def of(cls, suite: _Suite) -> _Totals:
-        """Counted, not believed."""
+        """Count a suite."""
         kinds = Counter(_kind(result.verdict, False) for result, _ in suite.tests)
         kinds.update(_kind(case.verdict, case.never_skipped) for case in suite.others)
         kinds.update(_kind(kernel.verdict, False) for kernel in suite.compiled)
@@ -93,26 +95,26 @@ class _Totals:
 
     @classmethod
     def sum(cls, totals: Iterable[_Totals]) -> _Totals:
-        """Of several suites."""
+        """Add up several suites."""
         known = list(totals)
         return cls(sum((total.kinds for total in known), Counter()), math.fsum(total.seconds for total in known))
 
     def __str__(self) -> str:
-        """As attributes."""
+        """Return the counts as XML attributes."""
         found = self.kinds
         counts = f'failures="{found["failure"]}" errors="{found["error"]}" skipped="{found["skipped"]}"'
         return f' tests="{found.total()}" {counts} time="{round(self.seconds, 6)}"'
 
 
 def _kind(verdict: Verdict, never_skipped: bool) -> str:
-    """The element that says what became of a case; empty for one that passed."""
+    """Return the element for a verdict; empty if the case passed."""
     if verdict is Verdict.PASSED or verdict is Verdict.FAILED:
         return "failure" if verdict is Verdict.FAILED else ""
     return "skipped" if verdict is Verdict.NOT_RUN and not never_skipped else "error"
 
 
 def _time(seconds: float) -> float:
-    """Seconds that any parser takes."""
+    """Return seconds that every parser accepts."""
     return round(seconds, 6) if 0 < seconds < MOST_SECONDS else 0.0
 
 
@@ -153,9 +155,9 @@ def _facts(target: TargetSummary) -> dict[str, str]:
 
 
 def _test(result: CaseResult, occurrence: int) -> str:
-    """As pytest names it: `folder.file` and `test[parameters]`; the node id itself is a property.
+    """Return the case as pytest names it: `folder.file` and `test[parameters]`; the node id is a property.
 
-    Written by hand, since there may be a million: junitparser, which writes all else, takes 26 microseconds for one.
+    Formatted by hand, because there may be a million: junitparser, which writes the rest, takes 26 microseconds for each.
     """
     head, named = _named(result.id, result.kernel, occurrence)
     listed = "".join([f"<property{_attribute('name', name)}{_attribute('value', value)}/>" for name, value in result.properties.items()])
@@ -165,7 +167,7 @@ def _test(result: CaseResult, occurrence: int) -> str:
     return f'{head} time="{_time(result.seconds)}">{body}</testcase>\n'
 
 
-@lru_cache(maxsize=1 << 14)  # the same tests are on every target
+@lru_cache(maxsize=1 << 14)  # every target has the same tests
 def _named(test: str, kernel: str, occurrence: int) -> tuple[str, str]:
     path, _, name = test.partition("::")
     classname = ".".join(PurePosixPath(path.removesuffix(".py")).parts) if name else kernel
@@ -182,7 +184,7 @@ def _compiled(kernel: CompiledKernel) -> _Case:
 
 
 def _run(target: TargetSummary) -> list[_Case]:
-    # A target that ran nothing is an error here: as a skipped case it would be green.
+    # A target that ran nothing is an error here. A skipped case would look green.
     verdict = Verdict.PASSED if target.complete else target.verdict
     reason = target.reason or target.verdict.value
     case = _Case(f"{target.target}.run", "complete", 0.0, verdict, reason, target.hint, never_skipped=True)
@@ -190,7 +192,7 @@ def _run(target: TargetSummary) -> list[_Case]:
 
 
 def _stage(target: TargetSummary, report: StageReport) -> _Case:
-    """Whether a stage ran. What its tests and kernels did is counted in their own suites; measured points have none but this."""
+    """Return whether a stage ran. Tests and kernels are counted in their own suites; measured points appear only here."""
     shown_elsewhere = (target.complete or report.verdict in COMPLETE) and report.stage in (Stage.TEST, Stage.COMPILE)
     verdict = Verdict.PASSED if shown_elsewhere else report.verdict
     return _Case(f"{target.target}.run", report.stage.value, report.seconds, verdict, report.reason, report.hint)

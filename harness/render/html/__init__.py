@@ -1,7 +1,7 @@
-"""Comparison → `comparison.html`: one file that needs nothing else, opened by a double click, now or in ten years.
+"""Comparison → `comparison.html`: one file without dependencies that opens with a double click, now or in ten years.
 
-The drawings are SVG made here, so that the page is whole without its script, prints, and can be read aloud; the script adds a read-out,
-switches and the long tables, whose numbers the page carries once, as JSON.
+The drawings are SVG made here. So the page is complete without its script, prints well, and works with screen readers. The script adds a
+read-out, switches and the long tables. The page carries their numbers once, as JSON.
 """
 
 from harness.render.html.page import render_html

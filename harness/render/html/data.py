@@ -1,4 +1,4 @@
-"""What the page's script reads: the numbers behind the drawings, and the tables that are too long to stand open. Pure."""
+"""The data of the page's script: the numbers behind the drawings, and tables that are too long to show open. Pure."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from harness.render.charts.sweeps import CurvePoint
 from harness.render.html.speeds import Figure
 from harness.render.text import first_line, number, visible
 
-_CELLS = 300_000  # of tests by target; a test's id counts for four
+_CELLS = 300_000  # tests times targets; a test's id counts as four cells
 _STATES = ("", "unverified", "suspect")
 
 
 def embedded(comparison: Comparison, figures: Iterable[Figure]) -> Markup:
-    """JSON that ends no element and starts none, whatever is in it; strict, so without NaN."""
+    """Return strict JSON, without NaN, that cannot close or open an HTML element."""
     value = {"figures": [_figure(figure) for figure in figures], "tests": _tests(comparison), "code": _code(comparison)}
     text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)  # noqa: S704 - nothing is left in it that HTML acts on
+    return Markup(text)  # noqa: S704 - every character special to HTML is escaped
 
 
 def _figure(figure: Figure) -> dict[str, Any]:
@@ -50,16 +50,16 @@ def _figure(figure: Figure) -> dict[str, Any]:
 
 
 def _points(points: Sequence[CurvePoint | None]) -> list[Any]:
-    """Value, low, high, share and state of each; zeros stand for what is not there."""
-    told: list[Any] = []
+    """Return value, low, high, share and state of each point; 0 if a figure or point is missing."""
+    rows: list[Any] = []
     for point in points:
         figures = (point.value, point.low, point.high, point.share) if point else ()
-        told.append([*map(_short, figures), _STATES.index(point.state)] if point else 0)
-    return told
+        rows.append([*map(_short, figures), _STATES.index(point.state)] if point else 0)
+    return rows
 
 
 def _short(value: float | None) -> float:
-    """Four figures: what a reader sees, at a third of the bytes."""
+    """Round to four figures: what a reader sees, in a third of the bytes."""
     if not value:
         return 0
     shown = float(f"{value:.4g}")
@@ -67,12 +67,12 @@ def _short(value: float | None) -> float:
 
 
 def most_tests(comparison: Comparison) -> int:
-    """How many tests the page carries: one that a browser opens at once."""
+    """Return how many tests the page can carry and still open at once."""
     return _CELLS // (4 + sum(bool(target.tests) for target in comparison.targets))
 
 
 def _tests(comparison: Comparison) -> dict[str, Any]:
-    """A row a test: its id, then a verdict's number a target, -1 where it is missing."""
+    """Return a row per test: its id, then the number of the verdict per target; -1 if the target lacks the test."""
     targets = [target.target for target in comparison.targets if target.tests]
     words = [verdict.value for verdict in Verdict]
     rows: list[list[Any]] = []
@@ -85,7 +85,7 @@ def _tests(comparison: Comparison) -> dict[str, Any]:
 
 
 def _code(comparison: Comparison) -> dict[str, Any]:
-    """A row a configuration: kernel, function, configuration, then a cell a column of target and architecture."""
+    """Return a row per configuration: kernel, function, configuration, then a cell per target and architecture."""
     cells = {(cell.compiled.architecture, cell.target) for row in comparison.codegen for cell in row.cells}
     columns = sorted(cells, key=lambda column: (by_generation(column[0]), column[1]))
     several = len({target for _, target in columns}) > 1
@@ -98,7 +98,7 @@ def _code(comparison: Comparison) -> dict[str, Any]:
 
 
 def _cell(cell: CodegenCell) -> str:
-    """`60r 12s 4K 50%`, or the verdict and why."""
+    """`60r 12s 4K 50%`, or the verdict and its reason."""
     made = cell.compiled
     if made.verdict is not Verdict.PASSED and not made.only_gates:
         return visible(f"{made.verdict.value}: {first_line(made.reason, 80)}")
@@ -106,8 +106,8 @@ def _cell(cell: CodegenCell) -> str:
 
 
 def figures_of(made: CompiledKernel) -> list[str]:
-    """The figures of one binary, each with its letter."""
-    told = [f"{made.registers}r"] if made.registers is not None else []
-    told += [f"{made.spills}s"] if made.spills else []
-    told += [f"{number(made.shared_bytes / 1024)}K"] if made.shared_bytes else []
-    return told + ([f"{made.occupancy:.0%}"] if made.occupancy is not None else [])
+    """Return the figures of one binary, each with its letter."""
+    figures = [f"{made.registers}r"] if made.registers is not None else []
+    figures += [f"{made.spills}s"] if made.spills else []
+    figures += [f"{number(made.shared_bytes / 1024)}K"] if made.shared_bytes else []
+    return figures + ([f"{made.occupancy:.0%}"] if made.occupancy is not None else [])

@@ -1,4 +1,4 @@
-"""Comparison → the table of what every target ran on, with what is not the same on all of them marked. Pure."""
+"""Comparison → the table of what every target ran on, with differences marked. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from harness.compare.comparison import Comparison, DeviceSummary, TargetSummary
 from harness.render.sections.cards import remarks, several
 from harness.render.text import number
 
-_MOST = 16  # different cards of a target
+_MOST = 16  # different GPUs per target
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One fact of all targets. `refuses`: for this difference alone no ratio is made."""
+    """One fact of all targets. `refuses`: this difference alone forbids ratios."""
 
     name: str
     values: tuple[str, ...]
@@ -23,7 +23,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Cards:
-    """The cards of one target, and what a reader has to know of them."""
+    """The GPUs of one target, and remarks about them."""
 
     target: str
     devices: tuple[DeviceSummary, ...]
@@ -31,17 +31,17 @@ class Cards:
 
 
 def facts(comparison: Comparison) -> tuple[Fact, ...]:
-    """What at least one target tells; an empty value is one that a target does not."""
-    told = [_told(target) for target in comparison.targets]
+    """Return the facts that at least one target reports. A value is empty if a target does not report it."""
+    known = [_told(target) for target in comparison.targets]
     refusing = {difference.name for difference in comparison.differences if difference.refuses}
     differing = {difference.name for difference in comparison.differences}
-    names = list(dict.fromkeys(name for found in told for name in found))
-    rows = [Fact(name, tuple(found.get(name, "") for found in told), name in differing, name in refusing) for name in names]
+    names = list(dict.fromkeys(name for found in known for name in found))
+    rows = [Fact(name, tuple(found.get(name, "") for found in known), name in differing, name in refusing) for name in names]
     return tuple(row for row in rows if any(row.values))
 
 
 def cards(comparison: Comparison) -> tuple[Cards, ...]:
-    """The targets whose work several cards shared."""
+    """Return the targets whose work several GPUs shared."""
     return tuple(Cards(target.target, several(target), remarks(target)) for target in comparison.targets if several(target))
 
 

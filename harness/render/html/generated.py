@@ -1,4 +1,4 @@
-"""Comparison → generated code side by side: a line a kernel function, a column an architecture, and what the gates say. Pure."""
+"""Comparison → generated code: a line per kernel function, a column per architecture, and the gates. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FEW = 60
 
 @dataclass(frozen=True)
 class Column:
-    """An architecture, as one target's compiler made code for it."""
+    """An architecture that one target's compiler generated code for."""
 
     architecture: str
     target: str
@@ -26,7 +26,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Figures:
-    """All configurations of a function for one architecture: the most registers, spills and shared memory, the least occupancy."""
+    """All configurations of a function for one architecture: most registers, spills and shared memory, least occupancy."""
 
     n: int
     failed: int
@@ -40,7 +40,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Function:
-    """A kernel function, a cell a column; None where it was not compiled."""
+    """A kernel function with a cell per column; None if it was not compiled."""
 
     kernel: str
     name: str
@@ -50,7 +50,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Generated:
-    """The table, the sections below it, and whether one architecture stands in two columns. What is `broken` stands where failures do."""
+    """The table and the sections below it. `broken` sections are shown with the failures. `several`: there is more than one target."""
 
     columns: tuple[Column, ...]
     functions: tuple[Function, ...]
@@ -60,7 +60,7 @@ class Generated:
 
 
 def generated(comparison: Comparison) -> Generated:
-    """Everything that was compiled, by function; configurations one by one are in the page's data."""
+    """Return everything that was compiled, by function. The page's data holds the single configurations."""
     cells = [cell for row in comparison.codegen for cell in row.cells]
     found = {(cell.compiled.architecture, cell.target) for cell in cells}
     columns = tuple(Column(*entry) for entry in sorted(found, key=lambda entry: (by_generation(entry[0]), entry[1])))

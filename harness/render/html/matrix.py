@@ -1,4 +1,4 @@
-"""Comparison → kernel by target: whether it is right there, how much of the hardware it reaches, and how well it ports. Pure."""
+"""Comparison → kernel by target: test results, share of the hardware's speed, and portability. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.stats import median
 
 @dataclass(frozen=True)
 class Reached:
-    """One unit of a kernel's own provider on a target. `of_best`: the median over cases of its speed over the fastest provider's there."""
+    """A unit of a kernel's own provider on a target. `of_best`: median over cases of its speed over that of the fastest provider there."""
 
     unit: str
     provider: str
@@ -29,7 +29,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Square:
-    """A kernel on a target. Without tests `verdict` is None."""
+    """A kernel on a target. `verdict` is None without tests."""
 
     target: str
     verdict: Verdict | None
@@ -39,7 +39,7 @@ class Square:
 
 @dataclass(frozen=True)
 class Line:
-    """A kernel. `portability` is the median over its cases, of its own provider; the ratios are geometric means."""
+    """A kernel. `portability` is the median over the cases of its own provider; the ratios are geometric means."""
 
     kernel: str
     squares: tuple[Square, ...]
@@ -48,7 +48,7 @@ class Line:
 
 
 def matrix(comparison: Comparison) -> tuple[Line, ...]:
-    """Every kernel that was tested or measured anywhere."""
+    """Return every kernel that was tested or measured anywhere."""
     own: dict[str, str] = {}
     for row in comparison.rows:
         own.setdefault(row.kernel, row.provider)
@@ -58,7 +58,7 @@ def matrix(comparison: Comparison) -> tuple[Line, ...]:
 
 
 class _Found:
-    """A comparison by what is looked up about a kernel."""
+    """A comparison, indexed by kernel."""
 
     def __init__(self, comparison: Comparison) -> None:
         self.rows: dict[str, list[Row]] = defaultdict(list)
@@ -99,7 +99,7 @@ def _reached(speed: Speed, best: Mapping[tuple[str, str, str], float]) -> Reache
 
 
 def _of_best(rows: Iterable[Row], own: str) -> dict[tuple[str, str, str], float]:
-    """By unit, target and GPU, where there is somebody to be held against. Its own value counts among the best, so that 1 is the most."""
+    """Return the share of the best speed by unit, target and GPU, if other providers were measured. The best possible share is 1."""
     cases: dict[tuple[str, str, str], dict[str, dict[str, float]]] = {}
     for row in rows:
         for cell in row.cells:

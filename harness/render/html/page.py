@@ -1,4 +1,4 @@
-"""Comparison → the whole report: its parts in their order. Pure."""
+"""Comparison → the whole report, part by part. Pure."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from harness.render.text import UNTESTED
 
 
 def render_html(comparison: Comparison) -> str:
-    """The whole report as one HTML document of UTF-8 text."""
+    """Return the whole report as one HTML document."""
     found = shown(comparison)
     comparison, drawn = found.comparison, sweeps(found.comparison)
     figures = speeds.figures(drawn)
     numerics = tests.numerics(comparison)
     more = (
-        (len(comparison.tests) - most_tests(comparison), "tests are not in the list of every test"),
+        (len(comparison.tests) - most_tests(comparison), "tests are not in the list of tests"),
         (len(drawn) - len(figures), "drawings are left out"),
-        (len(numerics) - tests.MOST_NUMERICS + 1, "or more rows of numbers that tests handed over are left out"),
+        (len(numerics) - tests.MOST_NUMERICS + 1, "or more rows of numbers that tests recorded are left out"),
     )
-    left_out = [*found.left_out, *(f"{count} {what}; all of it is in comparison.json." for count, what in more if count > 0)]
+    left_out = [*found.left_out, *(f"{count} {what}. Everything is in comparison.json." for count, what in more if count > 0)]
     return draw(
         "page.html.jinja",
         sentence=comparison.sentence,

@@ -1,4 +1,4 @@
-"""Sections, as the terminal and Markdown draw them → a page of their own. It has no script: what is folded, the browser opens. Pure."""
+"""Sections, as the terminal and Markdown draw them → an HTML page without a script; the browser opens folded parts. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.render.sections.model import Line, Section, split
 
 @dataclass(frozen=True)
 class Block:
-    """A line and the lines that are set below it, without the spaces that set them there."""
+    """A line and the lines indented below it, without their indentation."""
 
     head: Line
     below: tuple[Line, ...]
@@ -19,7 +19,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Part:
-    """A section and its lines as blocks; `ident` is where a link to it leads."""
+    """A section and its lines as blocks; `ident` is its anchor."""
 
     ident: str
     section: Section
@@ -27,14 +27,14 @@ class Part:
 
 
 def render_sections(sentence: str, sections: Sequence[Section], *, exit_code: int, kind: str, source: str) -> str:
-    """One HTML document of UTF-8 text. `kind` stands beside our name; `source` is where a reader finds all of it."""
+    """Return one HTML document. `kind` is shown beside the product name; `source` says where a reader finds everything."""
     found = [part for section in sections for part in split(section)]
     parts = [Part(f"s{position}", section, tuple(_blocks(section.lines))) for position, section in enumerate(found)]
     return draw("sections.html.jinja", sentence=sentence, exit_code=exit_code, kind=kind, source=source, parts=parts)
 
 
 def _blocks(lines: Iterable[Line]) -> list[Block]:
-    """Two spaces at a line's beginning say that it belongs to the one above."""
+    """Group lines into blocks: a line that starts with two spaces belongs to the line above."""
     blocks: list[Block] = []
     for line in filter(None, lines):
         first, rest = line[0], line[1:]

@@ -1,4 +1,4 @@
-"""What every page of ours has: its head with the verdict, its style inside it, and a policy that lets nothing else in. Pure."""
+"""The frame of every page: a head with the verdict, inline styles, and a policy that blocks all other content. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.render.text import counts, first_line, number, plural, visible
 
 
 def draw(template: str, *, sentence: str, exit_code: int, kind: str, script: str | None = None, **values: Any) -> str:
-    """A page from a template that extends `shell.html.jinja`. `script` is the name of ours that it runs; without one, none does."""
+    """Render a template that extends `shell.html.jinja`. `script` names the packaged script that the page runs, if any."""
     style, code = _style(), _package_data(script) if script else ""
     allowed = f"style-src '{_digest(style)}'; " + (f"script-src '{_digest(code)}'; " if code else "")
     head, _, rest = sentence.partition(": ")
@@ -39,7 +39,7 @@ def draw(template: str, *, sentence: str, exit_code: int, kind: str, script: str
 
 @cache
 def _environment() -> Environment:
-    """Escapes everything; texts are first made harmless to look at, as in every renderer."""
+    """Return the environment. It escapes everything, after `visible` made texts harmless as in every renderer."""
     found = Environment(loader=FunctionLoader(_package_data), autoescape=True, undefined=StrictUndefined, finalize=_shown)
     found.trim_blocks = found.lstrip_blocks = True
     found.filters.update(number=number, counts=counts, plural=plural, first_line=first_line, ticked=_ticked)
@@ -47,7 +47,7 @@ def _environment() -> Environment:
 
 
 def _ticked(text: str) -> Markup:
-    """What stands between backticks as code; a text with an odd one as it is."""
+    """Return text between backticks as code. With an odd number of backticks, return the text unchanged."""
     parts = visible(text).split("`")
     if len(parts) % 2 == 0:
         return escape(visible(text))
@@ -55,12 +55,12 @@ def _ticked(text: str) -> Markup:
 
 
 def _shown(value: Any) -> Any:
-    return visible(value) if type(value) is str else value  # Markup, which is a str too, is ours
+    return visible(value) if type(value) is str else value  # Markup is a str too, but comes from this package
 
 
 @cache
 def _package_data(name: str) -> str:
-    return files("harness.render.html").joinpath(name).read_text(encoding="utf-8")
+    return files("harness.render.html").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 @cache

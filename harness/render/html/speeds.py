@@ -1,4 +1,4 @@
-"""Comparison → the drawings of the page, a figure a sweep, with the words that a reader needs who cannot see them. Pure."""
+"""Comparison → the drawings of the page, a figure per sweep, with descriptions for readers who cannot see them. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.render.text import number, plural
 
 @dataclass(frozen=True)
 class Figure:
-    """A sweep with its drawing. `words` says in a sentence what the drawing shows."""
+    """A sweep with its drawing. `words` describes the drawing in a sentence."""
 
     ident: str
     sweep: Sweep
@@ -35,7 +35,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Kernel:
-    """The figures of one kernel, below one legend. `without_ceiling` names units for which nothing was measured to hold them against."""
+    """The figures of one kernel, below one legend. `without_ceiling` names the units that have no measured ceiling."""
 
     name: str
     providers: tuple[Key, ...]
@@ -47,7 +47,7 @@ class Kernel:
 
 
 def figures(sweeps: Sequence[Sweep]) -> tuple[Figure, ...]:
-    """The sweeps, drawn; of very many the first."""
+    """Draw the sweeps, or the first of them if there are very many."""
     found = []
     for position, sweep in enumerate(sweeps[:MOST_DRAWN]):
         drawing = draw(sweep)
@@ -56,7 +56,7 @@ def figures(sweeps: Sequence[Sweep]) -> tuple[Figure, ...]:
 
 
 def by_kernel(comparison: Comparison, drawn: Iterable[Figure]) -> tuple[Kernel, ...]:
-    """The figures in the order of their kernels, each with its sweeps in figures."""
+    """Return the figures by kernel, each kernel with its table of speeds."""
     groups: dict[str, list[Figure]] = {}
     for figure in drawn:
         groups.setdefault(figure.sweep.kernel, []).append(figure)
@@ -86,8 +86,8 @@ def _kernel(speeds: list[Speed], name: str, group: list[Figure]) -> Kernel:
 def _words(sweep: Sweep) -> str:
     """`GB/s over N, 98 cases. triton on a: best 4046 at N = 32768. …`"""
     over = f" over {sweep.x_name}" if sweep.x_name else ""
-    told = [f"{sweep.unit or 'value'}{over}, {plural(len(sweep.labels), 'case')}."]
-    return " ".join(told + [_best(sweep, entry) for entry in sweep.series])
+    words = [f"{sweep.unit or 'value'}{over}, {plural(len(sweep.labels), 'case')}."]
+    return " ".join(words + [_best(sweep, entry) for entry in sweep.series])
 
 
 def _best(sweep: Sweep, entry: Curve) -> str:

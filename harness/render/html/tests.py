@@ -1,4 +1,4 @@
-"""Comparison → what became of the tests: failures with the way back to them, gaps with their reasons, numbers side by side. Pure."""
+"""Comparison → test results: failures with commands to repeat them, gaps with reasons, and recorded numbers side by side. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from harness.records import CaseResult, Verdict
 from harness.render.repro import repro
 from harness.render.text import first_line
 
-_FAILURES, _DETAIL, _ALL_DETAILS = 200, 8_000, 160_000  # how many are told, and characters of their tracebacks: one each, and all
-_STORIES = 20  # targets of a test
+_FAILURES, _DETAIL, _ALL_DETAILS = 200, 8_000, 160_000  # failures shown, characters of one traceback, and of all tracebacks
+_STORIES = 20  # targets per test
 _EXAMPLES = 12
 MOST_NUMERICS = 1000  # rows of numbers
 
@@ -39,15 +39,15 @@ class Failure:
 
 @dataclass(frozen=True)
 class Failures:
-    """Those that are told, and how many more there are."""
+    """The failures that are shown, and how many more there are."""
 
-    told: tuple[Failure, ...]
+    shown: tuple[Failure, ...]
     more: int
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Tests that stand alike, of one kernel and for one reason. `ids` are some of them."""
+    """Tests of one kernel with the same parity and reason. `ids` are some of them."""
 
     parity: Parity
     kernel: str
@@ -59,7 +59,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Standing:
-    """How many tests passed everywhere of how many, and the gaps, gravest first."""
+    """How many of all tests passed on every target, and the gaps, gravest first."""
 
     everywhere: int
     total: int
@@ -68,7 +68,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Numeric:
-    """The largest of one property that a kernel's tests recorded, a target: (value, the test that it is of) or None."""
+    """One property recorded by a kernel's tests: per target its largest value and the test that recorded it, or None."""
 
     kernel: str
     name: str
@@ -77,11 +77,11 @@ class Numeric:
 
 
 def failures(comparison: Comparison) -> Failures:
-    """Every test that failed; of many, the first ones, and no more text of theirs than a page can carry."""
+    """Return the tests that failed: the first ones, and no more of their output than a page can carry."""
     rows = [row for row in comparison.tests if any(cell.result.verdict in FAILING for cell in row.cells)]
     targets = {target.target: target for target in comparison.targets}
     room = _ALL_DETAILS
-    told = []
+    shown = []
     for row in rows[:_FAILURES]:
         stories: list[Story] = []
         for cell in row.cells:
@@ -92,12 +92,12 @@ def failures(comparison: Comparison) -> Failures:
                 again = repro(targets[cell.target], result.id)
                 stories.append(Story(cell.target, result.verdict, _message(result), tuple(detail.splitlines()), again))
         elsewhere = tuple(cell.target for cell in row.cells if cell.result.verdict is Verdict.PASSED)
-        told.append(Failure(_name(row), tuple(stories), elsewhere))
-    return Failures(tuple(told), len(rows) - len(told))
+        shown.append(Failure(_name(row), tuple(stories), elsewhere))
+    return Failures(tuple(shown), len(rows) - len(shown))
 
 
 def parity(comparison: Comparison) -> Standing:
-    """Where a test passed on one target and not on another, and what was skipped, by reason."""
+    """Group the tests that did not pass everywhere by parity, kernel, targets and reason."""
     groups: dict[tuple[Parity, str, tuple[str, ...], str], list[str]] = {}
     everywhere = 0
     for row in comparison.tests:
@@ -106,7 +106,7 @@ def parity(comparison: Comparison) -> Standing:
         if not behind:
             everywhere += 1
             continue
-        # A test that is on one target only has no parity; skipped, it is told with its reason all the same.
+        # A test on one target only has no parity. If it was skipped, list it with its reason all the same.
         kind = Parity.SKIPPED_ON if row.parity is Parity.ONE_TARGET and skipped == behind else row.parity
         reasons = dict.fromkeys(_message(cell.result) for cell in row.cells if cell.target in behind)
         groups.setdefault((kind, row.kernel, behind, "; ".join(filter(None, reasons))), []).append(_name(row))
@@ -116,7 +116,7 @@ def parity(comparison: Comparison) -> Standing:
 
 
 def numerics(comparison: Comparison) -> tuple[Numeric, ...]:
-    """The numbers that tests handed over by `record_property`: of each, the largest on every target."""
+    """Return the numbers that tests recorded with `record_property`: per target the largest of each."""
     found: dict[tuple[str, str], dict[str, tuple[int, float, ParityRow]]] = {}
     for row in comparison.tests:
         for cell in row.cells:
@@ -138,7 +138,7 @@ def numerics(comparison: Comparison) -> tuple[Numeric, ...]:
 
 
 def _short_name(row: ParityRow) -> str:
-    """The test's own name, without the file that the kernel tells already."""
+    """Return the test's own name, without the file: the kernel is shown already."""
     test = _name(row)
     return test[: test.find("[")].rpartition("::")[2] + test[test.find("[") :] if "[" in test else test.rpartition("::")[2]
 

@@ -1,1 +1,1 @@
-"""Comparison → sections of tables and lines, the same for the terminal and for Markdown."""
+"""Comparison → sections of tables and lines, shared by the terminal and Markdown."""

@@ -1,4 +1,4 @@
-"""Comparison → the cards that shared a target's work: who did what, which of them was lost, where they disagree. Pure."""
+"""Comparison → the GPUs that shared a target's work: what each did, which were lost, and how they differ. Pure."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from harness.compare.comparison import Comparison, DeviceSummary, TargetSummary
 from harness.render.sections.model import MOST_LINES, Line, Section, name, say, shorten
 from harness.render.text import NOTHING, first_line, number
 
-_MOST = 64  # of one host; a file from elsewhere may name any number
-_ID = 13  # characters of an id that is long: enough to tell cards of one host apart
+_MOST = 64  # GPUs per target; a file from elsewhere may name any number
+_ID = 13  # characters of a long id: enough to distinguish the GPUs of one host
 
 
 def several(target: TargetSummary) -> tuple[DeviceSummary, ...]:
-    """The cards that tests or points ran on, or that were lost before any did; none where there was one only."""
+    """Return the GPUs that ran tests or points, or were lost before; empty if there is only one."""
     used = tuple(device for device in target.devices if device.tests or device.points or device.lost)
     return used[:_MOST] if len(used) > 1 else ()
 
 
 def remarks(target: TargetSummary) -> tuple[str, ...]:
-    """What a reader has to know of these cards."""
+    """Return remarks about these GPUs: which were lost, and how they differ."""
     lost = [
-        f"GPU {device.index} was given up, and the others did its work: {first_line(device.lost, 400)}"
+        f"GPU {device.index} was lost, and the other GPUs did its work: {first_line(device.lost, 400)}"
         for device in several(target)
         if device.lost
     ]
@@ -27,12 +27,12 @@ def remarks(target: TargetSummary) -> tuple[str, ...]:
 
 
 def identity(device: DeviceSummary) -> str:
-    """The beginning of a card's id."""
+    """Return the beginning of a GPU's id."""
     return (device.uuid or "")[:_ID]
 
 
 def sections(comparison: Comparison) -> list[Section]:
-    """One table over all targets whose work was shared; nothing where none was."""
+    """Return one table of all targets whose work was shared; empty if there are none."""
     shared = [target for target in comparison.targets if several(target)]
     rows = tuple(_row(target, device) for target in shared for device in several(target))
     lines = shorten((say(name(target.target), ": ", name(text)) for target in shared for text in remarks(target)), None)

@@ -1,4 +1,4 @@
-"""What changed in generated code → sections: the worst first, a block a launch, a line an architecture in it."""
+"""Changes in generated code → sections: the worst first, a block per launch, a line per architecture."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from harness.records import Verdict
 from harness.render.sections.model import MOST_LINES, Bit, Line, Section, name, names, say, shorten
 from harness.render.text import first_line, plural
 
-ONE_VENDOR = "Lives on one vendor, dies on the other"
-FEW = 10  # blocks of a section before "and n more"
-_FEW_CASES = 3  # of one function that was added or removed, before only their number is told
+ONE_VENDOR = "Compiles on one vendor only"
+FEW = 10  # blocks per section before "and n more"
+_FEW_CASES = 3  # of an added or removed function; above that, only their number is shown
 
 _LEGEND = (
     "A block is a launch of a kernel function, named by the first case that makes it.",
@@ -25,7 +25,7 @@ _LEGEND = (
 
 
 def sentence(diff: Diff, failing: Sequence[Concern]) -> str:
-    """The verdict in words: how many configurations regressed, in what, and what became of the others."""
+    """Return the verdict in words: how many configurations regressed, in what, and what happened to the others."""
     regressed = [change for change in diff.changes if change.worse_in(failing)]
     found = [change.worse_in(failing)[0] for change in regressed]
     why = ", ".join(f"{found.count(concern)} {concern.value}" for concern in Concern if concern in found)
@@ -48,7 +48,7 @@ _COUNTED = {
 
 
 def diff_sections(base: Bundle, head: Bundle, diff: Diff, failing: Sequence[Concern], full: bool) -> list[Section]:
-    """The page, top to bottom. `full` shows every block, and every configuration that was added or removed."""
+    """Return the page, top to bottom. `full` shows every block, and every added or removed configuration."""
     few = None if full else FEW
     regressed = [change for change in diff.changes if change.worse_in(failing)]
     others = {kind: [change for change in diff.changes if change.kind is kind and not change.worse_in(failing)] for kind in Kind}
@@ -60,26 +60,26 @@ def diff_sections(base: Bundle, head: Bundle, diff: Diff, failing: Sequence[Conc
     sections += _changed("Better", others[Kind.BETTER], failing, few, folded=True)
     known = {(split.kernel, split.function, split.variant, split.dies) for split in one_vendor(base.kernels)}
     fresh = [split for split in one_vendor(head.kernels) if (split.kernel, split.function, split.variant, split.dies) not in known]
-    sections += vendor_section(f"{ONE_VENDOR}, and did not in BASE", fresh, few)
+    sections += vendor_section(f"{ONE_VENDOR}, new in HEAD", fresh, few)
     if diff.changes:
         sections[0] = dataclasses.replace(sections[0], legend=_LEGEND)
     return [_sides(base, head), *sections]
 
 
 def vendor_section(title: str, splits: Iterable[Split], few: int | None = FEW) -> list[Section]:
-    """A block a launch that only one vendor's GPUs can take, with where it lives and why it dies."""
+    """Return a block per launch that compiles for one vendor only, with where it compiles and why it fails elsewhere."""
     blocks = []
     for split in splits:
         head = _head(split.kernel, split.function, split.origin)
-        told = say(" [", name(split.variant), "]") if split.variant else ()
-        lives = say("  lives on ", name(", ".join(split.lives)))
-        dies = say("  dies on ", name(", ".join(split.dies)), ": ", Bit(split.verdict.value, split.verdict))
-        blocks.append([head + told, lives, dies + _because(split.reason)])
+        variant = say(" [", name(split.variant), "]") if split.variant else ()
+        lives = say("  compiles on ", name(", ".join(split.lives)))
+        dies = say("  fails on ", name(", ".join(split.dies)), ": ", Bit(split.verdict.value, split.verdict))
+        blocks.append([head + variant, lives, dies + _because(split.reason)])
     return [Section(title, lines=_shorten(blocks, few))] if blocks else []
 
 
 def _sides(base: Bundle, head: Bundle) -> Section:
-    told: dict[str, Callable[[Bundle], str]] = {
+    facts: dict[str, Callable[[Bundle], str]] = {
         "folder": lambda side: side.folder,
         "commit": lambda side: ", ".join(commit[:12] for commit in side.commits),
         "Triton": lambda side: ", ".join(side.triton),
@@ -87,13 +87,13 @@ def _sides(base: Bundle, head: Bundle) -> Section:
         "architectures": lambda side: ", ".join(sorted(side.architectures)),
         "configurations": lambda side: str(len(side.kernels)),
     }
-    rows = tuple((say(what), *names((tell(base), tell(head)))) for what, tell in told.items())
+    rows = tuple((say(fact), *names((tell(base), tell(head)))) for fact, tell in facts.items())
     lines = shorten((say(Bit("! ", Verdict.ABSENT), name(note)) for note in notes(base, head)), None)
     return Section("What was compared", (say("fact"), say("BASE"), say("HEAD")), rows, lines)
 
 
 def _changed(title: str, changes: Sequence[Change], failing: Collection[Concern], few: int | None, folded: bool) -> list[Section]:
-    """Blocks in the order of their gravest change, each with a line for the architectures on which the same happened."""
+    """Return blocks, in the order of their gravest change. Architectures with the same change share a line."""
     blocks: dict[tuple[str, str, str], dict[Line, list[str]]] = {}
     for change in changes:
         block = blocks.setdefault((change.kernel, change.function, change.origin), {})
@@ -133,7 +133,7 @@ def _moved(delta: Delta, failing: Collection[Concern]) -> Line:
     text = f" {delta.before} → {delta.after}"
     if delta.what.replace(" ", "").isalpha():
         return say(Bit(delta.what + text, verdict))
-    return say(name(delta.what), Bit(text, verdict))  # an instruction: its name came from outside
+    return say(name(delta.what), Bit(text, verdict))  # an instruction: its name comes from outside
 
 
 def _because(reason: str) -> Line:
@@ -141,7 +141,7 @@ def _because(reason: str) -> Line:
 
 
 def _one_sided(title: str, changes: Sequence[Change], few: int | None) -> list[Section]:
-    """A line a kernel function; below it, where all is asked for, each configuration with its architectures."""
+    """Return a line per kernel function, and with `few` None each configuration below it with its architectures."""
     functions: dict[tuple[str, str], list[Change]] = {}
     for change in changes:
         functions.setdefault((change.kernel, change.function), []).append(change)
@@ -153,9 +153,9 @@ def _one_sided(title: str, changes: Sequence[Change], few: int | None) -> list[S
             cases: dict[tuple[str, str], list[str]] = {}
             for change in found:
                 cases.setdefault((change.origin, change.variant), []).append(change.architecture)
-            for (origin, told), on in cases.items():
+            for (origin, text), on in cases.items():
                 lines.append(
-                    say("  ", name(origin), *((" [", name(told), "]") if told else ()), " for ", name(", ".join(dict.fromkeys(on))))
+                    say("  ", name(origin), *((" [", name(text), "]") if text else ()), " for ", name(", ".join(dict.fromkeys(on))))
                 )
         blocks.append(lines)
     return [Section(title, lines=_shorten(blocks, few), folded=True)] if blocks else []
@@ -166,5 +166,5 @@ def _shorten(blocks: Sequence[Sequence[Line]], few: int | None) -> tuple[Line, .
     lines = tuple(line for block in shown for line in block[:MOST_LINES])
     if len(shown) == len(blocks):
         return lines
-    where = "all of them in the file of --json" if few is None else "--full shows them"
+    where = "the file of --json holds all" if few is None else "--full shows them"
     return (*lines, say(f"… and {len(blocks) - len(shown)} more; {where}"))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from harness.compare.comparison import Change
 from harness.compare.speeds.changed_speeds import GroupChange, PointChange, SpeedChanges, TargetPair
 from harness.compare.speeds.noise import explain
-from harness.compare.speeds.rows import some_of
+from harness.compare.speeds.rows import first_names
 from harness.compare.speeds.trend import Trend
 from harness.records import Verdict
 from harness.render.sections.model import MOST_LINES, Bit, Line, Section, name, names, say, shorten
@@ -15,15 +15,15 @@ from harness.render.text import NOTHING, first_line, number, plural
 
 _FEW = 20
 _MORE = "… and {} more; --full shows them"
-_IN_JSON = "… and {} more, all of them in the file of --json"
+_IN_JSON = "… and {} more; the file of --json holds all"
 _COLOURS = {Change.SLOWER: Verdict.FAILED, Change.FASTER: Verdict.PASSED, Change.AMBIGUOUS: Verdict.ABSENT}
-_TOLD = (Change.SLOWER, Change.FASTER, Change.SAME, Change.AMBIGUOUS)
+_COUNTED = (Change.SLOWER, Change.FASTER, Change.SAME, Change.AMBIGUOUS)
 
 
 def sentence(found: SpeedChanges) -> str:
-    """The verdict in words: `2 of 294 points are slower, 290 same, 2 ambiguous.`"""
+    """Return the verdict in words: `2 of 294 points are slower, 290 same, 2 ambiguous.`"""
     compared = [point for point in found.points if point.speedup is not None]
-    counts = {change: sum(point.change is change for point in compared) for change in _TOLD}
+    counts = {change: sum(point.change is change for point in compared) for change in _COUNTED}
     slower = counts.pop(Change.SLOWER)
     others = ", ".join(f"{count} {change.value}" for change, count in counts.items() if count)
     parts = [f"{plural(len(found.lost), 'point')} failed that did not before"] if found.lost else []
@@ -35,7 +35,7 @@ def sentence(found: SpeedChanges) -> str:
 
 
 def changed_speed_sections(found: SpeedChanges, full: bool) -> list[Section]:
-    """What was compared, a line a kernel, then the points: what became slower first."""
+    """Return what was compared, a line per kernel, then the points, slower ones first."""
     few = None if full else _FEW
     sections = [_sides(found), _groups(found.groups)]
     if found.lost:
@@ -53,7 +53,7 @@ def _sides(found: SpeedChanges) -> Section:
     rows = []
     for pair in found.pairs[:MOST_LINES]:
         rows.append(
-            (say(name(pair.target)), *names((some_of(list(dict.fromkeys(pair.gpus))), *pair.commits)), say(f"{pair.threshold:.1%}"))
+            (say(name(pair.target)), *names((first_names(list(dict.fromkeys(pair.gpus))), *pair.commits)), say(f"{pair.threshold:.1%}"))
         )
     lines = shorten((say(Bit("! ", Verdict.ABSENT), name(text)) for text in (*_differing(found.pairs), *found.only)), None)
     legend = [explain(pair.noise) for pair in found.pairs if not pair.barriers]
@@ -64,9 +64,9 @@ def _sides(found: SpeedChanges) -> Section:
 def _differing(pairs: Sequence[TargetPair]) -> list[str]:
     found = [f"not compared: {barrier}" for pair in pairs for barrier in pair.barriers]
     found += [
-        f"{what} differs on {pair.target}: {one} in BASE, {two} in HEAD"
+        f"{fact} differs on {pair.target}: {one} in BASE, {two} in HEAD"
         for pair in pairs
-        for what, (one, two) in (pair.versions or {}).items()
+        for fact, (one, two) in (pair.versions or {}).items()
     ]
     return found
 
@@ -74,11 +74,11 @@ def _differing(pairs: Sequence[TargetPair]) -> list[str]:
 def _groups(groups: Sequence[GroupChange]) -> Section:
     rows: list[tuple[Line, ...]] = []
     for group in groups[:MOST_LINES]:
-        counts = [group.changes.get(change.value, 0) for change in _TOLD]
-        shown = [say(Bit(str(count), _COLOURS.get(change) if count else None)) for change, count in zip(_TOLD, counts, strict=True)]
+        counts = [group.changes.get(change.value, 0) for change in _COUNTED]
+        shown = [say(Bit(str(count), _COLOURS.get(change) if count else None)) for change, count in zip(_COUNTED, counts, strict=True)]
         mean = say(NOTHING if group.mean is None else f"{group.mean:.3f}")
         rows.append((*names((group.kernel, group.provider, group.target)), say(str(group.n)), mean, *shown))
-    heads = tuple(say(head) for head in ("kernel", "provider", "target", "n", "speedup", *(change.value for change in _TOLD)))
+    heads = tuple(say(head) for head in ("kernel", "provider", "target", "n", "speedup", *(change.value for change in _COUNTED)))
     legend = ("Speedup: BASE's median time over HEAD's, above 1 is faster; geometric mean over the n points that could be compared.",)
     lines = (say(_IN_JSON.format(len(groups) - len(rows))),) if len(rows) < len(groups) else ()
     return Section("By kernel", heads, tuple(rows), lines, legend=legend, right=tuple(range(3, 9)))
@@ -122,7 +122,7 @@ def _because(point: PointChange) -> Line:
 
 
 def trend_sections(found: Sequence[Trend]) -> list[Section]:
-    """A line a kernel or case, oldest run on the left."""
+    """Return a line per kernel or case, with the oldest run on the left."""
     rows = []
     for trend in found[:MOST_LINES]:
         moved = trend.speeds[-1] / trend.speeds[-2] if len(trend.speeds) > 1 else None
@@ -134,7 +134,7 @@ def trend_sections(found: Sequence[Trend]) -> list[Section]:
     more = [say(_IN_JSON.format(len(found) - len(rows)))] if len(rows) < len(found) else []
     lines = (*more, *shorten((say("latest: ", name(text)) for text in latest), _FEW))
     legend = (
-        "n cases that all these runs have; speed: against the oldest of the runs, geometric mean; last: against the run before.",
-        "Runs of another GPU, timer or flush are lines of their own. What is sound and not weak is in it; no verdicts: `warpwave compare`.",
+        "n: cases that all these runs have. speed: geometric mean relative to the oldest run. last: relative to the run before.",
+        "Runs with another GPU, timer or flush get their own line. Weak and unsound points are left out. For verdicts: `warpwave compare`.",
     )
     return [Section("Trend", heads, tuple(rows), lines, legend, right=(3, 4, 5))]

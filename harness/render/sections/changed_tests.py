@@ -1,4 +1,4 @@
-"""Tests that changed sides between two runs → sections, for the terminal and for Markdown. Pure."""
+"""Tests that changed between two runs → sections, for the terminal and for Markdown. Pure."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ _TITLES = {
     Fate.STILL: "Tests that failed before, too",
     Fate.SKIPPED: "Tests that are skipped now",
     Fate.GONE: "Tests that are gone",
-    Fate.MENDED: "Tests that pass now",
+    Fate.FIXED: "Tests that pass now",
     Fate.NEW: "New tests",
 }
 _OPEN = (Fate.BROKEN, Fate.SKIPPED, Fate.GONE)
 
 
 def sentence(found: ChangedTests) -> str:
-    """The verdict in words: `1 test fails now, 2 are gone.`"""
+    """Return the verdict in words: `1 test fails now, 2 are gone.`"""
     counts = [(fate.value, len(found.of(fate))) for fate in Fate]
     parts = [f"{plural(count, 'test')} {_many(verb, count)}" for verb, count in counts if count]
-    return f"{', '.join(parts) or f'None of {found.compared} tests changed sides'}."
+    return f"{', '.join(parts) or f'None of {found.compared} tests changed'}."
 
 
 def changed_test_sections(found: ChangedTests) -> list[Section]:
-    """A line a test: what needs a look first, the others folded."""
+    """Return a line per test: what needs attention first, the others folded."""
     sections = []
     for fate, title in _TITLES.items():
-        told = found.of(fate)
-        lines = [_line(one) for one in told[:_FEW]]
-        if len(lines) < len(told):
-            lines.append(say(f"… and {len(told) - len(lines)} more"))
+        tests = found.of(fate)
+        lines = [_line(test) for test in tests[:_FEW]]
+        if len(lines) < len(tests):
+            lines.append(say(f"… and {len(tests) - len(lines)} more"))
         if lines:
             sections.append(Section(title, lines=tuple(lines), folded=fate not in _OPEN))
     return sections
 
 
-def _line(one: ChangedTest) -> Line:
-    mark = (Bit("failed: ", Verdict.FAILED),) if one.fate is Fate.BROKEN else ()
-    because = (": ", name(first_line(one.message))) if one.message else ()
-    return say(*mark, name(one.id), " on ", name(one.target), *because)
+def _line(test: ChangedTest) -> Line:
+    mark = (Bit("failed: ", Verdict.FAILED),) if test.fate is Fate.BROKEN else ()
+    because = (": ", name(first_line(test.message))) if test.message else ()
+    return say(*mark, name(test.id), " on ", name(test.target), *because)
 
 
 def _many(verb: str, count: int) -> str:

@@ -1,4 +1,4 @@
-"""Comparison → sections: how much of what a card's JIT compiled the compile stage makes without a GPU."""
+"""Comparison → sections: how much of a GPU's JIT code the compile stage reproduces without a GPU."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ TITLE = "Generated code against the card's own JIT"
 
 
 def sections(comparison: Comparison, few: int | None) -> list[Section]:
-    """A line a target and compile stage; with all of them, or where a binary differs for no reason that is known, the launches by name."""
+    """Return a line per target and compile stage.
+
+    Launches are listed by name with `few` None, or if a binary differs for no known reason.
+    """
     if not comparison.fidelity:
         return []
     lines: list[Line] = []
     for entry in comparison.fidelity:
-        told = [one for one in entry.deviations if few is None or one.likeness is Likeness.ANOTHER_BINARY]
-        lines += [line(entry), *map(_deviation, told)]
+        listed = [deviation for deviation in entry.deviations if few is None or deviation.likeness is Likeness.ANOTHER_BINARY]
+        lines += [line(entry), *map(_deviation, listed)]
     return [Section(TITLE, lines=shorten(lines, few))]
 
 
@@ -24,12 +27,10 @@ def line(entry: Fidelity) -> Line:
     """`cuda against cpu: of 47 launches of the card's own JIT, 46 equal byte for byte, 1 specialized otherwise.`"""
     lead = say(name(entry.target), *((" against ", name(entry.against)) if entry.against else ()), ": ")
     if not entry.against:
-        return lead + say(
-            f"{plural(entry.launched, 'launch', 'launches')} of the card's own JIT, held against nothing: ", name(entry.reason)
-        )
-    told = [f"{entry.equal} equal byte for byte"]
-    told += [f"{entry.count(kind)} {kind.value}" for kind in Likeness if kind is not Likeness.EQUAL and entry.count(kind)]
-    return lead + say(f"of {plural(entry.launched, 'launch', 'launches')} of the card's own JIT, {', '.join(told)}")
+        return lead + say(f"{plural(entry.launched, 'launch', 'launches')} of the card's own JIT, not compared: ", name(entry.reason))
+    counts = [f"{entry.equal} equal byte for byte"]
+    counts += [f"{entry.count(kind)} {kind.value}" for kind in Likeness if kind is not Likeness.EQUAL and entry.count(kind)]
+    return lead + say(f"of {plural(entry.launched, 'launch', 'launches')} of the card's own JIT, {', '.join(counts)}")
 
 
 def _deviation(entry: Deviation) -> Line:

@@ -1,4 +1,4 @@
-"""Comparison → sections: generated code, side by side, and what did not compile."""
+"""Comparison → sections: generated code side by side, and what did not compile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.records import HOST_CODE, CompiledKernel, Verdict
 from harness.render.sections.model import Bit, Line, Section, lacking, name, say, shorten
 from harness.render.text import NOTHING, first_line, halves
 
-# Columns of architectures that fit beside the function's name on an 80-column page.
+# Architecture columns that fit beside the function's name on an 80-column page.
 _CODEGEN_WIDTH = 57
 
 
@@ -22,12 +22,12 @@ _FEW_FAILURES = 10
 UNCOMPILED = "Did not compile"
 
 
-# Words short enough for a column of five.
+# Words short enough for a column of five characters.
 _LIMITED_BY = {"warps": "warps", "programs": "progs", "registers": "regs", "scalars": "sregs", "shared": "smem"}
 
 
 def codegen(comparison: Comparison, every: bool) -> list[Section]:
-    """A line per kernel function, a column per architecture; with `every` a line per configuration."""
+    """Return a line per kernel function and a column per architecture. With `every`, a line per configuration."""
     cells = [cell for row in comparison.codegen for cell in row.cells]
     if not cells:
         return []
@@ -39,9 +39,9 @@ def codegen(comparison: Comparison, every: bool) -> list[Section]:
     sections = [_codegen(comparison, part, heads, every) for part in _pages(columns, twice)]
     legend = ["r: registers a thread, the most of all configurations. s: registers spilled to memory."]
     if every:
-        legend += ["16B, 4K: shared memory (LDS) of a block in bytes or KiB. 3/2 stages: not the same on all architectures."]
-        legend += ["4x8w regs: a multiprocessor (SM, CU, WGP) holds 4 programs of 8 warps at a time, and what leaves no room for more:"]
-        legend += ["registers, shared memory, slots of programs or of warps, scalar registers. Nothing named: its warps are all there."]
+        legend += ["16B, 4K: shared memory (LDS) of a block in bytes or KiB. 3/2 stages: differs between architectures."]
+        legend += ["4x8w regs: a multiprocessor (SM, CU, WGP) holds 4 programs of 8 warps at a time, and this resource limits it:"]
+        legend += ["registers, shared memory, slots of programs or warps, scalar registers. None named: all warp slots are in use."]
     without = () if every else lacking(comparison, {cell.target for cell in cells}, "nothing compiled")
     sections[-1] = dataclasses.replace(sections[-1], lines=without, legend=tuple(legend))
     if every:
@@ -52,7 +52,7 @@ def codegen(comparison: Comparison, every: bool) -> list[Section]:
 
 
 def _not_compiled(title: str, cells: list[CodegenCell]) -> list[Section]:
-    """A line per function, target and reason; the same reason on many architectures, or of many points of a sweep, is told once."""
+    """Return a line per function, target and reason. A reason shared by many architectures or points is listed once."""
     groups: dict[tuple[str, str, str, Verdict], list[CompiledKernel]] = {}
     for cell in cells:
         made = cell.compiled
@@ -62,10 +62,10 @@ def _not_compiled(title: str, cells: list[CodegenCell]) -> list[Section]:
         where = list(dict.fromkeys(made.architecture for made in found))
         shown = name(", ".join(where)) if len(where) <= 3 else f"{len(where)} architectures"
         origins = list(dict.fromkeys(made.origin for made in found if made.origin))
-        what, more = (origins[0], len(origins) - 1) if found[0].function == HOST_CODE and origins else (function, 0)
+        subject, more = (origins[0], len(origins) - 1) if found[0].function == HOST_CODE and origins else (function, 0)
         lines.append(
             say(
-                name(what),
+                name(subject),
                 f" and {more} more" if more else "",
                 " on ",
                 name(target),
@@ -81,7 +81,7 @@ def _not_compiled(title: str, cells: list[CodegenCell]) -> list[Section]:
 
 
 def _pages(columns: list[tuple[str, str]], twice: set[str]) -> list[list[tuple[str, str]]]:
-    """The columns in groups of about the same size that fit beside the function's name."""
+    """Split the columns into pages of about equal size that fit beside the function's name."""
     widths = [max(*map(len, halves(name)), len(target) if name in twice else 0, 5) + 1 for name, target in columns]
     pages = math.ceil(sum(widths) / _CODEGEN_WIDTH)
     size = math.ceil(len(columns) / pages)
@@ -126,17 +126,17 @@ def _generated(kernels: list[CompiledKernel], every: bool) -> Line:
 
 
 def _memory(count: int) -> str:
-    """`16B`, `64K`: short enough for a column of five."""
+    """`16B`, `64K`: short enough for a column of five characters."""
     return f"{count}B" if count < 1024 else f"{count / 1024:.3g}K"
 
 
 def _resident(kernels: list[CompiledKernel]) -> str:
-    """` 4x8w regs`: what of these fits into a multiprocessor, the tightest of them; nothing where none of them tells."""
-    told = [kernel for kernel in kernels if kernel.occupancy is not None and kernel.programs is not None]
-    if not told:
+    """` 4x8w regs`: how many programs fit into a multiprocessor, for the tightest kernel; empty if unknown."""
+    known = [kernel for kernel in kernels if kernel.occupancy is not None and kernel.programs is not None]
+    if not known:
         return ""
-    tightest = min(told, key=lambda kernel: kernel.occupancy or 0)
-    # A multiprocessor that is full has no room for more either, but nothing to mend.
+    tightest = min(known, key=lambda kernel: kernel.occupancy or 0)
+    # A full multiprocessor is limited too, but there is nothing to fix.
     full = tightest.occupancy == 1
     why = [] if full else [_LIMITED_BY[resource] for resource in tightest.limited_by or () if resource in _LIMITED_BY]
     return " " + " ".join([f"{tightest.programs}x{tightest.num_warps}w", *why])

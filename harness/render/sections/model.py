@@ -1,4 +1,4 @@
-"""What a report page is made of, before it is drawn: sections of tables and lines, the same for the terminal and for Markdown."""
+"""The model of a report page before it is drawn: sections of tables and lines, shared by the terminal and Markdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.records import Verdict
 
 @dataclass(frozen=True)
 class Bit:
-    """A piece of text. `name` marks what came from outside and is shown literally; `verdict` gives it a colour."""
+    """A piece of text. `name` marks text from outside, which is shown literally; `verdict` gives it a colour."""
 
     text: str
     verdict: Verdict | None = None
@@ -20,16 +20,16 @@ class Bit:
 
 
 Line = tuple[Bit, ...]
-MOST_LINES = 2000  # of a section, also where all are asked for
+MOST_LINES = 2000  # per section, even if all were requested
 _LONGEST = 2000  # characters of a name
 
 
 @dataclass(frozen=True)
 class Section:
-    """A title, a table where there are `heads`, lines below it, and a legend. `folded` ones are for who wants to know more.
+    """A title, a table if there are `heads`, lines below it, and a legend. `folded` sections hold details.
 
-    Columns in `right` hold numbers; those from `narrow` on rather break their cells than take room from the ones before. `quiet` are the
-    positions of rows that need no look; of the first `merged` columns an empty cell repeats the one above.
+    Columns in `right` are right-aligned numbers. Columns from `narrow` on break their cells before they take room from earlier ones.
+    `quiet` are the positions of rows that need no attention. In the first `merged` columns, an empty cell repeats the one above.
     """
 
     title: str
@@ -45,7 +45,7 @@ class Section:
 
 
 def split(section: Section) -> list[Section]:
-    """What needs a look, and folded behind it the rows that need none; one of the two where there is nothing of the other."""
+    """Split off the quiet rows into a folded section. Return one section if either part would be empty."""
     if not section.quiet or section.folded:
         return [section]
     filled: list[tuple[Line, ...]] = []
@@ -65,32 +65,32 @@ def _only_lines(section: Section) -> list[Section]:
 
 
 def say(*parts: str | Bit) -> Line:
-    """A line of the report's own words and of bits."""
+    """Return a line of the report's own words and of bits."""
     return tuple(part if isinstance(part, Bit) else Bit(part) for part in parts if part)
 
 
 def name(text: str) -> Bit:
-    """A text from outside; a very long one is cut, for a line is wrapped letter by letter."""
+    """Return text from outside as a bit, cut if it is very long: wrapping works letter by letter."""
     return Bit(text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …", name=True)
 
 
 def names(texts: Iterable[str]) -> tuple[Line, ...]:
-    """A cell for each text from outside."""
+    """Return a cell for each text from outside."""
     return tuple((name(text),) if text else () for text in texts)
 
 
 def shorten(lines: Iterable[Line], few: int | None, total: int | None = None) -> tuple[Line, ...]:
-    """The first `few` lines and a word on the rest; 2,000 where `few` is None. With `total`, which counts them, the rest is never made."""
+    """Return the first `few` lines (2,000 if None) and a note on the rest. `total` gives their number, so that the rest is never made."""
     most = MOST_LINES if few is None else few
     if total is None:
         lines = list(lines)
         total = len(lines)
     if total <= most:
         return tuple(lines)
-    return (*itertools.islice(lines, most), say(f"… and {total - most} more lines, all of them in comparison.json"))
+    return (*itertools.islice(lines, most), say(f"… and {total - most} more lines in comparison.json"))
 
 
 def lacking(comparison: Comparison, there: set[str], what: str) -> tuple[Line, ...]:
-    """A line for each target that a table has nothing of, with its verdict where that explains it."""
+    """Return a line per target without an entry in a table, with its verdict if that explains it."""
     left = [target for target in comparison.targets if target.target not in there]
     return tuple(say(name(target.target), f": {what}{'' if target.complete else f', {target.verdict.value}'}") for target in left)

@@ -1,4 +1,4 @@
-"""Comparison → sections, first part: targets, what differs between them, tests, and what could not be used or compared."""
+"""Comparison → sections, first part: targets, their differences, tests, and what could not be used or compared."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Bit, Line, Section, name, names, say, shorten
 from harness.render.text import NOTHING, counts, first_line, gravest, number, plural
 
-_FEW = 30  # lines of a kind before "and n more"
-_MOST_ATTEMPTS, _MOST_GPUS = 20, 64  # of a target
-_MOST_CELLS = 50_000  # of a table of tests by target: nobody reads more, and no summary may be as large
+_FEW = 30  # lines per section before "and n more"
+_MOST_ATTEMPTS, _MOST_GPUS = 20, 64  # per target
+_MOST_CELLS = 50_000  # tests times targets: nobody reads a larger table, and a summary cannot hold it
 
 
 def outline(comparison: Comparison, full: bool) -> list[Section]:
-    """The page, top to bottom. `full` lists what is otherwise cut short and adds every test, case and configuration."""
+    """Return the page, top to bottom. `full` adds every test, case and configuration, and does not shorten lists."""
     few = None if full else _FEW
     sections = [
         _targets(comparison),
@@ -36,12 +36,12 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
 
 
 def everything(comparison: Comparison) -> list[Section]:
-    """Every test, every case and every configuration: the tables that are long."""
+    """Return the long tables: every test, every case and every configuration."""
     return [*_every_test(comparison), *speeds.cases(comparison), *generated_code.codegen(comparison, every=True)]
 
 
 def nothing(target: TargetSummary) -> Line:
-    """What stands in a table where a target has nothing: its own verdict, where that explains it."""
+    """Return a target's cell in a table if it has no entry: its verdict, if that explains it."""
     return say(Bit("none" if target.complete else target.verdict.value, Verdict.NOT_RUN))
 
 
@@ -68,32 +68,34 @@ def _targets(comparison: Comparison) -> Section:
 
 
 def _facts(comparison: Comparison) -> list[Section]:
-    """What a target ran on where there is one; what differs where there are several."""
-    told = [target for target in comparison.targets if target.facts]
+    """Return the environment of a single target, or the differences between several."""
+    reporting = [target for target in comparison.targets if target.facts]
     gpus = tuple(
-        _gpu(target.target if len(told) > 1 else "", target, index) for target in told for index in range(len(target.devices[:_MOST_GPUS]))
+        _gpu(target.target if len(reporting) > 1 else "", target, index)
+        for target in reporting
+        for index in range(len(target.devices[:_MOST_GPUS]))
     )
     gpus = shorten(gpus, None)
-    if len(told) == 1:
-        line = say(name(", ".join(f"{fact} {value}" for fact, value in _told(told[0]))))
+    if len(reporting) == 1:
+        line = say(name(", ".join(f"{fact} {value}" for fact, value in _known(reporting[0]))))
         return [Section("Environment", lines=(line, *gpus))]
-    if not told:
+    if not reporting:
         return []
     rows = tuple(
         (
             say(difference.name + (" (no ratios)" if difference.refuses else "")),
-            *names(difference.values.get(target.target, "unknown") for target in told),
+            *names(difference.values.get(target.target, "unknown") for target in reporting),
         )
         for difference in comparison.differences
     )
-    heads = (say("fact"), *names(target.target for target in told)) if rows else ()
+    heads = (say("fact"), *names(target.target for target in reporting)) if rows else ()
     differing = {difference.name for difference in comparison.differences}
-    shared = tuple((fact, value) for fact, value in _told(told[0]) if fact not in differing)
+    shared = tuple((fact, value) for fact, value in _known(reporting[0]) if fact not in differing)
     same = (say("The same on all: ", name(", ".join(f"{fact} {value}" for fact, value in shared))),) if shared else ()
     return [Section("What differs between the targets", heads, rows, same + gpus)]
 
 
-def _told(target: TargetSummary) -> list[tuple[str, str]]:
+def _known(target: TargetSummary) -> list[tuple[str, str]]:
     facts = target.facts
     if facts is None:
         return []
@@ -134,12 +136,12 @@ def _tests(comparison: Comparison, few: int | None) -> list[Section]:
     return [
         Section("Tests", heads, tuple(rows), _parity(comparison), quiet=quiet),
         *_listing("Tests that did not pass", look, few, stories),
-        *_listing("Tests that are not everywhere", missing, few and _FEW // 3, len(gaps)),
+        *_listing("Tests missing on some targets", missing, few and _FEW // 3, len(gaps)),
     ]
 
 
 def _parity(comparison: Comparison) -> tuple[Line, ...]:
-    """`80 passed on every target, 2 failed on b`: a gap counts only where another target passed the test."""
+    """`80 passed on every target, 2 failed on b`: a gap counts only if another target passed the test."""
     found: dict[tuple[Parity, tuple[str, ...]], int] = {}
     for row in comparison.tests:
         found[row.parity, row.on] = found.get((row.parity, row.on), 0) + 1
@@ -165,23 +167,23 @@ def _id(row: ParityRow) -> str:
 
 
 def _story(row: ParityRow) -> list[Line]:
-    """A test's id, and below it a line for each target that has something to say about it."""
+    """Return a test's id, and below it a line per target on which it did not pass."""
     lines = [say(name(_id(row)))]
     for cell in row.cells:
         if cell.result.verdict is not Verdict.PASSED:
-            said = first_line(cell.result.message or cell.result.detail)
+            message = first_line(cell.result.message or cell.result.detail)
             verdict = Bit(cell.result.verdict.value, cell.result.verdict)
             card = cell.result.properties.get(GPU_PROPERTY)
             where = say(" on GPU ", name(card)) if card else ()
-            lines.append(say("  ", name(cell.target), " ", verdict) + where + (say(": ", name(said)) if said else ()))
+            lines.append(say("  ", name(cell.target), " ", verdict) + where + (say(": ", name(message)) if message else ()))
     return lines
 
 
 def _every_test(comparison: Comparison) -> list[Section]:
     targets = [target.target for target in comparison.targets]
     if len(targets) * len(comparison.tests) > _MOST_CELLS:
-        told = f"{plural(len(comparison.tests), 'test')} on {plural(len(targets), 'target')}: all of them in junit.xml and comparison.json"
-        return [Section("Every test", lines=(say(told),), folded=True)]
+        text = f"{plural(len(comparison.tests), 'test')} on {plural(len(targets), 'target')}: see junit.xml and comparison.json"
+        return [Section("Every test", lines=(say(text),), folded=True)]
     rows = []
     for row in comparison.tests:
         results = {cell.target: cell.result for cell in row.cells}
@@ -192,9 +194,9 @@ def _every_test(comparison: Comparison) -> list[Section]:
 
 
 def _refusal(refusal: Refusal) -> Line:
-    what = name(f"{refusal.kernel} {refusal.provider}")
+    subject = name(f"{refusal.kernel} {refusal.provider}")
     return say(
-        name(f"{refusal.target}/{refusal.baseline}"), f", {plural(len(refusal.cases), 'case')} of ", what, ": ", name(refusal.reason)
+        name(f"{refusal.target}/{refusal.baseline}"), f", {plural(len(refusal.cases), 'case')} of ", subject, ": ", name(refusal.reason)
     )
 
 

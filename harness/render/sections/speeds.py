@@ -1,4 +1,4 @@
-"""Comparison → sections: speeds, in summary and case by case."""
+"""Comparison → sections: speeds, condensed and case by case."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from harness.render.text import NOTHING, UNTESTED, UNVERIFIED_MARK, first_line, 
 
 
 def speeds(comparison: Comparison) -> list[Section]:
-    """A table per unit, a line per kernel, provider and target."""
+    """Return a table per unit, with a line per kernel, provider and target."""
     return [_speeds(comparison, unit) for unit in dict.fromkeys(speed.unit for speed in comparison.speeds)]
 
 
 def cases(comparison: Comparison) -> list[Section]:
-    """A table per unit of every case: the number, its time and scatter, and the ratio."""
+    """Return a table of every case per unit: its value, spread and ratio."""
     return [_cases(comparison, unit) for unit in dict.fromkeys(row.unit for row in comparison.rows)]
 
 
 def _cases(comparison: Comparison, unit: str) -> Section:
-    """A row a case and provider, a column a target: what it reached, its share of the ceiling, and the ratio."""
+    """Return a row per case and provider, with a column per target: value, share of the ceiling, and ratio."""
     targets = list(dict.fromkeys(cell.target for row in comparison.rows for cell in row.cells))
     rows: list[tuple[Line, ...]] = []
     before = ""
@@ -38,7 +38,7 @@ def _cases(comparison: Comparison, unit: str) -> Section:
     share = ", share of the ceiling," if any(cell.share is not None for cell in shown) else ""
     legend = [f"Value{share} and ±: half the spread from the 20th to the 80th percentile, over the median."]
     if any(cell.suspect for cell in shown):
-        legend.append("! suspect: more than 1.1 times the copy bandwidth measured on that GPU; no ratio is made of it.")
+        legend.append("! suspect: more than 1.1 times the copy bandwidth measured on that GPU; not used in ratios.")
     right = tuple(range(2, len(heads)))
     return Section(f"Every case, {unit or 'no unit'}", heads, tuple(rows), legend=tuple(legend), right=right, folded=True)
 
@@ -86,7 +86,7 @@ def _speeds(comparison: Comparison, unit: str) -> Section:
 
 
 def _unreliable(comparison: Comparison, unit: str) -> tuple[Line, ...]:
-    """A line for each target with points that were disturbed, or that are noisier than the bench stage asks for."""
+    """Return a line per target with points that were disturbed, or noisier than the bench stage asks for."""
     lines = []
     on: dict[str, list[Cell]] = {}
     for row in comparison.rows:
@@ -99,7 +99,7 @@ def _unreliable(comparison: Comparison, unit: str) -> tuple[Line, ...]:
             lines.append(say(name(target.target), f": {plural(len(weak), 'weak point')}: ", name(first_line(weak[0].weak))))
         if noisy:
             many = f"{noisy} of {plural(len(cells), 'point')} noisy"
-            lines.append(say(name(target.target), f": {many}: the author's time was up before the median was known as closely as asked"))
+            lines.append(say(name(target.target), f": {many}: the benchmark's `rep` time ran out before the median was precise enough"))
     return tuple(lines)
 
 
@@ -111,14 +111,14 @@ def _legend(shown: list[Speed], compared: bool, *, single: bool, untested: bool)
     if untested:
         legend.append(UNTESTED)
     elif any(not speed.verified for speed in shown):
-        legend.append("? unverified: the kernel has no tests that all passed on that target; no ratio is made of it.")
+        legend.append("? unverified: the kernel's tests did not pass, or do not exist, on that target; not used in ratios.")
     if compared:
-        legend.append("Ratio: geometric mean over the cases that are sound on both, and how many these are.")
+        legend.append("Ratio: geometric mean over the cases that are sound on both, and their number.")
     return (*legend, f"{plural(left, 'point')} left out: invalid or suspect.") if left else tuple(legend)
 
 
 def _reaches(speed: Speed, untested: bool) -> list[Line]:
-    """Its best, its median and what it reaches at the largest size."""
+    """Return its best, its median, and its value at the largest size."""
     mark = "" if speed.verified or untested else UNVERIFIED_MARK
     pairs = ((speed.best, speed.best_share), (speed.median, speed.median_share), (speed.largest, speed.largest_share))
     return [say(with_share(value, share) + (mark if value is not None else "")) for value, share in pairs]

@@ -1,4 +1,4 @@
-"""Every field of a bundle is held to what it can be when it is read: one bad field costs its own file. All data is synthetic."""
+"""Every field of a raw folder is validated when it is read: one bad field affects only its own file. All data is synthetic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_SHARDS = (
 
 @pytest.mark.parametrize("text", NO_SHARDS, ids=lambda text: ascii(text[:12]))
 def test_a_shard_of_a_bundle_is_read_as_the_command_line_reads_it(tmp_path, text):
-    """What `--shard` refuses, the reader refuses: the file is invalid, and every other target is in the report."""
+    """The reader refuses what `--shard` refuses: the file is invalid, and every other target is in the report."""
     for source in two_targets():
         write_raw(tmp_path / "raw" / source.record.target, source)
     edit(tmp_path / "raw" / "alpha" / "run.json", shard=text)
@@ -48,7 +48,7 @@ def test_a_shard_of_a_bundle_is_read_as_the_command_line_reads_it(tmp_path, text
 
 
 def test_a_shard_is_one_type_from_the_command_line_to_the_report():
-    """The text in run.json is what the command line was given."""
+    """run.json holds the text that the command line was given."""
     assert parse_shard("2/64") == Shard.parse("2/64") == Shard(2, 64)
     assert str(Shard(2, 64)) == "2/64"
 
@@ -92,7 +92,7 @@ FIELDS = {
 
 @pytest.mark.parametrize(("name", "key", "value"), [(name, *entry) for name, found in FIELDS.items() for entry in found])
 def test_a_field_beyond_its_bound_costs_its_file_or_line(tmp_path, name, key, value):
-    """The fault names the field; no other file is touched by it."""
+    """The fault names the field, and no other file is affected."""
     raw = write_raw(tmp_path / "raw" / "alpha", run())
     lines = (raw / name).read_text().splitlines()
     lines[0] = json.dumps({**json.loads(lines[0]), key: value})
@@ -115,7 +115,7 @@ CLIPPED = {
 
 @pytest.mark.parametrize(("name", "key"), [(name, key) for name, keys in CLIPPED.items() for key in keys])
 def test_prose_is_cut_and_costs_nothing(tmp_path, name, key):
-    """A long reason is a reason; cut once it stays as it is when it is read again."""
+    """A long reason is cut once, and stays the same when it is read again."""
     raw = write_raw(tmp_path / "raw" / "alpha", run())
     lines = (raw / name).read_text().splitlines()
     lines[0] = json.dumps({**json.loads(lines[0]), key: "é" * 50_000})
@@ -131,14 +131,14 @@ def test_prose_is_cut_and_costs_nothing(tmp_path, name, key):
 
 @pytest.mark.parametrize("rounds", [(21, 0, 0, 0, 0), (30, -9, 0, 0, 0), (7, 7, 7, 0, 0), (4, 4, 4, 4, 5)])
 def test_rounds_that_disagree_with_the_timings_are_not_believed(rounds):
-    """A round without a timing has no median."""
+    """A round without timings has no median."""
     from harness.stats import median_interval
 
     assert median_interval([1.0 + n / 100 for n in range(21)], rounds) is not None
 
 
 def test_too_many_architectures_cost_the_rest(tmp_path):
-    """A target compiles for a few; a table has a column for each."""
+    """A target compiles for a few architectures, and a table has a column for each."""
     source = run()
     many = tuple(dataclasses.replace(source.compiled[0], architecture=f"sy_{n}") for n in range(500))
     found = collect(write_raw(tmp_path / "raw" / "alpha", dataclasses.replace(source, compiled=many)))
@@ -154,7 +154,7 @@ def _limits() -> None:
 
 
 def test_a_shard_of_a_billion_takes_no_memory(tmp_path):
-    """In a process with a limit: the number is never counted up to."""
+    """In a process with a memory limit: the reader never enumerates shards up to the number."""
     edit(write_raw(tmp_path / "raw" / "alpha", run()) / "run.json", shard="1/999999999")
     command = [sys.executable, "-m", "harness", "report", str(tmp_path)]
     done = subprocess.run(command, cwd=Path(__file__).parents[3], preexec_fn=_limits, capture_output=True, text=True, check=False)

@@ -26,12 +26,12 @@ def stage(found, name):
 
 
 def test_what_was_written_is_what_is_read(raw):
-    """A complete folder comes back as the very run that was laid out, without a problem."""
+    """A complete folder is read back as the same run, without a problem."""
     assert run() == collect(raw)
 
 
 def test_the_second_pass_of_an_aa_run_is_read(tmp_path):
-    """It is there on request only, and missed by nobody."""
+    """It exists only on request, so it may be missing."""
     twice = run(again=(sample(), sample(2048)))
 
     assert twice == collect(write_raw(tmp_path / "alpha", twice))
@@ -68,7 +68,7 @@ def test_raw_folders_are_found_from_wherever_the_path_points(tmp_path, given, ex
     """A raw folder, its parent, a run and a folder of artifacts all lead to the same folders."""
     for name in ("run/raw/alpha", "artifacts/one/raw/alpha", "artifacts/two"):
         write_raw(tmp_path / name, run())
-    (tmp_path / "run/raw/beta").mkdir()  # died before it wrote a line
+    (tmp_path / "run/raw/beta").mkdir()  # it crashed before it wrote anything
 
     assert [tmp_path / name for name in expected] == find_raw([tmp_path / given])
 
@@ -90,7 +90,7 @@ def test_links_are_not_followed_when_searching(tmp_path, raw):
 
 @pytest.mark.parametrize("paths", [[], ["."], ["missing"]])
 def test_no_raw_folder_is_an_error_in_three_beats(tmp_path, paths):
-    """Nothing to report says what was looked for, why it may be missing, and what to give instead; exit code 4."""
+    """The message says what was searched, why it may be missing, and what to give instead; exit code 4."""
     with pytest.raises(InvalidInputError) as caught:
         find_raw([tmp_path / path for path in paths])
 
@@ -118,7 +118,7 @@ HOSTILE_XML = {
 
 @pytest.mark.parametrize("name", HOSTILE_XML)
 def test_a_hostile_junit_file_costs_the_test_stage_only(raw, name):
-    """It is invalid, with a sentence that says where; samples, kernels and facts are still there; and soon."""
+    """It is invalid, with a sentence that says where. Samples, kernels and facts are still read, and it takes little time."""
     content, word = HOSTILE_XML[name]
     (raw / "test/junit.xml").write_text(content)
 
@@ -135,7 +135,7 @@ def test_a_hostile_junit_file_costs_the_test_stage_only(raw, name):
 
 
 def test_bytes_that_are_no_text_are_invalid(raw):
-    """A binary file in the place of XML or JSON is refused, not decoded."""
+    """A binary file instead of XML or JSON is refused, not decoded."""
     for name in ("test/junit.xml", "facts.json", "bench/samples.jsonl"):
         (raw / name).write_bytes(b"\xff\xfe\x00\xd8" * 10 + b"\n")
 
@@ -150,8 +150,8 @@ HOSTILE_LINES = {
     "NaN": (GOOD.replace("3000.0", "NaN"), "not a finite number"),
     "infinity": (GOOD.replace("3000.0", "-Infinity"), "not a finite number"),
     "1e999": (GOOD.replace("3000.0", "1e999"), "not a finite number"),
-    "duplicate key": (GOOD.replace('"case"', '"provider": "other", "case"', 1), "there twice"),
-    "duplicate key inside": (GOOD.replace('"N": 1024', '"N": 1024, "N": 2048'), "there twice"),
+    "duplicate key": (GOOD.replace('"case"', '"provider": "other", "case"', 1), "occurs twice"),
+    "duplicate key inside": (GOOD.replace('"N": 1024', '"N": 1024, "N": 2048'), "occurs twice"),
     "huge integer": (GOOD.replace('"N": 1024', '"N": ' + "9" * 5000), "too large"),
     "deep": (GOOD.replace('"N": 1024', '"N": ' + "[" * 200_000 + "]" * 200_000), "nested deeper"),
     "less deep": (GOOD.replace('"N": 1024', '"N": ' + "[" * 100 + "]" * 100), "nested deeper"),
@@ -185,7 +185,7 @@ def test_a_hostile_line_makes_the_stage_invalid_and_keeps_the_others(raw, name):
 @pytest.mark.parametrize("name", ["run.json", "stages.json", "job.json", "facts.json"])
 @pytest.mark.parametrize("content", ["", "null", '{"a": 1, "a": 2}', "[" * 100_000, '{"schema_version": 2}', '{"seconds": 1e999}'])
 def test_a_hostile_record_never_raises_and_never_passes(raw, name, content):
-    """Whatever stands in a JSON file, the other files are read and the run does not look like a good one."""
+    """Whatever a JSON file contains, the other files are read, and the run does not pass."""
     (raw / name).write_text(content)
 
     found = collect(raw)
@@ -203,7 +203,7 @@ def test_a_newer_schema_is_named_as_such(raw):
 
 
 def test_a_last_line_that_was_cut_off_is_incomplete_not_invalid(raw):
-    """A process that died while it wrote loses that line only."""
+    """A process that crashed while writing loses only that line."""
     path = raw / "bench/samples.jsonl"
     path.write_bytes(path.read_bytes()[:-200])
 
@@ -226,7 +226,7 @@ def test_a_cut_off_line_does_not_hide_that_the_stage_timed_out(tmp_path):
 
 @pytest.mark.parametrize("name", ["test/junit.xml", "run.json", "bench/samples.jsonl"])
 def test_symbolic_links_are_refused(raw, tmp_path, name):
-    """A link is not followed, not even to a file that would be good."""
+    """A link is not followed, not even to a valid file."""
     outside = tmp_path / "outside"
     (raw / name).rename(outside)
     (raw / name).symlink_to(outside)
@@ -238,7 +238,7 @@ def test_symbolic_links_are_refused(raw, tmp_path, name):
 
 
 def test_a_linked_folder_is_refused_too(raw, tmp_path):
-    """A link one level up is a link all the same."""
+    """A link one level up is a link too."""
     (raw / "test").rename(tmp_path / "elsewhere")
     (raw / "test").symlink_to(tmp_path / "elsewhere")
 
@@ -246,7 +246,7 @@ def test_a_linked_folder_is_refused_too(raw, tmp_path):
 
 
 def test_what_is_not_a_regular_file_is_refused_at_once(raw):
-    """A named pipe cannot hold the report up, a folder is not a file."""
+    """A named pipe cannot block the report, and a folder is no file."""
     (raw / "test/junit.xml").unlink()
     os.mkfifo(raw / "test/junit.xml")
     (raw / "facts.json").unlink()
@@ -282,7 +282,7 @@ def test_what_is_not_a_regular_file_is_refused_at_once(raw):
     ],
 )
 def test_a_file_above_its_cap_is_refused(raw, monkeypatch, reader, cap, value, name, stage_name):
-    """Size, depth, count, memory and time: each cap is met by a sentence."""
+    """Size, depth, count, memory and time: each limit has its sentence."""
     monkeypatch.setattr(reader, cap, value)
 
     found = collect(raw)
@@ -292,7 +292,7 @@ def test_a_file_above_its_cap_is_refused(raw, monkeypatch, reader, cap, value, n
 
 
 def test_a_folder_without_run_json_is_an_incomplete_target(raw):
-    """The host was stopped before the end: what the inside left is kept, under the folder's name."""
+    """The host was stopped early: the inside's results are kept, under the folder's name."""
     (raw / "run.json").unlink()
 
     found = collect(raw)
@@ -302,7 +302,7 @@ def test_a_folder_without_run_json_is_an_incomplete_target(raw):
 
 
 def test_an_empty_folder_is_an_incomplete_target_with_one_problem(tmp_path):
-    """A target that died before its first line is a row, not a gap, and not ten complaints."""
+    """A target that crashed before its first line has a row, with a single problem."""
     (tmp_path / "gamma").mkdir()
 
     found = collect(tmp_path / "gamma")
@@ -312,7 +312,7 @@ def test_an_empty_folder_is_an_incomplete_target_with_one_problem(tmp_path):
 
 
 def test_an_infrastructure_failure_is_not_reported_as_missing_files(tmp_path):
-    """Where the image could not be built there is only run.json, and it says all."""
+    """If the image could not be built, there is only run.json, and it explains everything."""
     raw = write_raw(tmp_path / "alpha", run(record=record(verdict=Verdict.INFRA, reason="the image could not be built")))
     for path in [*raw.rglob("*.xml"), *raw.rglob("*.jsonl"), raw / "job.json", raw / "stages.json", raw / "facts.json"]:
         path.unlink()
@@ -335,12 +335,12 @@ def test_files_of_two_runs_in_one_folder_are_stale(raw, name, changes):
 
 
 def test_a_run_that_did_not_finish_is_incomplete(tmp_path):
-    """stages.json is there from the start, so being there proves nothing."""
+    """stages.json exists from the start, so its presence proves nothing."""
     assert Verdict.INCOMPLETE is collect(write_raw(tmp_path / "alpha", run(), finished=False)).record.verdict
 
 
 def test_a_run_that_ended_in_the_middle_says_how_far_its_benchmarks_came(tmp_path):
-    """By the plan in their journal, whatever else is in it; and what the host has said itself is no fault of a file."""
+    """The journal holds the plan, whatever else it contains. The host's own reason is not a fault of a file."""
     killed = record(verdict=Verdict.INCOMPLETE, reason="the run has not ended")
     folder = write_raw(tmp_path / "alpha", run(record=killed, samples=(sample(), sample(2048))), finished=False)
     plan = {f"softmax/N={n} [triton]": {"case": f"softmax/N={n}", "device": 0} for n in (1024, 2048, 4096)}
@@ -357,7 +357,7 @@ NO_PLAN = ("", "[]\n", '{"event": "collected", "points": 3}\n', '{"event": "coll
 
 @pytest.mark.parametrize("journal", NO_PLAN)
 def test_a_journal_without_a_plan_tells_nothing(tmp_path, journal):
-    """It is for whoever takes the run up again, and no part of a bundle: a broken one is no fault of the results."""
+    """The journal is for resuming and not part of the results, so a broken one is no fault."""
     killed = record(verdict=Verdict.INCOMPLETE, reason="the run has not ended")
     folder = write_raw(tmp_path / "alpha", run(record=killed), finished=False)
     (folder / "bench" / "journal.jsonl").write_text(journal, encoding="latin-1")
@@ -367,7 +367,7 @@ def test_a_journal_without_a_plan_tells_nothing(tmp_path, journal):
 
 
 def test_a_stage_that_was_asked_for_and_has_no_report_is_not_run(raw):
-    """The gap has a row, and the target is incomplete."""
+    """The missing stage has a row, and the target is incomplete."""
     stages = [to_json(report) for report in run().stages if report.stage is not Stage.BENCH]
     (raw / "stages.json").write_text(f'{{"run_id": "run-1", "target": "alpha", "finished": true, "reports": [{", ".join(stages)}]}}')
 
@@ -378,7 +378,7 @@ def test_a_stage_that_was_asked_for_and_has_no_report_is_not_run(raw):
 
 @pytest.mark.parametrize("name", ["test/junit.xml", "bench/samples.jsonl", "compile/kernels.jsonl", "facts.json"])
 def test_a_stage_that_passed_and_left_no_file_is_incomplete(raw, name):
-    """Exit code 0 is no proof."""
+    """Exit code 0 proves nothing."""
     (raw / name).unlink()
 
     found = collect(raw)
@@ -388,7 +388,7 @@ def test_a_stage_that_passed_and_left_no_file_is_incomplete(raw, name):
 
 
 def test_a_missing_ceiling_is_no_fault(raw):
-    """Without a ceiling there are no shares, but all numbers stand."""
+    """Without a ceiling there are no shares, but all numbers stay valid."""
     (raw / "bench/ceilings.jsonl").unlink()
 
     assert (run().samples, ()) == (collect(raw).samples, collect(raw).problems)
@@ -403,7 +403,7 @@ MISCOUNTED = {
 
 @pytest.mark.parametrize("name", MISCOUNTED)
 def test_other_tests_in_the_file_than_the_stage_counted_are_invalid(tmp_path, name):
-    """Well-formed is not believed: the numbers have to agree, and both are named. The tests are kept."""
+    """A well-formed file is not enough: the counts must agree, and the problem names both. The tests are kept."""
     counts, text = MISCOUNTED[name]
     reports = tuple(StageReport(entry, Verdict.PASSED, counts=counts if entry is Stage.TEST else {}) for entry in Stage)
 
@@ -418,7 +418,7 @@ SEALED = ("facts.json", "test/junit.xml", "bench/samples.jsonl", "bench/ceilings
 
 
 def sealed(folder):
-    """A run whose stages and host have put down what was written."""
+    """A run whose stages and host recorded the hashes of what they wrote."""
     written = write_raw(folder, run())
     hashes = {name: hashlib.sha256((written / name).read_bytes()).hexdigest() for name in SEALED}
     own = {Stage.FACTS: "facts.json", Stage.TEST: "test/", Stage.BENCH: "bench/", Stage.COMPILE: "compile/"}
@@ -430,7 +430,7 @@ def sealed(folder):
 
 
 def test_files_that_nobody_has_changed_are_believed(tmp_path):
-    """Their hashes are those that the run put down."""
+    """Their hashes are those that the run recorded."""
     found = collect(sealed(tmp_path / "alpha"))
 
     assert (found.record.verdict, found.problems) == (Verdict.PASSED, ())
@@ -438,7 +438,7 @@ def test_files_that_nobody_has_changed_are_believed(tmp_path):
 
 @pytest.mark.parametrize("name", SEALED)
 def test_a_file_that_was_changed_after_it_was_written_is_invalid(tmp_path, name):
-    """By whomever: its stage is invalid, the others are as they were, and what is in it is still shown."""
+    """Its stage is invalid and the others stay as they were. The changed content is still shown."""
     folder = sealed(tmp_path / "alpha")
     with open(folder / name, "a", encoding="utf-8") as file:
         file.write("\n")
@@ -450,7 +450,7 @@ def test_a_file_that_was_changed_after_it_was_written_is_invalid(tmp_path, name)
 
 
 def test_stages_that_were_changed_after_the_run_are_invalid(tmp_path):
-    """With them hashes of files could be changed, too; the host has the hash of these on its own page."""
+    """Otherwise the hashes of files could be changed too. The host has the hash of stages.json in run.json."""
     folder = sealed(tmp_path / "alpha")
     (folder / "stages.json").write_text((folder / "stages.json").read_text() + " ")
     found = collect(folder)
@@ -459,7 +459,7 @@ def test_stages_that_were_changed_after_the_run_are_invalid(tmp_path):
 
 
 def test_tests_with_the_same_id_are_all_kept(tmp_path):
-    """Nothing is merged on the way in."""
+    """Reading merges nothing."""
     cases = (case(verdict=Verdict.FAILED, message="first"), case())
 
     assert cases == collect(write_raw(tmp_path / "alpha", run(cases=cases))).cases
@@ -480,7 +480,7 @@ XML_CASE = '<testsuite><testcase classname="c" name="n" time="{time}">{inner}</t
     ],
 )
 def test_the_gravest_result_of_a_case_counts(raw, inner, verdict):
-    """A case with several results is as bad as its worst, and no type turns an error into a pass."""
+    """A case with several results counts as its worst, and no type turns an error into a pass."""
     (raw / "test/junit.xml").write_text(XML_CASE.format(time="0.5", inner=inner))
 
     assert [verdict] == [found.verdict for found in collect(raw).cases]
@@ -495,7 +495,7 @@ def test_an_impossible_time_is_no_time(raw, time):
 
 
 def test_long_texts_are_cut_and_say_so(raw):
-    """Ten megabytes of output in a failure stay out of every report."""
+    """Ten megabytes of output in a failure are not copied into reports."""
     (raw / "test/junit.xml").write_text(XML_CASE.format(time="1", inner=f"<failure message='{'m' * 9000}'>{'x' * 10_000_000}</failure>"))
 
     found = collect(raw).cases[0]
@@ -506,7 +506,7 @@ def test_long_texts_are_cut_and_say_so(raw):
 
 @pytest.mark.parametrize(("name", "kernel"), [("softmax/deep/t.py::t", "softmax"), ("test_softmax.py::t", "softmax"), ("odd", "odd")])
 def test_the_kernel_is_the_top_folder_of_the_test(raw, name, kernel):
-    """Where the file does not name the kernel, the id does."""
+    """If the file does not name the kernel, the id does."""
     (raw / "test/junit.xml").write_text(
         f"<testsuite><testcase name='n'><properties><property name='id' value='{name}'/></properties></testcase></testsuite>"
     )
@@ -515,7 +515,7 @@ def test_the_kernel_is_the_top_folder_of_the_test(raw, name, kernel):
 
 
 def test_an_unreadable_file_is_a_problem_not_a_traceback(raw, monkeypatch):
-    """Permissions, too, cost one file only."""
+    """Missing permissions affect a single file too."""
 
     def refuse(path, *_, **__):
         raise PermissionError(13, "Permission denied")

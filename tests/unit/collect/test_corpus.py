@@ -1,4 +1,4 @@
-"""What fuzzing has found to reach new code, read again without a fuzzer. tests/fuzz/session.py --keep writes it."""
+"""Inputs with which the fuzzer reached new code, read again without it. tests/fuzz/session.py --keep writes them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ REPOSITORY = Path(__file__).parents[3]
 CORPUS = REPOSITORY / "tests" / "data" / "corpus"
 sys.path.append(str(REPOSITORY / "tests" / "fuzz"))
 
-import readers  # noqa: E402 - not a package
+import readers  # noqa: E402 - the folder is no package
 
 
 @pytest.fixture(scope="module", autouse=True)
 def folder():
-    """The readers' own folder, gone afterwards."""
+    """The readers' own folder, removed afterwards."""
     readers.FOLDER.mkdir(exist_ok=True)
     yield
     shutil.rmtree(readers.FOLDER)
@@ -25,7 +25,7 @@ def folder():
 
 @pytest.mark.parametrize("name", readers.READERS)
 def test_every_input_is_read_or_refused(name):
-    """No exception out of any reader, and what was let in is what is written again."""
+    """No reader raises an exception, and accepted inputs can be written again."""
     inputs = sorted((CORPUS / name).iterdir())
 
     assert inputs

@@ -1,4 +1,4 @@
-"""Files that want all memory or all time, and folders that are not what they seem: read in bounds, or refused with a sentence."""
+"""Files that would take all memory or time, and folders with surprises: read within limits, or refused with a sentence."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ GIB, MOST_MIB, MOST_CPU_S = 1 << 30, 512, 100
 
 
 def limits() -> None:
-    """What the engine of a page's tests would not survive, the process that reads is not allowed."""
+    """Limit the process that reads, so that a file cannot take down the machine that runs the tests."""
     resource.setrlimit(resource.RLIMIT_AS, (2 * GIB, 2 * GIB))
     resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_S, MOST_CPU_S))
 
 
 @pytest.mark.parametrize("name", heavy.NAMES)
 def test_no_file_takes_all_memory_or_forever(name, tmp_path):
-    """Below 512 MiB whatever it holds, and to its end within CPU time that a job has; the sentence names no Python."""
+    """Below 512 MiB of memory and a limit of CPU time, whatever it holds; the message names no Python type."""
     heavy.write(name, tmp_path)
     command = [sys.executable, heavy.__file__, name, str(tmp_path)]
     done = subprocess.run(
@@ -52,7 +52,7 @@ def test_no_file_takes_all_memory_or_forever(name, tmp_path):
 
 @pytest.mark.parametrize("name", [b"\xff\xfe", b"a\nb", b"\x1b[2J", "é".encode(), b"x" * 200, b"=1+1", b"<script>"])
 def test_a_folder_may_be_called_anything(tmp_path, name):
-    """Its name stands for the target's where run.json does not; even bytes that are no text can be written to a report."""
+    """It replaces the target's name if run.json has none. Even bytes that are no text can be written to a report."""
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/raw/" + name))
     folder.mkdir(parents=True)
 
@@ -76,7 +76,7 @@ def test_a_forest_of_folders_is_refused(tmp_path, parent, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["device", "socket", "directory link", "absolute link", "dangling link", "link to itself"])
 def test_nothing_but_a_regular_file_is_opened(tmp_path, kind, monkeypatch):
-    """A device is not even opened: some act on that alone."""
+    """A device is not even opened: opening alone has an effect on some."""
     raw = write_raw(tmp_path / "raw" / "alpha", run())
     path = raw / "facts.json"
     path.unlink()
@@ -88,7 +88,7 @@ def test_nothing_but_a_regular_file_is_opened(tmp_path, kind, monkeypatch):
     elif kind == "socket":
         import socket
 
-        monkeypatch.chdir(raw)  # the name of a socket may not be long
+        monkeypatch.chdir(raw)  # the path of a socket must be short
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind("facts.json")
     else:
@@ -111,7 +111,7 @@ def test_nothing_but_a_regular_file_is_opened(tmp_path, kind, monkeypatch):
 
 
 def test_a_folder_exchanged_for_a_link_is_not_followed(tmp_path, monkeypatch):
-    """Between the look at a name and its use there is no gap to slip a link into."""
+    """A link cannot replace the folder between the check and its use."""
     raw = write_raw(tmp_path / "raw" / "alpha", run())
     (raw / "test").rename(tmp_path / "elsewhere")
     (raw / "test").symlink_to(tmp_path / "elsewhere")
@@ -122,7 +122,7 @@ def test_a_folder_exchanged_for_a_link_is_not_followed(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_printed_is_inert(tmp_path, name):
-    """The reason of a run, an error, and JSON on standard output go to job logs too."""
+    """A run's reason, an error, and JSON on standard output go to job logs too."""
     raw = write_raw(tmp_path / "raw" / "alpha", run())
     (raw / "run.json").write_text(json.dumps({**json.loads((raw / "run.json").read_text()), "label": name, "reason": name, "hint": name}))
     for words in (
@@ -142,7 +142,7 @@ UNPACKERS = {"tarfile", "zipfile", "gzip", "bz2", "lzma", "zlib", "shutil.unpack
 
 
 def test_no_archive_is_ever_read():
-    """Results come out by a mount, artifacts as folders: there is no reader of zip, tar or pickle. Build contexts are only written."""
+    """Results come from a mount, artifacts as folders: there is no reader of zip, tar or pickle. Build contexts are only written."""
     found = {}
     for path in sorted((REPOSITORY / "harness").rglob("*.py")):
         source = path.read_text()

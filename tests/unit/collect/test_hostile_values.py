@@ -1,4 +1,4 @@
-"""Records of the right types with values that no machine gives: they come back as they were, and no report of them fails or lies."""
+"""Records of valid types with values that no machine produces: they are read back unchanged, and every report of them is written."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from harness.report import WRITERS
 RECORDS = (Job, Inputs, Facts, Stages, RunRecord)
 LINES = (Sample, Ceiling, CompiledKernel)
 COMMAND = re.compile(r"^\s*::(add-mask|debug|echo|error|group|notice|set-env|set-output|stop-commands|warning)", re.MULTILINE)
-# Shrinking what it finds takes minutes: `nox -s fuzz` asks for it.
+# Shrinking a finding takes minutes: only `nox -s fuzz` runs these.
 searching = pytest.mark.skipif("WARPWAVE_SEARCH" not in os.environ, reason="a search of minutes: nox -s fuzz")
 slow = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("kind", [*RECORDS, *LINES])
 def test_a_record_comes_back_as_it_was(kind, tmp_path_factory):
-    """As a file of its own and as a line among others: equal, and without a fault."""
+    """As a separate file and as a line among others: equal, and without a fault."""
     folder = tmp_path_factory.mktemp("records")
 
     @slow
@@ -53,7 +53,7 @@ def test_a_record_comes_back_as_it_was(kind, tmp_path_factory):
 
 
 def check_inert(name: str, text: str) -> None:
-    """Printed into a terminal or a job's log, it is text: nothing in it steers either."""
+    """Text printed to a terminal or a job's log controls neither."""
     assert {character for character in text if not character.isprintable()} <= {"\n"}, name
     assert not COMMAND.search(text), name
     assert "##[" not in text, name
@@ -63,7 +63,7 @@ def check_inert(name: str, text: str) -> None:
 @slow
 @given(st.lists(target_runs, min_size=1, max_size=3))
 def test_no_values_keep_a_report_from_being_written(tmp_path_factory, runs):
-    """Every file of a report, the terminal and every export: written, whole, and strict where the format has a parser."""
+    """Every file of a report, the terminal and every export is written completely, and strictly if the format has a parser."""
     out = tmp_path_factory.mktemp("report")
     comparison = compare(runs, ["alpha"])
     for name, write in WRITERS.items():
@@ -86,7 +86,7 @@ def test_no_values_keep_a_report_from_being_written(tmp_path_factory, runs):
         check_inert(name, text)
     check_inert("terminal", console.file.getvalue())
     for name in WRITERS:
-        if name != "junit.xml":  # for machines: it has to keep what a parser gives back
+        if name != "junit.xml":  # for machines: a parser must read the same text back
             check_inert(name, (out / name).read_text("utf-8"))
 
 
@@ -94,7 +94,7 @@ def test_no_values_keep_a_report_from_being_written(tmp_path_factory, runs):
 @slow
 @given(target_runs, target_runs)
 def test_no_values_keep_generated_code_from_being_compared(first: TargetRun, second: TargetRun):
-    """Nor the diff of two runs."""
+    """The same is true of the diff of two runs."""
     try:
         sides = bundle("a", [first]), bundle("b", [second])
     except UsageError:

@@ -1,4 +1,4 @@
-"""Recorded runs stay readable: what was measured once can be rendered with today's code."""
+"""Recorded runs stay readable: today's code can render what was measured once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RUNS = sorted(path.parent for path in REPORTS.glob("*/raw") if path.parent.name 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda path: path.name)
 def test_a_recorded_run_renders_to_the_same_results(run, tmp_path):
-    """Every target, test, point and kernel of the recorded comparison is there again, with its verdict and its number; so is what broke."""
+    """Every target, test, point and kernel of the recorded comparison appears with its verdict and number, and so do its failures."""
     recorded = json.loads((run / "comparison.json").read_text())
     write_report([run], tmp_path, [target["target"] for target in recorded["targets"]])
     again = json.loads((tmp_path / "comparison.json").read_text())
@@ -26,7 +26,7 @@ def test_a_recorded_run_renders_to_the_same_results(run, tmp_path):
 
 
 def known_then(again, recorded):
-    """`again` without the fields that were added after the run had been recorded."""
+    """Return `again` without the fields that were added after the recording."""
     if isinstance(recorded, dict):
         return {key: known_then(again[key], value) for key, value in recorded.items() if key in again}
     if isinstance(recorded, list) and len(again) == len(recorded):
@@ -35,5 +35,5 @@ def known_then(again, recorded):
 
 
 def test_there_is_a_recorded_run():
-    """Or the test above would be empty."""
+    """Otherwise the test above would be empty."""
     assert RUNS

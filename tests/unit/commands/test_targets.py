@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ConfigError, UsageError
-from harness.records import Stage
+from harness.records import Job, Stage, dump
 from harness.targets import _merge, load_targets, select
 
 THIRD = """
@@ -61,6 +63,38 @@ def test_a_third_vendor_is_data(overlay):
     assert third.dockerfile.parent == overlay("").parent
 
 
+def test_an_architecture_may_be_a_mapping_on_a_device_of_its_own(overlay):
+    """As Triton's driver describes it; every target redirects that type of device, the vendor's own to it first."""
+    text = THIRD.replace("arch: bmg,", "torch_device: xpu, arch: {arch: bmg, fp64: true, sizes: [16, 32]},")
+    targets = load_targets(overlay(text))
+
+    assert targets["third"].architectures[0].arch == {"arch": "bmg", "fp64": True, "sizes": [16, 32]}
+    assert targets["third"].torch_devices == ("xpu", "cuda")
+    assert targets["cpu"].torch_devices == ("cuda", "xpu")
+    assert load_targets()["cpu"].torch_devices == ("cuda",)
+
+
+def test_a_job_brings_an_architecture_back_whole(overlay, tmp_path):
+    """With its limits, which the inside computes occupancy from; a job of an earlier version has neither them nor a device."""
+    cards = load_targets(overlay(THIRD.replace("arch: bmg,", "arch: {arch: bmg, sizes: [16]},")))["third"].architectures
+    cards += load_targets()["cpu"].architectures
+    job = Job("run-1", "third", (Stage.COMPILE,), "/kernels", "/output", architectures=cards, torch_devices=("xpu", "cuda"))
+    dump(job, tmp_path / "job.json")
+
+    assert Job.load(tmp_path / "job.json") == job
+
+    old = json.loads((tmp_path / "job.json").read_text())
+    del old["torch_devices"]
+    for card in old["architectures"]:
+        for key in ("torch_device", "program_threads", "multiprocessor"):
+            del card[key]
+    (tmp_path / "job.json").write_text(json.dumps(old))
+    loaded = Job.load(tmp_path / "job.json")
+
+    assert loaded.torch_devices == ("cuda",)
+    assert {(card.torch_device, card.program_threads, card.multiprocessor) for card in loaded.architectures} == {("cuda", 1024, None)}
+
+
 def test_an_overlay_changes_one_key_and_keeps_the_rest(overlay):
     """Mappings merge, values and lists replace; the Dockerfile stays the shipped one."""
     plain = load_targets()["cuda"]
@@ -79,6 +113,12 @@ def test_an_overlay_changes_one_key_and_keeps_the_rest(overlay):
         ("targets: {cuda: {probe: {fixx: a}}}", ["targets.cuda.probe.fixx", "fix"]),
         ("targets: {cuda: {probe: {cards: {row: a}}}}", ["targets.cuda.probe.cards.row", "rows"]),
         ("targets: {cuda: {probe: {cards: {rows: '('}}}}", ["targets.cuda.probe.cards.rows", "uuid"]),
+        (
+            "architectures: {sm_80: {multiprocessor: {warp: 4}}}",
+            ["architectures.sm_80.multiprocessor.warp", "schedulers, warps", "scalars"],
+        ),
+        ("architectures: {sm_80: {multiprocessor: {warps: 0}}}", ["architectures.sm_80.multiprocessor.warps", "0", "1"]),
+        ("architectures: {x: {backend: b, arch: 1, warp_size: 8, properties: {}}}", ["architectures.x.properties.multiprocessor_count"]),
         ("targets: {new: {label: a}}", ["targets.new.image", "required"]),
         ("targets: {cuda: {architectures: [sm_20]}}", ["targets.cuda.architectures[0]", "'sm_20'", "gfx942"]),
         ("targets: {cuda: {stages: []}}", ["targets.cuda.stages", "at least one"]),

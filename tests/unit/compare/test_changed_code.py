@@ -1,4 +1,4 @@
-"""What changed in generated code between two runs: the rules, the order and the pages. All rows are made up."""
+"""Changes in generated code between two runs: the rules, the order and the pages. All rows are synthetic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFAULT = (Concern.VERDICT, Concern.MATRIX, Concern.SPILLS, Concern.OCCUPANCY)
 
 
 def page(before, after, failing=DEFAULT, full=False):
-    """The terminal's and the Markdown page of a diff."""
+    """The terminal page and the Markdown page of a diff."""
     base, head = side(*before, folder="runs/base"), side(*after, folder="runs/head")
     found = diff(before, after)
     sections = diff_sections(base, head, found, failing, full)
@@ -46,7 +46,7 @@ def only(found):
 
 @pytest.mark.parametrize(("concern", "before", "after"), MOVES.values(), ids=MOVES)
 def test_each_figure_has_its_concern_and_its_direction(concern, before, after):
-    """What is worse one way is better the other way."""
+    """A change that is worse in one direction is better in the other."""
     worse, better = (diff([row(**one)], [row(**other)]) for one, other in ((before, after), (after, before)))
 
     assert {delta.concern for delta in only(worse).deltas if delta.trend is Trend.WORSE} == {concern}
@@ -56,10 +56,10 @@ def test_each_figure_has_its_concern_and_its_direction(concern, before, after):
 
 
 def test_a_spilled_register_and_its_room_are_told_once():
-    """Private memory is handed out in 16 bytes; only what is beyond the spilled registers is said again."""
+    """Private memory comes in units of 16 bytes. Only the part beyond the spilled registers is reported as private memory."""
     assert [delta.what for delta in deltas(row(), row(spills=3, stack_bytes=16))] == ["spilled registers"]
     assert [delta.what for delta in deltas(row(), row(spills=3, stack_bytes=32))] == ["spilled registers", "private memory"]
-    # Four registers, and the slot that they are moved through, do not fit into one frame of 16 bytes.
+    # Four registers and the slot that moves them do not fit into one frame of 16 bytes.
     assert [delta.what for delta in deltas(row(), row(spills=4, stack_bytes=32))] == ["spilled registers"]
 
 
@@ -75,7 +75,7 @@ NEITHER = {
 
 @pytest.mark.parametrize(("before", "after"), NEITHER.values(), ids=NEITHER)
 def test_what_says_neither_is_shown_and_is_no_regression(before, after):
-    """A retuned tile uses other instructions, and has lost nothing by it."""
+    """A retuned tile uses other instructions. That is no loss."""
     change = only(diff([row(**before)], [row(**after)]))
 
     assert (change.kind, change.worse_in(Concern)) == (Kind.CHANGED, ())
@@ -87,7 +87,7 @@ UNKNOWN = ("spills", "stack_bytes", "shared_bytes", "load_widths", "store_widths
 
 @pytest.mark.parametrize("field", UNKNOWN)
 def test_what_one_side_does_not_tell_is_not_compared(field):
-    """A figure that an older reader could not read did not get worse."""
+    """If an older reader did not record a figure, it did not get worse."""
     known, unknown = row(load_bits=128), dataclasses.replace(row(load_bits=128), **{field: None})
 
     assert diff([known], [unknown]).changes == diff([unknown], [known]).changes == ()
@@ -102,7 +102,7 @@ def test_names_without_counts_are_compared_as_names():
 
 
 def test_kinds_of_registers_explain_their_number():
-    """VGPRs and AGPRs are told where there are both."""
+    """VGPRs and AGPRs are listed separately if a binary has both."""
     before, after = row(registers=128, vgprs=128, agprs=0), row(registers=160, vgprs=96, agprs=64)
 
     assert [(delta.what, delta.trend) for delta in deltas(before, after)] == [
@@ -113,14 +113,14 @@ def test_kinds_of_registers_explain_their_number():
 
 
 def test_a_little_more_or_less_binary_is_noise():
-    """Debug information moves with every line: 5 % are no change, and the figures say the same in another binary."""
+    """Debug information changes with every line: a change of up to 5 % is no change, and other figures are still compared."""
     found = diff([row()], [row(binary_bytes=10_500)])
 
     assert (found.changes, found.compared, found.unchanged, found.same_figures) == ((), 1, 0, 1)
 
 
 def test_a_kernel_that_breaks_a_gate_still_has_figures():
-    """The verdict comes first, what broke it after."""
+    """The verdict comes first, the broken gate after it."""
     broken = row(verdict=Verdict.FAILED, broken={"spills": "12 registers"}, spills=12, stack_bytes=48)
 
     assert [delta.concern for delta in deltas(row(), broken)] == [Concern.VERDICT, Concern.SPILLS]
@@ -131,7 +131,7 @@ def test_a_kernel_that_breaks_a_gate_still_has_figures():
 
 
 def test_the_order_of_arguments_and_rows_does_not_matter():
-    """A configuration is what it says, in whatever order."""
+    """A configuration is identified by its content, in any order."""
     one, two = row(constants={"A": 1, "B": 2}), row(constants={"A": 2, "B": 2}, registers=50)
     swapped = dataclasses.replace(two, constants={"B": 2, "A": 2}, signature=dict(reversed(two.signature.items())))
 
@@ -139,7 +139,7 @@ def test_the_order_of_arguments_and_rows_does_not_matter():
 
 
 def test_a_retuned_kernel_is_one_change():
-    """A table's entry moved: what launches it stayed."""
+    """The tuning table's entry changed, but not what launches it."""
     change = only(diff([row()], [row(num_warps=8, constants={"BLOCK": 2048}, registers=50)]))
 
     assert (change.kind, change.moved, change.variant) == (Kind.WORSE, ("BLOCK 1024 → 2048", "4 → 8 warps"), "")
@@ -147,7 +147,7 @@ def test_a_retuned_kernel_is_one_change():
 
 
 def test_another_case_is_not_the_same_launch_retuned():
-    """Where both differ, configuration and case, one was removed and one was added."""
+    """If both configuration and case differ, one was removed and one was added."""
     found = diff([row()], [row(num_warps=8, origin="another case")])
 
     assert [(change.kind, change.deltas) for change in found.changes] == [(Kind.REMOVED, ()), (Kind.ADDED, ())]
@@ -155,7 +155,7 @@ def test_another_case_is_not_the_same_launch_retuned():
 
 
 def test_the_nearest_configurations_of_an_autotuned_launch_belong_together():
-    """Two of three moved, and each is held against the one that it was."""
+    """Two of three changed, and each is compared with the right one."""
     before = [row(constants={"BLOCK": block}, num_warps=warps) for block, warps in ((512, 2), (1024, 4), (2048, 8))]
     after = [before[1], row(constants={"BLOCK": 2048}, num_warps=16), row(constants={"BLOCK": 512}, num_warps=1)]
     found = diff(before, after)
@@ -165,14 +165,14 @@ def test_the_nearest_configurations_of_an_autotuned_launch_belong_together():
 
 
 def test_one_configuration_of_two_divisibilities_is_told_apart_by_its_case():
-    """A row does not say what was divisible; the case that launched it does."""
+    """A row does not record divisibility; the case that launched it tells the rows apart."""
     narrow, wide = row(origin="N=1000", load_widths=(32,)), row(origin="N=1024")
 
     assert diff([narrow, wide], [wide, narrow]).unchanged == 2
 
 
 def test_numbers_and_truth_are_different_constants():
-    """1, 1.0, True and the text 1 make different kernels."""
+    """1, 1.0, True and the text "1" make different kernels."""
     values = [row(constants={"A": value}, registers=30 + i) for i, value in enumerate((1, 1.0, True, "1"))]
 
     assert diff(values, values[::-1]).unchanged == 4
@@ -186,7 +186,7 @@ def test_a_compile_that_failed_early_may_leave_its_options_open():
 
 
 def test_an_architecture_of_one_run_only_is_not_removed():
-    """CI may compile for fewer than a laptop does."""
+    """CI may compile for fewer architectures than a laptop does."""
     found = diff([row(), row("syn942")], [row(), row("sy_100")])
 
     assert (found.changes, found.compared) == ((), 1)
@@ -201,7 +201,7 @@ def test_what_two_targets_compiled_is_told_once_by_the_worse():
 
 
 def test_a_new_configuration_that_fails_is_worse_than_none():
-    """And so is host code that cannot run any more, where the case had compiled; a new case is only new."""
+    """The same is true of host code that stopped running, if its case compiled before. A new case is only new."""
     lost = compiled("sy_90", function="(host code)", verdict=Verdict.NOT_RUN, signature={}, constants={}, num_warps=None, num_stages=None)
     kinds = {
         "failing": diff([row()], [row(), row(**FAILED, origin="new", function="_g")]),
@@ -217,7 +217,7 @@ def test_a_new_configuration_that_fails_is_worse_than_none():
 
 
 def test_a_configuration_that_died_says_how_many_of_its_launch_live():
-    """An autotuner still finds one; an author wants to know."""
+    """The autotuner still finds another one, but an author wants to know."""
     before = [row(constants={"BLOCK": block}) for block in (512, 1024, 2048)]
     change = only(diff(before, [*before[:2], row(**FAILED, constants={"BLOCK": 2048})]))
 
@@ -228,7 +228,7 @@ def test_a_configuration_that_died_says_how_many_of_its_launch_live():
 
 
 def test_the_worst_comes_first_and_improvements_last():
-    """By the gravest concern, in it by how far it moved; then what is gone, what is new, what says neither, and what is better."""
+    """By the gravest concern, then by how far it moved; then removed, added, neutral and better ones."""
     before, after = [], []
 
     def case(name, old=None, new=None):
@@ -252,7 +252,7 @@ def test_the_worst_comes_first_and_improvements_last():
 
 
 def test_of_equal_concerns_the_next_one_decides():
-    """Two kernels that spill alike are told apart by what else got worse."""
+    """Two kernels with equal spills are ordered by what else got worse."""
     spill = {"spills": 4, "stack_bytes": 16}
     before = [row(function=name) for name in "ab"]
     found = diff(before, [row(function="a", **spill), row(function="b", **spill, registers=99)])
@@ -287,7 +287,7 @@ WGP), 75% of its warps; registers leave no room for more.
 
 
 def test_the_page_reads_like_this():
-    """Verdict first, then what was compared, then the worst."""
+    """The verdict comes first, then what was compared, then the worst."""
     base = [row(origin="softmax/N=1 [triton]"), *(row("syn942", origin="softmax/N=1 [triton]", constants={"BLOCK": b}) for b in (1, 2048))]
     spilled = dataclasses.replace(base[0], num_warps=8, spills=12, stack_bytes=48, registers=255)
     text, _ = page(base, [spilled, base[1], dataclasses.replace(base[2], **FAILED)])
@@ -297,7 +297,7 @@ def test_the_page_reads_like_this():
 
 @pytest.mark.parametrize("full", [False, True])
 def test_only_the_ten_worst_are_shown_unless_all_are_asked_for(full):
-    """The rest is counted, and how to see it is said."""
+    """The rest is counted, and the page says how to see it."""
     before = [row(origin=f"case {i:02}") for i in range(14)]
     text, markdown = page(before, [dataclasses.replace(old, spills=1 + i) for i, old in enumerate(before)], full=full)
 
@@ -307,7 +307,7 @@ def test_only_the_ten_worst_are_shown_unless_all_are_asked_for(full):
 
 
 def test_what_happened_on_many_architectures_is_said_once():
-    """Eight lines that say the same are one."""
+    """Eight equal lines become one."""
     names = ("sy_80", "sy_90", "syn942")
     text, _ = page([row(name) for name in names], [row(name, spills=1) for name in names])
 
@@ -316,7 +316,7 @@ def test_what_happened_on_many_architectures_is_said_once():
 
 @pytest.mark.parametrize("hostile", TERMINAL_NAMES)
 def test_names_from_outside_are_shown_and_never_obeyed(hostile):
-    """No control character, no command of a runner, no line that is too wide; no pipe or tag that Markdown would act on."""
+    """No control character, no CI command, no line that is too wide; no pipe or tag that Markdown would act on."""
     named = {"function": hostile, "kernel": hostile, "origin": hostile, "constants": {hostile: hostile}}
     worse = {"limited_by": (hostile,), "occupancy": 0.1, **products(**{hostile: 1})}
     before = [row(**named), row("syn942", **named), row(), row(**named, num_warps=2)]
@@ -341,7 +341,7 @@ def test_markdown_keeps_names_out_of_its_own_syntax():
 
 
 def test_other_tritons_are_said_before_any_figure():
-    """Every binary may differ for that reason alone: no refusal, but nobody can miss it."""
+    """Every binary may differ for that reason alone. This is no error, but the page says it first."""
     base, head = side(row()), side(row("sy_90"), row("sy_100"), facts=facts(triton="3.10.0"))
 
     assert notes(base, head) == (
@@ -362,7 +362,7 @@ def _draw(sections):
 
 @pytest.mark.parametrize(("concern", "before", "after"), MOVES.values(), ids=MOVES)
 def test_the_exit_code_follows_what_may_not_get_worse(concern, before, after):
-    """By default a verdict, a matrix instruction, a spill and occupancy; any of them, or none, where that is asked for."""
+    """By default verdicts, matrix instructions, spills and occupancy; or any of them, or none, on request."""
     found, sides = diff([row(**before)], [row(**after)]), (side(row()), side(row()))
     codes = [outcome(sides, found, parse_concerns(text)).code for text in ("any", "nothing", concern.value)]
 
@@ -372,7 +372,7 @@ def test_the_exit_code_follows_what_may_not_get_worse(concern, before, after):
 
 
 def test_a_run_that_ended_early_cannot_be_judged():
-    """What is missing was perhaps never compiled; a row that crashed is a row, and the stage went on."""
+    """Missing kernels may never have been compiled. A kernel that crashed has a row, and its stage continued."""
     ended, crashed = (StageReport(Stage.COMPILE, Verdict.CRASHED, counts=counts) for counts in ({}, {"crashed": 1}))
 
     assert [outcome((side(row()), side(row(), stages=(stage,))), diff([row()], [row()]), DEFAULT).code for stage in (ended, crashed)] == [
@@ -390,7 +390,7 @@ def test_a_run_that_ended_early_cannot_be_judged():
     ],
 )
 def test_a_run_without_generated_code_is_refused_by_name(more, why):
-    """With the exit code of usage."""
+    """The exit code is that of a usage error."""
     with pytest.raises(UsageError, match="There is no generated code in runs/x") as raised:
         side(**more)
 

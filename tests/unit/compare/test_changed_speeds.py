@@ -25,7 +25,7 @@ SIZES = (1024, 2048, 4096)
 
 
 def commit(*speeds, **more):
-    """A run whose points have these made-up speeds in GB/s; the kernels' sources are another commit's each time."""
+    """A run whose points have these synthetic speeds in GB/s; the kernel sources differ each time, as between commits."""
     samples = tuple(
         sample(n, value) if value else sample(n, None, verdict=Verdict.ERROR, reason="RuntimeError: x")
         for n, value in zip(SIZES[: len(speeds)], speeds, strict=True)
@@ -47,7 +47,7 @@ def drawn(found, full=False):
 
 
 def test_points_are_judged_one_by_one():
-    """Sources that differ are no barrier: they are the question. 10 % less, 10 % more, and the same."""
+    """Different sources do not prevent a comparison. 10 % slower, 10 % faster, and equal."""
     found = changed_speeds([commit(1000.0, 1000.0, 1000.0)], [commit(900.0, 1100.0, 1000.0)])
 
     assert changes(found) == ["slower", "faster", "same"]
@@ -56,7 +56,7 @@ def test_points_are_judged_one_by_one():
 
 
 def test_nothing_slower_is_good():
-    """Faster and ambiguous fail nothing."""
+    """Faster and ambiguous points do not fail the comparison."""
     found = changed_speeds([commit(1000.0, 1000.0)], [commit(1100.0, 975.0)])
 
     assert (changes(found), outcome(found).code) == (["faster", "ambiguous"], ExitCode.GOOD)
@@ -64,7 +64,7 @@ def test_nothing_slower_is_good():
 
 
 def test_the_mean_is_over_the_points_that_both_have():
-    """Geometric: 0.5 and 2 cancel out; the third, which HEAD lacks, is named."""
+    """Geometric: 0.5 and 2 cancel out. The third point, which HEAD lacks, is listed."""
     (group,) = changed_speeds([commit(1000.0, 1000.0, 1000.0)], [commit(500.0, 2000.0)]).groups
 
     assert (group.n, group.mean) == (2, pytest.approx(1.0))
@@ -73,7 +73,7 @@ def test_the_mean_is_over_the_points_that_both_have():
 
 
 def test_a_point_that_fails_only_in_head_is_lost():
-    """No speed is worse than a slow one; one that failed before, too, is merely refused."""
+    """No speed is worse than a slow one. A point that failed before too is only refused."""
     found = changed_speeds([commit(1000.0, None)], [commit(None, None)])
 
     assert ([point.lost for point in found.points], outcome(found).code) == ([True, False], ExitCode.FAILED)
@@ -90,7 +90,7 @@ POINTS = {
 
 @pytest.mark.parametrize("what", POINTS)
 def test_a_point_that_was_measured_otherwise_is_refused_by_name(what):
-    """And the comparison is incomplete, though nothing is slower."""
+    """The comparison is incomplete, even if nothing is slower."""
     change, words = POINTS[what]
     found = changed_speeds([commit(1000.0, 1000.0)], [commit(0, 0, samples=(sample(1024, 500.0, **change), sample(2048, 1000.0)))])
 
@@ -99,7 +99,7 @@ def test_a_point_that_was_measured_otherwise_is_refused_by_name(what):
 
 
 def test_a_speed_of_a_kernel_whose_tests_fail_is_refused():
-    """A wrong result may be had at any speed."""
+    """A wrong result can be arbitrarily fast."""
     found = changed_speeds([commit(1000.0)], [commit(2000.0, cases=(case(verdict=Verdict.FAILED),))])
 
     assert (changes(found), found.points[0].reason) == (["refused"], "HEAD: 1 of 1 tests of softmax did not pass here")
@@ -115,7 +115,7 @@ def test_a_speed_of_a_kernel_whose_tests_fail_is_refused():
     ids=["gpu", "fusion", "facts"],
 )
 def test_a_target_that_is_another_is_refused_by_name(more, words):
-    """Alone it ends the comparison; beside one that can be compared it leaves it incomplete."""
+    """Alone it ends the comparison; beside a comparable target, it makes the comparison incomplete."""
     with pytest.raises(UsageError, match=words):
         changed_speeds([commit(1000.0)], [commit(1000.0, **more)])
     beta = commit(1000.0, record=record("beta"))
@@ -126,14 +126,14 @@ def test_a_target_that_is_another_is_refused_by_name(more, words):
 
 
 def test_without_a_target_in_common_there_is_nothing_to_compare():
-    """Nor with what was left behind by two runs."""
+    """The same is true of stale folders."""
     for head in (commit(1000.0, record=record("beta")), commit(1000.0, record=record(verdict=Verdict.STALE)), run(samples=())):
         with pytest.raises(UsageError, match="No target was measured in both runs"):
             changed_speeds([commit(1000.0)], [head])
 
 
 def test_versions_that_differ_are_shown():
-    """They refuse nothing: a new compiler may be what is asked about."""
+    """They do not prevent a comparison: it may be about a new compiler."""
     found = changed_speeds([commit(1000.0)], [commit(1000.0, facts=facts(triton="4.0.0"))])
 
     assert changes(found) == ["same"]
@@ -141,7 +141,7 @@ def test_versions_that_differ_are_shown():
 
 
 def test_the_threshold_is_that_of_the_noisier_side_or_the_users():
-    """An A/A run of HEAD that moved by 8 %: 5 % are none."""
+    """After an A/A run of HEAD that moved by 8 %, 5 % are no change."""
     points = tuple(sample(n, 950.0, scatter=0.0) for n in range(1, 20))
     moved = tuple(dataclasses.replace(point, times_ms=tuple(t * 1.08 for t in point.times_ms)) for point in points)
     base = commit(samples=tuple(sample(n, 1000.0, scatter=0.0) for n in range(1, 20)))
@@ -152,7 +152,7 @@ def test_the_threshold_is_that_of_the_noisier_side_or_the_users():
 
 
 def test_the_page_fits_and_shows_names_literally():
-    """80 columns; a name can neither steer the terminal nor leave its code span."""
+    """80 columns; a name can neither control the terminal nor leave its code span."""
     for text in TERMINAL_NAMES:
         hostile = tuple(dataclasses.replace(entry, case=text, provider=text) for entry in (sample(1, 1000.0), sample(2, 2000.0)))
         slow = tuple(dataclasses.replace(entry, times_ms=tuple(2 * t for t in entry.times_ms)) for entry in hostile)
@@ -162,7 +162,7 @@ def test_the_page_fits_and_shows_names_literally():
 
 
 def test_what_became_slower_comes_first_and_furthest_first():
-    """Beyond twenty a line says how many more there are."""
+    """After twenty points, a line says how many more there are."""
     base = commit(samples=tuple(sample(n, 1000.0) for n in range(1, 31)))
     head = commit(samples=tuple(sample(n, 1000.0 - 10 * n) for n in range(1, 31)))
     terminal, markdown = drawn(changed_speeds([base], [head]))
@@ -176,7 +176,7 @@ def test_what_became_slower_comes_first_and_furthest_first():
 
 
 def test_the_command_writes_all_three_and_exits_with_one(tmp_path, capsys):
-    """The files say what the terminal says."""
+    """The files agree with the terminal."""
     folders = [tmp_path / "base", tmp_path / "head"]
     for folder, made in zip(folders, (commit(1000.0, 1000.0), commit(1000.0, 900.0)), strict=True):
         write_raw(folder / "raw" / "alpha", made)
@@ -191,7 +191,7 @@ def test_the_command_writes_all_three_and_exits_with_one(tmp_path, capsys):
 
 
 def test_a_folder_without_results_is_an_error_in_three_beats(tmp_path, capsys):
-    """Never a traceback."""
+    """It is never a traceback."""
     code = _run_cli(["compare", str(tmp_path), str(tmp_path)])
 
     assert (code, "There is no raw folder" in capsys.readouterr().err) == (int(ExitCode.INCOMPLETE), True)

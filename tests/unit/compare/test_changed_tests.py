@@ -1,4 +1,4 @@
-"""Tests that changed sides between two runs: found once each, and nothing made of what a dead stage left out."""
+"""Tests that changed between two runs: each is found once, and tests that a crashed stage did not reach are ignored."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.NOT_RUN
 
 
 def one(verdict, end=PASSED):
-    """A run of one test, or none of it; another one is always there. `end` is what the test stage came to."""
+    """A run with one test, or without it; another test is always there. `end` is the result of the test stage."""
     cases = (case("k/test_k.py::test_other"), *([case("k/test_k.py::test_it", verdict, message="why")] if verdict else []))
     return run(cases=cases, stages=(StageReport(Stage.TEST, end),))
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "turn"),
+    ("before", "after", "fate"),
     [
         *((PASSED, FAILED, Fate.BROKEN), (None, FAILED, Fate.BROKEN), (FAILED, Verdict.CRASHED, Fate.STILL), (PASSED, None, Fate.GONE)),
-        *((PASSED, SKIPPED, Fate.SKIPPED), (FAILED, SKIPPED, Fate.SKIPPED), (FAILED, PASSED, Fate.MENDED), (SKIPPED, PASSED, Fate.MENDED)),
+        *((PASSED, SKIPPED, Fate.SKIPPED), (FAILED, SKIPPED, Fate.SKIPPED), (FAILED, PASSED, Fate.FIXED), (SKIPPED, PASSED, Fate.FIXED)),
         *((None, PASSED, Fate.NEW), (PASSED, PASSED, None), (SKIPPED, SKIPPED, None), (SKIPPED, FAILED, Fate.BROKEN)),
     ],
 )
-def test_what_became_of_a_test(before, after, turn):
-    """A failure that is only skipped now is not mended."""
+def test_what_became_of_a_test(before, after, fate):
+    """A failure that is only skipped now is not fixed."""
     found = changed_tests([one(before)], [one(after)])
 
-    assert [entry.turn for entry in found.found] == ([turn] if turn else [])
+    assert [entry.fate for entry in found.found] == ([fate] if fate else [])
     assert found.compared == 1 + bool(before and after)
 
 
@@ -48,7 +48,7 @@ LEFT = {"gone": None, "skipped": SKIPPED, "expected to fail": SKIPPED}
 @pytest.mark.parametrize("after", LEFT)
 @pytest.mark.parametrize("before", [*Verdict, None], ids=lambda verdict: verdict.value if verdict else "not there")
 def test_only_a_test_that_passed_can_be_lost(tmp_path, before, after):
-    """Whatever else it was: skipped, failed, an error, expected to fail, ended by a fault. pytest tells an expected failure as a skip."""
+    """In BASE it was skipped, failed, an error, an expected failure, or ended by a fault. pytest reports an expected failure as a skip."""
     message = {"expected to fail": "xfail: one day"}.get(after, "why")
     old = [one(before)]
     new = [run(cases=(one(None).cases + ((case("k/test_k.py::test_it", LEFT[after], message=message),) if LEFT[after] else ())))]
@@ -62,12 +62,12 @@ def test_only_a_test_that_passed_can_be_lost(tmp_path, before, after):
 
 @pytest.mark.parametrize("after", [verdict for verdict in Verdict if verdict in FAILING or verdict is PASSED])
 def test_what_still_has_its_turn_is_not_lost(tmp_path, after):
-    """A failure is the report's own, with or without a base. A flaky test that passed in the end has passed."""
+    """The report itself shows a failure, with or without a base. A flaky test that passed in the end has passed."""
     assert since(tmp_path, [one(PASSED)], [one(after)], "lost-tests").worse == ""
 
 
 def test_a_case_under_another_name_is_lost_and_another_is_new(tmp_path):
-    """Nobody can tell that from one that was removed."""
+    """A renamed test looks like one that was removed."""
     named = [run(cases=(case(f"k/test_k.py::test_it[{name}]"),)) for name in ("fp32-1", "fp32-one")]
     found = changed_tests(named[:1], named[1:])
 
@@ -76,7 +76,7 @@ def test_a_case_under_another_name_is_lost_and_another_is_new(tmp_path):
 
 
 def test_of_two_tests_of_one_name_one_is_lost(tmp_path):
-    """Counted, not merged."""
+    """They are counted, not merged."""
     twice = [run(cases=(case("k/test_k.py::test_it"),) * number) for number in (2, 1)]
 
     assert len(changed_tests(twice[:1], twice[1:]).lost) == 1
@@ -85,12 +85,12 @@ def test_of_two_tests_of_one_name_one_is_lost(tmp_path):
 @pytest.mark.parametrize("end", [Verdict.CRASHED, Verdict.TIMEOUT, Verdict.INFRA, Verdict.INCOMPLETE])
 @pytest.mark.parametrize("after", [None, SKIPPED])
 def test_of_a_stage_that_died_nothing_is_lost(tmp_path, end, after):
-    """What it did not reach is on record as not run, and is no test that somebody has skipped."""
+    """Tests that it did not reach are recorded as not run. Nobody skipped them."""
     assert since(tmp_path, [one(PASSED)], [one(after, end)], "lost-tests").worse == ""
 
 
 def test_of_a_target_that_is_absent_nothing_is_lost(tmp_path):
-    """That it is absent is what the report says."""
+    """The report says that the target is absent."""
     beta = run(record=record("beta"))
 
     assert since(tmp_path, [one(PASSED), beta], [one(PASSED)], "lost-tests").worse == ""
@@ -98,7 +98,7 @@ def test_of_a_target_that_is_absent_nothing_is_lost(tmp_path):
 
 
 def test_of_a_shard_that_is_missing_nothing_is_lost(tmp_path):
-    """Its tests are not gone; that it is missing is what the report says. And its kernels are not removed without a word."""
+    """Its tests are not gone, and its kernels are not removed: the report says that the shard is missing."""
     whole = run(cases=tuple(case(f"{kernel}/test_{kernel}.py::test", kernel=kernel) for kernel in "ab"))
     parts = [
         dataclasses.replace(whole, record=dataclasses.replace(whole.record, shard=f"{number}/2", run_id=f"run-{number}"), cases=(test,))
@@ -107,31 +107,31 @@ def test_of_a_shard_that_is_missing_nothing_is_lost(tmp_path):
 
     assert since(tmp_path, [whole], parts, "lost-tests").worse == ""
     assert since(tmp_path, [whole], parts[:1], "lost-tests").worse == ""
-    assert bundle("x", join(parts[:1])).faults == ("alpha: of 2 shards there is no 2",)
+    assert bundle("x", join(parts[:1])).faults == ("alpha: shard 2 of 2 is missing",)
     assert bundle("x", join(parts)).faults == ()
 
 
 def since(folder, base, head, fail_on):
-    """What `ci report` makes of two commits on disk; each of a run's targets, or shards, has a folder of its own."""
+    """The result of `ci report` for two commits on disk, with a folder for each target or shard of a run."""
     shutil.rmtree(folder / "two", ignore_errors=True)
     for name, runs in (("base", base), ("head", head)):
         for number, each in enumerate(runs):
             write_raw(folder / "two" / name / str(number) / "raw" / each.record.target, each)
-    with pytest.MonkeyPatch.context() as patch:  # verdicts that no JUnit file holds
+    with pytest.MonkeyPatch.context() as patch:  # for verdicts that no JUnit file contains
         both = {"base": base, "head": head}
         patch.setattr(since_base, "collect_all", lambda folders: [both[raw.parts[-4]][int(raw.parts[-3])] for raw in folders])
         return since_base.against_base(folder / "two" / "base", [folder / "two" / "head"], since_base.parse_asked(fail_on, None))
 
 
 def test_what_a_dead_stage_left_out_is_not_gone():
-    """Nor is what comes after a base that died new; and another target's tests are nobody's."""
+    """After a base that crashed, nothing counts as new. Targets are compared by name."""
     assert changed_tests([one(PASSED)], [one(None, Verdict.CRASHED)]).found == ()
     assert changed_tests([one(None, Verdict.TIMEOUT)], [one(PASSED)]).found == ()
     assert changed_tests([one(PASSED)], [run(record=record("beta"), cases=())]).compared == 0
 
 
 def test_the_page_counts_and_shows_names_literally():
-    """What needs a look stands open, the rest is folded."""
+    """Tests that need attention are open, the rest is folded."""
     tests = [case(f"k/test_k.py::test[<b>{n}]") for n in range(30)]
     found = changed_tests([run(cases=tuple(tests[:25]))], [run(cases=(*tests[25:], *tests[:1]))])
     page = render_page(sentence(found), changed_test_sections(found), good=True)
@@ -140,4 +140,4 @@ def test_the_page_counts_and_shows_names_literally():
     assert (
         page.index("Tests that are gone") < page.index("… and 4 more") < page.index("<details>") < page.index("`k/test_k.py::test[<b>29]`")
     )
-    assert sentence(changed_tests([one(PASSED)], [one(PASSED)])) == "None of 2 tests changed sides."
+    assert sentence(changed_tests([one(PASSED)], [one(PASSED)])) == "None of 2 tests changed."

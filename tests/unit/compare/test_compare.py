@@ -17,7 +17,7 @@ A, B = ["alpha"], ["alpha", "beta"]
 
 
 def only(comparison: Comparison):
-    """The one ratio of a comparison of one point a side."""
+    """The only ratio of a comparison with one point per side."""
     (row,) = comparison.rows
     (ratio,) = row.ratios
     return ratio
@@ -31,7 +31,7 @@ def points(left, right, **more):
 
 
 def test_the_sentence_says_first_how_many_are_complete():
-    """A target of which nothing was given is named, with the reason."""
+    """A target without a raw folder is listed with the reason."""
     comparison = compare([run(samples=(), compiled=())], B)
 
     assert comparison.sentence == "1 of 2 targets is complete: alpha passed 3 tests; beta is absent (no raw folder was given)."
@@ -39,7 +39,7 @@ def test_the_sentence_says_first_how_many_are_complete():
 
 
 def test_a_target_without_tests_says_what_it_did_instead():
-    """Compiling is a result, too."""
+    """Compiling is a result too."""
     stages = (StageReport(Stage.COMPILE, Verdict.PASSED),)
     comparison = compare([run(stages=stages, cases=(), samples=())], A)
 
@@ -79,14 +79,14 @@ EXITS = {
 
 @pytest.mark.parametrize("name", EXITS)
 def test_exit_codes(name):
-    """Each kind of bad news has its own number, and the gravest wins."""
+    """Each kind of failure has its own exit code, and the gravest wins."""
     runs, expected, code = EXITS[name]
 
     assert exit_code(compare(runs, expected)) is code
 
 
 def test_a_crashed_test_leaves_the_target_complete_and_a_crashed_stage_does_not():
-    """What one test did is a result; what a stage did is a hole in the results."""
+    """A crashed test is a result; a crashed stage leaves results missing."""
     tests = (case(), case("softmax/t.py::segfault", Verdict.CRASHED))
     orderly = run(cases=tests, stages=(StageReport(Stage.TEST, Verdict.CRASHED, exit_code=0),), samples=(), compiled=())
     dead = run(cases=tests, stages=(StageReport(Stage.TEST, Verdict.CRASHED, exit_code=-11, reason="killed"),))
@@ -99,7 +99,7 @@ def test_a_crashed_test_leaves_the_target_complete_and_a_crashed_stage_does_not(
     "ended", [Exit(137, 9.0, timed_out=True), Exit(None, 9.0, error="gone"), Exit(-11, 9.0), Exit(0, 9.0, interrupted=True)]
 )
 def test_a_run_that_was_ended_from_outside_is_not_complete(ended):
-    """That a test timed out as well explains nothing."""
+    """A test's timeout does not explain that the run was stopped."""
     timed_out = record(verdict=Verdict.TIMEOUT, reason="stopped after its limit of 9 s", exit=ended)
     comparison = compare([run(record=timed_out, cases=(case(verdict=Verdict.TIMEOUT),))], A)
 
@@ -109,7 +109,7 @@ def test_a_run_that_was_ended_from_outside_is_not_complete(ended):
 
 
 def test_a_package_without_benchmarks_is_fine_and_one_without_tests_is_not():
-    """Green never means that no test ran; the sentence says what did run."""
+    """Green never means that no test ran. The sentence says what did run."""
     no_bench = (StageReport(Stage.TEST, Verdict.PASSED), StageReport(Stage.BENCH, Verdict.NOT_RUN, reason="no benchmark was found"))
     no_tests = (StageReport(Stage.TEST, Verdict.NOT_RUN, reason="no test was found"), StageReport(Stage.BENCH, Verdict.PASSED))
 
@@ -120,7 +120,7 @@ def test_a_package_without_benchmarks_is_fine_and_one_without_tests_is_not():
 
 
 def test_results_of_a_stale_folder_are_not_shown():
-    """Nobody can tell which run they are about."""
+    """They belong to two runs, and nobody can tell which is which."""
     comparison = compare(pair({"record": record(verdict=Verdict.STALE, reason="two runs")}), B)
 
     assert {cell.target for row in comparison.rows for cell in row.cells} == {"beta"}
@@ -128,7 +128,7 @@ def test_results_of_a_stale_folder_are_not_shown():
 
 
 def test_expected_targets_come_first_and_two_runs_of_one_target_stay_two():
-    """Order is the user's; a second GPU of the same kind of target is shown beside the first, never merged with it."""
+    """The user decides the order. A second run of the same target is shown beside the first, never merged with it."""
     comparison = compare([run("gamma"), run("beta"), run("alpha"), run("beta", GPU_B)], B)
 
     assert [target.target for target in comparison.targets] == ["alpha", "beta", "beta (2)", "gamma"]
@@ -139,7 +139,7 @@ def test_expected_targets_come_first_and_two_runs_of_one_target_stay_two():
 
 
 def test_a_ratio_is_the_second_target_over_the_first():
-    """2600 against 2000 GB/s is 1.3, of values and not of times."""
+    """2600 over 2000 GB/s is 1.3: a ratio of values, not of times."""
     comparison = points(sample(value=2000.0), sample(value=2600.0))
 
     assert comparison.baseline == "alpha"
@@ -156,7 +156,7 @@ def test_a_ratio_is_the_second_target_over_the_first():
     ],
 )
 def test_faster_and_slower_need_an_interval_beyond_the_threshold(value, scatter, change):
-    """An interval that holds the threshold, here the assumed 3 %, is ambiguous."""
+    """An interval that contains the threshold, here the assumed 3 %, is ambiguous."""
     ratio = only(points(sample(value=2000.0), sample(value=value, scatter=scatter)))
 
     assert (ratio.change, ratio.speedup, ratio.threshold) == (change, pytest.approx(value / 2000.0), 0.03)
@@ -164,14 +164,14 @@ def test_faster_and_slower_need_an_interval_beyond_the_threshold(value, scatter,
 
 
 def test_the_unit_does_not_turn_a_verdict_round():
-    """Fewer milliseconds are faster, though the ratio of the values is below 1."""
+    """Fewer milliseconds are faster, although the ratio of the values is below 1."""
     ratio = only(points(sample(value=2.0, unit="ms", median_ms=2.0), sample(value=1.0, unit="ms", median_ms=1.0)))
 
     assert (ratio.change, ratio.value, ratio.speedup) == (Change.FASTER, pytest.approx(0.5), pytest.approx(2.0))
 
 
 def test_without_timings_a_difference_stays_ambiguous():
-    """A value alone has no scatter to be judged by."""
+    """A value alone does not show its noise."""
     bare = {"median_ms": None, "p20_ms": None, "p80_ms": None, "times_ms": ()}
     ratio = only(points(sample(value=2000.0, **bare), sample(value=3000.0, **bare)))
 
@@ -179,7 +179,7 @@ def test_without_timings_a_difference_stays_ambiguous():
 
 
 def test_a_weak_point_is_ambiguous_and_says_why():
-    """Three times as fast on a card that somebody else was using is no result."""
+    """Three times as fast is no result on a GPU that another process used."""
     ratio = only(points(sample(value=1000.0), sample(value=3000.0, weak="the clock fell to 60 %")))
 
     assert (ratio.change, ratio.reason) == (Change.AMBIGUOUS, "weak: the clock fell to 60 %")
@@ -209,7 +209,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_what_cannot_be_compared_is_refused_by_name(name):
-    """No ratio, the reason in the row, among the refusals and among the mean's exclusions."""
+    """There is no ratio, and the reason is in the row, in the refusals and in the mean's exclusions."""
     changes, more, words = REFUSALS[name]
 
     comparison = points(sample(), sample(**changes), **more)
@@ -221,7 +221,7 @@ def test_what_cannot_be_compared_is_refused_by_name(name):
 
 
 def test_flushes_of_caches_of_two_sizes_are_the_same_where_their_margin_is():
-    """Twice the cache on both, of 60 and of 256 MiB; where one of the two did less, it is refused."""
+    """Twice the cache on both, of 60 and of 256 MiB. If one flushed less, the comparison is refused."""
     left = sample(flush_bytes=120 << 20, cache_bytes=60 << 20)
     same, less = (sample(flush_bytes=flushed << 20, cache_bytes=256 << 20) for flushed in (512, 256))
 
@@ -230,29 +230,29 @@ def test_flushes_of_caches_of_two_sizes_are_the_same_where_their_margin_is():
 
 
 def test_kernel_sources_that_differ_in_their_tail_differ():
-    """Only the start of a hash is shown, all of it is compared."""
+    """Reports show only the start of a hash, but all of it is compared."""
     comparison = points(sample(), sample(), facts=facts(GPU_B, kernels_hash="5e1f" * 15 + "0000"))
 
     assert only(comparison).change is Change.REFUSED
 
 
 def test_a_case_that_one_target_lacks_is_one_sided():
-    """A missing number is a row with a reason, not a dropped row."""
+    """A missing number is a row with a reason; the row is not dropped."""
     comparison = compare(pair({"samples": (sample(1024), sample(2048))}, {"samples": (sample(1024),)}), B)
 
     assert [row.ratios[0].change for row in comparison.rows] == [Change.SAME, Change.ONE_SIDED]
-    assert comparison.rows[1].ratios[0].reason == "beta has no result for it"
+    assert comparison.rows[1].ratios[0].reason == "beta has no result for this case"
 
 
 def test_one_target_alone_has_no_ratio():
-    """There is nothing to be over."""
+    """There is no baseline."""
     comparison = compare([run()], B)
 
     assert (comparison.baseline, comparison.geomeans, comparison.rows[0].ratios) == (None, (), ())
 
 
 def test_a_third_target_has_its_own_ratio_to_the_first():
-    """Targets are data: three work as two do, and one without a GPU takes no part."""
+    """Targets are data: three work like two, and one without a GPU takes no part."""
     comparison = compare([run("cpu", None, samples=()), *pair(), run("gamma")], ["cpu", "alpha", "beta", "gamma"])
 
     assert comparison.baseline == "alpha"
@@ -267,13 +267,13 @@ def test_a_third_target_has_its_own_ratio_to_the_first():
         ({"value": 0.0}, "not a speed"),
         ({"value": -5.0}, "not a speed"),
         ({"value": None}, "no value"),
-        ({"median_ms": -1.0}, "not a time"),
-        ({"p80_ms": float("inf")}, "not a time"),
-        ({"median_ms": 0.0}, "not a time"),
+        ({"median_ms": -1.0}, "possible time"),
+        ({"p80_ms": float("inf")}, "possible time"),
+        ({"median_ms": 0.0}, "possible time"),
     ],
 )
 def test_what_is_no_speed_is_invalid(changes, word):
-    """It keeps its cell with the reason, loses its number, and stays out of every mean."""
+    """It keeps its cell with the reason, has no number, and is excluded from every mean."""
     comparison = compare([run(samples=(sample(1024), sample(2048, **changes)))], A)
     cell = comparison.rows[1].cells[0]
 
@@ -283,7 +283,7 @@ def test_what_is_no_speed_is_invalid(changes, word):
 
 
 def test_the_share_is_of_the_largest_copy_on_that_device():
-    """Other devices' copies and impossible ones do not count."""
+    """Copies on other devices and impossible copies do not count."""
     copies = (
         CEILING,
         dataclasses.replace(CEILING, median_ms=0.5, when="after"),
@@ -298,7 +298,7 @@ def test_the_share_is_of_the_largest_copy_on_that_device():
 
 @pytest.mark.parametrize(("value", "suspect"), [(4000.0, False), (4399.0, False), (4401.0, True)])
 def test_far_above_the_ceiling_is_suspect(value, suspect):
-    """A tenth above a copy is possible for a kernel that mostly reads; more is not memory."""
+    """A kernel that mostly reads can exceed a copy by a tenth; memory cannot give more."""
     comparison = compare([run(samples=(sample(value=value),))], A)
 
     assert comparison.rows[0].cells[0].suspect is suspect
@@ -314,12 +314,12 @@ def test_only_bandwidths_have_a_share(unit, share):
 
 
 def test_without_a_ceiling_there_is_no_share():
-    """Never a table of peaks in its place."""
+    """No table of theoretical peaks replaces it."""
     assert compare([run(ceilings=())], A).rows[0].cells[0].share is None
 
 
 def test_a_speed_is_verified_only_where_that_kernels_tests_passed():
-    """Another kernel's failure, or another target's, takes nothing from it; its own skipped tests neither."""
+    """Failures of other kernels or on other targets do not matter, and neither do the kernel's own skipped tests."""
     tests = (case(), case("softmax/t.py::skipped", Verdict.NOT_RUN), case("gelu/t.py::t", Verdict.FAILED, kernel="gelu"))
     both = (sample(), sample(kernel="gelu"))
     comparison = compare(pair({"cases": tests, "samples": both}, {"cases": (FAILED_CASE,), "samples": both}), B)
@@ -329,14 +329,14 @@ def test_a_speed_is_verified_only_where_that_kernels_tests_passed():
 
 
 def test_a_test_stage_with_a_hole_verifies_nothing():
-    """The tests that are there passed, but not all are there."""
+    """The tests that are there passed, but some are missing."""
     stages = (StageReport(Stage.TEST, Verdict.INCOMPLETE, reason="cut off"),)
 
     assert compare([run(stages=stages)], A).rows[0].cells[0].verified is False
 
 
 def test_the_mean_is_geometric_over_what_is_sound_on_both():
-    """Twice and half give 1; what is left out is listed with its reason."""
+    """Twice and half give 1. Excluded cases are listed with their reasons."""
     left = (sample(1024, 1000.0), sample(2048, 2000.0), sample(4096, 1000.0))
     right = (sample(1024, 2000.0), sample(2048, 1000.0), sample(4096, 1000.0, timer="other"))
     (mean,) = compare(pair({"samples": left}, {"samples": right}), B).geomeans
@@ -346,7 +346,7 @@ def test_the_mean_is_geometric_over_what_is_sound_on_both():
 
 
 def test_means_never_mix_kernels_providers_or_units():
-    """A mean over apples and times is no mean."""
+    """Different units cannot be averaged."""
     samples = (sample(), sample(provider="torch"), sample(kernel="gelu"), sample(2048, unit="ms"))
     comparison = compare(pair({"samples": samples}, {"samples": samples}), B)
 
@@ -359,7 +359,7 @@ def test_means_never_mix_kernels_providers_or_units():
 
 
 def test_a_sweep_is_condensed_to_best_median_and_largest():
-    """Best of a bandwidth is the highest, of a time the lowest; largest goes by the parameters, not by the order."""
+    """The best bandwidth is the highest, the best time the lowest. The largest case goes by parameters, not by order."""
     samples = (sample(4096, 900.0), sample(1024, 1000.0), sample(2048, 3000.0))
     (speed,) = compare([run(samples=samples)], A).speeds
     (times,) = compare([run(samples=tuple(dataclasses.replace(entry, unit="ms") for entry in samples))], A).speeds
@@ -378,7 +378,7 @@ def test_two_gpus_of_one_target_are_two_cells_and_the_first_makes_the_ratio():
 
 
 def test_performance_portability_is_zero_where_a_benched_target_has_none():
-    """The harmonic mean of the shares, over all targets that bench."""
+    """It is the harmonic mean of the shares, over all benchmarked targets."""
     good = points(sample(value=2000.0), sample(value=1000.0))
     bad = points(sample(value=2000.0), sample(value=None, verdict=Verdict.ERROR))
 
@@ -389,7 +389,7 @@ def test_performance_portability_is_zero_where_a_benched_target_has_none():
 
 
 def test_a_kernels_portability_is_over_the_cases_that_are_sound_everywhere():
-    """Shares of 4000 GB/s: geometric means 0.5 and 0.25 over two cases, hence 1/3; the third case is named. Hand-worked."""
+    """Shares of 4000 GB/s: geometric means 0.5 and 0.25 over two cases, hence 1/3; the third case is excluded. Computed by hand."""
     left = (sample(1, 1000.0), sample(2, 4000.0), sample(3, 4000.0))
     right = (sample(1, 500.0), sample(2, 2000.0), sample(3, value=None, verdict=Verdict.ERROR))
     (found,) = compare(pair({"samples": left}, {"samples": right}), B).portabilities
@@ -400,7 +400,7 @@ def test_a_kernels_portability_is_over_the_cases_that_are_sound_everywhere():
 
 
 def test_a_kernel_that_one_target_cannot_run_is_not_portable():
-    """0, as Pennycook has it, and what the other reaches is still told."""
+    """It is 0, as Pennycook defines it, and the other target's efficiency is still shown."""
     (found,) = compare(pair({"samples": (sample(1, 2000.0),)}, {"samples": ()}), B).portabilities
 
     assert (found.value, found.n, found.efficiencies) == (0.0, 1, {"alpha": pytest.approx(0.5), "beta": 0.0})
@@ -427,7 +427,7 @@ NAMES = {"p": Verdict.PASSED, "f": Verdict.FAILED, "c": Verdict.CRASHED, "s": Ve
     ],
 )
 def test_a_gap_counts_only_where_the_other_side_passed(left, right, parity, on):
-    """Failing on both is no difference between them, and neither is a skip on both."""
+    """If a test fails on both, the targets do not differ; the same is true of skips."""
     other = case("softmax/t.py::other")
     sides = [(*(() if not letter else (case("softmax/t.py::t", NAMES[letter]),)), other) for letter in (left, right)]
     comparison = compare(pair({"cases": sides[0]}, {"cases": sides[1]}), B)
@@ -437,14 +437,14 @@ def test_a_gap_counts_only_where_the_other_side_passed(left, right, parity, on):
 
 
 def test_a_target_without_any_test_misses_none():
-    """Where the test stage was lost, every test would be a phantom gap."""
+    """If the test stage was lost, every test would count as missing."""
     comparison = compare(pair(None, {"cases": ()}), B)
 
     assert {row.parity for row in comparison.tests} == {Parity.ONE_TARGET}
 
 
 def test_tests_with_one_id_are_shown_and_not_merged():
-    """The second of two equal ids is the second on the other target, too."""
+    """The second of two equal ids is compared with the second on the other target."""
     twice = (case(), case(verdict=Verdict.FAILED))
     comparison = compare(pair({"cases": twice}, {"cases": twice[:1]}), B)
 
@@ -455,7 +455,7 @@ def test_tests_with_one_id_are_shown_and_not_merged():
 
 
 def test_code_is_one_row_per_configuration_over_all_targets():
-    """The same launch on another architecture, or by another target, is another cell of the row."""
+    """The same launch on another architecture or target is another cell of the row."""
     left = (compiled("sy_90"), compiled("sy_90", num_warps=8))
     comparison = compare(pair({"compiled": left}, {"compiled": (compiled("sy_90"), compiled("syn942"))}), B)
 
@@ -468,12 +468,12 @@ def test_code_is_one_row_per_configuration_over_all_targets():
 
 
 def test_the_same_launch_compiled_twice_is_two_rows():
-    """Nothing is dropped because it looks alike."""
+    """Equal rows are not dropped."""
     assert len(compare([run(compiled=(compiled(), compiled(registers=99)))], A).codegen) == 2
 
 
 def test_only_facts_that_differ_are_differences():
-    """What alone forbids a comparison of speeds is marked."""
+    """A difference that alone forbids comparing speeds is marked."""
     comparison = compare(pair(None, {"facts": facts(GPU_B, triton="3.9.1", driver=None, fp_fusion="0")}), B)
 
     assert [(entry.name, entry.values, entry.refuses) for entry in comparison.differences] == [
@@ -484,7 +484,7 @@ def test_only_facts_that_differ_are_differences():
 
 
 def test_nothing_that_is_given_is_changed_and_the_same_comes_out_again():
-    """Comparing is a function: same runs, same comparison."""
+    """Comparing is a pure function: the same runs give the same comparison."""
     runs = two_targets()
     first = compare(runs, B)
 
@@ -494,7 +494,7 @@ def test_nothing_that_is_given_is_changed_and_the_same_comes_out_again():
 
 @pytest.mark.parametrize(("unit", "less"), [("ms", True), ("GiB", True), ("MB", True), ("GB/s", False), ("TFLOP/s", False), ("", False)])
 def test_less_is_better_of_time_and_of_memory(unit, less):
-    """And more of everything else."""
+    """More is better for every other unit."""
     assert lower_is_better(unit) is less
 
 
@@ -509,7 +509,7 @@ TIMES = {
 
 @pytest.mark.parametrize("name", TIMES)
 def test_timings_that_no_clock_has_given(name):
-    """What is impossible is invalid; what is only unlikely makes a point weak."""
+    """An impossible timing is invalid; an unlikely one makes the point weak."""
     times, median, verdict, words = TIMES[name]
     point = dataclasses.replace(sample(), times_ms=times, rounds=(), median_ms=median)
     ((_, cell),) = cells("alpha", run(samples=(point,)))
@@ -520,7 +520,7 @@ def test_timings_that_no_clock_has_given(name):
 
 
 def test_what_was_deselected_and_what_is_doubted_is_shown():
-    """A test that was not run is counted; a stage that is doubted is no complete one, whatever its points are."""
+    """Deselected tests are counted. A stage with doubts is not complete, whatever its points are."""
     reports = tuple(dataclasses.replace(report, deselected=2 * (report.stage is Stage.TEST)) for report in run("alpha").stages)
     comparison = compare([run("alpha", stages=reports)])
     doubted = tuple(dataclasses.replace(report, verdict=Verdict.INVALID, doubts=("forged",), reason="forged") for report in reports)

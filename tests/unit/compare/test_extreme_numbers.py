@@ -1,4 +1,4 @@
-"""Finite numbers whose quotients, products or sums are not: no traceback, no infinity, and every file is written. All data is synthetic."""
+"""Finite numbers whose quotients, products or sums overflow: no traceback, no infinity, every file written. All data is synthetic."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ FILES = {"junit.xml", "bandwidth.csv", "comparison.html", "comparison.md", "comp
 
 
 def invoke(*words: object) -> tuple[int, str]:
-    """Exit code and what was printed."""
+    """The exit code, and everything that was printed."""
     with CliRunner().isolation() as (out, err, *_):
         code = _run_cli([str(word) for word in words])
         return code, out.getvalue().decode() + err.getvalue().decode()
 
 
 def points(value, time, sizes=(1024, 2048, 4096)):
-    """A sweep of one value at one time."""
+    """A sweep with the same value and time at every point."""
     return tuple(sample(n, value, median_ms=time, times_ms=(time,) * 21, p20_ms=time, p80_ms=time) for n in sizes)
 
 
 def check(folder, tmp_path):
-    """Everything that reads a bundle, on this one; whatever is printed or written as JSON is strict."""
+    """Run everything that reads a bundle on this one; everything printed or written as JSON must be strict."""
     code, said = invoke("report", folder, "--out", tmp_path / "out", "--json", "--svg", tmp_path / "out.svg")
     told = json.loads(said, parse_constant=pytest.fail)
     assert code == told["exit_code"]
@@ -57,7 +57,7 @@ def check(folder, tmp_path):
 
 @pytest.mark.parametrize(("value", "copy"), PAIRS)
 def test_a_value_and_a_ceiling_may_be_any_finite_number(tmp_path, value, copy):
-    """Two targets, so that ratios, shares and portabilities are made of them."""
+    """With two targets, so that there are ratios, shares and portabilities."""
     ceiling = dataclasses.replace(CEILING, median_ms=copy, p20_ms=copy, p80_ms=copy)
     write_raw(tmp_path / "in" / "raw" / "alpha", run(samples=points(value, copy), ceilings=(ceiling,), again=points(value, value)))
     write_raw(tmp_path / "in" / "raw" / "beta", run("beta", samples=points(3000.0, value), ceilings=(CEILING,)))
@@ -71,7 +71,7 @@ def test_a_value_and_a_ceiling_may_be_any_finite_number(tmp_path, value, copy):
 @pytest.mark.parametrize("extreme", EXTREMES)
 @pytest.mark.parametrize("field", ["low", "high", "p20_ms", "p80_ms", "host_ms", "graph_ms", "params"])
 def test_no_field_of_a_point_overflows(tmp_path, field, extreme):
-    """One field at a time, next to sound ones."""
+    """One extreme field at a time, beside normal ones."""
     sizes = enumerate((1.0, extreme, extreme / 3, 3.0))
     rows = [
         dataclasses.replace(
@@ -85,7 +85,7 @@ def test_no_field_of_a_point_overflows(tmp_path, field, extreme):
 
 
 def test_what_is_beyond_any_measurement_is_named(tmp_path):
-    """Not a speed, and no time: the cell says so and the others stay."""
+    """It is no speed and no time: the cell says so, and the other points stay."""
     rows = (sample(1024, 1e308), sample(2048, 3000.0, median_ms=1e300), sample(4096))
     write_raw(tmp_path / "in" / "raw" / "alpha", run(samples=rows))
     comparison = report.write_report([tmp_path / "in"], tmp_path / "out")
@@ -93,13 +93,13 @@ def test_what_is_beyond_any_measurement_is_named(tmp_path):
     assert [row.cells[0].verdict for row in comparison.rows] == [Verdict.INVALID, Verdict.INVALID, Verdict.PASSED]
     assert [row.cells[0].reason for row in comparison.rows[:2]] == [
         "1e+308 GB/s is not a speed",
-        "1e+300 ms is not a time that anything takes",
+        "1e+300 ms is not a possible time",
     ]
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_a_file_that_was_not_written_is_not_listed(tmp_path, monkeypatch, name):
-    """Not even where one of an earlier run is in the way; the reader is told which is missing."""
+    """This holds even if a file of an earlier run is in the way. The message says which file is missing."""
     write_raw(tmp_path / "raw" / "alpha", run())
     monkeypatch.setitem(report.WRITERS, name, lambda *_: 1 / 0)
     monkeypatch.setattr(report, "_remove", lambda _: None)
@@ -114,7 +114,7 @@ def test_a_file_that_was_not_written_is_not_listed(tmp_path, monkeypatch, name):
 
 
 def test_no_file_at_all_is_listed_as_none(tmp_path, monkeypatch):
-    """The terminal still has the comparison."""
+    """The terminal still shows the comparison."""
     write_raw(tmp_path / "raw" / "alpha", run())
     for name in FILES:
         monkeypatch.setitem(report.WRITERS, name, lambda *_: 1 / 0)
@@ -126,7 +126,7 @@ def test_no_file_at_all_is_listed_as_none(tmp_path, monkeypatch):
 
 
 def test_a_writer_that_fails_costs_its_own_file_where_nothing_was_brought_too(tmp_path, monkeypatch):
-    """`ci report` with no artifact at all writes the same files, in the same way."""
+    """`ci report` without any artifact writes the same files, in the same way."""
     (tmp_path / "in").mkdir()
     monkeypatch.setitem(report.WRITERS, "junit.xml", lambda *_: 1 / 0)
 

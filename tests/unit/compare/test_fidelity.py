@@ -1,4 +1,4 @@
-"""The code of the compile stage against that of real launches; rows made by hand."""
+"""The code of the compile stage against that of real launches, with rows made by hand."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROW = CompiledKernel(
 
 
 def only(launched, compiled):
-    """The one row of a target that was held against itself."""
+    """The only row of a target that was compared with itself."""
     (found,) = compare_launches({"a": run("a", launched=tuple(launched), compiled=tuple(compiled))})
     return found
 
@@ -48,7 +48,7 @@ def text(entry):
 
 
 def test_the_same_binary_is_counted():
-    """Rows of other architectures, and points that did not run, have nothing to do with it."""
+    """Rows of other architectures, and points that did not run, are ignored."""
     others = [replace(ROW, architecture="sm_80", binary_hash="cc"), replace(ROW, function=HOST_CODE, verdict=Verdict.NOT_RUN)]
     found = only([ROW], [*others, ROW])
 
@@ -67,20 +67,20 @@ def test_the_same_binary_is_counted():
         (
             {"binary_hash": "bb", "registers": 42},
             Likeness.ANOTHER_BINARY,
-            "the same specialization gives another binary: 40 registers for 42, 1000 bytes for 1000",
+            "the same specialization gives another binary: 40 registers instead of 42, 1000 bytes instead of 1000",
         ),
-        ({"attributes": {}}, Likeness.RESPECIALIZED, "specialized otherwise: x_ptr is tt.divisibility=16 for None"),
+        ({"attributes": {}}, Likeness.RESPECIALIZED, "specialized otherwise: x_ptr is tt.divisibility=16 instead of None"),
         (
             {"constants": {"BLOCK": 2048}, "num_warps": 8},
             Likeness.RESPECIALIZED,
-            "specialized otherwise: BLOCK is 1024 for 2048, num_warps is 4 for 8",
+            "specialized otherwise: BLOCK is 1024 instead of 2048, num_warps is 4 instead of 8",
         ),
         ({"function": "other_kernel"}, Likeness.NOT_SEEN, "not launched there without a GPU"),
         ({"origin": "softmax/N=2048 [triton]", "signature": {}}, Likeness.NOT_SEEN, "not launched there without a GPU"),
     ],
 )
 def test_a_difference_is_explained(compiled, likeness, why):
-    """Every launch on the card is either the same or has a reason."""
+    """Every launch on the GPU is either equal or has a reason."""
     found = only([ROW], [replace(ROW, **compiled)])
 
     assert found.equal == 0
@@ -89,14 +89,14 @@ def test_a_difference_is_explained(compiled, likeness, why):
 
 
 def test_a_launch_is_not_explained_by_another_architecture():
-    """A card's launches may be of two architectures; each is held against its own."""
+    """The launches of a GPU may be of two architectures; each is compared with its own."""
     found = only([ROW, replace(ROW, architecture="sm_80", attributes={})], [ROW, replace(ROW, architecture="sm_80", origin="else")])
 
     assert (found.equal, [entry.likeness for entry in found.deviations]) == (1, [Likeness.NOT_SEEN])
 
 
 def test_another_targets_lane_counts_where_its_triton_is_the_same():
-    """The lane without a GPU is often a target of its own; code of another Triton says nothing."""
+    """Often another target compiles without a GPU. Code from another Triton is not compared."""
     card = run("card", launched=(ROW,), compiled=())
     same, other = run("same", compiled=(ROW,)), run("other", compiled=(ROW,), facts=facts(triton="9.9"))
 
@@ -105,20 +105,20 @@ def test_another_targets_lane_counts_where_its_triton_is_the_same():
     ]
     (alone,) = compare_launches({"card": card, "other": other})
     assert text(alone) == (
-        "card: 1 launch of the card's own JIT, held against nothing: what was compiled without a GPU is from Triton 9.9, "
+        "card: 1 launch of the card's own JIT, not compared: the code compiled without a GPU is from Triton 9.9, "
         "the launches are from 3.9.0"
     )
 
 
 @pytest.mark.parametrize("compiled", [[], [replace(ROW, architecture="gfx942")]])
 def test_nothing_to_hold_against_is_said(compiled):
-    """Launches that nothing vouches for are no silence."""
+    """Launches without a counterpart are reported, not hidden."""
     assert only([ROW], compiled).reason == "nothing was compiled for sm_90 without a GPU"
 
 
 @pytest.mark.parametrize("compiled", [(ROW,), ()])
 def test_every_renderer_says_it_in_a_line(compiled):
-    """In the terminal, in the summary and on the page, also where nothing was compiled."""
+    """In the terminal, in the summary and on the page, even if nothing was compiled."""
     comparison = compare([run("a", launched=(ROW,), compiled=compiled)], ["a"])
     said = text(comparison.fidelity[0]).partition(": ")[2]
     console = Console(file=io.StringIO(), width=500, highlight=False)
@@ -131,5 +131,5 @@ def test_every_renderer_says_it_in_a_line(compiled):
 
 
 def test_without_launches_there_is_nothing_to_say():
-    """A bundle of a target without a card."""
+    """The target has no GPU."""
     assert compare_launches({"a": run(compiled=(ROW,))}) == ()

@@ -21,9 +21,9 @@ def rows(folder, name):
 
 
 def test_the_lane_made_what_the_card_ran():
-    """Byte for byte: the same binary, of the same registers, for every launch of ours in the sweep.
+    """Byte for byte: every launch of our kernels in the sweep has the same binary, with the same registers.
 
-    Liger's beside them, too, but for its cross entropy, whose host code counts targets: without a GPU there is nothing to count.
+    So do Liger's, except its cross entropy: its host code counts targets, which do not exist without a GPU.
     """
     launched, compiled = rows(RECORDED, "bench/kernels.jsonl"), rows(RECORDED, "compile/kernels.jsonl")
     ours = [row for row in launched if not row.origin.endswith("[liger]")]
@@ -36,7 +36,10 @@ def test_the_lane_made_what_the_card_ran():
 
 
 def test_the_lane_still_asks_for_what_the_card_ran(tmp_path):
-    """Today's compile stage, up to the compiler: signature, constants, alignment, warps and stages. Another Triton makes another binary."""
+    """Today's compile stage gives the same inputs to the compiler:
+
+    signature, constants, alignment, warps and stages. Binaries differ by Triton.
+    """
     kernels = ("add", "dropout", "gelu")
     (tmp_path / "targets.yml").write_text(json.dumps({"targets": {"cpu": {"architectures": ["sm_90"]}}}), encoding="utf-8")
     command = ["run", "cpu", "--targets", str(tmp_path / "targets.yml"), "--stage", "compile", "--launches", "bench", "--quiet"]

@@ -1,5 +1,7 @@
-"""What a report costs: work that grows with a bundle and not with its square, pages that show so much and count the rest, one room for all
-files. No test here looks at a clock: steps of the interpreter are counted. All data is synthetic; tests/bench/bundles.py measures."""
+"""The cost of a report: linear work, pages that show a limited part and count the rest, and one budget for all files.
+
+No test here measures time: they count interpreter steps. All data is synthetic; tests/bench/bundles.py measures.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ from harness.render.sections.changed_code import sentence
 
 
 def targets(n, **more):
-    """So many runs of different targets; a field may be a function of their number."""
+    """Runs of `n` different targets; a field may be a function of the target's number."""
     fields = [{key: value(t) if callable(value) else value for key, value in more.items()} for t in range(n)]
     return [run(f"t{t}", record=record(f"t{t}"), **found) for t, found in enumerate(fields)]
 
@@ -84,7 +86,7 @@ SHAPES = {
 
 
 def steps(work) -> int:
-    """How many instructions the interpreter takes for it."""
+    """Return how many instructions the interpreter executes."""
     count = 0
 
     def trace(frame, event, argument):
@@ -102,7 +104,7 @@ def steps(work) -> int:
 
 
 def everything(runs) -> None:
-    """What is computed of a bundle before it is drawn; drawing is bounded by what is shown."""
+    """Compute everything that is computed before drawing; drawing itself is limited by what is shown."""
     comparison = compare(runs)
     for look in (matrix, sweeps, numerics, parity, shown):
         look(comparison)
@@ -116,10 +118,10 @@ def everything(runs) -> None:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_work_grows_with_the_bundle(name, monkeypatch):
-    """Four times as much of one thing takes at most six times the steps; with its square it would be sixteen."""
+    """Four times as much of one thing may take at most six times the steps; quadratic work would take sixteen."""
     monkeypatch.setattr(rows, "_MOST_ONE_SIDED", 1000, raising=False)
     monkeypatch.setattr(pairing, "_MOST_OF_ALL", 1000, raising=False)
-    everything(SHAPES[name](2))  # what is made once
+    everything(SHAPES[name](2))  # fill caches first
     bundles = [SHAPES[name](n) for n in (60, 240)]
     small, large = (steps(lambda runs=runs: everything(runs)) for runs in bundles)
 
@@ -127,7 +129,7 @@ def test_the_work_grows_with_the_bundle(name, monkeypatch):
 
 
 def test_a_page_shows_so_many_and_counts_the_rest(monkeypatch):
-    """Targets that need a look come first, then kernels that failed; each thing that is cut has its sentence."""
+    """The gravest targets come first, then kernels that failed. Every cut has a sentence."""
     for name, most in {"TARGETS": 3, "KERNELS": 2, "PROVIDERS": 1, "POINTS": 8, "SPEEDS": 3, "COLUMNS": 2, "COMPILED": 3}.items():
         monkeypatch.setattr(limits, f"MOST_{name}", most)
     first, second = two_targets()
@@ -146,7 +148,7 @@ def test_a_page_shows_so_many_and_counts_the_rest(monkeypatch):
 
 
 def test_a_comparison_that_fits_is_shown_as_it_is():
-    """The very object: nothing of an ordinary bundle is made anew."""
+    """It is the same object: an ordinary comparison is not copied."""
     comparison = compare(two_targets())
 
     assert shown(comparison).comparison is comparison
@@ -154,7 +156,7 @@ def test_a_comparison_that_fits_is_shown_as_it_is():
 
 
 def test_the_files_of_a_report_share_one_room(tmp_path, monkeypatch):
-    """The largest bundle is read last and is the one for which there is no room; the others are whole."""
+    """The largest folder is read last and exceeds the budget; the others are complete."""
     monkeypatch.setattr(untrusted, "REPORT_MEMORY", 400_000)
     huge = run("a", record=record("a"), samples=tuple(sample(n) for n in range(400)))
     folders = [write_raw(tmp_path / each.record.target, each) for each in (huge, *targets(3))]
@@ -163,22 +165,22 @@ def test_the_files_of_a_report_share_one_room(tmp_path, monkeypatch):
     assert [each.record.target for each in found] == ["a", "t0", "t1", "t2"]
     assert [each.problems for each in found[1:]] == [()] * 3
     (problem,) = found[0].problems
-    assert problem == "bench/samples.jsonl: invalid: there is no room for it: all files of a report take at most 0 MiB of memory"
+    assert problem == "bench/samples.jsonl: invalid: all files of a report together may take at most 0 MiB of memory"
 
 
 @pytest.mark.parametrize("name", ["REPORT_DISK", "REPORT_ELEMENTS"])
 def test_what_is_read_and_leaves_nothing_has_a_bound_too(tmp_path, monkeypatch, name):
-    """Spaces, and elements of XML that are no tests."""
+    """Blank space, and XML elements that are no tests."""
     monkeypatch.setattr(untrusted, name, 20_000)
     raw = write_raw(tmp_path / "raw", run())
     (raw / "test/junit.xml").write_text(f"<testsuites><testsuite>{'<a/>' * 30_000}</testsuite></testsuites>")
     (raw / "bench/samples.jsonl").write_text((" " * 10_000 + "\n") * 10)
 
-    assert any("no room for it" in problem for problem in collect_all([raw])[0].problems)
+    assert any("all files of a report together" in problem for problem in collect_all([raw])[0].problems)
 
 
 def test_a_test_in_many_files_takes_room_once(tmp_path, monkeypatch):
-    """A thousand files of the same thousand tests are one table."""
+    """A thousand files with the same thousand tests make one table."""
     monkeypatch.setattr(untrusted, "REPORT_MEMORY", 2_000_000)
     tests = tuple(case(f"softmax/test_softmax.py::test[{'x' * 300}-{n}]") for n in range(100))
     same = [write_raw(tmp_path / f"same{t}", each) for t, each in enumerate(targets(20, **{**EMPTY, "cases": tests}))]
@@ -187,7 +189,7 @@ def test_a_test_in_many_files_takes_room_once(tmp_path, monkeypatch):
 
 
 def test_a_row_names_so_many_targets_and_its_cells_tell_the_rest(monkeypatch):
-    """Of a thousand targets that lack a test, each test would name a thousand."""
+    """Otherwise each of a thousand tests could name a thousand targets that lack it."""
     monkeypatch.setattr(collecting_parity, "MOST_NAMED", 3)
     monkeypatch.setattr(collecting_parity, "_FEWEST_NAMED", 1)
     runs = targets(6, **{**EMPTY, "cases": lambda t: (case("k/test_a.py::a"),) if t < 2 else (case("k/test_b.py::b"),)})
@@ -198,7 +200,7 @@ def test_a_row_names_so_many_targets_and_its_cells_tell_the_rest(monkeypatch):
 
 
 def test_a_sentence_names_so_many_parameters():
-    """A refusal is a sentence, however many parameters differ."""
+    """A refusal stays one sentence, however many parameters differ."""
     many = dataclasses.replace(sample(1), params={f"p{n}": "x" * 400 for n in range(90)})
     (row,) = compare([run("a", record=record("a"), samples=(sample(1),)), run("b", record=record("b"), samples=(many,))]).rows
 
@@ -207,7 +209,7 @@ def test_a_sentence_names_so_many_parameters():
 
 
 def test_too_many_targets_for_portability_are_said(monkeypatch):
-    """It is not left out without a word."""
+    """The report says that portability is left out."""
     monkeypatch.setattr(summary, "_MOST_EFFICIENCIES", 1)
     comparison = compare(two_targets())
 
@@ -219,7 +221,7 @@ def test_too_many_targets_for_portability_are_said(monkeypatch):
 
 @pytest.mark.parametrize("count", [1, 8, 9, 4000])
 def test_cards_of_many_kinds_are_counted(count):
-    """A target's name for its cards is in the head of every suite."""
+    """The names of a target's GPUs are in the head of every suite."""
     devices = tuple(DeviceFacts(i, f"g{i}", "a", 1, 1) for i in range(count))
     names = compare([run(facts=facts(devices=devices))]).targets[0].gpus.split(" + ")
 

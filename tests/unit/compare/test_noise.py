@@ -1,4 +1,4 @@
-"""A/A runs: how far a point moves that nobody changed, and what a change has to exceed. All data is synthetic."""
+"""A/A runs: how far a point moves though nobody changed it, and what a change has to exceed. All data is synthetic."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ A, B = ["alpha"], ["alpha", "beta"]
 
 
 def again(samples, *moves):
-    """The same points, measured once more: each time so much longer."""
+    """The same points measured again, each longer by its factor."""
     return tuple(
         dataclasses.replace(entry, median_ms=entry.median_ms * (1 + by), times_ms=tuple(t * (1 + by) for t in entry.times_ms))
         for entry, by in zip(samples, moves, strict=True)
@@ -21,7 +21,7 @@ def again(samples, *moves):
 
 
 def test_the_threshold_is_two_and_a_half_times_what_an_aa_run_moves():
-    """19 points without scatter that moved by 1 to 19 per mille, up or down; 18 of them are too few."""
+    """19 points without noise that moved by 1 to 19 per mille, up or down. 18 points are too few."""
     samples = tuple(sample(1 << n, scatter=0.0) for n in range(19))
     moves = [(-1) ** n * (n + 1) / 1000 for n in range(19)]
     twice = run("alpha", samples=samples, again=again(samples, *moves))
@@ -34,7 +34,7 @@ def test_the_threshold_is_two_and_a_half_times_what_an_aa_run_moves():
 
 
 def test_scatter_that_an_interval_shows_takes_nothing_from_the_quiet_points():
-    """One point of twenty scatters by a tenth and moves by two percent: no more than its own timings do."""
+    """One of twenty points is noisy by a tenth and moves by two percent, which its own timings explain."""
     samples = (sample(1, scatter=0.1), *(sample(1 << n) for n in range(1, 20)))
     (found,) = compare([run(samples=samples, again=again(samples, 0.02, *[0.0] * 19))], A).noise
 
@@ -42,7 +42,7 @@ def test_scatter_that_an_interval_shows_takes_nothing_from_the_quiet_points():
 
 
 def test_the_noisier_target_sets_the_threshold_and_a_percent_is_the_least():
-    """An A/A run of one target alone serves both, and nobody acts on less than a percent."""
+    """An A/A run of one target serves both, and nobody acts on less than a percent."""
     samples = tuple(sample(1 << n, value=2000.0, scatter=0.0) for n in range(19))
     other = tuple(sample(1 << n, value=2120.0, scatter=0.0) for n in range(19))
     quiet, loud = again(samples, *[0.001] * 19), again(other, *[0.08] * 19)
@@ -57,7 +57,7 @@ def test_the_noisier_target_sets_the_threshold_and_a_percent_is_the_least():
 
 
 def test_a_weak_point_says_nothing_about_noise():
-    """Nor does one that failed in the second pass."""
+    """Neither does a point that failed in the second pass."""
     samples = (sample(1), sample(2), sample(3))
     second = again(samples, 0.5, 0.5, 0.002)
     second = (dataclasses.replace(second[0], weak="throttled"), dataclasses.replace(second[1], verdict=Verdict.ERROR), second[2])

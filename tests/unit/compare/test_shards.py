@@ -1,4 +1,4 @@
-"""A package in parts: every kernel in exactly one of them, and the parts joined are the whole. All data is synthetic."""
+"""Shards of a package: every kernel is in exactly one of them, and the joined shards are the whole. All data is synthetic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.run.sharding import Shard, parse_shard, restrict
 
 @pytest.fixture
 def package(tmp_path):
-    """Four kernels: two folders, a pair of files in the root, and a folder that has tests only."""
+    """Four kernels: two folders, a pair of files in the root, and a folder with tests only."""
     folder = tmp_path / "ops"
     for name in ("a/a.py", "a/test_a.py", "a/bench_a.py", "b[1]/test_b.py", "b[1]/bench_b.py", "test_c.py", "bench_c.py", "d/test_d.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ def package(tmp_path):
 
 @pytest.mark.parametrize("of", [1, 2, 3, 4, 5])
 def test_every_kernel_is_in_one_shard_with_all_that_is_its(package, of):
-    """Also one whose folder is called like a pattern, and one that is files in the root."""
+    """This includes a kernel whose folder looks like a pattern, and one that consists of files in the root."""
     benches, ignored = [], []
     for number in range(1, of + 1):
         patterns, options = restrict(package, "/kernels", ["bench_*.py"], Shard(number, of))
@@ -44,13 +44,13 @@ def test_every_kernel_is_in_one_shard_with_all_that_is_its(package, of):
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "a/b", "1/65", "-1/2", "1/2/3"])
 def test_a_shard_that_is_none_is_refused(text):
-    """It counts from 1."""
+    """Shards are counted from 1."""
     with pytest.raises(UsageError):
         parse_shard(text)
 
 
 def shards_of(run, of=2):
-    """A run as its shards: cases and samples dealt out, each shard on a card of its own that calls itself 0."""
+    """Split a run into shards: cases and samples are dealt out, and each shard has its own GPU with index 0."""
     return [
         dataclasses.replace(
             run,
@@ -64,7 +64,7 @@ def shards_of(run, of=2):
 
 
 def test_shards_join_to_what_they_are_parts_of():
-    """Every case and sample, once; and each sample's device has the ceiling of its own shard."""
+    """Every case and sample appears once, and each sample's device has the ceiling of its own shard."""
     run = two_targets()[0]
     (whole,) = join(shards_of(run))
 
@@ -76,7 +76,7 @@ def test_shards_join_to_what_they_are_parts_of():
 
 
 def test_runs_that_are_no_shards_stay_as_they_are():
-    """Two runs of one target are two columns, as ever; shards of another commit are another run."""
+    """Two runs of one target stay two columns; shards of another commit are another run."""
     first, second = two_targets()
     other = [dataclasses.replace(part, record=dataclasses.replace(part.record, commit="other")) for part in shards_of(first)]
 
@@ -85,8 +85,8 @@ def test_runs_that_are_no_shards_stay_as_they_are():
 
 
 FAULTS = {
-    "one is missing": (lambda parts: parts[1:], Verdict.INCOMPLETE, "of 3 shards there is no 1"),
-    "one came twice": (lambda parts: [*parts, parts[1]], Verdict.INCOMPLETE, "of 3 shards 2 came twice"),
+    "one is missing": (lambda parts: parts[1:], Verdict.INCOMPLETE, "shard 1 of 3 is missing"),
+    "one came twice": (lambda parts: [*parts, parts[1]], Verdict.INCOMPLETE, "shard 2 of 3 is given more than once"),
     "one had no card": (
         lambda parts: [
             dataclasses.replace(parts[0], record=dataclasses.replace(parts[0].record, verdict=Verdict.INFRA, reason="no card")),
@@ -105,7 +105,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_shards_that_are_no_whole_are_told(name):
-    """Nobody takes a part for the package."""
+    """A part must not be mistaken for the package."""
     change, verdict, reason = FAULTS[name]
     (whole,) = join(change(shards_of(two_targets()[0], of=3)))
 
@@ -113,7 +113,7 @@ def test_shards_that_are_no_whole_are_told(name):
 
 
 def test_two_shards_of_a_real_package_make_one_report(package, tmp_path):
-    """For real, each into its own folder, as two jobs would; the comparison has every test once."""
+    """Each shard really runs into its own folder, as in two jobs. The comparison has every test once."""
     pytest.importorskip("triton", reason="the local engine needs torch and triton")
 
     def warpwave(*arguments):
@@ -132,4 +132,4 @@ def test_two_shards_of_a_real_package_make_one_report(package, tmp_path):
     assert (whole.returncode, part.returncode) == (0, 4), whole.stdout + part.stdout
     assert [target["target"] for target in comparison["targets"]] == ["cpu"]
     assert len(comparison["tests"]) == len({row["id"] for row in comparison["tests"]}) == 7
-    assert "of 2 shards there is no 2" in part.stdout
+    assert "shard 2 of 2 is missing" in part.stdout

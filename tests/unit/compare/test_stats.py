@@ -19,14 +19,14 @@ from harness.stats import geometric_mean, harmonic_mean, median, median_interval
 
 @pytest.mark.parametrize("values", [[3.0], [4.0, 1.0], [2.0, 9.0, 4.0, 7.0], [0.5, 0.25, 8.0]])
 def test_means_and_median_agree_with_the_standard_library(values):
-    """Medians and means are the ones that everybody else computes."""
+    """They agree with the usual definitions."""
     assert statistics.median(values) == median(values)
     assert statistics.geometric_mean(values) == pytest.approx(geometric_mean(values))
     assert statistics.harmonic_mean(values) == pytest.approx(harmonic_mean(values))
 
 
 def test_quantile_interpolates_as_the_inclusive_method_does():
-    """The 20th percentile of five values is the second, that of six lies between two."""
+    """The 20th percentile of five values is the second; that of six is between two."""
     values = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]
 
     assert pytest.approx(quantile(values, 0.2)) == 20.0
@@ -35,31 +35,31 @@ def test_quantile_interpolates_as_the_inclusive_method_does():
 
 
 def test_twice_as_fast_and_half_as_fast_cancel_out():
-    """The geometric mean of ratios does not depend on which target is the baseline."""
+    """The geometric mean of ratios does not depend on the choice of baseline."""
     assert pytest.approx(geometric_mean([2.0, 0.5])) == 1.0
 
 
 def test_harmonic_mean_is_zero_where_one_platform_has_nothing():
-    """Performance portability is 0 as soon as one platform has no result."""
+    """Performance portability is 0 if one platform has no result."""
     assert harmonic_mean([0.9, 0.0]) == 0.0
 
 
 @pytest.mark.parametrize("function", [geometric_mean, harmonic_mean])
 @pytest.mark.parametrize("values", [[], [1.0, -1.0], [1.0, float("nan")], [1.0, float("inf")]])
 def test_no_mean_of_what_is_no_speed(function, values):
-    """Nothing, and nothing but finite numbers above 0, has a mean."""
+    """Only finite numbers above 0 have a mean, and there must be at least one."""
     with pytest.raises(ValueError, match=r"no values|needs finite"):
         function(values)
 
 
 def test_no_median_of_nothing():
-    """An empty list is an error, never a number."""
+    """An empty list is an error."""
     with pytest.raises(ValueError, match="no values"):
         median([])
 
 
 def test_quantile_outside_of_its_range_is_refused():
-    """A percentage given as such is a mistake, not a quantile."""
+    """A percentage is not a quantile."""
     with pytest.raises(ValueError, match="between 0 and 1"):
         quantile([1.0], 20)
 
@@ -68,7 +68,7 @@ def test_quantile_outside_of_its_range_is_refused():
 
 
 def test_the_median_of_three_is_resampled_by_hand():
-    """27 resamples of three values: the smallest is the median where it is drawn twice or thrice, 7 times; so is the largest."""
+    """27 resamples of three values: the smallest is the median in the 7 that draw it at least twice; the same is true of the largest."""
     assert median_weights(3) == pytest.approx((7 / 27, 13 / 27, 7 / 27))
 
 
@@ -83,7 +83,7 @@ def test_the_weights_are_those_of_resampling():
 
 
 def test_the_interval_is_scipys_bootstrap():
-    """Eleven values are eleven blocks: then it is the percentile bootstrap of their median, up to scipy's random numbers."""
+    """Eleven values are eleven blocks, so this is the percentile bootstrap of their median, up to scipy's random numbers."""
     stats = pytest.importorskip("scipy.stats")
     numpy = pytest.importorskip("numpy")
     values = [1.0, 1.02, 1.05, 1.07, 1.1, 1.13, 1.17, 1.19, 1.23, 1.31, 1.4]
@@ -94,7 +94,7 @@ def test_the_interval_is_scipys_bootstrap():
 
 
 def test_the_interval_of_a_ratio_is_scipys_bootstrap():
-    """Two sides, resampled independently."""
+    """The two sides are resampled independently."""
     stats = pytest.importorskip("scipy.stats")
     numpy = pytest.importorskip("numpy")
     draw = random.Random(5)
@@ -110,7 +110,7 @@ def test_the_interval_of_a_ratio_is_scipys_bootstrap():
 
 
 def test_rounds_are_resampled_whole():
-    """Timings that only differ from round to round: as many as there are, they know no more than their rounds do."""
+    """If timings differ only between rounds, they carry no more information than their rounds."""
     for levels in ([1.0, 1.1, 0.9, 1.2, 0.8], [1.0 + n * 0.01 for n in range(11)]):
         rounds = [level for level in levels for _ in range(100)]
         assert median_interval(rounds, (100,) * len(levels)) == median_interval(levels)
@@ -118,20 +118,20 @@ def test_rounds_are_resampled_whole():
 
 @pytest.mark.parametrize("values", [[1.0], [1.0, 2.0, 3.0, 4.0]])
 def test_no_interval_of_too_little(values):
-    """Four timings have a median and no interval, never one of no width."""
+    """Four timings have a median but no interval, not even one of width zero."""
     assert median_interval(values) is None
     assert ratio_of_medians([1.0] * 50, values) is None
 
 
 # --- verdicts, by simulation ------------------------------------------------------------------------------------------------------------
-# A noise is a point: called with a source of random numbers, it gives a function that measures that point so many times, or in its rounds.
+# A noise model is a point. Called with a random generator, it returns a function that measures the point n times, or in its rounds.
 
 RECORDED = Path(__file__).parents[3] / "reports" / "h200" / "raw" / "cuda" / "bench" / "samples.jsonl"
 SAMPLES = [json.loads(line) for line in RECORDED.read_text().splitlines()]
 
 
 def by_round(points):
-    """The timings of each of these points, a list a round; without those that failed or were skipped."""
+    """The timings of these points, a list per round, without points that failed or were skipped."""
     ends = [(point["times_ms"], (0, *itertools.accumulate(point["rounds"]))) for point in points if len(point["rounds"]) >= 5]
     return [[times[start:end] for start, end in itertools.pairwise(edges)] for times, edges in ends]
 
@@ -144,7 +144,7 @@ def independent(draw):
 
 
 def swinging(draw):
-    """Timings beat with something else, as most of the recorded ones do."""
+    """Timings beat with another frequency, like most recorded ones."""
 
     def measure(count):
         phase, period = draw.uniform(0, 2 * math.pi), draw.uniform(2, 40)
@@ -154,12 +154,12 @@ def swinging(draw):
 
 
 def alternating(draw):
-    """Two modes in turn, as small launches on the H200 have."""
+    """Two alternating modes, as small launches on the H200 have."""
     return lambda count: [(4.25, 4.85)[n % 2] * draw.lognormvariate(0, 0.03) for n in range(draw.randrange(2), count + 1)][:count]
 
 
 def sluggish(draw):
-    """Each timing remembers the one before: ten neighbours have nearly the same noise."""
+    """Each timing depends on the one before: ten neighbours have nearly the same noise."""
 
     def measure(count):
         found, state = [], draw.gauss(0, 1)
@@ -172,7 +172,7 @@ def sluggish(draw):
 
 
 def drifting(draw):
-    """A card that warms up, or cools down, while it is measured."""
+    """A GPU that warms up or cools down during the measurement."""
 
     def measure(count):
         slope = draw.gauss(0, 0.005)
@@ -187,7 +187,7 @@ def spiked(draw):
 
 
 def recorded(draw, bank=BANK):
-    """As many rounds as a point took on an H200, three of its successive ones at a time, in another order."""
+    """As many rounds as a point took on an H200, reordered in groups of three successive ones."""
     rounds = draw.choice(bank)
 
     def measure(count):
@@ -201,7 +201,7 @@ def recorded(draw, bank=BANK):
 
 
 def quiet(draw):
-    """Points of which the bench stage did not say that they are noisy."""
+    """Points that the bench stage did not mark as noisy."""
     return recorded(draw, QUIET)
 
 
@@ -209,21 +209,21 @@ NOISES = [independent, swinging, alternating, sluggish, drifting, spiked, record
 
 
 def measured(noise, draw, count=300, slower=1.0, shift=0.0):
-    """One point in two runs. In the second it takes `slower` times as long; each is off by a `shift` of its own (a standard deviation)."""
+    """One point in two runs. In the second it takes `slower` times as long. Each is off by its own `shift` (a standard deviation)."""
     measure = noise(draw)
     levels = [factor * math.exp(draw.gauss(0, shift)) for factor in (1.0, slower)]
     return [in_rounds(measure(count), level) for level in levels]
 
 
 def in_rounds(found, level):
-    """A sample of these timings, of one round or of several, `level` times as long."""
+    """A sample with these timings, in one round or several, `level` times as long."""
     rounds = found if isinstance(found[0], list) else [found]
     times = tuple(time * level for timings in rounds for time in timings)
     return sample(times_ms=times, rounds=tuple(map(len, rounds)) if rounds is found else ())
 
 
 def aa_run(noises, draw, number, **more):
-    """The finding of an A/A run of so many points."""
+    """The result of an A/A run of `number` points."""
     sides = [measured(noises[n % len(noises)], draw, **more) for n in range(number)]
     first, second = (tuple(dataclasses.replace(pair[side], case=f"{n}") for n, pair in enumerate(sides)) for side in (0, 1))
     return noise("alpha", run(samples=first, again=second))
@@ -231,7 +231,7 @@ def aa_run(noises, draw, number, **more):
 
 @pytest.mark.parametrize("kind", [kind for kind in NOISES if kind is not drifting], ids=lambda kind: kind.__name__)
 def test_an_interval_misses_the_truth_less_than_once_in_twenty(kind):
-    """Of two measurements of the same code: the interval of their ratio holds 1. (A drift is a shift between runs: no interval sees it.)"""
+    """The interval of the ratio of two equal measurements contains 1. (No interval detects a drift between runs.)"""
     draw = random.Random(kind.__name__)
     count = 600 if kind is sluggish else 300
     pairs = [measured(kind, draw, count) for _ in range(600)]
@@ -243,7 +243,7 @@ def test_an_interval_misses_the_truth_less_than_once_in_twenty(kind):
 @pytest.mark.parametrize("shift", [0.003, 0.02], ids=["quiet", "loud"])
 @pytest.mark.parametrize(("kinds", "whole"), [(NOISES, 0.11), ([recorded], 0.05)], ids=["every-noise", "recorded"])
 def test_false_alarms_stay_below_one_in_twenty(kinds, whole, shift):
-    """Of points by far; with recorded timings of whole comparisons, too: 60 points of the same code, each with an A/A run of its own."""
+    """For single points far less; for whole comparisons with recorded timings too: 60 equal points, each with its own A/A run."""
     draw = random.Random(shift)
     wrong = []
     for _ in range(50):
@@ -257,7 +257,7 @@ def test_false_alarms_stay_below_one_in_twenty(kinds, whole, shift):
 
 @pytest.mark.parametrize("kind", [independent, drifting, spiked, quiet], ids=lambda kind: kind.__name__)
 def test_a_planted_slowdown_of_five_percent_is_found(kind):
-    """19 times in 20, where runs are off by 0.3 % and the threshold is that of an A/A run of 60 points."""
+    """It is found 19 times in 20, if runs are off by 0.3 % and the threshold comes from an A/A run of 60 points."""
     draw = random.Random(kind.__name__)
     limit = threshold([aa_run(NOISES, draw, 60, shift=0.003)])
     verdicts = [speedup(*measured(kind, draw, slower=1.05, shift=0.003), limit).change for _ in range(300)]

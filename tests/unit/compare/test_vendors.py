@@ -1,4 +1,4 @@
-"""Generated code of two vendors: what only one of them takes, and which kernels of theirs stand in one row. All rows are made up."""
+"""Generated code of two vendors: what compiles for one only, and which kernels share a row. All rows are synthetic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.render.terminal import render_terminal
 
 
 def test_what_only_one_vendor_takes_is_named():
-    """Stages are each backend's own default, and do not make it another configuration."""
+    """Each backend has its own default of stages. That is not another configuration."""
     rows = [row(), row("sy_100"), row("syn942", **FAILED, num_stages=1), row("syn950", **FAILED, num_stages=1)]
     (split,) = one_vendor(rows)
 
@@ -36,19 +36,19 @@ TAKEN = {
 
 @pytest.mark.parametrize("rows", TAKEN.values(), ids=TAKEN)
 def test_what_is_no_matter_of_vendors_is_not_told(rows):
-    """Only what all of one vendor's GPUs take, and another's do not."""
+    """A launch is listed only if it compiles on all of one vendor's GPUs and fails on another's."""
     assert one_vendor(rows) == ()
 
 
 def test_a_vendor_s_own_tile_is_found_by_its_case():
-    """Tables differ by vendor; what launches them is the same."""
+    """Tuning tables differ by vendor; what launches their entries is the same."""
     (split,) = one_vendor([row(), row("syn942", **FAILED, constants={"BLOCK": 4096})])
 
     assert split.lives == ("sy_90",)
 
 
 def test_a_crash_of_the_compiler_is_found_by_its_case():
-    """It left no configuration, only the case that it died in."""
+    """It left no configuration, only the name of the case."""
     crash = compiled("syn942", function="(host code)", verdict=Verdict.CRASHED, signature={}, constants={}, reason="SIGABRT")
     (split,) = one_vendor([row(), crash])
 
@@ -60,8 +60,8 @@ def test_the_report_has_the_section_only_where_there_is_something():
     split, whole = ([run(compiled=(row(), row("syn942", **more)))] for more in (FAILED, {}))
     drawn = [(str(render_markdown(compare(runs, ["alpha"]))), _terminal(compare(runs, ["alpha"]))) for runs in (split, whole)]
 
-    assert [["Lives on one vendor" in text for text in texts] for texts in drawn] == [[True, True], [False, False]]
-    assert "dies on syn942: failed: out of LDS" in drawn[0][1]
+    assert [["Compiles on one vendor only" in text for text in texts] for texts in drawn] == [[True, True], [False, False]]
+    assert "fails on syn942: failed: out of LDS" in drawn[0][1]
 
 
 def _terminal(comparison, full=False):
@@ -80,19 +80,19 @@ def rows_of(*kernels):
 
 
 def test_vendors_stand_side_by_side_whatever_their_default_stages():
-    """The backends' defaults differ; the launch is one."""
+    """The backends' defaults differ, but the launch is the same."""
     assert rows_of(row(num_stages=3), row("syn942", num_stages=2)) == [("*fp32 i32, BLOCK=1024, 4 warps, 3/2 stages", ["sy_90", "syn942"])]
 
 
 def test_stages_that_an_author_chose_are_configurations():
-    """Where an architecture has both, they are rows."""
+    """If an architecture has both, they are rows."""
     found = rows_of(*(row(name, num_stages=stages) for name in ("sy_90", "syn942") for stages in (2, 3)))
 
     assert [(config[-8:], len(where)) for config, where in found] == [("2 stages", 2), ("3 stages", 2)]
 
 
 def test_vendors_with_tiles_of_their_own_stand_side_by_side():
-    """One case, one configuration on either: the row tells both, and the same in whatever order they came."""
+    """One case with one configuration on each vendor: the row shows both, the same in any order."""
     kernels = (row("syn942", constants={"BLOCK": 4096}), row(constants={"BLOCK": 1024}))
 
     assert [config for config, _ in rows_of(*kernels)] == ["*fp32 i32, BLOCK=1024/4096, 4 warps, 2 stages"]
@@ -100,7 +100,7 @@ def test_vendors_with_tiles_of_their_own_stand_side_by_side():
 
 
 def test_autotuned_configurations_are_not_mixed_up():
-    """Where a launch has several, only the same ones share a row."""
+    """If a launch has several configurations, only equal ones share a row."""
     found = rows_of(row(constants={"BLOCK": 1}), row(constants={"BLOCK": 2}), row("syn942", constants={"BLOCK": 2}))
 
     apart = rows_of(row(constants={"BLOCK": 1}), row(constants={"BLOCK": 2}), row("syn942", constants={"BLOCK": 3}))

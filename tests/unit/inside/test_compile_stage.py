@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from harness.inside.codegen.binary import read
-from harness.inside.codegen.occupancy import LIMITS, occupancy
+from harness.inside.codegen.occupancy import occupancy
 from harness.inside.process import home
 from harness.records import Stage
 from harness.targets import load_targets
@@ -221,7 +221,8 @@ def test_widths_and_spills_of_wave_assembly():
     assert (found.spill_store_bytes, found.spill_load_bytes, found.spills, found.stack_bytes) == (4, 32, 11, 44)
     assert (found.registers, found.vgprs, found.agprs, found.sgprs, found.compiler_waves) == (116, 97, 16, 30, 4)
     assert found.instructions == {"buffer_load_dword lds": 1, "global_load_lds_dwordx4": 1, "v_mfma_f32_32x32x8_f16": 2}
-    assert occupancy(LIMITS["gfx942"], 4, 116, scalars=30).warps == 4 * 4
+    gfx942 = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
+    assert occupancy(gfx942.multiprocessor, 4, 116, scalars=30).warps == 4 * 4
 
 
 PTX = """

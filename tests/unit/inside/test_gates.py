@@ -192,6 +192,18 @@ FOUND = [
 ]
 
 
+def test_a_gate_without_a_figure_is_not_judged_and_says_why():
+    """Only a gate that was asked for; what broke another one is told as ever."""
+    bare = row(spills=None, stack_bytes=None, load_widths=None, store_widths=None, instructions=None, occupancy=None, registers=None)
+    judged = judge(bare, Gates(Limits(occupancy=0.5, matrix=True)), {"occupancy": "no limits"})
+    untold = "its binary does not tell"
+
+    assert judged.unjudged == {"spills": untold, "private_bytes": untold, "occupancy": "no limits", "matrix": untold}
+    assert (judged.verdict, judged.broken) == (Verdict.PASSED, {})
+    assert judge(bare, Gates(OPEN)).unjudged == {}
+    assert judge(row(spills=3), Gates(Limits())).unjudged == {}
+
+
 @pytest.mark.parametrize(("made", "gates", "broken"), FOUND)
 def test_each_gate(made, gates, broken):
     """The figure and the limit, where the binary tells a figure; what lies on the limit is within it."""
@@ -320,8 +332,8 @@ def test_what_a_reader_sees_of_gates():
     assert "`softmax _softmax_fwd` on `alpha` for `sy_80`: ❌ failed: `spills: 6 registers, 0 allowed`" in text
     assert "Did not compile" not in text
     assert "`spills` of `softmax, sy_90`: ⚠️ waived for 1 of 2 kernels: `on purpose <b>`" in text
-    assert "`matrix` of `softmax`: ⚠️ unused, all that it names meet the gate: `not asked`" in text
-    assert "`spills` of `sofmax`: ⚠️ unused, nothing that it names was compiled here: `misspelt`" in text
+    assert "`matrix` of `softmax`: ⚠️ unused, every kernel it names meets the gate: `not asked`" in text
+    assert "`spills` of `sofmax`: ⚠️ unused, no kernel it names was compiled here: `misspelt`" in text
     assert "`private_bytes switched off` for every kernel on `alpha`" in text
 
 

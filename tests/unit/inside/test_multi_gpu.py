@@ -178,9 +178,9 @@ def test_a_card_that_is_lost_leaves_its_work_to_the_other(bereft):
     assert device[int(mine[0]), "mine"] == 1
     assert [device[int(n), "theirs"] for n in mine[1:]] == [0] * (len(mine) - 1)
     assert [(share.device, bool(share.lost)) for share in told.shares] == [(0, False), (1, True)]
-    assert "GPU 1 was given up, and the others did its work: the device was lost during flat/N=" in said
-    assert "GPU 1 was given up" in (folder / "out" / "comparison.md").read_text()
-    assert "GPU 1 was given up" in (folder / "out" / "comparison.html").read_text()
+    assert "GPU 1 was lost, and the other GPUs did its work: the device was lost during flat/N=" in said
+    assert "GPU 1 was lost" in (folder / "out" / "comparison.md").read_text()
+    assert "GPU 1 was lost" in (folder / "out" / "comparison.html").read_text()
 
 
 def test_a_run_on_several_cards_is_taken_up_again(bereft, warpwave):

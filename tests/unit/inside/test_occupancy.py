@@ -7,22 +7,23 @@ from rich.console import Console
 from synthetic import compiled, run
 
 from harness.compare import compare
-from harness.inside.codegen.occupancy import LIMITS, Occupancy, occupancy
+from harness.inside.codegen.occupancy import Occupancy, occupancy
 from harness.render.terminal import render_terminal
 from harness.targets import load_targets
 
 KIB = 1024
 CARDS = load_targets()["cpu"].architectures
+HAS = {card.name: card.multiprocessor for card in CARDS}
 
 
 @pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
 def test_every_architecture_has_limits_that_agree_with_its_properties(card):
     """The slots are the threads that Triton is told of, and the largest program that a card allows does fit."""
-    limits = LIMITS[card.arch]
+    has = card.multiprocessor
 
-    assert 4 * limits.warps * card.warp_size == card.properties["max_threads_per_sm"]
-    assert occupancy(limits, 1, 1, card.properties["max_shared_mem"]).programs == (2 if card.name.startswith("gfx1") else 1)
-    assert occupancy(limits, 1, 1, limits.shared_bytes + 1).programs == 0
+    assert has.schedulers * has.warps * card.warp_size == card.properties["max_threads_per_sm"]
+    assert occupancy(has, 1, 1, card.properties["max_shared_mem"]).programs == (2 if card.name.startswith("gfx1") else 1)
+    assert occupancy(has, 1, 1, has.shared_bytes + 1).programs == 0
 
 
 # CUDA C++ Best Practices Guide, "Calculating Occupancy", whose device has the registers, warps and blocks of these: all warps fit with up
@@ -43,26 +44,26 @@ SM_REGISTERS = [
 ]
 
 
-@pytest.mark.parametrize("arch", [80, 90, 100])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 @pytest.mark.parametrize(("registers", "warps", "programs", "share", "limited_by"), SM_REGISTERS)
 def test_an_sm_holds_what_its_vendor_says(arch, registers, warps, programs, share, limited_by):
     """Registers come in eights a thread, for warps of one quarter of the SM."""
-    assert occupancy(LIMITS[arch], warps, registers) == Occupancy(programs, programs * warps, share, limited_by)
+    assert occupancy(HAS[arch], warps, registers) == Occupancy(programs, programs * warps, share, limited_by)
 
 
 @pytest.mark.parametrize(
     ("arch", "shared", "programs"),
     [
         # Tuning guides: 164 or 228 KiB an SM, of which the system takes 1 KiB a block, so that one block may have 163 or 227.
-        *[(80, 163 * KIB, 1), (80, 163 * KIB + 1, 0), (80, 40 * KIB, 4), (80, 41 * KIB, 3), (80, 81 * KIB, 2)],
-        *[(90, 227 * KIB, 1), (90, 227 * KIB + 1, 0), (100, 113 * KIB, 2), (100, 113 * KIB + 1, 1)],
+        *[("sm_80", 163 * KIB, 1), ("sm_80", 163 * KIB + 1, 0), ("sm_80", 40 * KIB, 4), ("sm_80", 41 * KIB, 3), ("sm_80", 81 * KIB, 2)],
+        *[("sm_90", 227 * KIB, 1), ("sm_90", 227 * KIB + 1, 0), ("sm_100", 113 * KIB, 2), ("sm_100", 113 * KIB + 1, 1)],
         # In portions of 128 bytes: 3 x 55936 are 128 bytes less than the 167936 there are.
-        *[(80, 54912, 3), (80, 54913, 2)],
+        *[("sm_80", 54912, 3), ("sm_80", 54913, 2)],
     ],
 )
 def test_shared_memory_of_an_sm_pays_for_the_system_and_in_portions(arch, shared, programs):
     """A block has 1 KiB more than it asked for, rounded up."""
-    assert occupancy(LIMITS[arch], 4, 32, shared) == Occupancy(programs, 4 * programs, 4 * programs / 64, ("shared",))
+    assert occupancy(HAS[arch], 4, 32, shared) == Occupancy(programs, 4 * programs, 4 * programs / 64, ("shared",))
 
 
 # LLVM, llvm/test/CodeGen/AMDGPU/occupancy-levels.ll: VGPRs → waves a SIMD (`used_*_vgprs`).
@@ -79,17 +80,17 @@ RDNA_VGPRS = {24: 16, 56: 16, 84: 16, 96: 16, 100: 12, 112: 12, 128: 10, 144: 10
 )
 def test_a_simd_holds_the_waves_of_the_published_table(arch, registers, waves):
     """Four SIMDs, a program on each: what is left of the file after whole portions."""
-    assert occupancy(LIMITS[arch], 4, registers).warps == 4 * waves
+    assert occupancy(HAS[arch], 4, registers).warps == 4 * waves
 
 
 # The same file, amdhsa, whose trap handler takes 16 of a wave's: SGPRs with VCC and the like → waves a SIMD.
 @pytest.mark.parametrize(("scalars", "waves"), [(67, 8), (80, 8), (86, 7), (94, 7), (100, 6), (106, 6)])
 def test_scalar_registers_limit_where_they_come_from_a_file(scalars, waves):
     """800 for a SIMD of CDNA; every wave of RDNA has its own."""
-    found = occupancy(LIMITS["gfx942"], 4, 8, scalars=scalars)
+    found = occupancy(HAS["gfx942"], 4, 8, scalars=scalars)
 
     assert (found.warps, found.limited_by == ("scalars",)) == (4 * waves, waves < 8)
-    assert occupancy(LIMITS["gfx1100"], 4, 8, scalars=scalars).share == 1
+    assert occupancy(HAS["gfx1100"], 4, 8, scalars=scalars).share == 1
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_scalar_registers_limit_where_they_come_from_a_file(scalars, waves):
 )
 def test_lds_is_given_in_portions(arch, shared, programs):
     """The LDS of a CU, or of a WGP, is shared by the programs on it."""
-    assert occupancy(LIMITS[arch], 4, 8, shared).programs == programs
+    assert occupancy(HAS[arch], 4, 8, shared).programs == programs
 
 
 # What LLVM wrote behind kernels that Triton 3.9.0 compiled (an addition, a softmax and a product, of several sizes):
@@ -123,23 +124,23 @@ def test_the_compiler_says_the_same_of_its_own_kernels(arch, figures):
     """As many whole programs as there is room for by the waves of the comment, on four SIMDs."""
     warps, registers, scalars, waves = figures
 
-    assert occupancy(LIMITS[arch], warps, registers, scalars=scalars).programs == 4 * waves // warps
+    assert occupancy(HAS[arch], warps, registers, scalars=scalars).programs == 4 * waves // warps
 
 
 def test_only_whole_programs_count():
     """Nine waves a SIMD are 36, of which programs of eight take 32; what is left is of no use to them."""
-    assert occupancy(LIMITS["gfx1201"], 8, 158) == Occupancy(4, 32, 0.5, ("registers",))
+    assert occupancy(HAS["gfx1201"], 8, 158) == Occupancy(4, 32, 0.5, ("registers",))
 
 
 def test_all_that_limits_is_named():
     """With two limits that bind at once, mending one alone changes nothing."""
-    assert occupancy(LIMITS[90], 8, 97, 112 * KIB).limited_by == ("registers", "shared")
+    assert occupancy(HAS["sm_90"], 8, 97, 112 * KIB).limited_by == ("registers", "shared")
 
 
 def test_a_program_has_a_warp():
     """Anything else is a mistake of the caller's."""
     with pytest.raises(ValueError, match="not 0"):
-        occupancy(LIMITS[90], 0, 32)
+        occupancy(HAS["sm_90"], 0, 32)
 
 
 def test_the_full_report_shows_it():

@@ -122,6 +122,7 @@ def test_the_third_vendor_is_data_that_can_be_built(tmp_path):
     target = load_targets(tmp_path / "targets.yml")["xpu"]
     built = recipe(ask(target, tmp_path, tmp_path))
 
+    assert target.architectures[0].torch_device == target.torch_devices[0] == "xpu"
     assert built.tag.startswith("warpwave/xpu:")
     assert built.arguments == {"TORCH_INDEX": "https://download.pytorch.org/whl/xpu"}
 

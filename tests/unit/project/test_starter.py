@@ -54,7 +54,7 @@ def test_nothing_is_overwritten_and_nothing_else_written(tmp_path):
     (tmp_path / "kernels" / "pyproject.toml").write_text("mine")
     done = run(tmp_path, "harness", "init")
 
-    assert (done.returncode, "kernels/pyproject.toml is there already" in done.stderr) == (2, True)
+    assert (done.returncode, "kernels/pyproject.toml is already in" in done.stderr) == (2, True)
     assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == ["mine"]
 
 

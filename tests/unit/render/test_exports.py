@@ -1,4 +1,4 @@
-"""Each export is held against what its consumer takes. All data is synthetic."""
+"""Each export is checked against what its consumer accepts. All data is synthetic."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ NAMES = (*PAGE_NAMES, 'a"b\\c\nd', "# EOF", "=1+1", "", "é" * 2000)
 
 
 def texts(name):
-    """A comparison in which everything from outside is `name`, and sound."""
+    """A sound comparison in which everything from outside is `name`."""
     points = tuple(
         sample(kernel="softmax", case=f"softmax/{name}/{n}", provider=name, unit=name, params={name: name}, value=100.0 + n) for n in (1, 2)
     )
@@ -35,14 +35,14 @@ def every():
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_json_is_what_its_consumer_takes(name):
-    """With two targets, without any number, and whatever names are in it."""
+    """With two targets, without any number, and with any names."""
     validator = Draft202012Validator(SCHEMAS[name])
     for comparison in every():
         assert [error.message for error in validator.iter_errors(json.loads(FORMATS[name](comparison)))] == []
 
 
 def test_openmetrics_is_read_by_prometheus_own_parser():
-    """Every sample is found again, with its labels, whatever is in them."""
+    """It reads back every sample with its labels, whatever they contain."""
     for comparison in every():
         families = {family.name: family for family in text_string_to_metric_families(FORMATS["openmetrics"](comparison))}
         sound = [cell for row in comparison.rows for cell in row.cells if cell.sound]
@@ -60,7 +60,7 @@ def test_openmetrics_is_read_by_prometheus_own_parser():
 
 
 def test_the_same_number_is_in_every_format():
-    """One point, followed through all of them."""
+    """Follow one point through all formats."""
     comparison = compare([run()], ["alpha"])
     point = "softmax/N=1024 [triton] on alpha, Synthetic GPU A"
     action = {entry["name"]: entry for entry in json.loads(FORMATS["benchmark-action"](comparison))}[point]
@@ -85,7 +85,7 @@ def test_the_same_number_is_in_every_format():
 
 
 def test_only_sound_numbers_leave():
-    """Failed, unverified and suspect points stay behind, except in the table that has a column for it."""
+    """Failed, unverified and suspect points are left out, except in CSV, which has a column for them."""
     unsound = (sample(1, None, verdict=Verdict.FAILED), sample(2, 1e9), sample(3, kernel="untested"), sample(4))
     comparison = compare([run(samples=unsound)])
 
@@ -95,7 +95,7 @@ def test_only_sound_numbers_leave():
 
 
 def test_times_and_rates_do_not_share_a_file():
-    """The action takes one direction a file: a faster kernel must not raise its alarm."""
+    """The action takes one direction per file: a faster kernel must not raise an alarm."""
     comparison = compare([run(samples=(sample(1), sample(2, 0.5, unit="ms")))])
 
     assert [entry["unit"] for entry in json.loads(FORMATS["benchmark-action"](comparison))] == ["GB/s"]
@@ -103,7 +103,7 @@ def test_times_and_rates_do_not_share_a_file():
 
 
 def test_the_table_is_tidy():
-    """A line a number, a column a variable, in every line all of them; no cell that a spreadsheet would compute."""
+    """One line per number, one column per variable, every line complete; no cell that a spreadsheet would compute."""
     for comparison in every():
         header, *lines = csv.reader(io.StringIO(FORMATS["csv"](comparison)))
         assert tuple(header) == COLUMNS
@@ -114,7 +114,7 @@ def test_the_table_is_tidy():
 
 
 def test_export_prints_or_writes(tmp_path, capsys):
-    """Standard output holds the document and nothing else."""
+    """Standard output contains only the document."""
     from synthetic import write_raw
 
     write_raw(tmp_path / "raw" / "alpha", run(samples=(sample(1), sample(2, 1e9))))

@@ -1,4 +1,4 @@
-"""The page in a real browser: it renders, its switches work by mouse and by key, it is silent and asks the network for nothing."""
+"""The page in a real browser: it renders, its switches work by mouse and keyboard, and it neither logs nor requests anything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHROMIUM = os.environ.get("WARPWAVE_CHROMIUM") or next(
 
 @pytest.fixture(scope="module")
 def browser():
-    """One Chromium for all tests: the machine's own, or the one that playwright brought."""
+    """One Chromium for all tests: the machine's own, or playwright's."""
     with sync_api.sync_playwright() as driver:
         try:
             found = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -37,7 +37,7 @@ def browser():
 
 @pytest.fixture
 def show(browser, tmp_path):
-    """Open a comparison, or a page, as its reader would, by file; afterwards nothing may have been said or asked for."""
+    """Open a comparison or a page from a file, as a reader would, and check that nothing was logged or requested."""
     said, asked, pages = [], [], []
 
     def opened(comparison, **options):
@@ -61,7 +61,7 @@ def show(browser, tmp_path):
 
 
 def test_it_renders_and_reads_out(show):
-    """The verdict is the heading; a pointer over a drawing shows what is measured there."""
+    """The verdict is the heading; a pointer over a drawing shows its numbers."""
     page = show(compare(two_targets(), ["alpha", "beta"]))
     page.locator(".plot").first.hover()
 
@@ -71,7 +71,7 @@ def test_it_renders_and_reads_out(show):
 
 
 def test_a_switch_takes_its_lines_away_and_brings_them_back(show):
-    """Of this kernel and no other; the read-out leaves them out, too."""
+    """It affects only this kernel, and its read-out too."""
     page = show(compare(two_targets(), ["alpha", "beta"]))
     kernel = page.locator("[data-kernel]").first
     kernel.get_by_role("button", name="torch").click()
@@ -88,7 +88,7 @@ def test_a_switch_takes_its_lines_away_and_brings_them_back(show):
 
 
 def test_the_keyboard_reaches_switches_and_drawings(show):
-    """Tab leads to them, space switches, arrows walk over the cases."""
+    """Tab moves to them, space switches, and arrow keys move between cases."""
     page = show(compare(two_targets(), ["alpha", "beta"]))
     page.locator("#speed .scroll, #matrix .scroll").first.focus()
     for _ in range(20):
@@ -112,7 +112,7 @@ def test_the_keyboard_reaches_switches_and_drawings(show):
 
 
 def test_long_tables_are_made_when_they_are_opened(show):
-    """Every number, test and configuration; a filter leaves the rows that hold all of its words."""
+    """Every number, test and configuration; the filter keeps rows that contain all of its words."""
     page = show(compare([*two_targets(), no_gpu()], ["alpha", "beta", "cpu"]))
     for selector, rows in (("[data-numbers]", 32), ("[data-tests]", 39), ("[data-code]", 16)):
         details = page.locator(selector).first
@@ -127,7 +127,7 @@ def test_long_tables_are_made_when_they_are_opened(show):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_follows_the_readers_colours(show, scheme):
-    """And a press on the button overrules them."""
+    """The button overrides them."""
     page = show(compare(two_targets()), color_scheme=scheme)
     ground = "getComputedStyle(document.body).backgroundColor"
 
@@ -140,7 +140,7 @@ def test_it_follows_the_readers_colours(show, scheme):
 
 @pytest.mark.parametrize("width", [1280, 380])
 def test_the_page_itself_never_scrolls_sideways(show, width):
-    """Wide tables and drawings do, each in its own frame."""
+    """Wide tables and drawings scroll, each in its own frame."""
     page = show(compare([*two_targets(), no_gpu()], ["alpha", "beta", "gamma"]))
     page.set_viewport_size({"width": width, "height": 800})
 
@@ -148,7 +148,7 @@ def test_the_page_itself_never_scrolls_sideways(show, width):
 
 
 def test_wide_tables_break_no_names(show):
-    """Functions of eleven architectures, and properties of tests with long names, stand on one line beside their figures."""
+    """Functions of eleven architectures and properties with long names stay on one line beside their figures."""
     code = tuple(compiled(f"sy_{n}", function="attention_backward_kernel", shared_bytes=57344, occupancy=0.125) for n in range(11))
     long = case("softmax/t.py::test_against_a_reference_of_another[bf16-contiguous-128x1024x64]", properties={"grad0.max_abs_err": "1"})
     page = show(compare([run("alpha", cases=(long,), compiled=code), run("beta", cases=(long,))]))
@@ -163,7 +163,7 @@ def test_wide_tables_break_no_names(show):
 
 
 def test_without_its_script_it_is_whole(show):
-    """Verdict, tables and drawings are in the text; only what is made on demand is not."""
+    """Verdict, tables and drawings are in the text; only tables made on demand are not."""
     page = show(compare(two_targets()), java_script_enabled=False)
 
     assert page.locator(".plot svg path.line").count() > 0
@@ -183,7 +183,7 @@ def test_hostile_names_do_nothing(show, name):
 
 
 def test_two_thousand_cases_open(show):
-    """Drawn, and the longest table made."""
+    """They are drawn, and the longest table is built."""
     page = show(large(2000))
     details = page.locator("[data-tests]")
     details.locator("summary").click()
@@ -196,7 +196,7 @@ def test_two_thousand_cases_open(show):
 
 
 def drawn(function="{}_kernel"):
-    """The page of a diff in which every concern moved once, in a kernel function of its own; and one function is gone."""
+    """The page of a diff in which every concern moved once, each in its own kernel function, and one function was removed."""
     both = [[row(function=function.format(at), **figures[when]) for at, (_, *figures) in enumerate(MOVES.values())] for when in (0, 1)]
     both[0].append(row(function="gone_kernel"))
     found, failing = diff(*both), tuple(Concern)
@@ -207,7 +207,7 @@ def drawn(function="{}_kernel"):
 @pytest.mark.parametrize("width", [1280, 380])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_diff_of_generated_code_needs_no_script(show, scheme, width):
-    """The worst first, each with its figures below it; what is folded opens, in the reader's colours and on a small screen."""
+    """The worst first, each with its figures below; folded parts open, in the reader's colours and on a small screen."""
     page = show(drawn(), java_script_enabled=False, color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 800})
     worse = page.locator("section", has=page.get_by_role("heading", name="Regressions"))
@@ -227,7 +227,7 @@ def test_a_diff_of_generated_code_needs_no_script(show, scheme, width):
 
 @pytest.mark.parametrize("name", PAGE_NAMES)
 def test_hostile_names_do_nothing_in_a_diff(show, name):
-    """As in the report; and here there is not one element that could load something."""
+    """As in the report. This page has no element that could load anything."""
     page = show(drawn(name.replace("{", "").replace("}", "") + "{}"))
 
     assert page.locator("img, base, iframe, script, link").count() == 0

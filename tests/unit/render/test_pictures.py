@@ -1,4 +1,4 @@
-"""A picture a kernel. All data is synthetic."""
+"""One picture per kernel. All data is synthetic."""
 
 import sys
 from xml.etree import ElementTree
@@ -33,7 +33,7 @@ def test_a_picture_says_what_it_shows():
 
 @pytest.mark.parametrize(("theme", "grounds"), [("light", [LIGHT]), ("dark", [DARK]), ("auto", [LIGHT, DARK])])
 def test_it_has_a_ground_of_its_own_in_light_and_in_dark(theme, grounds):
-    """Wherever it is embedded, ink stands on a ground that it was made for."""
+    """Wherever it is embedded, its colours match its background."""
     (picture,) = pictures(compare([run()]), theme)
 
     assert [f"fill:{colours['ground']};stroke:{colours['grid']}" in picture.svg for colours in (LIGHT, DARK)] == [
@@ -45,7 +45,7 @@ def test_it_has_a_ground_of_its_own_in_light_and_in_dark(theme, grounds):
 
 @pytest.mark.parametrize("name", PAGE_NAMES)
 def test_names_stay_names(name):
-    """The picture is well-formed, has no element but those of drawings, and its file lies where it should."""
+    """The picture is well-formed, has only elements of drawings, and its file is in the right folder."""
     for picture in pictures(hostile(name)):
         kinds = {element.tag.removeprefix(SVG) for element in ElementTree.fromstring(picture.svg).iter()}
         assert kinds <= {"svg", "title", "style", "rect", "text", "path", "line", "circle", "polygon", "g"}
@@ -53,14 +53,14 @@ def test_names_stay_names(name):
 
 
 def test_two_kernels_never_share_a_file():
-    """What is left of two names may be the same."""
+    """Two names may become equal when unsafe characters are removed."""
     found = pictures(compare([run(samples=tuple(sample(kernel=name) for name in ("a/b", "a.b", "../a", "…")))]))
 
     assert [picture.file for picture in found] == ["a-b", "a-b-2", "a", "kernel"]
 
 
 def test_plot_writes_svg_and_png(tmp_path, capsys):
-    """Both look the same; the second needs an extra, and says so where it is missing."""
+    """Both look the same. PNG needs an extra, and the error says so if it is missing."""
     pytest.importorskip("resvg_py", reason="the extra `png` is not installed")
     write_raw(tmp_path / "raw" / "alpha", run())
     assert _run_cli(["plot", str(tmp_path), "--png"]) == 0
@@ -72,7 +72,7 @@ def test_plot_writes_svg_and_png(tmp_path, capsys):
 
 
 def test_png_without_its_extra_is_a_usage_error(tmp_path, monkeypatch, capsys):
-    """With the command that mends it."""
+    """The error names the command that installs it."""
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     write_raw(tmp_path / "raw" / "alpha", run())
 

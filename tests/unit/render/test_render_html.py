@@ -1,4 +1,4 @@
-"""The page as text: what is in it, that it is small, and that names stay names. All data is synthetic."""
+"""The page as text: its content, its size, and names that stay names. All data is synthetic."""
 
 import base64
 import hashlib
@@ -40,7 +40,7 @@ class Page(HTMLParser):
 
     @property
     def text(self) -> str:
-        """What is to be read, in one line."""
+        """The readable text, in one line."""
         return " ".join(" ".join(self.words).split())
 
 
@@ -50,7 +50,7 @@ def embedded(text: str):
 
 
 def test_the_verdict_is_the_first_thing_to_be_read():
-    """Its first half is the heading, the other the sentence below."""
+    """Its first half is the heading, the other half the sentence below."""
     page = Page(render_html(compare(two_targets(), ["alpha", "beta", "gamma"])))
 
     assert next(attributes["id"] for tag, attributes in page.elements if tag == "section") == "verdict"
@@ -59,7 +59,7 @@ def test_the_verdict_is_the_first_thing_to_be_read():
 
 
 def test_what_a_reader_needs_is_there_without_the_script():
-    """Environment, matrix, drawings with words for them, gaps with reasons, code, failures with the way back, and refusals."""
+    """Environment, matrix, drawings with descriptions, gaps with reasons, code, failures with their commands, and refusals."""
     text = Page(render_html(compare([*two_targets(), no_gpu()], ["alpha", "beta", "cpu"]))).text
 
     for expected in (
@@ -79,7 +79,7 @@ def test_what_a_reader_needs_is_there_without_the_script():
 
 
 def test_what_broke_is_told_before_what_was_measured():
-    """A gate, or a kernel that did not compile, stands where failed tests do, once, and a link leads there."""
+    """A broken gate, or a kernel that did not compile, is listed once, with the failed tests, and a link leads there."""
     spilling = compiled(
         verdict=Verdict.FAILED, spills=2, broken={"spills": "2 registers, 0 allowed"}, reason="spills: 2 registers, 0 allowed"
     )
@@ -93,7 +93,7 @@ def test_what_broke_is_told_before_what_was_measured():
 
 
 def test_many_numbers_of_tests_are_folded():
-    """A few stand open."""
+    """A few are open."""
     few, many = (render_html(compare([run(cases=(case(properties={f"err{n}": "1e-6" for n in range(count)}),))])) for count in (40, 41))
 
     assert "numbers of 1 kernel" not in few
@@ -101,7 +101,7 @@ def test_many_numbers_of_tests_are_folded():
 
 
 def test_every_drawing_has_words():
-    """Whoever does not see it is told what it shows."""
+    """They describe it for readers who cannot see it."""
     plots = [attributes for tag, attributes in Page(render_html(compare(two_targets()))).elements if attributes.get("class") == "plot"]
 
     assert len(plots) == 4
@@ -112,7 +112,7 @@ def test_every_drawing_has_words():
 
 
 def test_the_numbers_are_embedded_once():
-    """Value, band, share and state of every point, in the order of the sweep; a hole is a zero."""
+    """Value, band, share and state of every point, in the order of the sweep; a missing point is a zero."""
     first = embedded(render_html(compare(two_targets(), ["alpha", "beta"])))["figures"][0]
     triton = {entry["target"]: entry["points"] for entry in first["series"] if entry["provider"] == "triton"}
 
@@ -123,7 +123,7 @@ def test_the_numbers_are_embedded_once():
 
 @pytest.mark.parametrize("name", PAGE_NAMES)
 def test_names_stay_names(name):
-    """No element, attribute or script comes out of a name, wherever it stands; it is shown, and found in the data again."""
+    """A name never creates an element, attribute or script, wherever it is. It is shown, and the data contains it."""
     inert, page = (Page(render_html(hostile(text))) for text in ("name", name))
 
     def shape(found):
@@ -136,7 +136,7 @@ def test_names_stay_names(name):
 
 
 def test_the_policy_lets_in_what_is_in_the_page_and_nothing_else():
-    """The hashes are those of the one style and the one script; no address, no image, no form."""
+    """The hashes are those of the only style and the only script; no address, no image, no form."""
     text = render_html(hostile("name"))
     page = Page(text)
     policy = next(attributes["content"] for tag, attributes in page.elements if attributes.get("http-equiv") == "Content-Security-Policy")
@@ -160,12 +160,12 @@ def test_two_thousand_cases_are_less_than_a_megabyte():
 
 
 def test_a_thousand_failures_do_not_fill_the_page():
-    """Long tracebacks are cut, many failures are counted."""
+    """Long tracebacks are cut, and many failures are counted."""
     tests = tuple(case(f"softmax/t.py::t[{n}]", Verdict.FAILED, message="x", detail="trace\n" * 3000) for n in range(1000))
     text = render_html(compare([run(cases=tests)], ["alpha"]))
 
     assert len(text.encode()) < 1_000_000
-    assert "… and 800 more, all of them in comparison.json" in text
+    assert "… and 800 more in comparison.json" in text
 
 
 @pytest.mark.parametrize("runs", [[], two_targets()[:1], [no_gpu()], [run(samples=(), cases=(), compiled=(), facts=None)]], ids=len)
@@ -177,7 +177,7 @@ def test_a_page_is_made_of_whatever_there_is(runs):
 
 
 def test_where_nobody_asked_for_tests_that_is_said_once():
-    """A question mark at every number would tell nothing."""
+    """A question mark at every number would say nothing."""
     stages = (StageReport(Stage.BENCH, Verdict.PASSED, 4.0),)
     bare = Page(render_html(compare([run(stages=stages, cases=(), compiled=())])))
     failed = Page(render_html(compare([run(cases=(case(verdict=Verdict.FAILED),))])))
@@ -187,13 +187,13 @@ def test_where_nobody_asked_for_tests_that_is_said_once():
 
 
 def test_a_command_in_a_hint_is_shown_as_code():
-    """Without its backticks, which nobody wants to copy; and an odd one is left alone."""
+    """The backticks are not shown, because nobody wants to copy them. An odd one stays as it is."""
     for hint, code in (("Again: `run <b> --x`.", "Again: <code>run &lt;b&gt; --x</code>."), ("It`s <b>", "It`s &lt;b&gt;")):
         assert code in render_html(compare([run(record=record(verdict=Verdict.INCOMPLETE, reason="killed", hint=hint))]))
 
 
 def test_one_case_is_its_own_best_median_and_largest():
-    """And is shown once."""
+    """It is shown once."""
     heads = [Page(render_html(compare([run(samples=tuple(map(sample, sizes)))]))).words for sizes in ((1024,), (1024, 2048))]
 
     assert ["at largest" in words for words in heads] == [False, True]

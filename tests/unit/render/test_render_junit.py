@@ -13,29 +13,29 @@ from harness.render.files.junit import render_junit
 
 
 def read(runs, expected=()) -> dict[str, ElementTree.Element]:
-    """The suites of the written file by name."""
+    """The suites of the written file, by name."""
     root = ElementTree.fromstring(render_junit(compare(runs, expected)))
     assert root.tag == "testsuites"
     return {suite.get("name"): suite for suite in root}
 
 
 def numbers(suite) -> tuple[int, ...]:
-    """What a suite says of itself."""
+    """The counts in the suite's attributes."""
     return tuple(int(suite.get(key)) for key in ("tests", "failures", "errors", "skipped"))
 
 
 def counted(suite) -> tuple[int, ...]:
-    """What a suite holds."""
+    """The cases that the suite contains."""
     return tuple(len(suite.findall(path)) for path in ("testcase", "testcase/failure", "testcase/error", "testcase/skipped"))
 
 
 def properties(element) -> dict[str, str]:
-    """Name → value."""
+    """Properties by name."""
     return {entry.get("name"): entry.get("value") for entry in element.findall("properties/property")}
 
 
 def test_a_suite_per_target_and_gpu_with_what_it_ran_on():
-    """Each suite can be traced to a card, a driver, an image and a commit."""
+    """Each suite can be traced to a GPU, a driver, an image and a commit."""
     suites = read(two_targets())
     found = properties(suites["beta/Synthetic GPU B"])
 
@@ -58,7 +58,7 @@ def test_a_suite_per_target_and_gpu_with_what_it_ran_on():
 
 @pytest.mark.parametrize("runs", [two_targets(), [no_gpu()], two_targets()[:1], []], ids=len)
 def test_every_count_is_what_the_file_holds(runs):
-    """Suites, and the root over them, count right; so do their sums."""
+    """The counts of the suites and of the root are right, and so are their sums."""
     root = ElementTree.fromstring(render_junit(compare(runs, ["alpha", "beta"])))
 
     assert [numbers(suite) for suite in root] == [counted(suite) for suite in root]
@@ -66,7 +66,7 @@ def test_every_count_is_what_the_file_holds(runs):
 
 
 def test_verdicts_keep_their_kind_message_and_traceback():
-    """A failure is a failure, a crash an error of that type, a skip a skip."""
+    """A failure stays a failure, a crash an error of that type, a skip a skip."""
     cases = (
         case("softmax/test_softmax.py::TestRows::test_a[x/y::z]", Verdict.FAILED, message="one\ntwo", detail="line 1\nline 2"),
         case("softmax/test_softmax.py::test_b", Verdict.CRASHED, message="SIGSEGV"),
@@ -84,7 +84,7 @@ def test_verdicts_keep_their_kind_message_and_traceback():
 
 
 def test_what_was_written_can_be_collected_again(tmp_path):
-    """The file is in the dialect that the harness itself reads: ids, verdicts and properties survive the round."""
+    """The harness itself can read the file: ids, verdicts and properties survive."""
     (source, _) = two_targets()
     text = render_junit(compare([source]))
     raw = write_raw(tmp_path / "alpha", source)
@@ -96,7 +96,7 @@ def test_what_was_written_can_be_collected_again(tmp_path):
 
 
 def test_an_absent_target_is_an_error_not_a_gap():
-    """Whoever reads only JUnit must not see green."""
+    """Readers of JUnit alone must not see green."""
     suite = read([run()], ["alpha", "beta"])["beta/run"]
 
     assert numbers(suite) == (1, 0, 1, 0)
@@ -106,14 +106,14 @@ def test_an_absent_target_is_an_error_not_a_gap():
 
 @pytest.mark.parametrize("verdict", [Verdict.INFRA, Verdict.INCOMPLETE, Verdict.STALE, Verdict.INVALID, Verdict.TIMEOUT, Verdict.NOT_RUN])
 def test_a_target_that_is_not_complete_is_an_error(verdict):
-    """Also one that ran nothing, which as a skipped case would be green."""
+    """This includes a target that ran nothing: as a skipped case, it would be green."""
     suite = read([run(record=record(verdict=verdict, reason="why"), stages=(), cases=())])["alpha/run"]
 
     assert suite.find("testcase/error").get("type") == verdict.value
 
 
 def test_a_failed_test_is_counted_once():
-    """The stage that it failed in ran to its end, and so did the target."""
+    """The stage and the target that it failed in completed."""
     stages = (StageReport(Stage.TEST, Verdict.FAILED, exit_code=0), StageReport(Stage.BENCH, Verdict.PASSED))
     suites = read([run(record=record(verdict=Verdict.FAILED), stages=stages, cases=(case(verdict=Verdict.FAILED),))])
 
@@ -121,7 +121,7 @@ def test_a_failed_test_is_counted_once():
 
 
 def test_a_bench_that_failed_has_no_other_place_to_be_seen():
-    """Points are no test cases, so the stage itself is."""
+    """Points are no test cases, so the stage is one."""
     stages = (StageReport(Stage.TEST, Verdict.PASSED), StageReport(Stage.BENCH, Verdict.ERROR, reason="RuntimeError: x"))
     suite = read([run(stages=stages)])["alpha/run"]
 
@@ -129,7 +129,7 @@ def test_a_bench_that_failed_has_no_other_place_to_be_seen():
 
 
 def test_compiled_kernels_are_a_suite_per_architecture():
-    """A gate on code generation is a failed case with its reason."""
+    """A broken gate is a failed case with its reason."""
     broken = (compiled("sy_90"), compiled("syn942"), compiled("syn942", num_warps=16, verdict=Verdict.FAILED, reason="1024 threads\nmore"))
     suites = read([run("cpu", None, compiled=broken, samples=())])
     failed = [entry for entry in suites["cpu/compile/syn942"].findall("testcase") if entry.find("failure") is not None]
@@ -141,7 +141,7 @@ def test_compiled_kernels_are_a_suite_per_architecture():
 
 
 def test_nothing_is_collapsed():
-    """Two runs that look alike are two suites, two tests with one id are two cases with two names."""
+    """Two runs that look alike are two suites; two tests with one id are two cases with different names."""
     twice = (case(), case(verdict=Verdict.FAILED))
     suites = read([run(cases=twice), run(cases=twice)])
     names = [entry.get("name") for entry in suites["alpha/Synthetic GPU A"].findall("testcase")]
@@ -151,7 +151,7 @@ def test_nothing_is_collapsed():
 
 
 def test_a_gpu_of_an_unlucky_name_is_not_merged_with_another_suite():
-    """Suites that look alike are not merged; a name from outside must not make them so."""
+    """Suites with similar names are not merged, even if a name from outside makes them look equal."""
     root = ElementTree.fromstring(render_junit(compare([run("alpha", "run")])))
 
     assert [suite.get("name") for suite in root] == ["alpha/run", "alpha/run", "alpha/compile/sy_90"]
@@ -159,7 +159,7 @@ def test_a_gpu_of_an_unlucky_name_is_not_merged_with_another_suite():
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 1e308])
 def test_impossible_times_are_zero(seconds):
-    """A reader's parser must not stumble over a number."""
+    """A parser must not fail because of a number."""
     suites = read([run(cases=(dataclasses.replace(case(), seconds=seconds),), compiled=(compiled(seconds=seconds),))])
 
     assert {
@@ -171,7 +171,7 @@ def test_impossible_times_are_zero(seconds):
     "name", ["\x00\x1b[31m\x9b", "</testcase>", "]]>", "&#0;", "\ud800", "\ufffe", "a\r\nb", "\"'", "::error::x", "><testcase"]
 )
 def test_hostile_names_make_no_markup(name):
-    """The file is well-formed and keeps its counts; what XML cannot hold is spelt out."""
+    """The file is well-formed and keeps its counts; characters that XML cannot hold are escaped."""
     failed = case(f"softmax/t.py::{name}", Verdict.FAILED, message=name, detail=name, properties={name: name})
     hostile = run(
         name,

@@ -37,24 +37,24 @@ HOSTILE = (
 
 
 def draw(text: str) -> str:
-    """As HTML, read as GitHub reads it: tables, and raw HTML let through."""
+    """The HTML that GitHub shows, with tables and raw HTML."""
     return MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
 
 
 def test_the_verdict_is_the_first_line():
-    """Whoever sees only the top knows."""
+    """Readers of the first line know the result."""
     first = render_markdown(compare([run(samples=(), compiled=())], ["alpha", "beta"])).splitlines()[0]
 
     assert first == "### ❌ 1 of 2 targets is complete: alpha passed 3 tests; beta is absent (no raw folder was given)."
 
 
 def test_what_is_good_is_marked_so():
-    """One glance."""
+    """A glance is enough."""
     assert render_markdown(compare([run()], ["alpha"])).startswith("### ✅ 1 of 1 target is complete")
 
 
 def test_what_needs_a_look_is_open_and_the_rest_is_folded():
-    """Failures before the first fold, the long tables behind it."""
+    """Failures come before the first fold, the long tables inside it."""
     text = render_markdown(compare(two_targets(), ["alpha", "beta"]))
     opened, _, folded = text.partition("<details>")
 
@@ -66,7 +66,7 @@ def test_what_needs_a_look_is_open_and_the_rest_is_folded():
 
 
 def test_only_rows_that_need_a_look_are_open():
-    """Kernels that pass everywhere and providers whose speed did not change stand behind the fold, each row in one of the two."""
+    """Kernels that pass everywhere and providers with unchanged speed are folded. Each row is in one of the two parts."""
     fails = dataclasses.replace(run(), cases=(case(), case("gelu/t.py::t", Verdict.FAILED, kernel="gelu")))
     points = (*(sample(n, 1000.0 + n) for n in (1, 2)), *(sample(n, 500.0, kernel="gelu") for n in (1, 2)))
     opened, _, folded = render_markdown(compare([dataclasses.replace(fails, samples=points)], ["alpha"])).partition("<details>")
@@ -79,7 +79,7 @@ def test_only_rows_that_need_a_look_are_open():
 
 
 def test_a_sweep_with_a_point_left_out_is_open():
-    """Verified, and yet not whole."""
+    """It is verified, but incomplete."""
     broken = sample(4, None, verdict=Verdict.INVALID, reason="not a number")
     opened, _, _ = render_markdown(compare([run(samples=(*run().samples, broken))], ["alpha"])).partition("<details>")
 
@@ -108,7 +108,7 @@ def test_a_row_that_changed_brings_the_one_it_is_held_against():
 
 
 def test_tables_have_as_many_cells_as_columns():
-    """Also with an absent target and without a GPU."""
+    """This holds for an absent target and without a GPU too."""
     for runs in (two_targets(), two_targets()[:1], [no_gpu()]):
         widths = set()
         for line in render_markdown(compare(runs, ["alpha", "beta"])).splitlines():
@@ -121,7 +121,7 @@ def test_tables_have_as_many_cells_as_columns():
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_stay_names(name):
-    """No tag, link, mention, table cell or heading comes out of a name, wherever it stands, and none of its text is lost."""
+    """A name never creates a tag, link, mention, table cell or heading, and none of its text is lost."""
     failed = case(f"softmax/{name}", Verdict.FAILED, kernel=name, message=name)
     hostile = run(
         name or "-",
@@ -144,14 +144,14 @@ def test_names_stay_names(name):
     assert "http://" not in outside_code
     assert "www.evil" not in outside_code
     assert all(character.isprintable() for line in text.splitlines() for character in line.replace("\ufe0f", ""))
-    # Every row of a drawn table has the cells of its head.
+    # Every row of a drawn table has as many cells as its head.
     for table in re.findall(r"<table>.*?</table>", html, flags=re.DOTALL):
         assert len({len(re.findall(r"<t[hd]", row)) for row in re.findall(r"<tr>.*?</tr>", table, flags=re.DOTALL)}) == 1
 
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE if name.isprintable() and name.strip() and "::" not in name])
 def test_a_code_span_gives_back_what_it_was_given(name):
-    """Drawn, the span shows the name itself; in a table, a backslash before a pipe moves away from it by a space."""
+    """The drawn span shows the name itself. In a table, a space separates a backslash from the pipe after it."""
     html = draw(code(name))
     cell = draw(f"| a |\n| --- |\n| {code(name, table=True)} |\n")
     escaped = name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
@@ -161,7 +161,7 @@ def test_a_code_span_gives_back_what_it_was_given(name):
 
 
 def test_running_words_are_inert():
-    """The sentence holds names and reasons, too."""
+    """The sentence contains names and reasons too."""
     assert draw(plain("a *b* <i> [c](d) `e` @f http://g &amp; h_i_")).strip() == (
         "<p>a *b* &lt;i&gt; [c](d) `e` @\u200bf http:\u200b//g &amp;amp; h_i_</p>"
     )
@@ -207,9 +207,9 @@ def everywhere(name: str):
 
 
 @settings(max_examples=60, deadline=None)
-@given(NAME.filter(first_line))  # an empty reason has no line of its own
+@given(NAME.filter(first_line))  # an empty reason has no line
 def test_no_name_changes_the_shape_of_the_page(name):
-    """Whatever it is made of: the same tags, in the same order, as with a harmless one as long; GitHub finds no order."""
+    """The tags are the same, in the same order, as with a harmless name of the same length, and there is no CI command."""
     shapes = []
     for text in (render_markdown(everywhere("n" * len(name))), render_markdown(everywhere(name))):
         assert all(character.isprintable() for line in text.splitlines() for character in line.replace("\ufe0f", ""))
@@ -225,7 +225,7 @@ def test_no_name_changes_the_shape_of_the_page(name):
 @settings(max_examples=300, deadline=None)
 @given(NAME)
 def test_a_cell_holds_any_name(name):
-    """One row, two cells, whatever stands in them."""
+    """One row with two cells, whatever they contain."""
     html = draw(f"| a | b |\n| --- | --- |\n| {code(name, table=True)} | {plain(name)} |\n")
 
     assert (html.count("<td>"), html.count("<tr>")) == (2, 2)
@@ -234,7 +234,7 @@ def test_a_cell_holds_any_name(name):
 @settings(max_examples=50, deadline=None)
 @given(st.lists(NAME, max_size=30), st.integers(1_500, 30_000))
 def test_no_names_make_it_larger_than_it_may_be(names, limit):
-    """However long, and of whatever bytes."""
+    """For names of any length and any characters."""
     tests = tuple(case(f"softmax/t.py::{name}{number}", Verdict.FAILED, message=name) for number, name in enumerate(names))
     text = render_markdown(compare([run(cases=tests)], ["alpha"]), limit)
 
@@ -250,7 +250,7 @@ def test_the_largest_page_stays_below_900_kib():
 
 @pytest.mark.parametrize("limit", [LIMIT_BYTES, 60_000, 3_000, 1_200])
 def test_it_stays_below_its_limit_by_leaving_out_whole_sections(limit):
-    """GitHub drops a summary that is too large without failing the job; what is left out is named."""
+    """GitHub drops a summary that is too large without failing the job. The page lists what is left out."""
     points = tuple(sample(n, 1000.0 + n) for n in range(1, 9000))
     tests = tuple(case(f"softmax/test.py::é[{n}]") for n in range(9000))
     text = render_markdown(compare([run(cases=tests, samples=points)], ["alpha", "beta"]), limit)
@@ -263,7 +263,7 @@ def test_it_stays_below_its_limit_by_leaving_out_whole_sections(limit):
 
 
 def test_the_limit_is_one_of_bytes():
-    """Names of two-byte letters do not slip through at any size of the page."""
+    """Names with two-byte letters do not exceed it at any page size."""
     tests = tuple(case(f"softmax/t.py::{'é' * 50}[{n}]", Verdict.FAILED) for n in range(20))
     comparison = compare([run(cases=tests)], ["alpha"])
     size = len(render_markdown(comparison).encode())
@@ -273,8 +273,8 @@ def test_the_limit_is_one_of_bytes():
 
 
 def test_a_thousand_failures_do_not_crowd_out_the_rest():
-    """The list of failures is cut, with a word on how many more there are."""
+    """The list of failures is cut, and the page says how many more there are."""
     tests = tuple(case(f"softmax/t.py::t[{n}]", Verdict.FAILED, message="x") for n in range(1000))
     text = render_markdown(compare([run(cases=tests)], ["alpha"]))
 
-    assert "… and 1970 more lines, all of them in comparison.json" in text
+    assert "… and 1970 more lines in comparison.json" in text

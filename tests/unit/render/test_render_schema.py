@@ -14,19 +14,19 @@ from harness.render.files.comparison_schema import comparison_schema
 
 
 def test_the_stored_schema_is_that_of_the_code():
-    """`python -c "from harness.render.files.comparison_schema import *; print(comparison_schema(), end='')"` writes it anew."""
+    """To update it: `python -c "from harness.render.files.comparison_schema import *; print(comparison_schema(), end='')"`."""
     stored = files("harness").joinpath("schemas/comparison.schema.json").read_text(encoding="utf-8")
 
     assert json.loads(stored, object_hook=_explicit) == json.loads(comparison_schema(), object_hook=_explicit)
 
 
 def _explicit(found):
-    """Without what is the default anyway, which older versions of pydantic do not write."""
+    """Remove explicit defaults, which older versions of pydantic do not write."""
     return {key: value for key, value in found.items() if (key, value) != ("additionalProperties", True)}
 
 
 def test_a_comparison_can_be_read_back_and_drawn_again():
-    """The JSON is all of it: what is read is what was written."""
+    """The JSON is complete: what is read equals what was written."""
     comparison = compare([no_gpu(), *two_targets()], ["cpu", "alpha", "beta", "gamma"])
 
     assert TypeAdapter(Comparison).validate_json(to_json(comparison)) == comparison
@@ -55,7 +55,7 @@ def test_every_key_of_a_comparison_is_in_the_schema():
 
 
 def test_units_and_versions_are_in_the_schema():
-    """A reader of the file alone can tell what it holds."""
+    """The file alone tells what it contains."""
     schema = json.loads(comparison_schema())
 
     assert schema["properties"]["schema_version"]["default"] == 1

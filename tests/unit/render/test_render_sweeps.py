@@ -1,4 +1,4 @@
-"""What becomes a curve and what a list, and where marks lie. All data is synthetic."""
+"""What becomes a curve and what a list, and the positions of marks. All data is synthetic."""
 
 import re
 
@@ -37,7 +37,7 @@ def points(*params, plot="softmax", **more):
     ],
 )
 def test_a_curve_needs_one_size_to_stand_on(params, axis):
-    """What goes its own way beside the size makes a list of it: no line is drawn over a course that nothing takes."""
+    """If another parameter varies independently of the size, the drawing is a list: a line would suggest a trend."""
     (sweep,) = sweeps(points(*params))
 
     assert (sweep.x_name or None, sweep.sizes is not None) == (axis, axis is not None)
@@ -45,7 +45,7 @@ def test_a_curve_needs_one_size_to_stand_on(params, axis):
 
 
 def test_sweeps_are_the_authors_plots():
-    """Cases that share all but the sizes; what is too short for a curve comes last, in one list a unit."""
+    """Cases that differ only in their sizes. Sweeps too short for a curve come last, in one list per unit."""
     found = []
     for plot, many in (("softmax/forward", 4), ("softmax/backward", 3), ("softmax/odd", 1), ("softmax/short", 2)):
         found += [sample(n, case=f"{plot}/N={n}", params={"N": n}) for n in range(1, many + 1)]
@@ -55,7 +55,7 @@ def test_sweeps_are_the_authors_plots():
 
 
 def test_no_point_is_lost_and_sizes_rise():
-    """Whatever order the author swept in."""
+    """In whatever order the author swept."""
     shuffled = [sample(n, case=f"softmax/N={n}", params={"N": n}) for n in (8, 1, 4, 2)]
     (sweep,) = sweeps(compare([run(samples=tuple(shuffled))]))
 
@@ -64,7 +64,7 @@ def test_no_point_is_lost_and_sizes_rise():
 
 
 def test_a_line_never_leads_over_a_hole():
-    """An invalid point ends the line; the next one begins it anew."""
+    """An invalid point ends the line, and the next point starts another."""
     samples = [sample(n, case=f"softmax/N={n}", params={"N": n}) for n in range(1, 8)]
     samples[3] = sample(4, None, case="softmax/N=4", params={"N": 4}, verdict=Verdict.FAILED)
     (sweep,) = sweeps(compare([run(samples=tuple(samples))]))
@@ -74,13 +74,13 @@ def test_a_line_never_leads_over_a_hole():
 
 
 def test_only_a_bandwidth_has_a_ceiling():
-    """No peak is invented for TFLOP/s."""
+    """No theoretical peak is drawn for TFLOP/s."""
     assert [ceiling.gbps for ceiling in sweeps(points({"N": 1}, {"N": 2}, {"N": 4}))[0].ceilings] == [4000.0]
     assert sweeps(points({"N": 1}, {"N": 2}, {"N": 4}, unit="TFLOP/s"))[0].ceilings == ()
 
 
 def test_the_band_of_a_time_is_the_right_way_round():
-    """Where low is good, the 20th percentile of the time is the low end of the value."""
+    """If low is good, the 20th percentile of the time is the low end of the value."""
     (sweep,) = sweeps(points({"N": 1}, {"N": 2}, {"N": 4}, unit="ms", median_ms=1.0))
     point = sweep.series[0].points[0]
 
@@ -88,7 +88,7 @@ def test_the_band_of_a_time_is_the_right_way_round():
 
 
 def test_marks_lie_inside_of_the_drawing():
-    """Of curves and of lists, also where a suspect point is far above all others."""
+    """For curves and lists, even if a suspect point is far above all others."""
     samples = [sample(n, case=f"softmax/N={n}", params={"N": n}) for n in range(1, 8)]
     samples[5] = sample(6, 1e9, case="softmax/N=6", params={"N": 6})
     for chosen in (samples, samples[:2]):
@@ -99,7 +99,7 @@ def test_marks_lie_inside_of_the_drawing():
 
 
 def test_targets_differ_by_dash_and_shape_and_providers_by_colour():
-    """A print in grey, and an eye without red and green, can still tell them apart."""
+    """A grey print, and readers with red-green colour blindness, can tell them apart."""
     body = draw(sweeps(compare(two_targets(), ["alpha", "beta"]))[0]).body
 
     assert re.findall(r'class="line (s\d t\d)"', body) == ["s1 t1", "s1 t0", "s0 t1", "s0 t0"]
@@ -108,7 +108,7 @@ def test_targets_differ_by_dash_and_shape_and_providers_by_colour():
 
 
 def test_the_first_target_that_measured_has_the_plain_line():
-    """One without a GPU before it takes no style away."""
+    """A target without a GPU before it uses no style."""
     (sweep, *_) = sweeps(compare([no_gpu(), run()], ["gone", "cpu", "alpha"]))
 
     assert [(entry.target, entry.target_style) for entry in sweep.series] == [("alpha", 0)]
@@ -117,7 +117,7 @@ def test_the_first_target_that_measured_has_the_plain_line():
 
 @pytest.mark.parametrize(("sizes", "log"), [((256, 16384), True), ((1, 4), False), ((1000, 5000), False), ((5, 5), False)])
 def test_scales_hold_their_ends_and_a_few_ticks(sizes, log):
-    """Doublings are spread evenly; both ends are on the axis."""
+    """Doublings are spread evenly, and both ends are on the axis."""
     scale = sizes_scale(sizes, 10, 110)
 
     assert scale.log is log
@@ -127,7 +127,7 @@ def test_scales_hold_their_ends_and_a_few_ticks(sizes, log):
 
 
 def test_the_axis_of_values_starts_at_nothing():
-    """A cut axis makes a percent look like a half."""
+    """A truncated axis makes a percent look like a half."""
     scale, ticks = values_scale([4248.0], 0, 100)
 
     assert (scale.low, ticks[0]) == (0, 0)
@@ -139,7 +139,7 @@ def test_the_axis_of_values_starts_at_nothing():
     ("value", "text"), [(512, "512"), (4096, "4 Ki"), (1 << 27, "128 Mi"), (5000, "5000"), (15000, "15 k"), (12800, "12.8 k")]
 )
 def test_ticks_are_short(value, text):
-    """And still say what they are."""
+    """They still say what they are."""
     assert short(value) == text
 
 
@@ -158,7 +158,7 @@ def test_ticks_are_short(value, text):
     ],
 )
 def test_the_way_back_to_a_failure(test, command, expected):
-    """The command runs that test alone with the environment of the run, and a shell takes every name literally."""
+    """The command runs that test alone in the run's environment, and a shell takes every name literally."""
     (target,) = compare([run("b")]).targets
 
     assert repro(type(target)(**{**vars(target), "command": command}), test) == expected

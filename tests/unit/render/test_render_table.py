@@ -11,12 +11,12 @@ from harness.render.files.bandwidth_csv import COLUMNS, render_csv
 
 
 def read(runs) -> list[dict[str, str]]:
-    """The lines by column, as any reader of CSV has them."""
+    """The lines by column, as read by any CSV parser."""
     return list(csv.DictReader(render_csv(compare(runs)).splitlines()))
 
 
 def test_a_line_per_number_with_all_that_a_plot_needs():
-    """Tidy: one number, its band, its share and where it is from."""
+    """Tidy: one number, its band, its share and its origin."""
     (line,) = read([run(samples=(sample(1024, 2000.0),))])
 
     assert line == {
@@ -41,7 +41,7 @@ def test_a_line_per_number_with_all_that_a_plot_needs():
 
 
 def test_no_measured_point_is_missing():
-    """Both targets, all points, the invalid one with an empty value."""
+    """Both targets, all points, and an empty value for the invalid one."""
     lines = read(two_targets())
 
     assert len(lines) == 128
@@ -88,7 +88,7 @@ def test_the_metric_follows_from_the_unit(unit, metric):
 
 @pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "  =1", "\t=1", "\r=1", 'a,b\n"c"', "\x1b[31m"])
 def test_no_cell_is_a_formula_or_breaks_its_line(name):
-    """A spreadsheet shows it as text; every line has all its columns."""
+    """A spreadsheet shows it as text, and every line has all columns."""
     lines = read([run(samples=(sample(kernel=name, provider=name, params={"N": name}), sample(2048)))])
 
     assert len(lines) == 2

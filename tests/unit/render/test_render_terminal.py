@@ -1,4 +1,4 @@
-"""What a person sees in a terminal of 80 columns. All data is synthetic."""
+"""The report in a terminal of 80 columns. All data is synthetic."""
 
 import io
 
@@ -18,7 +18,7 @@ from harness.render.text import visible
 
 
 def show(runs, expected=(), full=False) -> str:
-    """The report as a terminal without colours would show it."""
+    """The report as a terminal without colours shows it."""
     text = io.StringIO()
     Console(file=text, width=80, force_terminal=False, highlight=False).print(render_terminal(compare(runs, expected), full))
     return text.getvalue()
@@ -34,7 +34,7 @@ def test_it_fits_eighty_columns(runs, full):
 @settings(max_examples=40, deadline=None)
 @given(st.text(max_size=60), st.booleans())
 def test_no_name_breaks_the_eighty_columns(name, full):
-    """Wide letters, controls and all; every line can be printed."""
+    """Wide letters and control characters included; every line can be printed."""
     failed = case(f"softmax/{name}", Verdict.FAILED, kernel=name, message=name)
     points = (sample(kernel=name, provider=name, unit=name), sample(case=name, kernel=name))
     code = (compiled(kernel=name, function=name), compiled(name or "sy_1", verdict=Verdict.FAILED, reason=name))
@@ -46,7 +46,7 @@ def test_no_name_breaks_the_eighty_columns(name, full):
 
 
 def test_a_large_report_fits_eighty_columns():
-    """Four digits of kernels, cases and tests."""
+    """With four-digit numbers of kernels, cases and tests."""
     text = io.StringIO()
     Console(file=text, width=80, force_terminal=False, highlight=False).print(render_terminal(large(2000)))
 
@@ -97,23 +97,23 @@ memory.
 
 
 def test_one_complete_and_one_absent_target():
-    """The verdict comes first, and the absent target has its place in every table."""
+    """The verdict comes first, and the absent target is in every table."""
     assert "\n".join(line.rstrip() for line in show([run()], ["alpha", "beta"]).splitlines()) + "\n" == GOLDEN
 
 
 def test_what_cannot_be_relied_on_is_counted_and_an_aa_run_is_told():
-    """Weak with the reason of the first, noisy as a number; hostile as ever."""
+    """Weak points with the first reason, noisy points as a number; hostile text stays text."""
     samples = (sample(1, weak="the clock was at 900 MHz [bold]"), sample(2, quiet=False), sample(3, quiet=False))
     text = " ".join(show([run(samples=samples, again=samples)], ["alpha"], full=True).split())
 
     assert "alpha: 1 weak point: the clock was at 900 MHz [bold]" in text
-    assert "alpha: 2 of 3 points noisy: the author's time was up before the median was known as closely as asked" in text
-    assert "A change below this is noise, by an A/A run: alpha 3.0% (2 points measured twice, too few to tell)." in text
+    assert "alpha: 2 of 3 points noisy: the benchmark's `rep` time ran out before the median was precise enough" in text
+    assert "A change below this is noise, by an A/A run: alpha 3.0% (2 points measured twice, too few to be sure)." in text
     assert text.count("% weak") == 1
 
 
 def test_two_targets_show_ratio_difference_and_what_failed():
-    """A reader finds what differs, which test failed where and why, and a ratio only where both are sound."""
+    """A reader finds what differs, which test failed where and why, and ratios only for cases that are sound on both."""
     text = show(two_targets(), ["alpha", "beta"])
 
     assert text.startswith("2 of 2 targets are complete, with 1 failed test: alpha passed 12 tests")
@@ -124,7 +124,7 @@ def test_two_targets_show_ratio_difference_and_what_failed():
 
 
 def test_eight_architectures_stand_side_by_side():
-    """One table, a spill and a failure in it, and the reason of the failure below."""
+    """One table with a spill and a failure, and the reason of the failure below."""
     text = show([no_gpu()], ["cpu"])
     lines = text.splitlines()
     generations = next(index for index, line in enumerate(lines) if line.startswith("function"))
@@ -137,7 +137,7 @@ def test_eight_architectures_stand_side_by_side():
 
 
 def test_a_spill_breaks_its_own_cell_and_not_the_name():
-    """The column of names keeps its room; `34r 112s` takes two lines."""
+    """The column of names keeps its width; `34r 112s` takes two lines."""
     name = "_softmax_forward_kern"
     text = show([run(compiled=tuple(compiled(architecture, function=name, spills=112) for architecture in ARCHITECTURES))])
 
@@ -145,7 +145,7 @@ def test_a_spill_breaks_its_own_cell_and_not_the_name():
 
 
 def test_many_architectures_are_split_into_tables_that_fit():
-    """A page that is too narrow gets several tables, never a missing column."""
+    """On a page that is too narrow, there are several tables, and no column is missing."""
     names = [f"sy{number}00000" for number in range(20)]
     text = show([run(compiled=tuple(compiled(name) for name in names))])
 
@@ -153,7 +153,7 @@ def test_many_architectures_are_split_into_tables_that_fit():
 
 
 def test_an_architecture_compiled_on_two_targets_has_two_columns():
-    """Two compilers may make different code of one kernel."""
+    """Two compilers may generate different code for one kernel."""
     text = show([run("alpha"), run("beta", compiled=(compiled(registers=77),))])
 
     assert "34r" in text
@@ -161,7 +161,7 @@ def test_an_architecture_compiled_on_two_targets_has_two_columns():
 
 
 def test_full_adds_every_case_and_every_test():
-    """What is condensed by default can be had in whole."""
+    """Everything that is condensed by default is listed."""
     short, full = show([run()]), show([run()], full=True)
 
     assert "softmax/N=2048" not in short
@@ -172,7 +172,7 @@ def test_full_adds_every_case_and_every_test():
 
 @pytest.mark.parametrize("name", TERMINAL_NAMES)
 def test_names_cannot_steer_the_terminal(name):
-    """Markup, escape sequences and CI commands from names are shown, not obeyed, and nothing of them is lost."""
+    """Markup, escape sequences and CI commands in names are shown, not executed, and no text is lost."""
     failed = case(f"softmax/{name}", Verdict.FAILED, kernel=name, message=name, detail=name)
     hostile = run(
         name,
@@ -191,7 +191,7 @@ def test_names_cannot_steer_the_terminal(name):
 
 
 def test_colour_is_a_style_and_not_a_part_of_the_text():
-    """With colours on, a failed verdict is red; the sentence of a bad report, too."""
+    """With colours, a failed verdict and the sentence of a bad report are red."""
     console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system="standard", highlight=False, record=True)
     console.print(render_terminal(compare(two_targets(), ["alpha", "beta"])))
 
@@ -204,7 +204,7 @@ def untested(*samples, **more):
 
 
 def test_where_nobody_asked_for_tests_that_is_said_once():
-    """A mark at every number would tell nothing; and that tests did not pass would be untrue."""
+    """A mark at every number would say nothing, and it would be wrong that tests did not pass."""
     text = " ".join(show([untested(sample(), sample(2048))], full=True).split())
 
     assert "?" not in text
@@ -213,7 +213,7 @@ def test_where_nobody_asked_for_tests_that_is_said_once():
 
 
 def test_where_one_target_was_tested_the_marks_are_at_the_other():
-    """They tell the two apart."""
+    """The marks tell the two targets apart."""
     text = show([run(samples=(sample(),)), untested(sample(), record=record("beta"))])
 
     assert "?" in next(line for line in text.splitlines() if "beta" in line and "75%" in line)
@@ -222,7 +222,7 @@ def test_where_one_target_was_tested_the_marks_are_at_the_other():
 
 
 def test_one_case_is_its_own_best_median_and_largest():
-    """And is shown once."""
+    """It is shown once."""
     one = show([run(samples=(sample(), sample(provider="torch")))])
     two = show([run(samples=(sample(), sample(2048)))])
 
@@ -231,7 +231,7 @@ def test_one_case_is_its_own_best_median_and_largest():
 
 
 def test_a_legend_explains_only_what_is_in_the_table():
-    """No mark for a suspect point where there is none, and no share where nobody measured a ceiling."""
+    """Without a suspect point or a ceiling, the legend does not explain them."""
     clean = show([run(samples=(sample(), sample(2048)))], full=True)
     times = show([run(samples=(sample(unit="ms"), sample(2048, unit="ms")))], full=True)
 

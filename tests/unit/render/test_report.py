@@ -22,14 +22,14 @@ FILES = {"junit.xml", "bandwidth.csv", "comparison.html", "comparison.md", "comp
 
 @pytest.fixture
 def runs(tmp_path):
-    """A run of two synthetic targets on disk."""
+    """The run of two synthetic targets on disk."""
     for source in two_targets():
         write_raw(tmp_path / "raw" / source.record.target, source)
     return tmp_path
 
 
 def test_all_files_are_written_and_tell_the_same(runs, tmp_path):
-    """What is returned is what is in comparison.json; no temporary file is left."""
+    """The returned comparison equals comparison.json, and no temporary file is left."""
     out = tmp_path / "out"
     comparison = write_report([runs], out, ["alpha", "beta"])
 
@@ -39,7 +39,7 @@ def test_all_files_are_written_and_tell_the_same(runs, tmp_path):
 
 
 def test_the_collector_does_not_walk_the_records_while_they_are_shown_either(runs, monkeypatch):
-    """Of a million tests that was a tenth of the command's time. Afterwards it is as it was."""
+    """With a million tests, this took a tenth of the command's time. Afterwards the collector runs again."""
     found = []
     monkeypatch.setattr(__main__, "show_report", lambda *_: found.append(gc.isenabled()) or 0)
     CliRunner().invoke(__main__.cli, ["report", str(runs)], standalone_mode=False)
@@ -48,7 +48,7 @@ def test_the_collector_does_not_walk_the_records_while_they_are_shown_either(run
 
 
 def test_what_is_no_number_does_not_make_the_document_unreadable(runs, tmp_path):
-    """Collecting refuses NaN, so nothing should bring one here; if something does, any parser still takes the file."""
+    """Collecting refuses NaN, so there should be none. If there is one, every parser must still accept the file."""
     comparison = dataclasses.replace(write_report([runs], tmp_path / "out"), exit_code=float("nan"))
     document = json.loads("".join(json_pieces(comparison)), parse_constant=pytest.fail)
 
@@ -56,7 +56,7 @@ def test_what_is_no_number_does_not_make_the_document_unreadable(runs, tmp_path)
 
 
 def test_artifacts_of_two_machines_make_one_report(tmp_path):
-    """Each target's folder may lie anywhere, and the order is the one expected."""
+    """Each target's folder may be anywhere; the order is that of the expected targets."""
     first, second = two_targets()
     write_raw(tmp_path / "from-one" / "raw" / "beta", second)
     write_raw(tmp_path / "from-another", first)
@@ -67,13 +67,13 @@ def test_artifacts_of_two_machines_make_one_report(tmp_path):
 
 
 def test_reporting_twice_into_the_folder_of_the_run_changes_nothing(runs):
-    """The report lies beside `raw/` and is not taken for a target."""
+    """The report is written beside `raw/` and is not taken for a target."""
     assert write_report([runs], runs) == write_report([runs], runs)
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_one_writer_that_fails_costs_its_own_file_only(runs, tmp_path, monkeypatch, name):
-    """The others are there, the failure is named, and the exit code is not 0."""
+    """The other files are written, the failure is reported, and the exit code is not 0."""
 
     def broken(*_):
         raise OSError(28, "No space left on device")
@@ -91,7 +91,7 @@ def test_one_writer_that_fails_costs_its_own_file_only(runs, tmp_path, monkeypat
 
 
 def test_a_writer_that_fails_is_told_in_the_files_after_it(runs, tmp_path, monkeypatch):
-    """Whoever reads only the summary learns that the JUnit file is missing."""
+    """Readers of the summary alone learn that the JUnit file is missing."""
     monkeypatch.setitem(report.WRITERS, "junit.xml", lambda *_: sys.exit.no_such_thing)
     write_report([runs], tmp_path / "out")
 
@@ -100,7 +100,7 @@ def test_a_writer_that_fails_is_told_in_the_files_after_it(runs, tmp_path, monke
 
 
 def test_one_broken_target_does_not_hide_the_other(runs, tmp_path):
-    """The report is made of what can be read."""
+    """The report contains everything that can be read."""
     (runs / "raw/beta/test/junit.xml").write_text("<oops")
     comparison = write_report([runs], tmp_path / "out", ["alpha", "beta"])
 
@@ -110,7 +110,7 @@ def test_one_broken_target_does_not_hide_the_other(runs, tmp_path):
 
 
 def test_nothing_to_report_is_an_error(tmp_path):
-    """No folder, no files."""
+    """Without a raw folder, nothing is written."""
     with pytest.raises(InvalidInputError):
         write_report([tmp_path], tmp_path / "out")
 
@@ -118,7 +118,7 @@ def test_nothing_to_report_is_an_error(tmp_path):
 
 
 def test_a_target_without_a_gpu_alone_makes_a_report(tmp_path):
-    """Where there is no card at all there is still something to read."""
+    """Without any GPU, there is still a report."""
     write_raw(tmp_path / "raw" / "cpu", no_gpu())
     comparison = write_report([tmp_path], tmp_path, ["cpu"])
 
@@ -129,7 +129,7 @@ def test_a_target_without_a_gpu_alone_makes_a_report(tmp_path):
 
 
 def test_a_record_of_infrastructure_needs_no_other_file(tmp_path):
-    """A card that could not be reached is a row with its reason and what to do."""
+    """A GPU that could not be used is a row with its reason and what to do."""
     folder = tmp_path / "raw" / "alpha"
     for path in [write_raw(folder, two_targets()[0])]:
         for name in ("job.json", "facts.json", "stages.json", "test/junit.xml"):

@@ -174,7 +174,7 @@ def test_a_torn_line_costs_only_itself(tmp_path):
     journal.write("finish", id="a")
     with open(journal.path, "ab") as file:
         file.write(b'{"event": "finish", "id": "b", "mess')
-    journal.mend()
+    journal.repair()
     journal.write("finish", id="c")
 
     assert journal.done() == {"a", "c"}

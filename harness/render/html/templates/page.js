@@ -3,7 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const figures = new Map(data.figures.map((figure) => [figure.id, figure]));
   const readout = document.getElementById("readout");
-  // Texts reach the page through textContent only: no name can become markup.
+  // Set texts through textContent only, so that no name can become markup.
   const make = (tag, text, css) => {
     const element = document.createElement(tag);
     if (text !== undefined) element.textContent = text;
@@ -15,7 +15,7 @@
   const share = (p) => (p[3] ? `${Math.round(p[3] * 100)} %` : "");
   const STATES = ["", "unverified", "suspect"];
 
-  // Switches: a series is shown where neither its provider nor its target is switched off.
+  // Switches: a series is shown unless its provider or its target is switched off.
   for (const kernel of document.querySelectorAll("[data-kernel]")) {
     const buttons = [...kernel.querySelectorAll(".toggle")];
     const off = (kind) => new Set(buttons.filter((b) => b.dataset[kind] !== undefined && b.ariaPressed === "false").map((b) => b.dataset[kind]));
@@ -38,7 +38,7 @@
     }
   }
 
-  // The read-out: the case nearest to the pointer, or chosen with the arrow keys.
+  // The read-out: the case nearest to the pointer, or selected with the arrow keys.
   const table = (rows) => {
     const body = make("table");
     for (const row of rows) {
@@ -100,7 +100,7 @@
     });
   }
 
-  // The long tables are made when they are asked for.
+  // Build the long tables on demand.
   const long = (details, heads, rows, css) => {
     const scroll = make("div", undefined, "scroll");
     scroll.tabIndex = 0;
@@ -144,8 +144,8 @@
   });
   once("[data-tests]", (details) => {
     const { targets, verdicts, rows } = data.tests;
-    const said = rows.map(([id, ...found]) => [id, ...found.map((verdict) => (verdict < 0 ? "missing" : verdicts[verdict]))]);
-    long(details, ["test", ...targets], said, (column, text) => (column && text !== "missing" ? `v-${text === "skipped" ? "not-run" : text}` : ""));
+    const named = rows.map(([id, ...found]) => [id, ...found.map((verdict) => (verdict < 0 ? "missing" : verdicts[verdict]))]);
+    long(details, ["test", ...targets], named, (column, text) => (column && text !== "missing" ? `v-${text === "skipped" ? "not-run" : text}` : ""));
   });
   once("[data-code]", (details) => {
     long(details, ["kernel", "function", "configuration", ...data.code.columns], data.code.rows, (column) => (column > 1 ? "cellcode" : ""));
