@@ -10,6 +10,7 @@ The comparison is written once, at the end, also when a target failed.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import shutil
 import time
@@ -80,8 +81,8 @@ def tests(session: nox.Session) -> None:
     """The project's own tests; no GPU and no Docker needed."""
     session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test"))
     install_inside(session)
-    # A process a core: many tests start runs of their own, and wait for them.
-    session.run("pytest", "tests/unit", "--numprocesses=auto", *session.posargs)
+    # One process more than there are cores, since many tests wait; what shares a run stays in one of them.
+    session.run("pytest", "tests/unit", f"--numprocesses={(os.cpu_count() or 1) + 1}", "--dist=loadscope", *session.posargs)
 
 
 @nox.session
@@ -130,7 +131,9 @@ def fuzz(session: nox.Session) -> None:
     """Fuzz every reader of what comes from elsewhere: nox -s fuzz -- 30, minutes of CPU time in all; --keep keeps what reaches new code."""
     session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test", "fuzz"))
     session.run("python", "tests/fuzz/session.py", *session.posargs)
-    session.run("pytest", "tests/unit/collect/test_hostile_values.py", env={"WARPWAVE_SEARCH": "1"})
+    # These try a few examples in the default run.
+    searches = ("collect/test_hostile_values.py", "render/test_render_markdown.py", "compare/test_stats.py")
+    session.run("pytest", *(f"tests/unit/{name}" for name in searches), env={"WARPWAVE_SEARCH": "1"})
 
 
 @nox.session
@@ -190,3 +193,11 @@ def overhead(session: nox.Session) -> None:
     session.install("-e", ".")
     install_inside(session)
     session.run("python", "tests/bench/overhead.py", *session.posargs)
+
+
+@nox.session
+def mutate(session: nox.Session) -> None:
+    """Change the code at random and count what the tests notice; tests/mutation/README.md. nox -s mutate -- --sample 300 --seed 1"""
+    session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test", "mutate"))
+    install_inside(session)
+    session.run("python", "tests/mutation/session.py", *session.posargs)

@@ -32,7 +32,7 @@ else:  # what a targets file may say, for pydantic and for the schema
 
 @dataclass(frozen=True)
 class Image:
-    """Where a target's environment comes from. `base` and `digest` name the vendor's image; the Dockerfile is beside the YAML."""
+    """The source of a target's environment. `base` and `digest` name the vendor's image. The Dockerfile is next to the YAML file."""
 
     __pydantic_config__ = _STRICT
     dockerfile: str
@@ -60,8 +60,8 @@ class Devices:
 
 @dataclass(frozen=True)
 class Cards:
-    """How to learn what torch does not say of each card: a command, and a pattern for its lines. The group `uuid` names the card, as torch
-    does; every other group is a fact under its own name. If cards that share the work differ in a fact, the report shows it."""
+    """A command that prints facts about each card that torch does not report, and a pattern for its lines. The group `uuid` identifies the
+    card, as in torch. Each other group is a fact with the group's name. The report shows cards that share the work and differ in a fact."""
 
     __pydantic_config__ = _STRICT
     run: tuple[str, ...] = ()
@@ -70,10 +70,10 @@ class Cards:
 
 @dataclass(frozen=True)
 class Probe:
-    """What must hold before any kernel runs: a torch attribute that must be set, a command that must succeed.
+    """Checks of the environment before any kernel runs: a torch attribute that must be set, and a command that must succeed.
 
-    The kernel driver writes its version to `driver_file`. `fix` is the advice to the user if the probe fails. `faults` are patterns of what
-    the runtime prints when it aborts a process for its device, and the verdict for each.
+    `driver_file` contains the version of the kernel driver. `fix` is the advice for the user if the probe fails. `faults` maps patterns of
+    the runtime's output, when it aborts a process because of the GPU, to verdicts.
     """
 
     __pydantic_config__ = _STRICT
@@ -153,14 +153,14 @@ class Target:
 
 
 def default_file() -> Path:
-    """Return the path of the shipped `targets.yml`: in the installed package, or in the checkout beside it."""
+    """Return the path of the shipped `targets.yml`: in the installed package, or next to it in a checkout."""
     package = Path(__file__).resolve().parent
     packaged = package / "docker" / "targets.yml"
     return packaged if packaged.exists() else package.parent / "docker" / "targets.yml"
 
 
 def load_targets(overlay: Path | None = None) -> dict[str, Target]:
-    """Return every known target by name: the shipped file with `overlay` laid over it.
+    """Return every target by name: those of the shipped file, overridden by the entries of `overlay`.
 
     Raises:
         ConfigError: a file is missing, is not YAML, or contains something that is not allowed.
@@ -186,12 +186,12 @@ def _names_dockerfile(extra: dict[str, Any], target: str) -> bool:
 
 
 def targets_schema() -> str:
-    """Return the JSON Schema of a targets file, written from the types that read it."""
+    """Return the JSON Schema of a targets file, made from the types that read it."""
     return json.dumps(TypeAdapter(_File).json_schema(), indent=1) + "\n"
 
 
 def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
-    """Return the targets asked for, in the order asked for.
+    """Return the named targets, in the given order.
 
     Raises:
         UsageError: a name is unknown.
@@ -258,12 +258,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _keys(value: Any) -> list[str]:
-    """Return the keys of a value that should be a mapping; `_validate` refuses it later if it is none."""
+    """Return the keys of a mapping, or nothing for any other value: validation reports that later."""
     return list(value) if isinstance(value, dict) else []
 
 
 def _merge(below: Any, above: Any) -> Any:
-    """Lay `above` over `below`: merge mappings key by key, replace anything else."""
+    """Merge `above` into `below`: mappings key by key; any other value of `above` replaces that of `below`."""
     if isinstance(below, dict) and isinstance(above, dict):
         return {**below, **{key: _merge(below.get(key), value) for key, value in above.items()}}
     return above

@@ -19,23 +19,67 @@ REPOSITORY = Path(__file__).parent.parent
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Each of these has fixtures that start a run for many tests: they stay in one process. The longest come first.
+TOGETHER = tuple(
+    f"tests/unit/{name}.py::"
+    for name in (
+        "inside/test_compile_stage",
+        "inside/test_multi_gpu",
+        "inside/test_forged",
+        "inside/test_launches",
+        "inside/test_test_stage",
+        "commands/test_cli",
+        "project/test_release",
+        "run/test_stale",
+    )
+)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log):
+    """`--dist=loadscope` over these files; any other test goes to whichever process is free. (`loadgroup` needs a pytest before 9.2.)"""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid.partition("::")[0] if nodeid.startswith(TOGETHER) else nodeid
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """Packages and recordings that the tests read."""
     return Path(__file__).parent / "data"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_plugins_of_ours():
+    """What the tests run finds none of the plugins that the tests have, as in an image: Hypothesis' alone takes two seconds to load."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        yield
+
+
 @pytest.fixture(scope="session")
 def run_inside(tmp_path_factory):
-    """Run the inside over a package, in a process of its own; returns the folder with the results."""
+    """Run the inside over a package, in a process of its own; returns the folder with the results.
 
-    def run(package: Path, *stages: Stage, **overrides) -> Path:
+    With `light`, where neither the package nor the stages compute anything with torch. The compile stage alone is started by itself:
+    it needs no facts, which take as long as torch takes to import.
+    """
+
+    def run(package: Path, *stages: Stage, light: bool = False, **overrides) -> Path:
+        from light import light_python  # this file is also that of the packages in tests/data
+
         output = tmp_path_factory.mktemp("raw")
         cards = load_targets()["cpu"].architectures
         settings = {"interpret": True, "architectures": cards, "benches": ("*.py",), **overrides}
         dump(Job("run-1", "cpu", tuple(stages), str(package), str(output), **settings), output / "job.json")
         variables = {"PYTHONPATH": str(REPOSITORY), "TRITON_DEFAULT_FP_FUSION": "1", "TRITON_CACHE_DIR": str(output / "cache")}
-        command = [sys.executable, "-m", "harness.inside", output / "job.json"]
+        module = "harness.inside.compile.stage" if stages == (Stage.COMPILE,) else "harness.inside"
+        (output / "compile").mkdir()
+        command = [light_python() if light else sys.executable, "-m", module, output / "job.json"]
         done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         (output / "stdout.txt").write_text(done.stdout)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from synthetic import compiled, run
 
 from harness.compare.codegen.bundles import bundle
@@ -24,6 +26,14 @@ def row(architecture="sy_90", **more):
         "limited_by": ("registers",),
     }
     return compiled(architecture, **{**told, "binary_hash": "b" if more else "a", **more})
+
+
+BASE = row(signature={"x": "*fp32", "n": "i32", "B": "constexpr"}, constants={"B": 1024, "E": True}, num_warps=4, num_stages=2)
+
+
+def other(**more):
+    """The same configuration, but for what is given."""
+    return dataclasses.replace(BASE, **more)
 
 
 def products(**counts):

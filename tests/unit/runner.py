@@ -11,10 +11,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import command
 
 ROOT = Path(__file__).parents[2]
 COPIED = [ROOT / name for name in ("harness", "docker", ".ci", ".github", "noxfile.py", "pyproject.toml", "action.yml")]
@@ -35,7 +36,7 @@ class Runner:
         workspace, temporary, programs = self.folder / "work", self.folder / "_temp", self.folder / "bin"
         for path in (workspace, temporary, programs):
             path.mkdir(parents=True)
-        for name, text in {"warpwave": f'exec {sys.executable} -m harness "$@"', **self.programs}.items():
+        for name, text in {"warpwave": f'exec {command.shell_words(light=True)} "$@"', **self.programs}.items():
             (programs / name).write_text(f"#!/bin/bash\n{text}\n")
             (programs / name).chmod(0o755)
         base = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "RUNNER_TEMP": str(temporary)}

@@ -129,6 +129,16 @@ def test_an_answer_that_is_none_is_refused(github, plan, status, code, words):
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize("status", [301, 401, 403, 404, 500])
+def test_every_refusal_has_three_beats(status):
+    """What happened, with the environment; what that means; what to do."""
+    found = forks._refused(status, "gpu-forks", "owner/kernels")
+
+    assert "'gpu-forks'" in found.happened
+    assert "owner/kernels" in found.happened
+    assert all(text.endswith(".") for text in (found.happened, found.meaning, found.remedy))
+
+
 def test_a_github_that_does_not_answer_is_infrastructure(github, plan, monkeypatch):
     """Nobody there, an address that is none, or something else than JSON: no plan, and no traceback."""
     monkeypatch.setattr(forks, "_LIMIT_S", 0.5)

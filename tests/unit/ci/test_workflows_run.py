@@ -6,10 +6,9 @@ GitHub itself, pip, nox and the cards are stubs; the commands of warpwave are th
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
-import sys
 
+import command
 import pytest
 import yaml
 from runner import ROOT, Runner
@@ -20,7 +19,7 @@ from harness.records import Verdict
 WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "workflows").glob("*.yml")}
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 RECORDED = ROOT / "reports" / "h200" / "raw"
-REAL = f"{shlex.quote(sys.executable)} -m harness"
+REAL = command.shell_words(light=True)
 # `python3 -m venv` and `pip install` of a leg: a folder with our command in it.
 PYTHON = """
 [ "$1 $2" = "-m venv" ] || exit 0

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from functools import partial
 
+import command
 import pytest
+from light import light_python
 
 pytest.importorskip("triton", reason="the local engine needs torch and triton; `nox -s tests` installs them")
 
@@ -31,18 +35,28 @@ import os
 def test_environment():
     assert (os.environ["THIRD_SETTING"], os.environ["THIRD_VISIBLE_DEVICES"]) == ("on", "1")
 """
+PASSING = ("run", "cpu", "--stage", "test", "--kernels", "package", "--out", "out", "--json")
+
+
+def variables(folder) -> dict[str, str]:
+    """Of a machine without an engine."""
+    # GPUs are lent by files in the temporary folder: a run of these tests beside this one may have the third vendor's.
+    return {**os.environ, "DOCKER_HOST": f"unix://{folder}/no.sock", "COLUMNS": "200", "TMPDIR": str(folder)}
 
 
 @pytest.fixture
 def warpwave(tmp_path):
     """Run the command in an empty folder, with no engine to be found."""
+    return partial(command.warpwave, cwd=tmp_path, env=variables(tmp_path), light=True)
 
-    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/no.sock", "COLUMNS": "200", **variables}
-        command = [sys.executable, "-m", "harness", *arguments]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
 
-    return run
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder in which a run has passed, with its results in `out`, and what it has printed."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "package").mkdir()
+    (folder / "package" / "test_op.py").write_text("def test_x(): pass\n")
+    return folder, command.warpwave(*PASSING, cwd=folder, env=variables(folder), light=True)
 
 
 @pytest.fixture
@@ -122,7 +136,7 @@ def test_no_docker_is_infrastructure_and_says_what_to_do(warpwave, package):
 
 def test_no_gpu_is_infrastructure_and_names_the_fix(warpwave, package):
     """A CPU build of torch where the target needs a vendor's: said before any test could fail for it."""
-    done = warpwave("run", "cuda", "--engine", "local", "--kernels", package("def test_x(): assert False\n"), "--out", "out")
+    done = warpwave("run", "cuda", "--engine", "local", "--kernels", package("def test_x(): assert False\n"), "--out", "out", light=False)
 
     assert done.returncode == 3, done.stdout
     assert "torch.version.cuda is not set" in done.stdout
@@ -145,9 +159,9 @@ def test_green_because_nothing_ran_is_not_green(warpwave, tmp_path):
     assert warpwave("run", "cpu", "--stage", "test", "--kernels", "empty", "--out", "out").returncode == 5
 
 
-def test_json_is_one_document_on_success(warpwave, package):
+def test_json_is_one_document_on_success(finished):
     """Standard output can be piped into a parser."""
-    done = warpwave("run", "cpu", "--stage", "test", "--kernels", package("def test_x(): pass\n"), "--out", "out", "--json")
+    _, done = finished
     document = json.loads(done.stdout)
 
     assert (done.returncode, document["ok"], document["exit_code"]) == (0, True, 0)
@@ -162,12 +176,12 @@ def test_json_is_one_document_on_failure(warpwave):
     assert set(document["error"]) == {"code", "message", "meaning", "hint"}
 
 
-def test_results_of_another_run_are_never_overwritten(warpwave, package):
+def test_results_of_another_run_are_never_overwritten(finished):
     """A target's raw folder is new, or the run does not start."""
-    arguments = ("run", "cpu", "--stage", "test", "--kernels", package("def test_x(): pass\n"), "--out", "out")
+    folder, done = finished
 
-    assert warpwave(*arguments).returncode == 0
-    assert warpwave(*arguments).returncode == 2
+    assert done.returncode == 0
+    assert command.warpwave(*PASSING, cwd=folder, env=variables(folder), light=True).returncode == 2
 
 
 def test_colour_is_for_terminals_only(warpwave, package):
@@ -177,19 +191,18 @@ def test_colour_is_for_terminals_only(warpwave, package):
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_a_report_can_be_made_again_from_raw(warpwave, package, tmp_path):
+def test_a_report_can_be_made_again_from_raw(warpwave, finished, tmp_path):
     """`report` on a run's folder gives what the run gave, anywhere, any time."""
-    warpwave("run", "cpu", "--stage", "test", "--kernels", package("def test_x(): pass\n"), "--out", "out")
-    first = (tmp_path / "out" / "comparison.json").read_text()
-    done = warpwave("report", "out", "--out", "again")
+    folder, _ = finished
+    done = warpwave("report", folder / "out", "--out", "again")
 
     assert done.returncode == 0
-    assert (tmp_path / "again" / "comparison.json").read_text() == first
+    assert (tmp_path / "again" / "comparison.json").read_text() == (folder / "out" / "comparison.json").read_text()
 
 
-def test_an_expected_target_that_is_not_there_is_shown(warpwave, package, tmp_path):
+def test_an_expected_target_that_is_not_there_is_shown(warpwave, finished, tmp_path):
     """Absent with its name, exit code 4."""
-    warpwave("run", "cpu", "--stage", "test", "--kernels", package("def test_x(): pass\n"), "--out", "out")
+    shutil.copytree(finished[0] / "out", tmp_path / "out")
     done = warpwave("report", "out", "--expect", "cpu,rocm")
 
     assert done.returncode == 4
@@ -201,10 +214,8 @@ def test_ctrl_c_keeps_what_was_finished(package, tmp_path, number, code):
     """SIGINT or SIGTERM: exit 130 or 143, a JUnit file with the finished tests, a run that says incomplete, and no process left."""
     folder = package("import time, os\ndef test_a(): pass\ndef test_b():\n    open(os.environ['MARK'], 'w').close()\n    time.sleep(60)\n")
     mark = tmp_path / "mark"
-    command = [sys.executable, "-m", "harness", "run", "cpu", "--stage", "test", "--kernels", folder, "--out", "out"]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, env={**os.environ, "MARK": str(mark)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+    words = [light_python(), "-m", "harness", "run", "cpu", "--stage", "test", "--kernels", folder, "--out", "out"]
+    process = subprocess.Popen(words, cwd=tmp_path, env={**os.environ, "MARK": str(mark)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     deadline = time.monotonic() + 60
     while not mark.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -222,10 +233,16 @@ def test_ctrl_c_keeps_what_was_finished(package, tmp_path, number, code):
     assert subprocess.run(["pgrep", "-f", folder], capture_output=True).returncode == 1
 
 
-def test_list_and_doctor_answer_on_a_bare_machine(warpwave):
-    """Both work without an engine and without a GPU; doctor skips the vendors that are not there."""
-    assert "gfx942" in warpwave("list").stdout
-    findings = json.loads(warpwave("doctor", "--json").stdout)["findings"]
+def test_list_and_doctor_answer_on_a_bare_machine(tmp_path):
+    """Both work without an engine and without a GPU; doctor skips the vendors that are not there. Started as a user starts them."""
+    environment = variables(tmp_path)
+
+    def started(*words: str) -> str:
+        words = (sys.executable, "-m", "harness", *words)
+        return subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300).stdout
+
+    assert "gfx942" in started("list")
+    findings = json.loads(started("doctor", "--json"))["findings"]
 
     assert {finding["check"]: finding["state"] for finding in findings}["cpu: python"] == "pass"
     assert all(finding["fix"] for finding in findings if finding["state"] in ("warn", "fail"))

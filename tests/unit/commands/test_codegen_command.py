@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+import command
 import pytest
 from codegen_rows import row
 from synthetic import run, write_raw
@@ -15,8 +14,7 @@ from synthetic import run, write_raw
 
 def warpwave(*arguments, cwd: Path, **more):
     environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(Path(__file__).parents[3]), **more}
-    command = [sys.executable, "-m", "harness", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+    return command.warpwave(*arguments, cwd=cwd, env=environment)
 
 
 def test_the_command_writes_what_it_prints(tmp_path):

@@ -6,11 +6,11 @@ import dataclasses
 import json
 import os
 import shlex
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+import command
 import pytest
 import yaml
 
@@ -278,8 +278,7 @@ def test_a_kernel_is_run_only_where_everything_else_is_well():
 def test_a_small_kernel_runs_where_nothing_is_missing(tmp_path):
     """For real, on the target without a GPU."""
     pytest.importorskip("triton", reason="the local engine needs torch and triton")
-    command = [sys.executable, "-m", "harness", "doctor", "cpu", "--run", "--json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    done = command.warpwave("doctor", "cpu", "--run", "--json", cwd=tmp_path)
     finding = json.loads(done.stdout)["findings"][-1]
 
     assert (finding["check"], finding["state"]) == ("cpu: kernel", "pass"), finding
@@ -314,9 +313,7 @@ def test_a_check_that_cannot_be_answered_is_refused(tmp_path, name):
 
 def test_this_machine_as_it_is(tmp_path):
     """One JSON document, an exit code that agrees with it, nothing written, no traceback."""
-    command = [sys.executable, "-m", "harness", "doctor", "--json"]
-    environment = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/no.sock"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    done = command.warpwave("doctor", "--json", cwd=tmp_path, env={**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/no.sock"})
     document = json.loads(done.stdout)
     states = {finding["check"]: finding["state"] for finding in document["findings"]}
 

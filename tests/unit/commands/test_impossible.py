@@ -5,15 +5,17 @@ All of it is real: links, closed folders, /proc, a read-only mount, /dev/full, a
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+import command
 import pytest
 from synthetic import two_targets, write_raw
 
@@ -21,6 +23,8 @@ from harness.errors import ExitCode, UsageError, explain
 
 ROOT = os.getuid() == 0
 _WITHOUT = "-dac_override,-dac_read_search"  # root that may open only what is its own, as any user
+VARIABLES = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(__file__).parents[3])}
+warpwave = partial(command.warpwave, env=VARIABLES)
 PLACES = [
     "below a file",
     "below proc",
@@ -33,13 +37,10 @@ PLACES = [
 ]
 
 
-def warpwave(*arguments: object, shell: str = "", before: Sequence[str] = (), cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command; `shell` is what stands behind it on a shell's line, `before` in front of it."""
-    command = [*before, sys.executable, "-m", "harness", *map(str, arguments)]
-    if shell:
-        command = ["bash", "-c", f'"$@" {shell}', "-", *command]
-    variables = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(__file__).parents[3])}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=variables, cwd=cwd)
+def started(*arguments: object, shell: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the command from its start; `shell` is what stands behind it on a shell's line."""
+    words = ["bash", "-c", f'"$@" {shell}', "-", sys.executable, "-m", "harness", *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, env=VARIABLES)
 
 
 def beats(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -93,14 +94,14 @@ def test_an_impossible_folder_is_the_users_mistake(place, bundle, tmp_path, name
     """`run` starts nothing, `report` and `plot` write nothing: 2, in three beats that name the path."""
     where = place(name)
     (tmp_path / "kernels").mkdir()
-    for command in (
+    for words in (
         ("run", "cpu", "--engine", "local", "--kernels", tmp_path / "kernels", "--out", where),
         ("report", bundle, "--out", where),
         ("plot", bundle, "--out", where),
     ):
-        done = warpwave(*command)
+        done = warpwave(*words)
         lines = beats(done)
-        assert (done.returncode, len(lines)) in ((2, 3), (2, 4)), (command, done.stdout, done.stderr)  # 4: click's own words for an option
+        assert (done.returncode, len(lines)) in ((2, 3), (2, 4)), (words, done.stdout, done.stderr)  # 4: click's own words for an option
         assert str(where)[:40] in done.stderr
 
 
@@ -108,7 +109,7 @@ def test_an_impossible_folder_is_the_users_mistake(place, bundle, tmp_path, name
 def test_an_impossible_file_is_the_users_mistake(place, bundle, tmp_path, name):
     """Whatever else a command is told to write."""
     where = place(name)
-    for command in (
+    for words in (
         ("export", bundle, "--format", "csv", "--out", where),
         ("report", bundle, "--out", tmp_path / "out", "--svg", where),
         ("codegen", "diff", bundle, bundle, "--json", where),
@@ -120,12 +121,12 @@ def test_an_impossible_file_is_the_users_mistake(place, bundle, tmp_path, name):
         ("list", "--targets", where),
         ("init", where),
     ):
-        done = warpwave(*command, cwd=tmp_path)
+        done = warpwave(*words, cwd=tmp_path)
         if os.path.isfile(where):  # noqa: PTH113 - a name may be too long for pathlib; a link has been replaced by the file
             where.unlink()
             where.symlink_to("pool")
             continue
-        assert done.returncode == 2, (command, done.stdout, done.stderr)
+        assert done.returncode == 2, (words, done.stdout, done.stderr)
         assert len(beats(done)) >= 3, done.stderr
         assert "fault of warpwave" not in done.stderr, done.stderr
     done = warpwave("history", "add", bundle, "--file", where)
@@ -137,9 +138,9 @@ def test_an_impossible_file_is_the_users_mistake(place, bundle, tmp_path, name):
 def test_an_impossible_input_is_the_users_mistake(place, tmp_path, name):
     """A path that is read."""
     where = place(name)
-    for command in (("report", where), ("compare", where, where), ("export", where, "--format", "csv"), ("run", "cpu", "--kernels", where)):
-        done = warpwave(*command, cwd=tmp_path)
-        assert done.returncode in (2, 4), (command, done.stderr)
+    for words in (("report", where), ("compare", where, where), ("export", where, "--format", "csv"), ("run", "cpu", "--kernels", where)):
+        done = warpwave(*words, cwd=tmp_path)
+        assert done.returncode in (2, 4), (words, done.stderr)
         assert len(beats(done)) >= 3
 
 
@@ -153,7 +154,7 @@ def test_a_closed_folder(bundle, tmp_path):
     for folder, mode in ((closed, 0o700), (others, 0o755)):
         os.chown(folder, 65534, 65534)
         folder.chmod(mode)
-    for command in (
+    for words in (
         ("run", "cpu", "--engine", "local", "--kernels", tmp_path / "kernels", "--out", closed / "x"),
         ("run", "cpu", "--engine", "local", "--kernels", tmp_path / "kernels", "--out", others / "mine"),
         ("run", "cpu", "--engine", "local", "--kernels", closed / "x"),
@@ -163,8 +164,8 @@ def test_a_closed_folder(bundle, tmp_path):
         ("export", bundle, "--format", "csv", "--out", closed / "x.csv"),
         ("list", "--targets", closed / "targets.yml"),
     ):
-        done = warpwave(*command, before=["setpriv", f"--inh-caps={_WITHOUT}", f"--bounding-set={_WITHOUT}"])
-        assert done.returncode == 2, (command, done.stdout, done.stderr)
+        done = warpwave(*words, before=("setpriv", f"--inh-caps={_WITHOUT}", f"--bounding-set={_WITHOUT}"))
+        assert done.returncode == 2, (words, done.stdout, done.stderr)
         assert len(beats(done)) >= 3
 
 
@@ -188,38 +189,83 @@ TALKERS = [
 ]
 
 
+# What the shell's words for it make of the descriptors 0, 1 and 2 of a command that is forked.
+SHELL = {
+    ">/dev/full": (None, "full", None),
+    ">&-": (None, -1, None),
+    "2>/dev/full": (None, None, "full"),
+    "2>&-": (None, None, -1),
+    "<&-": (-1, None, None),
+    ">&- 2>&- <&-": (-1, -1, -1),
+    "| true": (None, "nobody", None),
+    "| head -c 1": (None, "one byte", None),
+    "2>&1 | true": (None, "nobody", "nobody"),
+}
+
+
+@pytest.fixture
+def redirected():
+    """Run a command with what stands behind it on a shell's line."""
+
+    def run(arguments, shell: str) -> subprocess.CompletedProcess[str]:
+        with contextlib.ExitStack() as stack:
+            return warpwave(*arguments, descriptors=[open_as(one, stack) for one in SHELL[shell]])
+
+    return run
+
+
+def open_as(one: int | str | None, stack: contextlib.ExitStack) -> int | None:
+    """A descriptor of that kind, until the end of `stack`."""
+    if not isinstance(one, str):
+        return one
+    if one == "full":
+        return stack.enter_context(open("/dev/full", "wb", buffering=0)).fileno()
+    reading, writing = os.pipe()
+    if one == "one byte":
+        reader = subprocess.Popen(["head", "-c", "1"], stdin=reading, stdout=subprocess.DEVNULL)
+        stack.callback(reader.wait)
+    os.close(reading)
+    stack.callback(os.close, writing)
+    return writing
+
+
 @pytest.mark.parametrize("arguments", TALKERS, ids=" ".join)
-def test_an_answer_that_cannot_be_written(bundle, arguments):
+def test_an_answer_that_cannot_be_written(redirected, bundle, arguments):
     """A full disk behind standard output, or none at all: 3 where it was 0, said on standard error; never 1, which means failed tests."""
     arguments = [str(bundle) if word == "BUNDLE" else word for word in arguments]
     usual = warpwave(*arguments).returncode
     for shell in (">/dev/full", ">&-"):
-        done = warpwave(*arguments, shell=shell)
+        done = redirected(arguments, shell)
         assert done.returncode == (usual or ExitCode.INFRASTRUCTURE), (shell, done.stderr)
         assert len(beats(done)) == 3, done.stderr
         assert "standard output" in done.stderr
-    done = warpwave(*arguments, shell=">&- 2>&- <&-")
-    assert done.returncode == (usual or ExitCode.INFRASTRUCTURE)
-    assert warpwave(*arguments, shell="2>/dev/full").returncode == usual
-    assert warpwave(*arguments, shell="2>&-").returncode == usual
-    assert warpwave(*arguments, shell="<&-").returncode == usual
+    assert redirected(arguments, ">&- 2>&- <&-").returncode == (usual or ExitCode.INFRASTRUCTURE)
+    for shell in ("2>/dev/full", "2>&-", "<&-"):
+        assert redirected(arguments, shell).returncode == usual
 
 
 @pytest.mark.parametrize("arguments", TALKERS, ids=" ".join)
-def test_a_reader_that_leaves_is_no_error(bundle, arguments):
+def test_a_reader_that_leaves_is_no_error(redirected, bundle, arguments):
     """`| head -1`, and a reader that never came: quiet, with the usual code."""
     arguments = [str(bundle) if word == "BUNDLE" else word for word in arguments]
     usual = warpwave(*arguments).returncode
-    for reader in ("true", "head -c 1"):
-        done = warpwave(*arguments, shell=f"| {reader}; exit ${{PIPESTATUS[0]}}")
-        assert (done.returncode, beats(done)) == (usual, []), (reader, done.stderr)
-    assert warpwave(*arguments, shell="2>&1 | true; exit ${PIPESTATUS[0]}").returncode == usual
+    for shell in ("| true", "| head -c 1"):
+        done = redirected(arguments, shell)
+        assert (done.returncode, beats(done)) == (usual, []), (shell, done.stderr)
+    assert redirected(arguments, "2>&1 | true").returncode == usual
 
 
-def test_an_error_survives_a_closed_output(tmp_path):
+def test_python_itself_starts_without_descriptors():
+    """As above, from the start of the process: Python has no stream for what is closed, and writes what is left at its end."""
+    for shell, code in ((">/dev/full", 3), (">&-", 3), (">&- 2>&- <&-", 3), ("2>&-", 0), ("<&-", 0), ("| true; exit ${PIPESTATUS[0]}", 0)):
+        done = started("list", shell=shell)
+        assert (done.returncode, len(beats(done))) == (code, 3 if code and "2>" not in shell else 0), (shell, done.stderr)
+
+
+def test_an_error_survives_a_closed_output(redirected):
     """A mistake keeps its own code, wherever its words go."""
-    for shell in (">/dev/full", ">&-", ">&- 2>&- <&-", "2>/dev/full", "2>&1 | true; exit ${PIPESTATUS[0]}"):
-        done = warpwave("run", "metal", shell=shell)
+    for shell in (">/dev/full", ">&-", ">&- 2>&- <&-", "2>/dev/full", "2>&1 | true"):
+        done = redirected(("run", "metal"), shell)
         assert done.returncode == 2, (shell, done.stderr)
         assert "Traceback" not in done.stderr
 
@@ -229,11 +275,11 @@ def test_names_that_are_no_text(tmp_path):
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")
     Path(odd).mkdir()
     run = ("run", "cpu", "--engine", "local", "--kernels", odd, "--out", tmp_path / "o")
-    for command in (run, ("report", odd), ("run", os.fsdecode(b"\xff"))):
-        done = warpwave(*command, cwd=tmp_path)
+    for words in (run, ("report", odd), ("run", os.fsdecode(b"\xff"))):
+        done = warpwave(*words, cwd=tmp_path)
         assert done.returncode in (2, 4), done.stderr
         assert len(beats(done)) >= 3
-    done = warpwave("list", shell="", cwd=tmp_path)
+    done = warpwave("list", cwd=tmp_path)
     plain = subprocess.run(
         [sys.executable, "-m", "harness", "run", "mét\u2028al"],
         capture_output=True,
@@ -243,7 +289,7 @@ def test_names_that_are_no_text(tmp_path):
     assert b"Traceback" not in plain.stderr
 
 
-DEEP = 100_000
+DEEP = 20_000
 
 
 @pytest.mark.parametrize(

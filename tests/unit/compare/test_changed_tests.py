@@ -12,7 +12,7 @@ from harness.ci import base as since_base
 from harness.compare.codegen.bundles import bundle
 from harness.compare.comparison import FAILING
 from harness.compare.shards import join
-from harness.compare.tests.changed_tests import Fate, changed_tests
+from harness.compare.tests.changed_tests import ChangedTests, Fate, changed_tests
 from harness.records import Stage, StageReport, Verdict
 from harness.render.markdown import render_page
 from harness.render.sections.changed_tests import changed_test_sections, sentence
@@ -128,6 +128,28 @@ def test_what_a_dead_stage_left_out_is_not_gone():
     assert changed_tests([one(PASSED)], [one(None, Verdict.CRASHED)]).found == ()
     assert changed_tests([one(None, Verdict.TIMEOUT)], [one(PASSED)]).found == ()
     assert changed_tests([one(PASSED)], [run(record=record("beta"), cases=())]).compared == 0
+    beta = run(record=record("beta"))
+    assert changed_tests([one(PASSED)], [one(PASSED), beta]) == changed_tests([one(PASSED), beta], [one(PASSED)]) == ChangedTests((), 2)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told_when"),
+    [
+        (PASSED, None, {"base": True, "head": False}),
+        (PASSED, SKIPPED, {"base": True, "head": False}),
+        (None, PASSED, {"base": False, "head": True}),
+        (None, FAILED, {"base": False, "head": True}),
+        (PASSED, FAILED, {"base": True, "head": True}),
+        (FAILED, PASSED, {"base": True, "head": True}),
+    ],
+)
+@pytest.mark.parametrize("died", ["base", "head"])
+def test_only_the_side_that_lacks_a_test_has_to_be_whole(before, after, told_when, died):
+    """A test that HEAD lacks is gone if HEAD's stage ended, whatever became of BASE's; one that both have is compared in any case."""
+    end = {"base": PASSED, "head": PASSED} | {died: Verdict.CRASHED}
+    found = changed_tests([one(before, end["base"])], [one(after, end["head"])])
+
+    assert bool(found.found) == told_when[died]
 
 
 def test_the_page_counts_and_shows_names_literally():

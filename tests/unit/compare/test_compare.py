@@ -8,10 +8,12 @@ from synthetic import CEILING, GPU_B, case, compiled, facts, pair, record, run, 
 from harness.compare import compare, exit_code
 from harness.compare.comparison import Change, Comparison, Parity
 from harness.compare.speeds.rows import cells, lower_is_better
+from harness.compare.speeds.speedup import decide
 from harness.errors import ExitCode
 from harness.records import Exit, Stage, StageReport, Verdict
 from harness.render.html import render_html
 from harness.render.markdown import render_markdown
+from harness.stats import Interval
 
 A, B = ["alpha"], ["alpha", "beta"]
 
@@ -185,7 +187,7 @@ def test_a_weak_point_is_ambiguous_and_says_why():
     assert (ratio.change, ratio.reason) == (Change.AMBIGUOUS, "weak: the clock fell to 60 %")
 
 
-# --- refusals ----------------------------------------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------------------------------
 
 REFUSALS = {
     "parameters": ({"params": {"N": 2048, "dtype": "fp32"}}, {}, "different parameters"),
@@ -404,6 +406,27 @@ def test_a_kernel_that_one_target_cannot_run_is_not_portable():
     (found,) = compare(pair({"samples": (sample(1, 2000.0),)}, {"samples": ()}), B).portabilities
 
     assert (found.value, found.n, found.efficiencies) == (0.0, 1, {"alpha": pytest.approx(0.5), "beta": 0.0})
+
+
+def test_a_kernel_that_no_target_can_run_is_not_portable_over_no_case():
+    """No card has a ceiling: no case counts, and each is excluded with the targets that lack a share."""
+    (found,) = compare(pair({"ceilings": (), "samples": (sample(1),)}, {"ceilings": (), "samples": (sample(1),)}), B).portabilities
+
+    assert (found.value, found.n, found.efficiencies) == (0.0, 0, {"alpha": 0.0, "beta": 0.0})
+    assert [(gone.case, gone.reason) for gone in found.exclusions] == [("softmax/N=1", "no sound share of a ceiling on alpha, beta")]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "change"),
+    [
+        *((1.51, 2.0, Change.FASTER), (1.5, 2.0, Change.AMBIGUOUS), (0.9, 1.5, Change.SAME), (0.9, 1.51, Change.AMBIGUOUS)),
+        *((0.5, 0.66, Change.SLOWER), (0.5, 0.67, Change.AMBIGUOUS), (0.67, 1.0, Change.SAME), (0.66, 1.0, Change.AMBIGUOUS)),
+        *((1 / 1.5, 1.5, Change.SAME), (0.5, 1 / 1.5, Change.AMBIGUOUS), (0.5, 2.0, Change.AMBIGUOUS)),
+    ],
+)
+def test_a_threshold_is_a_factor_in_both_directions(low, high, change):
+    """A threshold of 0.5 is beyond 1.5 and below 1 / 1.5, which is 0.667 and not 0.5; what lies on it is within."""
+    assert decide(Interval(1.0, low, high), 0.5) is change
 
 
 # --- tests ------------------------------------------------------------------------------------------------------------------------------

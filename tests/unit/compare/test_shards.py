@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import subprocess
-import sys
 
+import command
 import pytest
 from synthetic import two_targets
 
 from harness.compare.shards import join
 from harness.errors import UsageError
-from harness.records import Verdict
+from harness.records import MOST_SECONDS, Stage, StageReport, Verdict
 from harness.run.sharding import Shard, parse_shard, restrict
 
 
@@ -40,6 +39,16 @@ def test_every_kernel_is_in_one_shard_with_all_that_is_its(package, of):
     assert sorted(ignored) == sorted(
         option for name in ("a", "b[1]", "bench_c.py", "d", "test_c.py") for option in [f"--ignore=/kernels/{name}"] * (of - 1)
     )
+
+
+def test_a_test_file_may_have_its_role_behind_its_name(tmp_path):
+    """pytest collects `*_test.py`, too: the other shards have to leave it out."""
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / "e_test.py").touch()
+    (tmp_path / "test_f.py").touch()
+
+    assert restrict(tmp_path, "/kernels", ["bench_*.py"], Shard(1, 2)) == (("(no bench in this shard)",), ("--ignore=/kernels/test_f.py",))
+    assert restrict(tmp_path, "/kernels", ["bench_*.py"], Shard(2, 2)) == (("(no bench in this shard)",), ("--ignore=/kernels/e",))
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "a/b", "1/65", "-1/2", "1/2/3"])
@@ -73,6 +82,42 @@ def test_shards_join_to_what_they_are_parts_of():
     assert {sample.device for sample in whole.samples} == {ceiling.device for ceiling in whole.ceilings} == {0, 1}
     assert [device.index for device in whole.facts.devices] == [0, 1]
     assert (whole.record.verdict, whole.record.shard, whole.problems) == (run.record.verdict, "", run.problems * 2)
+
+
+def test_shards_run_at_the_same_time_and_their_stages_add_up():
+    """The run took as long as its longest shard; a stage as long as all of its parts, and it counts what they counted."""
+    parts = shards_of(two_targets()[0])
+    for number, (seconds, doubts) in enumerate([(40.0, ("busy", "hot")), (60.0, ("hot",))]):
+        report = StageReport(Stage.TEST, Verdict.PASSED, seconds / 4, counts={"passed": number + 1}, deselected=2, doubts=doubts)
+        record = dataclasses.replace(parts[number].record, seconds=seconds)
+        parts[number] = dataclasses.replace(parts[number], record=record, stages=(report,))
+    (whole,) = join(parts)
+
+    assert whole.record.seconds == 60.0
+    assert whole.stages == (StageReport(Stage.TEST, Verdict.PASSED, 25.0, counts={"passed": 3}, deselected=4, doubts=("busy", "hot")),)
+
+
+def test_seconds_that_are_summed_stay_within_what_a_record_may_hold():
+    """Each of two shards claims the most that a stage may have taken."""
+    longest = StageReport(Stage.TEST, Verdict.PASSED, MOST_SECONDS)
+    (whole,) = join([dataclasses.replace(part, stages=(longest,)) for part in shards_of(two_targets()[0])])
+
+    assert whole.stages[0].seconds == MOST_SECONDS
+
+
+def test_devices_are_numbered_past_all_that_the_shards_before_name():
+    """Those that were only measured on, those that are only facts, and none at all."""
+    whole = two_targets()[0]
+    card = whole.facts.devices[0]
+    bare = {"samples": (), "again": (), "ceilings": (), "shares": ()}
+    first, second, third, last = shards_of(whole, of=4)
+    first = dataclasses.replace(first, facts=None, **bare)
+    second = dataclasses.replace(second, samples=(dataclasses.replace(whole.samples[0], device=2),))
+    third = dataclasses.replace(third, **bare, facts=dataclasses.replace(whole.facts, devices=(card, dataclasses.replace(card, index=4))))
+    (joined,) = join([first, second, third, dataclasses.replace(last, samples=whole.samples[:1])])
+
+    assert [sample.device for sample in joined.samples] == [2, 8]
+    assert [device.index for device in joined.facts.devices] == [0, 3, 7, 8]
 
 
 def test_runs_that_are_no_shards_stay_as_they_are():
@@ -117,8 +162,7 @@ def test_two_shards_of_a_real_package_make_one_report(package, tmp_path):
     pytest.importorskip("triton", reason="the local engine needs torch and triton")
 
     def warpwave(*arguments):
-        command = [sys.executable, "-m", "harness", *arguments]
-        return subprocess.run(command, cwd=tmp_path, env={**os.environ, "COLUMNS": "200"}, capture_output=True, text=True, timeout=200)
+        return command.warpwave(*arguments, cwd=tmp_path, env={**os.environ, "COLUMNS": "200"}, light=True)
 
     for number in ("1", "2"):
         done = warpwave(

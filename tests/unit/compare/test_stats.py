@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 import random
 import statistics
 from pathlib import Path
@@ -123,6 +124,9 @@ def test_no_interval_of_too_little(values):
     assert ratio_of_medians([1.0] * 50, values) is None
 
 
+PAIRS = 600 if "WARPWAVE_SEARCH" in os.environ else 300  # nox -s fuzz
+
+
 # --- verdicts, by simulation ------------------------------------------------------------------------------------------------------------
 # A noise model is a point. Called with a random generator, it returns a function that measures the point n times, or in its rounds.
 
@@ -234,7 +238,7 @@ def test_an_interval_misses_the_truth_less_than_once_in_twenty(kind):
     """The interval of the ratio of two equal measurements contains 1. (No interval detects a drift between runs.)"""
     draw = random.Random(kind.__name__)
     count = 600 if kind is sluggish else 300
-    pairs = [measured(kind, draw, count) for _ in range(600)]
+    pairs = [measured(kind, draw, count) for _ in range(PAIRS)]
     found = [ratio_of_medians(base.times_ms, head.times_ms, (base.rounds, head.rounds)) for base, head in pairs]
 
     assert sum(not one.low <= 1 <= one.high for one in found) / len(found) < 0.05

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+import command
 import pytest
 
 from harness.collect import cases, collect, guard
@@ -151,8 +151,7 @@ def test_a_run_that_writes_too_much_is_ended(tmp_path, fill):
     (tmp_path / "targets.yml").write_text("schema_version: 1\ntargets:\n  cpu: {interpret: false, stages: [test]}\n")
     words = ["--kernels", package, "--targets", tmp_path / "targets.yml", "--out", tmp_path / "out", "--engine", "local"]
     limits = ["--results-limit", 0.01, "--results-files", 2000]
-    command = [sys.executable, "-m", "harness", "run", "cpu", *map(str, words + limits)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, "COLUMNS": "200"})
+    done = command.warpwave("run", "cpu", *words, *limits, env={**os.environ, "COLUMNS": "200"}, light=True)
     run = collect(tmp_path / "out" / "raw" / "cpu")
     told = json.loads((tmp_path / "out" / "raw" / "cpu" / "run.json").read_text())
 

@@ -96,7 +96,7 @@ def limits(run_inside, data):
     cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in ("sm_90", "gfx942"))
     output = run_inside(data / "limits", Stage.COMPILE, architectures=cards)
     rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
-    report = json.loads((output / "stages.json").read_text())["reports"][1]
+    report = json.loads((output / "compile" / "report.json").read_text())
     return {(row["architecture"], row["origin"].split("[")[1].rstrip("]")): row for row in rows}, report
 
 
@@ -168,13 +168,75 @@ def benchmark(N, provider):
 """
 
 
-def test_what_does_not_fit_into_registers_is_counted(run_inside, tmp_path):
-    """512 values a thread go to the stack on one machine; 256 on the other need both kinds of registers and leave one wave a SIMD."""
-    (tmp_path / "bench_wide.py").write_text(WIDE)
-    cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in ("sm_80", "gfx90a"))
-    output = run_inside(tmp_path, Stage.COMPILE, architectures=cards)
-    rows = {row["architecture"]: row for row in map(json.loads, (output / "compile" / "kernels.jsonl").read_text().splitlines())}
+NEITHER = """
+import torch, triton, triton.language as tl
 
+@triton.jit
+def threads_kernel(x_ptr, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), 0.0)
+
+def undecided(x):
+    return x.sum().item()
+
+def wide(x):
+    threads_kernel[(1,)](x, BLOCK=4096, num_warps=64)
+
+@triton.testing.perf_report(triton.testing.Benchmark(["N"], [4096], line_arg="provider", line_vals=["undecided", "wide"],
+    line_names=["a", "b"], ylabel="ms", plot_name="both", args={}))
+def benchmark(N, provider):
+    return triton.testing.do_bench(lambda: globals()[provider](torch.empty(N, device="cuda")))
+"""
+
+
+KEEPING = """
+from pathlib import Path
+import torch, triton
+
+@triton.testing.perf_report(triton.testing.Benchmark(["N"], [64], line_arg="provider", line_vals=["a"], line_names=["a"],
+    ylabel="ms", plot_name="tuned", args={}))
+def benchmark(N, provider):
+    ms = triton.testing.do_bench(lambda: None)
+    (Path.home() / "tuned.db").write_text(str(ms))
+    return ms
+"""
+
+
+TYPED = """
+import torch, triton
+
+
+def copy(x, stream: torch.cuda.Stream | None = None, device: torch.cuda.device | None = None):
+    with torch.cuda.device(0):
+        return x if isinstance(torch.cuda.current_stream(), torch.cuda.Stream) else None
+
+
+@triton.testing.perf_report(triton.testing.Benchmark(
+    x_names=["N"], x_vals=[8], line_arg="provider", line_vals=["a"], line_names=["a"], ylabel="ms", plot_name="typed", args={}))
+def benchmark(N, provider):
+    assert copy(N, torch.cuda.Stream()) == N
+    raise NotImplementedError("as far as it goes")
+"""
+
+
+@pytest.fixture(scope="module")
+def small(run_inside, tmp_path_factory):
+    """The results of one run over bench files of a few lines each, the home of the user who started it, and its rows by file."""
+    folder = tmp_path_factory.mktemp("small")
+    for name, text in {"both": NEITHER, "tuned": KEEPING, "typed": TYPED, "wide": WIDE}.items():
+        (folder / "package" / name).mkdir(parents=True)
+        (folder / "package" / name / f"bench_{name}.py").write_text(text)
+    (folder / "home").mkdir()
+    cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in ("sm_80", "gfx90a"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(folder / "home"))
+        output = run_inside(folder / "package", Stage.COMPILE, architectures=cards)
+    rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
+    return output, folder / "home", {name: [row for row in rows if row["kernel"] == name] for name in ("both", "tuned", "typed", "wide")}
+
+
+def test_what_does_not_fit_into_registers_is_counted(small):
+    """512 values a thread go to the stack on one machine; 256 on the other need both kinds of registers and leave one wave a SIMD."""
+    rows = {row["architecture"]: row for row in small[2]["wide"]}
     thread, wave = rows["sm_80"], rows["gfx90a"]
     # A slot of the stack is written once at least, and nothing is read that was not written; each is 4 bytes or more.
     assert thread["spills"] * 4 == thread["stack_bytes"] > 0
@@ -270,86 +332,30 @@ def test_launches_behind_registered_ops_are_seen(run_inside, data):
     }
 
 
-NEITHER = """
-import torch, triton, triton.language as tl
-
-@triton.jit
-def wide_kernel(x_ptr, BLOCK: tl.constexpr):
-    tl.store(x_ptr + tl.arange(0, BLOCK), 0.0)
-
-def undecided(x):
-    return x.sum().item()
-
-def wide(x):
-    wide_kernel[(1,)](x, BLOCK=4096, num_warps=64)
-
-@triton.testing.perf_report(triton.testing.Benchmark(["N"], [4096], line_arg="provider", line_vals=["undecided", "wide"],
-    line_names=["a", "b"], ylabel="ms", plot_name="both", args={}))
-def benchmark(N, provider):
-    return triton.testing.do_bench(lambda: globals()[provider](torch.empty(N, device="cuda")))
-"""
-
-
-def test_the_stage_names_what_failed_and_not_what_could_not_run(run_inside, tmp_path):
+def test_the_stage_names_what_failed_and_not_what_could_not_run(small):
     """Of Liger-Kernel's ops one depends on data and comes first; what spilled is what the stage failed for."""
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "bench_both.py").write_text(NEITHER)
-    output = run_inside(tmp_path / "package", Stage.COMPILE, architectures=load_targets()["cpu"].architectures[:1])
+    output, _, rows = small
     report = json.loads((output / "compile" / "report.json").read_text())
 
     assert (report["verdict"], report["counts"]["not-run"] > 0) == ("failed", True)
-    assert report["reason"].startswith("wide_kernel for ")
+    assert report["reason"].startswith("threads_kernel for ")
+    assert [row["verdict"] for row in rows["both"]].index("not-run") == 0
 
 
-KEEPING = """
-from pathlib import Path
-import torch, triton
-
-@triton.testing.perf_report(triton.testing.Benchmark(["N"], [64], line_arg="provider", line_vals=["a"], line_names=["a"],
-    ylabel="ms", plot_name="tuned", args={}))
-def benchmark(N, provider):
-    ms = triton.testing.do_bench(lambda: None)
-    (Path.home() / "tuned.db").write_text(str(ms))
-    return ms
-"""
-
-
-def test_a_package_that_keeps_what_it_tuned_does_not_keep_it_in_the_users_home(run_inside, tmp_path, monkeypatch):
+def test_a_package_that_keeps_what_it_tuned_does_not_keep_it_in_the_users_home(small):
     """FlagGems has a database of tuned configurations there; timings on a pretended card are made up."""
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "bench_tuned.py").write_text(KEEPING)
-    (tmp_path / "home").mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    output = run_inside(tmp_path / "package", Stage.COMPILE, architectures=load_targets()["cpu"].architectures[:1])
+    output, home, _ = small
 
-    assert list((tmp_path / "home").rglob("tuned.db")) == []
+    assert list(home.rglob("tuned.db")) == []
     assert list(output.rglob("tuned.db")) == []
     assert "tuned" in (output / "compile" / "journal-sm_80.jsonl").read_text()
 
 
-TYPED = """
-import torch, triton
-
-
-def copy(x, stream: torch.cuda.Stream | None = None, device: torch.cuda.device | None = None):
-    with torch.cuda.device(0):
-        return x if isinstance(torch.cuda.current_stream(), torch.cuda.Stream) else None
-
-
-@triton.testing.perf_report(triton.testing.Benchmark(
-    x_names=["N"], x_vals=[8], line_arg="provider", line_vals=["a"], line_names=["a"], ylabel="ms", plot_name="typed", args={}))
-def benchmark(N, provider):
-    assert copy(N, torch.cuda.Stream()) == N
-    raise NotImplementedError("as far as it goes")
-"""
-
-
-def test_a_package_may_name_the_types_of_a_stream_and_a_device(run_inside, tmp_path):
+def test_a_package_may_name_the_types_of_a_stream_and_a_device(small):
     """transformers does, which Liger-Kernel imports where it is installed: what stands in for a class has to be one."""
-    (tmp_path / "bench_typed.py").write_text(TYPED)
-    output = run_inside(tmp_path, Stage.COMPILE, architectures=load_targets()["cpu"].architectures[:1])
+    _, _, rows = small
 
-    assert "as far as it goes" in (output / "compile" / "kernels.jsonl").read_text()
+    assert {row["architecture"] for row in rows["typed"] if "as far as it goes" in row["reason"]} == {"sm_80", "gfx90a"}
 
 
 @pytest.mark.parametrize(

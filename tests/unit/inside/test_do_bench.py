@@ -9,7 +9,9 @@ from types import SimpleNamespace
 import pytest
 from benching import FakeDevice
 
+from harness.inside.bench.batches import Bursts
 from harness.inside.bench.do_bench import Timer, quantile
+from harness.inside.bench.stopping_rule import Rounds
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -188,6 +190,35 @@ def test_short_launches_are_replayed_from_a_graph(device, timer):
 
     assert (short.graph_ms, long.graph_ms, timer.last.graph_ms) == (pytest.approx(0.005), None, None)
     assert short.median_ms == pytest.approx(0.015)
+
+
+@pytest.mark.parametrize("rounds", [None, Rounds()], ids=["by itself", "in rounds"])
+def test_gradients_are_dropped_before_every_call(device, timer, rounds):
+    """Warm-up and every round: a gradient that is there would be added to, and that takes longer. Such a call is not put into a graph."""
+    seen, weight = [], SimpleNamespace(grad=None)
+
+    def backward():
+        seen.append(weight.grad)
+        weight.grad = "the last call's"
+        device.work(0.015)
+
+    device.CUDAGraph = lambda: SimpleNamespace(replay=lambda: device.work(0.1))
+    device.graph = lambda graph: contextlib.nullcontext()
+    for _ in range(3 if rounds else 1):
+        if rounds:
+            timer.turn(rounds)
+        timer.do_bench(backward, grad_to_none=[weight])
+
+    assert len(seen) > 20
+    assert set(seen) == {None}
+    assert timer.last.graph_ms is None
+
+
+def test_a_round_begins_with_twice_the_hosts_time_ahead(device):
+    """A flush takes 0.5 ms: a host that needs 1 ms a call is ahead by 2 flushes more than a repetition has, with a margin of a fifth."""
+    bursts = Bursts(device, device.flush)
+
+    assert (bursts.flushes(1.0), bursts.lead(1.0)) == (3, 5)
 
 
 def test_quantiles_agree_with_triton():

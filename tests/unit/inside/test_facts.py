@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from types import SimpleNamespace
 
 import pytest
+from synthetic import facts
 
 from harness.inside.facts import stage
 from harness.inside.facts.stage import UnusableError
-from harness.records import Stage
+from harness.records import DeviceFacts, Stage, to_json
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -80,9 +82,41 @@ def test_a_sick_card_stops_the_run_before_a_kernel(run_inside, tmp_path, program
     package.mkdir()
     (package / "test_op.py").write_text("def test_op(): pass\n")
     probe = (sys.executable, "-c", program)
-    output = run_inside(package, Stage.TEST, interpret=False, probe=probe, probe_limit_s=1.0)
+    output = run_inside(package, Stage.TEST, light=True, interpret=False, probe=probe, probe_limit_s=1.0)
     told, test = json.loads((output / "stages.json").read_text())["reports"]
 
     assert told["verdict"] == "infra"
     assert reason in told["reason"]
     assert (test["verdict"], test["seconds"]) == ("not-run", 0.0)
+
+
+CARD = DeviceFacts(0, "A card", "sy_90", 1 << 36, 100, uuid="GPU-1")
+CHANGES = {
+    "kernels_hash": ("other", "the kernels have changed"),
+    "python": ("3.13.0", "python has changed from 3.12.0 to 3.13.0"),
+    "torch": ("0", "torch has changed from 2.13.0+synthetic to 0"),
+    "triton": ("0", "triton has changed from 3.9.0 to 0"),
+    "runtime": ("none", "runtime has changed from synthetic 1.0 to none"),
+    "driver": (None, "driver has changed from 1.0 to None"),
+    "fp_fusion": ("0", "fp fusion has changed from 1 to 0"),
+    "devices": ((dataclasses.replace(CARD, uuid="GPU-2"),), "the GPUs have changed"),
+    "platform": ("another", ""),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_run_is_not_taken_up_in_another_environment(tmp_path, name):
+    """Numbers of both would be mixed. A kernel of the operating system that was updated is no other environment."""
+    value, reason = CHANGES[name]
+    before = facts(devices=(CARD,))
+    (tmp_path / "facts.json").write_text(to_json(before))
+
+    assert stage._changed(before, tmp_path / "facts.json") == ""
+    assert stage._changed(dataclasses.replace(before, **{name: value}), tmp_path / "facts.json") == reason
+
+
+def test_a_first_run_has_nothing_to_be_held_against(tmp_path):
+    """Nor has one whose facts were cut off."""
+    (tmp_path / "cut.json").write_text("{")
+
+    assert stage._changed(facts(), tmp_path / "facts.json") == stage._changed(facts(), tmp_path / "cut.json") == ""

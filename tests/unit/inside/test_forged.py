@@ -12,7 +12,9 @@ import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import command
 import pytest
+from light import light_python
 
 from harness.inside.bench.results import Sink
 from harness.records import Job, Sample, Stage, Verdict, dump, to_json
@@ -55,13 +57,13 @@ FORGED = {
 }
 
 
-def verify(package: Path, output: Path, *pytest_args: str) -> dict:
-    """The test stage over a package, in a process of its own; its report."""
+def verify(package: Path, output: Path, *pytest_args: str, light: bool = True) -> dict:
+    """The test stage over a package, in a process of its own; its report. Not `light`: with torch and the plugins of the tests."""
     (output / "test").mkdir(parents=True)
     dump(Job("run-1", "cpu", (Stage.TEST,), str(package), str(output), pytest_args=pytest_args, benches=()), output / "job.json")
-    command = [sys.executable, "-m", "harness.inside.test.stage", str(output / "job.json")]
-    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""}
-    done = subprocess.run(command, cwd=output, env=variables, capture_output=True, text=True, timeout=200)
+    words = [light_python() if light else sys.executable, "-m", "harness.inside.test.stage", str(output / "job.json")]
+    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), **({} if light else {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""})}
+    done = subprocess.run(words, cwd=output, env=variables, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     return json.loads((output / "test" / "report.json").read_text())
 
@@ -97,7 +99,7 @@ def forged(forge):
 
     def told(name: str) -> tuple[dict, dict[str, str]]:
         package = forge(name)
-        return verify(package, package.parent / "out"), verdicts(package.parent / "out")
+        return verify(package, package.parent / "out", light=name != "assert_close"), verdicts(package.parent / "out")
 
     with ThreadPoolExecutor(3) as pool:
         return dict(zip(FORGED, pool.map(told, FORGED), strict=True))
@@ -136,7 +138,7 @@ def test_what_was_left_out_is_counted(forged):
 
 def test_honest_packages_are_believed(data, tmp_path):
     """Decorators, mocks, Hypothesis, unittest, marks, hooks that turn a failure into a skip: nothing of it is a forgery."""
-    report = verify(data / "ordinary", tmp_path / "out")
+    report = verify(data / "ordinary", tmp_path / "out", light=False)
 
     assert (report["verdict"], report["doubts"], report["deselected"]) == ("passed", [], 0), report
     assert set(verdicts(tmp_path / "out").values()) == {"passed", "skipped"}
@@ -178,7 +180,7 @@ def run(package: Path, folder: Path) -> tuple[subprocess.CompletedProcess[str], 
     (folder / "targets.yml").write_text("schema_version: 1\ntargets:\n  cpu: {interpret: false, stages: [test]}\n")
     words = ["run", "cpu", "--engine", "local", "--kernels", str(package), "--targets", "targets.yml", "--out", "out"]
     variables = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run([sys.executable, "-m", "harness", *words], cwd=folder, env=variables, capture_output=True, text=True, timeout=300)
+    done = command.warpwave(*words, cwd=folder, env=variables, light=True)
     return done, json.loads((folder / "out" / "comparison.json").read_text())["targets"][0]
 
 
@@ -222,8 +224,8 @@ def test_a_stage_imports_nothing_that_an_earlier_one_has_planted(tmp_path):
     job = Job("run-1", "cpu", (Stage.TEST, Stage.COMPILE), str(package), str(output), benches=())
     dump(job, output / "job.json")
     variables = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-m", "harness.inside", str(output / "job.json")]
-    subprocess.run(command, cwd=work, env=variables, capture_output=True, text=True, timeout=200)
+    words = [light_python(), "-m", "harness.inside", str(output / "job.json")]
+    subprocess.run(words, cwd=work, env=variables, capture_output=True, text=True, timeout=200)
     reports = json.loads((output / "stages.json").read_text())["reports"]
 
     assert (work / "dataclasses.py").exists()

@@ -18,7 +18,7 @@ from harness.__main__ import _run_cli, cli
 from harness.collect import collect
 from harness.compare import compare
 from harness.errors import ConfigError
-from harness.inside.codegen.gates import judge
+from harness.inside.codegen.gates import judge, strictest
 from harness.inside.codegen.precision import unnamed_products
 from harness.package_settings import load_gates, load_launches, load_peers
 from harness.records import OPEN, Gates, Job, Limits, Rule, Stage, Verdict, Waiver, Which, dump, to_json
@@ -101,7 +101,7 @@ WRONG = {
     "[[tool.warpwave.rules]]\nkernel = 'a'": "rules[0]: found a rule that sets no gate",
     "[[tool.warpwave.rules]]\nkernel = 'a'\nspills = false": "rules[0].spills: found False, allowed is a whole number",
     "[[tool.warpwave.rules]]\nkernel = []\nmatrix = true": "rules[0].kernel: found []",
-    "[[tool.warpwave.rules]]\nkernel = 'a'\nlaunched_by = 'x'\nmatrix = true": "rules[0].launched_by: found 'x', allowed is one of bench",
+    "[[tool.warpwave.rules]]\nkernel = 'a'\nlaunched_by = 'x'\nmatrix = true": "launched_by: found 'x', allowed is one of bench, test",
     WAIVER: "waivers[0].reason: found nothing",
     WAIVER + "reason = '  '": "waivers[0].reason: found '  ', allowed is a text that is not empty",
     WAIVER + "reason = 'why'\nfunctoin = 'x'": "waivers[0].functoin: found a key that does not exist",
@@ -121,6 +121,18 @@ def test_what_is_misspelt_is_refused(package, text):
 
     assert WRONG[text] in raised.value.happened
     assert str(kernels.parent / "pyproject.toml") in raised.value.happened
+
+
+def test_what_a_value_may_be_says_how_a_gate_is_switched_off(package):
+    """`false` opens a gate for the package; a rule can only tighten, and there a waiver is the way."""
+    hints = []
+    for text in ("[tool.warpwave.gates]\nspills = -1", "[[tool.warpwave.rules]]\nkernel = 'a'\nspills = -1"):
+        with pytest.raises(ConfigError) as raised:
+            load_gates(package(text))
+        hints.append(raised.value.happened)
+
+    assert ["; false " in hint for hint in hints] == [True, False]
+    assert ["waiver" in hint for hint in hints] == [False, True]
 
 
 def test_what_is_compiled_is_the_packages_to_say(package):
@@ -175,6 +187,12 @@ FOUND = [
     (row(spills=None, stack_bytes=None), only(private_bytes=0), {}),
     (row(limited_by=("registers",)), only(occupancy=0.5), {"occupancy": "0.25 of the warps, 0.5 wanted; limited by registers"}),
     (row(), only(occupancy=0.25), {}),
+    (row(limited_by=None), only(occupancy=0.5), {"occupancy": "0.25 of the warps, 0.5 wanted"}),
+    (
+        row(limited_by=("registers", "shared")),
+        only(occupancy=1),
+        {"occupancy": "0.25 of the warps, 1 wanted; limited by registers, shared"},
+    ),
     (row(occupancy=None), only(occupancy=1), {}),
     (row(), only(load_bits=128), {"load_bits": "64 bits at most, 128 wanted"}),
     (row(), only(load_bits=64, store_bits=32), {}),
@@ -226,6 +244,20 @@ def test_the_strictest_of_all_limits_holds():
     for some in (rules, rules[::-1]):
         judged = judge(made, Gates(Limits(spills=8), tuple(some)))
         assert judged.broken == {"spills": "2 registers, 0 allowed", "load_bits": "32 bits at most, 64 wanted"}
+
+
+@pytest.mark.parametrize(
+    ("gate", "loose", "strict"),
+    [
+        *(("spills", 4, 2), ("private_bytes", 64, 0), ("occupancy", 0.25, 0.5), ("load_bits", 32, 128), ("store_bits", 64, 128)),
+        *(("matrix", False, True), ("explicit_precision", False, True), ("occupancy", None, 0.5), ("spills", None, 0)),
+    ],
+)
+def test_of_two_limits_the_one_that_is_harder_to_meet_holds(gate, loose, strict):
+    """At most the smaller number, at least the larger one, and an open gate gives way."""
+    some = [dataclasses.replace(OPEN, **{gate: value}) for value in (loose, strict)]
+
+    assert strictest(some) == strictest(some[::-1]) == some[1]
 
 
 def test_a_waiver_takes_its_gate_and_its_kernels_only():

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+from light import light_python
 
 from harness.collect import collect
 from harness.options import RunOptions
@@ -45,7 +46,7 @@ def package(data, tmp_path, monkeypatch):
 
 def test_a_sticky_error_has_one_culprit(run_inside, package):
     """Two culprits and a real failure among seven: three failures. One of the culprits did not even wait for what it launched."""
-    found = outcomes(run_inside(package("test_sticky.py"), Stage.TEST, benches=(), interpret=False))
+    found = outcomes(run_inside(package("test_sticky.py"), Stage.TEST, light=True, benches=(), interpret=False))
 
     assert {name for name, (verdict, _) in found.items() if verdict != "passed"} == {
         "test_culprit_that_waits",
@@ -62,7 +63,7 @@ def test_a_sticky_error_has_one_culprit(run_inside, package):
 def test_a_runtime_that_aborts_is_understood(run_inside, data):
     """The signal is the same; what the runtime printed tells a hang of the GPU from a fault of the kernel."""
     faults = {pattern: Verdict(verdict) for pattern, verdict in load_targets()["rocm"].probe.faults.items()}
-    found = outcomes(run_inside(data / "aborts", Stage.TEST, benches=(), interpret=False, device_faults=faults))
+    found = outcomes(run_inside(data / "aborts", Stage.TEST, light=True, benches=(), interpret=False, device_faults=faults))
 
     assert {name: verdict for name, (verdict, _) in found.items()} == {
         "test_abort[hang]": "gpu-hang",
@@ -78,7 +79,7 @@ def test_a_lost_card_is_infrastructure_and_tried_once_more(package, tmp_path):
     """No test fails for it; what was finished is kept, the rest runs in the second attempt, and both attempts are on record."""
     target = dataclasses.replace(load_targets()["cpu"], interpret=False, stages=(Stage.TEST,))
     said: list[str] = []
-    settings = RunOptions("run-1", tmp_path / "out", package("test_lost.py"), benches=())
+    settings = RunOptions("run-1", tmp_path / "out", package("test_lost.py"), benches=(), python=light_python())
     record = run_target(target, settings, said.append, lambda event: None)
     run = collect(tmp_path / "out" / "raw" / "cpu")
     events = [json.loads(line) for line in (tmp_path / "out" / "raw" / "cpu" / "test" / "journal.jsonl").read_text().splitlines()]
@@ -98,7 +99,8 @@ def test_a_card_that_stays_away_is_given_up(package, tmp_path):
     conftest = kernels / "conftest.py"
     conftest.write_text(conftest.read_text().replace("        if not LOST.exists():\n            LOST", "        LOST"))
     target = dataclasses.replace(load_targets()["cpu"], interpret=False, stages=(Stage.TEST,))
-    record = run_target(target, RunOptions("run-1", tmp_path / "out", kernels, benches=()), lambda line: None, lambda event: None)
+    options = RunOptions("run-1", tmp_path / "out", kernels, benches=(), python=light_python())
+    record = run_target(target, options, lambda line: None, lambda event: None)
     verdicts = {case.id.rpartition("::")[2]: case.verdict for case in collect(tmp_path / "out" / "raw" / "cpu").cases}
 
     assert (record.verdict, len(record.attempts)) == (Verdict.INFRA, 1)

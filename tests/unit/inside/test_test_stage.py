@@ -15,7 +15,7 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 @pytest.fixture(scope="module")
 def cases(run_inside, data):
     """Each test of the deadly package, by name: its outcome's type and message."""
-    output = run_inside(data / "deaths", Stage.TEST, benches=(), test_limit_s=4.0)
+    output = run_inside(data / "deaths", Stage.TEST, light=True, benches=(), test_limit_s=4.0)
     root = ElementTree.parse(output / "test" / "junit.xml").getroot()
     found = {}
     for case in root.iter("testcase"):
@@ -77,7 +77,7 @@ def test_nothing_found_is_not_a_pass(run_inside, tmp_path):
     """An empty package gives `not-run`, never green."""
     empty = tmp_path / "empty"
     empty.mkdir()
-    output = run_inside(empty, Stage.TEST, benches=("bench_*.py",))
+    output = run_inside(empty, Stage.TEST, light=True, benches=("bench_*.py",))
     report = json.loads((output / "stages.json").read_text())["reports"][1]
 
     assert (report["verdict"], report["reason"]) == ("not-run", "no test was found")

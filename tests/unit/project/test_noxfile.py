@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import command
 import pytest
 
 pytest.importorskip("nox")
@@ -73,7 +74,9 @@ class Session:
         if words[:3] != ("warpwave", "ci", "options"):
             self.ran = words
         elif self.answers:
-            return subprocess.run([sys.executable, "-m", "harness", *words[1:]], capture_output=True, text=True, check=True).stdout
+            done = command.warpwave(*words[1:])
+            assert done.returncode == 0, done.stderr
+            return done.stdout
         return None
 
 

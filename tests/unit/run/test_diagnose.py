@@ -15,6 +15,7 @@ FAILED = StageReport(Stage.TEST, Verdict.FAILED, 9.0, "2 of 9 tests failed", "se
 KILLED = StageReport(Stage.TEST, Verdict.CRASHED, 9.0, "its process was killed by SIGKILL", "", -9)
 WAITING = StageReport(Stage.BENCH, Verdict.NOT_RUN, reason="the run ended before this stage")
 NOTHING_COLLECTED = StageReport(Stage.TEST, Verdict.NOT_RUN, 1.5, "no test was found", "", 0)
+BENCHED = StageReport(Stage.BENCH, Verdict.PASSED, 9.0, exit_code=0)
 NO_DEVICE = StageReport(Stage.FACTS, Verdict.INFRA, 2.0, "torch sees no device", "look at the driver", 0)
 
 
@@ -31,6 +32,9 @@ TABLE = [
     ("failed tests", Exit(0, 9), stages(FACTS, FAILED), Verdict.FAILED, "test: 2 of 9 tests failed"),
     ("the worst stage speaks", Exit(0, 9), stages(FACTS, FAILED, KILLED), Verdict.CRASHED, "killed by SIGKILL"),
     ("nothing collected", Exit(0, 9), stages(FACTS, NOTHING_COLLECTED), Verdict.NOT_RUN, "no test was found"),
+    ("no test found beside a good bench", Exit(0, 9), stages(FACTS, NOTHING_COLLECTED, BENCHED), Verdict.NOT_RUN, "test: no test was"),
+    ("no bench found beside good tests", Exit(0, 9), stages(FACTS, PASSED, WAITING), Verdict.PASSED, ""),
+    ("facts alone", Exit(0, 9), stages(FACTS), Verdict.NOT_RUN, "no stage"),
     ("an unusable environment", Exit(0, 9), stages(NO_DEVICE, WAITING), Verdict.INFRA, "facts: torch sees no device"),
     ("no stage at all", Exit(0, 9), stages(), Verdict.NOT_RUN, "no stage"),
     ("137 with the engine's out-of-memory flag", Exit(137, 9, oom_killed=True), CUT, Verdict.OOM, "past 18.8 GiB, in stage bench"),
@@ -65,6 +69,16 @@ def test_table(ended: Exit, reports: Stages | None, verdict: Verdict, reason: st
     found = diagnose(ended, reports, 60.0, "18.8 GiB")
     assert found.verdict is verdict
     assert reason in found.reason
+
+
+@pytest.mark.parametrize(("ended", "reports"), [row[1:3] for row in TABLE if row[3] is not Verdict.PASSED], ids=str)
+def test_every_bad_ending_has_a_next_step(ended: Exit, reports: Stages | None):
+    """A sentence, whatever the ending; a stage that says nothing has none to give."""
+    found = diagnose(ended, reports, 60.0, "")
+
+    assert found.reason
+    assert found.hint.endswith(".") or (ended.code == 0 and reports is not None and reports.finished)
+    assert found.hint == found.hint.strip()
 
 
 def test_the_hint_of_the_stage_is_kept():

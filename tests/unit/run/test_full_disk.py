@@ -9,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import command
 import pytest
+from light import light_python
 
 from harness.collect import collect
 from harness.engines.seam import Layout
@@ -55,8 +57,8 @@ def disk(tmp_path):
     folder.mkdir()
 
     def mount(size: str, files: str = "0") -> Path:
-        command = ["mount", "-t", "tmpfs", "-o", f"size={size},nr_inodes={files}", "tmpfs", str(folder)]
-        if os.getuid() != 0 or subprocess.run(command, capture_output=True).returncode:
+        words = ["mount", "-t", "tmpfs", "-o", f"size={size},nr_inodes={files}", "tmpfs", str(folder)]
+        if os.getuid() != 0 or subprocess.run(words, capture_output=True).returncode:
             pytest.skip("only root can mount a small file system")
         return folder
 
@@ -82,11 +84,11 @@ def run(tmp_path):
 
     def run(out: Path, *more: str, shell: str = "") -> subprocess.CompletedProcess[str]:
         words = ["--kernels", str(package), "--targets", str(tmp_path / "targets.yml"), "--out", str(out), "--engine", "local", *more]
-        command = [sys.executable, "-m", "harness", "run", "cpu", *words]
-        if shell:
-            command = ["bash", "-c", f'{shell}; exec "$@"', "-", *command]
         variables = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(__file__).parents[3])}
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, env=variables)
+        if not shell:
+            return command.warpwave("run", "cpu", *words, env=variables, light=True)
+        words = ["bash", "-c", f'{shell}; exec "$@"', "-", light_python(), "-m", "harness", "run", "cpu", *words]
+        return subprocess.run(words, capture_output=True, text=True, timeout=300, env=variables)
 
     return run
 
@@ -106,8 +108,7 @@ def test_a_disk_that_is_too_small_from_the_start(disk, run, kib):
     is_infrastructure(run(out), "Make room")
     written = out / "raw" / "cpu" / "run.json"
     assert kib < 16 or json.loads(written.read_text())["verdict"] == "infra"
-    told = [sys.executable, "-m", "harness", "report", str(out), "--out", str(out.parents[1] / "report")]
-    assert not written.exists() or subprocess.run(told, capture_output=True).returncode == 3
+    assert not written.exists() or command.warpwave("report", out, "--out", out.parents[1] / "report").returncode == 3
 
 
 @pytest.mark.parametrize("files", range(2, 8))
@@ -197,8 +198,8 @@ def test_a_full_disk_is_infrastructure(small_disk, tmp_path):
 
     def run(*more: str) -> subprocess.CompletedProcess[str]:
         words = ["--kernels", str(package), "--targets", str(tmp_path / "targets.yml"), "--out", str(small_disk / "out"), "--no-report"]
-        command = [sys.executable, "-m", "harness", "run", "cpu", "--engine", "local", *words, *more]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, "SMALL_DISK": str(small_disk)})
+        words += ["--engine", "local", *more]
+        return command.warpwave("run", "cpu", *words, env={**os.environ, "SMALL_DISK": str(small_disk)}, light=True)
 
     done = run()
     raw = small_disk / "out" / "raw" / "cpu"

@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+from light import light_python
 
 from harness.collect import collect
 from harness.errors import InvalidInputError, UsageError
@@ -50,7 +51,7 @@ def warpwave(tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "test_op.py").write_text(TESTS)
     (tmp_path / "targets.yml").write_text("schema_version: 1\ntargets:\n  cpu: {interpret: false, stages: [test]}\n")
-    fixed = [sys.executable, "-m", "harness", "run", "cpu", "--engine", "local", "--kernels", "package", "--targets", "targets.yml"]
+    fixed = [light_python(), "-m", "harness", "run", "cpu", "--engine", "local", "--kernels", "package", "--targets", "targets.yml"]
 
     def start(*more: str) -> subprocess.Popen[str]:
         variables = {**os.environ, "MARK": str(tmp_path / "mark"), "COLUMNS": "200"}

@@ -1,0 +1,195 @@
+"""A runner that is not fit leaves a record like a run's, and what is published fits where it goes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from datetime import datetime, timezone
+from types import SimpleNamespace
+
+import pytest
+from synthetic import case, run, sample, two_targets
+
+from harness.ci import job, publish
+from harness.ci.workflow_commands import COMMENT_BYTES, MARKER, annotate, command, cut, outputs
+from harness.compare import compare
+from harness.doctor import Finding
+from harness.errors import InfrastructureError
+from harness.records import Stage, StageReport, Verdict
+
+TARGET = SimpleNamespace(name="cuda", label="NVIDIA CUDA")
+FAULTS = [
+    Finding("cuda: driver", "fail", "no driver", "Install it."),
+    Finding("cuda: probe", "fail", "exit code 9", ""),
+    Finding("cuda: toolkit", "fail", "missing", "Install it."),
+]
+
+
+def test_only_what_failed_makes_a_machine_unfit():
+    """A warning, or a check that was skipped, is no reason."""
+    states = [Finding(state, state, "") for state in ("pass", "warn", "fail", "skip")]
+
+    assert job.unfit(states) == [states[2]]
+
+
+def test_a_machine_that_is_not_fit_is_on_record(tmp_path):
+    """Infrastructure, with every fault and each fix once; the commit is that of the kernels, the time is now in UTC."""
+    (tmp_path / "ops").mkdir()
+    made = job.put_on_record(TARGET, FAULTS, tmp_path / "ops", tmp_path / "out", "2/4", ("warpwave", "run", "cuda"))
+    told = json.loads((tmp_path / "out" / "raw" / "cuda" / "run.json").read_text())
+    age = datetime.now(timezone.utc) - datetime.fromisoformat(made.started)
+
+    assert (made.target, made.label, made.verdict, made.seconds) == ("cuda", "NVIDIA CUDA", Verdict.INFRA, 0.0)
+    assert made.reason == "cuda: driver: no driver; cuda: probe: exit code 9; cuda: toolkit: missing"
+    assert made.hint == "Install it."
+    assert (made.shard, made.kernels, made.command, made.commit) == ("2/4", "ops", ("warpwave", "run", "cuda"), "")
+    assert 0 <= age.total_seconds() < 60
+    assert (told["run_id"], told["verdict"]) == (made.run_id, "infra")
+    assert made.run_id
+
+
+def test_each_record_is_a_run_of_its_own_and_replaces_none(tmp_path):
+    """Another run's results are not overwritten; without a shard there is none."""
+    first, second = (job.put_on_record(TARGET, FAULTS, tmp_path, tmp_path / str(n)) for n in range(2))
+
+    assert first.run_id != second.run_id
+    assert (first.shard, first.command) == ("", ())
+    with pytest.raises(FileExistsError):
+        job.put_on_record(TARGET, FAULTS, tmp_path, tmp_path / "0")
+
+
+def test_leftovers_are_named(monkeypatch):
+    """They are removed, not only listed; an engine that does not answer is no error here."""
+    asked = []
+    answers = [["container a", "container b"], [], InfrastructureError("no engine", "why", "do")]
+
+    def clean(dry_run):
+        asked.append(dry_run)
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr("harness.engines.docker.engine.clean", clean)
+    said = [job.end_leftovers() for _ in range(3)]
+
+    assert asked == [False] * 3
+    assert "container a, container b" in said[0]
+    assert "container" in said[1]
+    assert "no engine" in said[2]
+
+
+def test_numbers_are_exported_for_each_tool_where_there_are_any(tmp_path):
+    """CSV is in the report; OpenMetrics is text."""
+    found = publish.export(compare(two_targets()), tmp_path)
+
+    assert sorted(path.name for path in found) == sorted(path.name for path in tmp_path.iterdir())
+    assert "openmetrics.txt" in {path.name for path in found}
+    assert all(path.suffix == ".json" for path in found if path.name != "openmetrics.txt")
+    assert not any(path.stem == "csv" for path in found)
+    assert all(path.stat().st_size for path in found)
+    assert publish.export(compare([run(samples=())]), tmp_path / "none") == []
+
+
+def test_a_summary_has_the_report_first_and_then_the_changes(tmp_path):
+    """Each may have half; what is left of it goes to the other."""
+    comparison = compare(two_targets())
+    whole = publish.summary(comparison, "", 1 << 20)
+    long = "".join(f"change {n}\n" for n in range(10_000))
+    both = publish.summary(comparison, long, 4000)
+
+    assert publish.summary(comparison, "\nwhat changed\n", 1 << 20) == whole + "\nwhat changed\n"
+    assert len(both.encode()) <= 4000
+    assert both.startswith(whole[:40])
+    assert 1000 < both.encode().index(b"change 0\n") <= 2100
+    assert len(publish.summary(comparison, "", 1000).encode()) <= 1000
+
+
+def test_a_comment_can_be_found_again_and_fits():
+    """By its marker, in its first line; GitHub refuses one that is a byte too long."""
+    short = publish.comment(compare(two_targets()), "\nwhat changed\n")
+    cases = tuple(case(f"k.py::test_{n}", Verdict.FAILED, message="x" * 500) for n in range(500))
+    long = publish.comment(compare([run(cases=cases)]), "".join(f"change {n}\n" for n in range(10_000)))
+
+    assert short.startswith(MARKER + "\n")
+    assert short.endswith("\nwhat changed\n")
+    assert long.startswith(MARKER + "\n")
+    assert COMMENT_BYTES * 0.4 < len(long.encode()) <= COMMENT_BYTES
+
+
+def test_no_leg_that_brought_anything_is_a_report_of_absent_targets(tmp_path):
+    """Of whatever was expected, in the files of any report."""
+    comparison = publish.merge([tmp_path / "none"], tmp_path / "out", ["alpha", "beta"])
+
+    assert [(target.target, target.verdict) for target in comparison.targets] == [("alpha", Verdict.ABSENT), ("beta", Verdict.ABSENT)]
+    assert (tmp_path / "out" / "comparison.json").is_file()
+
+
+@pytest.mark.parametrize(("extra", "whole"), [(0, True), (-1, False)])
+def test_a_text_is_cut_only_where_it_does_not_fit(extra, whole):
+    """A text of exactly as many bytes does; what is cut ends with a line, and all of it is within the limit."""
+    text = "".join(f"{n:09}\n" for n in range(20))
+    short = cut(text, len(text) + extra, "There.")
+
+    assert (short == text) == whole
+    assert len(short) <= len(text) + extra
+    if not whole:
+        kept, note = short.split("\n\n", 1)
+        assert text.startswith(kept + "\n") or text.startswith(kept)
+        assert len(kept) > len(text) - len(note) - 15
+        assert note.endswith("There._\n")
+
+
+def test_a_command_leaves_out_what_is_empty():
+    """Values are percent-encoded: a colon or a comma would end a property. A line break, which would end the command, is shown as text."""
+    assert command("error", "a\nb%") == "::error::a\\nb%25"
+    assert command("warning", "said", title="a: b, c%", file="") == "::warning title=a%3A b%2C c%25::said"
+    assert command("notice", "said", title="x", line="3") == "::notice title=x,line=3::said"
+    assert outputs({"a": "1\n2", "b": ""}, "EOF") == "a<<EOF\n1\n2\nEOF\nb<<EOF\n\nEOF\n"
+
+
+def test_annotations_come_in_the_order_of_their_weight():
+    """The verdict, targets that are not complete, tests, what got worse, files that cannot be read; each says what it is about."""
+    tests = (case("k.py::test_a", Verdict.FAILED, message="first\nsecond"), case("k.py::test_b", Verdict.FAILED), case("k.py::test_c"))
+    broken = dataclasses.replace(
+        run(cases=tests),
+        stages=(StageReport(Stage.TEST, Verdict.CRASHED, reason="it died", hint="Look."),),
+        problems=("bench/samples.jsonl: invalid: x",),
+    )
+    comparison = compare([broken], ["alpha", "beta"])
+    lines = list(annotate(comparison, ["::warning::slower"]))
+
+    assert lines[0] == command("error", comparison.sentence, title="warpwave")
+    assert [line.split("::")[1] for line in lines[1:]] == [
+        "error title=alpha%3A crashed",
+        "error title=beta%3A absent",
+        "error title=k.py%3A%3Atest_a on alpha",
+        "error title=k.py%3A%3Atest_b on alpha",
+        "warning",
+        "warning title=invalid",
+    ]
+    assert lines[3].endswith("::first")
+    assert lines[4].endswith("::failed")
+    assert lines[1].endswith("::test: it died Look.")
+    assert lines[2].endswith("raw/beta.")
+    assert lines[6].endswith("::alpha: bench/samples.jsonl: invalid: x")
+
+
+@pytest.mark.parametrize(("count", "shown"), [(8, 8), (9, 9), (10, 8), (30, 8)])
+def test_a_runner_shows_ten_annotations_and_the_last_counts_the_rest(count, shown):
+    """The verdict is one of them; none is left out where all fit."""
+    since = [f"::warning::{n}" for n in range(count)]
+    failed = compare([run(cases=(case(verdict=Verdict.FAILED),))])
+    passed = compare([run()])
+    lines, quiet = list(annotate(failed, since[1:])), list(annotate(passed, since))
+
+    assert len(lines) == 1 + (count if shown == count else 9)
+    assert quiet[:shown] == since[:shown]
+    assert len(quiet) == (count if shown == count else 9)
+    if shown < count:
+        assert f"{count - shown} more" in quiet[-1]
+
+
+def test_the_sample_that_is_exported_is_sound():
+    """One without a value is no number."""
+    assert publish.export(compare([run(samples=(sample(value=None, verdict=Verdict.ERROR),))]), None) == []

@@ -1,0 +1,82 @@
+"""The plan of a workflow at its bounds, and the whole matrix that a job starts from."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from harness.ci.plan import Leg, as_outputs, plan_legs
+from harness.errors import UsageError
+
+
+def asked(**machines):
+    return json.dumps(machines)
+
+
+@pytest.mark.parametrize(
+    ("text", "shards", "count"),
+    [
+        (asked(a=[[str(n)] for n in range(64)]), 1, 64),
+        (asked(a=[[str(n)] for n in range(65)]), 1, None),
+        (asked(a="x"), 64, 64),
+        (asked(a="x"), 65, None),
+        (asked(a="x", b="y"), 32, 64),
+        (asked(a=[str(n) for n in range(16)]), 1, 1),
+        (asked(a=[str(n) for n in range(17)]), 1, None),
+        (asked(a=["self-hosted", "x"]), 1, 1),
+        (asked(a=[["self-hosted"], ["x"]]), 1, None),
+        (asked(a=["x", ""]), 1, None),
+        (asked(a=["x", "a\tb"]), 1, None),
+        (asked(a=["x", ["y"]]), 1, None),
+        (asked(a=None), 1, None),
+        (asked(a={"x": 1}), 1, None),
+        ("[]", 1, None),
+        ("{", 1, None),
+        ("{}", 1, None),
+    ],
+)
+def test_a_plan_has_bounds(text, shards, count):
+    """64 jobs, and 16 labels that can be printed for each of them; `self-hosted` alone is every machine."""
+    if count is None:
+        with pytest.raises(UsageError) as caught:
+            plan_legs(text, ["a", "b"], shards)
+        assert all((caught.value.happened, caught.value.meaning, caught.value.remedy))
+    else:
+        assert len(plan_legs(text, ["a", "b"], shards)) == count
+
+
+def test_an_unknown_target_is_named_beside_those_that_are_known():
+    """In the order of the file."""
+    with pytest.raises(UsageError) as caught:
+        plan_legs(asked(c="x"), ["b", "a"])
+
+    assert "'c'" in caught.value.happened
+    assert "b, a" in caught.value.remedy
+
+
+def test_several_machines_and_shards_name_the_target_that_has_both():
+    """The one that has several machines, not the first."""
+    with pytest.raises(UsageError) as caught:
+        plan_legs(asked(a="x", b=[["y"], ["z"]]), ["a", "b"], shards=2)
+
+    assert " b several" in caught.value.happened
+
+
+def test_the_outputs_of_a_plan():
+    """Each job with its labels; shards are expected as one run, several machines as several."""
+    legs = plan_legs(asked(a="x", b=["y", "z"]), ["a", "b"], shards=2)
+    told = as_outputs(legs)
+
+    assert legs[:2] == (Leg("a", ("x",), "a-1of2", "1/2"), Leg("a", ("x",), "a-2of2", "2/2"))
+    assert json.loads(told["matrix"]) == {
+        "include": [
+            {"target": "a", "runner": ["x"], "name": "a-1of2", "shard": "1/2"},
+            {"target": "a", "runner": ["x"], "name": "a-2of2", "shard": "2/2"},
+            {"target": "b", "runner": ["y", "z"], "name": "b-1of2", "shard": "1/2"},
+            {"target": "b", "runner": ["y", "z"], "name": "b-2of2", "shard": "2/2"},
+        ]
+    }
+    assert told["expect"] == "a,b"
+    assert as_outputs(plan_legs(asked(a=[["x"], ["y"], ["z"]], b="x"), ["a", "b"]))["expect"] == "a,a (2),a (3),b"
+    assert set(told) == {"matrix", "expect"}

@@ -1,0 +1,259 @@
+"""The bounds of JSON files at their edges: the most that is allowed passes, one more does not."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+
+import pytest
+from synthetic import case, compiled, run, sample, write_raw
+
+from harness.collect import guard, seals, untrusted
+from harness.collect.guard import Fault, read_lines, read_record
+from harness.collect.seals import miscounted, was_changed
+from harness.collect.untrusted import Budget, RejectedError, Room, clip
+from harness.records import (
+    OPEN,
+    CardShare,
+    Ceiling,
+    Gates,
+    Job,
+    Sample,
+    Stage,
+    StageReport,
+    Verdict,
+    Waiver,
+    Which,
+    to_json,
+)
+
+INVALID, INCOMPLETE = Verdict.INVALID, Verdict.INCOMPLETE
+
+
+def lines(*entries):
+    return "".join(to_json(entry) + "\n" for entry in entries)
+
+
+WHOLE = run(
+    again=(sample(1),),
+    launched=(compiled(origin="elsewhere"),),
+    shares=(CardShare(Stage.TEST, 0, 3, 1.0), CardShare(Stage.BENCH, 1, 2, 1.0, "lost")),
+    gates=Gates(OPEN, waivers=(Waiver("spills", "why", Which(("softmax",))),)),
+    peers=("torch",),
+)
+EXTRA = {
+    "bench/kernels.jsonl": lines(*WHOLE.launched),
+    "test/cards.jsonl": lines(WHOLE.shares[0]),
+    "bench/cards.jsonl": lines(WHOLE.shares[1]),
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A raw folder with every file that there can be."""
+    made = write_raw(tmp_path / "alpha", WHOLE)
+    for name, text in EXTRA.items():
+        (made / name).write_text(text)
+    stages = tuple(report.stage for report in WHOLE.stages)
+    (made / "job.json").write_text(to_json(Job("run-1", "alpha", stages, "/kernels", "/out", gates=WHOLE.gates, peers=WHOLE.peers)))
+    return made
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------------------------
+
+
+def put(tmp_path, text, name="a.jsonl"):
+    (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+CEILING = Ceiling(0, 1, 1.0, 1.0, 1.0, "before")
+LINE = to_json(CEILING) + "\n"
+
+
+@pytest.mark.parametrize(("count", "good"), [(3, True), (4, False)])
+def test_lines_have_a_bound(tmp_path, monkeypatch, count, good):
+    """Empty ones are counted, too."""
+    monkeypatch.setattr(guard, "MAX_LINES", 3)
+    found, fault = read_lines(put(tmp_path, "\n" + LINE * (count - 1)), "a.jsonl", Ceiling)
+
+    assert (len(found), fault is None) == ((count - 1, True) if good else (0, False))
+    assert good or fault == Fault("a.jsonl", INVALID, "it is too large: more than 3 lines")
+
+
+def test_the_length_of_a_line_has_a_bound(tmp_path, monkeypatch):
+    """With its end."""
+    found = []
+    for most in (len(LINE), len(LINE) - 1):
+        monkeypatch.setattr(guard, "MAX_LINE_BYTES", most)
+        found.append(read_lines(put(tmp_path, LINE * 2), "a.jsonl", Ceiling))
+
+    assert found[0] == ((CEILING, CEILING), None)
+    assert found[1][0] == ()
+    assert "line 1 " in found[1][1].text
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "fault"),
+    [
+        (LINE + "x\n" + LINE, 2, (INVALID, "line 2: not JSON")),
+        ("x\ny\n" + LINE, 1, (INVALID, "; and 1 more lines")),
+        ("x\n" * 3 + LINE, 0, (INVALID, "; and 2 more lines, then it was given up")),
+        (LINE + LINE[:-5], 1, (INCOMPLETE, "the 1 before it are kept")),
+        ("x\n" + LINE[:-5], 0, (INVALID, "line 1: not JSON")),
+        (LINE + LINE[:-1], 2, None),
+        ("", 0, None),
+        ("\n \n" + LINE, 1, None),
+    ],
+)
+def test_lines_that_are_wrong_are_counted(tmp_path, monkeypatch, text, kept, fault):
+    """Good ones are kept; the first wrong one is told, and a last line may be cut off."""
+    monkeypatch.setattr(guard, "MAX_WRONG_LINES", 3)
+    found, told = read_lines(put(tmp_path, text), "a.jsonl", Ceiling)
+
+    assert found == (CEILING,) * kept
+    assert (told and (told.name, told.verdict, told.missing)) == (fault and ("a.jsonl", fault[0], False))
+    assert not fault or fault[1] in told.text
+
+
+def test_a_file_that_is_missing_says_so(tmp_path):
+    """It is incomplete, and no more than that."""
+    assert read_lines(tmp_path, "a.jsonl", Ceiling) == ((), Fault("a.jsonl", INCOMPLETE, "it is missing", missing=True))
+    assert read_record(tmp_path, "a.json", Ceiling) == (None, Fault("a.json", INCOMPLETE, "it is missing", missing=True))
+    assert str(Fault("a.json", INCOMPLETE, "it is missing")) == "a.json: incomplete: it is missing"
+
+
+def nested(depth):
+    return "[" * depth + "]" * depth
+
+
+VALUES = {
+    "a text as long as may be": ('"' + "x" * 10 + '"', True),
+    "a longer text": ('"' + "x" * 11 + '"', False),
+    "a key that is longer": ('{"' + "x" * 11 + '": 1}', False),
+    "as deep as may be": (nested(4), True),
+    "deeper": (nested(5), False),
+    "as many as may be": ("[" + "1," * 8 + "1]", True),
+    "more": ("[" + "1," * 9 + "1]", False),
+    "the largest integer": (str((1 << 63) - 1), True),
+    "a larger one": (str(1 << 63), False),
+    "the smallest integer": (str(1 - (1 << 63)), True),
+    "a smaller one": (str(-(1 << 63)), False),
+    "an integer of too many digits": ("1" * 5000, False),
+    "infinity": ("1e999", False),
+    "no number": ("NaN", False),
+    "a key that is there twice": ('{"a": 1, "a": 1}', False),
+    "the schema that is read": ('{"schema_version": 1}', True),
+    "a newer schema": ('{"schema_version": 2}', False),
+    "a schema that is no number": ('{"schema_version": "1"}', False),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_have_bounds(tmp_path, monkeypatch, name):
+    """Before they are held to what a record allows."""
+    text, good = VALUES[name]
+    for key, value in {"MAX_STRING": 20 if "schema" in text else 10, "MAX_JSON_DEPTH": 4, "MAX_VALUES": 10}.items():
+        monkeypatch.setattr(guard, key, value)
+    found, fault = read_record(put(tmp_path, text, "a.json"), "a.json", object)
+
+    assert (fault is None) == good
+    assert (found == json.loads(text)) if good else (found, fault.verdict) == (None, INVALID)
+
+
+def test_the_place_of_a_wrong_value_is_told(tmp_path):
+    """The key path in the record."""
+    wrong = to_json(StageReport(Stage.TEST, INVALID)).replace('"counts": {}', '"counts": {"a": -1}')
+    _, fault = read_record(put(tmp_path, wrong, "a"), "a", StageReport)
+    _, top = read_record(put(tmp_path, "[]", "a"), "a", StageReport)
+
+    assert fault.text.startswith("counts.a: ")
+    assert "top level" in top.text
+
+
+def test_memory_and_disk_have_bounds(tmp_path, monkeypatch):
+    """A file of exactly as many bytes is read; a refused file gives back what its lines took."""
+    put(tmp_path, LINE * 3)
+    room = Room()
+    before = room.memory
+    monkeypatch.setattr(guard, "MAX_LINES_BYTES", len(LINE) * 3)
+    assert len(read_lines(tmp_path, "a.jsonl", Ceiling, room)[0]) == 3
+    kept = before - room.memory
+    assert 3 * 1500 < kept < 20_000
+    monkeypatch.setattr(guard, "MAX_LINES_BYTES", len(LINE) * 3 - 1)
+    assert read_lines(tmp_path, "a.jsonl", Ceiling, room)[1].verdict is INVALID
+    monkeypatch.undo()
+    monkeypatch.setattr(guard, "MAX_MEMORY", kept - 1)
+    assert "memory" in read_lines(tmp_path, "a.jsonl", Ceiling, room)[1].text
+    assert room.memory == before - kept
+
+
+def test_a_budget_at_its_edges(monkeypatch):
+    """Bytes, memory and elements, of the file and of all of them; and the clock."""
+    room = Room()
+    room.disk, room.memory, room.elements = 15, 15, 15
+    budget = Budget(10, 10, room)
+    budget.read(10)
+    budget.keep(10)
+    budget.parse(15)
+    for spend in (budget.read, budget.keep, budget.parse):
+        with pytest.raises(RejectedError):
+            spend(1)
+    budget.give_back()
+    assert (room.memory, room.disk) == (15, 4)
+    budget.keep(10)
+    second = Budget(10, 10, room)
+    with pytest.raises(RejectedError):
+        second.keep(6)
+    second.keep(5)
+    assert room.memory == 0
+    with pytest.raises(RejectedError):
+        second.read(5)
+    now = untrusted.time.monotonic()
+    monkeypatch.setattr(untrusted.time, "monotonic", lambda: now)
+    late = Budget(10, 10)
+    monkeypatch.setattr(untrusted.time, "monotonic", lambda: now + untrusted.MAX_SECONDS - 0.1)
+    late.read(1)
+    monkeypatch.setattr(untrusted.time, "monotonic", lambda: now + untrusted.MAX_SECONDS)
+    with pytest.raises(RejectedError, match="120 s"):
+        late.read(1)
+
+
+def test_a_text_is_clipped_at_its_limit():
+    """And says how much is gone."""
+    assert (clip("abc", 3), clip("abcd", 3)) == ("abc", "abc … 1 characters cut")
+
+
+# --- seals ------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_tests_are_counted_by_verdict():
+    """In all, then each verdict; nothing counted is nothing to compare."""
+    tests = (case("a"), case("b", Verdict.FAILED))
+
+    def told(**counts):
+        return miscounted(StageReport(Stage.TEST, INVALID, counts={name.replace("_", "-"): count for name, count in counts.items()}), tests)
+
+    assert (told(), told(passed=1, failed=1), told(passed=1, failed=1, error=0)) == ("", "", "")
+    assert told(passed=1) == "2 tests are in the file, the stage counted 1"
+    assert told(passed=2) == "1 tests in the file are failed, the stage counted 0"
+    assert told(failed=2) == "1 tests in the file are failed, the stage counted 2"
+    assert told(passed=1, error=1) == "0 tests in the file are error, the stage counted 1"
+
+
+def test_a_seal_is_of_the_whole_file(tmp_path, monkeypatch):
+    """Read in pieces; without a hash, or without the file, nothing is told here."""
+    monkeypatch.setattr(seals, "_PIECE", 3)
+    put(tmp_path, "12345678", "a")
+    digest = hashlib.sha256(b"12345678").hexdigest()
+
+    assert (was_changed(tmp_path, "a", digest), was_changed(tmp_path, "a", ""), was_changed(tmp_path, "b", digest)) == ("", "", "")
+    assert was_changed(tmp_path, "a", digest[::-1])
+
+
+def test_a_sample_is_kept_whole(tmp_path):
+    """Every field of it."""
+    point = dataclasses.replace(sample(), rounds=(10, 11), discarded=3, late=4, host_ms=0.5, weak="w", low=1.0, high=2.0)
+
+    assert read_lines(put(tmp_path, lines(point)), "a.jsonl", Sample) == ((point,), None)

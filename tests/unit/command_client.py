@@ -1,0 +1,31 @@
+"""Ask for a forked command, from a test or from a shell: `python command_client.py SOCKET PYTHON WORD...` ends as the command does."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Sequence
+
+SIZE = 8  # bytes of a message's length, and of an exit status
+
+
+def ask(path: str, asked: dict[str, object], files: Sequence[int], timeout: float = 300) -> int:
+    """The exit status of the command `asked` for, with the descriptors `files` as its 0, 1 and 2; negative for a signal."""
+    message = json.dumps(asked).encode()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.settimeout(timeout)
+        server.connect(path)
+        socket.send_fds(server, [len(message).to_bytes(SIZE, "big")], list(files))
+        server.sendall(message)
+        answer = server.recv(SIZE)
+    assert answer, "the command's process could not be made"
+    return int.from_bytes(answer, "big", signed=True)
+
+
+if __name__ == "__main__":
+    where, python, *words = sys.argv[1:]
+    request = {"words": words, "cwd": os.getcwd(), "env": dict(os.environ), "closed": [], "python": python}  # noqa: PTH109 - starts sooner
+    status = ask(where, request, (0, 1, 2))
+    sys.exit(status if status >= 0 else 128 - status)

@@ -1,0 +1,30 @@
+"""A Python with all that this one has, but for torch, which takes seconds to import: for runs of packages that do not use it."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+DATA = Path(__file__).parents[1] / "data" / "light"
+
+
+@functools.cache
+def light_python() -> str:
+    """Its path. What stands for torch there is tests/data/light/torch."""
+    folder = Path(tempfile.mkdtemp(prefix="warpwave-light-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
+    (folder / "bin").mkdir()
+    packages.mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(os.path.realpath(sys.executable))
+    (folder / "pyvenv.cfg").write_text(f"home = {sys.base_prefix}/bin\n")
+    (packages / "torch").symlink_to(DATA / "torch")  # comes before what is installed
+    installed = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+    (packages / "installed.pth").write_text("".join(f"import site; site.addsitedir({path!r})\n" for path in installed))
+    return str(folder / "bin" / "python")
