@@ -99,7 +99,7 @@ def test_the_length_of_a_line_has_a_bound(tmp_path, monkeypatch):
     [
         (LINE + "x\n" + LINE, 2, (INVALID, "line 2: not JSON")),
         ("x\ny\n" + LINE, 1, (INVALID, "; and 1 more lines")),
-        ("x\n" * 3 + LINE, 0, (INVALID, "; and 2 more lines, then it was given up")),
+        ("x\n" * 3 + LINE, 0, (INVALID, "; and 2 more lines, and the rest was not read")),
         (LINE + LINE[:-5], 1, (INCOMPLETE, "the 1 before it are kept")),
         ("x\n" + LINE[:-5], 0, (INVALID, "line 1: not JSON")),
         (LINE + LINE[:-1], 2, None),

@@ -171,7 +171,7 @@ def test_what_a_refused_file_took_is_given_back(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "kernel"),
-    [("a/b/test_c.py::t", "a"), ("test_c.py::t", "c"), ("./test_c.py::t", "c"), ("/a/test_c.py", "/"), ("a::b/c", "a")],
+    [("a/b/test_c.py::t", "a"), ("test_c.py::t", "c"), ("./test_c.py::t", "c"), ("/a/test_c.py", "a"), ("a::b/c", "a")],
 )
 def test_a_kernel_is_the_top_folder(tmp_path, name, kernel):
     """Of the file, not of a parameter; a file in no folder is called by its name."""

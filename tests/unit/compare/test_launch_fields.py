@@ -121,17 +121,17 @@ def test_launches_are_held_against_what_was_compiled():
         ("softmax", "i", "sy_90", "bench", Likeness.NOT_SEEN),
     ]
     assert all(isinstance(entry, Deviation) and entry.reason for entry in found)
-    assert "34 registers for 99" in found[0].reason
-    assert "A is 1 for 2" in found[1].reason
+    assert "34 registers instead of 99" in found[0].reason
+    assert "A is 1 instead of 2" in found[1].reason
 
 
 @pytest.mark.parametrize(
     ("part", "told"),
     [
-        ({"num_warps": 8}, "num_warps is 8 for 4"),
-        ({"num_stages": 9}, "num_stages is 9 for 2"),
-        ({"signature": {"x": "*i8"}}, "x is *i8 for None, x_ptr is None for *fp32, n is None for i32"),
-        ({"attributes": {"x": "aligned"}}, "x is aligned for None"),
+        ({"num_warps": 8}, "num_warps is 8 instead of 4"),
+        ({"num_stages": 9}, "num_stages is 9 instead of 2"),
+        ({"signature": {"x": "*i8"}}, "x is *i8 instead of None, x_ptr is None instead of *fp32, n is None instead of i32"),
+        ({"attributes": {"x": "aligned"}}, "x is aligned instead of None"),
     ],
 )
 def test_every_part_of_a_specialization_counts(part, told):

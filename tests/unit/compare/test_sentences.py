@@ -9,7 +9,7 @@ import pytest
 from synthetic import case, compiled, record, run, sample
 
 from harness.compare.comparison import TargetSummary
-from harness.compare.speeds.rows import flush, judge, some_of, spelt
+from harness.compare.speeds.rows import as_text, first_names, flush, judge
 from harness.compare.verdict import outcome, sentence, summarise
 from harness.errors import ExitCode, Outcome
 from harness.records import Stage, StageReport, Verdict
@@ -176,18 +176,18 @@ def test_many_names_are_some():
     """Ten of them, and how many more."""
     names = [str(n) for n in range(12)]
 
-    assert (some_of(names[:10]), some_of(names)) == (", ".join(names[:10]), f"{', '.join(names[:10])} and 2 more")
+    assert (first_names(names[:10]), first_names(names)) == (", ".join(names[:10]), f"{', '.join(names[:10])} and 2 more")
 
 
 def test_a_setting_in_a_sentence_has_a_bound():
     """32 parameters, and 1000 characters of any of them or of all."""
     some = {str(n): n for n in range(34)}
 
-    assert spelt(dict(list(some.items())[:32])) == str(dict(list(some.items())[:32]))
-    assert spelt(some) == str(dict(list(some.items())[:32]))[:-1] + ", and 2 more}"
-    assert (spelt("x" * 1000), spelt("x" * 1001)) == ("x" * 1000, "x" * 1000 + "…")
-    assert spelt({"a": "y" * 2000, "b": 1}) == ("{'a': '" + "y" * 1000)[:1000] + "…"
-    assert spelt(3.5) == "3.5"
+    assert as_text(dict(list(some.items())[:32])) == str(dict(list(some.items())[:32]))
+    assert as_text(some) == str(dict(list(some.items())[:32]))[:-1] + ", and 2 more}"
+    assert (as_text("x" * 1000), as_text("x" * 1001)) == ("x" * 1000, "x" * 1000 + "…")
+    assert as_text({"a": "y" * 2000, "b": 1}) == ("{'a': '" + "y" * 1000)[:1000] + "…"
+    assert as_text(3.5) == "3.5"
 
 
 def test_a_flush_is_told_by_its_margin():
