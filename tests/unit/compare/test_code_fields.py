@@ -137,6 +137,12 @@ def test_a_compile_stage_that_came_to_its_end_is_no_fault(verdict):
     assert bundle("x", [run(compiled=(row(),), stages=(StageReport(Stage.COMPILE, Verdict.CRASHED, counts={"crashed": 1}),))]).faults == ()
 
 
+def refused(made):
+    with pytest.raises(UsageError) as caught:
+        bundle("x", [made])
+    return caught.value.meaning
+
+
 def test_a_run_without_generated_code_says_why_for_each_target():
     """No stage, one that ended early, or files of two runs."""
     runs = [
@@ -148,6 +154,7 @@ def test_a_run_without_generated_code_says_why_for_each_target():
         bundle("runs/x", runs)
 
     assert "runs/x" in caught.value.happened
+    assert "(alpha: failed)" in refused(run(compiled=(), stages=(StageReport(Stage.COMPILE, Verdict.FAILED),)))
     assert "alpha: no compile stage; beta: crashed, it died; gamma: its files are of two runs" in str(caught.value.meaning)
 
 

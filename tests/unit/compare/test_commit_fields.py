@@ -63,6 +63,24 @@ def test_a_point_that_one_run_lacks_field_by_field(base, head, expected):
     assert point == dataclasses.replace(PointChange("softmax", "softmax/N=1", "triton", "alpha", 0, Change.REFUSED), **expected)
 
 
+def test_points_without_enough_timings_are_ambiguous():
+    """There is no interval, and so no speedup."""
+    few = [dataclasses.replace(sample(1, median_ms=time), times_ms=(time,) * 3) for time in (1.0, 2.0)]
+    (point,) = two_commits((few[0],), (few[1],)).points
+
+    assert (point.change, point.speedup, point.low, point.base_ms, point.head_ms) == (Change.AMBIGUOUS, None, None, 1.0, 2.0)
+    assert point.reason
+
+
+def test_a_point_that_moved_to_another_card_is_refused():
+    """Each card has a speed of its own; the other side is named."""
+    first, second = two_commits((sample(1),), (sample(1, device=1),)).points
+
+    assert (first.change, second.change) == (Change.REFUSED, Change.REFUSED)
+    assert "GPU 1 in HEAD" in first.reason
+    assert "GPU 0 in BASE" in second.reason
+
+
 @pytest.mark.parametrize(
     ("what", "changes"),
     [

@@ -78,6 +78,11 @@ FIGURES = {
         {"instructions": {"cp.async": 4}}, {"instructions": {"cp.async": 6}},
         [(Concern.ACCESS, NEITHER, "cp.async", "4", "6", 2.0)],
     ),
+    "copies of another kind beside those": (
+        {"instructions": {"cp.async": 4}},
+        {"instructions": {"cp.async": 4, "tma": 2}},
+        [(Concern.ACCESS, NEITHER, "tma", "0", "2", 2.0)],
+    ),
     "copies that nobody counted": ({"instructions": None}, {"instructions": {"cp.async": 6}}, []),
     "products": (products(**MMA), {}, [(Concern.MATRIX, WORSE, "mma.sync.m16n8k16.bf16", "16", "0", 16.0)]),
     "products of a later generation": (
@@ -198,6 +203,9 @@ def test_pairing_has_a_bound_over_all_launches():
     assert [pair([one], [two], room) for room in rooms] == [[(one, two)], [(one, two)], [(one, None), (None, two)]]
     assert [room.left for room in rooms] == [1_999_999, 0, 0]
 
+    rooms[1].left = 1
+    large = [other(signature={}, constants=dict.fromkeys(map(str, range(19)), warps), num_warps=warps) for warps in (1, 2)]
+    assert pair(large[:1], large[1:], rooms[1]) == [(large[0], None), (None, large[1])]
     wide = [other(signature={}, constants=dict.fromkeys(map(str, range(18)), warps), num_warps=warps) for warps in (1, 2)]
     rooms[1].left = 1
     assert pair(wide[:1], wide[1:], rooms[1]) == [tuple(wide)]

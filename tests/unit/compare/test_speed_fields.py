@@ -165,6 +165,14 @@ def test_a_portability_field_by_field():
     )
 
 
+def test_the_half_width_is_half_of_the_interval_of_the_median():
+    """Five timings: the interval is from the least to the most. Hand-worked."""
+    point = dataclasses.replace(sample(median_ms=10.0), times_ms=(9.0, 9.5, 10.0, 10.5, 11.0))
+    ((_, cell),) = cells("alpha", run(samples=(point,)))
+
+    assert cell.half_width == pytest.approx(0.1)
+
+
 def test_a_weak_point_keeps_its_interval():
     """It is ambiguous whatever the interval, and both sides' reasons are told once."""
     weak = dataclasses.replace(sample(value=1000.0), weak="throttled")

@@ -81,6 +81,23 @@ def test_every_bad_ending_has_a_next_step(ended: Exit, reports: Stages | None):
     assert found.hint == found.hint.strip()
 
 
+@pytest.mark.parametrize(
+    "ended",
+    [
+        *(Exit(1, 9), Exit(139, 9), Exit(137, 9), Exit(74, 9), Exit(137, 9, oom_killed=True)),
+        *(Exit(0, 9, timed_out=True), Exit(0, 9, interrupted=True), Exit(0, 9, exceeded="x")),
+    ],
+    ids=str,
+)
+def test_the_stage_that_was_running_is_named(ended: Exit):
+    """Behind the reason, if the stages say which; a run that finished was in none, nor was one whose stages were all reached."""
+    known = diagnose(ended, CUT, 60.0, "").reason
+
+    assert known.endswith(", in stage bench")
+    for reports in (None, GOOD, stages(FACTS, PASSED, finished=False)):
+        assert diagnose(ended, reports, 60.0, "").reason == known.removesuffix(", in stage bench")
+
+
 def test_the_hint_of_the_stage_is_kept():
     """A stage that says what to do is not talked over."""
     assert diagnose(Exit(0, 9), stages(FACTS, FAILED), 60.0, "").hint == "see junit.xml"
