@@ -63,6 +63,8 @@ def any_of(kind: Any) -> st.SearchStrategy:
         return st.one_of(*map(any_of, get_args(kind)))
     if get_origin(kind) is tuple:
         return st.lists(any_of(get_args(kind)[0]), max_size=3).map(tuple)
+    if get_origin(kind) is list:
+        return st.lists(any_of(get_args(kind)[0]), max_size=3)
     if get_origin(kind) is dict:
         return st.dictionaries(*map(any_of, get_args(kind)), max_size=3)
     if dataclasses.is_dataclass(kind):

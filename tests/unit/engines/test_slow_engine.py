@@ -311,7 +311,7 @@ def test_ctrl_c_is_heard_meanwhile(server, tmp_path, endpoint, number):
     for _ in range(4):
         process.send_signal(number)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(2)
+            process.wait(5)
             break
     output, _ = process.communicate(timeout=60)
     assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number], output

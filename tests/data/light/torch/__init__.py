@@ -63,6 +63,7 @@ def _module(name: str, **members: object) -> ModuleType:
 
 
 version = _module("version", __version__=__version__, cuda=None, hip=None, git_version="0" * 40)
-overrides = _module("overrides", TorchFunctionMode=_Mode)
+overrides = _module("overrides", TorchFunctionMode=_Mode, __file__=__file__)
+utils = SimpleNamespace(backend_registration=SimpleNamespace(__file__=__file__))
 autograd = _module("autograd", Function=object)
 accelerator = SimpleNamespace(current_accelerator=lambda: None, device_count=lambda: 0, is_available=lambda: False, synchronize=lambda: None)
