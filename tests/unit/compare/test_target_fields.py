@@ -204,7 +204,7 @@ def both_used(second, ceilings=()):
 )
 def test_cards_that_shared_the_work_are_held_against_each_other(second, expected):
     """Fact by fact; what one of them does not tell is unknown there."""
-    assert disagreements(both_used(second)) == expected
+    assert disagreements(both_used(second)) == summarise("alpha", both_used(second)).disagreements == expected
 
 
 def test_only_cards_that_did_something_are_held_against_each_other():

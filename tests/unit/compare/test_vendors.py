@@ -88,7 +88,10 @@ def test_stages_that_an_author_chose_are_configurations():
     """If an architecture has both, they are rows."""
     found = rows_of(*(row(name, num_stages=stages) for name in ("sy_90", "syn942") for stages in (2, 3)))
 
+    turned = rows_of(*(row(name, num_stages=stages) for name, both in (("sy_90", (2, 3)), ("syn942", (3, 2))) for stages in both))
+
     assert [(config[-8:], len(where)) for config, where in found] == [("2 stages", 2), ("3 stages", 2)]
+    assert turned == found
 
 
 def test_vendors_with_tiles_of_their_own_stand_side_by_side():
