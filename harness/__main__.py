@@ -76,7 +76,7 @@ cli.add_command(history)
 @json_option("Print one JSON document.")
 def list_targets(overlay: Path | None, as_json: bool) -> Outcome:
     """Show every target with its engine, stages, image and architectures."""
-    from harness.targets import load_targets
+    from harness.config.targets import load_targets
 
     targets = load_targets(overlay)
     if as_json:

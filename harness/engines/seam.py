@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Union
 
+from harness.config.targets import Target
 from harness.options import RunOptions
 from harness.records import Environment, Exit
-from harness.targets import Target
 
 Say = Callable[[str], None]
 """Takes one line of progress for the user."""

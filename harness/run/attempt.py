@@ -18,6 +18,7 @@ from typing import Any, Union
 from harness.collect.guard import read_record
 from harness.collect.seals import was_changed
 from harness.collect.untrusted import clip
+from harness.config.targets import Target
 from harness.engines import signals
 from harness.engines.choose import choose_engine
 from harness.engines.registry import ENGINES
@@ -46,7 +47,6 @@ from harness.run.inputs import gather
 from harness.run.reserve import Reserve
 from harness.run.resume import check_inputs, check_same
 from harness.run.sharding import restrict
-from harness.targets import Target
 
 OnEvent = Callable[[dict[str, Any]], None]
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from harness.config.targets import Target
 from harness.engines import signals
 from harness.engines.seam import Layout, Request, Say
 from harness.errors import ExitCode, UsageError, WarpwaveError, explain
@@ -21,7 +22,6 @@ from harness.run import lease
 from harness.run.attempt import Ending, OnEvent, attempt, job_of, record_of, worth_another
 from harness.run.inputs import gather, still_there
 from harness.run.resume import check_inputs, check_run, check_same, earlier_attempts, finished, run_id_of
-from harness.targets import Target
 
 _FOLDER_WAIT_S = 60.0  # the processes of a killed run end within their grace
 

@@ -35,7 +35,7 @@ from pathlib import Path
 from harness.inside.facts.stage import gather
 from harness.inside.facts.architecture import card_here
 from harness.records import Job, dump
-from harness.targets import load_targets
+from harness.config.targets import load_targets
 job = Job.load(Path(sys.argv[1]))
 card = card_here()
 known = {known.name: known for target in load_targets().values() for known in target.architectures}

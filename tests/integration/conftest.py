@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from engine_requests import ask, change
 
+from harness.config.targets import load_targets
 from harness.engines.docker.engine import connect
 from harness.engines.seam import Request
 from harness.errors import InfrastructureError
 from harness.options import Build
-from harness.targets import load_targets
 
 BASE = os.environ.get("WARPWAVE_BASE_IMAGE")
 # That of the base image, for which the wheels have to be.

@@ -8,11 +8,11 @@ import subprocess
 
 import pytest
 
+from harness.config.targets import load_targets
 from harness.inside.codegen.binary import read
 from harness.inside.codegen.occupancy import occupancy
 from harness.inside.process import home
 from harness.records import Stage
-from harness.targets import load_targets
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
