@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from harness.config.package import load_gates, load_launches, load_peers
+from harness.config.pyproject import load_gates, load_launches, load_peers
 from harness.engines.registry import ENGINES
 from harness.errors import UsageError
 from harness.options import GIB, Build, Cap, RunOptions

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness import console
-from harness.commands.answer import print_error, show_records, show_report
 from harness.commands.options import build_options, complete_target, output_options, parse_options, what_options, where_options
+from harness.commands.show_report import print_error, show_records, show_report
 from harness.engines import signals
 from harness.errors import ExitCode, Outcome, UsageError, WarpwaveError
 

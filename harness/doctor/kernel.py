@@ -13,7 +13,7 @@ from harness.doctor.finding import Finding, found
 from harness.options import RunOptions
 from harness.records import Stage, Verdict
 from harness.run import new_run_id, run_target
-from harness.starter import starter
+from harness.starter_package import starter
 
 _LIMIT_S = 120.0
 _PATIENCE_S = 10.0  # waits for another run of warpwave that has the GPU

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 
 from harness.config.targets import Target
+from harness.engines.protocol import Engine, Say
 from harness.engines.registry import ENGINES, FALLBACK
-from harness.engines.seam import Engine, Say
 from harness.errors import InfrastructureError
 
 

@@ -51,7 +51,7 @@ def perf_report(out: Path) -> None:
     """In a process of its own: run the mark as its author would, and keep what Triton measured."""
     import triton.testing
 
-    from harness.inside.marks import load_module
+    from harness.inside.benchmarks import load_module
 
     measured: list[list[float]] = []
     summarise = triton.testing._summarize_statistics

@@ -18,7 +18,7 @@ from engine_requests import ask, change
 
 from harness.config.targets import load_targets
 from harness.engines.docker.engine import connect
-from harness.engines.seam import Request
+from harness.engines.protocol import Request
 from harness.errors import InfrastructureError
 from harness.options import Build
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.config.targets import Target
-from harness.engines.seam import Request
+from harness.engines.protocol import Request
 from harness.options import RunOptions
 
 

@@ -12,7 +12,7 @@ from engine_requests import ask, change
 
 from harness.config.targets import Devices, load_targets
 from harness.engines.docker.host import Host, boot, check_readable, lent, observe, owner_is_dead
-from harness.engines.seam import Request
+from harness.engines.protocol import Request
 from harness.errors import InfrastructureError
 
 REQUEST = ask(replace(load_targets()["rocm"], devices=Devices()), Path("/srv/kernels"), Path("/srv/raw"))

@@ -15,7 +15,7 @@ from harness.config.targets import Devices, load_targets
 from harness.engines.docker.container import PACKAGE, container_name, container_options, container_user, readable
 from harness.engines.docker.host import Host, Node
 from harness.engines.docker.relaxations import WEAKENINGS, check_weakenings
-from harness.engines.seam import Request
+from harness.engines.protocol import Request
 from harness.errors import ConfigError, UsageError
 from harness.records import Environment
 

@@ -18,7 +18,7 @@ from harness.inside.bench import stage
 from harness.inside.bench.do_bench import Timer
 from harness.inside.bench.interference import Watch
 from harness.inside.bench.results import Sink
-from harness.inside.marks import Point
+from harness.inside.benchmarks import Point
 from harness.inside.process.journal import Journal
 from harness.records import Job, Stage, Verdict, to_json
 

@@ -17,7 +17,7 @@ from synthetic import compiled, run, write_raw
 from harness.__main__ import _run_cli, cli
 from harness.collect import collect
 from harness.compare import compare
-from harness.config.package import load_gates, load_launches, load_peers
+from harness.config.pyproject import load_gates, load_launches, load_peers
 from harness.errors import ConfigError
 from harness.inside.codegen.gates import judge, strictest
 from harness.inside.codegen.precision import unnamed_products

@@ -15,7 +15,7 @@ from light import light_python
 
 from harness.collect import collect
 from harness.config.targets import load_targets
-from harness.engines.seam import Layout
+from harness.engines.protocol import Layout
 from harness.inside.process.journal import Journal
 from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import JOURNAL_VARIABLE, spawned

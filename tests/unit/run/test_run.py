@@ -10,7 +10,7 @@ from rich.console import Console
 
 from harness.commands.progress import Progress
 from harness.config.targets import load_targets
-from harness.engines.seam import Layout
+from harness.engines.protocol import Layout
 from harness.errors import InfrastructureError
 from harness.options import RunOptions
 from harness.records import Environment, Exit, Stage, StageReport, Stages, Verdict, dump

@@ -9,7 +9,7 @@ import pytest
 
 from harness.__main__ import _run_cli
 from harness.config.targets import load_targets
-from harness.engines.seam import Layout
+from harness.engines.protocol import Layout
 from harness.errors import UsageError
 from harness.options import RunOptions
 from harness.records import Environment, Exit, Inputs, RunRecord, Stage, StageReport, Stages, Verdict, dump

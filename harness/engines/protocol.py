@@ -1,4 +1,4 @@
-"""The interface between the host and an engine: what an engine is given, and what it must do."""
+"""What an engine gets, and what it has to do."""
 
 from __future__ import annotations
 
