@@ -12,8 +12,8 @@ from rich.text import Text
 
 from harness import console
 from harness.commands.options import FILE, complete_target, json_option
-from harness.engines.registry import ENGINES
 from harness.errors import ExitCode, Outcome
+from harness.records.engines import ENGINES
 
 if TYPE_CHECKING:
     from harness.doctor import Finding

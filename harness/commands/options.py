@@ -12,10 +12,10 @@ from typing import Any
 import click
 
 from harness.config.pyproject import load_gates, load_launches, load_peers
-from harness.engines.registry import ENGINES
 from harness.errors import UsageError
 from harness.options import GIB, Build, Cap, RunOptions
 from harness.records import CHOSEN, Job, Stage
+from harness.records.engines import ENGINES
 from harness.run import new_run_id
 from harness.run.resume import recorded_run_id
 from harness.run.sharding import parse_shard

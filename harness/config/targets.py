@@ -16,9 +16,9 @@ from pydantic import TypeAdapter
 
 from harness.config.doctor_checks import Doctor
 from harness.config.strict import refusal, validate
-from harness.engines.registry import DEFAULT, ENGINES
 from harness.errors import ConfigError, UsageError
 from harness.records import CHOSEN, Arch, Architecture, Multiprocessor, Stage
+from harness.records.engines import DEFAULT, ENGINES
 
 _STRICT = {"extra": "forbid"}
 _EXAMPLE = "docker/targets.yml shows every key in use"

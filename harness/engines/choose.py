@@ -6,8 +6,8 @@ import importlib
 
 from harness.config.targets import Target
 from harness.engines.protocol import Engine, Say
-from harness.engines.registry import ENGINES, FALLBACK
 from harness.errors import InfrastructureError
+from harness.records.engines import ENGINES, FALLBACK
 
 
 def load_engine(name: str) -> Engine:

@@ -22,7 +22,6 @@ from harness.config.targets import Target
 from harness.engines import signals
 from harness.engines.choose import choose_engine
 from harness.engines.protocol import Engine, Layout, Request, Say
-from harness.engines.registry import ENGINES
 from harness.engines.results_folder import tidy
 from harness.errors import InfrastructureError, UsageError, WarpwaveError, explain
 from harness.options import RunOptions
@@ -41,6 +40,7 @@ from harness.records import (
     dump,
     write_text,
 )
+from harness.records.engines import ENGINES
 from harness.run import locks
 from harness.run.diagnose import diagnose
 from harness.run.disk_reserve import Reserve
