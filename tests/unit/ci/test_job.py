@@ -101,6 +101,7 @@ def test_a_summary_has_the_report_first_and_then_the_changes(tmp_path):
     assert publish.summary(comparison, "\nwhat changed\n", 1 << 20) == whole + "\nwhat changed\n"
     assert len(both.encode()) <= 4000
     assert both.startswith(whole[:40])
+    assert publish.summary(comparison, long, 1 << 16).rstrip().endswith(f"{publish._IN_ARTIFACT}_")
     assert 1000 < both.encode().index(b"change 0\n") <= 2100
     assert len(publish.summary(comparison, "", 1000).encode()) <= 1000
 

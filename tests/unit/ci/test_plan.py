@@ -55,6 +55,14 @@ def test_an_unknown_target_is_named_beside_those_that_are_known():
     assert "b, a" in caught.value.remedy
 
 
+def test_labels_that_are_none_are_shown_with_their_target():
+    """There may be many targets."""
+    for labels in ([1], ["self-hosted"]):
+        with pytest.raises(UsageError) as caught:
+            plan_legs(asked(a="x", b=labels), ["a", "b"])
+        assert "--runners: b: " in caught.value.happened
+
+
 def test_several_machines_and_shards_name_the_target_that_has_both():
     """The one that has several machines, not the first."""
     with pytest.raises(UsageError) as caught:

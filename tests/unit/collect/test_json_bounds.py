@@ -117,6 +117,17 @@ def test_lines_that_are_wrong_are_counted(tmp_path, monkeypatch, text, kept, fau
     assert not fault or fault[1] in told.text
 
 
+def test_one_wrong_line_is_told_alone(tmp_path):
+    """Without a count of others; and of very many wrong values, how many there are."""
+    _, fault = read_lines(put(tmp_path, "x\n" + LINE), "a.jsonl", Ceiling)
+    many = to_json(dataclasses.replace(sample(), times_ms=())).replace('"times_ms": []', f'"times_ms": [{", ".join(["null"] * 101)}]')
+    _, values = read_record(put(tmp_path, many, "b"), "b", Sample)
+
+    assert fault.text.startswith("line 1: not JSON")
+    assert "more" not in fault.text
+    assert values.text.startswith("101 ")
+
+
 def test_a_file_that_is_missing_says_so(tmp_path):
     """It is incomplete, and no more than that."""
     assert read_lines(tmp_path, "a.jsonl", Ceiling) == ((), Fault("a.jsonl", INCOMPLETE, "it is missing", missing=True))
@@ -210,6 +221,9 @@ def test_a_budget_at_its_edges(monkeypatch):
     assert room.memory == 0
     with pytest.raises(RejectedError):
         second.read(5)
+    for spend, unit in ((Room().read, "MiB"), (Room().keep, "MiB"), (Room().parse, "elements")):
+        with pytest.raises(RejectedError, match=unit):
+            spend(1 << 40)
     now = untrusted.time.monotonic()
     monkeypatch.setattr(untrusted.time, "monotonic", lambda: now)
     late = Budget(10, 10)

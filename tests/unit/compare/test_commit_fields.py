@@ -134,6 +134,9 @@ def test_what_differs_between_two_commits_is_on_record():
         found = changed_speeds(both, [dataclasses.replace(both[0], **changes), both[1]])
         assert [pair.barriers for pair in found.pairs] == [(words,), ()]
         assert {point.target for point in found.points} == {"beta"}
+    (told, _) = changed_speeds([dataclasses.replace(both[0], facts=None), both[1]], both).pairs
+    assert told.barriers == ("the facts of alpha are missing in BASE",)
+    assert told.versions == {}
 
 
 def test_points_of_one_verdict_are_in_the_order_of_how_far_they_moved():

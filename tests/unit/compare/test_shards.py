@@ -97,6 +97,21 @@ def test_shards_run_at_the_same_time_and_their_stages_add_up():
     assert whole.stages == (StageReport(Stage.TEST, Verdict.PASSED, 25.0, counts={"passed": 3}, deselected=4, doubts=("busy", "hot")),)
 
 
+def test_each_stage_is_joined_with_its_own_kind():
+    """In the order of the first shard, with the gravest verdict of that stage; one with nothing to do takes nothing away."""
+    first, second = shards_of(two_targets()[0])
+    told = ((Stage.TEST, Verdict.PASSED), (Stage.BENCH, Verdict.NOT_RUN)), ((Stage.BENCH, Verdict.PASSED), (Stage.TEST, Verdict.FAILED))
+    parts = [
+        dataclasses.replace(part, stages=tuple(StageReport(*each) for each in each_side))
+        for part, each_side in zip((first, second), told, strict=True)
+    ]
+
+    assert [(report.stage, report.verdict) for report in join(parts)[0].stages] == [
+        (Stage.TEST, Verdict.FAILED),
+        (Stage.BENCH, Verdict.PASSED),
+    ]
+
+
 def test_seconds_that_are_summed_stay_within_what_a_record_may_hold():
     """Each of two shards claims the most that a stage may have taken."""
     longest = StageReport(Stage.TEST, Verdict.PASSED, MOST_SECONDS)

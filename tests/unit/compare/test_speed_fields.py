@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from synthetic import GPU_A, pair, run, sample
+from synthetic import GPU_A, facts, pair, run, sample
 
 from harness.compare import compare
 from harness.compare.comparison import Cell, Change, Geomean, Noise, Portability, Ratio, Refusal, Speed
@@ -171,6 +171,14 @@ def test_the_half_width_is_half_of_the_interval_of_the_median():
     ((_, cell),) = cells("alpha", run(samples=(point,)))
 
     assert cell.half_width == pytest.approx(0.1)
+
+
+def test_kernel_sources_are_shown_by_the_beginning_of_their_hash():
+    """Twelve digits of each, as they are all over the report."""
+    runs = pair({"facts": facts(kernels_hash="a" * 64)}, {"facts": facts(kernels_hash="b" * 64)})
+    reason = compare(runs, B).rows[0].ratios[0].reason
+
+    assert (reason.count("a" * 12 + ","), reason.count("a" * 13), reason.endswith("b" * 12), reason.count("b" * 13)) == (1, 0, True, 0)
 
 
 def test_a_weak_point_keeps_its_interval():

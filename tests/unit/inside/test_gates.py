@@ -135,6 +135,26 @@ def test_what_a_value_may_be_says_how_a_gate_is_switched_off(package):
     assert ["waiver" in hint for hint in hints] == [False, True]
 
 
+def test_a_count_may_be_zero_and_a_share_all(package):
+    """The edges of what each gate may be set to."""
+    text = "[[tool.warpwave.rules]]\nkernel = 'a'\nspills = 0\nprivate_bytes = 0\noccupancy = 1\nload_bits = 8\nstore_bits = 128\n"
+    limits = dataclasses.replace(OPEN, spills=0, private_bytes=0, occupancy=1, load_bits=8, store_bits=128)
+
+    assert load_gates(package(text)).rules == (Rule(Which(("a",)), limits),)
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"[tool"])
+def test_a_file_that_cannot_be_read_has_three_beats(package, content):
+    """Its path, what that usually means, and what to do."""
+    kernels = package("")
+    (kernels.parent / "pyproject.toml").write_bytes(content)
+    with pytest.raises(ConfigError) as raised:
+        load_gates(kernels)
+
+    assert raised.value.happened.startswith(str(kernels.parent / "pyproject.toml"))
+    assert all(text.endswith(".") for text in (raised.value.happened, raised.value.meaning, raised.value.remedy))
+
+
 def test_what_is_compiled_is_the_packages_to_say(package):
     """Whose launches, and which lines of its benchmarks have none of its kernels; of everything where it does not say."""
     kernels = package("[tool.warpwave]\nlaunches = ['test']\npeers = ['torch', 'copy', 'torch']")
@@ -205,6 +225,11 @@ FOUND = [
         row(unnamed_precision=("a.py:3",)),
         only(explicit_precision=True),
         {"explicit_precision": "left to the compiler for fp32 operands at a.py:3"},
+    ),
+    (
+        row(unnamed_precision=("a.py:3", "b.py:4")),
+        only(explicit_precision=True),
+        {"explicit_precision": "left to the compiler for fp32 operands at a.py:3, b.py:4"},
     ),
     (row(spills=6, stack_bytes=99, unnamed_precision=("a.py:3",)), Gates(OPEN), {}),
 ]
