@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from harness.targets import targets_schema
+from harness.config.targets import targets_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 _GENERATED = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)

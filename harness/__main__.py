@@ -17,13 +17,13 @@ from typing import Any
 import click
 
 from harness import __version__, console
-from harness.commands.answer import draw_report, print_error, show_report
 from harness.commands.ci import ci
 from harness.commands.codegen import codegen
 from harness.commands.doctor import doctor
 from harness.commands.export import export, plot
 from harness.commands.options import FILE, FOLDER, json_option, output_options
 from harness.commands.run import run
+from harness.commands.show_report import draw_report, print_error, show_report
 from harness.commands.speed import compare as compare_command
 from harness.commands.speed import history
 from harness.commands.streams import Streams
@@ -76,7 +76,7 @@ cli.add_command(history)
 @json_option("Print one JSON document.")
 def list_targets(overlay: Path | None, as_json: bool) -> Outcome:
     """Show every target with its engine, stages, image and architectures."""
-    from harness.targets import load_targets
+    from harness.config.targets import load_targets
 
     targets = load_targets(overlay)
     if as_json:
@@ -112,7 +112,7 @@ def clean(yes: bool) -> Outcome:
 def init(folder: Path, source: str | None) -> Outcome:
     """Write a kernel with its test and bench, gates and a workflow into FOLDER (default: the current folder)."""
     from harness.install_source import requirement
-    from harness.starter import write_starter
+    from harness.starter_package import write_starter
 
     own = requirement() if source is None else source
     wanted = f"warpwave=={__version__}" if own is None else own

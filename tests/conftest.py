@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.config.targets import load_targets
 from harness.records import Job, Stage, dump
-from harness.targets import load_targets
 
 REPOSITORY = Path(__file__).parent.parent
 

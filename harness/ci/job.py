@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+from harness.config.targets import Target
 from harness.doctor import Finding
 from harness.doctor.finding import FAIL
 from harness.errors import InfrastructureError
 from harness.records import RunRecord, Verdict, dump
 from harness.run import commit_of, new_run_id
 from harness.run.sharding import parse_shard
-from harness.targets import Target
 
 
 def unfit(findings: Sequence[Finding]) -> list[Finding]:

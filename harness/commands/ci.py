@@ -55,7 +55,7 @@ def plan(runners: str, overlay: Path | None, shards: int, output: Path | None, f
     from harness.ci.forks import check_forks
     from harness.ci.plan import as_outputs, plan_legs
     from harness.ci.workflow_commands import outputs
-    from harness.targets import load_targets
+    from harness.config.targets import load_targets
 
     legs = plan_legs(runners, load_targets(overlay), shards)
     for leg in legs:
@@ -76,9 +76,9 @@ def plan(runners: str, overlay: Path | None, shards: int, output: Path | None, f
 def leg(name: str, out: Path, kernels: Path, engine: str, shard: str, options: str) -> Outcome:
     """Check this machine, and run TARGET on it if it is fit. If it is not, record the faults for the report."""
     from harness.ci.job import put_on_record, unfit
+    from harness.config.targets import load_targets, select
     from harness.doctor import examine
     from harness.run.sharding import parse_shard
-    from harness.targets import load_targets, select
 
     # If an option is given twice, the last one counts, so --options overrides the step's own options.
     words = [word for flag, value in (("--engine", engine), ("--shard", shard)) if value for word in (flag, value)] + split(options)

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from harness import console
 from harness.commands.options import FILE, complete_target, json_option
-from harness.engines.registry import ENGINES
 from harness.errors import ExitCode, Outcome
+from harness.records.engines import ENGINES
 
 if TYPE_CHECKING:
     from harness.doctor import Finding
@@ -35,10 +35,10 @@ def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, tri
 
     A vendor whose card is missing is skipped, unless you name its TARGET.
     """
+    from harness.config.targets import load_targets, select
     from harness.doctor import examine
     from harness.doctor.finding import bad, fit
     from harness.doctor.kernel import run_kernel
-    from harness.targets import load_targets, select
 
     targets = load_targets(overlay)
     select(targets, list(names))

@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
-from harness.engines.registry import ENGINES
+from harness.config.pyproject import load_gates, load_launches, load_peers
 from harness.errors import UsageError
 from harness.options import GIB, Build, Cap, RunOptions
-from harness.package_settings import load_gates, load_launches, load_peers
 from harness.records import CHOSEN, Job, Stage
+from harness.records.engines import ENGINES
 from harness.run import new_run_id
 from harness.run.resume import recorded_run_id
 from harness.run.sharding import parse_shard
@@ -30,7 +30,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 
 def complete_target(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
     """Return the names of shipped targets, for the shell's completion."""
-    from harness.targets import load_targets
+    from harness.config.targets import load_targets
 
     return [name for name in load_targets() if name.startswith(typed)]
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness import console
-from harness.commands.answer import print_error, show_records, show_report
 from harness.commands.options import build_options, complete_target, output_options, parse_options, what_options, where_options
+from harness.commands.show_report import print_error, show_records, show_report
 from harness.engines import signals
 from harness.errors import ExitCode, Outcome, UsageError, WarpwaveError
 
 if TYPE_CHECKING:
+    from harness.config.targets import Target
     from harness.options import RunOptions
     from harness.records import RunRecord
-    from harness.targets import Target
 
 
 @click.command()
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 @output_options
 def run(**options: Any) -> Outcome:
     """Run TARGETs (see `warpwave list`) in the given order, then write the comparison."""
+    from harness.config.targets import load_targets, select
     from harness.out_folder import check_writable
     from harness.report import make_report
     from harness.run import check_target
-    from harness.targets import load_targets, select
 
     targets = select(load_targets(options["overlay"]), list(options["names"]))
     asked = parse_options(options)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from harness.config.targets import Target
 from harness.doctor.engine import Engine, ask_engine, examine_engine
 from harness.doctor.finding import Finding
 from harness.doctor.host import examine_host, examine_python
 from harness.doctor.machine import Machine
 from harness.doctor.vendor import examine_vendor
-from harness.engines.registry import ENGINES
-from harness.targets import Target
+from harness.records.engines import ENGINES
 
 __all__ = ["Finding", "examine"]
 

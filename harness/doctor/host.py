@@ -8,10 +8,10 @@ import platform
 import sys
 from pathlib import Path
 
+from harness.config.targets import Target
 from harness.doctor.engine import room_at
 from harness.doctor.finding import PASS, SKIP, WARN, Finding, found
 from harness.doctor.machine import Machine
-from harness.targets import Target
 
 _OUT_BYTES = 1 << 30  # raw results, reports and Triton's cache
 _SHM_BYTES = 1 << 30

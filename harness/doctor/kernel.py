@@ -8,12 +8,12 @@ from pathlib import Path
 
 from harness.collect import collect
 from harness.compare.verdict import summarise
+from harness.config.targets import Target
 from harness.doctor.finding import Finding, found
 from harness.options import RunOptions
 from harness.records import Stage, Verdict
 from harness.run import new_run_id, run_target
-from harness.starter import starter
-from harness.targets import Target
+from harness.starter_package import starter
 
 _LIMIT_S = 120.0
 _PATIENCE_S = 10.0  # waits for another run of warpwave that has the GPU

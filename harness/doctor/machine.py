@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.targets import Target
+from harness.config.targets import Target
 
 _WHOLE_S = 60.0
 _MOST_BYTES = 1 << 20

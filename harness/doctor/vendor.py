@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Union
 
-from harness.checks import Check
+from harness.config.doctor_checks import Check
+from harness.config.targets import Target
 from harness.doctor.finding import FAIL, PASS, SKIP, Finding, found
 from harness.doctor.machine import Answer, Machine
-from harness.targets import Target
 
 _SHOWN_ROWS = 4
 _LINE = 200

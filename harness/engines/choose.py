@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 
-from harness.engines.registry import ENGINES, FALLBACK
-from harness.engines.seam import Engine, Say
+from harness.config.targets import Target
+from harness.engines.protocol import Engine, Say
 from harness.errors import InfrastructureError
-from harness.targets import Target
+from harness.records.engines import ENGINES, FALLBACK
 
 
 def load_engine(name: str) -> Engine:

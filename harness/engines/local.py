@@ -20,9 +20,9 @@ import harness
 from harness.engines import signals
 from harness.engines.orphans import adopted
 from harness.engines.output import Reader
+from harness.engines.protocol import Layout, Request, Say
 from harness.engines.results_folder import tidy
 from harness.engines.results_limit import Watch
-from harness.engines.seam import Layout, Request, Say
 from harness.errors import InfrastructureError
 from harness.records import Environment, Exit
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from harness.engines.seam import Say
+from harness.engines.protocol import Say
 
 MAX_LINE = 10_000
 

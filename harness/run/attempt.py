@@ -18,11 +18,11 @@ from typing import Any, Union
 from harness.collect.guard import read_record
 from harness.collect.seals import was_changed
 from harness.collect.untrusted import clip
+from harness.config.targets import Target
 from harness.engines import signals
 from harness.engines.choose import choose_engine
-from harness.engines.registry import ENGINES
+from harness.engines.protocol import Engine, Layout, Request, Say
 from harness.engines.results_folder import tidy
-from harness.engines.seam import Engine, Layout, Request, Say
 from harness.errors import InfrastructureError, UsageError, WarpwaveError, explain
 from harness.options import RunOptions
 from harness.records import (
@@ -40,13 +40,13 @@ from harness.records import (
     dump,
     write_text,
 )
-from harness.run import lease
+from harness.records.engines import ENGINES
+from harness.run import locks
 from harness.run.diagnose import diagnose
+from harness.run.disk_reserve import Reserve
 from harness.run.inputs import gather
-from harness.run.reserve import Reserve
 from harness.run.resume import check_inputs, check_same
 from harness.run.sharding import restrict
-from harness.targets import Target
 
 OnEvent = Callable[[dict[str, Any]], None]
 
@@ -211,7 +211,7 @@ def _own_gpu(engine: Engine, request: Request, say: Say) -> AbstractContextManag
     options = request.options
     if not ENGINES[engine.name].local_gpus or not (request.target.visible_devices or request.target.probe.require):
         return nullcontext()
-    return lease.gpus(request.target.name, options.gpu, options.run_id, options.gpu_wait_s, say)
+    return locks.gpus(request.target.name, options.gpu, options.run_id, options.gpu_wait_s, say)
 
 
 def record_of(request: Request, started: datetime, seconds: float, attempts: tuple[Attempt, ...], ending: Ending) -> RunRecord:

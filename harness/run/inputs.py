@@ -20,7 +20,7 @@ from pathlib import Path
 import harness
 from harness.engines.choose import load_engine
 from harness.engines.docker.build_context import recipe
-from harness.engines.seam import Request
+from harness.engines.protocol import Request
 from harness.errors import InfrastructureError
 from harness.options import RunOptions
 from harness.records import Environment, Inputs

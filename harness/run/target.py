@@ -12,16 +12,16 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from harness.config.targets import Target
 from harness.engines import signals
-from harness.engines.seam import Layout, Request, Say
+from harness.engines.protocol import Layout, Request, Say
 from harness.errors import ExitCode, UsageError, WarpwaveError, explain
 from harness.options import RunOptions
 from harness.records import RunRecord, Stage, Verdict
-from harness.run import lease
+from harness.run import locks
 from harness.run.attempt import Ending, OnEvent, attempt, job_of, record_of, worth_another
 from harness.run.inputs import gather, still_there
 from harness.run.resume import check_inputs, check_run, check_same, earlier_attempts, finished, run_id_of
-from harness.targets import Target
 
 _FOLDER_WAIT_S = 60.0  # the processes of a killed run end within their grace
 
@@ -48,7 +48,7 @@ def run_target(target: Target, options: RunOptions, say: Say, on_event: OnEvent)
             return record
         with signals.held(), ExitStack() as stack:
             with signals.interruptible():
-                lock = stack.enter_context(lease.folder(raw, _FOLDER_WAIT_S, say))
+                lock = stack.enter_context(locks.folder(raw, _FOLDER_WAIT_S, say))
             request = replace(request, lock=lock)
             record = attempt(request, stages, earlier_attempts(raw), resumed, say, on_event)
             again = worth_another(record, raw) and not signals.asked()

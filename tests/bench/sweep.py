@@ -35,7 +35,7 @@ from pathlib import Path
 from harness.inside.facts.stage import gather
 from harness.inside.facts.architecture import card_here
 from harness.records import Job, dump
-from harness.targets import load_targets
+from harness.config.targets import load_targets
 job = Job.load(Path(sys.argv[1]))
 card = card_here()
 known = {known.name: known for target in load_targets().values() for known in target.architectures}
@@ -51,7 +51,7 @@ def perf_report(out: Path) -> None:
     """In a process of its own: run the mark as its author would, and keep what Triton measured."""
     import triton.testing
 
-    from harness.inside.marks import load_module
+    from harness.inside.benchmarks import load_module
 
     measured: list[list[float]] = []
     summarise = triton.testing._summarize_statistics

@@ -10,17 +10,16 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from engine_requests import ask, change
 
+from harness.config.targets import load_targets
 from harness.engines.docker.engine import connect
-from harness.engines.seam import Request
+from harness.engines.protocol import Request
 from harness.errors import InfrastructureError
 from harness.options import Build
-from harness.targets import load_targets
 
 BASE = os.environ.get("WARPWAVE_BASE_IMAGE")
 # That of the base image, for which the wheels have to be.
@@ -86,7 +85,7 @@ def request_(session_request, tmp_path) -> Request:
     """A request of its own for each test, with an empty results folder."""
     raw = tmp_path / "raw"
     raw.mkdir()
-    return replace(session_request, run_id=f"t{abs(hash(tmp_path)) % 10**8}", raw=raw, limit_s=60.0, grace_s=5.0)
+    return change(session_request, run_id=f"t{abs(hash(tmp_path)) % 10**8}", raw=raw, limit_s=60.0, grace_s=5.0)
 
 
 @pytest.fixture

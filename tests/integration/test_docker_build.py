@@ -41,7 +41,7 @@ def test_a_missing_device_is_told_before_anything_is_pulled(engine, session_requ
     wanted = replace(target, devices=devices, probe=replace(target.probe, fix="Plug the card in."))
     said: list[str] = []
     with pytest.raises(InfrastructureError) as caught:
-        engine.prepare(replace(session_request, target=wanted, build=Build(base_image="nowhere.invalid/base:1")), said.append)
+        engine.prepare(change(session_request, target=wanted, build=Build(base_image="nowhere.invalid/base:1")), said.append)
     assert "/dev/no-such-card*" in caught.value.happened
     assert caught.value.remedy == "Plug the card in."
     assert said == []

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from engine_requests import change
 
+from harness.config.targets import Devices
 from harness.engines.docker.container import container_name
 from harness.errors import InfrastructureError
-from harness.targets import Devices
 
 HOSTILE = """
 import json, os, pathlib, socket

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.inside.marks import Point
+from harness.inside.benchmarks import Point
 
 
 class FakeDevice:

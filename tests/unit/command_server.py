@@ -48,7 +48,7 @@ def import_all() -> None:
         for run in two_targets():
             write_raw(Path(folder) / run.record.target, run)
         sys.modules["harness.report"].make_report([Path(folder)], Path(folder))
-    sys.modules["harness.targets"].load_targets()
+    sys.modules["harness.config.targets"].load_targets()
     gc.freeze()
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from harness.engines.seam import Request
+from harness.config.targets import Target
+from harness.engines.protocol import Request
 from harness.options import RunOptions
-from harness.targets import Target
 
 
 def ask(target: Target, kernels: Path, raw: Path, run_id: str = "r1", **options) -> Request:

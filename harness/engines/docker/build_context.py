@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from harness.config.targets import default_file
 from harness.engines.docker.container import LABEL, slug
-from harness.engines.seam import Request
+from harness.engines.protocol import Request
 from harness.errors import ConfigError, InfrastructureError, UsageError
-from harness.targets import default_file
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
 

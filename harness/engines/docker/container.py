@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.engines.docker.host import NOBODY, Host
 from harness.engines.docker.relaxations import WEAKENINGS, Body
-from harness.engines.seam import Layout, Request
+from harness.engines.protocol import Layout, Request
 from harness.errors import ConfigError
 from harness.records import Environment
 

@@ -23,9 +23,9 @@ from harness.engines.docker.host import Host, check_readable, lent, observe
 from harness.engines.docker.images import build, find, unnamed_stages, usable
 from harness.engines.docker.lifecycle import leftovers, watch
 from harness.engines.docker.relaxations import check_weakenings
+from harness.engines.protocol import Layout, Request, Say
 from harness.engines.results_folder import clear
 from harness.engines.results_limit import Watch
-from harness.engines.seam import Layout, Request, Say
 from harness.records import Environment, Exit
 
 try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.engines.seam import Request
+from harness.engines.protocol import Request
 from harness.errors import InfrastructureError
 
 _FIND_SOCKET = "`docker context inspect --format '{{.Endpoints.docker.Host}}'`"

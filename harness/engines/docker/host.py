@@ -13,8 +13,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from harness.engines.protocol import Request
 from harness.engines.results_folder import tidy
-from harness.engines.seam import Request
 from harness.errors import InfrastructureError
 
 NOBODY = 65534

@@ -13,7 +13,7 @@ from typing import IO, Any, Protocol
 from harness.engines.docker.build_context import Recipe, pack, proxies
 from harness.engines.docker.container import LABEL
 from harness.engines.docker.errors import build_failed, pull_failed
-from harness.engines.seam import Request, Say
+from harness.engines.protocol import Request, Say
 
 _TAIL = 20
 _PAUSES_S = (5.0, 20.0)

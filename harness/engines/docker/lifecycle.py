@@ -15,7 +15,7 @@ from harness.engines import signals
 from harness.engines.docker.container import LABEL
 from harness.engines.docker.host import owner_is_dead
 from harness.engines.output import Output, Reader
-from harness.engines.seam import Say
+from harness.engines.protocol import Say
 from harness.records import Exit
 
 _POLL_S = 1.0

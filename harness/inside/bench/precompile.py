@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.inside.marks import Point, find_benches, load_module, points
+from harness.inside.benchmarks import Point, find_benches, load_module, points
 from harness.inside.process.workers import Worker, forked, hash_triton
 from harness.records import Architecture, Job, Stage, write_text
 
@@ -70,7 +70,7 @@ def card_of(job: Job) -> Architecture | None:
 def work(job: Job, card: Architecture, share: int, shares: int) -> None:
     """Run a share of all points once on a pretended `card`; files that the package writes to its home are deleted."""
     from harness.inside.fake_gpu.driver import pretended_device
-    from harness.inside.process.home import temporary_home
+    from harness.inside.process.temporary_home import temporary_home
 
     pretended = pretended_device(card, lambda binary: (32, 0, card.program_threads), job.torch_devices)
     with temporary_home(Path(job.output) / Stage.BENCH.value), pretended:

@@ -21,10 +21,10 @@ from harness.inside.bench.do_bench import Timer, Timing
 from harness.inside.bench.interference import Conditions, Watch
 from harness.inside.bench.results import Sink
 from harness.inside.bench.stopping_rule import Rounds, Rule
+from harness.inside.benchmarks import Point, find_benches, load_case, points
 from harness.inside.codegen.recorder import Recorder
 from harness.inside.facts.architecture import card_here
 from harness.inside.facts.device import accelerator, ask_afresh, is_usable
-from harness.inside.marks import Point, find_benches, load_case, points
 from harness.inside.multi_gpu.cards import cards, is_shared, own_index
 from harness.inside.multi_gpu.claims import claimed_cases
 from harness.inside.multi_gpu.share import share

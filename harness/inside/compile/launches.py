@@ -5,9 +5,9 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
+from harness.inside.benchmarks import find_benches, kernel_name, load_case, points
 from harness.inside.codegen.recorder import Recorder
 from harness.inside.compile.pytest_launches import run_tests
-from harness.inside.marks import find_benches, kernel_name, load_case, points
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
 from harness.inside.test.stage import pytest_options

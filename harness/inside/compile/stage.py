@@ -20,9 +20,9 @@ from harness.inside.process import sealing
 from harness.inside.process.audit import Event
 from harness.inside.process.events import emit
 from harness.inside.process.exceptions import doubted
-from harness.inside.process.home import temporary_home
 from harness.inside.process.journal import Journal
 from harness.inside.process.supervise import supervise
+from harness.inside.process.temporary_home import temporary_home
 from harness.inside.process.workers import as_stage, forked
 from harness.records import HOST_CODE, Architecture, CompiledKernel, Job, Stage, StageReport, Verdict, to_json, worst
 

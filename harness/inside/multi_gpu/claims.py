@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 
-from harness.inside.marks import Point
+from harness.inside.benchmarks import Point
 from harness.inside.multi_gpu.cards import cards
 from harness.inside.multi_gpu.ledger import Ledger
 from harness.inside.multi_gpu.share import done_by_all, ledger_here

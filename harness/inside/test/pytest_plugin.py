@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.inside.benchmarks import load_module
 from harness.inside.facts.device import accelerator, ask_afresh, trouble
-from harness.inside.marks import load_module
 from harness.inside.process.journal import Journal, settle
 from harness.inside.process.workers import die_with_parent
-from harness.inside.test.called import code_of, watched
+from harness.inside.test.called_tests import code_of, watched
 from harness.records.package import is_bench, is_test
 
 BENCHES_VARIABLE = "WARPWAVE_BENCHES"

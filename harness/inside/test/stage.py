@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from harness.inside.marks import kernel_name
+from harness.inside.benchmarks import kernel_name
 from harness.inside.multi_gpu.cards import cards
 from harness.inside.multi_gpu.share import share
 from harness.inside.process import sealing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.compare.comparison import Comparison
 from harness.render.charts.sweeps import sweeps
 from harness.render.excerpt import shown
-from harness.render.html import environment, generated, matrix, speeds, tests
+from harness.render.html import environment, generated_code, matrix, speeds, tests
 from harness.render.html.data import embedded, most_tests
 from harness.render.html.shell import draw
 from harness.render.text import UNTESTED
@@ -40,6 +40,6 @@ def render_html(comparison: Comparison) -> str:
         parity=tests.parity(comparison),
         numerics=numerics,
         left_out=left_out,
-        generated=generated.generated(comparison),
+        generated=generated_code.generated(comparison),
         data=embedded(comparison, figures),
     )

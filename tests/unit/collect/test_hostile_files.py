@@ -19,7 +19,7 @@ from synthetic import run, write_raw
 
 from harness.__main__ import _run_cli
 from harness.collect import collect, find_raw, untrusted
-from harness.collect import raw as collecting
+from harness.collect import raw_folder as collecting
 from harness.errors import InvalidInputError
 from harness.report import WRITERS, write_report
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.collect.cases import read_cases
-from harness.inside.marks import find_benches, kernel_name
+from harness.inside.benchmarks import find_benches, kernel_name
 from harness.records import Shard
 from harness.records.package import is_bench, is_test, kernel_of
 from harness.run.sharding import restrict

@@ -8,7 +8,7 @@ import json
 import pytest
 from synthetic import compiled, edit, record, run, sample, write_raw
 
-from harness.collect import collect, collect_all, find_raw, raw
+from harness.collect import collect, collect_all, find_raw, raw_folder
 from harness.collect.untrusted import Room
 from harness.errors import InvalidInputError
 from harness.records import (
@@ -127,13 +127,13 @@ def test_small_folders_are_read_first_and_come_back_in_their_order(tmp_path, mon
     """A huge one does not take the room that all share."""
     huge, small = (write_raw(tmp_path / name, run(samples=points)) for name, points in (("a", [sample(1)] * 50), ("b", [sample(1)])))
     order = []
-    read = raw.collect
+    read = raw_folder.collect
 
     def note(folder, *more):
         order.append(folder)
         return read(folder, *more)
 
-    monkeypatch.setattr(raw, "collect", note)
+    monkeypatch.setattr(raw_folder, "collect", note)
     found = collect_all([huge, small])
 
     assert order == [small, huge]
@@ -217,8 +217,8 @@ def test_waivers_have_a_bound(folder, monkeypatch):
     """In number, and in patterns beside those that fit everything; beyond it their use is not told."""
     found = []
     for most, patterns in ((1, 1), (0, 1), (1, 0)):
-        monkeypatch.setattr(raw, "_MAX_WAIVERS", most)
-        monkeypatch.setattr(raw, "_MAX_PATTERNS", patterns)
+        monkeypatch.setattr(raw_folder, "_MAX_WAIVERS", most)
+        monkeypatch.setattr(raw_folder, "_MAX_PATTERNS", patterns)
         found.append(collect(folder))
 
     assert [bool(each.gates) for each in found] == [True, False, False]
@@ -228,7 +228,7 @@ def test_waivers_have_a_bound(folder, monkeypatch):
 
 def test_architectures_have_a_bound(folder, monkeypatch):
     """The first ones are kept; a fault that the file has already stays."""
-    monkeypatch.setattr(raw, "_MAX_ARCHITECTURES", 2)
+    monkeypatch.setattr(raw_folder, "_MAX_ARCHITECTURES", 2)
     rows = [compiled(name) for name in ("a", "b", "a", "c")]
     (folder / "compile/kernels.jsonl").write_text(lines(*rows[:3]))
     within = collect(folder)
@@ -252,8 +252,8 @@ def test_the_search_has_bounds(tmp_path, monkeypatch):
     with pytest.raises(InvalidInputError):
         find_raw([tmp_path / "False" / "a"])
     assert find_raw([tmp_path / "False" / "a", tmp_path / "True" / "a"]) == [tmp_path / "True" / "a/b/c/x"]
-    monkeypatch.setattr(raw, "MAX_FOLDERS", 3)
+    monkeypatch.setattr(raw_folder, "MAX_FOLDERS", 3)
     assert find_raw([tmp_path / "True" / "a"])
-    monkeypatch.setattr(raw, "MAX_FOLDERS", 2)
+    monkeypatch.setattr(raw_folder, "MAX_FOLDERS", 2)
     with pytest.raises(InvalidInputError, match="2 folders"):
         find_raw([tmp_path / "True" / "a"])

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from harness import doctor
+from harness.config.targets import load_targets
 from harness.doctor.engine import Engine, examine_engine
 from harness.doctor.finding import bad, fit
 from harness.doctor.host import examine_host, examine_python
@@ -22,7 +23,6 @@ from harness.doctor.machine import Machine
 from harness.doctor.vendor import examine_vendor
 from harness.engines.docker.errors import no_engine
 from harness.errors import ConfigError
-from harness.targets import load_targets
 
 MACHINES = {path.stem: path for path in sorted((Path(__file__).parents[2] / "data" / "doctor").glob("*.yml"))}
 HEALTHY = {

@@ -352,9 +352,9 @@ def test_every_exception_has_three_beats(error, code):
 def test_a_fault_of_ours_says_so_and_how_to_see_it(tmp_path):
     """Three beats and 3; with a variable set the traceback too, and still 3."""
     program = (
-        "import sys, harness.__main__ as cli, harness.targets\n"
+        "import sys, harness.__main__ as cli, harness.config.targets\n"
         "def broken(overlay=None): raise KeyError('of ours')\n"
-        "harness.targets.load_targets = broken\nsys.argv = ['warpwave', 'list']\ncli.main()\n"
+        "harness.config.targets.load_targets = broken\nsys.argv = ['warpwave', 'list']\ncli.main()\n"
     )
     for variables, shown in (({}, False), ({"WARPWAVE_TRACEBACK": "1"}, True)):
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **variables})

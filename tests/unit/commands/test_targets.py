@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.config.targets import _merge, load_targets, select
 from harness.errors import ConfigError, UsageError
 from harness.records import Job, Stage, dump
-from harness.targets import _merge, load_targets, select
 
 THIRD = """
 architectures:

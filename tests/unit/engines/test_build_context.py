@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from engine_requests import ask, change
 
+from harness.config.targets import Image, load_targets
 from harness.engines.docker import build_context
 from harness.engines.docker.build_context import pack, pinned, proxies, recipe
-from harness.engines.seam import Request
+from harness.engines.protocol import Request
 from harness.errors import ConfigError, InfrastructureError, UsageError
 from harness.options import Build
-from harness.targets import Image, load_targets
 
 
 @pytest.fixture

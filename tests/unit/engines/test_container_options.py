@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from engine_requests import ask, change
 
+from harness.config.targets import Devices, load_targets
 from harness.engines.docker.container import PACKAGE, container_name, container_options, container_user, readable
 from harness.engines.docker.host import Host, Node
 from harness.engines.docker.relaxations import WEAKENINGS, check_weakenings
-from harness.engines.seam import Request
+from harness.engines.protocol import Request
 from harness.errors import ConfigError, UsageError
 from harness.records import Environment
-from harness.targets import Devices, load_targets
 
 TARGETS = load_targets()
 ENVIRONMENT = Environment("docker", "python3", image="warpwave/x:0", image_id="sha256:1234")

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from engine_requests import ask
 
+from harness.config.targets import load_targets
 from harness.engines.docker.engine import connect
 from harness.engines.docker.errors import build_failed, no_engine, not_created, pull_failed
 from harness.errors import InfrastructureError
-from harness.targets import load_targets
 
 REPOSITORY = Path(__file__).parents[3]
 CONNECT = "from harness.engines.docker.engine import connect; connect()"

@@ -8,10 +8,10 @@ import time
 import pytest
 from engine_requests import ask
 
+from harness.config.targets import load_targets
 from harness.engines import local
 from harness.engines.output import MAX_LINE, Reader
 from harness.records import Environment
-from harness.targets import load_targets
 
 LONG = f"printf 'one\\ntwo\\377 '; head -c {MAX_LINE + 5} /dev/zero | tr '\\0' x; echo; echo three >&2"
 

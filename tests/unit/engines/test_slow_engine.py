@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.config.targets import load_targets
 from harness.engines.docker import deadlines, images, lifecycle
 from harness.engines.docker import engine as engine_module
 from harness.errors import InfrastructureError
 from harness.options import Build, RunOptions
 from harness.records import Verdict
 from harness.run import attempt, run_target
-from harness.targets import load_targets
 
 pytest.importorskip("docker.errors", reason="these tests need the docker SDK")
 

@@ -13,14 +13,14 @@ from types import SimpleNamespace
 import pytest
 from benching import FakeDevice, point
 
+from harness.config.targets import load_targets
 from harness.inside.bench import stage
 from harness.inside.bench.do_bench import Timer
 from harness.inside.bench.interference import Watch
 from harness.inside.bench.results import Sink
-from harness.inside.marks import Point
+from harness.inside.benchmarks import Point
 from harness.inside.process.journal import Journal
 from harness.records import Job, Stage, Verdict, to_json
-from harness.targets import load_targets
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -157,7 +157,7 @@ from harness.inside.bench import stage
 from harness.inside.fake_gpu.driver import call_once, pretended_device
 from harness.inside.bench.do_bench import Timer, Timing
 from harness.records import Job, Stage
-from harness.targets import load_targets
+from harness.config.targets import load_targets
 
 class Once(Timer):
     def do_bench(self, fn, **options):

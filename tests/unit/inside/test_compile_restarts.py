@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from harness.config.targets import load_targets
 from harness.records import Stage
-from harness.targets import load_targets
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 

@@ -8,11 +8,11 @@ import subprocess
 
 import pytest
 
+from harness.config.targets import load_targets
 from harness.inside.codegen.binary import read
 from harness.inside.codegen.occupancy import occupancy
-from harness.inside.process import home
+from harness.inside.process import temporary_home
 from harness.records import Stage
-from harness.targets import load_targets
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -363,9 +363,9 @@ def test_a_package_may_name_the_types_of_a_stream_and_a_device(small):
 )
 def test_workers_take_a_quicker_malloc_where_there_is_one(installed, users, preloaded, tmp_path, monkeypatch):
     """What the user preloads stays alone, and nothing of it is left behind."""
-    monkeypatch.setattr(home, "find_library", lambda name: installed)
+    monkeypatch.setattr(temporary_home, "find_library", lambda name: installed)
     monkeypatch.setenv("LD_PRELOAD", users)
-    with home.temporary_home(tmp_path):
+    with temporary_home.temporary_home(tmp_path):
         maps = subprocess.run(["cat", "/proc/self/maps"], capture_output=True, text=True, check=True).stdout
 
     assert [name for name in ("libm.so.6", "libdl.so.2") if name in maps] == preloaded

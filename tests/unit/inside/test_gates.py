@@ -17,10 +17,10 @@ from synthetic import compiled, run, write_raw
 from harness.__main__ import _run_cli, cli
 from harness.collect import collect
 from harness.compare import compare
+from harness.config.pyproject import load_gates, load_launches, load_peers
 from harness.errors import ConfigError
 from harness.inside.codegen.gates import judge, strictest
 from harness.inside.codegen.precision import unnamed_products
-from harness.package_settings import load_gates, load_launches, load_peers
 from harness.records import OPEN, Gates, Job, Limits, Rule, Stage, Verdict, Waiver, Which, dump, to_json
 from harness.render.files.junit import render_junit
 from harness.render.markdown import render_markdown

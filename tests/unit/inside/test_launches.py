@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.config.targets import load_targets
 from harness.records import Job, Stage, dump
-from harness.targets import load_targets
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 

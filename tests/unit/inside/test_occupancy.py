@@ -7,9 +7,9 @@ from rich.console import Console
 from synthetic import compiled, run
 
 from harness.compare import compare
+from harness.config.targets import load_targets
 from harness.inside.codegen.occupancy import Occupancy, occupancy
 from harness.render.terminal import render_terminal
-from harness.targets import load_targets
 
 KIB = 1024
 CARDS = load_targets()["cpu"].architectures

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.config.targets import load_targets
 from harness.inside.bench import precompile
-from harness.inside.marks import Point
+from harness.inside.benchmarks import Point
 from harness.records import DeviceFacts, Facts, Job, Stage, dump
-from harness.targets import load_targets
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 

@@ -14,6 +14,7 @@ from harness.commands.options import chosen_gpus
 from harness.compare import compare
 from harness.compare.comparison import Change
 from harness.compare.speeds.changed_speeds import changed_speeds
+from harness.config.targets import load_targets
 from harness.errors import UsageError
 from harness.inside.bench.results import Sink
 from harness.inside.facts.stage import ask_about_cards
@@ -23,7 +24,6 @@ from harness.inside.multi_gpu.ledger import Ledger
 from harness.records import CardShare, DeviceFacts, Job, Sample, Stage, Verdict, dump, to_json
 from harness.render.html import render_html
 from harness.render.markdown import render_markdown
-from harness.targets import load_targets
 
 
 @pytest.fixture

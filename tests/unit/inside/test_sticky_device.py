@@ -12,10 +12,10 @@ import pytest
 from light import light_python
 
 from harness.collect import collect
+from harness.config.targets import load_targets
 from harness.options import RunOptions
 from harness.records import Stage, Verdict
 from harness.run import run_target
-from harness.targets import load_targets
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 

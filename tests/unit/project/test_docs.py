@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from harness.targets import targets_schema
+from harness.config.targets import targets_schema
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"

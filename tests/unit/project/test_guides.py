@@ -23,10 +23,10 @@ import yaml
 from engine_requests import ask
 
 from harness.__main__ import cli
+from harness.config.targets import load_targets
 from harness.engines.docker.build_context import recipe
 from harness.errors import ExitCode
 from harness.records import Verdict
-from harness.targets import load_targets
 
 ROOT = Path(__file__).parents[3]
 GUIDES = {path.stem: path for path in sorted((ROOT / "docs" / "guides").glob("*.md"))}

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from harness.commands.options import where_options
-from harness.engines.registry import DEFAULT, ENGINES, FALLBACK
+from harness.config.targets import targets_schema
 from harness.records import CHOSEN, STAGES, Stage, TargetRun
-from harness.targets import targets_schema
+from harness.records.engines import DEFAULT, ENGINES, FALLBACK
 
 HARNESS = Path(__file__).parents[3] / "harness"
 METHODS = {"prepare", "image_id", "layout", "execute"}

@@ -16,7 +16,7 @@ from runner import Runner
 
 import harness
 from harness import install_source
-from harness.starter import starter_files
+from harness.starter_package import starter_files
 
 ROOT = Path(__file__).parents[3]
 SOURCE = "git+https://code.example/them/warpwave@" + "5e" * 20

@@ -18,7 +18,7 @@ INSIDE = sorted((HARNESS / "inside").rglob("*.py"))
 # Who alone may import these.
 OWNERS = {
     "docker": {"engines/docker/engine.py"},
-    "yaml": {"targets.py"},
+    "yaml": {"config/targets.py"},
     "xml.parsers": {"collect/cases.py"},
     "xml.etree": set(),
     "sqlite3": {"history.py"},
@@ -111,12 +111,12 @@ ROOMS = {
     "compare": GROUND,
     "collect": GROUND,
     "render": GROUND | {"harness.compare"},
-    "run": GROUND | {"harness.collect", "harness.engines", "harness.options", "harness.targets"},
-    "engines": GROUND | {"harness.options", "harness.targets"},
+    "run": GROUND | {"harness.collect", "harness.engines", "harness.options", "harness.config.targets"},
+    "engines": GROUND | {"harness.options", "harness.config.targets"},
 }
 # The folders and files of a room, from the ground up: each imports only those before it.
 FLOORS = {
-    "inside": ("process", "marks", "facts", "codegen", "fake_gpu", "multi_gpu", "test", "compile", "bench"),
+    "inside": ("process", "benchmarks", "facts", "codegen", "fake_gpu", "multi_gpu", "test", "compile", "bench"),
     "compare": ("comparison", "speeds", "codegen", "tests"),
     "render": ("text", "sections", "excerpt", "charts", "files", "exports", "html"),
 }

@@ -14,7 +14,8 @@ import pytest
 from light import light_python
 
 from harness.collect import collect
-from harness.engines.seam import Layout
+from harness.config.targets import load_targets
+from harness.engines.protocol import Layout
 from harness.inside.process.journal import Journal
 from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import JOURNAL_VARIABLE, spawned
@@ -22,7 +23,6 @@ from harness.options import RunOptions
 from harness.records import UNWRITABLE, Environment, Exit, Stage, StageReport, Stages, Verdict, writing
 from harness.report import write_report
 from harness.run import attempt, run_target
-from harness.targets import load_targets
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 

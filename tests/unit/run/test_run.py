@@ -9,13 +9,13 @@ import pytest
 from rich.console import Console
 
 from harness.commands.progress import Progress
-from harness.engines.seam import Layout
+from harness.config.targets import load_targets
+from harness.engines.protocol import Layout
 from harness.errors import InfrastructureError
 from harness.options import RunOptions
 from harness.records import Environment, Exit, Stage, StageReport, Stages, Verdict, dump
 from harness.run import attempt as attempt_module
 from harness.run import run_target
-from harness.targets import load_targets
 
 
 class FakeEngine:

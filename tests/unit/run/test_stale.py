@@ -8,7 +8,8 @@ import shutil
 import pytest
 
 from harness.__main__ import _run_cli
-from harness.engines.seam import Layout
+from harness.config.targets import load_targets
+from harness.engines.protocol import Layout
 from harness.errors import UsageError
 from harness.options import RunOptions
 from harness.records import Environment, Exit, Inputs, RunRecord, Stage, StageReport, Stages, Verdict, dump
@@ -16,7 +17,6 @@ from harness.run import attempt as attempt_module
 from harness.run import inputs as inputs_module
 from harness.run import run_target
 from harness.run.inputs import package
-from harness.targets import load_targets
 
 PACKAGE = {
     "ops/test_op.py": "from helper import VALUE\n\ndef test_op():\n    assert VALUE == 2\n",

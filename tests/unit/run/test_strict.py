@@ -8,8 +8,8 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel, ConfigDict
 
+from harness.config.strict import refuse, validate
 from harness.errors import ConfigError
-from harness.strict import refuse, validate
 
 
 class Strict(BaseModel):

@@ -1,4 +1,4 @@
-"""The interface between the host and an engine: what an engine is given, and what it must do."""
+"""What an engine gets, and what it has to do."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Union
 
+from harness.config.targets import Target
 from harness.options import RunOptions
 from harness.records import Environment, Exit
-from harness.targets import Target
 
 Say = Callable[[str], None]
 """Takes one line of progress for the user."""

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Union
 
-from harness.engines.seam import Say
+from harness.engines.protocol import Say
 from harness.errors import InfrastructureError
 
 _POLL_S = 0.2

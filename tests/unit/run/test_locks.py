@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InfrastructureError
-from harness.run import lease
+from harness.run import locks
 
 REPOSITORY = Path(__file__).parents[3]
 HOLD = """
 import sys, time
-from harness.run import lease
-with lease.gpus("cuda", {chosen!r}, "run-1", 5.0, print):
+from harness.run import locks
+with locks.gpus("cuda", {chosen!r}, "run-1", 5.0, print):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -46,7 +46,7 @@ def hold(tmp_path, monkeypatch):
 
 
 def take(chosen: str | None, wait_s: float = 0.3, say=lambda line: None) -> None:
-    with lease.gpus("cuda", chosen, "run-2", wait_s, say):
+    with locks.gpus("cuda", chosen, "run-2", wait_s, say):
         pass
 
 
@@ -90,15 +90,15 @@ def test_who_waits_gets_it(hold):
 
 def test_a_results_folder_has_one_writer(tmp_path):
     """A second run in the same folder is refused while the first one, or a child that has its lock, is alive."""
-    with lease.folder(tmp_path, 0.0, print) as lock:
+    with locks.folder(tmp_path, 0.0, print) as lock:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=(lock,))
-        with pytest.raises(InfrastructureError, match="in use"), lease.folder(tmp_path, 0.0, print):
+        with pytest.raises(InfrastructureError, match="in use"), locks.folder(tmp_path, 0.0, print):
             pass
     try:
-        with pytest.raises(InfrastructureError, match="in use"), lease.folder(tmp_path, 0.0, print):
+        with pytest.raises(InfrastructureError, match="in use"), locks.folder(tmp_path, 0.0, print):
             pass
     finally:
         child.kill()
         child.wait()
-    with lease.folder(tmp_path, 10.0, print):
+    with locks.folder(tmp_path, 10.0, print):
         pass

@@ -19,9 +19,9 @@ else:
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
 
+from harness.config.strict import refuse, validate
 from harness.errors import ConfigError
 from harness.records import OPEN, Gates, Limits, Rule, Waiver, Which
-from harness.strict import refuse, validate
 
 _PATTERNS = tuple(field.name for field in dataclasses.fields(Which))
 _LAUNCHERS = ("bench", "test")

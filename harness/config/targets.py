@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 import yaml
 from pydantic import TypeAdapter
 
-from harness.checks import Doctor
-from harness.engines.registry import DEFAULT, ENGINES
+from harness.config.doctor_checks import Doctor
+from harness.config.strict import refusal, validate
 from harness.errors import ConfigError, UsageError
 from harness.records import CHOSEN, Arch, Architecture, Multiprocessor, Stage
-from harness.strict import refusal, validate
+from harness.records.engines import DEFAULT, ENGINES
 
 _STRICT = {"extra": "forbid"}
 _EXAMPLE = "docker/targets.yml shows every key in use"
@@ -154,7 +154,7 @@ class Target:
 
 def default_file() -> Path:
     """Return the path of the shipped `targets.yml`: in the installed package, or next to it in a checkout."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     packaged = package / "docker" / "targets.yml"
     return packaged if packaged.exists() else package.parent / "docker" / "targets.yml"
 
