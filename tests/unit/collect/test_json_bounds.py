@@ -7,57 +7,23 @@ import hashlib
 import json
 
 import pytest
-from synthetic import case, compiled, run, sample, write_raw
+from synthetic import case, sample
+from whole_run import lines
 
 from harness.collect import guard, seals, untrusted
 from harness.collect.guard import Fault, read_lines, read_record
 from harness.collect.seals import miscounted, was_changed
 from harness.collect.untrusted import Budget, RejectedError, Room, clip
 from harness.records import (
-    OPEN,
-    CardShare,
     Ceiling,
-    Gates,
-    Job,
     Sample,
     Stage,
     StageReport,
     Verdict,
-    Waiver,
-    Which,
     to_json,
 )
 
 INVALID, INCOMPLETE = Verdict.INVALID, Verdict.INCOMPLETE
-
-
-def lines(*entries):
-    return "".join(to_json(entry) + "\n" for entry in entries)
-
-
-WHOLE = run(
-    again=(sample(1),),
-    launched=(compiled(origin="elsewhere"),),
-    shares=(CardShare(Stage.TEST, 0, 3, 1.0), CardShare(Stage.BENCH, 1, 2, 1.0, "lost")),
-    gates=Gates(OPEN, waivers=(Waiver("spills", "why", Which(("softmax",))),)),
-    peers=("torch",),
-)
-EXTRA = {
-    "bench/kernels.jsonl": lines(*WHOLE.launched),
-    "test/cards.jsonl": lines(WHOLE.shares[0]),
-    "bench/cards.jsonl": lines(WHOLE.shares[1]),
-}
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A raw folder with every file that there can be."""
-    made = write_raw(tmp_path / "alpha", WHOLE)
-    for name, text in EXTRA.items():
-        (made / name).write_text(text)
-    stages = tuple(report.stage for report in WHOLE.stages)
-    (made / "job.json").write_text(to_json(Job("run-1", "alpha", stages, "/kernels", "/out", gates=WHOLE.gates, peers=WHOLE.peers)))
-    return made
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------------------------
@@ -108,7 +74,7 @@ def test_the_length_of_a_line_has_a_bound(tmp_path, monkeypatch):
     ],
 )
 def test_lines_that_are_wrong_are_counted(tmp_path, monkeypatch, text, kept, fault):
-    """Good ones are kept; the first wrong one is told, and a last line may be cut off."""
+    """Valid lines are kept, the first wrong line is reported, and the last line may be incomplete."""
     monkeypatch.setattr(guard, "MAX_WRONG_LINES", 3)
     found, told = read_lines(put(tmp_path, text), "a.jsonl", Ceiling)
 

@@ -3,54 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from synthetic import compiled, run, sample, write_raw
 
 from harness.collect import cases
 from harness.collect.cases import read_cases
 from harness.collect.untrusted import RejectedError, Room
 from harness.records import (
-    OPEN,
-    CardShare,
     CaseResult,
-    Gates,
-    Job,
-    Stage,
     Verdict,
-    Waiver,
-    Which,
-    to_json,
 )
 
 INVALID, INCOMPLETE = Verdict.INVALID, Verdict.INCOMPLETE
-
-
-def lines(*entries):
-    return "".join(to_json(entry) + "\n" for entry in entries)
-
-
-WHOLE = run(
-    again=(sample(1),),
-    launched=(compiled(origin="elsewhere"),),
-    shares=(CardShare(Stage.TEST, 0, 3, 1.0), CardShare(Stage.BENCH, 1, 2, 1.0, "lost")),
-    gates=Gates(OPEN, waivers=(Waiver("spills", "why", Which(("softmax",))),)),
-    peers=("torch",),
-)
-EXTRA = {
-    "bench/kernels.jsonl": lines(*WHOLE.launched),
-    "test/cards.jsonl": lines(WHOLE.shares[0]),
-    "bench/cards.jsonl": lines(WHOLE.shares[1]),
-}
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A raw folder with every file that there can be."""
-    made = write_raw(tmp_path / "alpha", WHOLE)
-    for name, text in EXTRA.items():
-        (made / name).write_text(text)
-    stages = tuple(report.stage for report in WHOLE.stages)
-    (made / "job.json").write_text(to_json(Job("run-1", "alpha", stages, "/kernels", "/out", gates=WHOLE.gates, peers=WHOLE.peers)))
-    return made
 
 
 def xml(tmp_path, inner, suites="<testsuites><testsuite>{}</testsuite></testsuites>"):
