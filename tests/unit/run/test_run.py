@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 
@@ -14,6 +15,7 @@ from harness.engines.protocol import Layout
 from harness.errors import InfrastructureError
 from harness.options import RunOptions
 from harness.records import Environment, Exit, Stage, StageReport, Stages, Verdict, dump
+from harness.records.engines import Entry
 from harness.run import attempt as attempt_module
 from harness.run import run_target
 
@@ -179,3 +181,21 @@ def test_events_may_hold_anything(event):
         progress.on_event(event)
 
     assert "\x1b" not in text.getvalue()
+
+
+@pytest.mark.parametrize("local_gpus", [True, False])
+def test_only_an_engine_with_local_gpus_locks_them(local_gpus, tmp_path, monkeypatch):
+    """An engine that runs the job elsewhere takes no card of this machine away from other runs."""
+    locked = []
+
+    def gpus(target, *_):
+        locked.append(target)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(attempt_module.locks, "gpus", gpus)
+    monkeypatch.setattr(attempt_module, "ENGINES", {"docker": Entry("", local_gpus=local_gpus, container=True)})
+    monkeypatch.setattr(attempt_module, "choose_engine", lambda asked, target, say: FakeEngine(lambda raw, on_line: finish(raw)))
+    options = RunOptions("run-1", tmp_path / "out", tmp_path)
+    run_target(load_targets()["cuda"], options, lambda line: None, lambda event: None)
+
+    assert locked == (["cuda"] if local_gpus else [])
