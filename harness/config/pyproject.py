@@ -112,8 +112,10 @@ def _check_waived(value: Any) -> Any:
 
 
 def _check_reason(value: Any) -> Any:
+    if value is None:
+        refuse("a sentence that says why: it is shown in the report", "nothing")
     if not isinstance(value, str) or not value.strip():
-        refuse(*(("a sentence that says why: it is shown in the report", "nothing") if value is None else ("a text that is not empty",)))
+        refuse("a text that is not empty")
     return value
 
 

@@ -94,11 +94,11 @@ class JobOptions:
 
 @dataclass(frozen=True)
 class Job(JobOptions):
-    """What the inside is told to do: `job.json`. Paths are as the inside sees them.
+    """The job of the inside, as `job.json` holds it. Paths are those that the inside sees.
 
     `device_faults` are patterns of what a GPU's runtime prints when it aborts a process, and the verdict that each stands for.
-    `visible_devices` is the variable that shows a process some of the cards: where it is named, tests and sweeps are shared between the
-    cards, of which there are `gpus` (0: as many as are visible). `card_query` tells of each card what torch does not; `card_rows` reads it.
+    `visible_devices` is the variable that selects the cards which a process sees. If it is set, the cards share tests and sweeps; `gpus` is
+    their number (0: all visible ones). `card_query` is a command that prints what torch does not say of a card; `card_rows` reads it.
     `torch_devices` are torch's names for the types of device in the targets file, the target's own first. Where there is no card, a tensor
     that the package wants on one of them is put elsewhere.
     """

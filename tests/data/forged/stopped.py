@@ -1,4 +1,4 @@
-"""pytest is told to stop before the test that would fail."""
+"""The package stops pytest before the test that would fail."""
 
 
 def pytest_runtest_logfinish(nodeid):

@@ -64,7 +64,7 @@ def test_what_nobody_knows_is_refused_with_all_that_is_known(text):
 
 
 def test_a_point_that_became_slower_is_named_with_its_times(since):
-    """Both medians, how much, the interval and the threshold; an error where that is asked about, else a warning."""
+    """The annotation shows both medians, the change, its interval and the threshold. It is an error with `--fail-on`, else a warning."""
     runs = measured(1.0, 0.5), measured(1.25, 0.5)
     strict, lax = since(*runs, Asked(threshold=0.05)), since(*runs, Asked(slower=False, threshold=0.05))
     (line,) = strict.annotations
