@@ -1,4 +1,4 @@
-"""Describe exceptions of a package's code and of compilers for a row of a report."""
+"""The exceptions of pretended hardware, and how a row of a report describes those of a package's code and of compilers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from collections.abc import Iterable, Sequence
 from harness.records import StageReport, Verdict, worst
 
 _NOT_BELIEVED = "Something in the package changes how it is run or reported. Read its source; SECURITY.md says what can be relied on."
+
+
+class DecidedByData(RuntimeError):  # noqa: N818 - it is no error of anyone
+    """The host's code decides by the data of a tensor, and a pretended GPU has none: what it would do next is unknown."""
+
+
+class NotPretended(NotImplementedError):  # noqa: N818 - as above
+    """A package asked for something that a real GPU has and the pretended one lacks: a gap of warpwave, and no fault of the package."""
 
 
 def doubted(report: StageReport, doubts: Iterable[str]) -> StageReport:
