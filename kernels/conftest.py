@@ -27,12 +27,12 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def device() -> torch.device:
     """The GPU that torch finds, whatever its vendor; the CPU under Triton's interpreter."""
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return torch.device("cpu")
     found = torch.accelerator.current_accelerator()
-    if found is not None and torch.accelerator.is_available():
-        return torch.device(found.type)
-    if os.environ.get("TRITON_INTERPRET") != "1":
+    if found is None or not torch.accelerator.is_available():
         pytest.skip("there is no GPU here; set TRITON_INTERPRET=1 to run the kernels in Triton's interpreter")
-    return torch.device("cpu")
+    return torch.device(found.type)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from harness.config.doctor_checks import Doctor
 from harness.config.strict import refusal, validate
 from harness.errors import ConfigError, UsageError
-from harness.records import CHOSEN, Arch, Architecture, Multiprocessor, Stage
+from harness.records import CHOSEN, Architecture, Card, Stage
 from harness.records.engines import DEFAULT, ENGINES
 
 _STRICT = {"extra": "forbid"}
@@ -96,6 +96,7 @@ class _Entry:
     engine: _EngineName = DEFAULT
     python: str = "python3"
     interpret: bool = False
+    interpret_as: Union[str, None] = None
     devices: Devices = field(default_factory=Devices)
     environment: dict[str, str] = field(default_factory=dict)
     visible_devices: Union[str, None] = None
@@ -105,29 +106,13 @@ class _Entry:
 
 
 @dataclass(frozen=True)
-class _Card:
-    """One architecture as written in the YAML file."""
-
-    __pydantic_config__ = _STRICT
-    backend: str
-    arch: Arch
-    warp_size: int
-    properties: dict[str, int]
-    torch_version: dict[str, str] = field(default_factory=dict)
-    cache_bytes: int = 0
-    torch_device: str = "cuda"
-    program_threads: int = 1024
-    multiprocessor: Union[Multiprocessor, None] = None
-
-
-@dataclass(frozen=True)
 class _File:
     """The whole YAML file."""
 
     __pydantic_config__ = _STRICT
     schema_version: Literal[1]
     targets: dict[str, _Entry]
-    architectures: dict[str, _Card] = field(default_factory=dict)
+    architectures: dict[str, Card] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -141,6 +126,7 @@ class Target:
     stages: tuple[Stage, ...]
     python: str
     interpret: bool
+    interpret_as: Union[Architecture, None]
     image: Image
     dockerfile: Path
     devices: Devices
@@ -207,9 +193,10 @@ def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
 
 
 def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architecture], where: Path) -> Target:
-    for position, arch in enumerate(entry.architectures):
-        if arch not in cards:
-            raise _refusal(where, f"targets.{name}.architectures[{position}]", repr(arch), f"one of {', '.join(cards)}")
+    named = {f"architectures[{position}]": arch for position, arch in enumerate(entry.architectures)}
+    for key, arch in {**named, "interpret_as": entry.interpret_as}.items():
+        if arch is not None and arch not in cards:
+            raise _refusal(where, f"targets.{name}.{key}", repr(arch), f"one of {', '.join(cards)}")
     for pattern in entry.probe.faults:
         try:
             re.compile(pattern)
@@ -220,13 +207,15 @@ def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architectu
         raise _refusal(where, f"targets.{name}.probe.cards.rows", repr(entry.probe.cards.rows), allowed)
     if not entry.stages:
         raise _refusal(where, f"targets.{name}.stages", "an empty list", "at least one of test, bench, compile")
-    values = {key: getattr(entry, key) for key in (f.name for f in fields(_Entry)) if key != "architectures"}
+    values = {key: getattr(entry, key) for key in (f.name for f in fields(_Entry)) if key not in ("architectures", "interpret_as")}
     own = tuple(cards[arch] for arch in entry.architectures)
-    devices = tuple(dict.fromkeys(card.torch_device for card in (*own, *cards.values())))
-    return Target(name=name, dockerfile=folder / entry.image.dockerfile, architectures=own, torch_devices=devices or ("cuda",), **values)
+    seen = cards[entry.interpret_as] if entry.interpret_as else own[0] if own else None
+    devices = tuple(dict.fromkeys(card.torch_device for card in (*([seen] if seen else []), *own, *cards.values()))) or ("cuda",)
+    dockerfile = folder / entry.image.dockerfile
+    return Target(name=name, dockerfile=dockerfile, architectures=own, interpret_as=seen, torch_devices=devices, **values)
 
 
-def _describe(name: str, card: _Card, where: Path) -> Architecture:
+def _describe(name: str, card: Card, where: Path) -> Architecture:
     for key in ("multiprocessor_count", "max_shared_mem"):
         if key not in card.properties:
             raise _refusal(where, f"architectures.{name}.properties.{key}", "nothing", "a number: host code asks every card for it")

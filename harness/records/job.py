@@ -43,26 +43,35 @@ class Multiprocessor:
 
 
 @dataclass(frozen=True)
-class Architecture:
-    """A GPU that kernels are compiled for.
+class Card:
+    """What a targets file says of a GPU that kernels are compiled for.
 
     `backend`, `arch` and `warp_size` are those of Triton's `GPUTarget`. `properties` is what Triton's `get_device_properties` answers on
-    that card, `torch_device` is torch's name for the type of device, `torch_version` is what `torch.version` has there. `cache_bytes` is
-    the size of a cache between L2 and memory, which no driver reports; 0 if there is none. `program_threads` is the largest number of
-    threads that a program can be launched with. Without `multiprocessor` no occupancy is computed.
+    that card, `torch_device` is torch's name for the type of device, `torch_version` is what `torch.version` has there, and
+    `torch_properties` what torch's `get_device_properties` has. `cache_bytes` is the size of a cache between L2 and memory, which no driver
+    reports; 0 if there is none. `program_threads` is the largest number of threads that a program can be launched with. Without
+    `multiprocessor` no occupancy is computed.
     """
 
     __pydantic_config__ = STRICT
-    name: str
     backend: str
     arch: Arch
     warp_size: int
     properties: dict[str, int]
     torch_version: dict[str, str] = field(default_factory=dict)
+    torch_properties: dict[str, Union[int, str]] = field(default_factory=dict)
     cache_bytes: int = 0
     torch_device: str = "cuda"
     program_threads: int = 1024
     multiprocessor: Union[Multiprocessor, None] = None
+
+
+@dataclass(frozen=True)
+class Architecture(Card):
+    """A GPU that kernels are compiled for, with the name that the report calls it by."""
+
+    __pydantic_config__ = STRICT
+    name: str = field(kw_only=True)
 
     @classmethod
     def restore(cls, raw: dict[str, Any]) -> Architecture:
@@ -100,7 +109,7 @@ class Job(JobOptions):
     `visible_devices` is the variable that selects the cards which a process sees. If it is set, the cards share tests and sweeps; `gpus` is
     their number (0: all visible ones). `card_query` is a command that prints what torch does not say of a card; `card_rows` reads it.
     `torch_devices` are torch's names for the types of device in the targets file, the target's own first. Where there is no card, a tensor
-    that the package wants on one of them is put elsewhere.
+    that the package wants on one of them is put elsewhere. `interpret_as` is the card that host code sees in Triton's interpreter.
     """
 
     __pydantic_config__ = STRICT
@@ -110,6 +119,7 @@ class Job(JobOptions):
     kernels: Page
     output: Page
     interpret: bool = False
+    interpret_as: Union[Architecture, None] = None
     require: Union[str, None] = None
     probe: tuple[str, ...] = ()
     driver_file: Union[str, None] = None
@@ -130,6 +140,7 @@ class Job(JobOptions):
         raw = json.loads(path.read_text())
         raw["stages"] = tuple(Stage(stage) for stage in raw["stages"])
         raw["architectures"] = tuple(Architecture.restore(entry) for entry in raw["architectures"])
+        raw["interpret_as"] = Architecture.restore(raw["interpret_as"]) if raw.get("interpret_as") else None
         for key in ("probe", "benches", "launches", "peers", "pytest_args", "card_query", "torch_devices"):
             if key in raw:
                 raw[key] = tuple(raw[key])

@@ -251,6 +251,7 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...]) -> Job:
         kernels=layout.kernels,
         output=layout.output,
         interpret=target.interpret,
+        interpret_as=target.interpret_as if target.interpret else None,
         require=target.probe.require,
         probe=target.probe.command,
         driver_file=target.probe.driver_file,

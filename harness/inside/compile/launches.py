@@ -8,6 +8,7 @@ from pathlib import Path
 from harness.inside.benchmarks import find_benches, kernel_name, load_case, points
 from harness.inside.codegen.recorder import Recorder
 from harness.inside.compile.pytest_launches import run_tests
+from harness.inside.fake_gpu.no_data.unknown import Asked, explained
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
 from harness.inside.test.stage import pytest_options
@@ -39,10 +40,11 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
 
     def on_start(nodeid: str) -> None:
         recorder.kernel, recorder.origin, recorder.failure = kernel_name(root / nodeid.split("::")[0], root), nodeid, None
+        Asked.since_begin = False
         journal.write("start", id=nodeid)
 
     def on_end(nodeid: str, ended: BaseException | str | None) -> None:
-        _finish(journal, recorder, ended)
+        _finish(journal, recorder, explained(ended) if isinstance(ended, BaseException) else ended)
 
     run_tests(root, pytest_options(job, Path(job.output) / Stage.COMPILE.value), journal.done(), on_start, on_end)
 

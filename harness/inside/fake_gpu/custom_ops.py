@@ -1,17 +1,25 @@
-"""Custom ops on a pretended device: torch's dispatcher would run an op's fake implementation on meta tensors, and launch nothing.
+"""Custom ops on a pretended device.
 
-`DirectOp` replaces what `torch.library.custom_op` makes while a package is loaded. It calls the function itself, with the
-gradients that the package registered, so that every launch inside it is seen.
+Without data, torch's dispatcher would run an op's fake implementation on meta tensors, and launch nothing. There, `DirectOp` replaces what
+`torch.library.custom_op` makes while a package is loaded. It calls the function itself, with the gradients that the package registered, so
+that every launch inside it is seen. In the interpreter ops stay torch's own, and what is registered for the GPU serves the CPU, too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch._library.custom_ops import CustomOpDef
+
+from harness.inside.fake_gpu.redirect import within
+from harness.inside.fake_gpu.torch_device import Patch
+
+_REGISTERS = ("register_fake", "register_kernel", "register_autograd", "register_autocast", "register_vmap", "register_torch_dispatch")
 
 
 class DirectOp:
@@ -68,9 +76,101 @@ class DirectOp:
     register_vmap = register_torch_dispatch = register_fake
 
 
-def direct_op(kind: str, name: str, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Stand in for `torch.library.custom_op` and `triton_op` on a device of the type `kind`; `name` is not registered."""
-    return functools.partial(DirectOp, kind) if function is None else DirectOp(kind, function)
+def direct_ops(kind: str) -> list[Patch]:
+    """Return what makes every op of a package, on a device of the type `kind`, call its function."""
+    made: dict[str, DirectOp] = {}
+
+    def direct_op(name: str, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        if function is None:
+            return functools.partial(direct_op, name, **options)
+        made[name] = op = DirectOp(kind, function)
+        _publish(name, op)
+        return op
+
+    def register(method: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def by_name(op: Any, *args: Any, **kwargs: Any) -> Any:
+            known = op if isinstance(op, DirectOp) else made.get(op) if isinstance(op, str) else None
+            if known is None:
+                return original(op, *args, **kwargs)
+            rest = {key: value for key, value in kwargs.items() if key in ("setup_context", "func")}
+            return (
+                getattr(known, method)(*[value for value in args if value is not None], **rest)
+                if args or rest
+                else _decorator(known, method)
+            )
+
+        return by_name
+
+    implement: Any = torch.library.Library.impl
+    gpu = kind.upper()
+    on_gpu: set[tuple[str, str]] = set()
+
+    def without_data(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
+        """Run what is implemented for the GPU where torch would ask for shapes."""
+        op = (self.ns, str(op_name))
+        if dispatch_key == gpu:
+            on_gpu.add(op)
+            with contextlib.suppress(RuntimeError):  # an implementation for shapes came first
+                implement(self, op_name, within(fn), "Meta", **options)
+        elif dispatch_key != "Meta" or op not in on_gpu:
+            implement(self, op_name, fn, dispatch_key, **options)
+
+    changes: list[Patch] = [(torch.library, "custom_op", direct_op), (torch.library, "triton_op", direct_op)]
+    changes.append((torch.library.Library, "impl", without_data))
+    changes += [(torch.library, name, register(name, getattr(torch.library, name))) for name in _REGISTERS if hasattr(torch.library, name)]
+    return [*changes, (torch.library, "wrap_triton", lambda kernel: kernel)]
+
+
+def shared_ops(kinds: Iterable[str]) -> list[Patch]:
+    """Return what lets an implementation that a package registers for a GPU of these types serve tensors on the CPU, too."""
+    gpus = {kind.upper() for kind in kinds}
+    implement: Any = torch.library.Library.impl
+    custom_op, kernel = torch.library.custom_op, CustomOpDef.register_kernel
+
+    def on_both(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
+        fn = within(fn) if dispatch_key in gpus else fn
+        implement(self, op_name, fn, dispatch_key, **options)
+        if dispatch_key in gpus:
+            with contextlib.suppress(RuntimeError):  # the package has one for the CPU
+                implement(self, op_name, fn, "CPU", **options)
+
+    def anywhere(device_types: Any) -> Any:
+        named = {device_types} if isinstance(device_types, str) else set(device_types or ())
+        return None if {name.upper() for name in named} & gpus else device_types
+
+    def custom(name: str, function: Any = None, /, *, device_types: Any = None, **options: Any) -> Any:
+        if function is None:
+            return lambda decorated: custom(name, decorated, device_types=device_types, **options)
+        if options.get("schema") is None:  # from the function itself: what stands for it has other globals
+            options["schema"] = torch.library.infer_schema(function, mutates_args=options.get("mutates_args", ()))
+        return custom_op(name, within(function), device_types=anywhere(device_types), **options)
+
+    def register_kernel(self: Any, device_types: Any, function: Any = None, /) -> Any:
+        if function is None:
+            return lambda decorated: register_kernel(self, device_types, decorated)
+        serves = "cpu" if anywhere(device_types) is None and device_types is not None else device_types
+        return kernel(self, serves, within(function))
+
+    return [
+        (torch.library.Library, "impl", on_both),
+        (torch.library, "custom_op", custom),
+        (CustomOpDef, "register_kernel", register_kernel),
+    ]
+
+
+def _publish(name: str, op: DirectOp) -> None:
+    """Let `torch.ops.namespace.name` find an op, also with its overload's name behind it."""
+    namespace, _, short = name.partition("::")
+    op.default = op  # type: ignore[attr-defined]
+    setattr(getattr(torch.ops, namespace), short, op)
+
+
+def _decorator(op: DirectOp, method: str) -> Callable[..., Any]:
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        getattr(op, method)(function)
+        return function
+
+    return register
 
 
 def plain(function: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -1,16 +1,15 @@
-"""Stand-ins for a GPU, so that unmodified kernel packages run where there is none.
+"""A pretended card, so that unmodified kernel packages run where there is none.
 
 `pretended_device` (compile stage): tensors are torch's meta tensors, with shapes, strides and storage sizes but no data, and say that they
 are on the card's device (`cuda:0`, `xpu:0`); Triton's active driver is a stub that names the wanted architecture, so the JIT specializes
 and compiles exactly as it would on that card, and launches nothing. `interpreter.interpreted_device` (test stage in Triton's interpreter):
-tensors are on the CPU, and a hard-coded `device="cuda"` is redirected to it. (FakeTensors would be the obvious choice for the first, but on
-a torch built without GPU support their autograd aborts the process: no device guard is registered for the device that they claim.)
+the same card, with tensors on the CPU. (FakeTensors would be the obvious choice for the first, but on a torch built without GPU support
+their autograd aborts the process: no device guard is registered for the device that they claim.)
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -20,11 +19,15 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-from harness.inside.fake_gpu.custom_ops import direct_op, plain
-from harness.inside.fake_gpu.redirect import Redirect
+from harness.inside.fake_gpu.custom_ops import direct_ops, plain
+from harness.inside.fake_gpu.no_data.comparisons import comparisons
+from harness.inside.fake_gpu.no_data.tensors import WithoutData, files
+from harness.inside.fake_gpu.no_data.unknown import UnknownInt, whole
 from harness.inside.fake_gpu.torch_device import apply, patches, torch_device
+from harness.inside.fake_gpu.torch_objects import objects
 from harness.records import Architecture
 
+_SOME_NUMBER = 1234567
 # Registers, spilled registers and threads of a loaded binary, found by its bytes.
 Loader = Callable[[bytes], tuple[int, int, int]]
 
@@ -32,9 +35,10 @@ Loader = Callable[[bytes], tuple[int, int, int]]
 class PretendedDriver(DriverBase):  # type: ignore[misc]
     """A Triton driver without a device: it answers what a card would answer and launches nothing."""
 
-    def __init__(self, target: GPUTarget, device: torch.device, properties: dict[str, int], load: Loader) -> None:
+    def __init__(self, card: Architecture, device: torch.device, properties: dict[str, int], load: Loader) -> None:
         super().__init__()
-        self._target, self._device = target, device
+        self._target, self._device = GPUTarget(card.backend, card.arch, card.warp_size), device
+        self._capability = capability(card)
         self.utils = SimpleNamespace(
             get_device_properties=lambda index: dict(properties),
             # Between the binary and the device, backends pass what they need.
@@ -75,9 +79,8 @@ class PretendedDriver(DriverBase):  # type: ignore[misc]
         """There is only one."""
 
     def get_device_capability(self, device: int = 0) -> Any:
-        """Return `(9, 0)` for architecture 90, a mapping as it is (torch has one for such devices), and zeros for a text."""
-        arch = self._target.arch
-        return divmod(arch, 10) if isinstance(arch, int) else arch if isinstance(arch, dict) else (0, 0)
+        """Return what torch's module for the device says."""
+        return self._capability
 
     def get_device_interface(self) -> Any:
         """Return torch's module for the device."""
@@ -102,32 +105,36 @@ def pretended_device(card: Architecture, load: Loader, kinds: Iterable[str] = ("
     Whatever asks for a device of the card's own type, or of one of `kinds`, gets the pretended one.
     """
     device = torch_device(card.torch_device)
-    driver = PretendedDriver(GPUTarget(card.backend, card.arch, card.warp_size), device, card.properties, load)
-    triton.runtime.driver.set_active(driver)
-    custom_op = functools.partial(direct_op, device.type)
+    triton.runtime.driver.set_active(PretendedDriver(card, device, card.properties, load))
     changes = [
-        *patches(card, device, driver.get_device_capability()),
-        # There is no data to compare; what is checked here is the code.
-        (torch, "allclose", lambda *args, **kwargs: True),
-        (torch, "equal", lambda *args, **kwargs: True),
-        (torch.testing, "assert_close", lambda *args, **kwargs: None),
-        (triton.testing, "assert_close", lambda *args, **kwargs: None),
+        *patches(card, device, capability(card)),
+        *objects((device.type, *kinds)),
+        *direct_ops(device.type),
+        *comparisons(),
+        *files(),
         (triton.testing, "do_bench", call_once),
         (triton.testing, "do_bench_cudagraph", call_once),
         # Its timings are made up here, and must not be found by a bench that looks there for the fastest configuration.
         (triton.runtime.autotuner.Autotuner, "check_disk_cache", _tune_anew),
+        (triton.runtime.jit.JITFunction, "run", _known_arguments(triton.runtime.jit.JITFunction.run)),
         (torch, "compile", plain),
-        (torch.library, "custom_op", custom_op),
-        (torch.library, "triton_op", custom_op),
     ]
     with contextlib.ExitStack() as undo:
         apply(changes, undo)
-        redirect = undo.enter_context(Redirect(torch.device("meta"), (device.type, *kinds), claim=device))
-        _keep_in_backward(redirect, undo)
+        redirect = undo.enter_context(WithoutData(torch.device("meta"), (device.type, *kinds), device))
+        keep_in_backward(redirect, undo)
         yield
 
 
-def _keep_in_backward(redirect: Redirect, undo: contextlib.ExitStack) -> None:
+def capability(card: Architecture) -> Any:
+    """Return what torch says of a card's generation: `(9, 4)`; for an architecture that is a mapping, the mapping."""
+    said = card.torch_properties
+    if "major" in said:
+        return int(said["major"]), int(said.get("minor", 0))
+    return divmod(card.arch, 10) if isinstance(card.arch, int) else card.arch if isinstance(card.arch, dict) else (0, 0)
+
+
+def keep_in_backward(redirect: torch.overrides.TorchFunctionMode, undo: contextlib.ExitStack) -> None:
     """Keep the mode on during `backward`, which runs the package's own code. torch turns a mode off while a function that it saw runs."""
     autograd: Any = torch.autograd
     run_backward = autograd._engine_run_backward
@@ -138,6 +145,25 @@ def _keep_in_backward(redirect: Redirect, undo: contextlib.ExitStack) -> None:
 
     undo.callback(setattr, autograd, "_engine_run_backward", run_backward)
     autograd._engine_run_backward = run
+
+
+def _known_arguments(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Launch with some number in place of one that depends on data, such as a seed; but a constant of a kernel, such as a size, decides.
+
+    The JIT compiles another kernel for 1 and for multiples of 16: of 16 numbers, 15 are not such.
+    """
+
+    def some(value: Any, parameter: Any) -> Any:
+        if not isinstance(value, UnknownInt):
+            return value
+        return whole() if parameter is None or parameter.is_constexpr else _SOME_NUMBER
+
+    def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
+        named = {parameter.name: parameter for parameter in self.params}
+        known = [some(value, parameter) for value, parameter in zip(args, self.params, strict=False)]
+        return run(self, *known, *args[len(known) :], **{name: some(value, named.get(name)) for name, value in kwargs.items()})
+
+    return launch
 
 
 def _tune_anew(self: Any, key: Any, configs: Any, bench: Callable[[], object]) -> bool:

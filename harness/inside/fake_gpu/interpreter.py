@@ -1,47 +1,81 @@
-"""A stand-in for a GPU in Triton's interpreter: tensors live on the CPU, and kernels run there."""
+"""A pretended card in Triton's interpreter: tensors live on the CPU, and kernels run there."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 import triton
-from triton.backends.compiler import GPUTarget
 
-from harness.inside.fake_gpu.driver import PretendedDriver
+from harness.inside.fake_gpu.custom_ops import plain, shared_ops
+from harness.inside.fake_gpu.driver import PretendedDriver, call_once, capability, keep_in_backward
 from harness.inside.fake_gpu.redirect import Redirect
-from harness.inside.fake_gpu.torch_device import torch_device
+from harness.inside.fake_gpu.streams import Graph
+from harness.inside.fake_gpu.torch_device import Patch, apply, patches, torch_device
+from harness.inside.fake_gpu.torch_objects import objects
+from harness.inside.fake_gpu.tuner import Choice
+from harness.records import Architecture
+
+# The number of multiprocessors only sizes grids, and a grid-stride loop is right for every size. A small one is fast.
+_PROCESSORS = 4
+# Tests that ask whether there is room for a tensor of gigabytes would fill the host's memory, and take hours.
+_FREE_BYTES = 8 << 30
 
 
-def interpreted_device(package: Path, kinds: Sequence[str]) -> Callable[[], None]:
-    """Stand in for a GPU of any of these types in Triton's interpreter; to the package it is one of the first. Return what undoes it.
+def interpreted_device(card: Architecture, kinds: Sequence[str]) -> tuple[Choice, Callable[[], None]]:
+    """Pretend that tensors on a GPU of any of these types are on `card`. Return what autotuners choose, and what undoes it all.
 
     `warmup` answers with an object that has the attributes which occupancy code asks for and that launches through the interpreter.
     """
-    from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime.interpreter import GridExecutor, InterpretedFunction
 
-    # The figures only size grids, and a grid-stride loop is right for every size. Small ones are fast.
-    properties = {"multiprocessor_count": 4, "max_num_regs": 65536, "max_shared_mem": 65536, "max_threads_per_sm": 2048, "warpSize": 32}
-    driver = PretendedDriver(GPUTarget("cpu", 0, 32), torch.device("cpu"), properties, lambda binary: (32, 0, 1024))
-    triton.runtime.driver.set_active(driver)
+    device = torch_device(card.torch_device)
+    card = replace(card, properties={**card.properties, "multiprocessor_count": _PROCESSORS})
+    triton.runtime.driver.set_active(PretendedDriver(card, device, card.properties, lambda binary: (32, 0, card.program_threads)))
+    free = min(_FREE_BYTES, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    choice = Choice()
+    changes: list[Patch] = [
+        *patches(card, device, capability(card), free),
+        *objects(kinds),
+        *shared_ops(kinds),
+        *choice.patches(),
+        (triton.testing, "do_bench", call_once),
+        (triton.testing, "do_bench_cudagraph", call_once),
+        (InterpretedFunction, "warmup", _warmup),
+        (InterpretedFunction, "run", _with_handle(InterpretedFunction.run)),
+        (GridExecutor, "__call__", _captured(GridExecutor.__call__)),
+        (torch, "compile", _compile(torch.compile)),
+        (torch.library, "opcheck", _without_mode(torch.library.opcheck)),
+        *_autocast(kinds),
+    ]
+    undo = contextlib.ExitStack()
+    apply(changes, undo)
+    keep_in_backward(undo.enter_context(Redirect(torch.device("cpu"), kinds, device)), undo)
+    return choice, undo.close
 
-    def warmup(self: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
+
+def _warmup(self: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
+    return _InterpretedKernel(self, kwargs)
+
+
+def _with_handle(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what a launch returns on a card: the compiled kernel."""
+
+    def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
+        run(self, *args, **kwargs)
         return _InterpretedKernel(self, kwargs)
 
-    torch_device(kinds[0])
-    undo = contextlib.ExitStack()
-    undo.callback(setattr, InterpretedFunction, "warmup", InterpretedFunction.warmup)
-    InterpretedFunction.warmup = warmup
-    undo.enter_context(Redirect(torch.device("cpu"), kinds, package=package))
-    return undo.close
+    return launch
 
 
 class _InterpretedKernel:
-    """The result of `kernel.warmup(...)` in the interpreter: it can be launched, and has a compiled kernel's public attributes."""
+    """A kernel in the interpreter: it can be launched, and has a compiled kernel's public attributes."""
 
     n_regs, n_spills = 32, 0
 
@@ -54,3 +88,63 @@ class _InterpretedKernel:
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         return self.function[grid]  # type: ignore[no-any-return]
+
+
+def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a graph that is being captured remember a launch, and none of the calls of torch within it."""
+
+    def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            result = launch(executor, *args, **kwargs)
+        for graph in Graph.capturing:
+            graph.remember(run, (executor, *args), kwargs, None)
+        return result
+
+    return run
+
+
+def _compile(compile_: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave code as it is where torch would generate kernels for it: that takes long, and needs a card. Other backends are the author's."""
+
+    def chosen(model: Any = None, **options: Any) -> Any:
+        if options.get("backend", "inductor") == "inductor":
+            return plain(model, **options)
+        if model is None:
+            return functools.partial(chosen, **options)
+        return _without_mode(compile_(model, **options))
+
+    return chosen
+
+
+def _without_mode(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let torch's own compiler see tensors as they are."""
+    if isinstance(function, torch.nn.Module):
+        return function
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            return function(*args, **kwargs)
+
+    return run
+
+
+def _autocast(kinds: Sequence[str]) -> list[Patch]:
+    """Return what makes autocast for a GPU that for the CPU, where the tensors are."""
+
+    def on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(device_type: Any = kinds[0], *args: Any, **kwargs: Any) -> Any:
+            return function("cpu" if device_type in kinds else device_type, *args, **kwargs)
+
+        return run
+
+    start: Any = torch.amp.autocast_mode.autocast.__init__
+
+    def begin(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        if device_type in kinds and not args and kwargs.get("dtype") is None:
+            kwargs["dtype"] = torch.float16  # what a card has where nothing is said
+        start(self, "cpu" if device_type in kinds else device_type, *args, **kwargs)
+
+    names = ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype", "is_autocast_available")
+    owners = [(torch, name) for name in names if hasattr(torch, name)] + [(torch.amp, "is_autocast_available")]
+    found: list[Patch] = [(owner, name, on_cpu(getattr(owner, name))) for owner, name in owners]
+    return [*found, (torch.amp.autocast_mode.autocast, "__init__", begin), (torch, "get_autocast_gpu_dtype", torch.get_autocast_cpu_dtype)]

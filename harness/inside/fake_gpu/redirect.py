@@ -1,82 +1,170 @@
-"""Sends what asks for a GPU to another device, in torch's own calls."""
+"""Sends what asks for a GPU to another device, in torch's own calls, and lets tensors there say that they are on the GPU."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
-from pathlib import Path
+import contextlib
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+import torch.utils._device as default_device
 
-from harness.inside.fake_gpu.assertions import answer, asks_for_data
+from harness.inside.fake_gpu.host_side import is_host, is_pinned, pin, put_on_host, take_from_host, tensors_in
+
+
+def within(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a package's function see the pretended card, where torch calls it: torch turns a mode off while a function that it saw runs."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with Redirect.current or contextlib.nullcontext():
+            return function(*args, **kwargs)
+
+    return run
 
 
 class Redirect(torch.overrides.TorchFunctionMode):
-    """Sends what asks for one of the types of device `kinds`, such as `cuda`, to the device `to`.
+    """Sends what asks for a type of device in `kinds`, such as `cuda`, to the device `to`, where tensors say that they are on `claim`.
 
-    With `claim`, tensors there say that they are on that device. With `package`, they say that they are on a device of the first of the
-    kinds, to code below that folder only: for everyone else, a tensor on the CPU has to stay one.
+    What was made on the host, or was brought there, says that it is on the CPU. Of a tensor that torch's own C++ code made from others
+    (a saved tensor, a gradient) that is not known: such a tensor is on the GPU, if the package has ever asked for one.
     """
 
-    def __init__(self, to: torch.device, kinds: Iterable[str], claim: torch.device | None = None, package: Path | None = None) -> None:
+    current: Redirect | None = None
+
+    def __init__(self, to: torch.device, kinds: Iterable[str], claim: torch.device) -> None:
         super().__init__()
-        self.to, self.kinds, self.claim, self.package = to, tuple(kinds), claim, str(package)
+        self.to, self.kinds, self.claim, self.used = to, tuple(kinds), claim, False
+        Redirect.current = self
         # `torch.Tensor.is_cuda` and the like; torch does not have one for every type of device.
-        self._is_claimed = getattr(torch.Tensor, f"is_{claim.type if claim else self.kinds[0]}", None)
+        self._is_claimed = getattr(torch.Tensor, f"is_{claim.type}", None)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         name = getattr(func, "__name__", "")
         if name == "__get__":
             return self._attribute(func, args)
+        if name == "__set__":
+            return self._assign(func, args)
         if name in self.kinds:
-            return args[0].to(self.to)
-        if self.claim is not None and is_on(self.to, args):
-            if asks_for_data(name):
-                return answer(name, sys._getframe(1))
-            if name == "cpu":
-                return args[0]
-            if name == "to":
-                # There is nothing to copy out, and what is made of it on the host is compared with nothing.
-                args = tuple(self.to if str(value) == "cpu" else value for value in args)
-                kwargs = {key: self.to if str(value) == "cpu" else value for key, value in kwargs.items()}
-        if "device" in kwargs:
-            kwargs["device"] = self._device(kwargs["device"])
-        if name == "to":
-            args = (args[0], *(self._device(value) for value in args[1:]))
+            return self.move(args[0], self.claim)
+        if action := _ACTIONS.get(name):
+            return action(self, func, args, kwargs)
+        named = "device" in kwargs
+        wanted = kwargs.get("device")
+        if wanted is None and func in default_device._device_constructors():
+            named, wanted = True, default_device.CURRENT_DEVICE or "cpu"
+        if not named or wanted is None:
+            return self.call(func, args, kwargs)
+        if kwargs.pop("pin_memory", False):
+            return pin(func(*args, **kwargs))
+        if self.is_gpu(wanted):
+            return self.make(func, args, {**kwargs, "device": self.to})
+        return put_on_host(func(*args, **{**kwargs, "device": wanted}))
+
+    def is_gpu(self, device: Any) -> bool:
+        """Whether something names a GPU: a device, a text, or an index. Then the package is one that uses it."""
+        if isinstance(device, int) and not isinstance(device, bool):
+            named = True
+        else:
+            named = isinstance(device, (str, torch.device)) and str(device).split(":")[0] in self.kinds
+        self.used = self.used or named
+        return named
+
+    def is_on_card(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor pretends to be on the GPU."""
+        return self.used and not is_host(tensor) and torch.Tensor.device.__get__(tensor) == self.to
+
+    def make(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Call a function that makes a tensor on the pretended device."""
         return func(*args, **kwargs)
+
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Call any other function. What it makes of tensors on the host, or of none, is there, too."""
+        result = func(*args, **kwargs)
+        return put_on_host(result) if all(map(is_host, tensors_in(args, kwargs))) else result
+
+    def move(self, tensor: torch.Tensor, device: Any, *rest: Any, **options: Any) -> torch.Tensor:
+        """Return a tensor on another device; itself, if it is there."""
+        options.pop("non_blocking", None)
+        if self.is_gpu(device):
+            return take_from_host(self.bring(tensor, rest, options)) if is_host(tensor) else self.convert(tensor, rest, options)
+        if is_host(tensor) or not self.is_on_card(tensor):
+            return put_on_host(self.convert(tensor, rest, options))
+        return put_on_host(self.fetch(tensor, rest, options))
+
+    def bring(self, tensor: torch.Tensor, rest: Any, options: Any) -> torch.Tensor:
+        """Copy a tensor to the card. What is done to it there does not change the one on the host."""
+        arrived = self.convert(tensor, rest, options)
+        return arrived.clone() if arrived is tensor else arrived
+
+    fetch = bring  # from the card to the host
+
+    def convert(self, tensor: torch.Tensor, rest: Any, options: Any) -> torch.Tensor:
+        """Do what `to` is asked for beside the move."""
+        moved: torch.Tensor = tensor.to(*rest, **options) if rest or options else tensor
+        return moved
 
     def _attribute(self, func: Any, args: Any) -> Any:
         owner = getattr(func, "__self__", None)
-        if self.claim is None:
-            asked_by_package = _asking_file().startswith(self.package)
-            return True if owner is not None and owner is self._is_claimed and asked_by_package else func(*args)
-        if func(*args) == self.to and owner is torch.Tensor.device:
-            return self.claim
-        if owner in (self._is_claimed, torch.Tensor.is_meta) and owner is not None and torch.Tensor.device.__get__(args[0]) == self.to:
-            return owner is self._is_claimed
+        if owner is torch.Tensor.device:
+            return self.claim if self.is_on_card(args[0]) else torch.device("cpu") if is_host(args[0]) else func(*args)
+        if owner is not None and owner is self._is_claimed:
+            return self.is_on_card(args[0])
+        if owner is torch.Tensor.is_cpu:
+            return not self.is_on_card(args[0]) and (is_host(args[0]) or func(*args))
+        if owner is torch.Tensor.is_meta:
+            return self.to.type != "meta" and func(*args)
+        result = func(*args)
+        return put_on_host(result) if isinstance(result, torch.Tensor) and is_host(args[0]) else result
+
+    def _assign(self, func: Any, args: Any) -> Any:
+        if getattr(func, "__self__", None) is torch.Tensor.data:  # a parameter is moved so
+            (put_on_host if is_host(args[1]) else take_from_host)(args[0])
         return func(*args)
 
-    def _device(self, device: Any) -> Any:
-        named = isinstance(device, (str, torch.device)) and str(device).split(":")[0] in self.kinds
-        return self.to if named or (isinstance(device, int) and not isinstance(device, bool)) else device
+    def _to(self, func: Any, args: Any, kwargs: Any) -> Any:
+        tensor, rest = args[0], list(args[1:])
+        if isinstance(kwargs.get("other", rest[0] if rest else None), torch.Tensor):
+            other = kwargs.pop("other", None)
+            other = rest.pop(0) if other is None else other
+            return self.move(tensor, self.claim if self.is_on_card(other) else "cpu", other.dtype, *rest, **kwargs)
+        if kwargs.get("device", "") is None:
+            kwargs.pop("device")
+        if "device" in kwargs:
+            return self.move(tensor, kwargs.pop("device"), *rest, **kwargs)
+        if rest and isinstance(rest[0], (str, int, torch.device)) and not isinstance(rest[0], bool):
+            return self.move(tensor, rest.pop(0), *rest, **kwargs)
+        return self.call(func, args, kwargs)
+
+    def _cpu(self, func: Any, args: Any, kwargs: Any) -> Any:
+        return self.move(args[0], "cpu")
+
+    def _pin(self, func: Any, args: Any, kwargs: Any) -> Any:
+        return pin(args[0].clone())
+
+    def _is_pinned(self, func: Any, args: Any, kwargs: Any) -> bool:
+        return is_pinned(args[0])
+
+    def _index(self, func: Any, args: Any, kwargs: Any) -> int:
+        return 0 if self.is_on_card(args[0]) else -1
+
+    def _type(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if len(args) > 1 or kwargs:
+            wanted = kwargs.get("dtype", args[1] if len(args) > 1 else None)
+            if isinstance(wanted, str) and wanted.split(".")[1] in self.kinds:
+                return self.move(args[0].type(wanted.replace(f".{wanted.split('.')[1]}.", ".")), self.claim)
+            return self.call(func, args, kwargs)
+        said = str(args[0].cpu().type() if args[0].is_meta else func(*args))
+        return said.replace("torch.", f"torch.{self.claim.type}.") if self.is_on_card(args[0]) else said
 
 
-def is_on(device: torch.device, args: Any) -> bool:
-    """Whether a method is called on a tensor of a device."""
-    return bool(args) and isinstance(args[0], torch.Tensor) and torch.Tensor.device.__get__(args[0]) == device
-
-
-def _asking_file() -> str:
-    """Return the file of the code that reads an attribute of a tensor.
-
-    The attributes of a vendor's extension are written in Python, so that frames of torch's lie between that code and `__torch_function__`.
-    """
-    frame = sys._getframe(3)
-    while frame.f_back is not None and frame.f_code.co_filename in _BETWEEN:
-        frame = frame.f_back
-    return frame.f_code.co_filename
-
-
-_BETWEEN = (torch.overrides.__file__, torch.utils.backend_registration.__file__)
+_ACTIONS = {
+    "to": Redirect._to,
+    "cpu": Redirect._cpu,
+    "pin_memory": Redirect._pin,
+    "is_pinned": Redirect._is_pinned,
+    "get_device": Redirect._index,
+    "type": Redirect._type,
+}

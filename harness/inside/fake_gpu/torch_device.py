@@ -1,29 +1,23 @@
-"""What torch has for a type of device, replaced while a card of that type is pretended."""
+"""What torch has for a type of device, replaced while a card of that type is pretended: `torch.cuda`, `torch.accelerator` and their kin."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
-from types import ModuleType, SimpleNamespace
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 
+from harness.inside.fake_gpu import streams
+from harness.inside.process.exceptions import NotPretended
 from harness.records import Architecture
 
 _MEMORY_BYTES = 64 << 30
 
 # An attribute of something, and what it is while a card is pretended.
 Patch = tuple[object, str, object]
-
-
-class _Stream:
-    """The default stream, whichever is asked for. A class, as torch's is: libraries annotate with `torch.cuda.Stream | None`."""
-
-    cuda_stream = sycl_queue = 0
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """There is no device to make one on."""
 
 
 def torch_device(kind: str) -> torch.device:
@@ -44,36 +38,76 @@ def torch_device(kind: str) -> torch.device:
     return device
 
 
-def patches(card: Architecture, device: torch.device, capability: object) -> list[Patch]:
-    """Return what makes torch's module for the device, `torch.accelerator` and `torch.version` answer as with one such card."""
+class DeviceGuard:
+    """Stand in for `torch.cuda.device` and `device_of`: there is one device, and it is the current one."""
+
+    def __init__(self, device: object = None) -> None:
+        self.idx = self.prev_idx = 0
+
+    def __enter__(self) -> DeviceGuard:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """There is nothing to go back to."""
+
+
+def patches(card: Architecture, device: torch.device, capability: object, free_bytes: int | None = None) -> list[Patch]:
+    """Return what makes torch's module for the device, `torch.accelerator` and `torch.version` answer as with one such card.
+
+    `free_bytes` is what the card says of its free memory, if it is not all free.
+    """
     module = getattr(torch, device.type)
     properties = _properties(card, capability)
-    accelerator = torch.device(device.type)
-    return [
-        (module, "_lazy_init", lambda: None),
-        (module, "is_available", lambda: True),
-        (module, "device_count", lambda: 1),
-        (module, "current_device", lambda: 0),
-        (module, "set_device", lambda index: None),
-        (module, "synchronize", lambda device=None: None),
-        (module, "get_device_name", lambda device=None: card.name),
-        (module, "get_device_capability", lambda device=None: capability),
-        (module, "get_device_properties", lambda device=None: properties),
-        (module, "mem_get_info", lambda device=None: (_MEMORY_BYTES, _MEMORY_BYTES)),
-        (module, "Stream", _Stream),
-        (module, "current_stream", lambda device=None: _Stream()),
-        (module, "set_stream", lambda stream: None),
-        (module, "device", contextlib.nullcontext),
-        (torch.accelerator, "is_available", lambda: True),
-        (torch.accelerator, "device_count", lambda: 1),
-        (torch.accelerator, "current_accelerator", lambda check_available=False: accelerator),
-        (torch.accelerator, "current_device_index", lambda: 0),
-        (torch.accelerator, "set_device_index", lambda device: None),
-        (torch.accelerator, "synchronize", lambda device=None: None),
-        (torch.accelerator, "current_stream", lambda device=None: _Stream()),
-        (torch.accelerator, "set_stream", lambda stream: None),
-        *((torch.version, name, version) for name, version in card.torch_version.items()),
-    ]
+    free = min(properties.total_memory, free_bytes or properties.total_memory)
+    answers: dict[str, object] = {
+        "_lazy_init": _nothing,
+        "init": _nothing,
+        "is_available": _always(True),
+        "is_initialized": _always(True),
+        "device_count": _always(1),
+        "current_device": _always(0),
+        "_exchange_device": _always(0),
+        "_maybe_exchange_device": _always(0),
+        "get_device_name": _always(properties.name),
+        "get_device_capability": _always(capability),
+        "get_device_properties": _always(properties),
+        "get_arch_list": _always([card.name]),
+        "get_gencode_flags": _always(""),
+        "is_bf16_supported": _always(True),
+        "is_tf32_supported": _always(card.torch_version.get("hip") is None),
+        "can_device_access_peer": _always(False),
+        "is_current_stream_capturing": lambda: bool(streams.Graph.capturing),
+        "device": DeviceGuard,
+        "device_of": DeviceGuard,
+        "Stream": streams.Stream,
+        "ExternalStream": type("ExternalStream", (streams.Stream,), {}),
+        "StreamContext": streams.StreamContext,
+        "stream": lambda stream: streams.StreamContext(stream),
+        "current_stream": lambda device=None: streams.Stream.current(),
+        "default_stream": lambda device=None: streams.Stream.default(),
+        "get_stream_from_external": lambda pointer, device=None: streams.Stream.default(),
+        "set_stream": lambda stream: streams.Stream.make_current(stream),
+        "Event": streams.Event,
+        "CUDAGraph": streams.Graph,
+        "graph": streams.capture,
+        "graph_pool_handle": _always((0, 0)),
+        "make_graphed_callables": lambda callables, *args, **kwargs: callables,
+        **dict.fromkeys(_SILENT, _nothing),
+        **_memory(free, properties.total_memory),
+        **_randomness(),
+    }
+    answers = {name: _own(value) for name, value in answers.items()}
+    owners = [module, *(inner for name in _PARTS if isinstance(inner := getattr(module, name, None), ModuleType))]
+    found = [(owner, name, value) for owner in owners for name, value in answers.items() if owner is module or hasattr(owner, name)]
+    found += [(module, name, _missing(f"torch.{device.type}.{name}")) for name in _unanswered(module, answers)]
+    if hasattr(module, "nvtx"):
+        found += [(module.nvtx, name, _own(_nothing)) for name in ("range_push", "range_pop", "range_start", "range_end", "mark")]
+        found.append((module.nvtx, "range", contextlib.nullcontext))
+    found += _accelerator(device, answers)
+    found += [(torch.version, name, version) for name, version in card.torch_version.items()]
+    if device.type == "cuda":
+        found.append((torch._C, "_cuda_getCurrentRawStream", _always(0)))
+    return found
 
 
 def apply(changes: Iterable[Patch], undo: contextlib.ExitStack) -> None:
@@ -86,19 +120,128 @@ def apply(changes: Iterable[Patch], undo: contextlib.ExitStack) -> None:
         setattr(owner, name, value)
 
 
+_PARTS = ("memory", "random", "streams", "graphs")
+_SILENT = (
+    "set_device",
+    "synchronize",
+    "empty_cache",
+    "ipc_collect",
+    "reset_peak_memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_peak_host_memory_stats",
+    "reset_accumulated_host_memory_stats",
+    "set_per_process_memory_fraction",
+    "set_sync_debug_mode",
+)
+_SIZES = (
+    "memory_allocated",
+    "max_memory_allocated",
+    "memory_reserved",
+    "max_memory_reserved",
+    "memory_cached",
+    "max_memory_cached",
+    "device_memory_used",
+)
+
+
+def _memory(free: int, total: int) -> dict[str, object]:
+    """Nothing is allocated on a card that is not there."""
+    stats = ("memory_stats", "memory_stats_as_nested_dict", "host_memory_stats", "host_memory_stats_as_nested_dict")
+    return {
+        **dict.fromkeys((*_SIZES, "get_sync_debug_mode"), _always(0)),
+        **dict.fromkeys(stats, lambda *args, **kwargs: defaultdict(int)),
+        "mem_get_info": _always((free, total)),
+        "memory_summary": _always(""),
+        "memory_snapshot": _always([]),
+        "get_per_process_memory_fraction": _always(1.0),
+    }
+
+
+def _randomness() -> dict[str, object]:
+    """The card's random numbers are the host's."""
+    generator = torch.default_generator
+    return {
+        "manual_seed": lambda seed: generator.manual_seed(int(seed)) and None,
+        "manual_seed_all": lambda seed: generator.manual_seed(int(seed)) and None,
+        "seed": lambda: generator.seed() and None,
+        "seed_all": lambda: generator.seed() and None,
+        "initial_seed": lambda: generator.initial_seed(),
+        "get_rng_state": lambda device=None: generator.get_state(),
+        "get_rng_state_all": lambda: [generator.get_state()],
+        "set_rng_state": lambda state, device=None: generator.set_state(state) and None,
+        "set_rng_state_all": lambda states: generator.set_state(states[0]) and None,
+        "default_generators": (generator,),
+    }
+
+
+def _accelerator(device: torch.device, answers: dict[str, object]) -> list[Patch]:
+    kind = torch.device(device.type)
+    same = ("is_available", "device_count", "synchronize", "current_stream", "empty_cache", *_SIZES, *_SILENT, "memory_stats")
+    values = {
+        **{name: answers[name] for name in same},
+        "current_accelerator": lambda check_available=False: kind,
+        "current_device_index": _always(0),
+        "current_device_idx": _always(0),
+        "set_device_index": _nothing,
+        "set_device_idx": _nothing,
+        "device_index": DeviceGuard,
+        "set_stream": answers["set_stream"],
+        "get_memory_info": answers["mem_get_info"],
+        "empty_host_cache": _nothing,
+    }
+    return [(torch.accelerator, name, _own(value)) for name, value in values.items() if hasattr(torch.accelerator, name)]
+
+
+def _unanswered(module: ModuleType, answers: dict[str, object]) -> list[str]:
+    """Return torch's functions that would ask a real card, and that have no answer here."""
+    public = [(name, getattr(module, name, None)) for name in getattr(module, "__all__", ())]
+    return [name for name, value in public if name not in answers and isinstance(value, FunctionType) and "_C" in value.__code__.co_names]
+
+
+def _missing(name: str) -> Callable[..., object]:
+    def refuse(*args: object, **kwargs: object) -> object:
+        raise NotPretended(f"the pretended card has no {name}")
+
+    return refuse
+
+
+def _own(value: object) -> object:
+    """Return a copy of a function: torch's compiler has rules by function, and one that stands in for several would have several."""
+    if not isinstance(value, FunctionType):
+        return value
+    return FunctionType(value.__code__, value.__globals__, value.__name__, value.__defaults__, value.__closure__)
+
+
+def _always(value: object) -> Callable[..., object]:
+    return lambda *args, **kwargs: value
+
+
+def _nothing(*args: object, **kwargs: object) -> None:
+    """Do nothing: there is no card to do it on."""
+
+
 def _properties(card: Architecture, capability: object) -> SimpleNamespace:
     """What `get_device_properties` of torch's module returns: its names on the two vendors that share `torch.cuda`."""
     known = card.properties
     major, minor = capability if isinstance(capability, tuple) else (0, 0)
-    return SimpleNamespace(
-        name=card.name,
-        major=major,
-        minor=minor,
-        multi_processor_count=known["multiprocessor_count"],
-        warp_size=card.warp_size,
-        shared_memory_per_block_optin=known["max_shared_mem"],
-        regs_per_multiprocessor=known.get("max_num_regs", 0),
-        max_threads_per_multi_processor=known.get("max_threads_per_sm", 0),
-        gcnArchName=card.name,
-        total_memory=_MEMORY_BYTES,
-    )
+    from_triton = {
+        "name": card.name,
+        "gcnArchName": card.torch_properties.get("name", card.name),
+        "major": major,
+        "minor": minor,
+        "multi_processor_count": known["multiprocessor_count"],
+        "warp_size": card.warp_size,
+        "shared_memory_per_block": known["max_shared_mem"],
+        "shared_memory_per_block_optin": known["max_shared_mem"],
+        "shared_memory_per_multiprocessor": known["max_shared_mem"],
+        "regs_per_multiprocessor": known.get("max_num_regs", 0),
+        "max_threads_per_multi_processor": known.get("max_threads_per_sm", 0),
+        "max_threads_per_block": card.program_threads,
+        "L2_cache_size": 0,
+        "total_memory": _MEMORY_BYTES,
+        "is_integrated": 0,
+        "is_multi_gpu_board": 0,
+    }
+    return SimpleNamespace(**{**from_triton, **card.torch_properties})

@@ -5,11 +5,13 @@ Loaded with `-p harness.inside.test.pytest_plugin`; kernel packages need not kno
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +20,11 @@ from harness.inside.facts.device import accelerator, ask_afresh, trouble
 from harness.inside.process.journal import Journal, settle
 from harness.inside.process.workers import die_with_parent
 from harness.inside.test.called_tests import code_of, watched
+from harness.records import Architecture
 from harness.records.package import is_bench, is_test
 
 BENCHES_VARIABLE = "WARPWAVE_BENCHES"
+CARD_VARIABLE = "WARPWAVE_CARD"
 DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
 _RUNNER = sys.modules["_pytest.runner"]  # not part of pytest's interface: compared, never called
 _CUT = 20_000  # characters kept of a traceback; the stage's log has all of it
@@ -167,6 +171,22 @@ def _originals() -> list[tuple[str, object, object]]:
 _ORIGINALS = _originals()
 
 
+class Tuned:
+    """Say of each test which configurations its autotuned kernels ran with, where nothing can be timed."""
+
+    def __init__(self, choice: Any) -> None:
+        self.choice = choice
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Note what was chosen while the test ran."""
+        self.choice.begin(0)
+        try:
+            return (yield)
+        finally:
+            item.user_properties += [(f"configuration of {kernel}", text) for kernel, text in self.choice.chosen.items()]
+
+
 class BenchModule(pytest.File):
     """A bench file as a test: it must load, and its assertions must hold."""
 
@@ -194,7 +214,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("TRITON_INTERPRET") == "1":
         from harness.inside.fake_gpu.interpreter import interpreted_device
 
-        config.add_cleanup(interpreted_device(config.rootpath, os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)))
+        card = Architecture.restore(json.loads(os.environ[CARD_VARIABLE]))
+        choice, undo = interpreted_device(card, os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep))
+        config.add_cleanup(undo)
+        config.pluginmanager.register(Tuned(choice), "warpwave-tuned")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

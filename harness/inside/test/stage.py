@@ -24,8 +24,8 @@ from harness.inside.process.journal import Journal
 from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
 from harness.inside.process.workers import as_stage, spawned
 from harness.inside.test.junit import junit_xml
-from harness.inside.test.pytest_plugin import BENCHES_VARIABLE, DEVICES_VARIABLE
-from harness.records import GPU_PROPERTY, CaseResult, Job, Stage, StageReport, Verdict, worst
+from harness.inside.test.pytest_plugin import BENCHES_VARIABLE, CARD_VARIABLE, DEVICES_VARIABLE
+from harness.records import GPU_PROPERTY, CaseResult, Job, Stage, StageReport, Verdict, to_json, worst
 
 _OUTCOMES = {
     "passed": Verdict.PASSED,
@@ -139,6 +139,8 @@ def verify(job: Job) -> StageReport:
     command = [sys.executable, "-m", "pytest", "-p", "harness.inside.test.pytest_plugin", *options, job.kernels]
     os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.benches)
     os.environ[DEVICES_VARIABLE] = os.pathsep.join(job.torch_devices)
+    if card := job.interpret_as or next(iter(job.architectures), None):
+        os.environ[CARD_VARIABLE] = to_json(card)
     why = "the run was stopped before this test"
     try:
         deaths = _run(job, folder, command, results)

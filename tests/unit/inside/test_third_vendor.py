@@ -141,7 +141,9 @@ def test_an_architecture_has_one_name(kind):
 def test_a_card_is_described_by_the_entry_of_its_name_and_backend():
     """A card says more than the targets file does; an entry of another vendor's is not taken for it."""
     properties = {"multiprocessor_count": 4, "max_shared_mem": 65536}
-    entries = [Architecture(name, backend, {"arch": "tv1"}, 16, properties) for name, backend in (("other", "fourth"), ("mine", "third"))]
+    entries = [
+        Architecture(backend, {"arch": "tv1"}, 16, properties, name=name) for name, backend in (("other", "fourth"), ("mine", "third"))
+    ]
     here = SimpleNamespace(backend="third", arch={"arch": "tv1", "units": 6}, warp_size=16)
 
     assert described(here, entries).name == "mine"
@@ -157,7 +159,7 @@ from harness.records import Architecture
 kind = sys.argv[1]
 before = torch.version.hip
 properties = {"multiprocessor_count": 4, "max_shared_mem": 65536}
-card = Architecture("tv1", "third", {"arch": "tv1"}, 16, properties, {"hip": "9"}, torch_device=kind)
+card = Architecture("third", {"arch": "tv1"}, 16, properties, {"hip": "9"}, torch_device=kind, name="tv1")
 with pretended_device(card, lambda binary: (32, 0, 512), ("cuda",)):
     module = getattr(torch, kind)
     made = [torch.ones(4, device=name) for name in (kind, f"{kind}:0", "cuda")]

@@ -183,7 +183,7 @@ def test_a_torn_line_costs_only_itself(tmp_path):
 
 def test_what_a_fresh_worker_compiles_again_is_no_new_row():
     """It starts with nothing loaded; kernels of the worker before it come again under another case's name."""
-    card = Architecture("sy_90", "cuda", 90, 32, {})
+    card = Architecture("cuda", 90, 32, {}, name="sy_90")
 
     def kernel(function: str, origin: str) -> dict:
         return {"event": "kernel", "row": dataclasses.asdict(CompiledKernel("op", function, "sy_90", Verdict.PASSED, origin=origin))}

@@ -1,0 +1,61 @@
+"""Comparisons of data that is not there hold: what is checked without a card is the code, not what it computes."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+
+from harness.inside.fake_gpu.host_side import is_meta, tensors_in
+from harness.inside.fake_gpu.no_data.no_numbers import NoNumbers
+from harness.inside.fake_gpu.no_data.unknown import UnknownFloat, UnknownInt, UnknownTruth
+from harness.inside.fake_gpu.torch_device import Patch
+
+_NOT_THERE = (NoNumbers, UnknownFloat, UnknownInt, UnknownTruth)
+
+
+def comparisons() -> list[Patch]:
+    """Return what makes the comparisons of torch, Triton, NumPy and unittest hold."""
+    return [
+        (torch, "allclose", lambda *args, **kwargs: True),
+        (torch, "equal", lambda *args, **kwargs: True),
+        (torch.testing, "assert_close", lambda *args, **kwargs: None),
+        (torch.testing, "assert_allclose", lambda *args, **kwargs: None),
+        (torch.autograd, "gradcheck", _differentiate),
+        (torch.autograd, "gradgradcheck", _differentiate),
+        (torch.library, "opcheck", lambda *args, **kwargs: {}),
+        (triton.testing, "assert_close", lambda *args, **kwargs: None),
+        *_assertions(np.testing),
+        *_assertions(unittest.TestCase),
+    ]
+
+
+def _assertions(owner: Any) -> Iterator[Patch]:
+    for name in dir(owner):
+        if name.startswith("assert") and callable(compare := getattr(owner, name)) and not name.startswith(("assertRaises", "assertWarns")):
+            yield owner, name, _passing(compare)
+
+
+def _passing(compare: Callable[..., Any]) -> Callable[..., Any]:
+    """Let an assertion pass where it would compare data that is not there."""
+
+    def check(*args: Any, **kwargs: Any) -> Any:
+        without = any(isinstance(value, _NOT_THERE) for value in args)
+        if without or any(is_meta(tensor) for tensor in tensors_in(args)):
+            return None
+        return compare(*args, **kwargs)
+
+    return check
+
+
+def _differentiate(function: Callable[..., Any], inputs: Any, *args: Any, **kwargs: Any) -> bool:
+    """Run a function and its backward once."""
+    given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+    for made in tensors_in(function(*given)):
+        if made.requires_grad:
+            made.sum().backward()  # type: ignore[no-untyped-call]
+    return True

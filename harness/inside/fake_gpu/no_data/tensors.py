@@ -1,0 +1,189 @@
+"""Tensors that have a shape, a dtype and a device, but no data: what torch's own calls do with them, and what may be asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.inside.fake_gpu.host_side import forget, is_host, is_meta, know, known, put_on_host, tensors_in
+from harness.inside.fake_gpu.no_data.no_numbers import no_numbers
+from harness.inside.fake_gpu.no_data.unknown import decide, unknown, unknown_list, whole
+from harness.inside.fake_gpu.redirect import Redirect
+from harness.inside.fake_gpu.torch_device import Patch
+from harness.inside.process.exceptions import DecidedByData, NotPretended
+
+# What needs the data of a tensor on the host, and what it gets.
+_ASKS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "__bool__": lambda tensor: decide(),
+    "is_nonzero": lambda tensor: decide(),
+    "__contains__": lambda tensor: decide(),
+    "__int__": lambda tensor: whole(),
+    "__index__": lambda tensor: whole(),
+    "__float__": lambda tensor: float(unknown(torch.float32)),  # type: ignore[arg-type]
+    "__format__": lambda tensor: str(unknown(torch.float32)),
+    "item": lambda tensor: unknown(tensor.dtype),
+    "tolist": unknown_list,
+    "numpy": no_numbers,
+    "__array__": no_numbers,
+    # There is no data to compare; what is checked here is the code.
+    "allclose": lambda tensor: True,
+    "equal": lambda tensor: True,
+}
+_SHAPED_BY_DATA = (
+    "nonzero",
+    "argwhere",
+    "unique",
+    "unique_consecutive",
+    "masked_select",
+    "where",
+    "bincount",
+    "repeat_interleave",
+    "histc",
+)
+_ALSO_SHAPED = ("__getitem__", "__setitem__", "index", "index_put_", "nonzero_static", "_unique2", "tensor_split", "split", "multinomial")
+_LOWERED = ("matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "addmm", "addbmm", "baddbmm", "linear", "conv1d", "conv2d", "einsum")
+_FROM_HOST = (torch.tensor, torch.as_tensor, torch.asarray, torch.arange)
+
+
+class WithoutData(Redirect):
+    """Sends what asks for a GPU to torch's meta device.
+
+    Whole numbers that come from the host (lengths, offsets) are known on the card, too, until torch writes to them: much host code derives
+    sizes from them, and a card would give back the same. What a kernel writes to them is not seen.
+    """
+
+    def is_on_card(self, tensor: torch.Tensor) -> bool:  # noqa: D102
+        return is_meta(tensor) and not is_host(tensor)
+
+    def make(self, func: Any, args: Any, kwargs: Any) -> Any:  # noqa: D102
+        kwargs.pop("generator", None)
+        if func in _FROM_HOST and any(is_meta(tensor) for tensor in tensors_in(args)):
+            return self.move(args[0], self.claim, *args[1:], **{key: value for key, value in kwargs.items() if key in ("dtype", "copy")})
+        made = super().make(func, args, kwargs)
+        if func in _FROM_HOST and not made.dtype.is_floating_point and not made.dtype.is_complex:
+            know(made, func(*args, **{**kwargs, "device": "cpu"}))
+        return made
+
+    def bring(self, tensor: torch.Tensor, rest: Any, options: Any) -> torch.Tensor:  # noqa: D102
+        arrived = self.convert(tensor, rest, options)
+        return know(arrived.to(self.to), arrived) if not is_meta(arrived) else arrived.clone()
+
+    def fetch(self, tensor: torch.Tensor, rest: Any, options: Any) -> torch.Tensor:  # noqa: D102
+        data = known(tensor)
+        return self.convert(tensor if data is None else data, rest, options).clone()
+
+    def convert(self, tensor: torch.Tensor, rest: Any, options: Any) -> torch.Tensor:  # noqa: D102
+        converted, data = super().convert(tensor, rest, options), known(tensor)
+        return converted if data is None or converted is tensor else know(converted, super().convert(data, rest, options))
+
+    def move(self, tensor: torch.Tensor, device: Any, *rest: Any, **options: Any) -> torch.Tensor:  # noqa: D102
+        if not is_meta(tensor) and self.is_gpu(device):
+            options.pop("non_blocking", None)
+            return self.bring(tensor, rest, options)
+        return super().move(tensor, device, *rest, **options)
+
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:  # noqa: D102
+        sources = list(tensors_in(args, kwargs))
+        if not any(map(is_meta, sources)):
+            return super().call(func, args, kwargs)
+        name = getattr(func, "__name__", "")
+        if writes := _writes(name):
+            written = list(tensors_in(args[:1] or kwargs))
+            if not any(map(is_meta, written)):
+                return args[0]  # unknown data arrives on the host
+            for tensor in written:
+                forget(tensor)
+        elif all(not is_meta(tensor) or known(tensor) is not None for tensor in sources):
+            return self._know_more(func, args, kwargs)
+        if name in _ASKS:
+            return _ASKS[name](args[0])
+        if kwargs.get("generator") is not None:
+            kwargs["generator"] = None  # it is the host's
+        send = self._lower if name in _LOWERED and torch.is_autocast_enabled(self.claim.type) else self._send
+        result = self._on_meta(func, name, _each(args, send), _each(kwargs, send))
+        return put_on_host(result) if not writes and all(map(is_host, sources)) else result
+
+    def _send(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor if is_meta(tensor) else tensor.to(self.to)
+
+    def _lower(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Do what autocast does on a card: a product has its dtype."""
+        sent = self._send(tensor)
+        return sent.to(torch.get_autocast_dtype(self.claim.type)) if sent.dtype.is_floating_point else sent
+
+    def _on_meta(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        try:
+            return func(*args, **kwargs)
+        except (NotImplementedError, RuntimeError) as error:
+            if "meta" not in str(error).lower():
+                raise
+            if name in (*_SHAPED_BY_DATA, *_ALSO_SHAPED):
+                raise DecidedByData(f"the shape of what torch.{name} returns depends on the data of a tensor") from error
+            raise NotPretended(f"torch.{name} does not work on tensors without data") from error
+
+    def _know_more(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Call a function whose arguments are all known; what it returns is known, too."""
+        result = func(*_each(args, _data), **_each(kwargs, _data))
+        on_host = all(map(is_host, tensors_in(args, kwargs)))
+        return put_on_host(result) if on_host else _each(result, lambda tensor: know(tensor.to(self.to), tensor))
+
+
+def files() -> list[Patch]:
+    """Return what keeps tensors without data in memory where a package writes them to a file, and passes them on by DLPack as they are."""
+    kept: dict[object, Any] = {}
+    load, save, compatible = torch.load, torch.save, torch._has_compatible_shallow_copy_type
+
+    def place(file: Any) -> object:
+        return id(file) if hasattr(file, "read") else str(file)
+
+    def remember(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+        if not any(map(is_meta, tensors_in(obj))):
+            return save(obj, f, *args, **kwargs)
+        kept[place(f)] = obj
+        if not hasattr(f, "read"):
+            Path(f).touch()
+        return None
+
+    def recall(f: Any, *args: Any, **kwargs: Any) -> Any:
+        return kept[place(f)] if place(f) in kept else load(f, *args, **kwargs)
+
+    return [
+        (torch, "save", remember),
+        (torch, "load", recall),
+        (torch, "from_dlpack", lambda tensor, **options: tensor),
+        (torch.utils.dlpack, "from_dlpack", lambda tensor, **options: tensor),
+        (torch.utils.dlpack, "to_dlpack", lambda tensor: tensor),
+        # A module moves its parameters by new ones: one with data cannot become one without.
+        (torch, "_has_compatible_shallow_copy_type", lambda one, other: is_meta(one) == is_meta(other) and compatible(one, other)),
+    ]
+
+
+def _data(tensor: torch.Tensor) -> torch.Tensor:
+    found = known(tensor)
+    return tensor if found is None else found
+
+
+def _writes(name: str) -> bool:
+    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or (name.startswith("__i") and name in _IN_PLACE)
+
+
+_IN_PLACE = tuple(
+    f"__i{name}__" for name in ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
+)
+
+
+def _each(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """Return arguments, or results, with every tensor changed."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _each(entry, change) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        changed = [_each(entry, change) for entry in value]
+        if isinstance(value, torch.Size) or (hasattr(value, "_fields") and not type(value).__module__.startswith("torch")):
+            return type(value)(*changed) if hasattr(value, "_fields") else value
+        return type(value)(changed)
+    return value

@@ -1,0 +1,183 @@
+"""Stand-ins for streams, events and graphs of a pretended card. There is one queue, and it is always empty."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+_MADE_UP_MS = 1.0  # nothing is timed without a card, and callers divide by it
+
+
+class Stream:
+    """A stream. A class, as torch's is: libraries annotate with `torch.cuda.Stream | None`."""
+
+    cuda_stream = sycl_queue = stream_id = native_handle = 0
+    _current: list[Stream] = []  # noqa: RUF012 - the same for all, as on a card
+
+    def __init__(self, device: object = None, priority: int = 0, **rest: object) -> None:
+        self.device, self.priority = torch.device("cuda", 0), priority
+
+    @classmethod
+    def current(cls, device: object = None) -> Stream:
+        """Return the stream of the innermost `with`, or else the default one."""
+        return cls._current[-1] if cls._current else _DEFAULT
+
+    @classmethod
+    def default(cls, device: object = None) -> Stream:
+        """Return the default stream."""
+        return _DEFAULT
+
+    @classmethod
+    def make_current(cls, stream: Stream) -> None:
+        """Use a stream from here on."""
+        cls._current[:] = [stream]
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Return the event, or a new one."""
+        return event or Event()
+
+    def query(self) -> bool:
+        """Return True: everything has run."""
+        return True
+
+    def wait_event(self, event: object) -> None:
+        """Everything has run."""
+
+    wait_stream = wait_event
+
+    def synchronize(self) -> None:
+        """Everything has run."""
+
+    def __enter__(self) -> Stream:
+        self._current.append(self)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._current.pop()
+
+
+class Event:
+    """An event. The time between two is made up: without a card, nothing is timed."""
+
+    cuda_event = event_id = 0
+
+    def __init__(self, device: object = None, enable_timing: bool = False, **rest: object) -> None:
+        """Make an event that is over."""
+
+    def record(self, stream: object = None) -> None:
+        """Everything has run."""
+
+    wait = record
+
+    def synchronize(self) -> None:
+        """Everything has run."""
+
+    def query(self) -> bool:
+        """Return True: everything has run."""
+        return True
+
+    def elapsed_time(self, other: Event) -> float:
+        """Return a millisecond."""
+        return _MADE_UP_MS
+
+
+class StreamContext:
+    """Stand in for `torch.cuda.stream` and its class: torch's compiler asks whether an object is one."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(self, *raised: object) -> None:
+        if self.stream is not None:
+            self.stream.__exit__(*raised)
+
+
+class Graph:
+    """A graph that repeats on the host what was captured, into the same tensors. Without data there is nothing to repeat."""
+
+    capturing: list[Graph] = []  # noqa: RUF012 - the same for all, as on a card
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        self._calls: list[tuple[Callable[..., Any], Any, Any, Any]] = []
+        self._mode: _Capture | None = None
+
+    def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
+        """Remember every call of torch and every launch from here on; they also run."""
+        self._calls.clear()
+        self.capturing.append(self)
+        self._mode = _Capture(self)
+        self._mode.__enter__()  # type: ignore[no-untyped-call]
+
+    def capture_end(self) -> None:
+        """Stop remembering."""
+        if self._mode is not None:
+            self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self.capturing.remove(self)
+
+    def replay(self) -> None:
+        """Run everything again, with what its inputs hold now."""
+        for call, args, kwargs, result in self._calls:
+            again = call(*args, **kwargs)
+            for old, new in zip(_tensors(result), _tensors(again), strict=False):
+                if old is not new and old.data_ptr() != new.data_ptr():
+                    old.detach().copy_(new.detach())
+
+    def remember(self, call: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
+        """Add a call."""
+        self._calls.append((call, args, kwargs, result))
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._calls.clear()
+
+    def pool(self) -> tuple[int, int]:
+        """Return a name of the memory that it uses."""
+        return (0, 0)
+
+    def instantiate(self) -> None:
+        """It can run already."""
+
+    def enable_debug_mode(self) -> None:
+        """There is nothing to see."""
+
+    def debug_dump(self, path: str) -> None:
+        """There is nothing to see."""
+
+
+@contextlib.contextmanager
+def capture(graph: Graph, pool: object = None, stream: Stream | None = None, **rest: object) -> Iterator[None]:
+    """Stand in for `torch.cuda.graph`."""
+    with StreamContext(stream):
+        graph.capture_begin()
+        try:
+            yield
+        finally:
+            graph.capture_end()
+
+
+class _Capture(torch.overrides.TorchFunctionMode):
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.graph = graph
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") not in ("__get__", "__set__"):
+            self.graph.remember(func, args, kwargs or {}, result)
+        return result
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [tensor for entry in value for tensor in _tensors(entry)] if isinstance(value, (list, tuple)) else []
+
+
+_DEFAULT = Stream()
