@@ -1,4 +1,7 @@
-"""The kernels that most of these tests launch. What a test is about is in its host code."""
+"""The kernels that most of these tests launch. What a test is about is in its host code.
+
+Products of bfloat16 are taken in float32: Triton's interpreter has none of its own.
+"""
 
 import torch
 import triton
@@ -11,6 +14,9 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     mask = offsets < n
     x = tl.load(x_ptr + offsets, mask=mask)
     y = tl.load(y_ptr + offsets, mask=mask)
+    if x_ptr.dtype.element_ty == tl.bfloat16:
+        x = x.to(tl.float32)
+        y = y.to(tl.float32)
     tl.store(out_ptr + offsets, x + y, mask=mask)
 
 
@@ -18,7 +24,10 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 def scale_kernel(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) * factor, mask=mask)
+    x = tl.load(x_ptr + offsets, mask=mask)
+    if x_ptr.dtype.element_ty == tl.bfloat16:
+        x = x.to(tl.float32)
+    tl.store(out_ptr + offsets, x * factor, mask=mask)
 
 
 @triton.jit
