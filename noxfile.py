@@ -177,14 +177,10 @@ def audit(session: nox.Session) -> None:
 
 @nox.session
 def strangers(session: nox.Session) -> None:
-    """Compile packages that nobody here wrote, through bench files outside of their trees; what breaks is docs/guides/strangers.md."""
+    """Run packages that nobody here wrote, in both stages, and write the table of docs/guides/strangers.md. -- --quick --only NAME"""
     session.install("-e", ".")
     install_inside(session)
-    # Without their requirements, which pin other versions of torch and numpy.
-    session.install("--no-deps", "liger-kernel==0.8.5", "flag-gems==5.0.2", "sqlalchemy==2.0.48", "typing-extensions")
-    for package, variables in {"liger": {}, "gems": {"GEMS_VENDOR": "nvidia"}}.items():
-        what = ["--stage", "compile", "--quick", "--targets", ".ci/targets.yml", "--kernels", f"tests/data/strangers/{package}"]
-        session.run("warpwave", "run", "cpu", *what, *session.posargs, env=variables, success_codes=[0, 1], **PATIENCE)
+    session.run("python", "tests/strangers/session.py", *session.posargs, **PATIENCE)
 
 
 @nox.session

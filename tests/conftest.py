@@ -23,6 +23,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 TOGETHER = tuple(
     f"tests/unit/{name}.py::"
     for name in (
+        "inside/test_idioms",
         "inside/test_compile_stage",
         "inside/test_multi_gpu",
         "inside/test_forged",

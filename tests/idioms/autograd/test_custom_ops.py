@@ -1,0 +1,135 @@
+"""Kernels as operators of torch's dispatcher."""
+
+import torch
+import triton
+from small_kernels import add_kernel, scale, scale_kernel
+
+
+@torch.library.custom_op("idioms::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return scale(x, 2.0)
+
+
+@doubled.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def test_a_fake_as_a_decorator_of_the_op():
+    x = torch.randn(300, device="cuda")
+    torch.testing.assert_close(doubled(x), 2 * x)
+
+
+@torch.library.custom_op("idioms::tripled", mutates_args=(), device_types="cuda")
+def tripled(x: torch.Tensor) -> torch.Tensor:
+    return scale(x, 3.0)
+
+
+@torch.library.register_fake("idioms::tripled")
+def tripled_fake(x):
+    return torch.empty_like(x)
+
+
+def test_a_fake_by_the_ops_name():
+    x = torch.randn(300, device="cuda")
+    torch.testing.assert_close(tripled(x), 3 * x)
+
+
+def test_an_op_through_torch_ops():
+    x = torch.randn(300, device="cuda")
+    torch.testing.assert_close(torch.ops.idioms.doubled(x), 2 * x)
+    torch.testing.assert_close(torch.ops.idioms.tripled.default(x), 3 * x)
+
+
+@torch.library.custom_op("idioms::scaled", mutates_args=())
+def scaled(x: torch.Tensor, factor: float) -> torch.Tensor:
+    return scale(x, factor)
+
+
+@scaled.register_fake
+def _(x, factor):
+    return torch.empty_like(x)
+
+
+def _setup(ctx, inputs, output):
+    ctx.factor = inputs[1]
+
+
+def _backward(ctx, grad):
+    return scaled(grad.contiguous(), ctx.factor), None
+
+
+scaled.register_autograd(_backward, setup_context=_setup)
+
+
+def test_gradients_of_an_op():
+    x = torch.randn(300, device="cuda", requires_grad=True)
+    scaled(x, 3.0).sum().backward()
+    torch.testing.assert_close(x.grad, torch.full_like(x, 3.0))
+
+
+@torch.library.custom_op("idioms::quadrupled", mutates_args=())
+def quadrupled(x: torch.Tensor) -> torch.Tensor:
+    return scale(x, 4.0)
+
+
+def _quadrupled_backward(ctx, grad):
+    return quadrupled(grad.contiguous())
+
+
+torch.library.register_autograd("idioms::quadrupled", _quadrupled_backward)
+
+
+def test_gradients_by_the_ops_name():
+    x = torch.randn(300, device="cuda", requires_grad=True)
+    quadrupled(x).sum().backward()
+    torch.testing.assert_close(x.grad, torch.full_like(x, 4.0))
+
+
+@torch.library.custom_op("idioms::scale_", mutates_args={"x"})
+def scale_in_place(x: torch.Tensor, factor: float) -> None:
+    scale_kernel[(triton.cdiv(x.numel(), 256),)](x, x, x.numel(), factor, BLOCK=256)
+
+
+def test_an_op_that_changes_its_argument():
+    x = torch.ones(300, device="cuda")
+    scale_in_place(x, 5.0)
+    assert (x == 5).all()
+
+
+@torch.library.triton_op("idioms::added", mutates_args={})
+def added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    n = out.numel()
+    torch.library.wrap_triton(add_kernel)[(triton.cdiv(n, 256),)](x, y, out, n, BLOCK=256)
+    return out
+
+
+def test_triton_op_and_wrap_triton(pair):
+    torch.testing.assert_close(added(*pair), pair[0] + pair[1])
+
+
+def test_an_op_of_a_library_object(pair):
+    library = torch.library.Library("idioms_library", "DEF")
+    library.define("halved(Tensor x) -> Tensor")
+    library.impl("halved", lambda x: scale(x, 0.5), "CUDA")
+    torch.testing.assert_close(torch.ops.idioms_library.halved(pair[0]), pair[0] / 2)
+
+
+def test_opcheck():
+    torch.library.opcheck(doubled, (torch.randn(300, device="cuda"),), test_utils=("test_schema", "test_faketensor"))
+
+
+@torch.compile
+def reference(x, y):
+    return x + y
+
+
+def test_a_compiled_reference(pair):
+    torch.testing.assert_close(added(*pair), reference(*pair))
+
+
+def test_a_compiled_wrapper():
+    x = torch.randn(300, device="cuda")
+    wrapper = torch.compile(lambda x: doubled(x) + 1, fullgraph=True)
+    torch.testing.assert_close(wrapper(x), 2 * x + 1)

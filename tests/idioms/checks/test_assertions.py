@@ -1,0 +1,110 @@
+"""Every way in which authors compare what a kernel wrote with what it should have."""
+
+import numpy as np
+import pytest
+import torch
+import triton
+from small_kernels import add, row_sum, scale
+
+
+def test_assert_close(pair):
+    torch.testing.assert_close(add(*pair), pair[0] + pair[1], rtol=1e-5, atol=1e-6)
+
+
+def test_tritons_assert_close(pair):
+    triton.testing.assert_close(add(*pair), pair[0] + pair[1])
+
+
+def test_allclose_in_an_assert(pair):
+    assert torch.allclose(add(*pair), pair[0] + pair[1], atol=1e-5), "they differ"
+
+
+def test_allclose_then_fail(pair):
+    if not torch.allclose(add(*pair), pair[0] + pair[1]):
+        pytest.fail("they differ")
+
+
+def test_allclose_then_raise(pair):
+    correct = torch.allclose(add(*pair), pair[0] + pair[1])
+    if not correct:
+        raise AssertionError("they differ")
+
+
+def test_equal(pair):
+    assert torch.equal(add(*pair), pair[0] + pair[1])
+
+
+def test_all_of_a_comparison(pair):
+    assert (add(*pair) == pair[0] + pair[1]).all()
+    assert torch.all(torch.isclose(scale(pair[0], 2.0), 2 * pair[0])).item()
+
+
+def test_the_largest_difference(pair):
+    difference = (add(*pair) - (pair[0] + pair[1])).abs().max()
+    assert difference < 1e-5
+    assert difference.item() <= 1e-5, f"differs by {difference.item()}"
+
+
+def test_the_number_of_mismatches(pair):
+    out, expected = add(*pair), pair[0] + pair[1]
+    mismatches = torch.sum(out != expected).item()
+    assert mismatches == 0
+    assert int((out != expected).sum()) == 0
+    assert not torch.isnan(out).any()
+    assert torch.isfinite(out).all()
+
+
+def test_a_relative_error(pair):
+    out, expected = add(*pair), pair[0] + pair[1]
+    error = float((out - expected).norm() / expected.norm())
+    assert error < 1e-5
+    assert error == pytest.approx(0, abs=1e-5)
+
+
+def assert_close(ours, theirs, tolerance):
+    """A helper of the author's own."""
+    error = (ours - theirs).abs().max().item()
+    if error > tolerance:
+        raise AssertionError(f"differs by {error}")
+
+
+def test_a_helper_that_raises(pair):
+    assert_close(add(*pair), pair[0] + pair[1], 1e-5)
+    assert_close(scale(pair[0], 2.0), 2 * pair[0], 1e-5)
+
+
+def test_numpys_comparison(pair):
+    np.testing.assert_allclose(add(*pair).cpu().numpy(), (pair[0] + pair[1]).cpu().numpy(), rtol=1e-5)
+    np.testing.assert_array_equal(scale(pair[0], 2.0).detach().cpu().numpy(), 2 * pair[0].cpu().numpy())
+
+
+def test_data_from_numpy():
+    host = np.linspace(0, 1, 300, dtype=np.float32)
+    x = torch.from_numpy(host).cuda()
+    assert np.allclose(scale(x, 2.0).cpu().numpy(), 2 * host)
+
+
+def test_a_reference_computed_on_the_host():
+    x = torch.randn(8, 100, device="cuda")
+    torch.testing.assert_close(row_sum(x).cpu(), x.cpu().double().sum(1).float(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_list_of_the_results():
+    assert scale(torch.ones(4, device="cuda"), 2.0).tolist() == [2.0] * 4
+
+
+def test_one_element():
+    out = scale(torch.ones(300, device="cuda"), 2.0)
+    assert out[0] == 2
+    assert out[-1].item() == 2.0
+    assert float(out[7]) == 2.0
+
+
+def test_the_error_of_a_wrong_argument(pair):
+    def checked(x, y):
+        assert x.shape == y.shape, "shapes differ"
+        return add(x, y)
+
+    with pytest.raises(AssertionError, match="shapes differ"):
+        checked(pair[0], pair[1][:10])
+    torch.testing.assert_close(checked(*pair), pair[0] + pair[1])

@@ -1,0 +1,47 @@
+"""A default device for factories that name none."""
+
+import pytest
+import torch
+from small_kernels import add, scale
+
+
+@pytest.fixture
+def on_the_card():
+    torch.set_default_device("cuda")
+    yield
+    torch.set_default_device(None)
+
+
+def test_factories_without_a_device(on_the_card):
+    x, y = torch.randn(300), torch.zeros(300)
+    assert x.is_cuda
+    assert y.is_cuda
+    torch.testing.assert_close(add(x, y), x)
+
+
+def test_get_default_device(on_the_card):
+    assert torch.get_default_device().type == "cuda"
+    assert (scale(torch.ones(300), 2.0) == 2).all()
+
+
+def test_a_tensor_for_the_host_named_all_the_same(on_the_card):
+    host = torch.ones(300, device="cpu")
+    assert not host.is_cuda
+    assert (scale(host.cuda(), 2.0) == 2).all()
+
+
+def test_a_device_as_a_context():
+    with torch.device("cuda"):
+        x = torch.ones(300)
+    assert x.is_cuda
+    assert (scale(x, 2.0) == 2).all()
+
+
+def test_a_default_dtype():
+    torch.set_default_dtype(torch.float16)
+    try:
+        x = torch.ones(300, device="cuda")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert x.dtype == torch.float16
+    assert (scale(x, 2.0) == 2).all()

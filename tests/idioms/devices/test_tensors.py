@@ -1,0 +1,138 @@
+"""Where a tensor is: making it on the card, moving it, and asking it."""
+
+import pytest
+import torch
+from small_kernels import row_sum, scale
+
+DEVICE = "cuda"
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:0"])
+def test_device_by_a_text(name):
+    assert (scale(torch.ones(300, device=name), 2.0) == 2).all()
+
+
+def test_device_by_an_index():
+    assert (scale(torch.ones(300, device=0), 2.0) == 2).all()
+
+
+@pytest.mark.parametrize("device", [torch.device("cuda"), torch.device("cuda", 0), torch.device("cuda:0")], ids=str)
+def test_device_by_an_object(device):
+    assert (scale(torch.ones(300, device=device), 2.0) == 2).all()
+
+
+def test_the_cuda_method():
+    x = torch.ones(300).cuda()
+    assert x.is_cuda
+    assert (scale(x, 2.0).cuda(0) == 2).all()
+
+
+def test_to_a_device():
+    x = torch.ones(300)
+    for place in ("cuda", "cuda:0", torch.device("cuda"), 0):
+        assert (scale(x.to(place), 2.0) == 2).all()
+
+
+def test_to_a_device_and_a_dtype():
+    x = torch.ones(300).to("cuda", torch.float16)
+    assert x.dtype == torch.float16
+    assert (scale(x, 2.0) == 2).all()
+
+
+def test_to_another_tensors_device(pair):
+    x = torch.ones(300).to(pair[0])
+    assert x.device == pair[0].device
+    assert (scale(x, 2.0) == 2).all()
+
+
+def test_is_cuda_and_device_type(pair):
+    x = pair[0]
+    assert x.is_cuda, "this kernel needs a tensor on a GPU"
+    assert x.device.type == "cuda"
+    assert not x.cpu().is_cuda
+    torch.testing.assert_close(scale(x, 2.0), 2 * x)
+
+
+def test_a_tensor_knows_its_device(pair):
+    x = pair[0]
+    assert x.device == torch.device("cuda", 0)
+    assert str(x.device) == "cuda:0"
+    assert x.get_device() == x.device.index == 0
+    torch.testing.assert_close(scale(x, 2.0), 2 * x)
+
+
+def test_a_result_is_where_its_input_was(pair):
+    out = scale(pair[0], 2.0)
+    assert out.device == pair[0].device
+    assert out.new_empty(3).device == pair[0].device
+
+
+def test_a_check_that_refuses_the_host():
+    def checked(x):
+        if x.device.type != "cuda":
+            raise ValueError("expected a tensor on a GPU")
+        return scale(x, 2.0)
+
+    assert (checked(torch.ones(300, device=DEVICE)) == 2).all()
+
+
+def test_to_the_host_and_back(pair):
+    x = pair[0]
+    host = scale(x, 2.0).cpu()
+    assert host.device == torch.device("cpu")
+    torch.testing.assert_close(host.to(x.device), 2 * x)
+    torch.testing.assert_close(scale(host.cuda(), 0.5), x)
+
+
+def test_pinned_memory_without_blocking():
+    host = torch.randn(300).pin_memory()
+    assert host.is_pinned()
+    out = scale(host.to("cuda", non_blocking=True), 2.0)
+    back = torch.empty(300, pin_memory=True)
+    back.copy_(out, non_blocking=True)
+    torch.cuda.synchronize()
+    torch.testing.assert_close(back, 2 * host)
+
+
+def test_every_factory():
+    x = torch.randn(8, 16, device=DEVICE, dtype=torch.float32)
+    like = [torch.empty_like(x), torch.zeros_like(x), torch.ones_like(x), torch.full_like(x, 2.0), torch.randn_like(x), torch.rand_like(x)]
+    new = [x.new_empty(8, 16), x.new_zeros((8, 16)), x.new_ones(8, 16), x.new_full((8, 16), 3.0), x.new_tensor([[1.0]])]
+    made = [
+        torch.full((8,), 1.0, device=DEVICE),
+        torch.arange(0, 8, device=DEVICE),
+        torch.linspace(0, 1, 8, device=DEVICE),
+        torch.randint(0, 9, (8,), device=DEVICE, dtype=torch.int32),
+        torch.randperm(8, device=DEVICE),
+        torch.eye(8, device=DEVICE),
+        torch.tensor([1.0, 2.0], device=DEVICE),
+        torch.as_tensor([1, 2], device=DEVICE),
+        torch.empty_strided((8, 16), (1, 8), device=DEVICE),
+        torch.tril(torch.ones(8, 8, device=DEVICE)),
+    ]
+    assert {value.device for value in (*like, *new, *made)} == {x.device}
+    torch.testing.assert_close(row_sum(x), x.sum(dim=1), rtol=1e-4, atol=1e-4)
+
+
+def test_views_and_strides():
+    x = torch.randn(16, 32, device=DEVICE)
+    half = x[::2, :20]
+    assert not half.is_contiguous()
+    assert half.stride() == (64, 1)
+    torch.testing.assert_close(row_sum(half), half.sum(1), rtol=1e-4, atol=1e-4)
+    turned = x.t().contiguous()
+    torch.testing.assert_close(row_sum(turned), turned.sum(1), rtol=1e-4, atol=1e-4)
+
+
+def test_a_pointer_that_is_aligned(pair):
+    x = pair[0]
+    if x.data_ptr() % 16 != 0:
+        x = x.clone()
+    assert x.data_ptr() % 16 == 0
+    torch.testing.assert_close(scale(x, 2.0), 2 * x)
+
+
+def test_dlpack(pair):
+    x = torch.from_dlpack(pair[0])
+    assert x.device == pair[0].device
+    torch.testing.assert_close(scale(x, 2.0), 2 * pair[0])

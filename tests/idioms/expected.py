@@ -1,0 +1,32 @@
+"""What each test of this folder comes to on a machine without a card; tests/unit/inside/test_idioms.py holds a run against it.
+
+On a card, plain `pytest tests/idioms` is the control: there every test passes or is skipped by its author.
+Without one, a test passes in Triton's interpreter, and compiling runs it to its end. The tables name every exception.
+"""
+
+# Skipped by the author in the interpreter, with the start of the reason.
+NOT_INTERPRETED = {
+    "checks/test_selection.py::test_not_for_the_interpreter": "not for the interpreter",
+    "host/test_launching.py::test_the_generated_code": "the interpreter generates no code",
+}
+# Skipped by the author everywhere.
+SKIPPED = {"checks/test_selection.py::test_a_parameter_that_is_skipped[1099511627776]": "too large"}
+# Skipped by the author on a card of these architectures; in the interpreter, on the card that it pretends.
+SKIPPED_ON = {
+    "checks/test_selection.py::test_one_vendor": ("gfx942", "for NVIDIA's cards"),
+    "checks/test_selection.py::test_the_other_vendor": ("sm_90", "for AMD's cards"),
+    "host/test_descriptors.py::test_a_descriptor_made_by_the_host": ("gfx942", "needs TMA"),
+}
+# The idiom is a decision by the data of a tensor: compiling ends there, after a first launch.
+DECIDED_BY_DATA = {
+    "checks/test_decisions.py::test_a_branch",
+    "checks/test_decisions.py::test_a_size",
+    "checks/test_decisions.py::test_a_mask",
+    "checks/test_decisions.py::test_an_index",
+    "checks/test_decisions.py::test_a_loop_over_lengths",
+    "checks/test_decisions.py::test_a_loop_until_it_converges",
+}
+# Kernels that only one architecture compiles, since the other's tests are skipped.
+COMPILED_FOR = {"tma_kernel": {"sm_90"}}
+# Functions that kernels call, and those that a tuner wraps under another name.
+NOT_LAUNCHED = {"relu"}

@@ -1,0 +1,1 @@
+"""Tests that are a package, too."""

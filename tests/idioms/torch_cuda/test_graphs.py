@@ -1,0 +1,60 @@
+"""CUDA graphs, as authors guard them: launched before, so that nothing compiles during the capture."""
+
+import pytest
+import torch
+from small_kernels import add, scale
+
+needs_graphs = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA graphs")
+
+
+def warm_up(function):
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            function()
+    torch.cuda.current_stream().wait_stream(side)
+
+
+@needs_graphs
+def test_capture_and_replay(pair):
+    x, y = pair
+    warm_up(lambda: add(x, y))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = add(x, y)
+    graph.replay()
+    torch.cuda.synchronize()
+    torch.testing.assert_close(out, x + y)
+
+
+@needs_graphs
+def test_replay_on_new_data(pair):
+    x, y = pair
+    warm_up(lambda: add(x, y))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = add(x, y)
+    x.copy_(torch.ones_like(x))
+    graph.replay()
+    torch.cuda.synchronize()
+    torch.testing.assert_close(out, 1 + y)
+
+
+@needs_graphs
+def test_a_pool_of_memory_and_a_stream(pair):
+    x, _ = pair
+    warm_up(lambda: scale(x, 2.0))
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.graph(graph, pool=torch.cuda.graph_pool_handle(), stream=stream):
+        out = scale(x, 2.0)
+    graph.replay()
+    torch.cuda.synchronize()
+    torch.testing.assert_close(out, 2 * x)
+
+
+def test_asking_whether_a_capture_is_under_way(pair):
+    x, _ = pair
+    if torch.cuda.is_current_stream_capturing():
+        pytest.fail("nothing captures here")
+    torch.testing.assert_close(scale(x, 2.0), 2 * x)

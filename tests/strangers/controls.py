@@ -1,0 +1,69 @@
+"""Whose fault a failure is: repeat one of each class without the harness, by plain pytest or by plain Triton."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from failures import NO_CARD, Class, Failure, shape
+
+_LIMIT_S = 300
+OURS, PACKAGE, TRITON, UNDECIDED = "ours", "the package", "Triton", "undecided"
+_PLAIN = Path(__file__).with_name("plain_compile.py")
+
+
+def blame(found: Class, kernels: Path, python: str, variables: dict[str, str]) -> dict[str, str]:
+    """Return whose fault a class is, and what its control said."""
+    failure = found.example
+    control = _plain_pytest if failure.stage == "test" else _plain_triton
+    try:
+        said = control(failure, kernels, python, {**os.environ, **variables})
+    except subprocess.TimeoutExpired:
+        return {"fault": UNDECIDED, "control": f"no answer in {_LIMIT_S} s"}
+    return {"fault": _fault(failure, said), "control": said or "passes"}
+
+
+def _fault(failure: Failure, said: str) -> str:
+    """Return whose fault it is: ours if the control passes, or if the failure is about a card that is not there, which is ours to pretend.
+
+    A control that says the same acquits us; the traceback tells whose it is then.
+    """
+    if not said or "/harness/" in failure.where or NO_CARD.search(failure.message):
+        return OURS
+    if shape(said) != shape(failure.message):
+        return UNDECIDED
+    if failure.stage == "compile" or "/triton/" in failure.where:
+        return f"{PACKAGE}, or {TRITON}"
+    return PACKAGE
+
+
+def _plain_pytest(failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:
+    """Return what ends the test in Triton's interpreter without us, or nothing if it passes."""
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--no-header", failure.id]
+    done = subprocess.run(
+        command, cwd=kernels, env={**variables, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, timeout=_LIMIT_S
+    )
+    if done.returncode == 0 and " passed" in done.stdout:
+        return ""
+    raised = [line[1:].strip() for line in done.stdout.splitlines() if line.startswith("E  ")]
+    said = next((line for line in raised if line), (done.stdout.strip().splitlines() or ["nothing"])[-1])
+    if NO_CARD.search(said) and shape(said) != shape(failure.message):
+        return f"needs a card: {said[:160]}"
+    return said[:200]
+
+
+def _plain_triton(failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:
+    """Return what Triton says to the same function, types and constants, or nothing if it compiles them within the card's limits."""
+    request = json.dumps({"row": failure.row, "root": str(_root(kernels))})
+    command = [python, str(_PLAIN)]
+    done = subprocess.run(command, input=request, cwd=kernels, env=variables, capture_output=True, text=True, timeout=_LIMIT_S)
+    lines = done.stdout.strip().splitlines()
+    return lines[-1].removeprefix("ok").strip()[:200] if lines else f"the control broke: {done.stderr.strip()[-160:]}"
+
+
+def _root(kernels: Path) -> Path:
+    """Return the nearest folder that is a project's."""
+    marks = ("pyproject.toml", "setup.py")
+    return next((folder for folder in (kernels, *kernels.parents) if any((folder / mark).exists() for mark in marks)), kernels)

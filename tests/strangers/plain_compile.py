@@ -1,0 +1,136 @@
+"""Compile one kernel with Triton alone, from a request on standard input: the control of a row that the compile stage calls failed.
+
+Print `ok`, or what Triton said. Nothing of the harness is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+MOST_THREADS = 1024  # of a block, on every card here
+
+
+def module_with(root: Path, function: str) -> Any:
+    """Import the file that defines a jitted function, by its dotted name where its folder is a package."""
+    for path in sorted(root.rglob("*.py")):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if f"def {function}(" not in text or not any(
+            isinstance(node, ast.FunctionDef) and node.name == function for node in ast.walk(ast.parse(text))
+        ):
+            continue
+        base = path.parent
+        while (base / "__init__.py").exists():
+            base = base.parent
+        sys.path[:0] = [str(base), str(root)]
+        return importlib.import_module(".".join(path.relative_to(base).with_suffix("").parts))
+    raise LookupError(f"no file of the package defines {function}")
+
+
+def target_of(name: str) -> Any:
+    """Return Triton's target for sm_90 or gfx942."""
+    from triton.backends.compiler import GPUTarget
+
+    if name.startswith("sm_"):
+        return GPUTarget("cuda", int(name.removeprefix("sm_")), 32)
+    return GPUTarget("hip", name, 64 if name.startswith("gfx9") else 32)
+
+
+def compile_row(row: dict[str, Any], root: Path) -> str:
+    """Return what Triton says, or nothing."""
+    import triton
+    from triton.compiler import ASTSource
+
+    pretend(target_of(row["architecture"]))
+    function = getattr(module_with(root, row["function"]), row["function"])
+    while not isinstance(function, triton.JITFunction):
+        function = function.fn
+    names = function.arg_names
+    signature = {name: row["signature"].get(name, "constexpr") for name in names}
+    constants = {(names.index(name),): value for name, value in row["constants"].items()}
+    attributes = {
+        (names.index(name),): [[key, int(value)] for key, _, value in (word.partition("=") for word in told.split(","))]
+        for name, told in row["attributes"].items()
+    }
+    source = ASTSource(function, signature, constexprs=constants, attrs=attributes)
+    options = {name: row[name] for name in ("num_warps", "num_stages") if row[name] is not None}
+    target = target_of(row["architecture"])
+    try:
+        compiled = triton.compile(source, target=target, options=options)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".strip()
+    return str(row["reason"]) if exceeds(row["reason"], row, compiled, target) else ""
+
+
+def exceeds(reason: str, row: dict[str, Any], compiled: Any, target: Any) -> bool:
+    """Return whether what Triton made has the figure that the row complains of. The launcher, on the card, refuses the first two."""
+    if reason.startswith("needs "):
+        return bool(compiled.metadata.shared == row["shared_bytes"])
+    if " can be launched" in reason:
+        return bool(compiled.metadata.num_warps * target.warp_size > MOST_THREADS)
+    if reason.startswith("spills"):
+        return spills(compiled, target)
+    return False
+
+
+def spills(compiled: Any, target: Any) -> bool:
+    """Return whether registers are kept in memory: the assembler says so of one vendor, the assembly of the other."""
+    if target.backend == "hip":
+        return any(int(number) for number in re.findall(r"_spill_count:\s*(\d+)", compiled.asm["amdgcn"]))
+    import triton
+
+    ptxas = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
+        file.write(compiled.asm["ptx"])
+        file.flush()
+        command = [str(ptxas), "-v", "--gpu-name", f"sm_{target.arch}a", file.name, "-o", "/dev/null"]
+        said = subprocess.run(command, capture_output=True, text=True).stderr
+    return any(int(number) for number in re.findall(r"(\d+) bytes spill", said))
+
+
+def pretend(target: Any) -> None:
+    """Answer what packages ask while they are imported: nothing is launched here."""
+    import torch
+    import triton
+
+    capability = divmod(target.arch, 10) if target.backend == "cuda" else (9, 4)
+    driver = SimpleNamespace(
+        get_current_target=lambda: target,
+        get_active_torch_device=lambda: torch.device("cuda", 0),
+        get_current_device=lambda: 0,
+        get_device_capability=lambda device=0: capability,
+    )
+    driver.utils = SimpleNamespace(
+        get_device_properties=lambda device: {"multiprocessor_count": 132, "max_shared_mem": 65536, "warpSize": 32}
+    )
+    triton.runtime.driver.set_active(driver)
+    properties = SimpleNamespace(name="", multi_processor_count=132, gcnArchName=str(target.arch), major=capability[0], minor=capability[1])
+    torch.cuda.is_available = lambda: True
+    torch.cuda.device_count = lambda: 1
+    torch.cuda.current_device = lambda: 0
+    torch.cuda.get_device_capability = lambda device=None: capability
+    torch.cuda.get_device_properties = lambda device=None: properties
+    torch.cuda.get_device_name = lambda device=None: ""
+
+
+def main() -> None:
+    """Answer one request."""
+    request = json.load(sys.stdin)
+    try:
+        said = compile_row(request["row"], Path(request["root"]))
+    except Exception as error:
+        said = f"cannot be compiled alone: {type(error).__name__}: {error}"
+    print("ok", " ".join(said.split()))
+
+
+if __name__ == "__main__":
+    main()

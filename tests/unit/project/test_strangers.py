@@ -1,0 +1,140 @@
+"""`nox -s strangers`: what it runs is pinned, what it says of a failure follows from a control, and no package loses its row."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[3]
+sys.path.insert(0, str(REPOSITORY / "tests" / "strangers"))
+
+import controls  # noqa: E402
+import failures  # noqa: E402
+import session  # noqa: E402
+import sources  # noqa: E402
+import table  # noqa: E402
+
+TESTS = "def test_good():\n    pass\n\n\ndef test_bad():\n    assert [7, 8] == [7]\n"
+
+
+@pytest.fixture
+def cache(tmp_path):
+    """A folder with a clone of one package and the source archive of another; the clone's entry."""
+    clone = tmp_path / "cache" / "ops"
+    clone.mkdir(parents=True)
+    (clone / "test_ops.py").write_text(TESTS)
+    git = ["git", "-C", str(clone), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *words], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    with tarfile.open(tmp_path / "cache" / "some_ops-1.0.tar.gz", "w:gz") as tar:
+        entry = tarfile.TarInfo("some_ops-1.0/tests/test_some.py")
+        entry.size = len(TESTS)
+        tar.addfile(entry, io.BytesIO(TESTS.encode()))
+    return tmp_path / "cache", sources.Package("ops", "A", ".", repository="https://github.com/a/ops", commit=commit)
+
+
+def failure(stage="test", message="AssertionError: 3 of 4", where=""):
+    return failures.Failure(stage, "test_ops.py::test_bad", message, where)
+
+
+def test_at_least_ten_packages_of_ten_authors_are_pinned():
+    """Each by one version of PyPI or by a full commit, and never by both."""
+    known = sources.packages()
+
+    assert len({package.author for package in known}) >= 10
+    for package in known:
+        pinned = [bool(re.fullmatch(r"[\w-]+==[\w.]+", package.pypi)), bool(re.fullmatch(r"[0-9a-f]{40}", package.commit))]
+        assert sorted(pinned) == [False, True], package.name
+        assert package.repository.startswith("https://github.com/") == pinned[1]
+
+
+def test_a_commit_is_taken_from_a_clone(cache, tmp_path):
+    """Only what is committed, and a second session finds it again."""
+    folder, package = cache
+    (folder / "ops" / "left.py").write_text("")
+
+    root = sources.fetch(package, tmp_path / "work", folder)
+
+    assert [path.name for path in root.iterdir()] == ["test_ops.py"]
+    assert sources.fetch(package, tmp_path / "work", tmp_path / "nowhere") == root
+
+
+def test_a_source_archive_is_taken_by_its_name(cache, tmp_path):
+    """PyPI writes a hyphen as an underscore."""
+    root = sources.fetch(sources.Package("some", "A", ".", pypi="some-ops==1.0"), tmp_path / "work", cache[0])
+
+    assert (root / "tests" / "test_some.py").read_text() == TESTS
+
+
+def test_what_cannot_be_reached_has_a_row(cache, tmp_path):
+    """The row says where it was looked for."""
+    asked = SimpleNamespace(work=tmp_path / "work", offline=cache[0], quick=True, seconds=None, no_controls=True)
+    package = sources.Package("other", "B", ".", repository="https://github.com/b/other-ops", commit="0" * 40)
+
+    result = session.measure(package, asked)
+
+    assert result["not_reached"] == "no clone called other or other-ops in cache/"
+    assert "| other (B), b/other-ops@000000000000 | not run: no clone called" in table._row(package, result)
+
+
+def test_failures_that_differ_in_numbers_are_one_class():
+    """The largest class comes first."""
+    several = [failure(message=f"AssertionError: {n} of 4 at 0x{n}f") for n in range(3)]
+
+    found = failures.classes([failure(message="KeyError: 'a'"), *several])
+
+    assert [(one.message, one.count) for one in found] == [("AssertionError: N of N at N", 3), ("KeyError: 'a'", 1)]
+
+
+@pytest.mark.parametrize(
+    ("one", "said", "fault"),
+    [
+        (failure(), "", controls.OURS),
+        (failure(), "AssertionError: 9 of 9", controls.PACKAGE),
+        (failure(where="/x/triton/runtime/interpreter.py"), "AssertionError: 9 of 9", "the package, or Triton"),
+        (failure(where="/x/harness/inside/fake.py"), "AssertionError: 9 of 9", controls.OURS),
+        (failure(), "needs a card: no NVIDIA driver", controls.UNDECIDED),
+        (
+            failure(message="AssertionError: Torch not compiled with CUDA enabled"),
+            "AssertionError: Torch not compiled with CUDA enabled",
+            "ours",
+        ),
+        (failure("compile"), "AssertionError: 9 of 9", "the package, or Triton"),
+    ],
+)
+def test_a_control_decides_whose_fault_it_is(one, said, fault):
+    """A control that passes convicts us, one with the same message acquits us; what a card would have said is ours to pretend."""
+    assert controls._fault(one, said) == fault
+
+
+def test_a_whole_run_becomes_a_row(cache, tmp_path, monkeypatch):
+    """One test passes, one fails with and without warpwave; the page gets both between its marks, and keeps the rest."""
+    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+    folder, package = cache
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")
+    monkeypatch.setattr(table, "PAGE", page)
+    monkeypatch.setattr(table, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(session, "packages", lambda: [package])
+    monkeypatch.setattr(sys, "argv", ["session.py", "--offline", str(folder), "--work", str(tmp_path / "work")])
+
+    assert session.main() == 0
+
+    result = json.loads((tmp_path / "results" / "ops.json").read_text())
+    assert (result["exit_code"], result["test"]["counts"]) == (1, {"failed": 1, "passed": 1})
+    assert [(one["count"], one["fault"], one["message"]) for one in result["classes"]] == [(1, "the package", "assert [N, N] == [N]")]
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith(f"{table.END}\nafter\n")
+    assert "old" not in text
+    assert f"| ops (A), a/ops@{package.commit[:12]} | `warpwave run cpu --kernels .` | 1 passed, 1 failed |" in text
+    assert "| 1 | test | `assert [N, N] == [N]` | the package |" in text
