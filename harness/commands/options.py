@@ -74,7 +74,9 @@ what_options = several(
     click.option("--gpus", metavar="LIST", help="Share tests and sweeps between these GPUs: a list such as 0,1, or `all` visible ones."),
     click.option("--shard", metavar="I/N", help="Run only part I of N of the kernels; `report` joins the parts."),
     click.option(
-        "--quick", is_flag=True, help="Run three sizes of each sweep with a fifth of the timing. For a quick look, not for a measurement."
+        "--quick",
+        is_flag=True,
+        help="Run three tests of each test function, and three sizes of each sweep with a fifth of the timing. For a quick look.",
     ),
     click.option(
         "--precision",

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from harness.render.text import visible
+from harness.render.text import left_out, visible
 
 _STYLES = {"passed": "green", "not-run": "yellow"}
 # Without a terminal nobody watches a counter. One line a minute shows that the run is alive.
@@ -57,7 +57,7 @@ class Progress:
                 self.say(f"{self.target}: more failures follow; all of them are in the report")
         elif kind == "stage-end":
             seconds = event.get("seconds")
-            self._end(str(event.get("stage")), str(event.get("verdict")), seconds if isinstance(seconds, float) else 0.0)
+            self._end(str(event.get("stage")), str(event.get("verdict")), seconds if isinstance(seconds, float) else 0.0, _note(event))
 
     def _show(self, text: str, counter: bool = False) -> None:
         if self._status is not None:
@@ -66,10 +66,20 @@ class Progress:
             self._said = time.monotonic()
             self.say(f"{self.target}: {text}")
 
-    def _end(self, stage: str, verdict: str, seconds: float) -> None:
+    def _end(self, stage: str, verdict: str, seconds: float, note: str) -> None:
         if self.quiet:
             return
         line = Text(visible(f"{self.target}: {stage:<8}"))
         line.append(visible(f"{verdict:<10}"), _STYLES.get(verdict, "red"))
         line.append(f"{seconds:7.1f} s")
+        line.append(visible(f"  {note}" if note else ""))
         self.console.print(line)
+
+
+def _note(event: dict[str, Any]) -> str:
+    """Return what a stage did not run, in words."""
+    number, counts = event.get("left_out"), event.get("counts") if event.get("stage") == "test" else {}
+    if not isinstance(number, int) or number <= 0:
+        return ""
+    ran = [count for count in counts.values() if isinstance(count, int)] if isinstance(counts, dict) else []
+    return left_out(number, sum(ran))

@@ -107,6 +107,7 @@ def _stage(reports: Sequence[StageReport]) -> StageReport:
         counts=counts,
         seconds=min(sum(report.seconds for report in reports), MOST_SECONDS),
         deselected=sum(report.deselected for report in reports),
+        left_out=sum(report.left_out for report in reports),
         doubts=tuple(dict.fromkeys(doubt for report in reports for doubt in report.doubts)),
         files={},  # each shard has its own files
     )

@@ -30,6 +30,7 @@ from harness.records import STAGES, UNWRITABLE, Job, Stage, StageReport, Stages,
 _GRACE_S = 20.0
 _REAP_S = 1.0
 # After any other verdict, a stage may not have run everything. It is started again and continues from its journal.
+_SHOWN = ("stage", "verdict", "seconds", "counts", "left_out")
 _ORDERLY = (Verdict.PASSED, Verdict.NOT_RUN, Verdict.FAILED, Verdict.ERROR)
 
 
@@ -50,7 +51,7 @@ def run(job: Job, job_path: Path) -> None:
             reports[1:] = [finished.get(later.stage, StageReport(later.stage, Verdict.NOT_RUN, reason=why)) for later in reports[1:]]
             break
         _save(job, reports, finished=False)
-        _say({"event": "stage-end", "stage": report.stage.value, "verdict": report.verdict.value, "seconds": report.seconds})
+        _say({"event": "stage-end", **{name: getattr(report, name) for name in _SHOWN}})
     _save(job, reports, finished=True)
 
 

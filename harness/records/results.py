@@ -67,7 +67,8 @@ class Facts:
 class StageReport:
     """How one stage ended. `counts` holds a number per verdict; `seconds` is the wall time of the stage.
 
-    `deselected` counts the tests that pytest found and that an option or the package deselected. `doubts` say why the results are
+    `deselected` counts the tests that pytest found and that an option or the package deselected, `left_out` those of the rest that a quick
+    run left out. `doubts` say why the results are
     unreliable. `files` are the results, each with the SHA-256 that the stage computed when it wrote them.
     """
 
@@ -80,6 +81,7 @@ class StageReport:
     exit_code: Union[int, None] = None
     counts: Annotated[dict[Name, Count], Few] = field(default_factory=dict)
     deselected: Count = 0
+    left_out: Count = 0
     doubts: Annotated[tuple[Prose, ...], Few] = ()
     files: Annotated[dict[Name, Word], Few] = field(default_factory=dict)
 

@@ -90,6 +90,11 @@ def plural(number: int, noun: str, many: str = "") -> str:
     return f"{number} {noun if number == 1 else many or noun + 's'}"
 
 
+def left_out(number: int, ran: int) -> str:
+    """`--quick left out 640 of 765 tests`; without the total if none `ran`."""
+    return f"--quick left out {f'{number} of {number + ran} tests' if ran else plural(number, 'test')}"
+
+
 def number(value: float | None) -> str:
     """Format about three figures: 0.0123, 1.23, 98.1, 4321."""
     if value is None:

@@ -67,8 +67,13 @@ class TargetSummary(Strict):
 
     @property
     def deselected(self) -> int:
-        """Tests that pytest found and that an option or the package deselected."""
-        return sum(report.deselected for report in self.stages)
+        """Tests that pytest found and that an option or the package deselected. Two stages may have found the same."""
+        return max((report.deselected for report in self.stages), default=0)
+
+    @property
+    def left_out(self) -> int:
+        """Tests that a quick run left out."""
+        return max((report.left_out for report in self.stages), default=0)
 
     @property
     def gpus(self) -> str:

@@ -46,7 +46,11 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
     def on_end(nodeid: str, ended: BaseException | str | None) -> None:
         _finish(journal, recorder, explained(ended) if isinstance(ended, BaseException) else ended)
 
-    run_tests(root, pytest_options(job, Path(job.output) / Stage.COMPILE.value), journal.done(), on_start, on_end)
+    def on_collected(ids: list[str], deselected: int, left_out: int) -> None:
+        journal.write("collected", ids=ids, deselected=deselected, left_out=left_out)
+
+    options = pytest_options(job, Path(job.output) / Stage.COMPILE.value)
+    run_tests(root, options, journal.done(), job.quick, on_collected, on_start, on_end)
 
 
 def _finish(journal: Journal, recorder: Recorder, ended: BaseException | str | None) -> None:

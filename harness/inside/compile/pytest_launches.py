@@ -6,25 +6,37 @@ gets a row with that reason, because its later launches are not seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.inside.test.quick import few_of_each
+
 OnStart = Callable[[str], None]
 OnEnd = Callable[[str, "BaseException | str | None"], None]
+OnCollected = Callable[[list[str], int, int], None]  # the ids to run, how many were deselected, and how many a quick run leaves out
 
 
 class _Runner:
     """The plugin: report each test's start and end, and ignore its result."""
 
-    def __init__(self, done: set[str], on_start: OnStart, on_end: OnEnd) -> None:
-        self.done, self.on_start, self.on_end = done, on_start, on_end
+    def __init__(self, done: set[str], quick: bool, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd) -> None:
+        self.done, self.quick = done, quick
+        self.on_collected, self.on_start, self.on_end = on_collected, on_start, on_end
         self.ended: BaseException | str | None = None
 
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Deselect what an earlier worker has run."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Iterator[None]:
+        """Announce what will run, after all other plugins selected tests. Deselect what an earlier worker has run."""
+        found = len(items)
+        yield
+        selected = len(items)
+        if self.quick:
+            items[:] = few_of_each(items)
+        left_out = selected - len(items)
         items[:] = [item for item in items if item.nodeid not in self.done]
+        self.on_collected([item.nodeid for item in items], max(0, found - selected), left_out)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Report a module that does not import: it launches nothing."""
@@ -47,6 +59,9 @@ class _Runner:
             self.ended = call.excinfo.value
 
 
-def run_tests(root: Path, options: list[str], done: set[str], on_start: OnStart, on_end: OnEnd) -> None:
+def run_tests(
+    root: Path, options: list[str], done: set[str], quick: bool, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd
+) -> None:
     """Run every test below `root` that is not in `done`. `on_end` receives what ended it early, or None."""
-    pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options, str(root)], plugins=[_Runner(done, on_start, on_end)])
+    runner = _Runner(done, quick, on_collected, on_start, on_end)
+    pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options, str(root)], plugins=[runner])

@@ -32,6 +32,7 @@ def compile_all(job: Job) -> StageReport:
     folder = Path(job.output) / Stage.COMPILE.value
     rows: list[CompiledKernel] = []
     wrong: dict[str, None] = {}
+    unseen = {"deselected": 0, "left_out": 0}  # tests, the same for every architecture
     lock, stop = threading.Lock(), threading.Event()
     sealing.remove(folder / "kernels.jsonl")  # from an interrupted run; the journals hold everything
 
@@ -42,6 +43,8 @@ def compile_all(job: Job) -> StageReport:
             with lock:
                 if event["event"] == "wrong":
                     wrong[f"{card.name}: {event['reason']}"] = None
+                if event["event"] == "collected":
+                    unseen.update({key: max(known, int(event.get(key, 0))) for key, known in unseen.items()})
                 for row in fresh(event, card):
                     if row.architecture != card.name:
                         wrong[f"{card.name}: a kernel was reported for {row.architecture}"] = None
@@ -71,7 +74,8 @@ def compile_all(job: Job) -> StageReport:
     verdict = worst([row.verdict for row in rows if row.verdict is not Verdict.NOT_RUN])
     reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.launches)})"
     hint = "" if rows else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
-    return doubted(StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts), wrong)
+    report = StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts, **unseen)  # type: ignore[arg-type]
+    return doubted(report, wrong)
 
 
 def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:

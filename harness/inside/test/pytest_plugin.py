@@ -20,12 +20,14 @@ from harness.inside.facts.device import accelerator, ask_afresh, trouble
 from harness.inside.process.journal import Journal, settle
 from harness.inside.process.workers import die_with_parent
 from harness.inside.test.called_tests import code_of, watched
+from harness.inside.test.quick import few_of_each
 from harness.records import Architecture
 from harness.records.package import is_bench, is_test
 
 BENCHES_VARIABLE = "WARPWAVE_BENCHES"
 CARD_VARIABLE = "WARPWAVE_CARD"
 DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
+QUICK_VARIABLE = "WARPWAVE_QUICK"
 _RUNNER = sys.modules["_pytest.runner"]  # not part of pytest's interface: compared, never called
 _CUT = 20_000  # characters kept of a traceback; the stage's log has all of it
 
@@ -56,9 +58,12 @@ class Reporter:
             os._exit(1)
         self.done = self.journal.done()
         selected = len(items)
+        if os.environ.get(QUICK_VARIABLE):
+            items[:] = few_of_each(items)
+        left_out = selected - len(items)
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in self.done])
         items[:] = [item for item in items if item.nodeid not in self.done]
-        self.journal.write("collected", ids=[item.nodeid for item in items], deselected=max(0, found - selected))
+        self.journal.write("collected", ids=[item.nodeid for item in items], deselected=max(0, found - selected), left_out=left_out)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Report a module that does not import as a case, once."""

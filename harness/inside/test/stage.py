@@ -24,7 +24,7 @@ from harness.inside.process.journal import Journal
 from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
 from harness.inside.process.workers import as_stage, spawned
 from harness.inside.test.junit import junit_xml
-from harness.inside.test.pytest_plugin import BENCHES_VARIABLE, CARD_VARIABLE, DEVICES_VARIABLE
+from harness.inside.test.pytest_plugin import BENCHES_VARIABLE, CARD_VARIABLE, DEVICES_VARIABLE, QUICK_VARIABLE
 from harness.records import GPU_PROPERTY, CaseResult, Job, Stage, StageReport, Verdict, to_json, worst
 
 _OUTCOMES = {
@@ -45,7 +45,7 @@ class Results:
         self.cases: dict[tuple[str, int], CaseResult] = {}
         self.collected: Counter[str] = Counter()
         self.wrong: dict[str, None] = {}
-        self.deselected = 0
+        self.deselected = self.left_out = 0
         self.stopped = ""
         self._reported: Counter[str] = Counter()
         self._due, self._behind = 0.0, False
@@ -56,6 +56,7 @@ class Results:
         if kind == "collected":
             self.collected |= Counter(event["ids"])  # a new worker announces only what is left
             self.deselected = max(self.deselected, int(event.get("deselected", 0)))
+            self.left_out = max(self.left_out, int(event.get("left_out", 0)))
         elif kind == "start":
             emit("case", stage="test", id=event["id"], done=len(self.cases), total=self.collected.total())
         elif kind in ("finish", "death"):
@@ -141,6 +142,7 @@ def verify(job: Job) -> StageReport:
     os.environ[DEVICES_VARIABLE] = os.pathsep.join(job.torch_devices)
     if card := job.interpret_as or next(iter(job.architectures), None):
         os.environ[CARD_VARIABLE] = to_json(card)
+    os.environ[QUICK_VARIABLE] = "1" if job.quick else ""
     why = "the run was stopped before this test"
     try:
         deaths = _run(job, folder, command, results)
@@ -197,7 +199,9 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         verdict, reason, hint = deaths[-1].verdict, f"pytest: {deaths[-1].reason}", f"The end of {folder.name}/log.txt says why."
         if verdict is Verdict.INFRA:
             reason, hint = deaths[-1].reason, LOST_DEVICE
-    report = StageReport(Stage.TEST, verdict, reason=reason[:500], hint=hint, counts=counts, deselected=results.deselected)
+    report = StageReport(
+        Stage.TEST, verdict, reason=reason[:500], hint=hint, counts=counts, deselected=results.deselected, left_out=results.left_out
+    )
     return doubted(report, results.wrong)
 
 

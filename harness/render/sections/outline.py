@@ -10,7 +10,7 @@ from harness.records import GPU_PROPERTY, Verdict
 from harness.render.sections import cards, fidelity, gates, generated_code, speeds
 from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Bit, Line, Section, name, names, say, shorten
-from harness.render.text import NOTHING, counts, first_line, gravest, number, plural
+from harness.render.text import NOTHING, counts, first_line, gravest, left_out, number, plural
 
 _FEW = 30  # lines per section before "and n more"
 _MOST_ATTEMPTS, _MOST_GPUS = 20, 64  # per target
@@ -54,8 +54,10 @@ def _targets(comparison: Comparison) -> Section:
         rows.append((say(name(target.target)), say(Bit(target.verdict.value, target.verdict)), gpus, *done, time))
         lines += [say(name(target.target), ": ", name(first_line(target.reason, 400)))] if target.reason else []
         if target.deselected:
-            left_out = f", {plural(target.deselected, 'test')} deselected, by an option of the run or by the package"
-            lines.append(say(name(target.target), left_out))
+            unwanted = f", {plural(target.deselected, 'test')} deselected, by an option of the run or by the package"
+            lines.append(say(name(target.target), unwanted))
+        if target.left_out:
+            lines.append(say(name(target.target), ": ", left_out(target.left_out, sum(target.tests.values()))))
         for position, attempt in enumerate(target.attempts[:_MOST_ATTEMPTS], start=1):
             lines.append(say(name(f"{target.target}, attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 300)}")))
         if len(target.attempts) > _MOST_ATTEMPTS:

@@ -238,3 +238,12 @@ def test_a_legend_explains_only_what_is_in_the_table():
     assert ("! suspect" in clean, "share of the ceiling" in clean) == (False, True)
     assert "share of the ceiling" not in times
     assert "! suspect" in show([run(samples=(sample(), sample(2048, value=9000.0)))], full=True)
+
+
+def test_what_a_quick_run_left_out_is_counted():
+    """Of how many, where tests ran; the stages that left out the same tests count once."""
+    reports = tuple(StageReport(stage, Verdict.PASSED, 1.0, left_out=640) for stage in (Stage.TEST, Stage.COMPILE))
+
+    assert "--quick left out 640 of 643 tests" in show([run(stages=reports)])
+    assert "--quick left out 640 tests" in show([run(stages=reports[1:], cases=())])
+    assert "--quick" not in show([run()])

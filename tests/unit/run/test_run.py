@@ -167,6 +167,7 @@ def test_stages_that_cannot_be_read_are_incomplete(outcome, content):
 
 EVENTS = [
     {"event": "stage-end", "stage": 5, "verdict": None, "seconds": "long"},
+    {"event": "stage-end", "stage": "test", "left_out": 3, "counts": {"\x1b": "many"}},
     {"event": "case", "id": "\x1b[2Jgone", "done": {}, "total": []},
     {"event": "result", "verdict": [1], "id": None},
     {"event": 7},
@@ -181,6 +182,15 @@ def test_events_may_hold_anything(event):
         progress.on_event(event)
 
     assert "\x1b" not in text.getvalue()
+
+
+def test_a_stage_says_what_a_quick_run_left_out():
+    """In its own line, as it ends."""
+    text = io.StringIO()
+    with Progress(Console(file=text, force_terminal=False), "cpu") as progress:
+        progress.on_event({"event": "stage-end", "stage": "test", "verdict": "passed", "counts": {"passed": 125}, "left_out": 640})
+
+    assert "--quick left out 640 of 765 tests" in text.getvalue()
 
 
 @pytest.mark.parametrize("local_gpus", [True, False])

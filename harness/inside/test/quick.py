@@ -1,0 +1,56 @@
+"""Choose the tests of a `--quick` run: at most three of each test function, spread over its parameters.
+
+The choice follows from the parameters alone, so it is the same on every machine and in every stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+MOST = 3  # like the sizes of a sweep: the first, the last and one between
+
+
+def few_of_each(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the items to run, in the order given."""
+    functions: dict[tuple[str, str], list[pytest.Item]] = {}
+    for item in items:
+        functions.setdefault(_function(item), []).append(item)
+    kept = {id(item) for several in functions.values() for item in _spread(several)}
+    return [item for item in items if id(item) in kept]
+
+
+def _function(item: pytest.Item) -> tuple[str, str]:
+    """Return what the parametrized copies of one test have in common."""
+    name = getattr(item, "originalname", None) or item.name.partition("[")[0]
+    return (item.parent.nodeid if item.parent else "", name)
+
+
+def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the first, the last, and those that add most values of parameters to what is covered.
+
+    If several add as many, the one that is nearest to the middle of every parameter is taken, then the earlier one.
+    """
+    if len(items) <= MOST:
+        return items
+    # Plugins may shuffle tests, and pytest groups them by fixtures. The places of values in their lists depend on neither.
+    ordered = sorted(items, key=lambda item: tuple(_places(item).values()))
+    middle = {name: place / 2 for name, place in _places(ordered[-1]).items()}
+    chosen = [ordered.pop(0), ordered.pop()]
+    covered = {value for item in chosen for value in _places(item).items()}
+    while len(chosen) < MOST:
+        best = max(ordered, key=lambda item: _worth(_places(item), covered, middle))
+        ordered.remove(best)
+        chosen.append(best)
+        covered.update(_places(best).items())
+    return chosen
+
+
+def _worth(places: dict[str, int], covered: set[tuple[str, int]], middle: dict[str, float]) -> tuple[int, float]:
+    return len(places.items() - covered), -sum(abs(place - middle.get(name, 0.0)) for name, place in places.items())
+
+
+def _places(item: pytest.Item) -> dict[str, int]:
+    """Return the place of each parameter's value in its list; empty for a test without parameters."""
+    return dict(getattr(getattr(item, "callspec", None), "indices", {}))
