@@ -12,7 +12,7 @@ from typing import Union
 from xml.parsers import expat
 
 from harness.collect.untrusted import Budget, RejectedError, Room, clip, opened
-from harness.records import MOST_SECONDS, CaseResult, Verdict
+from harness.records import MOST_SECONDS, CaseResult, NotRun, Verdict
 from harness.records.package import kernel_of
 
 MAX_XML_BYTES = 64 << 20
@@ -29,7 +29,8 @@ _ERROR_TYPES = {
     for verdict in (Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG, Verdict.INVALID, Verdict.INCOMPLETE, Verdict.INFRA)
 }
 _RESULTS = {"failure": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.NOT_RUN}
-_PASSED = (Verdict.PASSED, "", "")
+_PASSED = (Verdict.PASSED, "", "", None)
+_REASONS = {why.value: why for why in NotRun}  # what a `<skipped type="…">` may say
 _MAX_PROPERTIES = 64
 _ID, _KERNEL, _MESSAGE, _DETAIL = 1000, 200, 2000, 20_000  # characters kept
 _CASE_BYTES = 450  # beside its texts
@@ -79,8 +80,8 @@ class _Reader:
         self._case_depth = 0
         self._properties: Union[dict[str, str], None] = None
         self._in_properties = False
-        self._found = _PASSED
-        self._result: Union[tuple[Verdict, str], None] = None
+        self._found: tuple[Verdict, str, str, Union[NotRun, None]] = _PASSED
+        self._result: Union[tuple[Verdict, str, Union[NotRun, None]], None] = None
         self._text = ""
         self._cut = 0
 
@@ -132,7 +133,8 @@ class _Reader:
             kind = _RESULTS[tag]
             if kind is Verdict.ERROR:
                 kind = _ERROR_TYPES.get(attributes.get("type", ""), kind)
-            self._result, self._text, self._cut = (kind, clip(attributes.get("message", ""), _MESSAGE)), "", 0
+            why = _REASONS.get(attributes.get("type", "")) if kind is Verdict.NOT_RUN else None
+            self._result, self._text, self._cut = (kind, clip(attributes.get("message", ""), _MESSAGE), why), "", 0
             self.parser.CharacterDataHandler = self._add_text
 
     def _end(self, tag: str) -> None:
@@ -154,9 +156,9 @@ class _Reader:
         elif depth == self._case_depth + 1:
             self._in_properties = False
             if self._result is not None:
-                verdict, message = self._result
+                verdict, message, why = self._result
                 if verdict.severity > self._found[0].severity:
-                    self._found = (verdict, message, self._text + (f" … {self._cut} characters cut" if self._cut else ""))
+                    self._found = (verdict, message, self._text + (f" … {self._cut} characters cut" if self._cut else ""), why)
                 self._result, self.parser.CharacterDataHandler = None, None
 
     def _add_text(self, text: str) -> None:
@@ -172,7 +174,9 @@ class _Reader:
         raise RejectedError("it declares a document type or entities, which a report never needs")
 
 
-def _result(attributes: dict[str, str], properties: dict[str, str], verdict: Verdict, message: str, detail: str) -> tuple[CaseResult, bool]:
+def _result(
+    attributes: dict[str, str], properties: dict[str, str], verdict: Verdict, message: str, detail: str, why: Union[NotRun, None]
+) -> tuple[CaseResult, bool]:
     """The case, and whether its name is a new one: the same test is in many files, and its text and its row are kept once."""
     name = properties.pop("id", "") or "::".join(part for part in (attributes.get("classname"), attributes.get("name")) if part)
     if not name:
@@ -187,6 +191,7 @@ def _result(attributes: dict[str, str], properties: dict[str, str], verdict: Ver
         message=message,
         detail=detail,
         properties=properties,
+        not_run=why,
     )
     return case, case.id is name
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
+from harness.records import reasons
 from harness.render.text import left_out, visible
 
 _STYLES = {"passed": "green", "not-run": "yellow"}
@@ -77,9 +78,10 @@ class Progress:
 
 
 def _note(event: dict[str, Any]) -> str:
-    """Return what a stage did not run, in words."""
-    number, counts = event.get("left_out"), event.get("counts") if event.get("stage") == "test" else {}
-    if not isinstance(number, int) or number <= 0:
-        return ""
-    ran = [count for count in counts.values() if isinstance(count, int)] if isinstance(counts, dict) else []
-    return left_out(number, sum(ran))
+    """Return what a stage did not run, in words: by its reason, and what --quick left out."""
+    why, counts, number = (event.get(name) for name in ("not_run", "counts", "left_out"))
+    parts = reasons(0, {key: count for key, count in why.items() if isinstance(count, int)}) if isinstance(why, dict) else []
+    if isinstance(number, int) and number > 0:
+        tested = counts if event.get("stage") == "test" and isinstance(counts, dict) else {}
+        parts.append(left_out(number, sum(count for count in tested.values() if isinstance(count, int))))
+    return "; ".join(parts)

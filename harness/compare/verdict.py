@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from harness.compare.cards import devices, disagreements
 from harness.compare.comparison import COMPLETE, FAILING, TargetSummary
 from harness.compare.speeds.rows import judge
+from harness.compare.tests.parity import count_reasons
 from harness.errors import ExitCode, Outcome
-from harness.records import Stage, TargetRun, Verdict, worst
+from harness.records import NotRun, Stage, TargetRun, Verdict, reasons, worst
 
 _PHRASES = {
     Verdict.ABSENT: "is absent",
@@ -50,7 +52,8 @@ def summarise(name: str, run: TargetRun) -> TargetSummary:
     found += [(Verdict(verdict), _count_sentence(compiled, "kernel")) for verdict in compiled if Verdict(verdict) in FAILING]
     tested = any(report.stage is Stage.TEST for report in run.stages)
     if tests and set(tests) == {Verdict.NOT_RUN.value}:
-        found.append((Verdict.NOT_RUN, "every test was skipped"))
+        empty = set(count_reasons(run.cases)) == {NotRun.EMPTY.value}
+        found.append((Verdict.NOT_RUN, "no test was found" if empty else "every test was skipped"))
     elif (tested and not tests) or not (tests or points or compiled):
         found.append((Verdict.NOT_RUN, "no test was found" if tested else "no test, no benchmark and no kernel was found"))
     verdict = worst([entry for entry, _ in found])
@@ -76,6 +79,8 @@ def summarise(name: str, run: TargetRun) -> TargetSummary:
         tests=tests,
         points=points,
         compiled=compiled,
+        tests_not_run=count_reasons(run.cases),
+        compiled_not_run=count_reasons(run.compiled),
         only_gates=sum(kernel.only_gates for kernel in run.compiled),
         gates=run.gates,
         peers=run.peers if any(report.stage is Stage.COMPILE for report in run.stages) else (),
@@ -159,14 +164,14 @@ def _phrases(targets: Sequence[TargetSummary]) -> list[str]:
 
 def _phrase(target: TargetSummary) -> str:
     measured = _count_sentence(target.points, "point", "measured", "could not measure")
-    compiled = _count_sentence(_compiles(target), "kernel", "compiled", "could not compile")
+    compiled = _count_sentence(_compiles(target), "kernel", "compiled", "could not compile", target.compiled_not_run)
     gates = f"broke a gate with {target.only_gates} of them" if target.only_gates else ""
     reason = " ".join(target.reason.split()).rstrip(".")
     reason = f" ({reason if len(reason) <= _REASON_LIMIT else f'{reason[:_REASON_LIMIT]} …'})" if reason else ""
     if target.verdict is Verdict.NOT_RUN and (measured or compiled):
         done = [f"ran no test{reason}", measured, compiled, gates]
     elif target.complete:
-        done = [_count_sentence(target.tests, "test", "passed", "failed"), measured, compiled, gates]
+        done = [_count_sentence(target.tests, "test", "passed", "failed", target.tests_not_run), measured, compiled, gates]
     else:
         done = [_PHRASES[target.verdict] + reason]
     parts = [text for text in done if text] or [target.verdict.value]
@@ -180,8 +185,10 @@ def _compiles(target: TargetSummary) -> dict[str, int]:
     return dict(moved)
 
 
-def _count_sentence(counts: dict[str, int], noun: str, good: str = "passed", bad: str = "failed") -> str:
-    """`passed 3 tests`, `failed 1 of 3 tests`, `passed 3 tests (1 skipped)`; empty if there are none."""
+def _count_sentence(
+    counts: Mapping[str, int], noun: str, good: str = "passed", bad: str = "failed", not_run: Mapping[str, int] = MappingProxyType({})
+) -> str:
+    """`passed 3 tests`, `failed 1 of 3 tests`, `passed 3 tests (1 skipped, 2 decided by data)`; empty if there are none."""
     total = sum(counts.values())
     if not total:
         return ""
@@ -189,7 +196,7 @@ def _count_sentence(counts: dict[str, int], noun: str, good: str = "passed", bad
     wrong = total - passed - skipped
     plural = "" if (total if wrong else passed) == 1 else "s"
     text = f"{bad} {wrong} of {total} {noun}{plural}" if wrong else f"{good} {passed} {noun}{plural}"
-    return f"{text} ({skipped} skipped)" if skipped else text
+    return f"{text} ({', '.join(reasons(skipped, not_run))})" if skipped else text
 
 
 def _count(verdicts: Iterable[Verdict]) -> dict[str, int]:

@@ -24,13 +24,14 @@ from harness.inside.process.container_limits import NO_ROOM
 from harness.inside.process.events import PIPE_VARIABLE
 from harness.inside.process.exceptions import doubted
 from harness.inside.process.supervise import describe_exit
-from harness.inside.process.workers import FOLDER_VARIABLE, die_with_parent, end
+from harness.inside.process.workers import FOLDER_VARIABLE, UNTIL_VARIABLE, die_with_parent, end
 from harness.records import STAGES, UNWRITABLE, Job, Stage, StageReport, Stages, Verdict, to_text, write_text
 
 _GRACE_S = 20.0
+_LONGER = "Raise --timeout (seconds), or continue with --resume: what is finished does not run again. --quick runs less."
 _REAP_S = 1.0
 # After any other verdict, a stage may not have run everything. It is started again and continues from its journal.
-_SHOWN = ("stage", "verdict", "seconds", "counts", "left_out")
+_SHOWN = ("stage", "verdict", "seconds", "counts", "left_out", "not_run")
 _ORDERLY = (Verdict.PASSED, Verdict.NOT_RUN, Verdict.FAILED, Verdict.ERROR)
 
 
@@ -40,11 +41,12 @@ def run(job: Job, job_path: Path) -> None:
     finished = _finished(job)
     reports = [finished.get(report.stage, report) for report in reports]
     _save(job, reports, finished=False)
+    until = time.monotonic() + job.stage_limit_s
     for position, planned in enumerate(reports):
         if planned.stage in finished:
             continue
         _say({"event": "stage", "stage": planned.stage.value})
-        report = _run_stage(job, job_path, planned.stage)
+        report = _run_stage(job, job_path, planned.stage, until)
         reports[position] = report
         if report.stage is Stage.FACTS and report.verdict is not Verdict.PASSED:
             why = f"the environment is not usable: {report.reason}"
@@ -67,8 +69,14 @@ def _finished(job: Job) -> dict[Stage, StageReport]:
     }
 
 
-def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
-    """Run one stage in its own process group, within its time limit. Return its report, or one that says how it died."""
+def _run_stage(job: Job, job_path: Path, stage: Stage, until: float) -> StageReport:
+    """Run one stage in its own process group, within its time limit and that of all stages together, which ends at `until`.
+
+    Return its report, or one that says how it died.
+    """
+    limit = min(STAGES[stage].limit_s or job.stage_limit_s, until - time.monotonic())
+    if limit <= 0:
+        return StageReport(stage, Verdict.TIMEOUT, 0.0, "never reached: the time was up", _LONGER)
     folder = Path(job.output) / stage.value
     folder.mkdir(exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)
@@ -76,6 +84,7 @@ def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
     reading, writing = os.pipe()
     environment[PIPE_VARIABLE] = str(writing)
     environment[FOLDER_VARIABLE] = str(Path.cwd())
+    environment[UNTIL_VARIABLE] = str(time.monotonic() + limit)
     command = [sys.executable, "-m", f"harness.inside.{stage.value}.stage", str(job_path)]
     started = time.monotonic()
     with open(folder / "log.txt", "ab") as log:
@@ -86,7 +95,6 @@ def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
     os.close(writing)
     reports: list[StageReport] = []
     relay = threading.Thread(target=_relay, args=(reading, reports), daemon=True)
-    limit = STAGES[stage].limit_s or job.stage_limit_s
     timed_out = False
     try:
         relay.start()  # inside `try`, because a Ctrl-C can arrive while it starts
@@ -109,7 +117,9 @@ def _run_stage(job: Job, job_path: Path, stage: Stage) -> StageReport:
         )
         return StageReport(stage, Verdict.INFRA, seconds, why, room, UNWRITABLE)
     if timed_out:
-        return StageReport(stage, Verdict.TIMEOUT, seconds, f"the stage ran longer than {limit:g} s", hint, process.returncode)
+        partial = reports[-1] if reports else StageReport(stage, Verdict.TIMEOUT)
+        why, code = f"the stage ran longer than {limit:.4g} s", process.returncode or None
+        return dataclasses.replace(partial, verdict=Verdict.TIMEOUT, seconds=seconds, reason=why, hint=_LONGER, exit_code=code)
     return StageReport(stage, Verdict.CRASHED, seconds, f"its process {describe_exit(process.returncode)}", hint, process.returncode)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
-from harness.records import Scalar, Verdict
+from harness.records import NotRun, Scalar, Verdict
 from harness.records.package import is_bench, kernel_of
 
 
@@ -121,6 +121,26 @@ def load_case(journal: Journal, path: Path, root: Path, done: set[str]) -> Modul
         return None
     journal.write("ready", id=identity)
     return module
+
+
+def load_points(journal: Journal, path: Path, root: Path, done: set[str], quick: bool) -> list[Point]:
+    """Load a bench and return its points. A file that has none becomes a row that says so."""
+    module = load_case(journal, path, root, done)
+    found = list(points(module, path, root, quick)) if module is not None else []
+    if module is not None and not found:
+        identity = f"{kernel_name(path, root)} [loading {path.name}]"
+        journal.write("start", id=identity)
+        journal.write("finish", id=identity, verdict=Verdict.NOT_RUN.value, reason=_nothing_in(module), not_run=NotRun.EMPTY)
+    return found
+
+
+def _nothing_in(module: ModuleType) -> str:
+    """Return why a loaded bench has no point."""
+    import triton.testing
+
+    if any(isinstance(value, triton.testing.Mark) for value in vars(module).values()):
+        return "its perf_report has no size or no provider; nothing to measure"
+    return "no module-level perf_report; nothing to measure"
 
 
 def points(module: ModuleType, path: Path, root: Path, quick: bool = False) -> Iterator[Point]:

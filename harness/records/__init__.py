@@ -5,7 +5,19 @@ them, and the host reads them through `collect`, which validates every field aga
 `_ms` milliseconds, `_bytes` bytes, `_gbps` GB/s with G = 1e9.
 """
 
-from harness.records.enums import GPU_PROPERTY, HOST_CODE, MOST_SECONDS, SCHEMA_VERSION, UNWRITABLE, Scalar, Stage, Verdict, worst
+from harness.records.enums import (
+    GPU_PROPERTY,
+    HOST_CODE,
+    MOST_SECONDS,
+    SCHEMA_VERSION,
+    UNWRITABLE,
+    NotRun,
+    Scalar,
+    Stage,
+    Verdict,
+    reasons,
+    worst,
+)
 from harness.records.gates import OPEN, Gates, Limits, Rule, Waiver, Which
 from harness.records.job import Arch, Architecture, Card, Job, JobOptions, Multiprocessor
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
@@ -41,6 +53,7 @@ __all__ = [
     "JobOptions",
     "Limits",
     "Multiprocessor",
+    "NotRun",
     "Output",
     "Rule",
     "RunRecord",
@@ -55,6 +68,7 @@ __all__ = [
     "Waiver",
     "Which",
     "dump",
+    "reasons",
     "to_json",
     "to_text",
     "worst",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Union
 
@@ -54,6 +55,40 @@ _SEVERITY = {verdict: position for position, verdict in enumerate(Verdict)}
 def worst(verdicts: list[Verdict], default: Verdict = Verdict.NOT_RUN) -> Verdict:
     """Return the most severe of `verdicts`; `default` if there is none."""
     return max(verdicts, key=lambda verdict: verdict.severity, default=default)
+
+
+class NotRun(str, Enum):
+    """Why a test or a launch did not run, or not to its end.
+
+    `SKIPPED` is the author's own decision. `EMPTY`: a file has nothing to run. `DATA`: the host's code depends on data that a pretended GPU
+    does not have. `RAISED`: its code raised an exception that nothing of the others explains. `IMPORT`: a module does not import.
+    `NOT_PRETENDED`: it needs something of a GPU that warpwave does not pretend, which is a gap of warpwave. `TIME_UP`: never reached.
+    `STOPPED`: the run was stopped before it.
+    """
+
+    SKIPPED = "skipped"
+    EMPTY = "empty"
+    DATA = "decided-by-data"
+    RAISED = "raised"
+    IMPORT = "import-failed"
+    NOT_PRETENDED = "not-pretended"
+    TIME_UP = "time-up"
+    STOPPED = "stopped"
+
+    @property
+    def words(self) -> str:
+        """The reason in a count: `12 decided by data`."""
+        return _WORDS.get(self, self.value.replace("-", " "))
+
+
+def reasons(number: int, counts: Mapping[str, int]) -> list[str]:
+    """`3 skipped`, `12 decided by data`: what did not run by its reason. Without one, a row is of an older run: skipped."""
+    known = {why: counts.get(why.value, 0) for why in NotRun}
+    known[NotRun.SKIPPED] += max(0, number - sum(known.values()))
+    return [f"{count} {why.words}" for why, count in known.items() if count]
+
+
+_WORDS = {NotRun.EMPTY: "with nothing to run", NotRun.TIME_UP: "never reached, the time was up"}
 
 
 class Stage(str, Enum):

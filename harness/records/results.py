@@ -23,7 +23,7 @@ from harness.records.bounds import (
     Share,
     Word,
 )
-from harness.records.enums import SCHEMA_VERSION, STRICT, Stage, Verdict
+from harness.records.enums import SCHEMA_VERSION, STRICT, NotRun, Stage, Verdict
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class StageReport:
     """How one stage ended. `counts` holds a number per verdict; `seconds` is the wall time of the stage.
 
     `deselected` counts the tests that pytest found and that an option or the package deselected, `left_out` those of the rest that a quick
-    run left out. `doubts` say why the results are
+    run left out. `not_run` counts what did not run by its reason. `doubts` say why the results are
     unreliable. `files` are the results, each with the SHA-256 that the stage computed when it wrote them.
     """
 
@@ -82,8 +82,15 @@ class StageReport:
     counts: Annotated[dict[Name, Count], Few] = field(default_factory=dict)
     deselected: Count = 0
     left_out: Count = 0
+    not_run: Annotated[dict[Name, Count], Few] = field(default_factory=dict)
     doubts: Annotated[tuple[Prose, ...], Few] = ()
     files: Annotated[dict[Name, Word], Few] = field(default_factory=dict)
+
+    @property
+    def explained(self) -> bool:
+        """Whether the stage came to its end, and its own rows explain its verdict."""
+        gaps = self.verdict is Verdict.INCOMPLETE and self.exit_code == 0 and bool(self.not_run)
+        return self.verdict in (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR) or self.verdict.value in self.counts or gaps
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,10 @@ class Stages:
 
 @dataclass(frozen=True, slots=True)  # there may be a million of them
 class CaseResult:
-    """One test of the kernel package. `id` is pytest's node id, the same on every target; `kernel` is its folder."""
+    """One test of the kernel package. `id` is pytest's node id, the same on every target; `kernel` is its group.
+
+    `not_run` says why a test has the verdict `not-run`, if that is known.
+    """
 
     __pydantic_config__ = STRICT
     id: str
@@ -110,6 +120,7 @@ class CaseResult:
     message: str = ""
     detail: str = ""
     properties: dict[str, str] = field(default_factory=dict)
+    not_run: Union[NotRun, None] = None
 
 
 @dataclass(frozen=True)
@@ -207,7 +218,8 @@ class CompiledKernel:
 
     `unnamed_precision` holds `file.py:line` of each product of fp32 operands that leaves its precision to the compiler. `broken` holds, for
     each gate that the kernel breaks, what was found and what is allowed. `waived` holds the reasons of the waivers that apply.
-    `unjudged` says why a gate that was asked for could not be judged.
+    `unjudged` says why a gate that was asked for could not be judged. `not_run` says why a case is a row that compiled nothing; a module
+    that does not import is an `error`, and has it too.
     """
 
     __pydantic_config__ = STRICT
@@ -248,6 +260,7 @@ class CompiledKernel:
     waived: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     unjudged: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     reason: Prose = ""
+    not_run: Union[NotRun, None] = None
 
     @property
     def types(self) -> str:

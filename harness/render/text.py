@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from harness.records import Verdict
+from harness.records import Verdict, reasons
 
 if TYPE_CHECKING:
     from harness.compare.comparison import Cell
@@ -117,10 +117,14 @@ def marked(cell: Cell, *, untested: bool = False) -> str:
     return with_share(cell.value, cell.share) + marks
 
 
-def counts(found: dict[str, int]) -> str:
-    """`40 passed, 2 failed, 1 skipped`, mildest first; a dash if there is nothing to count."""
-    words = {Verdict.NOT_RUN: "skipped"}
-    parts = [f"{found[verdict.value]} {words.get(verdict, verdict.value)}" for verdict in Verdict if found.get(verdict.value)]
+def counts(found: dict[str, int], not_run: dict[str, int] | None = None) -> str:
+    """`40 passed, 1 skipped, 3 not pretended, 2 failed`, mildest first; a dash if there is nothing to count."""
+    parts = []
+    for verdict in Verdict:
+        if verdict is Verdict.NOT_RUN:
+            parts += reasons(found.get(verdict.value, 0), not_run or {})
+        elif found.get(verdict.value):
+            parts.append(f"{found[verdict.value]} {verdict.value}")
     return ", ".join(parts) or NOTHING
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.compare.codegen.changed_code import merge
-from harness.compare.comparison import COMPLETE
 from harness.errors import UsageError
 from harness.records import CompiledKernel, Stage, TargetRun, Verdict
 
@@ -102,7 +101,5 @@ def _faults(run: TargetRun) -> list[str]:
     return shards + [
         f"{run.record.target}: {report.verdict.value}{f', {report.reason}' if report.reason else ''}"
         for report in run.stages
-        if report.stage is Stage.COMPILE
-        and report.verdict not in (*COMPLETE, Verdict.NOT_RUN)
-        and report.verdict.value not in report.counts
+        if report.stage is Stage.COMPILE and report.verdict is not Verdict.NOT_RUN and not report.explained
     ]

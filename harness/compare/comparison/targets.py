@@ -32,7 +32,8 @@ class DeviceSummary(Strict):
 
 @dataclass(frozen=True)
 class TargetSummary(Strict):
-    """One target. `tests`, `points` and `compiled` are counts per verdict, of tests, measured points and compiled kernels.
+    """One target. `tests`, `points` and `compiled` are counts per verdict, of tests, measured points and compiled kernels. `tests_not_run`
+    and `compiled_not_run` count those with the verdict `not-run` by their reason.
 
     `only_gates` counts failed kernels that compiled and could be launched. `gates` is what kernels had to meet, if anything. `peers` are
     the benchmark providers that the compile stage left out. `complete`: it did everything it was asked to do, whatever the result. A
@@ -59,6 +60,8 @@ class TargetSummary(Strict):
     tests: dict[str, int] = field(default_factory=dict)
     points: dict[str, int] = field(default_factory=dict)
     compiled: dict[str, int] = field(default_factory=dict)
+    tests_not_run: dict[str, int] = field(default_factory=dict)
+    compiled_not_run: dict[str, int] = field(default_factory=dict)
     only_gates: int = 0
     gates: Union[Gates, None] = None
     peers: tuple[str, ...] = ()

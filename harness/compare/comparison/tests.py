@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
@@ -48,9 +48,10 @@ class ParityRow(Strict):
 
 @dataclass(frozen=True)
 class KernelTests(Strict):
-    """The tests of one kernel on one target, counted by verdict."""
+    """The tests of one kernel on one target, counted by verdict, and those that did not run by their reason."""
 
     kernel: str
     target: str
     counts: dict[str, int]
     seconds: float
+    not_run: dict[str, int] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from harness.compare.comparison import COMPLETE, FAILING
+from harness.compare.comparison import FAILING
 from harness.records import CaseResult, Stage, TargetRun, Verdict
 
 
@@ -97,4 +97,4 @@ def _ended(run: TargetRun) -> bool:
     if run.missing:
         return False
     report = next((report for report in run.stages if report.stage is Stage.TEST), None)
-    return report is not None and (report.verdict in COMPLETE or report.verdict.value in report.counts)
+    return report is not None and report.explained

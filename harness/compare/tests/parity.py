@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from harness.compare.comparison import KernelTests, Parity, ParityRow, TestCell
-from harness.records import MOST_SECONDS, CaseResult, TargetRun, Verdict
+from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, TargetRun, Verdict
 
 # Targets named in a row as not passing. If there are very many tests, fewer; the row's cells still hold all.
 MOST_NAMED, _FEWEST_NAMED, _MOST_NAMES = 100, 10, 2_000_000
@@ -44,8 +44,14 @@ def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:
         for kernel, cases in by_kernel.items():
             counts = Counter(case.verdict for case in cases)
             seconds = math.fsum(case.seconds for case in cases if 0 < case.seconds < MOST_SECONDS)
-            found.append(KernelTests(kernel, name, {verdict.value: count for verdict, count in counts.items()}, seconds))
+            why = count_reasons(cases)
+            found.append(KernelTests(kernel, name, {verdict.value: count for verdict, count in counts.items()}, seconds, why))
     return tuple(found)
+
+
+def count_reasons(rows: Iterable[CaseResult | CompiledKernel]) -> dict[str, int]:
+    """Count what did not run by its reason."""
+    return dict(Counter(row.not_run.value for row in rows if row.not_run and row.verdict is Verdict.NOT_RUN))
 
 
 def _parity(cells: Mapping[str, TestCell], took_part: list[str], most: int) -> tuple[Parity, tuple[str, ...]]:

@@ -21,7 +21,7 @@ from harness.inside.bench.do_bench import Timer, Timing
 from harness.inside.bench.interference import Conditions, Watch
 from harness.inside.bench.results import Sink
 from harness.inside.bench.stopping_rule import Rounds, Rule
-from harness.inside.benchmarks import Point, find_benches, load_case, points
+from harness.inside.benchmarks import Point, find_benches, load_points
 from harness.inside.codegen.recorder import Recorder
 from harness.inside.facts.architecture import card_here
 from harness.inside.facts.device import accelerator, ask_afresh, is_usable
@@ -81,9 +81,7 @@ def work(job: Job) -> None:
     root = Path(job.kernels)
     todo: list[Point] = []
     for path in find_benches(root, job.benches):
-        module = load_case(journal, path, root, done)
-        if module is not None:
-            todo += points(module, path, root, job.quick)
+        todo += load_points(journal, path, root, done, job.quick)
     precompile.wait()
     journal.write("collected", points={point.id: _fields(point) for point in todo})
     _ceiling(journal, timer, "before", done)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
-from harness.inside.benchmarks import find_benches, kernel_name, load_case, points
+from harness.inside.benchmarks import find_benches, kernel_name, load_points
 from harness.inside.codegen.recorder import Recorder
-from harness.inside.compile.pytest_launches import run_tests
+from harness.inside.compile.pytest_launches import Choice, run_tests
 from harness.inside.fake_gpu.no_data.unknown import Asked, explained
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
+from harness.inside.process.not_run import why_not_run
+from harness.inside.test.collection import Failure
 from harness.inside.test.stage import pytest_options
-from harness.records import Job, Stage, Verdict
+from harness.records import Job, NotRun, Stage, Verdict
 
 
 def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
@@ -20,8 +22,7 @@ def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
     root, done = Path(job.kernels), journal.done()
     for path in find_benches(root, job.benches):
         recorder.kernel, recorder.origin = kernel_name(path, root), path.name
-        module = load_case(journal, path, root, done)
-        for point in points(module, path, root, job.quick) if module is not None else ():
+        for point in load_points(journal, path, root, done, job.quick):
             if point.id in done or point.provider in job.peers:
                 continue
             recorder.kernel, recorder.origin, recorder.failure = point.kernel, point.id, None
@@ -43,21 +44,26 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
         Asked.since_begin = False
         journal.write("start", id=nodeid)
 
-    def on_end(nodeid: str, ended: BaseException | str | None) -> None:
+    def on_end(nodeid: str, ended: BaseException | Failure | None) -> None:
         _finish(journal, recorder, explained(ended) if isinstance(ended, BaseException) else ended)
 
     def on_collected(ids: list[str], deselected: int, left_out: int) -> None:
         journal.write("collected", ids=ids, deselected=deselected, left_out=left_out)
 
     options = pytest_options(job, Path(job.output) / Stage.COMPILE.value)
-    run_tests(root, options, journal.done(), job.quick, on_collected, on_start, on_end)
+    choice = Choice(journal.done(), job.quick, narrowed=bool(job.pytest_args))
+    run_tests(root, options, choice, on_collected, on_start, on_end)
 
 
-def _finish(journal: Journal, recorder: Recorder, ended: BaseException | str | None) -> None:
+def _finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure | None) -> None:
     """Record the end of a point or test, with the reason if it ended early and no kernel row explains it."""
-    reason = ended if isinstance(ended, str) else ""
+    reason, why, broken = "", None, False
+    if isinstance(ended, Failure):
+        reason, why, broken = ended.message, ended.why, ended.broken
     # A kernel that does not compile or cannot be launched already has a row.
-    if isinstance(ended, BaseException) and ended is not recorder.failure and type(ended).__name__ != "OutOfResources":
+    elif ended is not None and ended is not recorder.failure and type(ended).__name__ != "OutOfResources":
         traceback.print_exception(ended)
-        reason = describe(ended)
-    journal.write("finish", id=recorder.origin, kernel=recorder.kernel, verdict=Verdict.NOT_RUN.value, reason=reason)
+        reason, why = describe(ended), why_not_run(ended)
+        broken = why is NotRun.IMPORT
+    verdict = Verdict.ERROR if broken else Verdict.NOT_RUN
+    journal.write("finish", id=recorder.origin, kernel=recorder.kernel, verdict=verdict.value, reason=reason, not_run=why)

@@ -7,42 +7,64 @@ gets a row with that reason, because its later launches are not seen.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from harness.inside.test.collection import Collection, Failure, last_line
 from harness.inside.test.quick import few_of_each
+from harness.records import NotRun
 
 OnStart = Callable[[str], None]
-OnEnd = Callable[[str, "BaseException | str | None"], None]
+OnEnd = Callable[[str, "BaseException | Failure | None"], None]
 OnCollected = Callable[[list[str], int, int], None]  # the ids to run, how many were deselected, and how many a quick run leaves out
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which tests to run: not those that are `done`. `narrowed`: the user asked for some only."""
+
+    done: set[str]
+    quick: bool
+    narrowed: bool
 
 
 class _Runner:
     """The plugin: report each test's start and end, and ignore its result."""
 
-    def __init__(self, done: set[str], quick: bool, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd) -> None:
-        self.done, self.quick = done, quick
+    def __init__(self, choice: Choice, collection: Collection, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd) -> None:
+        self.choice, self.collection = choice, collection
         self.on_collected, self.on_start, self.on_end = on_collected, on_start, on_end
-        self.ended: BaseException | str | None = None
+        self.ended: BaseException | None = None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Iterator[None]:
         """Announce what will run, after all other plugins selected tests. Deselect what an earlier worker has run."""
-        found = len(items)
+        found = [item.nodeid for item in items]
         yield
-        selected = len(items)
-        if self.quick:
+        selected = [item.nodeid for item in items]
+        for failure in self.collection.without_tests(found, selected, self.choice.narrowed):
+            self._not_collected(failure)
+        if self.choice.quick:
             items[:] = few_of_each(items)
-        left_out = selected - len(items)
-        items[:] = [item for item in items if item.nodeid not in self.done]
-        self.on_collected([item.nodeid for item in items], max(0, found - selected), left_out)
+        left_out = len(selected) - len(items)
+        items[:] = [item for item in items if item.nodeid not in self.choice.done]
+        self.on_collected([item.nodeid for item in items], max(0, len(found) - len(selected)), left_out)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Report a module that does not import: it launches nothing."""
-        if not report.passed and report.nodeid not in self.done:
-            self.on_start(report.nodeid)
-            self.on_end(report.nodeid, str(report.longrepr).strip().rpartition("\n")[2].removeprefix("E").strip())
+        """Report a module or a conftest.py that does not import: it launches nothing."""
+        if report.failed:
+            self._not_collected(self.collection.failure(report))
+        elif report.skipped:
+            text = report.longrepr[2] if isinstance(report.longrepr, tuple) else last_line(str(report.longrepr))
+            self._not_collected(Failure(report.nodeid, text, NotRun.SKIPPED))
+
+    def _not_collected(self, failure: Failure) -> None:
+        if failure.id not in self.choice.done:
+            self.choice.done.add(failure.id)
+            self.on_start(failure.id)
+            self.on_end(failure.id, failure)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -59,9 +81,14 @@ class _Runner:
             self.ended = call.excinfo.value
 
 
-def run_tests(
-    root: Path, options: list[str], done: set[str], quick: bool, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd
-) -> None:
-    """Run every test below `root` that is not in `done`. `on_end` receives what ended it early, or None."""
-    runner = _Runner(done, quick, on_collected, on_start, on_end)
-    pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options, str(root)], plugins=[runner])
+def run_tests(root: Path, options: list[str], choice: Choice, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd) -> None:
+    """Run every chosen test below `root`. `on_end` receives what ended it early, or None."""
+    collection = Collection()
+    runner = _Runner(choice, collection, on_collected, on_start, on_end)
+    ended = pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options, str(root)], plugins=[collection, runner])
+    if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED):
+        said = (
+            f"pytest ended early ({pytest.ExitCode(ended).name.lower().replace('_', ' ')}), so some tests did not run: see the stage's log"
+        )
+        on_start("(pytest)")
+        on_end("(pytest)", Failure("(pytest)", said, NotRun.STOPPED, broken=True))

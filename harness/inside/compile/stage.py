@@ -11,20 +11,23 @@ import dataclasses
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness.inside.codegen.recorder import Recorder
+from harness.inside.compile.cases import Cases, mostly_run, never_ran, never_reached
 from harness.inside.process import sealing
 from harness.inside.process.audit import Event
 from harness.inside.process.events import emit
 from harness.inside.process.exceptions import doubted
 from harness.inside.process.journal import Journal
+from harness.inside.process.not_run import with_reasons
 from harness.inside.process.supervise import supervise
 from harness.inside.process.temporary_home import temporary_home
-from harness.inside.process.workers import as_stage, forked
-from harness.records import HOST_CODE, Architecture, CompiledKernel, Job, Stage, StageReport, Verdict, to_json, worst
+from harness.inside.process.workers import as_stage, forked, time_is_up
+from harness.records import HOST_CODE, Architecture, CompiledKernel, Job, NotRun, Stage, StageReport, Verdict, to_json, worst
 
 
 def compile_all(job: Job) -> StageReport:
@@ -33,8 +36,16 @@ def compile_all(job: Job) -> StageReport:
     rows: list[CompiledKernel] = []
     wrong: dict[str, None] = {}
     unseen = {"deselected": 0, "left_out": 0}  # tests, the same for every architecture
+    cases = {card.name: Cases() for card in job.architectures}
     lock, stop = threading.Lock(), threading.Event()
     sealing.remove(folder / "kernels.jsonl")  # from an interrupted run; the journals hold everything
+
+    def keep(row: CompiledKernel) -> None:
+        rows.append(row)
+        sealing.append(folder / "kernels.jsonl", to_json(row))
+
+    def report() -> StageReport:
+        return _report(job, rows, wrong, unseen, list(cases.values()))
 
     def run(card: Architecture) -> None:
         fresh = _fresh_rows()
@@ -45,11 +56,11 @@ def compile_all(job: Job) -> StageReport:
                     wrong[f"{card.name}: {event['reason']}"] = None
                 if event["event"] == "collected":
                     unseen.update({key: max(known, int(event.get(key, 0))) for key, known in unseen.items()})
+                cases[card.name].note(event)
                 for row in fresh(event, card):
                     if row.architecture != card.name:
                         wrong[f"{card.name}: a kernel was reported for {row.architecture}"] = None
-                    rows.append(row)
-                    sealing.append(folder / "kernels.jsonl", to_json(row))
+                    keep(row)
                     emit("case", stage="compile", id=f"{row.function} for {card.name}", done=len(rows), total=None)
 
         start = forked(work, job, card)
@@ -66,8 +77,18 @@ def compile_all(job: Job) -> StageReport:
         except KeyboardInterrupt:
             # Leaving the `with` block waits for the threads, which receive no signal.
             stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=True, cancel_futures=True)
+            up = time_is_up()
+            for card in job.architectures:
+                for identity in never_reached(card.name, cases):
+                    keep(never_ran(card.name, identity, up))
+            if up:
+                sealing.close(report(), job)  # the inside adds that the time was up
             raise
+    return report()
+
+
+def _report(job: Job, rows: list[CompiledKernel], wrong: Iterable[str], unseen: dict[str, int], cases: list[Cases]) -> StageReport:
     counts = {verdict.value: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
     counts = {verdict: count for verdict, count in counts.items() if count}
     # A point whose host code needs data says nothing about the kernels that were compiled.
@@ -75,7 +96,9 @@ def compile_all(job: Job) -> StageReport:
     reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.launches)})"
     hint = "" if rows else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
     report = StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts, **unseen)  # type: ignore[arg-type]
-    return doubted(report, wrong)
+    gap = next((f"{row.origin}: {row.reason}" for row in rows if row.not_run is NotRun.NOT_PRETENDED), "")
+    report = with_reasons(report, Counter(row.not_run for row in rows if row.not_run), "launch", gap)
+    return doubted(mostly_run(report, cases), wrong)
 
 
 def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:
@@ -107,7 +130,8 @@ def _rows(event: Event, card: Architecture) -> list[CompiledKernel]:
     if event["event"] == "death" or (event["event"] == "finish" and event.get("reason")):
         kernel = event.get("kernel") or event["id"].split("/")[0].split()[0]
         verdict = Verdict(event["verdict"])
-        return [CompiledKernel(kernel, HOST_CODE, card.name, verdict, origin=event["id"], reason=event["reason"])]
+        why = NotRun(event["not_run"]) if event.get("not_run") else None
+        return [CompiledKernel(kernel, HOST_CODE, card.name, verdict, origin=event["id"], reason=event["reason"], not_run=why)]
     return []
 
 

@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,6 +24,7 @@ from harness.records import UNWRITABLE
 
 JOURNAL_VARIABLE = "WARPWAVE_JOURNAL"
 FOLDER_VARIABLE = "WARPWAVE_FOLDER"  # the working folder of a stage and of what it runs
+UNTIL_VARIABLE = "WARPWAVE_UNTIL"  # when the time of a stage is up, on the monotonic clock, which all processes share
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
@@ -118,6 +120,11 @@ def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
     """Called in a child: the kernel ends it if its parent dies, so that a killed run leaves nothing running. Linux only."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+
+
+def time_is_up() -> bool:
+    """Return whether a stage was stopped because its time was up, and not by the user."""
+    return time.monotonic() >= float(os.environ.get(UNTIL_VARIABLE) or "inf")
 
 
 def as_stage(main: Callable[[], None]) -> None:

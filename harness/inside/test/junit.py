@@ -36,7 +36,8 @@ def _case(suite: ElementTree.Element, case: CaseResult) -> None:
     element.set("time", f"{case.seconds:.3f}")
     _properties(element, {"id": case.id, "kernel": case.kernel, **case.properties})
     if case.verdict is Verdict.NOT_RUN:
-        ElementTree.SubElement(element, "skipped", {"message": _clean(case.message)})
+        kind = (case.not_run or case.verdict).value
+        ElementTree.SubElement(element, "skipped", {"type": kind, "message": _clean(case.message)})
     elif case.verdict is not Verdict.PASSED:
         tag = "failure" if case.verdict is Verdict.FAILED else "error"
         ElementTree.SubElement(element, tag, {"type": case.verdict.value, "message": _clean(case.message)}).text = _clean(case.detail)

@@ -18,16 +18,19 @@ import pytest
 from harness.inside.benchmarks import load_module
 from harness.inside.facts.device import accelerator, ask_afresh, trouble
 from harness.inside.process.journal import Journal, settle
+from harness.inside.process.not_run import why_not_run
 from harness.inside.process.workers import die_with_parent
 from harness.inside.test.called_tests import code_of, watched
+from harness.inside.test.collection import Collection, Failure, last_line
 from harness.inside.test.quick import few_of_each
-from harness.records import Architecture
+from harness.records import Architecture, NotRun
 from harness.records.package import is_bench, is_test
 
 BENCHES_VARIABLE = "WARPWAVE_BENCHES"
 CARD_VARIABLE = "WARPWAVE_CARD"
 DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
 QUICK_VARIABLE = "WARPWAVE_QUICK"
+NARROWED_VARIABLE = "WARPWAVE_NARROWED"  # the user asked for some of the tests only
 _RUNNER = sys.modules["_pytest.runner"]  # not part of pytest's interface: compared, never called
 _CUT = 20_000  # characters kept of a traceback; the stage's log has all of it
 
@@ -38,8 +41,8 @@ class Reporter:
     The reporter shares a process with the package, which may change anything. It reports the changes it finds; see `SECURITY.md`.
     """
 
-    def __init__(self, journal: Journal) -> None:
-        self.journal = journal
+    def __init__(self, journal: Journal, collection: Collection, interpreted: bool) -> None:
+        self.journal, self.collection, self.interpreted = journal, collection, interpreted
         self.done = journal.done()
         self.reports: list[pytest.TestReport] = []
         self.raised: dict[str, BaseException | None] = {}  # by phase of the test
@@ -52,26 +55,28 @@ class Reporter:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
         """Announce what will run, after all other plugins selected tests; deselect what is done."""
-        found = len(items)
+        found = [item.nodeid for item in items]
         yield
         if not settle(self.journal, ask_afresh):
             os._exit(1)
         self.done = self.journal.done()
-        selected = len(items)
+        selected = [item.nodeid for item in items]
+        for failure in self.collection.without_tests(found, selected, narrowed=bool(os.environ.get(NARROWED_VARIABLE))):
+            self._not_collected(failure)
         if os.environ.get(QUICK_VARIABLE):
             items[:] = few_of_each(items)
-        left_out = selected - len(items)
+        left_out = len(selected) - len(items)
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in self.done])
         items[:] = [item for item in items if item.nodeid not in self.done]
-        self.journal.write("collected", ids=[item.nodeid for item in items], deselected=max(0, found - selected), left_out=left_out)
+        deselected = max(0, len(found) - len(selected))
+        self.journal.write("collected", ids=[item.nodeid for item in items], deselected=deselected, left_out=left_out)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Report a module that does not import as a case, once."""
-        if report.failed and report.nodeid not in self.done:
-            detail = str(report.longrepr)
-            self._finish(report.nodeid, "error", _last_line(detail), detail[-_CUT:])
+        """Report a module or a conftest.py that does not import as a case, once."""
+        if report.failed:
+            self._not_collected(self.collection.failure(report), str(report.longrepr)[-_CUT:])
         elif report.skipped and report.nodeid not in self.done:
-            self._finish(report.nodeid, "skipped", _skip_reason(report), "")
+            self._finish(report.nodeid, "skipped", _skip_reason(report), "", not_run=NotRun.SKIPPED)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record the start: from here on, a crash is this case's."""
@@ -100,13 +105,16 @@ class Reporter:
         self._end_copies()
         bad = [report for report in self.reports if report.failed]
         skipped = [report for report in self.reports if report.skipped]
-        outcome, message, detail = "passed", "", ""
+        outcome, message, detail, why = "passed", "", "", None
         if bad:
             outcome = "failed" if bad[0].when == "call" else "error"
             detail = bad[0].longreprtext
-            message = getattr(getattr(bad[0].longrepr, "reprcrash", None), "message", "") or _last_line(detail)
+            message = getattr(getattr(bad[0].longrepr, "reprcrash", None), "message", "") or last_line(detail)
+            error = self.raised.get(bad[0].when)
+            if self.interpreted and error is not None and why_not_run(error) is NotRun.NOT_PRETENDED:
+                outcome, why = "skipped", NotRun.NOT_PRETENDED
         elif skipped:
-            outcome, message = "skipped", _skip_reason(skipped[0])
+            outcome, message, why = "skipped", _skip_reason(skipped[0]), NotRun.SKIPPED
         elif message := self._doubt():
             outcome = "invalid"
         properties = {str(key): str(value) for report in self.reports[-1:] for key, value in report.user_properties}
@@ -117,7 +125,7 @@ class Reporter:
             outcome, message = "failed", f"after this test the device no longer answers: {wrong}"
         self._look_for_replaced()
         kind = "poisoned" if wrong else "finish"
-        self._finish(nodeid, outcome, message[:2000], detail[-_CUT:], kind, seconds=seconds, properties=properties)
+        self._finish(nodeid, outcome, message[:2000], detail[-_CUT:], kind, seconds=seconds, properties=properties, not_run=why)
         if wrong:
             os._exit(1)  # a normal exit would run teardowns against a dead device
 
@@ -127,7 +135,7 @@ class Reporter:
 
     def pytest_internalerror(self, excrepr: object) -> None:
         """Keep the error of a failing hook, or of pytest itself."""
-        self.stopped = f"an internal error: {_last_line(str(excrepr))}"
+        self.stopped = f"an internal error: {last_line(str(excrepr))}"
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the line that makes the run complete; exit code 0 alone never does."""
@@ -135,6 +143,10 @@ class Reporter:
         self._look_for_replaced()
         stopped = self.stopped or str(session.shouldfail or session.shouldstop or "")
         self.journal.write("end", stopped=stopped[:500], replaced=self.replaced, outcomes=self.outcomes)
+
+    def _not_collected(self, failure: Failure, detail: str = "") -> None:
+        if failure.id not in self.done:
+            self._finish(failure.id, "error" if failure.broken else "skipped", failure.message, detail, not_run=failure.why)
 
     def _finish(self, nodeid: str, outcome: str, message: str, detail: str, kind: str = "finish", **fields: object) -> None:
         self.outcomes[outcome] += 1
@@ -174,6 +186,7 @@ def _originals() -> list[tuple[str, object, object]]:
 
 
 _ORIGINALS = _originals()
+_COLLECTION = Collection()
 
 
 class Tuned:
@@ -212,11 +225,17 @@ class BenchItem(pytest.Item):
         return self.path, None, f"{self.path.name} loads"
 
 
+def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Register what must see the first conftest.py."""
+    pluginmanager.register(_COLLECTION, "warpwave-collection")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Register the reporter, and provide a fake GPU if tests run in Triton's interpreter."""
     die_with_parent()
-    config.pluginmanager.register(Reporter(Journal.from_environment()), "warpwave-reporter")
-    if os.environ.get("TRITON_INTERPRET") == "1":
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    config.pluginmanager.register(Reporter(Journal.from_environment(), _COLLECTION, interpreted), "warpwave-reporter")
+    if interpreted:
         from harness.inside.fake_gpu.interpreter import interpreted_device
 
         card = Architecture.restore(json.loads(os.environ[CARD_VARIABLE]))
@@ -248,8 +267,3 @@ def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     longrepr = report.longrepr
     text = longrepr[2] if isinstance(longrepr, tuple) else getattr(report, "wasxfail", "") or str(longrepr or "")
     return text.removeprefix("Skipped: ")
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1].removeprefix("E").strip()[:500] if lines else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -21,11 +22,13 @@ from harness.inside.process.audit import Event
 from harness.inside.process.events import emit
 from harness.inside.process.exceptions import doubted, few
 from harness.inside.process.journal import Journal
+from harness.inside.process.not_run import with_reasons
 from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
-from harness.inside.process.workers import as_stage, spawned
+from harness.inside.process.workers import as_stage, spawned, time_is_up
 from harness.inside.test.junit import junit_xml
-from harness.inside.test.pytest_plugin import BENCHES_VARIABLE, CARD_VARIABLE, DEVICES_VARIABLE, QUICK_VARIABLE
-from harness.records import GPU_PROPERTY, CaseResult, Job, Stage, StageReport, Verdict, to_json, worst
+from harness.inside.test.pytest_plugin import BENCHES_VARIABLE, CARD_VARIABLE, DEVICES_VARIABLE, NARROWED_VARIABLE, QUICK_VARIABLE
+from harness.records import GPU_PROPERTY, CaseResult, Job, NotRun, Stage, StageReport, Verdict, to_json, worst
+from harness.records.package import is_test
 
 _OUTCOMES = {
     "passed": Verdict.PASSED,
@@ -87,7 +90,8 @@ class Results:
     def _case(self, event: Event) -> CaseResult:
         kernel = kernel_name(Path(self.job.kernels) / event["id"].split("::")[0], Path(self.job.kernels))
         if event["event"] == "death":
-            return CaseResult(event["id"], kernel, Verdict(event["verdict"]), message=event["reason"])
+            why = event.get("not_run")
+            return CaseResult(event["id"], kernel, Verdict(event["verdict"]), message=event["reason"], not_run=NotRun(why) if why else None)
         return CaseResult(
             id=event["id"],
             kernel=kernel,
@@ -96,13 +100,22 @@ class Results:
             message=event["message"],
             detail=event["detail"],
             properties=event.get("properties", {}),
+            not_run=NotRun(event["not_run"]) if event.get("not_run") and event["outcome"] == "skipped" else None,
         )
 
-    def never_ran(self, why: str) -> list[str]:
-        """Add a row for every collected test without a result, and return their ids."""
+    def never_ran(self, why: str, kind: NotRun = NotRun.STOPPED) -> list[str]:
+        """Add a row for every collected test without a result, and return their ids. Before the collection's end, tests are not known:
+
+        then their files get rows.
+        """
+        if not self.collected and kind is NotRun.TIME_UP:
+            root = Path(self.job.kernels)
+            paths = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.py"))]
+            self.collected.update(path for path in paths if is_test(path) and (path, 0) not in self.cases)
         missing = [(case_id, n) for case_id, several in self.collected.items() for n in range(several) if (case_id, n) not in self.cases]
         for case_id, n in missing:
-            self.cases[case_id, n] = self._case({"event": "death", "id": case_id, "verdict": Verdict.NOT_RUN.value, "reason": why})
+            row = {"event": "death", "id": case_id, "verdict": Verdict.NOT_RUN.value, "reason": why, "not_run": kind.value}
+            self.cases[case_id, n] = self._case(row)
         return [case_id for case_id, _ in missing]
 
     def check_complete(self) -> None:
@@ -143,16 +156,23 @@ def verify(job: Job) -> StageReport:
     if card := job.interpret_as or next(iter(job.architectures), None):
         os.environ[CARD_VARIABLE] = to_json(card)
     os.environ[QUICK_VARIABLE] = "1" if job.quick else ""
-    why = "the run was stopped before this test"
+    os.environ[NARROWED_VARIABLE] = "1" if job.pytest_args else ""
+    why, kind, deaths = "the run was stopped before this test", NotRun.STOPPED, list[Death]()
     try:
         deaths = _run(job, folder, command, results)
         if deaths and deaths[-1].case is None:
             why = f"pytest stopped early: {deaths[-1].reason}"
         else:
             results.check_complete()
+    except KeyboardInterrupt:
+        if time_is_up():
+            why, kind = "the time was up before this test", NotRun.TIME_UP
+        raise
     finally:
-        results.never_ran(why)
+        results.never_ran(why, kind)
         results.write()
+        if kind is NotRun.TIME_UP:
+            sealing.close(_report(results, deaths, folder), job)  # the inside adds that the time was up
     return _report(results, deaths, folder)
 
 
@@ -183,26 +203,38 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     counts = {verdict.value: sum(case.verdict is verdict for case in cases) for verdict in Verdict}
     counts = {verdict: count for verdict, count in counts.items() if count}
     ran = [case for case in cases if case.verdict is not Verdict.NOT_RUN]
+    tests = [case for case in cases if case.not_run is not NotRun.EMPTY]
     verdict = worst([case.verdict for case in ran])
     bad = [case for case in ran if case.verdict is not Verdict.PASSED]
-    reason = "" if ran else "every test was skipped" if cases else "no test was found"
-    if not cases and results.stopped:
+    reason = "" if ran else "every test was skipped" if tests else "no test was found"
+    if not tests and results.stopped:
         reason = f"no test was found; pytest stopped early: {results.stopped}"
     if bad:
         reason = f"{bad[0].id}: {next(iter(bad[0].message.splitlines()), '')}"
     hint = ""
-    if not cases:
+    if not tests:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
     elif any(case.verdict is Verdict.ERROR and "::" not in case.id for case in bad):
         hint = "A module does not import: the environment lacks what it needs, or its code is broken. Its traceback is in test/log.txt."
-    if deaths and deaths[-1].case is None:
+    started = not deaths or deaths[-1].case is not None
+    if not started and not results.collected and (refused := _refusal(folder / "log.txt")):
+        verdict, reason, hint = Verdict.ERROR, f"pytest did not start: {refused}", "Its options or its settings are wrong for this pytest."
+    elif not started:
         verdict, reason, hint = deaths[-1].verdict, f"pytest: {deaths[-1].reason}", f"The end of {folder.name}/log.txt says why."
         if verdict is Verdict.INFRA:
             reason, hint = deaths[-1].reason, LOST_DEVICE
     report = StageReport(
         Stage.TEST, verdict, reason=reason[:500], hint=hint, counts=counts, deselected=results.deselected, left_out=results.left_out
     )
-    return doubted(report, results.wrong)
+    gap = next((f"{case.id}: {case.message}" for case in cases if case.not_run is NotRun.NOT_PRETENDED), "")
+    return doubted(with_reasons(report, Counter(case.not_run for case in cases if case.not_run), "test", gap), results.wrong)
+
+
+def _refusal(log: Path) -> str:
+    """Return what pytest said instead of starting; empty if it did start."""
+    lines = log.read_text(errors="replace").splitlines()[-20:] if log.exists() else []
+    found = re.search(r"^.*: error: (.*)|^ERROR: (.*)", "\n".join(reversed(lines)), re.MULTILINE)
+    return (found[1] or found[2]) if found else ""
 
 
 def main() -> None:

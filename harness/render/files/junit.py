@@ -20,7 +20,7 @@ import junitparser
 
 from harness.compare.codegen.alignment import configuration
 from harness.compare.comparison import COMPLETE, Comparison, TargetSummary
-from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, Stage, StageReport, Verdict
+from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, NotRun, Stage, StageReport, Verdict
 from harness.render.sections.gates import how_to_waive
 from harness.render.text import first_line, visible
 
@@ -163,7 +163,7 @@ def _test(result: CaseResult, occurrence: int) -> str:
     listed = "".join([f"<property{_attribute('name', name)}{_attribute('value', value)}/>" for name, value in result.properties.items()])
     body = f"<properties>{named}{listed}</properties>"
     if result.verdict is not Verdict.PASSED:
-        body += _xml(_outcome(result.verdict, result.message, result.detail))
+        body += _xml(_outcome(result.verdict, result.message, result.detail, not_run=result.not_run))
     return f'{head} time="{_time(result.seconds)}">{body}</testcase>\n'
 
 
@@ -178,6 +178,8 @@ def _named(test: str, kernel: str, occurrence: int) -> tuple[str, str]:
 
 def _compiled(kernel: CompiledKernel) -> _Case:
     waived = {f"waived.{gate}": f"{kernel.broken.get(gate, '')}: {reason}" for gate, reason in kernel.waived.items()}
+    if kernel.not_run:
+        waived["not_run"] = kernel.not_run.value
     detail = how_to_waive(kernel) if kernel.only_gates else ""
     name = configuration(kernel) or kernel.function
     return _Case(f"{kernel.kernel}.{kernel.function}", name, kernel.seconds, kernel.verdict, kernel.reason, detail, properties=waived)
@@ -210,8 +212,11 @@ def _text(case: _Case) -> str:
 _OUTCOMES = {"failure": junitparser.Failure, "error": junitparser.Error, "skipped": junitparser.Skipped}
 
 
-def _outcome(verdict: Verdict, message: str, detail: str, never_skipped: bool = False) -> junitparser.Element:
-    outcome = _OUTCOMES[_kind(verdict, never_skipped)](visible(first_line(message, 2000)), verdict.value)
+def _outcome(
+    verdict: Verdict, message: str, detail: str, never_skipped: bool = False, not_run: NotRun | None = None
+) -> junitparser.Element:
+    kind = not_run.value if not_run and verdict is Verdict.NOT_RUN else verdict.value
+    outcome = _OUTCOMES[_kind(verdict, never_skipped)](visible(first_line(message, 2000)), kind)
     outcome.text = "\n".join(map(visible, (detail or (message if "\n" in message.strip() else "")).splitlines()))
     return outcome
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from harness.compare.comparison import Comparison, Geomean, Row, Speed
+from harness.compare.comparison import Comparison, Geomean, KernelTests, Row, Speed
 from harness.compare.speeds.rows import lower_is_better
 from harness.records import Verdict
 from harness.render.text import counts, gravest
@@ -62,7 +62,7 @@ class _Found:
 
     def __init__(self, comparison: Comparison) -> None:
         self.rows: dict[str, list[Row]] = defaultdict(list)
-        self.tests: dict[tuple[str, str], dict[str, int]] = {(entry.kernel, entry.target): entry.counts for entry in comparison.kernels}
+        self.tests: dict[tuple[str, str], KernelTests] = {(entry.kernel, entry.target): entry for entry in comparison.kernels}
         self.speeds: dict[tuple[str, str, str], list[Speed]] = defaultdict(list)
         self.ratios: dict[tuple[str, str], list[Geomean]] = defaultdict(list)
         for row in comparison.rows:
@@ -78,9 +78,11 @@ def _line(comparison: Comparison, kernel: str, own: str, found: _Found) -> Line:
     best = _of_best(rows, own)
     squares = []
     for target in comparison.targets:
-        counted = found.tests.get((kernel, target.target))
+        tested = found.tests.get((kernel, target.target))
+        counted = tested.counts if tested else {}
+        text = counts(counted, tested.not_run) if tested and counted else ""
         reached = tuple(_reached(entry, best) for entry in found.speeds.get((kernel, own, target.target), ()))
-        squares.append(Square(target.target, gravest(counted) if counted else None, counts(counted) if counted else "", reached))
+        squares.append(Square(target.target, gravest(counted) if counted else None, text, reached))
     ported = [row.portability for row in rows if row.provider == own and row.portability is not None]
     return Line(kernel, tuple(squares), median(ported) if ported else None, tuple(found.ratios.get((kernel, own), ())))
 

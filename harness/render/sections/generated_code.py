@@ -73,7 +73,7 @@ def _not_compiled(title: str, cells: list[CodegenCell]) -> list[Section]:
                 shown,
                 ": ",
                 Bit(verdict.value, verdict),
-                ": ",
+                f", {found[0].not_run.words}: " if found[0].not_run else ": ",
                 name(reason),
             )
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
 from harness.records import GPU_PROPERTY, Verdict
-from harness.render.sections import cards, fidelity, gates, generated_code, speeds
+from harness.render.sections import cards, fidelity, gates, generated_code, not_run, speeds
 from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Bit, Line, Section, name, names, say, shorten
 from harness.render.text import NOTHING, counts, first_line, gravest, left_out, number, plural
@@ -48,7 +48,8 @@ def nothing(target: TargetSummary) -> Line:
 def _targets(comparison: Comparison) -> Section:
     rows, lines = [], []
     for target in comparison.targets:
-        done = [say(counts(found)) for found in (target.tests, target.points, target.compiled)]
+        tests, compiled = counts(target.tests, target.tests_not_run), counts(target.compiled, target.compiled_not_run)
+        done = [say(text) for text in (tests, counts(target.points), compiled)]
         time = say(f"{target.seconds:.0f} s" if target.seconds else NOTHING)
         gpus = say(name(target.gpus) if target.gpus else NOTHING)
         rows.append((say(name(target.target)), say(Bit(target.verdict.value, target.verdict)), gpus, *done, time))
@@ -118,10 +119,11 @@ def _tests(comparison: Comparison, few: int | None) -> list[Section]:
     if not comparison.kernels:
         return []
     found = {(entry.kernel, entry.target): entry.counts for entry in comparison.kernels}
+    why = {(entry.kernel, entry.target): entry.not_run for entry in comparison.kernels}
     rows = []
     for kernel in dict.fromkeys(entry.kernel for entry in comparison.kernels):
         cells = [
-            say(Bit(counts(found[kernel, target.target]), gravest(found[kernel, target.target])))
+            say(Bit(counts(found[kernel, target.target], why[kernel, target.target]), gravest(found[kernel, target.target])))
             if (kernel, target.target) in found
             else nothing(target)
             for target in comparison.targets
@@ -138,6 +140,7 @@ def _tests(comparison: Comparison, few: int | None) -> list[Section]:
     return [
         Section("Tests", heads, tuple(rows), _parity(comparison), quiet=quiet),
         *_listing("Tests that did not pass", look, few, stories),
+        *not_run.tests(comparison, few),
         *_listing("Tests missing on some targets", missing, few and _FEW // 3, len(gaps)),
     ]
 

@@ -167,7 +167,7 @@ def test_stages_that_cannot_be_read_are_incomplete(outcome, content):
 
 EVENTS = [
     {"event": "stage-end", "stage": 5, "verdict": None, "seconds": "long"},
-    {"event": "stage-end", "stage": "test", "left_out": 3, "counts": {"\x1b": "many"}},
+    {"event": "stage-end", "stage": "test", "left_out": 3, "counts": {"\x1b": "many"}, "not_run": {"\x1b": [], "skipped": "2"}},
     {"event": "case", "id": "\x1b[2Jgone", "done": {}, "total": []},
     {"event": "result", "verdict": [1], "id": None},
     {"event": 7},

@@ -1,0 +1,52 @@
+"""How the tests and points of the compile stage ended, each architecture by itself: what was never reached, and whether most was seen."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+
+from harness.inside.process.audit import Event
+from harness.records import HOST_CODE, CompiledKernel, NotRun, StageReport, Verdict
+from harness.records.package import kernel_of
+
+
+class Cases:
+    """The tests and points of one architecture: which were announced, and how those ended that did."""
+
+    def __init__(self) -> None:
+        self.announced: dict[str, None] = {}
+        self.ended: dict[str, NotRun | None] = {}
+
+    def note(self, event: Event) -> None:
+        """Take one journal event."""
+        if event["event"] == "collected":
+            self.announced.update(dict.fromkeys(event.get("ids", ())))
+        elif event["event"] in ("finish", "death"):
+            why = event.get("not_run")
+            self.ended[event["id"]] = NotRun(why) if why else None
+
+
+def never_reached(architecture: str, cases: Mapping[str, Cases]) -> list[str]:
+    """Return the tests that did not end on an architecture. It may not have come to collect them; another one has."""
+    known = dict.fromkeys(identity for each in cases.values() for identity in each.announced)
+    return [identity for identity in known if identity not in cases[architecture].ended]
+
+
+def never_ran(architecture: str, identity: str, up: bool) -> CompiledKernel:
+    """Return the row of a test that did not end, because the time was `up` or somebody stopped the run."""
+    why = "the time was up before this test" if up else "the run was stopped before this test"
+    kernel = kernel_of(identity.partition("::")[0])
+    kind = NotRun.TIME_UP if up else NotRun.STOPPED
+    return CompiledKernel(kernel, HOST_CODE, architecture, Verdict.NOT_RUN, origin=identity, reason=why, not_run=kind)
+
+
+def mostly_run(report: StageReport, cases: list[Cases]) -> StageReport:
+    """Return the report as incomplete if fewer than half of the cases ran to their end: kernels that nobody launched are not good ones."""
+    counted = Counter(why for each in cases for why in each.ended.values() if why not in (NotRun.SKIPPED, NotRun.EMPTY))
+    whole, total = counted[None], counted.total()
+    if report.verdict is not Verdict.PASSED or 2 * whole >= total:
+        return report
+    reason = f"only {whole} of {total} tests and points ran to their end, so most launches were not seen; {report.reason}"
+    hint = "Each row says why. Give the kernels benchmarks whose host code does not depend on data, or run the tests on a card."
+    return dataclasses.replace(report, verdict=Verdict.INCOMPLETE, reason=reason[:500], hint=hint)

@@ -1,0 +1,97 @@
+"""Why a test or a point did not run, or not to its end, from the exception that ended it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+import traceback
+import unittest
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+
+from harness.inside.process.exceptions import DecidedByData, NotPretended
+from harness.records import NotRun, StageReport, Verdict
+
+_FAKE_GPU = "harness.inside.fake_gpu"
+# What torch and Triton say where there is no card. A card is pretended, so somebody asked the real driver.
+_NO_CARD = re.compile(
+    r"not compiled with .{1,40} enabled|not compiled with \w+ support|not linked with support for \w+ devices"
+    r"|No \w+ GPUs are available|Found no \w+ driver|0 active drivers|driver initialization failed"
+    r"|no fake impl or Meta kernel registered|on the expected device meta|Could not run '\S+' with arguments from the '\w+' backend",
+    re.IGNORECASE,
+)
+# What torch says where a tensor without data is asked for it.
+_NO_DATA = re.compile(
+    r"Cannot copy out of meta tensor|cannot be called on meta tensors|convert meta device type tensor|doesn't have storage"
+    r"|_local_scalar_dense|data[- ](in)?dependent|depends on the data of a tensor|aten::(nonzero|unique\w*|masked_select|equal)\b",
+    re.IGNORECASE,
+)
+# How Python names the function in a TypeError about its arguments: `patches.<locals>.<lambda>() takes …`
+_CALLED = re.compile(r"^([A-Za-z_]\w*)(?:[\w.<>]*)\(\) ")
+_GAP = "This is a gap of warpwave, and no fault of the package: report it with that text. On a card, these run."
+_GAPS = (AttributeError, NotImplementedError, TypeError, KeyError)
+
+
+def with_reasons(report: StageReport, reasons: Mapping[NotRun, int], noun: str, gap: str) -> StageReport:
+    """Return the report of a stage with what did not run. If something is not pretended, the stage is incomplete, and `gap` says what.
+
+    A test that failed on its own still shows as a failed one, and decides the exit code.
+    """
+    report = dataclasses.replace(report, not_run={why.value: reasons[why] for why in NotRun if reasons.get(why)})
+    missing = reasons.get(NotRun.NOT_PRETENDED, 0)
+    if not missing or report.verdict.severity > Verdict.INCOMPLETE.severity:
+        return report
+    many = f"{missing} {noun}" if missing == 1 else f"{missing} {noun}es" if noun.endswith("ch") else f"{missing} {noun}s"
+    text = f"{many} need{'s' if missing == 1 else ''} what warpwave does not pretend without a GPU: {gap}"
+    return dataclasses.replace(report, verdict=Verdict.INCOMPLETE, reason=text[:500], hint=_GAP)
+
+
+def why_not_run(error: BaseException) -> NotRun:
+    """Return the reason. An exception that nothing explains is `RAISED`: whose fault it is, only a card can say."""
+    if isinstance(error, unittest.SkipTest) or _is_pytests(error):
+        return NotRun.SKIPPED
+    for each in _chain(error):
+        text = str(each)
+        if isinstance(each, DecidedByData) or (_NO_DATA.search(text) and isinstance(each, (RuntimeError, TypeError, ValueError))):
+            return NotRun.DATA
+        if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each):
+            return NotRun.NOT_PRETENDED
+    return NotRun.IMPORT if isinstance(error, ImportError) else NotRun.RAISED
+
+
+def _is_pytests(error: BaseException) -> bool:
+    pytest = sys.modules.get("pytest")
+    return pytest is not None and isinstance(error, (pytest.skip.Exception, pytest.xfail.Exception))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception and what it was raised from, the last one first."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _is_gap(error: BaseException) -> bool:
+    """Return whether a stand-in lacks something: an attribute, a parameter, or a way to answer."""
+    if not isinstance(error, _GAPS):
+        return False
+    if isinstance(error, AttributeError) and _stands_in(getattr(error, "obj", None)):
+        return True
+    called = _CALLED.match(str(error)) if isinstance(error, TypeError) else None
+    if called and any(called[1] in vars(module) for name, module in list(sys.modules.items()) if name.startswith(_FAKE_GPU)):
+        return True
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    # torch's own errors pass through the modes there, which only call on.
+    return bool(last) and "/harness/inside/fake_gpu/" in last[0].filename and (last[0].line or "").startswith("raise ")
+
+
+def _stands_in(owner: object) -> bool:
+    """Return whether something is torch's module for a card, or a stand-in for what it returns."""
+    if type(owner).__module__.startswith(_FAKE_GPU) or (isinstance(owner, type) and owner.__module__.startswith(_FAKE_GPU)):
+        return True
+    if hasattr(owner, "gcnArchName"):  # the properties of the card
+        return True
+    return isinstance(owner, ModuleType) and hasattr(owner, "device_count")

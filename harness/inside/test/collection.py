@@ -1,0 +1,111 @@
+"""Watch pytest collect, so that each file which it matched has a row: of its tests, of what went wrong, or of why it has none.
+
+Both stages that run tests register this beside their own plugin. pytest itself says nothing of a file without tests, and ends at once if
+the `conftest.py` of the package does not import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from harness.inside.process.not_run import why_not_run
+from harness.records import NotRun
+from harness.records.package import is_test
+
+_BROKEN = "ConftestImportFailure"  # pytest's own name for it is not public
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a file has no test that ran: `id` is the file, `message` the exception in one line, if one was raised.
+
+    `broken`: the file itself does not import, which its author can mend.
+    """
+
+    id: str
+    message: str
+    why: NotRun
+    broken: bool = False
+
+
+@dataclass(eq=False)  # a plugin must be hashable
+class Collection:
+    """A pytest plugin: it keeps what was matched and what failed. `root` is the folder that ids are relative to."""
+
+    root: Path = field(default_factory=Path)
+    matched: dict[str, None] = field(default_factory=dict)
+    raised: dict[str, BaseException] = field(default_factory=dict)  # by node
+    below: dict[str, Failure] = field(default_factory=dict)  # folders whose conftest.py is broken
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Learn the root."""
+        self.root = config.rootpath
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_load_initial_conftests(self) -> Iterator[None]:
+        """Go on without a conftest.py that does not import. pytest tries again when it collects that folder, and reports it then."""
+        try:
+            return (yield)
+        except Exception as error:
+            if type(error).__name__ != _BROKEN:
+                raise
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makemodule(self, module_path: Path) -> None:
+        """Note a file that pytest takes for one with tests."""
+        if module_path.is_relative_to(self.root):
+            self.matched[module_path.relative_to(self.root).as_posix()] = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_exception_interact(self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[object]) -> None:
+        """Keep what a collector raised; its report comes next, and has only the text."""
+        if isinstance(node, pytest.Collector) and call.excinfo is not None:
+            self.raised[node.nodeid] = call.excinfo.value
+
+    def failure(self, report: pytest.CollectReport) -> Failure:
+        """Return what a failed report is about: a module, or the conftest.py of a folder."""
+        error = self.raised.get(report.nodeid)
+        if error is None:
+            return Failure(report.nodeid, last_line(str(report.longrepr)), NotRun.IMPORT, broken=True)
+        cause = error.__cause__ or getattr(error, "cause", None) or error
+        why = why_not_run(cause)
+        broken = why is not NotRun.NOT_PRETENDED
+        why = NotRun.IMPORT if broken else why
+        if type(error).__name__ != _BROKEN:
+            return Failure(report.nodeid, last_line(str(report.longrepr)), why, broken)
+        path = Path(getattr(error, "path", report.nodeid))
+        name = path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
+        text = next(iter(str(cause).splitlines()), "")
+        failure = Failure(name, f"{type(cause).__name__}: {text}", why, broken)
+        self.below[report.nodeid] = failure
+        return failure
+
+    def without_tests(self, before: list[str], after: list[str], narrowed: bool) -> Iterator[Failure]:
+        """Yield each matched file without a row, and why it has none.
+
+        `before` and `after` are the ids that pytest found, and those that are left after deselection. If the user `narrowed` the run to
+        some tests, nobody needs to be told that the others are not among them: they are counted.
+        """
+        found, left = ({nodeid.partition("::")[0] for nodeid in ids} for ids in (before, after))
+        for name in self.matched:
+            if name in self.raised or name in left:
+                continue
+            if name not in found:
+                yield Failure(name, "there is no test in this file", NotRun.EMPTY)
+            elif not narrowed:
+                yield Failure(name, "all tests of this file are deselected", NotRun.SKIPPED)
+        for folder, failure in self.below.items():
+            for path in sorted((self.root / folder).rglob("*.py")):
+                name = path.relative_to(self.root).as_posix()
+                if is_test(name) and name not in self.matched and "/." not in f"/{name}":
+                    yield Failure(name, f"{failure.id} does not import: {failure.message}", failure.why)
+
+
+def last_line(text: str) -> str:
+    """Return the last line of a traceback, which says what happened."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1].removeprefix("E").strip()[:500] if lines else ""

@@ -1,0 +1,143 @@
+"""Each file that was matched has a row: also one that does not import, has nothing to run, or was never reached."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from harness.collect.cases import read_cases
+from harness.config.targets import load_targets
+from harness.inside.compile.cases import Cases, mostly_run, never_ran, never_reached
+from harness.records import NotRun, Stage, StageReport, Verdict
+
+BROKEN = "ModuleNotFoundError: No module named 'no_such_module'"
+FILES = {
+    "conftest.py": "collect_ignore = []",
+    "broken/conftest.py": "import no_such_module",
+    "broken/test_behind.py": "def test_a(): pass",
+    "good/test_good.py": "def test_a(): pass",
+    "good/test_helpers.py": "WIDTH = 4",
+    "marked/test_slow.py": "import pytest\n\n@pytest.mark.slow\ndef test_a(): pass",
+    "good/bench_none.py": "def main(): pass",
+    "pytest.ini": "[pytest]\naddopts = -m 'not slow'\nmarkers =\n    slow: takes long",
+}
+ROWS = {
+    "broken/conftest.py": ("error", None, BROKEN),
+    "broken/test_behind.py": ("not-run", "import-failed", f"broken/conftest.py does not import: {BROKEN}"),
+    "good/test_helpers.py": ("not-run", "empty", "there is no test in this file"),
+    "marked/test_slow.py": ("not-run", "skipped", "all tests of this file are deselected"),
+    "good/test_good.py::test_a": ("passed", None, ""),
+}
+
+
+def _package(folder, files):
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def _cases(output):
+    return {case.id: (case.verdict.value, case.not_run and case.not_run.value, case.message) for case in _read(output)}
+
+
+def _read(output):
+    return read_cases(output, "test/junit.xml")
+
+
+def _report(output, stage=1):
+    return json.loads((output / "stages.json").read_text())["reports"][stage]
+
+
+def test_no_row_is_missing_from_the_test_stage(run_inside, tmp_path):
+    """A conftest.py that does not import is an error with its own message, and the tests of other folders run."""
+    output = run_inside(_package(tmp_path / "package", FILES), Stage.TEST, light=True, benches=())
+
+    assert _cases(output) == ROWS
+    report = _report(output)
+    assert (report["verdict"], report["deselected"]) == ("error", 1)
+    assert report["not_run"] == {"skipped": 1, "empty": 1, "import-failed": 1}
+
+
+def test_a_broken_conftest_of_the_whole_package_is_named(run_inside, tmp_path):
+    """pytest alone would end before it collects anything."""
+    files = {"conftest.py": "import no_such_module", "tests/test_a.py": "def test_a(): pass"}
+    output = run_inside(_package(tmp_path / "package", files), Stage.TEST, light=True, benches=())
+
+    assert {name: row[:2] for name, row in _cases(output).items()} == {
+        "conftest.py": ("error", None),
+        "tests/test_a.py": ("not-run", "import-failed"),
+    }
+    assert _report(output)["reason"] == f"conftest.py: {BROKEN}"
+
+
+def test_what_pytest_refuses_is_said(run_inside, tmp_path):
+    """An option of a plugin that is not installed: pytest ends before it collects."""
+    files = {"pytest.ini": "[pytest]\naddopts = --no-such-option", "test_a.py": "def test_a(): pass"}
+    report = _report(run_inside(_package(tmp_path / "package", files), Stage.TEST, light=True, benches=()))
+
+    assert report["verdict"] == "error"
+    assert report["reason"].startswith("pytest did not start: unrecognized arguments: --no-such-option")
+
+
+def test_no_row_is_missing_from_the_compile_stage(run_inside, tmp_path):
+    """The same rows for each card, and one for a bench file that has nothing to measure."""
+    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+    card = next(card for card in load_targets()["cpu"].architectures if card.name == "sm_90")
+    package = _package(tmp_path / "package", FILES)
+    output = run_inside(package, Stage.COMPILE, architectures=(card,), benches=("bench_*.py",))
+    rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
+    report = json.loads((output / "compile" / "report.json").read_text())
+
+    expected = {name: row[2] for name, row in ROWS.items() if row[0] != "passed"}
+    expected["good [loading bench_none.py]"] = "no module-level perf_report; nothing to measure"
+    assert {row["origin"]: row["reason"] for row in rows} == expected
+    assert {row["origin"] for row in rows if row["verdict"] == "error"} == {"broken/conftest.py"}
+    assert report["verdict"] == "error"
+    assert report["not_run"] == {"skipped": 1, "empty": 2, "import-failed": 2}
+
+
+def test_tests_that_were_never_reached_say_so(run_inside, tmp_path):
+    """When the stage's time is up, each test has a row, and the stage its counts."""
+    files = {"test_a.py": "import time\n\ndef test_first(): pass\n\ndef test_long(): time.sleep(600)\n\ndef test_last(): pass"}
+    output = run_inside(_package(tmp_path / "package", files), Stage.TEST, light=True, benches=(), stage_limit_s=12.0)
+    report = _report(output)
+
+    assert {name.partition("::")[2]: row[:2] for name, row in _cases(output).items()} == {
+        "test_first": ("passed", None),
+        "test_long": ("not-run", "time-up"),
+        "test_last": ("not-run", "time-up"),
+    }
+    assert (report["verdict"], report["counts"], report["not_run"]) == ("timeout", {"passed": 1, "not-run": 2}, {"time-up": 2})
+
+
+def test_the_kind_is_in_the_junit_file(run_inside, tmp_path):
+    """CI systems read it there: the type of `<skipped>`."""
+    output = run_inside(_package(tmp_path / "package", {"test_a.py": ""}), Stage.TEST, light=True, benches=())
+    root = ElementTree.parse(output / "test" / "junit.xml").getroot()
+
+    assert [entry.get("type") for entry in root.iter("skipped")] == ["empty"]
+    assert _report(output)["reason"] == "no test was found"
+
+
+def test_a_card_that_was_not_begun_lacks_the_tests_of_the_others():
+    """All cards run the same tests, and the rows of each are complete."""
+    cases = {"one": Cases(), "two": Cases()}
+    for event in ({"event": "collected", "ids": ["a", "b"]}, {"event": "finish", "id": "a", "not_run": None}):
+        cases["one"].note(event)
+
+    assert never_reached("one", cases) == ["b"]
+    assert never_reached("two", cases) == ["a", "b"]
+    assert never_ran("two", "x/test_x.py::a", up=True).not_run is NotRun.TIME_UP
+    assert never_ran("two", "x/test_x.py::a", up=False).not_run is NotRun.STOPPED
+
+
+@pytest.mark.parametrize(("whole", "data", "skipped", "verdict"), [(1, 1, 9, "passed"), (1, 2, 0, "incomplete"), (0, 0, 3, "passed")])
+def test_a_stage_that_saw_little_is_not_green(whole, data, skipped, verdict):
+    """Kernels that nobody launched are not good ones. What the author skips does not count."""
+    cases = Cases()
+    cases.ended = {f"{why}{n}": why for why, n in [(None, whole), (NotRun.DATA, data), (NotRun.SKIPPED, skipped)] for n in range(n)}
+
+    assert mostly_run(StageReport(Stage.COMPILE, Verdict.PASSED), [cases]).verdict.value == verdict
