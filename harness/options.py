@@ -36,6 +36,7 @@ class Cap:
 class RunOptions(JobOptions):
     """The options of a run, the same for all of its targets.
 
+    `root` is the folder of the whole package, of which `kernels` is a part; by default `kernels` is all of it.
     `commit` is empty until the run has determined it. With `share`, the run's GPUs share its work. `limit_s` is the limit for one target.
     `grace_s` is how long a stopped target may take to write its results. `weaken` names the protections of the container to give up.
     """
@@ -60,3 +61,9 @@ class RunOptions(JobOptions):
     resume: bool = False
     gpu_wait_s: float = 600.0
     shard: Union[Shard, None] = None
+    root: Union[Path, None] = None
+
+    @property
+    def package(self) -> Path:
+        """The folder of the whole package."""
+        return self.root or self.kernels

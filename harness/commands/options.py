@@ -11,7 +11,9 @@ from typing import Any
 
 import click
 
+from harness.config.package_root import find_root, import_folders
 from harness.config.pyproject import load_gates, load_launches, load_peers
+from harness.config.pytest_settings import load_pytest_settings
 from harness.errors import UsageError
 from harness.options import GIB, Build, Cap, RunOptions
 from harness.records import CHOSEN, Job, Stage
@@ -157,6 +159,7 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
                 "It is recorded in run.json, and JSON can hold only text.",
                 "Rename that file or folder, or give the option in UTF-8.",
             )
+    root = find_root(kernels)
     gpu, share = chosen_gpus(options["gpu"], options["gpus"])
     run_id = recorded_run_id(options["resume"]) if options["resume"] else new_run_id()
     # Options that have the same name and value on the command line and in `RunOptions`.
@@ -167,6 +170,9 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
             "run_id": run_id,
             "out": Path(os.path.realpath(options["resume"] or options["out"] or Path("reports") / "runs" / run_id)),
             "kernels": kernels.resolve(),
+            "root": root,
+            "import_folders": import_folders(root),
+            "pytest": load_pytest_settings(kernels, root),
             "stages": _parse_stages(options["stages"]),
             "gpu": gpu,
             "share": share,

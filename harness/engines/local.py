@@ -20,7 +20,7 @@ import harness
 from harness.engines import signals
 from harness.engines.orphans import adopted
 from harness.engines.output import Reader
-from harness.engines.protocol import Layout, Request, Say
+from harness.engines.protocol import Layout, Request, Say, import_path
 from harness.engines.results_folder import tidy
 from harness.engines.results_limit import Watch
 from harness.errors import InfrastructureError
@@ -73,7 +73,8 @@ class LocalEngine:
 
     def layout(self, request: Request) -> Layout:
         """Return real paths. The harness is a link in a folder of its own, so PYTHONPATH holds no other package of its environment."""
-        return Layout(harness=str(request.raw / ".harness"), kernels=str(request.options.kernels), output=str(request.raw))
+        options = request.options
+        return Layout(str(request.raw / ".harness"), str(options.kernels), str(request.raw), str(options.package))
 
     def execute(self, request: Request, environment: Environment, on_line: Say) -> tuple[Environment, Exit]:
         """Run the job to its end, to its limit, or until the user stops it. Leave no process behind."""
@@ -128,9 +129,8 @@ def _run(command: list[str], request: Request, layout: Layout, on_line: Say, end
 
 
 def _variables(request: Request, layout: Layout) -> dict[str, str]:
-    """Return the caller's environment variables, overridden by the target's."""
+    """Return the caller's environment variables, overridden by the target's. Their PYTHONPATHs come behind the harness."""
     chosen = {
-        "PYTHONPATH": layout.harness,
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         # Triton warns if this is unset, because its default will change. Setting it also makes vendors comparable.
@@ -139,7 +139,7 @@ def _variables(request: Request, layout: Layout) -> dict[str, str]:
     }
     if request.target.visible_devices and request.options.gpu is not None:
         chosen[request.target.visible_devices] = request.options.gpu
-    return {**os.environ, **chosen}
+    return {**os.environ, **chosen, "PYTHONPATH": import_path(layout.harness, os.environ, request.target.environment)}
 
 
 def _ends_before(process: subprocess.Popen[bytes], deadline: float, quota: Watch) -> bool:

@@ -7,7 +7,7 @@ them, and the host reads them through `collect`, which validates every field aga
 
 from harness.records.enums import GPU_PROPERTY, HOST_CODE, MOST_SECONDS, SCHEMA_VERSION, UNWRITABLE, Scalar, Stage, Verdict, worst
 from harness.records.gates import OPEN, Gates, Limits, Rule, Waiver, Which
-from harness.records.job import Arch, Architecture, Job, JobOptions, Multiprocessor
+from harness.records.job import Arch, Architecture, Job, JobOptions, Multiprocessor, PytestSettings
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
 from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
 from harness.records.shard import Shard
@@ -41,6 +41,7 @@ __all__ = [
     "Limits",
     "Multiprocessor",
     "Output",
+    "PytestSettings",
     "Rule",
     "RunRecord",
     "Sample",

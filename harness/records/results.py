@@ -68,7 +68,8 @@ class StageReport:
     """How one stage ended. `counts` holds a number per verdict; `seconds` is the wall time of the stage.
 
     `deselected` counts the tests that pytest found and that an option or the package deselected. `doubts` say why the results are
-    unreliable. `files` are the results, each with the SHA-256 that the stage computed when it wrote them.
+    unreliable. `notes` are what a reader should know and what does not change the verdict. `files` are the results, each with the SHA-256
+    that the stage computed when it wrote them.
     """
 
     __pydantic_config__ = STRICT
@@ -81,6 +82,7 @@ class StageReport:
     counts: Annotated[dict[Name, Count], Few] = field(default_factory=dict)
     deselected: Count = 0
     doubts: Annotated[tuple[Prose, ...], Few] = ()
+    notes: Annotated[tuple[Prose, ...], Few] = ()
     files: Annotated[dict[Name, Word], Few] = field(default_factory=dict)
 
 

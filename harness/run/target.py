@@ -97,7 +97,7 @@ def _check_finished(request: Request, stages: tuple[Stage, ...], record: RunReco
     """
     if record.environment is not None:
         check_inputs(request.raw, gather(request, still_there(request, record.environment)))
-    layout = Layout("", str(request.options.kernels), str(request.raw))
+    layout = Layout("", str(request.options.kernels), str(request.raw), str(request.options.package))
     check_same(request.raw, job_of(layout, request, stages))
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from harness.engines.docker.host import NOBODY, Host
 from harness.engines.docker.relaxations import WEAKENINGS, Body
-from harness.engines.protocol import Layout, Request
+from harness.engines.protocol import Layout, Request, import_path
 from harness.errors import ConfigError
 from harness.records import Environment
 
@@ -27,8 +27,10 @@ _TMP = 2 * GIB  # the size of /tmp; the limit on the size of a file applies ther
 
 
 def layout(request: Request) -> Layout:
-    """Return the mount points. The kernels keep their folder's name, because a package imports itself by that name."""
-    return Layout(_HARNESS, f"/packages/{request.options.kernels.resolve().name}", _RESULTS)
+    """Return the mount points. The package keeps its folder's name, because a package may import itself by that name."""
+    root, kernels = request.options.package.resolve(), request.options.kernels.resolve()
+    package = PurePosixPath("/packages", root.name)
+    return Layout(_HARNESS, str(package / kernels.relative_to(root)), _RESULTS, str(package))
 
 
 def container_user(request: Request, host: Host) -> tuple[int, int]:
@@ -128,12 +130,12 @@ def _variables(request: Request) -> dict[str, str]:
         # torch asks for the user's name, and the host's user id has no name in the image.
         "USER": "warpwave",
         "LOGNAME": "warpwave",
-        "PYTHONPATH": _HARNESS,
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "TRITON_CACHE_DIR": "/tmp/triton",  # noqa: S108
         "TRITON_DEFAULT_FP_FUSION": "1",
         **request.target.environment,
+        "PYTHONPATH": import_path(_HARNESS, request.target.environment),
     }
     devices = request.target.devices
     # With a device request the container sees only its own cards, numbered from 0. The host's indices would then hide them.
@@ -146,9 +148,12 @@ def _mounts(request: Request) -> list[dict[str, Any]]:
     # `Mounts` and not `Binds`: the engine then refuses a missing source, instead of creating a folder owned by root. Colons are safe too.
     mounts = [
         _mount(str(PACKAGE), f"{_HARNESS}/harness", True),
-        _mount(str(request.options.kernels.resolve()), layout(request).kernels, True),
+        _mount(str(request.options.package.resolve()), layout(request).package, True),
         _mount(str(request.raw.resolve()), _RESULTS, False),
     ]
+    if (request.options.package / ".git").is_dir():
+        # A clone's settings may hold a token, and no test needs the history.
+        mounts.append({"Type": "tmpfs", "Target": f"{layout(request).package}/.git", "ReadOnly": True})
     for position, volume in enumerate(request.target.devices.volumes):
         source, _, rest = volume.partition(":")
         destination, _, mode = rest.partition(":")

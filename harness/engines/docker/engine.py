@@ -145,7 +145,7 @@ class DockerEngine:
             host = self._host(request)
         body = container_options(request, environment, host, command)
         user = container_user(request, host)
-        for folder in (request.options.kernels, PACKAGE):
+        for folder in dict.fromkeys((request.options.package, request.options.kernels, PACKAGE)):
             check_readable(folder, user, host)
         container: str | None = None
         output: _Attached | None = None

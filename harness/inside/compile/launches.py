@@ -10,7 +10,7 @@ from harness.inside.codegen.recorder import Recorder
 from harness.inside.compile.pytest_launches import run_tests
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
-from harness.inside.test.stage import pytest_options
+from harness.inside.test.settings import pytest_options, test_paths
 from harness.records import Job, Stage, Verdict
 
 
@@ -44,7 +44,8 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
     def on_end(nodeid: str, ended: BaseException | str | None) -> None:
         _finish(journal, recorder, ended)
 
-    run_tests(root, pytest_options(job, Path(job.output) / Stage.COMPILE.value), journal.done(), on_start, on_end)
+    options = [*pytest_options(job, Path(job.output) / Stage.COMPILE.value), *test_paths(job)]
+    run_tests(options, journal.done(), on_start, on_end)
 
 
 def _finish(journal: Journal, recorder: Recorder, ended: BaseException | str | None) -> None:

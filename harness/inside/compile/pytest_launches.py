@@ -7,7 +7,6 @@ gets a row with that reason, because its later launches are not seen.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from pathlib import Path
 
 import pytest
 
@@ -47,6 +46,6 @@ class _Runner:
             self.ended = call.excinfo.value
 
 
-def run_tests(root: Path, options: list[str], done: set[str], on_start: OnStart, on_end: OnEnd) -> None:
-    """Run every test below `root` that is not in `done`. `on_end` receives what ended it early, or None."""
-    pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options, str(root)], plugins=[_Runner(done, on_start, on_end)])
+def run_tests(options: list[str], done: set[str], on_start: OnStart, on_end: OnEnd) -> None:
+    """Run every test that these options select and that is not in `done`. `on_end` receives what ended it early, or None."""
+    pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options], plugins=[_Runner(done, on_start, on_end)])

@@ -21,6 +21,7 @@ from harness.inside.process.audit import Event
 from harness.inside.process.events import emit
 from harness.inside.process.exceptions import doubted
 from harness.inside.process.journal import Journal
+from harness.inside.process.package_path import enter, package_folders, python_path
 from harness.inside.process.supervise import supervise
 from harness.inside.process.temporary_home import temporary_home
 from harness.inside.process.workers import as_stage, forked
@@ -32,6 +33,7 @@ def compile_all(job: Job) -> StageReport:
     folder = Path(job.output) / Stage.COMPILE.value
     rows: list[CompiledKernel] = []
     wrong: dict[str, None] = {}
+    notes: dict[str, None] = {}
     lock, stop = threading.Lock(), threading.Event()
     sealing.remove(folder / "kernels.jsonl")  # from an interrupted run; the journals hold everything
 
@@ -40,6 +42,8 @@ def compile_all(job: Job) -> StageReport:
 
         def on_event(event: Event) -> None:
             with lock:
+                if event["event"] == "note":
+                    notes[event["text"]] = None
                 if event["event"] == "wrong":
                     wrong[f"{card.name}: {event['reason']}"] = None
                 for row in fresh(event, card):
@@ -71,7 +75,7 @@ def compile_all(job: Job) -> StageReport:
     verdict = worst([row.verdict for row in rows if row.verdict is not Verdict.NOT_RUN])
     reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.launches)})"
     hint = "" if rows else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
-    return doubted(StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts), wrong)
+    return doubted(StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts, notes=tuple(notes)), wrong)
 
 
 def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:
@@ -115,6 +119,7 @@ def work(job: Job, card: Architecture) -> None:
     # Rows lost to a power cut are compiled already and found in the cache. So do not wait for the disk at each of 5,000 points.
     journal = Journal.from_environment(durable=("end",))
     recorder = Recorder(card, journal, job.gates)
+    enter(package_folders(job), first=python_path(job))
     with pretended_device(card, recorder.load, job.torch_devices):
         if "bench" in job.launches:
             launch_benches(job, journal, recorder)

@@ -18,7 +18,8 @@ from harness.inside.facts.device import accelerator, ask_afresh, trouble
 from harness.inside.process.journal import Journal, settle
 from harness.inside.process.workers import die_with_parent
 from harness.inside.test.called_tests import code_of, watched
-from harness.records.package import is_bench, is_test
+from harness.inside.test.settings import settings
+from harness.records.package import TEST_FILES, is_bench, is_test
 
 BENCHES_VARIABLE = "WARPWAVE_BENCHES"
 DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
@@ -180,7 +181,7 @@ class BenchItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the module's top level."""
-        load_module(self.path, self.config.rootpath)
+        load_module(self.path, Path(settings().get("kernels", self.config.rootpath)))
 
     def reportinfo(self) -> tuple[Path, None, str]:
         """Return the location that a failure points to."""
@@ -194,7 +195,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("TRITON_INTERPRET") == "1":
         from harness.inside.fake_gpu.interpreter import interpreted_device
 
-        config.add_cleanup(interpreted_device(config.rootpath, os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)))
+        package = Path(settings().get("root", config.rootpath))
+        config.add_cleanup(interpreted_device(package, os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)))
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -202,7 +204,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     patterns = os.environ.get(BENCHES_VARIABLE, "").split(os.pathsep)
     root = parent.config.rootpath
     path = file_path.relative_to(root).as_posix() if file_path.is_relative_to(root) else file_path.name
-    if is_test(path) or not is_bench(path, patterns):
+    if is_test(path, settings().get("python_files", TEST_FILES)) or not is_bench(path, patterns):
         return None
     module: pytest.Collector = BenchModule.from_parent(parent, path=file_path)
     return module

@@ -25,6 +25,7 @@ from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
 from harness.inside.process.workers import as_stage, spawned
 from harness.inside.test.junit import junit_xml
 from harness.inside.test.pytest_plugin import BENCHES_VARIABLE, DEVICES_VARIABLE
+from harness.inside.test.settings import pytest_options, test_paths
 from harness.records import GPU_PROPERTY, CaseResult, Job, Stage, StageReport, Verdict, worst
 
 _OUTCOMES = {
@@ -45,6 +46,7 @@ class Results:
         self.cases: dict[tuple[str, int], CaseResult] = {}
         self.collected: Counter[str] = Counter()
         self.wrong: dict[str, None] = {}
+        self.notes: dict[str, None] = {}
         self.deselected = 0
         self.stopped = ""
         self._reported: Counter[str] = Counter()
@@ -72,6 +74,8 @@ class Results:
             self.stopped = str(event.get("stopped") or self.stopped)
         elif kind == "wrong":
             self.wrong[event["reason"]] = None
+        elif kind == "note":
+            self.notes[event["text"]] = None
         if self._behind and time.monotonic() > self._due:
             self.write()
 
@@ -136,7 +140,7 @@ def verify(job: Job) -> StageReport:
     results = Results(job, folder)
     # Capture only Python's streams. What a GPU's runtime prints before it aborts must reach the log.
     options = ["--capture=sys", *pytest_options(job, folder)]
-    command = [sys.executable, "-m", "pytest", "-p", "harness.inside.test.pytest_plugin", *options, job.kernels]
+    command = [sys.executable, "-m", "pytest", "-p", "harness.inside.test.pytest_plugin", *options, *test_paths(job)]
     os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.benches)
     os.environ[DEVICES_VARIABLE] = os.pathsep.join(job.torch_devices)
     why = "the run was stopped before this test"
@@ -163,17 +167,6 @@ def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[D
     return supervise(spawned(command), journal, job.test_limit_s, folder / "log.txt", results.on_event, faults=job.device_faults)
 
 
-def pytest_options(job: Job, folder: Path) -> list[str]:
-    """Return pytest's options. The package may be read-only and is its own root; a module that does not import must not hide the others."""
-    fixed = ["--rootdir", job.kernels, "-p", "no:cacheprovider", "--continue-on-collection-errors", "-v", "--color=no"]
-    if not any((Path(job.kernels) / name).exists() for name in ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")):
-        # Otherwise pytest would use the settings of a repository above the folder, which a container does not have.
-        settings = folder / "pytest.ini"
-        settings.write_text("[pytest]\n")
-        fixed += ["-c", str(settings)]
-    return [*fixed, *job.pytest_args]
-
-
 def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     cases = list(results.cases.values())
     counts = {verdict.value: sum(case.verdict is verdict for case in cases) for verdict in Verdict}
@@ -195,7 +188,9 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         verdict, reason, hint = deaths[-1].verdict, f"pytest: {deaths[-1].reason}", f"The end of {folder.name}/log.txt says why."
         if verdict is Verdict.INFRA:
             reason, hint = deaths[-1].reason, LOST_DEVICE
-    report = StageReport(Stage.TEST, verdict, reason=reason[:500], hint=hint, counts=counts, deselected=results.deselected)
+    report = StageReport(
+        Stage.TEST, verdict, reason=reason[:500], hint=hint, counts=counts, deselected=results.deselected, notes=tuple(results.notes)
+    )
     return doubted(report, results.wrong)
 
 

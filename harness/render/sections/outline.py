@@ -60,6 +60,11 @@ def _targets(comparison: Comparison) -> Section:
             lines.append(say(name(f"{target.target}, attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 300)}")))
         if len(target.attempts) > _MOST_ATTEMPTS:
             lines.append(say(name(target.target), f": {len(target.attempts) - _MOST_ATTEMPTS} more attempts"))
+        lines += [
+            say(name(f"{target.target}, {stage.stage.value}: {first_line(note, 400)}"))
+            for stage in target.stages
+            for note in stage.notes[:_FEW]
+        ]
         if target.environment and target.environment.weakened:
             lines.append(say(name(target.target), ", protections given up: ", name(", ".join(target.environment.weakened))))
         lines += [say(name(target.target), ", what to do: ", name(first_line(target.hint, 400)))] if target.hint else []
