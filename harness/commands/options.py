@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from harness.commands.package_options import chosen_packages, chosen_variables
 from harness.config.package_root import find_root, import_folders
 from harness.config.pyproject import load_gates, load_launches, load_peers
 from harness.config.pytest_settings import load_pytest_settings
@@ -106,6 +107,14 @@ what_options = several(
     ),
     click.option("--timeout", type=float, default=10800.0, show_default=True, metavar="S", help="Limit for one target."),
 )
+package_options = several(
+    click.option(
+        "--requirements", type=FILE, multiple=True, metavar="FILE", help="Install these packages beside torch and Triton; repeatable."
+    ),
+    click.option("--install", is_flag=True, help="Install the package at the kernels' root, with what it declares to need."),
+    click.option("--install-no-deps", is_flag=True, help="Install the package at the kernels' root alone."),
+    click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable for the kernels, or pass yours on; repeatable."),
+)
 where_options = several(
     click.option("--engine", type=click.Choice(list(ENGINES)), help="Use this engine, with no fallback.  [default: the target's own]"),
     click.option("--python", metavar="PATH", help="Python of the local engine.  [default: this one]"),
@@ -192,6 +201,8 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
             "command": _command(),
             "resume": options["resume"] is not None,
             "gpu_wait_s": options["gpu_wait"],
+            "install": chosen_packages(options, kernels),
+            "variables": chosen_variables(options["env"], kernels),
             "shard": parse_shard(options["shard"]) if options["shard"] else None,
         }
     )

@@ -20,7 +20,9 @@ from pathlib import Path
 
 import harness
 from harness.engines.choose import load_engine
-from harness.engines.docker.build_context import recipe
+from harness.engines.docker.layer import final_recipe
+from harness.engines.packages.plan import is_wanted, make_plan
+from harness.engines.packages.venv import venv_of
 from harness.engines.protocol import Request
 from harness.errors import InfrastructureError
 from harness.options import RunOptions
@@ -69,7 +71,7 @@ print(json.dumps(found))
 def gather(request: Request, environment: Environment) -> Inputs:
     """Return the inputs that decide the results of this request in this environment."""
     target, options = request.target, request.options
-    variables = {**_calling(environment), **target.environment}
+    variables = {**_calling(environment), **target.environment, **options.variables}
     facts = {
         "engine": environment.engine,
         "image": environment.image or "",
@@ -81,6 +83,7 @@ def gather(request: Request, environment: Environment) -> Inputs:
         "cards": " ".join(_cards(target.doctor.pci)),
         "gpu": options.gpu or "",
         "shard": str(options.shard or ""),
+        **({"requirements": make_plan(request).key} if is_wanted(options) else {}),
         "protections": " ".join(sorted(options.weaken)),
     }
     return Inputs(options.run_id, target.name, package(options), harness_code(), facts)
@@ -92,8 +95,9 @@ def still_there(request: Request, recorded: Environment) -> Environment:
     if options.engine not in (None, recorded.engine):
         return replace(recorded, engine=str(options.engine))
     if recorded.image is None:
-        return replace(recorded, python=options.python or sys.executable)
-    return replace(recorded, image=recipe(request).tag, image_id=_image_id(request, recorded))
+        own = venv_of(request, make_plan(request)) / "bin" / "python" if is_wanted(options) else None
+        return replace(recorded, python=str(own or options.python or sys.executable))
+    return replace(recorded, image=final_recipe(request).tag, image_id=_image_id(request, recorded))
 
 
 def package(options: RunOptions) -> dict[str, str]:

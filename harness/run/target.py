@@ -70,6 +70,10 @@ def check_target(target: Target, options: RunOptions) -> tuple[Stage, ...]:
     """
     stages = _stages(target, options)
     _check_shareable(target, options)
+    if target.visible_devices in options.variables:
+        raise UsageError(
+            f"--env {target.visible_devices}: warpwave sets {target.visible_devices} itself.", "It selects the GPUs of a run.", "Use --gpu."
+        )
     raw = options.out / "raw" / target.name
     if os.path.lexists(raw) and not (options.resume and raw.is_dir() and not raw.is_symlink()):
         raise _taken(raw)

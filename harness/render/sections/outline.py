@@ -65,6 +65,8 @@ def _targets(comparison: Comparison) -> Section:
             for stage in target.stages
             for note in stage.notes[:_FEW]
         ]
+        told = target.environment.notes if target.environment else ()
+        lines += [say(name(f"{target.target}: {first_line(note, 400)}")) for note in told]
         if target.environment and target.environment.weakened:
             lines.append(say(name(target.target), ", protections given up: ", name(", ".join(target.environment.weakened))))
         lines += [say(name(target.target), ", what to do: ", name(first_line(target.hint, 400)))] if target.hint else []
@@ -106,6 +108,9 @@ def _known(target: TargetSummary) -> list[tuple[str, str]]:
         return []
     runtime = "" if facts.runtime == "none" else facts.runtime
     found = {"torch": facts.torch, "triton": facts.triton, "runtime": runtime, "driver": facts.driver, "FP fusion": facts.fp_fusion}
+    installed = list(target.environment.packages.items()) if target.environment else []
+    few = [f"{package} {version}" for package, version in installed[:_FEW]]
+    found["installed for it:"] = ", ".join([*few, *([f"{len(installed) - _FEW} more"] if len(installed) > _FEW else [])])
     return [(fact, value) for fact, value in found.items() if value]
 
 
