@@ -52,6 +52,7 @@ def make_plan(request: Request) -> Plan:
     mode, root = options.install.package, options.package
     files = {
         **{f"installing/{path.name}": path.read_bytes() for path in sorted(Path(installing.__file__).parent.glob("*.py"))},
+        "packages.ini": Path(__file__).with_name("packages.ini").read_bytes(),
         "requirements.txt": _text(wanted),
         "constraints.txt": _text(constraints),
     }

@@ -226,3 +226,14 @@ def test_a_targets_import_path_comes_behind_the_harness():
     target = replace(TARGETS["cpu"], environment={"PYTHONPATH": "/opt/libraries"})
 
     assert "PYTHONPATH=/warpwave:/opt/libraries" in container_options(change(REQUEST, target), ENVIRONMENT, HOST)["Env"]
+
+
+def test_variables_of_the_user_reach_the_container_and_not_the_report():
+    """`--env` may pass a token on: a report shows the name alone. Folders for imports come last."""
+    request = change(REQUEST, variables={"A_TOKEN": "secret", "PYTHONPATH": "/mine"})
+    body = container_options(request, ENVIRONMENT, HOST)
+    shown = readable(body, request.options.variables)["environment"]
+
+    assert {"A_TOKEN=secret", "PYTHONPATH=/warpwave:/mine"} <= set(body["Env"])
+    assert "A_TOKEN=…" in shown
+    assert "secret" not in str(shown)

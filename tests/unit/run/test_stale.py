@@ -217,7 +217,7 @@ def run(tmp_path, monkeypatch):
         engine = Fake(act, image)
         monkeypatch.setattr(attempt_module, "choose_engine", lambda asked, target, say: engine)
         monkeypatch.setattr(inputs_module, "load_engine", lambda name: engine)
-        monkeypatch.setattr(inputs_module, "recipe", lambda request: type("Recipe", (), {"tag": "fake:1"}))
+        monkeypatch.setattr(inputs_module, "final_recipe", lambda request: type("Recipe", (), {"tag": "fake:1"}))
         settings = RunOptions("run-1", tmp_path / "out", tmp_path / "kernels", resume=again, **more)
         return run_target(load_targets()[name], settings, lambda line: None, lambda event: None)
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import configparser
 import importlib.metadata
 import re
 import sysconfig
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-# All of torch's and Triton's names, and what runs the tests. Nothing replaces them.
-PROTECTED = frozenset(
-    {
-        *("torch", "triton", "pytorch-triton", "pytorch-triton-rocm", "pytorch-triton-xpu", "triton-rocm", "triton-xpu", "triton-windows"),
-        "pytest",
-    }
-)
-_RUNTIME = re.compile(r"nvidia-.*-cu\d+|nvidia-(cublas|cuda-.*|cudnn.*|cufft|curand|cusolver|cusparse.*|nccl.*|nvjitlink|nvtx|nvshmem.*)")
+# Beside this folder, on the host and in the plan: names of vendors' packages are data.
+_PATTERNS = configparser.ConfigParser(allow_no_value=True, interpolation=None)
+_PATTERNS.optionxform = str  # type: ignore[assignment,method-assign] - patterns keep their case
+_PATTERNS.read(Path(__file__).resolve().parents[1] / "packages.ini", encoding="utf-8")
+
+
+def is_protected(name: str) -> bool:
+    """Return whether nothing may replace this package."""
+    return _is_in("protected", name)
+
+
+def _is_in(section: str, name: str) -> bool:
+    return any(re.fullmatch(pattern, name) for pattern in _PATTERNS[section])
 
 
 def sort_out(lines: list[str], notes: list[str]) -> tuple[list[str], list[str]]:
@@ -26,7 +33,7 @@ def sort_out(lines: list[str], notes: list[str]) -> tuple[list[str], list[str]]:
     notes += [f"{line!r} of the requirements was left out: --install installs the package itself" for line in folders]
     wanted = [line for line in rest if line not in folders]
     brings_torch = any(name_of(line) == "torch" for line in wanted)
-    wanted = [line for line in wanted if not (brings_torch and _RUNTIME.fullmatch(name_of(line)))]
+    wanted = [line for line in wanted if not (brings_torch and _is_in("runtime", name_of(line)))]
     return options, without_protected(wanted, "the requirements", notes)
 
 
@@ -37,7 +44,7 @@ def without_protected(lines: Iterable[str], who: str, notes: list[str]) -> list[
         found = parse(line)
         if found is not None and found.marker is not None and not found.marker.evaluate({"extra": ""}):
             continue
-        if name_of(line) not in PROTECTED:
+        if not is_protected(name_of(line)):
             kept.append(line)
         elif found is not None:
             notes += unmet(who, found)

@@ -10,7 +10,7 @@ from typing import Any
 
 from .calls import FailedError, run_pip
 from .project import declared, helpers_of, is_installable, leave_metadata, listed, read_toml, wheel_requires
-from .requirements import PROTECTED, name_of, own_packages, parse, plain, present, sort_out, unmet, without_protected
+from .requirements import is_protected, name_of, own_packages, parse, plain, present, sort_out, unmet, without_protected
 
 _BUILD_LIMIT_S = 1800
 _RESOLVE_LIMIT_S = 1800
@@ -64,7 +64,7 @@ def _build(plan: Path, tree: Path, scratch: Path, version: str, locked: bool) ->
     """Build without pip's isolation, which would download another torch for a package that needs torch to be built."""
     requires = read_toml(tree / "pyproject.toml").get("build-system", {}).get("requires", ["setuptools>=40.8", "wheel"])
     tools, out = scratch / "tools", scratch / "wheel"
-    wanted = [line for line in requires if name_of(line) not in PROTECTED]
+    wanted = [line for line in requires if not is_protected(name_of(line))]
     if wanted and not locked:  # a locked installation takes nothing that is not locked
         run_pip(plan, "install", "--target", str(tools), *wanted)
     path = f"{tools}{os.pathsep}{tree}"  # some builds import their own helpers
@@ -87,7 +87,7 @@ def _install(plan: Path, scratch: Path, options: list[str], wanted: list[str], h
     """Let pip work out what is needed, and install that without what is protected. What helps tests may be missing."""
     if not (wanted or helpers):
         return
-    kept = {name: version for name, version in present().items() if name in PROTECTED}
+    kept = {name: version for name, version in present().items() if is_protected(name)}
     (scratch / "present.txt").write_text("".join(f"{name}=={version}\n" for name, version in kept.items()))
     try:
         found, isolation = _resolved(plan, scratch, [*options, *wanted, *helpers])
@@ -102,7 +102,7 @@ def _install(plan: Path, scratch: Path, options: list[str], wanted: list[str], h
         for line in about.get("requires_dist") or ():
             requirement = parse(line)
             applies = requirement is not None and (requirement.marker is None or requirement.marker.evaluate({"extra": ""}))
-            if requirement is not None and applies and plain(requirement.name) in PROTECTED:
+            if requirement is not None and applies and is_protected(plain(requirement.name)):
                 notes += unmet(f"{about['name']} {about['version']}", requirement)
     if chosen:
         (scratch / "exact.txt").write_text("\n".join([*options, *map(_exact, chosen)]) + "\n")
@@ -139,7 +139,7 @@ def _reachable(found: list[dict[str, Any]], asked: set[str]) -> list[dict[str, A
     waiting = [name for name in items if name in asked or items[name].get("requested")]
     while waiting:
         name = waiting.pop()
-        if name in PROTECTED or name in reached or name not in items:
+        if is_protected(name) or name in reached or name not in items:
             continue
         reached.add(name)
         waiting += [name_of(line) for line in items[name]["metadata"].get("requires_dist") or ()]
