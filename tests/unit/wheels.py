@@ -10,6 +10,8 @@ BACKEND = """
 import os, zipfile
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    import importlib.metadata
+    assert importlib.metadata.version("torch") != "1.0", "the build got another torch than the one that is here"
     if os.path.exists("fail"):
         raise RuntimeError("nvcc was not found")
     open("written_by_the_build", "w").close()
@@ -26,7 +28,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 """
 PROJECT = """
 [build-system]
-requires = []
+requires = ["torch"]
 build-backend = "backend"
 backend-path = ["."]
 [project]

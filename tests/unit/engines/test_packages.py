@@ -211,7 +211,7 @@ def test_markers_and_options_of_requirements():
     [
         ("ERROR: No matching distribution found for x\n", "ERROR: No matching distribution found for x"),
         (
-            "  \u2502 RuntimeError: no nvcc\n  \u2570\u2500> [end of output]\nnote: This error originates from pip\nERROR: Failed to build x\n",
+            "  \u2502 RuntimeError: no nvcc\n  \u2570\u2500> [end of output]\nnote: This comes from pip\nERROR: Failed to build x\n",
             "RuntimeError: no nvcc",
         ),
         ("", "pip failed and said nothing"),
@@ -245,8 +245,10 @@ def test_two_runs_make_one_environment(request_):
 
 @pytest.mark.parametrize(
     ("name", "protected"),
-    [("torch", True), ("triton", True), ("pytorch-triton-rocm", True), ("triton-xpu", True), ("pytest", True)]
-    + [("triton-kernels", False), ("conch-triton-kernels", False), ("torchvision", False), ("pytest-benchmark", False)],
+    [
+        *((name, True) for name in ("torch", "triton", "pytorch-triton-rocm", "triton-xpu", "pytest")),
+        *((name, False) for name in ("triton-kernels", "conch-triton-kernels", "torchvision", "pytest-benchmark")),
+    ],
 )
 def test_what_is_protected(name, protected):
     """torch and Triton by every vendor's name, and no other package that has a word of theirs in its name."""

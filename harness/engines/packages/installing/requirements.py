@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 # Beside this folder, on the host and in the plan: names of vendors' packages are data.
-_PATTERNS = configparser.ConfigParser(allow_no_value=True, interpolation=None)
-_PATTERNS.optionxform = str  # type: ignore[assignment,method-assign] - patterns keep their case
+_PATTERNS = configparser.ConfigParser(allow_no_value=True, interpolation=None)  # in lower case, as normalized names are
 _PATTERNS.read(Path(__file__).resolve().parents[1] / "packages.ini", encoding="utf-8")
 
 
