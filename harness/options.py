@@ -25,6 +25,17 @@ class Build:
 
 
 @dataclass(frozen=True)
+class Install:
+    """What to install beside torch and Triton: requirement files, and the package itself.
+
+    `package` is empty, `all` (with its dependencies) or `alone` (without).
+    """
+
+    requirements: tuple[Path, ...] = ()
+    package: str = ""
+
+
+@dataclass(frozen=True)
 class Cap:
     """The limit on a results folder. The default is about twice what `collect` reads of one, which leaves room for logs."""
 
@@ -36,6 +47,8 @@ class Cap:
 class RunOptions(JobOptions):
     """The options of a run, the same for all of its targets.
 
+    `root` is the folder of the whole package, of which `kernels` is a part; by default `kernels` is all of it.
+    `variables` are set for the kernels.
     `commit` is empty until the run has determined it. With `share`, the run's GPUs share its work. `limit_s` is the limit for one target.
     `grace_s` is how long a stopped target may take to write its results. `weaken` names the protections of the container to give up.
     """
@@ -60,3 +73,11 @@ class RunOptions(JobOptions):
     resume: bool = False
     gpu_wait_s: float = 600.0
     shard: Union[Shard, None] = None
+    root: Union[Path, None] = None
+    install: Install = field(default_factory=Install)
+    variables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def package(self) -> Path:
+        """The folder of the whole package."""
+        return self.root or self.kernels

@@ -11,7 +11,10 @@ from typing import Any
 
 import click
 
+from harness.commands.package_options import chosen_packages, chosen_variables
+from harness.config.package_root import find_root, import_folders
 from harness.config.pyproject import load_gates, load_launches, load_peers
+from harness.config.pytest_settings import load_pytest_settings
 from harness.errors import UsageError
 from harness.options import GIB, Build, Cap, RunOptions
 from harness.records import CHOSEN, Job, Stage
@@ -106,6 +109,14 @@ what_options = several(
     ),
     click.option("--timeout", type=float, default=10800.0, show_default=True, metavar="S", help="Limit for one target."),
 )
+package_options = several(
+    click.option(
+        "--requirements", type=FILE, multiple=True, metavar="FILE", help="Install these packages beside torch and Triton; repeatable."
+    ),
+    click.option("--install", is_flag=True, help="Install the package at the kernels' root, with what it declares to need."),
+    click.option("--install-no-deps", is_flag=True, help="Install the package at the kernels' root alone."),
+    click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable for the kernels, or pass yours on; repeatable."),
+)
 where_options = several(
     click.option("--engine", type=click.Choice(list(ENGINES)), help="Use this engine, with no fallback.  [default: the target's own]"),
     click.option("--python", metavar="PATH", help="Python of the local engine.  [default: this one]"),
@@ -159,6 +170,7 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
                 "It is recorded in run.json, and JSON can hold only text.",
                 "Rename that file or folder, or give the option in UTF-8.",
             )
+    root = find_root(kernels)
     gpu, share = chosen_gpus(options["gpu"], options["gpus"])
     run_id = recorded_run_id(options["resume"]) if options["resume"] else new_run_id()
     # Options that have the same name and value on the command line and in `RunOptions`.
@@ -169,6 +181,9 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
             "run_id": run_id,
             "out": Path(os.path.realpath(options["resume"] or options["out"] or Path("reports") / "runs" / run_id)),
             "kernels": kernels.resolve(),
+            "root": root,
+            "import_folders": import_folders(root),
+            "pytest": load_pytest_settings(kernels, root),
             "stages": _parse_stages(options["stages"]),
             "gpu": gpu,
             "share": share,
@@ -188,6 +203,8 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
             "command": _command(),
             "resume": options["resume"] is not None,
             "gpu_wait_s": options["gpu_wait"],
+            "install": chosen_packages(options, kernels),
+            "variables": chosen_variables(options["env"], kernels),
             "shard": parse_shard(options["shard"]) if options["shard"] else None,
         }
     )

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness import console
-from harness.commands.options import build_options, complete_target, output_options, parse_options, what_options, where_options
+from harness.commands.options import (
+    build_options,
+    complete_target,
+    output_options,
+    package_options,
+    parse_options,
+    what_options,
+    where_options,
+)
 from harness.commands.show_report import print_error, show_records, show_report
 from harness.engines import signals
 from harness.errors import ExitCode, Outcome, UsageError, WarpwaveError
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="TARGET...", shell_complete=complete_target)
 @what_options
+@package_options
 @where_options
 @build_options
 @click.option("--no-report", is_flag=True, help="Write no report; a later `warpwave report` can.")

@@ -109,6 +109,7 @@ def _stage(reports: Sequence[StageReport]) -> StageReport:
         deselected=sum(report.deselected for report in reports),
         left_out=sum(report.left_out for report in reports),
         doubts=tuple(dict.fromkeys(doubt for report in reports for doubt in report.doubts)),
+        notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
         files={},  # each shard has its own files
     )
 

@@ -82,6 +82,28 @@ def load_peers(kernels: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_warpwave(kernels)[1].peers))
 
 
+@dataclasses.dataclass(frozen=True)
+class PackageEnvironment:
+    """What a package asks for its environment. `install` is empty, `all` or `alone`."""
+
+    requirements: tuple[Path, ...] = ()
+    install: str = ""
+    env: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def load_environment(kernels: Path) -> PackageEnvironment:
+    """Return `requirements = ["FILE"]`, `install = true` (or `"no-deps"`) and `env = {NAME = "VALUE"}` of the same file.
+
+    Raises:
+        ConfigError: as above.
+    """
+    path, table = _warpwave(kernels)
+    if path is None:
+        return PackageEnvironment()
+    files = tuple(path.parent / file for file in table.requirements)
+    return PackageEnvironment(files, {True: "all", "no-deps": "alone"}.get(table.install, ""), dict(table.env))
+
+
 def _check_gate(is_allowed: Callable[[Any], bool], allowed: str, may_open: bool, value: Any) -> Any:
     if not is_allowed(value) and not (may_open and value is False):
         hint = "; false switches the gate off" if may_open else ": a rule can only tighten a gate; to allow more, add a waiver"
@@ -131,6 +153,24 @@ def _check_peers(value: Any) -> Any:
     return value
 
 
+def _check_texts(value: Any) -> Any:
+    if not (isinstance(value, list) and all(isinstance(text, str) and text.strip() for text in value)):
+        refuse("a list of files, relative to this one")
+    return value
+
+
+def _check_install(value: Any) -> Any:
+    if value not in (True, False, "no-deps") or type(value) is int:
+        refuse('true, false or "no-deps"')
+    return value
+
+
+def _check_env(value: Any) -> Any:
+    if not (isinstance(value, dict) and all(isinstance(text, str) for text in value.values())):
+        refuse('a table of texts, such as {NAME = "VALUE"}; a file never takes a value of yours')
+    return value
+
+
 def _gates(may_open: bool) -> dict[str, Any]:
     """Return a field per gate; None if the table does not set it."""
     checks = {gate: AfterValidator(partial(_check_gate, *allowed, may_open)) for gate, allowed in _VALUES.items()}
@@ -175,6 +215,9 @@ class _Warpwave(_Strict):
     waivers: list[_Waiver] = []
     launches: Annotated[Any, AfterValidator(_check_launches)] = _LAUNCHERS
     peers: Annotated[Any, AfterValidator(_check_peers)] = ()
+    requirements: Annotated[Any, AfterValidator(_check_texts)] = ()
+    install: Annotated[Any, AfterValidator(_check_install)] = False
+    env: Annotated[Any, AfterValidator(_check_env)] = Field(default_factory=dict)
 
 
 class _Tool(BaseModel):

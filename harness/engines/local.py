@@ -20,7 +20,9 @@ import harness
 from harness.engines import signals
 from harness.engines.orphans import adopted
 from harness.engines.output import Reader
-from harness.engines.protocol import Layout, Request, Say
+from harness.engines.packages.plan import is_wanted
+from harness.engines.packages.venv import provide
+from harness.engines.protocol import Layout, Request, Say, import_path
 from harness.engines.results_folder import tidy
 from harness.engines.results_limit import Watch
 from harness.errors import InfrastructureError
@@ -65,7 +67,10 @@ class LocalEngine:
                 "The local engine uses a Python of this machine as it is; it installs nothing.",
                 f"`{python} -m pip install {' '.join(_NEEDS)}`, or name another one with --python, or use `--engine docker`.",
             )
-        return Environment(engine=self.name, python=python)
+        if not is_wanted(request.options):
+            return Environment(engine=self.name, python=python)
+        packages = provide(request, say)
+        return Environment(engine=self.name, python=packages.python, packages=packages.versions, notes=packages.notes)
 
     def image_id(self, request: Request) -> str | None:
         """Return None: this engine has no images."""
@@ -73,7 +78,8 @@ class LocalEngine:
 
     def layout(self, request: Request) -> Layout:
         """Return real paths. The harness is a link in a folder of its own, so PYTHONPATH holds no other package of its environment."""
-        return Layout(harness=str(request.raw / ".harness"), kernels=str(request.options.kernels), output=str(request.raw))
+        options = request.options
+        return Layout(str(request.raw / ".harness"), str(options.kernels), str(request.raw), str(options.package))
 
     def execute(self, request: Request, environment: Environment, on_line: Say) -> tuple[Environment, Exit]:
         """Run the job to its end, to its limit, or until the user stops it. Leave no process behind."""
@@ -85,14 +91,16 @@ class LocalEngine:
         command = [environment.python, "-m", "harness.inside", f"{layout.output}/job.json"]
         with signals.held(), adopted() as end_orphans:
             try:
-                return environment, _run(command, request, layout, on_line, end_orphans)
+                return environment, _run(command, request, environment, layout, on_line, end_orphans)
             finally:
                 tidy(request.raw)  # removes the link to the harness too
                 with suppress(OSError):  # the code under test may have written to it
                     links.rmdir()
 
 
-def _run(command: list[str], request: Request, layout: Layout, on_line: Say, end_orphans: Callable[[float], None]) -> Exit:
+def _run(
+    command: list[str], request: Request, environment: Environment, layout: Layout, on_line: Say, end_orphans: Callable[[float], None]
+) -> Exit:
     started = time.monotonic()
     process = subprocess.Popen(
         command,
@@ -100,7 +108,7 @@ def _run(command: list[str], request: Request, layout: Layout, on_line: Say, end
         stderr=subprocess.STDOUT,
         bufsize=0,
         cwd=layout.output,
-        env=_variables(request, layout),
+        env=_variables(request, environment, layout),
         start_new_session=True,
         # If this process is killed, the lock keeps other runs out of the folder until the child has ended too.
         pass_fds=() if request.lock is None else (request.lock,),
@@ -127,19 +135,25 @@ def _run(command: list[str], request: Request, layout: Layout, on_line: Say, end
     return Exit(process.returncode, seconds, timed_out=timed_out, interrupted=interrupted, exceeded=exceeded)
 
 
-def _variables(request: Request, layout: Layout) -> dict[str, str]:
-    """Return the caller's environment variables, overridden by the target's."""
+def _variables(request: Request, environment: Environment, layout: Layout) -> dict[str, str]:
+    """Return the caller's environment variables, overridden by the target's. Their PYTHONPATHs come behind the harness."""
     chosen = {
-        "PYTHONPATH": layout.harness,
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         # Triton warns if this is unset, because its default will change. Setting it also makes vendors comparable.
         "TRITON_DEFAULT_FP_FUSION": "1",
         **request.target.environment,
+        **request.options.variables,
     }
+    if is_wanted(request.options):  # packages bring tools, such as ninja
+        chosen["PATH"] = os.pathsep.join([str(Path(environment.python).parent), os.environ.get("PATH", os.defpath)])
     if request.target.visible_devices and request.options.gpu is not None:
         chosen[request.target.visible_devices] = request.options.gpu
-    return {**os.environ, **chosen}
+    return {
+        **os.environ,
+        **chosen,
+        "PYTHONPATH": import_path(layout.harness, os.environ, request.target.environment, request.options.variables),
+    }
 
 
 def _ends_before(process: subprocess.Popen[bytes], deadline: float, quota: Watch) -> bool:

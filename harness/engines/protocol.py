@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Union
@@ -31,11 +32,20 @@ class Request:
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths that the inside sees: the folder for PYTHONPATH, the kernel package, and the results folder."""
+    """The paths that the inside sees: the folder for PYTHONPATH, the kernels, the results, and the whole package.
+
+    `package` is empty if the kernels are all of it.
+    """
 
     harness: str
     kernels: str
     output: str
+    package: str = ""
+
+
+def import_path(harness: str, *variables: Mapping[str, str]) -> str:
+    """Return PYTHONPATH: the folder of the harness, then that of each environment that has one. A package must never hide the harness."""
+    return os.pathsep.join([harness, *(found["PYTHONPATH"] for found in variables if found.get("PYTHONPATH"))])
 
 
 class Engine(Protocol):

@@ -162,7 +162,8 @@ def _load(line: str) -> StageReport | None:
 
 
 def _report(raw: dict[str, Any]) -> StageReport:
-    return StageReport(**{**raw, "stage": Stage(raw["stage"]), "verdict": Verdict(raw["verdict"]), "doubts": tuple(raw.get("doubts", ()))})
+    lists = {key: tuple(raw.get(key, ())) for key in ("doubts", "notes")}
+    return StageReport(**{**raw, "stage": Stage(raw["stage"]), "verdict": Verdict(raw["verdict"]), **lists})
 
 
 def _save(job: Job, reports: list[StageReport], *, finished: bool) -> None:

@@ -19,7 +19,7 @@ from harness.records.enums import (
     worst,
 )
 from harness.records.gates import OPEN, Gates, Limits, Rule, Waiver, Which
-from harness.records.job import Arch, Architecture, Card, Job, JobOptions, Multiprocessor
+from harness.records.job import Arch, Architecture, Card, Job, JobOptions, Multiprocessor, PytestSettings
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
 from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
 from harness.records.shard import Shard
@@ -55,6 +55,7 @@ __all__ = [
     "Multiprocessor",
     "NotRun",
     "Output",
+    "PytestSettings",
     "Rule",
     "RunRecord",
     "Sample",

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Union
 from harness.records.bounds import Bound, Bytes, Few, Many, Name, Page
 from harness.records.enums import SCHEMA_VERSION, STRICT, Stage, Verdict
 from harness.records.gates import Gates
+from harness.records.package import TEST_FILES
 
 # What Triton's `GPUTarget` says of an architecture: a number, a text, or a mapping of facts, depending on the backend.
 Fact = Union[bool, int, float, str, None, list[Union[int, float, str]]]
@@ -79,13 +80,35 @@ class Architecture(Card):
         return cls(**{**raw, "multiprocessor": Multiprocessor(**raw["multiprocessor"]) if raw.get("multiprocessor") else None})
 
 
+@dataclass(frozen=True)
+class PytestSettings:
+    """What a package tells pytest, as far as warpwave must know it: `file` holds all of it. Paths are relative to the package's root.
+
+    Without a `file`, the package has no settings.
+    """
+
+    __pydantic_config__ = STRICT
+    file: Page = ""
+    pythonpath: Annotated[tuple[Page, ...], Few] = ()
+    python_files: Annotated[tuple[Page, ...], Few] = TEST_FILES
+    testpaths: Annotated[tuple[Page, ...], Many] = ()
+    addopts: Annotated[tuple[Page, ...], Many] = ()
+
+    @classmethod
+    def restore(cls, raw: dict[str, Any]) -> PytestSettings:
+        """Undo `dataclasses.asdict`; trusted, as in `Job.load`."""
+        lists: dict[str, Any] = {key: tuple(value) for key, value in raw.items() if key != "file"}
+        return cls(raw.get("file", ""), **lists)
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
     """What the user asks of the stages. An option here comes from the command line and goes into `job.json` under the same name.
 
     Without `gates` generated code is not judged. The bench stage ends a point when its median is known to within `precision` (a share of
     it; the half-width of the 95 % interval), or when its time is up. With `again` it measures everything twice: an A/A run. The compile
-    stage leaves out the launches of the providers `peers`, which are not the package's own.
+    stage leaves out the launches of the providers `peers`, which are not the package's own. Modules are imported from `import_folders`,
+    which are relative to the package's root.
     """
 
     __pydantic_config__ = STRICT
@@ -99,12 +122,15 @@ class JobOptions:
     test_limit_s: float = 300.0
     stage_limit_s: float = 3600.0
     gates: Union[Gates, None] = None
+    import_folders: Annotated[tuple[Page, ...], Few] = (".",)
+    pytest: PytestSettings = field(default_factory=PytestSettings)
 
 
 @dataclass(frozen=True)
 class Job(JobOptions):
     """The job of the inside, as `job.json` holds it. Paths are those that the inside sees.
 
+    `package_root` is the folder of the whole package, of which `kernels` is a part; empty if `kernels` is all of it.
     `device_faults` are patterns of what a GPU's runtime prints when it aborts a process, and the verdict that each stands for.
     `visible_devices` is the variable that selects the cards which a process sees. If it is set, the cards share tests and sweeps; `gpus` is
     their number (0: all visible ones). `card_query` is a command that prints what torch does not say of a card; `card_rows` reads it.
@@ -132,6 +158,7 @@ class Job(JobOptions):
     card_query: tuple[str, ...] = ()
     card_rows: str = ""
     torch_devices: Annotated[tuple[Name, ...], Few] = ("cuda",)
+    package_root: Page = ""
     schema_version: int = SCHEMA_VERSION
 
     @classmethod
@@ -141,9 +168,10 @@ class Job(JobOptions):
         raw["stages"] = tuple(Stage(stage) for stage in raw["stages"])
         raw["architectures"] = tuple(Architecture.restore(entry) for entry in raw["architectures"])
         raw["interpret_as"] = Architecture.restore(raw["interpret_as"]) if raw.get("interpret_as") else None
-        for key in ("probe", "benches", "launches", "peers", "pytest_args", "card_query", "torch_devices"):
+        for key in ("probe", "benches", "launches", "peers", "pytest_args", "card_query", "torch_devices", "import_folders"):
             if key in raw:
                 raw[key] = tuple(raw[key])
+        raw["pytest"] = PytestSettings.restore(raw.get("pytest", {}))
         raw["gates"] = Gates.restore(raw["gates"]) if raw.get("gates") else None
         raw["device_faults"] = {pattern: Verdict(verdict) for pattern, verdict in raw.get("device_faults", {}).items()}
         return cls(**raw)

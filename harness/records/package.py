@@ -9,6 +9,8 @@ import fnmatch
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
+TEST_FILES = ("test_*.py", "*_test.py")  # pytest's default for `python_files`
+
 
 def kernel_of(path: str) -> str:
     """Return the kernel that a file is about: its top folder, or for a file in no folder its name without `bench_` or `test_`."""
@@ -18,10 +20,15 @@ def kernel_of(path: str) -> str:
     return PurePosixPath(*parts).stem.removeprefix("bench_").removeprefix("test_")
 
 
-def is_test(path: str) -> bool:
-    """Return whether pytest collects a file by its name, with the patterns that it has by default."""
+def is_test(path: str, patterns: Iterable[str] = TEST_FILES) -> bool:
+    """Return whether pytest collects a file by its name. `patterns` are the package's `python_files`, by default pytest's own.
+
+    As in pytest, a pattern with a slash is compared with the end of the path.
+    """
     name = path.rpartition("/")[2]
-    return name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py"))
+    if not name.endswith(".py"):
+        return False
+    return any(fnmatch.fnmatch(f"/{path}", f"*/{pattern}") if "/" in pattern else fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
 def is_bench(path: str, patterns: Iterable[str]) -> bool:

@@ -68,8 +68,9 @@ class StageReport:
     """How one stage ended. `counts` holds a number per verdict; `seconds` is the wall time of the stage.
 
     `deselected` counts the tests that pytest found and that an option or the package deselected, `left_out` those of the rest that a quick
-    run left out. `not_run` counts what did not run by its reason. `doubts` say why the results are
-    unreliable. `files` are the results, each with the SHA-256 that the stage computed when it wrote them.
+    run left out. `not_run` counts what did not run by its reason. `doubts` say why the results are unreliable. `notes` are what a reader
+    should know and what does not change the verdict. `files` are the results, each with the SHA-256 that the stage computed when it wrote
+    them.
     """
 
     __pydantic_config__ = STRICT
@@ -84,6 +85,7 @@ class StageReport:
     left_out: Count = 0
     not_run: Annotated[dict[Name, Count], Few] = field(default_factory=dict)
     doubts: Annotated[tuple[Prose, ...], Few] = ()
+    notes: Annotated[tuple[Prose, ...], Few] = ()
     files: Annotated[dict[Name, Word], Few] = field(default_factory=dict)
 
     @property

@@ -13,7 +13,11 @@ from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKern
 
 @dataclass(frozen=True)
 class Environment:
-    """What the engine ran the job in, kept in `run.json` so that a number can be traced to an image and its options."""
+    """What the engine ran the job in, kept in `run.json` so that a number can be traced to an image and its options.
+
+    `packages` are the versions of what was installed for this run, beside what the image or the Python has. `notes` say what was not
+    installed as it was asked for.
+    """
 
     __pydantic_config__ = STRICT
     engine: Word
@@ -25,6 +29,8 @@ class Environment:
     prepare_s: Seconds = 0.0
     options: dict[str, Any] = field(default_factory=dict)
     weakened: Annotated[tuple[Word, ...], Few] = ()
+    packages: Annotated[dict[Name, Word], Many] = field(default_factory=dict)
+    notes: Annotated[tuple[Prose, ...], Few] = ()
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from harness.render.text import visible
 _KEPT = frozenset(
     {
         *("--kernels", "--engine", "--python", "--targets", "--gpu", "--base-image", "--wheelhouse", "--ca-bundle", "--pip-config"),
-        *("--build-network", "--build-arg", "--weaken", "--test-timeout"),
+        *("--build-network", "--build-arg", "--weaken", "--test-timeout", "--requirements", "--env"),
     }
 )
+_KEPT_FLAGS = frozenset({"--install", "--install-no-deps"})
 # The other options with a value, which may itself look like an option. A test checks both sets against the parser.
 _DROPPED = frozenset(
     {
@@ -44,8 +45,10 @@ def _kept(command: Iterable[str]) -> list[str]:
         if option in _KEPT or word in _DROPPED:
             whole = [word] if equals else [word, *islice(words, 1)]
             found += whole if option in _KEPT else []
-            if sum(map(len, found)) > _LONGEST:
-                return []
+        elif word in _KEPT_FLAGS:
+            found.append(word)
+        if sum(map(len, found)) > _LONGEST:
+            return []
     return found
 
 

@@ -242,7 +242,7 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...]) -> Job:
     target, options = request.target, request.options
     asked = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
     if options.shard:
-        asked["benches"], left_out = restrict(options.kernels, layout.kernels, options.benches, options.shard)
+        asked["benches"], left_out = restrict(options.kernels, layout.kernels, options.benches, options.shard, options.pytest.python_files)
         asked["pytest_args"] = (*options.pytest_args, *left_out)
     return Job(
         run_id=options.run_id,
@@ -250,6 +250,7 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...]) -> Job:
         stages=stages,
         kernels=layout.kernels,
         output=layout.output,
+        package_root=layout.package,
         interpret=target.interpret,
         interpret_as=target.interpret_as if target.interpret else None,
         require=target.probe.require,

@@ -15,11 +15,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import harness
 from harness.engines.choose import load_engine
-from harness.engines.docker.build_context import recipe
+from harness.engines.docker.layer import final_recipe
+from harness.engines.packages.plan import is_wanted, make_plan
+from harness.engines.packages.venv import venv_of
 from harness.engines.protocol import Request
 from harness.errors import InfrastructureError
 from harness.options import RunOptions
@@ -29,12 +32,15 @@ from harness.records import Environment, Inputs
 _FOLDERS = frozenset({".git", ".hg", ".svn", ".nox", ".tox", ".hypothesis", ".idea", ".vscode", ".ipynb_checkpoints", "__pycache__"})
 _FOLDER_MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")
 _FILES = re.compile(r".*\.py[co]|\..*\.sw[a-z]|.*~|\.?#.*|\.DS_Store|\.coverage.*")
+_BUILT = frozenset({"build", "dist", "node_modules"})
+_SETTINGS = frozenset({"pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini", "pytest.toml"})
+_MOST_SOURCES = 20_000  # files outside the kernels folder
 _MOST_NAMED = 10_000  # files; a larger package has one digest for each entry of its top folder
 _LARGE_BYTES = 64 << 20  # larger files count by size and time: reading them would take longer than some runs
 _PIECE = 1 << 20
 # The caller's variables that configure Python, pytest, torch and Triton, without those that only name folders of caches.
 _VARIABLES = re.compile(r"(PYTEST|PYTHON|TORCH|PYTORCH|TRITON)[A-Z_]*")
-_NOT_THESE = re.compile(r"PYTHONPATH|PYTEST_CURRENT_TEST|PYTEST_XDIST_.*|PYTEST_VERSION|.*_DIR|PYTHONDONTWRITEBYTECODE|PYTHONUNBUFFERED")
+_NOT_THESE = re.compile(r"PYTEST_CURRENT_TEST|PYTEST_XDIST_.*|PYTEST_VERSION|.*_DIR|PYTHONDONTWRITEBYTECODE|PYTHONUNBUFFERED")
 _WHAT_RUNS = ("inside", "records", "stats.py")
 # Runs in the Python that runs the kernels. An editable install counts with its files, any other package with its version.
 _LIST = """
@@ -65,7 +71,7 @@ print(json.dumps(found))
 def gather(request: Request, environment: Environment) -> Inputs:
     """Return the inputs that decide the results of this request in this environment."""
     target, options = request.target, request.options
-    variables = {**_calling(environment), **target.environment}
+    variables = {**_calling(environment), **target.environment, **options.variables}
     facts = {
         "engine": environment.engine,
         "image": environment.image or "",
@@ -77,6 +83,7 @@ def gather(request: Request, environment: Environment) -> Inputs:
         "cards": " ".join(_cards(target.doctor.pci)),
         "gpu": options.gpu or "",
         "shard": str(options.shard or ""),
+        **({"requirements": make_plan(request).key} if is_wanted(options) else {}),
         "protections": " ".join(sorted(options.weaken)),
     }
     return Inputs(options.run_id, target.name, package(options), harness_code(), facts)
@@ -88,19 +95,38 @@ def still_there(request: Request, recorded: Environment) -> Environment:
     if options.engine not in (None, recorded.engine):
         return replace(recorded, engine=str(options.engine))
     if recorded.image is None:
-        return replace(recorded, python=options.python or sys.executable)
-    return replace(recorded, image=recipe(request).tag, image_id=_image_id(request, recorded))
+        own = venv_of(request, make_plan(request)) / "bin" / "python" if is_wanted(options) else None
+        return replace(recorded, python=str(own or options.python or sys.executable))
+    return replace(recorded, image=final_recipe(request).tag, image_id=_image_id(request, recorded))
 
 
 def package(options: RunOptions) -> dict[str, str]:
-    """Return a digest of each file of the kernel package, by path. Caches, editors' files and results of runs do not count."""
+    """Return a digest of each file of the kernels folder, by path, and of what the rest of the package may add: modules and settings.
+
+    Caches, editors' files and results of runs do not count.
+    """
     found = dict(_files(options.kernels, options.out))
+    if options.package != options.kernels:
+        found |= dict(islice(_sources(options), _MOST_SOURCES))
     if len(found) <= _MOST_NAMED:
         return found
     folded: dict[str, list[str]] = {}
     for path, digest in found.items():
         folded.setdefault(path.partition("/")[0], []).append(f"{path} {digest}")
     return {top: _digest("\n".join(lines).encode()) for top, lines in folded.items()}
+
+
+def _sources(options: RunOptions) -> Iterator[tuple[str, str]]:
+    """Return the digests of a package's modules and settings outside the kernels folder: `../my_ops/relu.py`. Its data may be large."""
+    for folder, folders, files in os.walk(options.package):
+        here = Path(folder)
+        if here in (options.kernels, options.out) or any(name in files for name in _FOLDER_MARKS) or _is_run(here):
+            folders.clear()
+            continue
+        folders[:] = sorted(name for name in folders if name not in _FOLDERS | _BUILT and not name.startswith("."))
+        for name in sorted(name for name in files if name.endswith(".py") or name in _SETTINGS):
+            path = here / name
+            yield os.fsencode(os.path.relpath(path, options.kernels)).decode("utf-8", "backslashreplace"), _content(path)
 
 
 def harness_code() -> str:
@@ -151,7 +177,7 @@ def _installed(environment: Environment) -> dict[str, str]:
     if environment.image is not None:
         return {}
     try:
-        # The inside does not get the caller's PYTHONPATH either.
+        # Packages are listed without the caller's PYTHONPATH, which counts as a variable.
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         done = subprocess.run([environment.python, "-c", _LIST], capture_output=True, text=True, timeout=60, env=variables)
         found: dict[str, str] = json.loads(done.stdout) if done.returncode == 0 else {"python": "unknown"}

@@ -20,6 +20,7 @@ from harness.run.inputs import harness_code, package
 # Fields of a job that may differ when a run is resumed: paths, and limits on time and workers.
 _FREE = (
     "kernels",
+    "package_root",
     "output",
     "driver_file",
     "probe",

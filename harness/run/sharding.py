@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.records import Shard
-from harness.records.package import is_bench, is_test, kernel_of
+from harness.records.package import TEST_FILES, is_bench, is_test, kernel_of
 from harness.records.shard import MOST_SHARDS
 
 _NOTHING = "(no bench in this shard)"
@@ -31,14 +31,17 @@ def parse_shard(text: str) -> Shard:
         ) from None
 
 
-def restrict(kernels: Path, inside: str, benches: Sequence[str], shard: Shard) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def restrict(
+    kernels: Path, inside: str, benches: Sequence[str], shard: Shard, tests: Sequence[str] = TEST_FILES
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the bench patterns and the pytest options that leave out the kernels of other shards.
 
-    `inside` is the package's path where it runs. Helpers stay importable: the other files are not collected, but they are still there.
+    `inside` is the package's path where it runs, `tests` are pytest's patterns of test files. Helpers stay importable: the other files are
+    not collected, but they are still there.
     """
     files = [path.relative_to(kernels).as_posix() for path in sorted(kernels.rglob("*.py"))]
     timed = [path for path in files if is_bench(path, benches)]
-    tested = [path for path in files if is_test(path)]
+    tested = [path for path in files if is_test(path, tests)]
     names = sorted({kernel_of(path) for path in (*timed, *tested)})
     mine = set(names[shard.number - 1 :: shard.of])
     patterns = tuple(glob.escape(path) for path in timed if kernel_of(path) in mine)

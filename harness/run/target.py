@@ -70,6 +70,10 @@ def check_target(target: Target, options: RunOptions) -> tuple[Stage, ...]:
     """
     stages = _stages(target, options)
     _check_shareable(target, options)
+    if target.visible_devices in options.variables:
+        raise UsageError(
+            f"--env {target.visible_devices}: warpwave sets {target.visible_devices} itself.", "It selects the GPUs of a run.", "Use --gpu."
+        )
     raw = options.out / "raw" / target.name
     if os.path.lexists(raw) and not (options.resume and raw.is_dir() and not raw.is_symlink()):
         raise _taken(raw)
@@ -97,7 +101,7 @@ def _check_finished(request: Request, stages: tuple[Stage, ...], record: RunReco
     """
     if record.environment is not None:
         check_inputs(request.raw, gather(request, still_there(request, record.environment)))
-    layout = Layout("", str(request.options.kernels), str(request.raw))
+    layout = Layout("", str(request.options.kernels), str(request.raw), str(request.options.package))
     check_same(request.raw, job_of(layout, request, stages))
 
 

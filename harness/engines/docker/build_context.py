@@ -28,7 +28,11 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides an image. `files` are small and hashed whole; for `wheels`, only names and sizes are hashed."""
+    """Everything that decides an image. `files` are small and hashed whole; for `wheels`, only names and sizes are hashed.
+
+    `layer` is the key of the packages if this is a layer on top of a target's image: a package's sources are among its files, and an edit
+    of a kernel does not change what is installed.
+    """
 
     target: str
     base: str
@@ -36,18 +40,21 @@ class Recipe:
     wheels: tuple[Path, ...]
     arguments: dict[str, str]
     ca_bundle: Path | None = None
+    layer: str = ""
 
     @property
     def requirements(self) -> str:
         """A hash of the packages that get installed, whatever the base image."""
         locks = {name: self._text(name) for name in self.files if name.startswith("locks/")}
         wheels = [[wheel.name, wheel.stat().st_size] for wheel in self.wheels]
-        return _hash(self._text("install.sh"), self._text("pip.conf"), self.arguments, wheels, locks)
+        layer = [self.layer] if self.layer else []
+        return _hash(self._text("install.sh"), self._text("pip.conf"), self.arguments, wheels, locks, *layer)
 
     @property
     def tag(self) -> str:
         """The name of the image: its target, and a hash of everything that goes into it."""
-        return f"warpwave/{slug(self.target)}:{_hash(self._text('Dockerfile'), self.base, self.requirements)}"
+        kind = "-packages" if self.layer else ""
+        return f"warpwave/{slug(self.target)}{kind}:{_hash(self._text('Dockerfile'), self.base, self.requirements)}"
 
     def labels(self, commit: str, base_digest: str) -> dict[str, str]:
         """Return the labels that `docker image inspect` shows."""

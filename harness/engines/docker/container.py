@@ -8,13 +8,13 @@ Engine API (`POST /containers/create`), which Podman accepts too, so the tests c
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from harness.engines.docker.host import NOBODY, Host
 from harness.engines.docker.relaxations import WEAKENINGS, Body
-from harness.engines.protocol import Layout, Request
+from harness.engines.protocol import Layout, Request, import_path
 from harness.errors import ConfigError
 from harness.records import Environment
 
@@ -27,8 +27,10 @@ _TMP = 2 * GIB  # the size of /tmp; the limit on the size of a file applies ther
 
 
 def layout(request: Request) -> Layout:
-    """Return the mount points. The kernels keep their folder's name, because a package imports itself by that name."""
-    return Layout(_HARNESS, f"/packages/{request.options.kernels.resolve().name}", _RESULTS)
+    """Return the mount points. The package keeps its folder's name, because a package may import itself by that name."""
+    root, kernels = request.options.package.resolve(), request.options.kernels.resolve()
+    package = PurePosixPath("/packages", root.name)
+    return Layout(_HARNESS, str(package / kernels.relative_to(root)), _RESULTS, str(package))
 
 
 def container_user(request: Request, host: Host) -> tuple[int, int]:
@@ -53,8 +55,7 @@ def slug(text: str) -> str:
 
 def container_options(request: Request, environment: Environment, host: Host, command: Sequence[str] = ()) -> Body:
     """Return the complete body of the create call. `command` replaces the inside, for tests of the isolation."""
-    target = request.target
-    program = tuple(command) or (target.python, "-m", "harness.inside", f"{_RESULTS}/job.json")
+    program = tuple(command) or (environment.python, "-m", "harness.inside", f"{_RESULTS}/job.json")
     uid, gid = container_user(request, host)
     body: Body = {
         "Image": environment.image_id or environment.image,
@@ -64,14 +65,7 @@ def container_options(request: Request, environment: Environment, host: Host, co
         "User": f"{uid}:{gid}",
         "WorkingDir": "/tmp",  # noqa: S108 - the container's own
         "Env": [f"{key}={value}" for key, value in sorted(_variables(request).items())],
-        "Labels": {
-            f"{LABEL}.run": request.options.run_id,
-            f"{LABEL}.target": target.name,
-            f"{LABEL}.pid": str(host.pid),
-            f"{LABEL}.boot": host.boot,
-            f"{LABEL}.created": host.created,
-            f"{LABEL}.keep": str(request.options.keep).lower(),
-        },
+        "Labels": labels_of(request, host),
         "HostConfig": {
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges"],
@@ -100,8 +94,20 @@ def container_options(request: Request, environment: Environment, host: Host, co
     return body
 
 
-def readable(body: Body) -> dict[str, Any]:
-    """Return the options in the form that a report shows."""
+def labels_of(request: Request, host: Host) -> dict[str, str]:
+    """Return the labels by which a later run recognizes a container whose run has ended."""
+    return {
+        f"{LABEL}.run": request.options.run_id,
+        f"{LABEL}.target": request.target.name,
+        f"{LABEL}.pid": str(host.pid),
+        f"{LABEL}.boot": host.boot,
+        f"{LABEL}.created": host.created,
+        f"{LABEL}.keep": str(request.options.keep).lower(),
+    }
+
+
+def readable(body: Body, hidden: Collection[str] = ()) -> dict[str, Any]:
+    """Return the options in the form that a report shows. The values of `hidden` variables are left out: reports are shared."""
     host = body["HostConfig"]
     requests = [f"{entry['Driver'] or 'gpus'}: {', '.join(entry['DeviceIDs']) or 'all'}" for entry in host["DeviceRequests"]]
     return {
@@ -116,7 +122,7 @@ def readable(body: Body) -> dict[str, Any]:
         "groups": host["GroupAdd"],
         # Leave the sources out: reports are shared, and the caller's paths are private.
         "mounts": [f"{mount['Target']}:{'ro' if mount['ReadOnly'] else 'rw'}" for mount in host["Mounts"]],
-        "environment": body["Env"],
+        "environment": [f"{name}=…" if (name := pair.partition("=")[0]) in hidden else pair for pair in body["Env"]],
         "limits": {"memory": f"{host['Memory'] / GIB:.1f} GiB", "pids": host["PidsLimit"], "shm": "1 GiB", **host["Tmpfs"]},
     }
 
@@ -128,12 +134,13 @@ def _variables(request: Request) -> dict[str, str]:
         # torch asks for the user's name, and the host's user id has no name in the image.
         "USER": "warpwave",
         "LOGNAME": "warpwave",
-        "PYTHONPATH": _HARNESS,
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "TRITON_CACHE_DIR": "/tmp/triton",  # noqa: S108
         "TRITON_DEFAULT_FP_FUSION": "1",
         **request.target.environment,
+        **request.options.variables,
+        "PYTHONPATH": import_path(_HARNESS, request.target.environment, request.options.variables),
     }
     devices = request.target.devices
     # With a device request the container sees only its own cards, numbered from 0. The host's indices would then hide them.
@@ -146,9 +153,12 @@ def _mounts(request: Request) -> list[dict[str, Any]]:
     # `Mounts` and not `Binds`: the engine then refuses a missing source, instead of creating a folder owned by root. Colons are safe too.
     mounts = [
         _mount(str(PACKAGE), f"{_HARNESS}/harness", True),
-        _mount(str(request.options.kernels.resolve()), layout(request).kernels, True),
+        _mount(str(request.options.package.resolve()), layout(request).package, True),
         _mount(str(request.raw.resolve()), _RESULTS, False),
     ]
+    if (request.options.package / ".git").is_dir():
+        # A clone's settings may hold a token, and no test needs the history.
+        mounts.append({"Type": "tmpfs", "Target": f"{layout(request).package}/.git", "ReadOnly": True})
     for position, volume in enumerate(request.target.devices.volumes):
         source, _, rest = volume.partition(":")
         destination, _, mode = rest.partition(":")

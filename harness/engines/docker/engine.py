@@ -15,18 +15,22 @@ from dataclasses import replace
 from typing import Any
 
 from harness.engines import signals
-from harness.engines.docker.build_context import recipe
-from harness.engines.docker.container import PACKAGE, container_name, container_options, container_user, layout, readable
+from harness.engines.docker.build_context import Recipe, recipe
+from harness.engines.docker.container import PACKAGE, container_name, container_options, container_user, labels_of, layout, readable
 from harness.engines.docker.deadlines import Bounds, within
 from harness.engines.docker.errors import no_engine, not_created, sdk_missing
 from harness.engines.docker.host import Host, check_readable, lent, observe
 from harness.engines.docker.images import build, find, unnamed_stages, usable
+from harness.engines.docker.layer import final_recipe, layer_recipe, read_packages
 from harness.engines.docker.lifecycle import leftovers, watch
 from harness.engines.docker.relaxations import check_weakenings
+from harness.engines.packages.plan import is_wanted
+from harness.engines.packages.venv import FAILED, LOG, install_failed
 from harness.engines.protocol import Layout, Request, Say
 from harness.engines.results_folder import clear
 from harness.engines.results_limit import Watch
-from harness.records import Environment, Exit
+from harness.errors import InfrastructureError
+from harness.records import Environment, Exit, write_text
 
 try:
     import docker
@@ -91,19 +95,42 @@ class DockerEngine:
                 image = build(self._api, request, parts, say)
             else:
                 say(f"{parts.target}: image {parts.tag} is there already")
-        return Environment(
-            engine=self.name,
-            python=request.target.python,
+            environment = Environment(
+                engine=self.name, python=request.target.python, image=parts.tag, image_id=image["Id"], base_image=parts.base, built=built
+            )
+            if is_wanted(request.options):
+                environment = self._with_packages(request, layer_recipe(request, parts), environment, say)
+        return replace(environment, prepare_s=round(time.monotonic() - started, 3))
+
+    def _with_packages(self, request: Request, parts: Recipe, below: Environment, say: Say) -> Environment:
+        """Find the layer with the package's requirements, or build it. Its log is in the run's folder."""
+        image = None if request.options.build.rebuild else usable(self._api, parts)
+        lines: list[str] = []
+        if image is None:
+            try:
+                image = build(self._api, request, parts, say, lines.append)
+            except InfrastructureError as error:
+                if not any(line.startswith(FAILED) for line in lines):
+                    raise
+                raise install_failed(parts.target, "\n".join(lines), request.raw / LOG) from error
+            finally:
+                write_text(request.raw / LOG, "\n".join(lines) + "\n")
+        else:
+            say(f"{parts.target}: image {parts.tag} is there already")
+        found = read_packages(self._api, str(image["Id"]), container_name(request), labels_of(request, self._host(request)))
+        return replace(
+            below,
+            python=found.python,
             image=parts.tag,
             image_id=image["Id"],
-            base_image=parts.base,
-            built=built,
-            prepare_s=round(time.monotonic() - started, 3),
+            built=below.built or bool(lines),
+            packages=found.versions,
+            notes=found.notes,
         )
 
     def image_id(self, request: Request) -> str | None:
         """Return the id of the target's image: empty if its base image was replaced, None if the engine does not have the image."""
-        parts = recipe(request)
+        parts = final_recipe(request)
         with self._answering():
             if find(self._api, parts.tag) is None:
                 return None
@@ -145,7 +172,7 @@ class DockerEngine:
             host = self._host(request)
         body = container_options(request, environment, host, command)
         user = container_user(request, host)
-        for folder in (request.options.kernels, PACKAGE):
+        for folder in dict.fromkeys((request.options.package, request.options.kernels, PACKAGE)):
             check_readable(folder, user, host)
         container: str | None = None
         output: _Attached | None = None
@@ -171,7 +198,7 @@ class DockerEngine:
                     self._remove(container or container_name(request))
                 if output:
                     output.close()
-        return replace(environment, options=readable(body), weakened=request.options.weaken), ended
+        return replace(environment, options=readable(body, request.options.variables), weakened=request.options.weaken), ended
 
     def _sweep(self, request: Request) -> None:
         """Remove containers of killed runs, which may still hold a GPU, and the container of an earlier attempt at this run."""

@@ -60,8 +60,8 @@ def usable(api: Api, parts: Recipe) -> dict[str, Any] | None:
     return image if recorded == digest(base) else None
 
 
-def build(api: Api, request: Request, parts: Recipe, say: Say) -> dict[str, Any]:
-    """Build the image of a recipe, and print a line for each step.
+def build(api: Api, request: Request, parts: Recipe, say: Say, on_line: Say | None = None) -> dict[str, Any]:
+    """Build the image of a recipe, and print a line for each step. `on_line` gets every line.
 
     Raises:
         InfrastructureError: the base image cannot be pulled, or a step failed.
@@ -87,6 +87,8 @@ def build(api: Api, request: Request, parts: Recipe, say: Say) -> dict[str, Any]
         for message in messages:
             for line in filter(None, (line.rstrip() for line in message.get("stream", "").splitlines())):
                 tail.append(line)
+                if on_line:
+                    on_line(line)
                 if re.match(r"step \d+/\d+", line, re.IGNORECASE):
                     step = line
                     say(f"{parts.target}: {line}")

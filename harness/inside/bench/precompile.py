@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.inside.benchmarks import Point, find_benches, load_module, points
+from harness.inside.process.package_path import enter, package_folders, python_path
 from harness.inside.process.workers import Worker, forked, hash_triton
 from harness.records import Architecture, Job, Stage, write_text
 
@@ -75,6 +76,7 @@ def work(job: Job, card: Architecture, share: int, shares: int) -> None:
     pretended = pretended_device(card, lambda binary: (32, 0, card.program_threads), job.torch_devices)
     with temporary_home(Path(job.output) / Stage.BENCH.value), pretended:
         _make_ready_to_launch(card)
+        enter(package_folders(job), first=python_path(job))
         for point in share_of(_points(job), share, shares):
             with contextlib.suppress(Exception):  # the bench stage reports the error
                 point.run()

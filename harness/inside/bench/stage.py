@@ -31,6 +31,7 @@ from harness.inside.multi_gpu.share import share
 from harness.inside.process import sealing
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal, settle
+from harness.inside.process.package_path import enter, package_folders, python_path
 from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import as_stage, spawned
 from harness.records import Architecture, Ceiling, Job, Sample, Stage, StageReport, Verdict, to_json
@@ -70,6 +71,7 @@ def work(job: Job) -> None:
     import triton.testing
 
     journal = Journal.from_environment()
+    enter(package_folders(job), first=python_path(job))
     if not settle(journal, ask_afresh):
         return
     done = journal.done()

@@ -13,7 +13,7 @@ from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
 from harness.inside.process.not_run import why_not_run
 from harness.inside.test.collection import Failure
-from harness.inside.test.stage import pytest_options
+from harness.inside.test.settings import pytest_options, test_paths
 from harness.records import Job, NotRun, Stage, Verdict
 
 
@@ -50,9 +50,9 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
     def on_collected(ids: list[str], deselected: int, left_out: int) -> None:
         journal.write("collected", ids=ids, deselected=deselected, left_out=left_out)
 
-    options = pytest_options(job, Path(job.output) / Stage.COMPILE.value)
+    options = [*pytest_options(job, Path(job.output) / Stage.COMPILE.value), *test_paths(job)]
     choice = Choice(journal.done(), job.quick, narrowed=bool(job.pytest_args))
-    run_tests(root, options, choice, on_collected, on_start, on_end)
+    run_tests(options, choice, on_collected, on_start, on_end)
 
 
 def _finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure | None) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -81,11 +80,11 @@ class _Runner:
             self.ended = call.excinfo.value
 
 
-def run_tests(root: Path, options: list[str], choice: Choice, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd) -> None:
-    """Run every chosen test below `root`. `on_end` receives what ended it early, or None."""
+def run_tests(options: list[str], choice: Choice, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd) -> None:
+    """Run every chosen test that these options select. `on_end` receives what ended it early, or None."""
     collection = Collection()
     runner = _Runner(choice, collection, on_collected, on_start, on_end)
-    ended = pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options, str(root)], plugins=[collection, runner])
+    ended = pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options], plugins=[collection, runner])
     if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED):
         said = (
             f"pytest ended early ({pytest.ExitCode(ended).name.lower().replace('_', ' ')}), so some tests did not run: see the stage's log"

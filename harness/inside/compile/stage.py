@@ -24,6 +24,7 @@ from harness.inside.process.events import emit
 from harness.inside.process.exceptions import doubted
 from harness.inside.process.journal import Journal
 from harness.inside.process.not_run import with_reasons
+from harness.inside.process.package_path import enter, package_folders, python_path
 from harness.inside.process.supervise import supervise
 from harness.inside.process.temporary_home import temporary_home
 from harness.inside.process.workers import as_stage, forked, time_is_up
@@ -37,6 +38,7 @@ def compile_all(job: Job) -> StageReport:
     wrong: dict[str, None] = {}
     unseen = {"deselected": 0, "left_out": 0}  # tests, the same for every architecture
     cases = {card.name: Cases() for card in job.architectures}
+    notes: dict[str, None] = {}
     lock, stop = threading.Lock(), threading.Event()
     sealing.remove(folder / "kernels.jsonl")  # from an interrupted run; the journals hold everything
 
@@ -52,6 +54,8 @@ def compile_all(job: Job) -> StageReport:
 
         def on_event(event: Event) -> None:
             with lock:
+                if event["event"] == "note":
+                    notes[event["text"]] = None
                 if event["event"] == "wrong":
                     wrong[f"{card.name}: {event['reason']}"] = None
                 if event["event"] == "collected":
@@ -95,7 +99,7 @@ def _report(job: Job, rows: list[CompiledKernel], wrong: Iterable[str], unseen: 
     verdict = worst([row.verdict for row in rows if row.verdict is not Verdict.NOT_RUN])
     reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.launches)})"
     hint = "" if rows else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
-    report = StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts, **unseen)  # type: ignore[arg-type]
+    report = StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts, notes=tuple(notes), **unseen)  # type: ignore[arg-type]
     gap = next((f"{row.origin}: {row.reason}" for row in rows if row.not_run is NotRun.NOT_PRETENDED), "")
     report = with_reasons(report, Counter(row.not_run for row in rows if row.not_run), "launch", gap)
     return doubted(mostly_run(report, cases), wrong)
@@ -143,6 +147,7 @@ def work(job: Job, card: Architecture) -> None:
     # Rows lost to a power cut are compiled already and found in the cache. So do not wait for the disk at each of 5,000 points.
     journal = Journal.from_environment(durable=("end",))
     recorder = Recorder(card, journal, job.gates)
+    enter(package_folders(job), first=python_path(job))
     with pretended_device(card, recorder.load, job.torch_devices):
         if "bench" in job.launches:
             launch_benches(job, journal, recorder)

@@ -21,6 +21,7 @@ from typing import Any
 from harness.inside.facts.architecture import architecture_name, described
 from harness.inside.facts.device import accelerator
 from harness.inside.process import sealing
+from harness.inside.process.package_path import root_of
 from harness.inside.process.workers import as_stage
 from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict, to_json, to_text
 
@@ -28,6 +29,8 @@ from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict
 _TAKEN_BYTES, _TAKEN_SHARE = 2 << 30, 8
 _SETTLE_S = 60.0  # some systems free the memory of an ended process late
 _POLL_S = 1.0
+_NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__"})
+_MOST_MODULES = 20_000
 _TOLD_S = 20.0  # for a tool whose answer is only shown
 
 
@@ -58,18 +61,37 @@ def gather(job: Job) -> Facts:
         runtime=f"{name} {getattr(torch.version, name)}" if name else "none",
         driver=_driver(job) if devices else None,
         fp_fusion=os.environ.get("TRITON_DEFAULT_FP_FUSION"),
-        kernels_hash=source_hash(Path(job.kernels)),
+        kernels_hash=source_hash(Path(job.kernels), root_of(job)),
         devices=devices,
     )
 
 
-def source_hash(folder: Path) -> str:
-    """Return the SHA-256 over names and contents of every Python file below `folder`: it is the same for two runs of one package."""
+def source_hash(folder: Path, root: Path | None = None) -> str:
+    """Return the SHA-256 over names and contents of every Python file below `folder`: it is the same for two runs of one package.
+
+    If `folder` is only a part of the package at `root`, the other modules of the package count too.
+    """
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        if not any(part.startswith(".") or part == "__pycache__" for part in path.relative_to(folder).parts):
-            digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    whole = root or folder
+    for path in sorted(folder.rglob("*.py") if whole == folder else _modules(whole)):
+        relative = path.relative_to(whole)
+        if not any(part.startswith(".") or part == "__pycache__" for part in relative.parts):
+            digest.update(relative.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+def _modules(root: Path) -> list[Path]:
+    """Return the Python files of a whole package, without those of environments and builds in its folder, which differ between machines."""
+    found: list[Path] = []
+    for folder, folders, files in os.walk(root):
+        if "pyvenv.cfg" in files:
+            folders.clear()
+            continue
+        folders[:] = [name for name in sorted(folders) if name not in _NOT_SOURCES and not name.startswith(".")]
+        found += [Path(folder, name) for name in sorted(files) if name.endswith(".py")]
+        if len(found) > _MOST_MODULES:
+            break
+    return found
 
 
 def _changed(facts: Facts, path: Path) -> str:

@@ -18,7 +18,8 @@ from harness.records import Verdict
 
 Event = dict[str, Any]
 
-_KINDS = {"worker", "collected", "start", "turn", "ready", "waiting", "finish", "poisoned", "death", "lost", "kernel", "end", "wrong"}
+_FROM_WORKERS = {"collected", "start", "turn", "ready", "waiting", "finish", "poisoned", "lost", "kernel", "note", "end"}
+_KINDS = _FROM_WORKERS | {"worker", "death", "wrong"}
 _OF_A_CASE = {"start", "turn", "ready", "finish", "poisoned", "death", "lost"}
 _OUTCOMES = {"passed", "failed", "error", "skipped", "invalid"}
 _VERDICTS = {verdict.value for verdict in Verdict}
@@ -208,6 +209,8 @@ def _is_whole(event: Event) -> bool:
         return isinstance(ids, list) and all(isinstance(case, str) for case in ids) and isinstance(points, dict)
     if kind == "kernel":
         return isinstance(event.get("row"), dict)
+    if kind == "note":
+        return isinstance(event.get("text"), str)
     if kind in ("lost", "wrong"):
         return isinstance(event.get("reason"), str)
     if kind not in ("finish", "poisoned", "death"):

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from harness.inside.process.not_run import why_not_run
+from harness.inside.test.settings import settings
 from harness.records import NotRun
-from harness.records.package import is_test
+from harness.records.package import TEST_FILES, is_test
 
 _BROKEN = "ConftestImportFailure"  # pytest's own name for it is not public
 
@@ -98,10 +99,11 @@ class Collection:
                 yield Failure(name, "there is no test in this file", NotRun.EMPTY)
             elif not narrowed:
                 yield Failure(name, "all tests of this file are deselected", NotRun.SKIPPED)
+        patterns = settings().get("python_files", TEST_FILES)
         for folder, failure in self.below.items():
             for path in sorted((self.root / folder).rglob("*.py")):
                 name = path.relative_to(self.root).as_posix()
-                if is_test(name) and name not in self.matched and "/." not in f"/{name}":
+                if is_test(name, patterns) and name not in self.matched and "/." not in f"/{name}":
                     yield Failure(name, f"{failure.id} does not import: {failure.message}", failure.why)
 
 

@@ -23,8 +23,9 @@ from harness.inside.process.workers import die_with_parent
 from harness.inside.test.called_tests import code_of, watched
 from harness.inside.test.collection import Collection, Failure, last_line
 from harness.inside.test.quick import few_of_each
+from harness.inside.test.settings import settings
 from harness.records import Architecture, NotRun
-from harness.records.package import is_bench, is_test
+from harness.records.package import TEST_FILES, is_bench, is_test
 
 BENCHES_VARIABLE = "WARPWAVE_BENCHES"
 CARD_VARIABLE = "WARPWAVE_CARD"
@@ -218,7 +219,7 @@ class BenchItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the module's top level."""
-        load_module(self.path, self.config.rootpath)
+        load_module(self.path, Path(settings().get("kernels", self.config.rootpath)))
 
     def reportinfo(self) -> tuple[Path, None, str]:
         """Return the location that a failure points to."""
@@ -249,7 +250,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     patterns = os.environ.get(BENCHES_VARIABLE, "").split(os.pathsep)
     root = parent.config.rootpath
     path = file_path.relative_to(root).as_posix() if file_path.is_relative_to(root) else file_path.name
-    if is_test(path) or not is_bench(path, patterns):
+    if is_test(path, settings().get("python_files", TEST_FILES)) or not is_bench(path, patterns):
         return None
     module: pytest.Collector = BenchModule.from_parent(parent, path=file_path)
     return module

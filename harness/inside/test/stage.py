@@ -27,6 +27,7 @@ from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
 from harness.inside.process.workers import as_stage, spawned, time_is_up
 from harness.inside.test.junit import junit_xml
 from harness.inside.test.pytest_plugin import BENCHES_VARIABLE, CARD_VARIABLE, DEVICES_VARIABLE, NARROWED_VARIABLE, QUICK_VARIABLE
+from harness.inside.test.settings import pytest_options, test_paths
 from harness.records import GPU_PROPERTY, CaseResult, Job, NotRun, Stage, StageReport, Verdict, to_json, worst
 from harness.records.package import is_test
 
@@ -48,6 +49,7 @@ class Results:
         self.cases: dict[tuple[str, int], CaseResult] = {}
         self.collected: Counter[str] = Counter()
         self.wrong: dict[str, None] = {}
+        self.notes: dict[str, None] = {}
         self.deselected = self.left_out = 0
         self.stopped = ""
         self._reported: Counter[str] = Counter()
@@ -76,6 +78,8 @@ class Results:
             self.stopped = str(event.get("stopped") or self.stopped)
         elif kind == "wrong":
             self.wrong[event["reason"]] = None
+        elif kind == "note":
+            self.notes[event["text"]] = None
         if self._behind and time.monotonic() > self._due:
             self.write()
 
@@ -111,7 +115,7 @@ class Results:
         if not self.collected and kind is NotRun.TIME_UP:
             root = Path(self.job.kernels)
             paths = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.py"))]
-            self.collected.update(path for path in paths if is_test(path) and (path, 0) not in self.cases)
+            self.collected.update(path for path in paths if is_test(path, self.job.pytest.python_files) and (path, 0) not in self.cases)
         missing = [(case_id, n) for case_id, several in self.collected.items() for n in range(several) if (case_id, n) not in self.cases]
         for case_id, n in missing:
             row = {"event": "death", "id": case_id, "verdict": Verdict.NOT_RUN.value, "reason": why, "not_run": kind.value}
@@ -150,7 +154,7 @@ def verify(job: Job) -> StageReport:
     results = Results(job, folder)
     # Capture only Python's streams. What a GPU's runtime prints before it aborts must reach the log.
     options = ["--capture=sys", *pytest_options(job, folder)]
-    command = [sys.executable, "-m", "pytest", "-p", "harness.inside.test.pytest_plugin", *options, job.kernels]
+    command = [sys.executable, "-m", "pytest", "-p", "harness.inside.test.pytest_plugin", *options, *test_paths(job)]
     os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.benches)
     os.environ[DEVICES_VARIABLE] = os.pathsep.join(job.torch_devices)
     if card := job.interpret_as or next(iter(job.architectures), None):
@@ -187,17 +191,6 @@ def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[D
     return supervise(spawned(command), journal, job.test_limit_s, folder / "log.txt", results.on_event, faults=job.device_faults)
 
 
-def pytest_options(job: Job, folder: Path) -> list[str]:
-    """Return pytest's options. The package may be read-only and is its own root; a module that does not import must not hide the others."""
-    fixed = ["--rootdir", job.kernels, "-p", "no:cacheprovider", "--continue-on-collection-errors", "-v", "--color=no"]
-    if not any((Path(job.kernels) / name).exists() for name in ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")):
-        # Otherwise pytest would use the settings of a repository above the folder, which a container does not have.
-        settings = folder / "pytest.ini"
-        settings.write_text("[pytest]\n")
-        fixed += ["-c", str(settings)]
-    return [*fixed, *job.pytest_args]
-
-
 def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     cases = list(results.cases.values())
     counts = {verdict.value: sum(case.verdict is verdict for case in cases) for verdict in Verdict}
@@ -224,7 +217,14 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         if verdict is Verdict.INFRA:
             reason, hint = deaths[-1].reason, LOST_DEVICE
     report = StageReport(
-        Stage.TEST, verdict, reason=reason[:500], hint=hint, counts=counts, deselected=results.deselected, left_out=results.left_out
+        Stage.TEST,
+        verdict,
+        reason=reason[:500],
+        hint=hint,
+        counts=counts,
+        deselected=results.deselected,
+        left_out=results.left_out,
+        notes=tuple(results.notes),
     )
     gap = next((f"{case.id}: {case.message}" for case in cases if case.not_run is NotRun.NOT_PRETENDED), "")
     return doubted(with_reasons(report, Counter(case.not_run for case in cases if case.not_run), "test", gap), results.wrong)

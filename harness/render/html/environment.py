@@ -9,6 +9,7 @@ from harness.render.sections.cards import remarks, several
 from harness.render.text import number
 
 _MOST = 16  # different GPUs per target
+_MOST_PACKAGES = 200
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,13 @@ def _told(target: TargetSummary) -> dict[str, str]:
         image = environment.image or ""
         digest = f" {environment.image_id[:19]}" if environment.image_id else ""
         found |= {"engine": environment.engine, "image": image + digest, "protections given up": ", ".join(environment.weakened)}
+        installed = [f"{package} {version}" for package, version in environment.packages.items()]
+        found |= {"installed for it": _joined(installed, _MOST_PACKAGES), "not installed as asked": "; ".join(environment.notes)}
     return found | {"run": target.run_id, "started": target.started, "took": f"{target.seconds:.0f} s" if target.seconds else ""}
 
 
-def _joined(texts: list[str]) -> str:
-    return " + ".join(texts if len(texts) <= _MOST else [*texts[:_MOST], f"{len(texts) - _MOST} more"])
+def _joined(texts: list[str], most: int = _MOST) -> str:
+    return " + ".join(texts if len(texts) <= most else [*texts[:most], f"{len(texts) - most} more"])
 
 
 def _gpu(device: DeviceSummary) -> str:

@@ -63,6 +63,13 @@ def _targets(comparison: Comparison) -> Section:
             lines.append(say(name(f"{target.target}, attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 300)}")))
         if len(target.attempts) > _MOST_ATTEMPTS:
             lines.append(say(name(target.target), f": {len(target.attempts) - _MOST_ATTEMPTS} more attempts"))
+        lines += [
+            say(name(f"{target.target}, {stage.stage.value}: {first_line(note, 400)}"))
+            for stage in target.stages
+            for note in stage.notes[:_FEW]
+        ]
+        told = target.environment.notes if target.environment else ()
+        lines += [say(name(f"{target.target}: {first_line(note, 400)}")) for note in told]
         if target.environment and target.environment.weakened:
             lines.append(say(name(target.target), ", protections given up: ", name(", ".join(target.environment.weakened))))
         lines += [say(name(target.target), ", what to do: ", name(first_line(target.hint, 400)))] if target.hint else []
@@ -104,6 +111,9 @@ def _known(target: TargetSummary) -> list[tuple[str, str]]:
         return []
     runtime = "" if facts.runtime == "none" else facts.runtime
     found = {"torch": facts.torch, "triton": facts.triton, "runtime": runtime, "driver": facts.driver, "FP fusion": facts.fp_fusion}
+    installed = list(target.environment.packages.items()) if target.environment else []
+    few = [f"{package} {version}" for package, version in installed[:_FEW]]
+    found["installed for it:"] = ", ".join([*few, *([f"{len(installed) - _FEW} more"] if len(installed) > _FEW else [])])
     return [(fact, value) for fact, value in found.items() if value]
 
 

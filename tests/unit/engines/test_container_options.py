@@ -12,10 +12,10 @@ import pytest
 from engine_requests import ask, change
 
 from harness.config.targets import Devices, load_targets
-from harness.engines.docker.container import PACKAGE, container_name, container_options, container_user, readable
+from harness.engines.docker.container import PACKAGE, container_name, container_options, container_user, layout, readable
 from harness.engines.docker.host import Host, Node
 from harness.engines.docker.relaxations import WEAKENINGS, check_weakenings
-from harness.engines.protocol import Request
+from harness.engines.protocol import Layout, Request
 from harness.errors import ConfigError, UsageError
 from harness.records import Environment
 
@@ -207,3 +207,33 @@ def test_root_group_is_not_given_away():
     """A node of root's group does not open what else belongs to that group."""
     request = with_devices("rocm", nodes=("/dev/x",), groups_from_nodes=True, groups=(7,))
     assert container_options(request, ENVIRONMENT, replace(HOST, nodes=(Node("/dev/x", 0),)))["HostConfig"]["GroupAdd"] == ["7"]
+
+
+def test_a_part_of_a_package_is_mounted_with_all_of_it(tmp_path):
+    """The tests may import their neighbours; what git keeps of the clone, which may hold a token, is hidden behind an empty folder."""
+    (tmp_path / "ops" / "tests").mkdir(parents=True)
+    (tmp_path / "ops" / ".git").mkdir()
+    request = change(ask(TARGETS["cpu"], tmp_path / "ops" / "tests", tmp_path / "raw"), root=tmp_path / "ops")
+    mounts = container_options(request, ENVIRONMENT, HOST)["HostConfig"]["Mounts"]
+
+    assert layout(request) == Layout("/warpwave", "/packages/ops/tests", "/results", "/packages/ops")
+    assert mounts[1] == {"Type": "bind", "Source": str(tmp_path / "ops"), "Target": "/packages/ops", "ReadOnly": True}
+    assert mounts[-1] == {"Type": "tmpfs", "Target": "/packages/ops/.git", "ReadOnly": True}
+
+
+def test_a_targets_import_path_comes_behind_the_harness():
+    """A targets file's PYTHONPATH adds folders; it never replaces the harness's own."""
+    target = replace(TARGETS["cpu"], environment={"PYTHONPATH": "/opt/libraries"})
+
+    assert "PYTHONPATH=/warpwave:/opt/libraries" in container_options(change(REQUEST, target), ENVIRONMENT, HOST)["Env"]
+
+
+def test_variables_of_the_user_reach_the_container_and_not_the_report():
+    """`--env` may pass a token on: a report shows the name alone. Folders for imports come last."""
+    request = change(REQUEST, variables={"A_TOKEN": "secret", "PYTHONPATH": "/mine"})
+    body = container_options(request, ENVIRONMENT, HOST)
+    shown = readable(body, request.options.variables)["environment"]
+
+    assert {"A_TOKEN=secret", "PYTHONPATH=/warpwave:/mine"} <= set(body["Env"])
+    assert "A_TOKEN=…" in shown
+    assert "secret" not in str(shown)

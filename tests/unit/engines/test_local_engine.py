@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 
 import pytest
 from engine_requests import ask
@@ -59,3 +60,13 @@ def test_ctrl_c_while_the_run_begins(execute, monkeypatch, tmp_path):
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
     assert list((tmp_path / "raw").iterdir()) == []
+
+
+def test_import_paths_come_behind_the_harness(execute, monkeypatch, tmp_path):
+    """The caller's PYTHONPATH and the target's are both kept; neither displaces the harness."""
+    monkeypatch.setenv("PYTHONPATH", "/callers")
+    target = load_targets()["cpu"]
+    monkeypatch.setattr("test_local_engine.load_targets", lambda: {"cpu": replace(target, environment={"PYTHONPATH": "/targets"})})
+    _, lines = execute('echo "$PYTHONPATH"')
+
+    assert lines == [f"{tmp_path}/raw/.harness:/callers:/targets"]

@@ -86,7 +86,7 @@ CHANGES = {
     "options of pytest": (lambda at: (at / "ops" / "pytest.ini").write_text(""), "pytest.ini has changed"),
     "a file that is gone": (lambda at: (at / "ops" / "conftest.py").unlink(), "conftest.py' is gone"),
     "a new file": (lambda at: (at / "ops" / "test_new.py").write_text("def test_new(): pass\n"), "test_new.py' is new"),
-    "gates above it": (lambda at: (at / "pyproject.toml").write_text("[tool.warpwave.gates]\nspills = 4\n"), "its gates was"),
+    "gates above it": (lambda at: (at / "pyproject.toml").write_text("[tool.warpwave.gates]\nspills = 4\n"), "../pyproject.toml' is new"),
     "the target": (
         lambda at: (at / "targets.yml").write_text(PACKAGE["targets.yml"].replace("'on'", "'off'")),
         "variable A_SETTING has changed",
@@ -217,7 +217,7 @@ def run(tmp_path, monkeypatch):
         engine = Fake(act, image)
         monkeypatch.setattr(attempt_module, "choose_engine", lambda asked, target, say: engine)
         monkeypatch.setattr(inputs_module, "load_engine", lambda name: engine)
-        monkeypatch.setattr(inputs_module, "recipe", lambda request: type("Recipe", (), {"tag": "fake:1"}))
+        monkeypatch.setattr(inputs_module, "final_recipe", lambda request: type("Recipe", (), {"tag": "fake:1"}))
         settings = RunOptions("run-1", tmp_path / "out", tmp_path / "kernels", resume=again, **more)
         return run_target(load_targets()[name], settings, lambda line: None, lambda event: None)
 

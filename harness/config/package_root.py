@@ -1,0 +1,96 @@
+"""Find the root of the package that a kernels folder belongs to, and the folders that its modules are imported from.
+
+Many packages keep their tests in `tests/`, beside the package that the tests import. The root is the folder that a developer would install.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from harness.config.ini_files import read_ini, read_toml
+
+_PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+# `package_dir={"": "python"}` in a setup.py, which is read and never run.
+_PACKAGE_DIR = re.compile(r"package_dir\s*=\s*\{\s*(['\"])\1\s*:\s*(['\"])(?P<folder>[^'\"]+)\2")
+_MOST_BYTES = 1 << 20
+
+
+def find_root(kernels: Path, home: Path | None = None) -> Path:
+    """Return the nearest folder at or above `kernels` with a project file or `.git`; `kernels` itself if there is none.
+
+    The search ends below the home folder, the root of the file system and the border to another file system.
+    """
+    folder = kernels.resolve()
+    home = (home or Path(os.path.expanduser("~"))).resolve()  # noqa: PTH111 - `Path.expanduser` fails for a user without a home
+    device = folder.stat().st_dev
+    for above in (folder, *folder.parents):
+        if above in (home, *home.parents) or above.stat().st_dev != device:
+            break
+        if (above / ".git").exists() or any((above / name).is_file() for name in _PROJECT_FILES):
+            return above
+    return folder
+
+
+def import_folders(root: Path) -> tuple[str, ...]:
+    """Return the folders below `root` that modules are imported from, relative to it; the first is `.`, the root itself.
+
+    The others are `src`, where packages are in it, and those that the project's files name.
+    """
+    named = ["src"] if _holds_packages(root / "src") else []
+    named += [*_of_pyproject(root / "pyproject.toml"), *_of_setup(root)]
+    inside = [folder for folder in named if _is_below(root, folder)]
+    return tuple(dict.fromkeys([".", *inside]))
+
+
+def _holds_packages(folder: Path) -> bool:
+    """Return whether a folder holds modules or packages, and is not a package itself."""
+    return folder.is_dir() and not (folder / "__init__.py").exists() and any((*folder.glob("*.py"), *folder.glob("*/*.py")))
+
+
+def _is_below(root: Path, folder: str) -> bool:
+    path = (root / folder).resolve()
+    return path.is_dir() and path != root.resolve() and path.is_relative_to(root.resolve())
+
+
+def _of_pyproject(path: Path) -> list[str]:
+    """Return what the settings of setuptools, Hatch, Poetry, PDM and maturin name."""
+    tool = read_toml(path).get("tool")
+    at = _Table(tool)
+    found = [at["setuptools"]["package-dir"][""].value]
+    found += _list(at["setuptools"]["packages"]["find"]["where"].value)
+    hatch = at["hatch"]["build"]["targets"]["wheel"]
+    found += [entry.rpartition("/")[0] for entry in _list(hatch["packages"].value) if isinstance(entry, str)]
+    found += _list(hatch["sources"].value)
+    found += [entry.get("from") for entry in _list(at["poetry"]["packages"].value) if isinstance(entry, dict)]
+    found += [at["pdm"]["build"]["package-dir"].value, at["maturin"]["python-source"].value]
+    return [folder for folder in found if isinstance(folder, str) and folder]
+
+
+def _of_setup(root: Path) -> list[str]:
+    found = []
+    settings = read_ini(root / "setup.cfg")
+    for line in settings.get("options", {}).get("package_dir", "").splitlines():
+        name, _, folder = line.partition("=")
+        found += [folder.strip()] if not name.strip() else []
+    found.append(settings.get("options.packages.find", {}).get("where", ""))
+    script = root / "setup.py"
+    if script.is_file() and script.stat().st_size < _MOST_BYTES:
+        found += [match["folder"] for match in _PACKAGE_DIR.finditer(script.read_text(encoding="utf-8", errors="replace"))]
+    return [folder for folder in found if folder]
+
+
+class _Table:
+    """A table that may lack any key, so that a path into it can be written in one line."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __getitem__(self, key: str) -> _Table:
+        return _Table(self.value.get(key) if isinstance(self.value, dict) else None)
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list) else []

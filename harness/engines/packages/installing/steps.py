@@ -1,0 +1,154 @@
+"""Build the package, work out what is needed, and install it."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from .calls import FailedError, run_pip
+from .project import declared, helpers_of, is_installable, leave_metadata, listed, read_toml, wheel_requires
+from .requirements import is_protected, name_of, own_packages, parse, plain, present, sort_out, unmet, without_protected
+
+_BUILD_LIMIT_S = 1800
+_RESOLVE_LIMIT_S = 1800
+
+
+def install(plan: Path) -> dict[str, Any]:
+    """Install everything, and return the packages that are new and what a user should know.
+
+    Raises:
+        FailedError: something that was asked for cannot be installed.
+    """
+    about = json.loads((plan / "plan.json").read_text())
+    notes: list[str] = []
+    lines = (plan / "requirements.txt").read_text().splitlines()
+    locked = any("--hash" in line for line in lines)
+    with tempfile.TemporaryDirectory() as scratch:
+        wheel, needed = _package(plan, about, Path(scratch), locked, notes) if about["mode"] else (None, [])
+        options, wanted = sort_out(lines, notes)
+        if locked:
+            _install_locked(plan, Path(scratch), options + wanted)
+        else:
+            alone = about["mode"] != "all"
+            wanted += [] if alone else without_protected(needed, about["name"], notes)
+            helpers = [] if alone else without_protected(helpers_of(plan / "package", wheel), about["name"], [])
+            _install(plan, Path(scratch), options, wanted, helpers, notes)
+        if wheel is not None:
+            run_pip(plan, "install", "--no-deps", "--no-index", str(wheel))
+    return {"packages": own_packages(), "notes": notes}
+
+
+def _package(plan: Path, about: dict[str, Any], scratch: Path, locked: bool, notes: list[str]) -> tuple[Path | None, list[str]]:
+    """Build the package's wheel from the copy. Return it with what it needs; without a wheel, with what its files say that it needs."""
+    tree, name = plan / "package", about["name"]
+    if not is_installable(tree):
+        notes.append(f"{name} has no project file, so nothing of it was installed; its modules are imported from its folder")
+        return None, listed(tree / "requirements.txt")
+    try:
+        if about["left_out"]:
+            raise FailedError(about["left_out"])
+        wheel = _build(plan, tree, scratch, about["version"], locked)
+        return wheel, wheel_requires(wheel)
+    except FailedError as error:
+        notes.append(
+            f"{name} could not be built ({error}); its Python files are used from its folder, and its declared dependencies are installed"
+        )
+        leave_metadata(tree, about["version"])
+        return None, declared(tree)
+
+
+def _build(plan: Path, tree: Path, scratch: Path, version: str, locked: bool) -> Path:
+    """Build without pip's isolation, which would download another torch for a package that needs torch to be built."""
+    requires = read_toml(tree / "pyproject.toml").get("build-system", {}).get("requires", ["setuptools>=40.8", "wheel"])
+    tools, out = scratch / "tools", scratch / "wheel"
+    wanted = [line for line in requires if not is_protected(name_of(line))]
+    if wanted and not locked:  # a locked installation takes nothing that is not locked
+        run_pip(plan, "install", "--target", str(tools), *wanted)
+    path = f"{tools}{os.pathsep}{tree}"  # some builds import their own helpers
+    more = {"PYTHONPATH": path, "PATH": f"{tools}/bin{os.pathsep}{os.environ.get('PATH', '')}"}
+    more |= dict.fromkeys(("SETUPTOOLS_SCM_PRETEND_VERSION", "PBR_VERSION"), version) if version else {}
+    run_pip(plan, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(out), str(tree), limit_s=_BUILD_LIMIT_S, **more)
+    found = sorted(out.glob("*.whl"))
+    if not found:
+        raise FailedError("the build made no wheel")
+    return found[0]
+
+
+def _install_locked(plan: Path, scratch: Path, lines: list[str]) -> None:
+    """Install exactly what is locked by hash, and nothing else."""
+    (scratch / "locked.txt").write_text("\n".join(lines) + "\n")
+    run_pip(plan, "install", "--require-hashes", "--no-deps", "--requirement", str(scratch / "locked.txt"))
+
+
+def _install(plan: Path, scratch: Path, options: list[str], wanted: list[str], helpers: list[str], notes: list[str]) -> None:
+    """Let pip work out what is needed, and install that without what is protected. What helps tests may be missing."""
+    if not (wanted or helpers):
+        return
+    kept = {name: version for name, version in present().items() if is_protected(name)}
+    (scratch / "present.txt").write_text("".join(f"{name}=={version}\n" for name, version in kept.items()))
+    try:
+        found, isolation = _resolved(plan, scratch, [*options, *wanted, *helpers])
+    except FailedError as error:
+        if not helpers:
+            raise
+        notes.append(f"what the package names for its tests was left out ({error}): {', '.join(helpers)}")
+        found, isolation = _resolved(plan, scratch, [*options, *wanted])
+    chosen = _reachable(found, {name_of(line) for line in [*wanted, *helpers]})
+    for item in chosen:
+        about = item["metadata"]
+        for line in about.get("requires_dist") or ():
+            requirement = parse(line)
+            applies = requirement is not None and (requirement.marker is None or requirement.marker.evaluate({"extra": ""}))
+            if requirement is not None and applies and is_protected(plain(requirement.name)):
+                notes += unmet(f"{about['name']} {about['version']}", requirement)
+    if chosen:
+        (scratch / "exact.txt").write_text("\n".join([*options, *map(_exact, chosen)]) + "\n")
+        run_pip(plan, "install", "--no-deps", *isolation, "--requirement", str(scratch / "exact.txt"))
+
+
+def _resolved(plan: Path, scratch: Path, lines: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return what pip would install, and the options that it needs to build it.
+
+    First with torch as it is. If no versions go together with it, without that condition. A package that wants torch for its build gets the
+    one that is there.
+    """
+    (scratch / "wanted.txt").write_text("\n".join(lines) + "\n")
+    report, own = scratch / "report.json", plan / "constraints.txt"
+    given = ["--constraint", str(own)] if own.stat().st_size else []
+    kept = ["--constraint", str(scratch / "present.txt")]
+    first: FailedError | None = None
+    for constraints, isolation in ((kept, []), ([], []), (kept, ["--no-build-isolation"])):
+        report.unlink(missing_ok=True)
+        words = ["--dry-run", "--quiet", "--report", str(report), *given, *constraints, *isolation]
+        try:
+            run_pip(plan, "install", *words, "--requirement", str(scratch / "wanted.txt"), limit_s=_RESOLVE_LIMIT_S)
+            found: list[dict[str, Any]] = json.loads(report.read_text())["install"]
+            return found, isolation
+        except FailedError as error:
+            first = first or error
+    raise first or FailedError("pip could not find versions that go together")
+
+
+def _reachable(found: list[dict[str, Any]], asked: set[str]) -> list[dict[str, Any]]:
+    """Leave out what is protected, and what only that needs."""
+    items = {plain(item["metadata"]["name"]): item for item in found}
+    reached: set[str] = set()
+    waiting = [name for name in items if name in asked or items[name].get("requested")]
+    while waiting:
+        name = waiting.pop()
+        if is_protected(name) or name in reached or name not in items:
+            continue
+        reached.add(name)
+        waiting += [name_of(line) for line in items[name]["metadata"].get("requires_dist") or ()]
+    return [items[name] for name in items if name in reached]
+
+
+def _exact(item: dict[str, Any]) -> str:
+    about, download = item["metadata"], item["download_info"]
+    if not item.get("is_direct"):
+        return f"{about['name']}=={about['version']}"
+    vcs = download.get("vcs_info")
+    return f"{about['name']} @ {vcs['vcs']}+{download['url']}@{vcs['commit_id']}" if vcs else f"{about['name']} @ {download['url']}"

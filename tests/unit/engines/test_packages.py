@@ -1,0 +1,255 @@
+"""What a package needs beside torch: what is installed, what never is, and what a user reads if it fails."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from engine_requests import ask, change
+from wheels import make_package, make_wheel
+
+from harness.config.targets import load_targets
+from harness.engines.packages.installing.calls import last_words
+from harness.engines.packages.installing.project import declared, helpers_of
+from harness.engines.packages.installing.requirements import is_protected, sort_out
+from harness.engines.packages.plan import make_plan
+from harness.engines.packages.venv import LOG, provide, venv_of
+from harness.errors import InfrastructureError, UsageError
+from harness.options import Build, Install
+
+pytest.importorskip("pip", reason="the installer uses the pip of the kernels' Python")
+
+
+@pytest.fixture
+def wheels(tmp_path) -> Path:
+    """An index in which torch has another version than here, with a runtime of its own."""
+    folder = tmp_path / "wheels"
+    make_wheel(folder, "helper", "1.0", "torch==1.0", "lower")
+    make_wheel(folder, "lower", "2.0")
+    make_wheel(folder, "torch", "1.0", "nvidia-cublas-cu12")
+    make_wheel(folder, "nvidia-cublas-cu12", "12.0")
+    make_wheel(folder, "extra-helper", "3.0")
+    make_wheel(folder, "torch-user", "1.0", "torch==1.0")
+    return folder
+
+
+@pytest.fixture
+def request_(tmp_path, wheels, monkeypatch):
+    """A request for the package's tests, with the wheels as the only source."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    root = make_package(tmp_path / "ops")
+    (tmp_path / "raw").mkdir()
+    return ask(load_targets()["cpu"], root / "tests", tmp_path / "raw", root=root, build=Build(wheelhouse=wheels))
+
+
+def requirements(request, text: str, mode: str = ""):
+    """The request with a requirements file."""
+    file = request.raw.parent / "requirements.txt"
+    file.write_text(text)
+    return change(request, install=Install((file,), mode))
+
+
+def python(found, code: str) -> str:
+    return subprocess.run([found.python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def files(root: Path) -> set[str]:
+    return {path.relative_to(root).as_posix() for path in root.rglob("*")}
+
+
+def test_the_package_is_installed_and_its_folder_is_not_touched(request_):
+    """With what it needs and what its tests name, without torch, its runtime and linters; made once, and found again."""
+    request, said = change(request_, install=Install(package="all")), []
+    before = files(request.options.package)
+    found = provide(request, said.append)
+    again = provide(request, said.append)
+
+    assert found.versions == {"extra-helper": "3.0", "helper": "1.0", "lower": "2.0", "my-ops": "1.5"}
+    assert [note.partition(", present")[0] for note in found.notes] == ["ops wants torch==1.0", "helper 1.0 wants torch==1.0"]
+    assert files(request.options.package) == before
+    assert (again, len(said)) == (found, 1)
+    assert python(found, "import importlib.metadata as m, numpy, helper; print(m.version('my-ops'), helper.version)") == "1.5 1.0"
+    assert str(request.raw.parent / "cache") in found.python
+
+
+def test_the_package_alone(request_):
+    """`--install-no-deps`: nothing else comes with it."""
+    assert provide(change(request_, install=Install(package="alone")), print).versions == {"my-ops": "1.5"}
+
+
+def test_a_package_that_cannot_be_built_here(request_):
+    """Its declared dependencies are there, its version too, and one sentence says why."""
+    (request_.options.package / "fail").touch()
+    found = provide(change(request_, install=Install(package="all")), print)
+
+    assert {"helper": "1.0", "lower": "2.0"}.items() <= found.versions.items()
+    assert found.notes[0] == (
+        "ops could not be built (RuntimeError: nvcc was not found); its Python files are used from its folder, "
+        "and its declared dependencies are installed"
+    )
+    assert "nvcc was not found" in (request_.raw / LOG).read_text()
+    assert python(found, "import importlib.metadata as m; print(m.version('my-ops'))") == "1.5"
+
+
+def test_requirements_never_replace_torch(request_):
+    """Lines for torch and its runtime are left out, and what wants another torch is installed all the same."""
+    found = provide(requirements(request_, "torch==1.0\nnvidia-cublas-cu12\ntorch-user\n-e .\nlower # a comment\n"), print)
+
+    assert found.versions == {"lower": "2.0", "torch-user": "1.0"}
+    assert [note.partition(", present")[0] for note in found.notes] == [
+        "'-e .' of the requirements was left out: --install installs the package itself",
+        "the requirements wants torch==1.0",
+        "torch-user 1.0 wants torch==1.0",
+    ]
+
+
+def test_locked_requirements_are_installed_as_they_are(request_, wheels):
+    """With `--require-hashes`, without what the lock does not name; a wrong hash is an error."""
+    wheel = next(wheels.glob("helper-*.whl"))
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    found = provide(requirements(request_, f"helper==1.0 \\\n    --hash=sha256:{digest}\ntorch==1.0 --hash=sha256:{'0' * 64}\n"), print)
+
+    assert found.versions == {"helper": "1.0"}
+    with pytest.raises(InfrastructureError, match=r"HASHES|hash"):
+        provide(requirements(request_, f"helper==1.0 --hash=sha256:{'1' * 64}\n"), print)
+
+
+def test_a_requirement_that_nobody_has(request_):
+    """Three beats, with pip's last line and the log; nothing half-made is left to be used."""
+    request = requirements(request_, "lower\nno-such-package-at-all\n")
+    with pytest.raises(InfrastructureError) as raised:
+        provide(request, print)
+
+    assert raised.value.happened == (
+        "cpu: the packages could not be installed: ERROR: No matching distribution found for no-such-package-at-all."
+    )
+    assert str(request.raw / LOG) in raised.value.meaning
+    assert not venv_of(request, make_plan(request)).exists()
+    assert [path.suffix for path in (request.raw.parent / "cache" / "warpwave" / "environments").iterdir()] == [".lock"]
+
+
+def test_the_key_follows_what_decides(request_):
+    """Requirements, project files, the mode and the wheels; not the kernels."""
+    request = requirements(request_, "lower\n", "all")
+    keys = [make_plan(request).key]
+    root = request.options.package
+    (root / "my_ops" / "relu.py").write_text("# a kernel\n")
+    assert make_plan(request).key == keys[0]
+    for act in (
+        lambda: (root / "pyproject.toml").write_text((root / "pyproject.toml").read_text() + "# edited\n"),
+        lambda: (root / "my_ops" / "__init__.py").write_text("__version__ = '2'\n"),
+        lambda: requirements(request, "lower==2.0\n"),
+        lambda: make_wheel(request.options.build.wheelhouse, "another", "1.0"),
+    ):
+        act()
+        keys.append(make_plan(request).key)
+    keys.append(make_plan(change(request, install=Install(request.options.install.requirements, "alone"))).key)
+
+    assert len(set(keys)) == len(keys)
+
+
+def test_included_files_are_read(request_, tmp_path):
+    """`-r` and `-c` in any spelling, relative to the file that has them; a missing one is named."""
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "a.txt").write_text("one\n-r b.txt\n-c c.txt\n")
+    (tmp_path / "more" / "b.txt").write_text("two\n--requirement=a.txt\n")
+    (tmp_path / "more" / "c.txt").write_text("three<4\n")
+    plan = make_plan(requirements(request_, "-rmore/a.txt\nfour \\\n  ==4\n"))
+
+    assert (plan.files["requirements.txt"], plan.files["constraints.txt"]) == (b"one\ntwo\nfour    ==4\n", b"three<4\n")
+    with pytest.raises(UsageError, match=r"gone\.txt"):
+        make_plan(requirements(request_, "-r gone.txt\n"))
+
+
+@pytest.mark.parametrize(
+    ("files", "needs"),
+    [
+        ({"pyproject.toml": "[project]\nname='x'\ndependencies=['einops', 'ninja']"}, ["einops", "ninja"]),
+        ({"setup.cfg": "[options]\ninstall_requires =\n    einops\n    ninja>=1\n"}, ["einops", "ninja>=1"]),
+        ({"setup.py": "setup(install_requires=['einops'])"}, ["einops"]),
+        ({"setup.py": "needs = ['einops', 'ninja']\nsetup(install_requires=needs)"}, ["einops", "ninja"]),
+        ({"setup.py": "setup(install_requires=read())", "requirements.txt": "# these\neinops\n-r more.txt\n"}, ["einops"]),
+        ({"setup.py": "setup(", "requirements.txt": ""}, []),
+    ],
+)
+def test_what_a_package_declares_is_read_and_not_run(tmp_path, files, needs):
+    """Static dependencies, in pip's own places."""
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+    assert declared(tmp_path) == needs
+
+
+def test_what_helps_tests_is_no_linter(tmp_path):
+    """Extras and groups for tests and development."""
+    (tmp_path / "pyproject.toml").write_text(
+        "[project.optional-dependencies]\ntest = ['einops', 'pytest-xdist']\ndocs = ['sphinx']\n"
+        "[dependency-groups]\ndev = ['parameterized', 'ruff>=1']\n"
+    )
+
+    assert helpers_of(tmp_path, None) == ["einops", "parameterized"]
+
+
+def test_markers_and_options_of_requirements():
+    """What is for another Python is left out; options of pip are kept apart."""
+    lines = [
+        "--extra-index-url https://example.org/simple",
+        "einops; python_version < '3'",
+        "ninja; python_version > '3'",
+        "a @ file:///a.whl",
+    ]
+
+    assert sort_out(lines, []) == (lines[:1], ["ninja; python_version > '3'", "a @ file:///a.whl"])
+
+
+@pytest.mark.parametrize(
+    ("output", "last"),
+    [
+        ("ERROR: No matching distribution found for x\n", "ERROR: No matching distribution found for x"),
+        (
+            "  \u2502 RuntimeError: no nvcc\n  \u2570\u2500> [end of output]\nnote: This comes from pip\nERROR: Failed to build x\n",
+            "RuntimeError: no nvcc",
+        ),
+        ("", "pip failed and said nothing"),
+    ],
+)
+def test_the_line_that_says_most(output, last):
+    """Of pip's output, not its last words about itself."""
+    assert last_words(output) == last
+
+
+def test_two_runs_make_one_environment(request_):
+    """The second waits, and finds what the first has made."""
+    request = change(request_, install=Install(package="alone"))
+    plan = make_plan(request)
+    venv = venv_of(request, plan)
+    venv.parent.mkdir(parents=True)
+    holder = (
+        "import fcntl, sys, time; f = open(sys.argv[1], 'ab'); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); time.sleep(1.5); "
+        "import os; os.makedirs(sys.argv[2]); open(sys.argv[2] + '/warpwave.json', 'w').write(sys.argv[3])"
+    )
+    result = json.dumps({"packages": {"theirs": "1"}, "notes": []})
+    command = [sys.executable, "-c", holder, f"{venv}.lock", str(venv), result]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        said: list[str] = []
+
+        assert provide(request, said.append).versions == {"theirs": "1"}
+        assert said == ["waiting for another run that installs the same packages"]
+
+
+@pytest.mark.parametrize(
+    ("name", "protected"),
+    [
+        *((name, True) for name in ("torch", "triton", "pytorch-triton-rocm", "triton-xpu", "pytest")),
+        *((name, False) for name in ("triton-kernels", "conch-triton-kernels", "torchvision", "pytest-benchmark")),
+    ],
+)
+def test_what_is_protected(name, protected):
+    """torch and Triton by every vendor's name, and no other package that has a word of theirs in its name."""
+    assert is_protected(name) is protected

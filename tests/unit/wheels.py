@@ -1,0 +1,70 @@
+"""Wheels and packages made for tests, so that pip needs no network."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+# A build backend in the package's own folder: it needs no tool, and fails if it is asked to.
+BACKEND = """
+import os, zipfile
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    import importlib.metadata
+    assert importlib.metadata.version("torch") != "1.0", "the build got another torch than the one that is here"
+    if os.path.exists("fail"):
+        raise RuntimeError("nvcc was not found")
+    open("written_by_the_build", "w").close()
+    name = "my_ops-1.5-py3-none-any.whl"
+    with zipfile.ZipFile(os.path.join(wheel_directory, name), "w") as archive:
+        archive.writestr("my_ops/__init__.py", "where = 'copy'")
+        archive.writestr("my_ops/_made.py", "made = 'by the build'")
+        metadata = "Metadata-Version: 2.1\\nName: my-ops\\nVersion: 1.5\\nRequires-Dist: helper>=1\\nRequires-Dist: torch==1.0\\n"
+        metadata += "".join(f'Requires-Dist: {name}; extra == "dev"\\n' for name in ("ruff", "extra-helper"))
+        archive.writestr("my_ops-1.5.dist-info/METADATA", metadata)
+        archive.writestr("my_ops-1.5.dist-info/WHEEL", "Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        archive.writestr("my_ops-1.5.dist-info/RECORD", "")
+    return name
+"""
+PROJECT = """
+[build-system]
+requires = ["torch"]
+build-backend = "backend"
+backend-path = ["."]
+[project]
+name = "my-ops"
+version = "1.5"
+dependencies = ["helper>=1", "torch==1.0"]
+"""
+
+
+ABOUT = "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+
+def make_wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
+    """A wheel with one module, which holds its version."""
+    folder.mkdir(parents=True, exist_ok=True)
+    module = name.replace("-", "_")
+    path = folder / f"{module}-{version}-py3-none-any.whl"
+    needs = "".join(f"Requires-Dist: {line}\n" for line in requires)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{module}.py", f"version = {version!r}\n")
+        archive.writestr(f"{module}-{version}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}")
+        archive.writestr(
+            f"{module}-{version}.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{module}-{version}.dist-info/RECORD", "")
+    return path
+
+
+def make_package(root: Path) -> Path:
+    """A package with tests beside it, whose build needs no tool."""
+    for name, text in {
+        "pyproject.toml": PROJECT,
+        "backend.py": BACKEND,
+        "my_ops/__init__.py": "where = 'tree'\n",
+        "tests/test_ops.py": "import my_ops\n\n\ndef test_where():\n    assert my_ops.where == 'tree'\n",
+    }.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
