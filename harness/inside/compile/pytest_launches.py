@@ -74,10 +74,12 @@ class _Runner:
         self.on_end(item.nodeid, self.ended)
         return result
 
-    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> None:
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         """Keep what ended the test early. Teardowns come too late to matter."""
         if call.excinfo is not None and call.when != "teardown" and self.ended is None:
-            self.ended = call.excinfo.value
+            known = item.get_closest_marker("xfail")
+            failed = pytest.xfail.Exception(str(known.kwargs.get("reason", ""))) if known and call.when == "call" else None
+            self.ended = failed or call.excinfo.value
 
 
 def run_tests(options: list[str], choice: Choice, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd) -> None:

@@ -47,7 +47,7 @@ def compile_all(job: Job) -> StageReport:
         sealing.append(folder / "kernels.jsonl", to_json(row))
 
     def report() -> StageReport:
-        return _report(job, rows, wrong, unseen, list(cases.values()))
+        return _report(job, rows, (wrong, notes), unseen, list(cases.values()))
 
     def run(card: Architecture) -> None:
         fresh = _fresh_rows()
@@ -92,7 +92,10 @@ def compile_all(job: Job) -> StageReport:
     return report()
 
 
-def _report(job: Job, rows: list[CompiledKernel], wrong: Iterable[str], unseen: dict[str, int], cases: list[Cases]) -> StageReport:
+def _report(
+    job: Job, rows: list[CompiledKernel], told: tuple[Iterable[str], Iterable[str]], unseen: dict[str, int], cases: list[Cases]
+) -> StageReport:
+    wrong, notes = told
     counts = {verdict.value: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
     counts = {verdict: count for verdict, count in counts.items() if count}
     # A point whose host code needs data says nothing about the kernels that were compiled.

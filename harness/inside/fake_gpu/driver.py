@@ -22,7 +22,7 @@ from triton.backends.driver import DriverBase
 from harness.inside.fake_gpu.custom_ops import direct_ops, plain
 from harness.inside.fake_gpu.no_data.comparisons import comparisons
 from harness.inside.fake_gpu.no_data.tensors import WithoutData, files
-from harness.inside.fake_gpu.no_data.unknown import UnknownInt, whole
+from harness.inside.fake_gpu.no_data.unknown import UnknownInt, size
 from harness.inside.fake_gpu.torch_device import apply, patches, torch_device
 from harness.inside.fake_gpu.torch_objects import objects
 from harness.records import Architecture
@@ -156,7 +156,7 @@ def _known_arguments(run: Callable[..., Any]) -> Callable[..., Any]:
     def some(value: Any, parameter: Any) -> Any:
         if not isinstance(value, UnknownInt):
             return value
-        return whole() if parameter is None or parameter.is_constexpr else _SOME_NUMBER
+        return size() if parameter is None or parameter.is_constexpr else _SOME_NUMBER
 
     def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
         named = {parameter.name: parameter for parameter in self.params}

@@ -74,7 +74,6 @@ def patches(card: Architecture, device: torch.device, capability: object, free_b
         "get_arch_list": _always([card.name]),
         "get_gencode_flags": _always(""),
         "is_bf16_supported": _always(True),
-        "is_tf32_supported": _always(card.torch_version.get("hip") is None),
         "can_device_access_peer": _always(False),
         "is_current_stream_capturing": lambda: bool(streams.Graph.capturing),
         "device": DeviceGuard,

@@ -10,7 +10,7 @@ from harness.records import NotRun, Stage, StageReport, Verdict
 
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from harness.inside.fake_gpu import torch_device  # noqa: E402
+from harness.inside.fake_gpu import streams, torch_device  # noqa: E402
 from harness.inside.process.exceptions import DecidedByData, NotPretended  # noqa: E402
 from harness.inside.process.not_run import why_not_run, with_reasons  # noqa: E402
 
@@ -43,7 +43,7 @@ CASES = {
     "no size": (lambda: torch.empty(1, device="meta").nonzero(), NotRun.DATA),
     "gap": (lambda: (_ for _ in ()).throw(NotPretended("torch.cuda.graph")), NotRun.NOT_PRETENDED),
     "no such attribute": (lambda: torch.cuda.no_such_thing, NotRun.NOT_PRETENDED),
-    "nor of a stand-in": (lambda: torch_device._Stream().no_such_thing, NotRun.NOT_PRETENDED),
+    "nor of a stand-in": (lambda: streams.Stream().no_such_thing, NotRun.NOT_PRETENDED),
     "no such parameter": (lambda: torch_device.torch_device("cuda", 1, 2), NotRun.NOT_PRETENDED),
     "no card": (lambda: torch.empty(1, device="cuda"), NotRun.NOT_PRETENDED),
     "no import": (lambda: __import__("no_such_module"), NotRun.IMPORT),

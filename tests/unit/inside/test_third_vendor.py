@@ -186,17 +186,21 @@ def test_the_pretended_card_is_on_the_device_of_its_vendor(kind):
 
 INTERPRET = """
 import sys
-from pathlib import Path
 import torch
 from harness.inside.fake_gpu.interpreter import interpreted_device
+from harness.records import Architecture
 
 kinds = sys.argv[1].split(",")
-undo = interpreted_device(Path.cwd(), kinds)
+properties = {"multiprocessor_count": 64, "max_shared_mem": 65536}
+card = Architecture("third", {"arch": "tv1"}, 16, properties, {"hip": "9"}, torch_device=kinds[0], name="tv1")
+_, undo = interpreted_device(card, kinds)
 made = [torch.ones(4, device=kind) for kind in kinds] + [torch.ones(4).to(f"{kind}:0") for kind in kinds]
-assert {str(x.device) for x in made} == {"cpu"}, made
-exec(compile(f"told = [made[0].is_{kinds[0]}, made[0].is_cuda]", str(Path.cwd() / "op.py"), "exec"))
-assert told == [True, kinds[0] == "cuda"], told
+assert {str(x.device) for x in made} == {f"{kinds[0]}:0"}, made
+assert [getattr(made[0], f"is_{kinds[0]}"), made[0].is_cuda] == [True, kinds[0] == "cuda"]
+assert str(torch.ones(4).device) == str(made[0].cpu().device) == "cpu" and float(made[0].sum()) == 4
+assert torch.version.hip == "9" and torch.accelerator.current_accelerator().type == kinds[0]
 undo()
+assert torch.version.hip is None and str(made[0].device) == "cpu"
 """
 
 

@@ -10,7 +10,7 @@ import torch
 
 from harness.inside.fake_gpu.host_side import forget, is_host, is_meta, know, known, put_on_host, tensors_in
 from harness.inside.fake_gpu.no_data.no_numbers import no_numbers
-from harness.inside.fake_gpu.no_data.unknown import decide, unknown, unknown_list, whole
+from harness.inside.fake_gpu.no_data.unknown import decide, size, unknown, unknown_list, whole
 from harness.inside.fake_gpu.redirect import Redirect
 from harness.inside.fake_gpu.torch_device import Patch
 from harness.inside.process.exceptions import DecidedByData, NotPretended
@@ -21,7 +21,7 @@ _ASKS: dict[str, Callable[[torch.Tensor], Any]] = {
     "is_nonzero": lambda tensor: decide(),
     "__contains__": lambda tensor: decide(),
     "__int__": lambda tensor: whole(),
-    "__index__": lambda tensor: whole(),
+    "__index__": lambda tensor: size(),
     "__float__": lambda tensor: float(unknown(torch.float32)),  # type: ignore[arg-type]
     "__format__": lambda tensor: str(unknown(torch.float32)),
     "item": lambda tensor: unknown(tensor.dtype),

@@ -83,7 +83,7 @@ class UnknownInt(_Unknown):
     """An unknown whole number. It is no `int`: C code would take an `int` as a size without asking it."""
 
     def __index__(self) -> int:
-        return whole()
+        return size()
 
     def __float__(self) -> float:
         return 0.0
@@ -147,6 +147,15 @@ def decide() -> bool:
     if agreeable is None:
         raise DecidedByData(_WHY)
     return agreeable
+
+
+def size() -> int:
+    """Refuse a size or an index, also in an assertion: what is launched depends on it.
+
+    Raises:
+        DecidedByData: always.
+    """
+    raise DecidedByData(_WHY)
 
 
 def whole() -> int:
