@@ -25,7 +25,8 @@ def test_a_mask(pair):
 def test_an_index(pair):
     out = add(*pair)
     row = out.argmax().item()
-    assert scale(out[: row + 1], 2.0).numel() == row + 1
+    head = scale(out[: row + 1], 2.0)
+    assert head.numel() == row + 1
 
 
 def test_a_loop_over_lengths():
@@ -34,6 +35,11 @@ def test_a_loop_over_lengths():
     for length in lengths.tolist():
         total += scale(torch.ones(length, device="cuda"), 2.0).numel()
     assert total == 16
+
+
+def test_a_number_that_python_makes_its_own():
+    out = scale(torch.ones(300, device="cuda"), 2.0)
+    assert float(out[7]) == 2.0
 
 
 def test_a_loop_until_it_converges():
