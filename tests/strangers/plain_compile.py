@@ -86,14 +86,13 @@ def spills(compiled: Any, target: Any) -> bool:
     """Return whether registers are kept in memory: the assembler says so of one vendor, the assembly of the other."""
     if target.backend == "hip":
         return any(int(number) for number in re.findall(r"_spill_count:\s*(\d+)", compiled.asm["amdgcn"]))
-    import triton
+    from triton.backends.nvidia.compiler import get_ptxas
 
-    ptxas = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(compiled.asm["ptx"])
         file.flush()
-        command = [str(ptxas), "-v", "--gpu-name", f"sm_{target.arch}a", file.name, "-o", "/dev/null"]
-        said = subprocess.run(command, capture_output=True, text=True).stderr
+        command = [get_ptxas(target.arch).path, "-v", "--gpu-name", f"sm_{target.arch}a", file.name, "-o", "/dev/null"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     return any(int(number) for number in re.findall(r"(\d+) bytes spill", said))
 
 
