@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.config.pytest_settings import load_pytest_settings
 from harness.config.targets import load_targets
 from harness.records import Job, Stage, dump
 
@@ -75,7 +76,13 @@ def run_inside(tmp_path_factory):
 
         output = tmp_path_factory.mktemp("raw")
         cards = load_targets()["cpu"].architectures
-        settings = {"interpret": not light, "architectures": cards, "benches": ("*.py",), **overrides}
+        settings = {
+            "interpret": True,
+            "pytest": load_pytest_settings(package, package),
+            "architectures": cards,
+            "benches": ("*.py",),
+            **overrides,
+        }
         dump(Job("run-1", "cpu", tuple(stages), str(package), str(output), **settings), output / "job.json")
         variables = {"PYTHONPATH": str(REPOSITORY), "TRITON_DEFAULT_FP_FUSION": "1", "TRITON_CACHE_DIR": str(output / "cache")}
         module = "harness.inside.compile.stage" if stages == (Stage.COMPILE,) else "harness.inside"

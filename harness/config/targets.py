@@ -209,7 +209,7 @@ def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architectu
         raise _refusal(where, f"targets.{name}.stages", "an empty list", "at least one of test, bench, compile")
     values = {key: getattr(entry, key) for key in (f.name for f in fields(_Entry)) if key not in ("architectures", "interpret_as")}
     own = tuple(cards[arch] for arch in entry.architectures)
-    seen = cards[entry.interpret_as] if entry.interpret_as else own[0] if own else None
+    seen = cards[entry.interpret_as] if entry.interpret_as else next(iter((*own, *cards.values())), None)
     devices = tuple(dict.fromkeys(card.torch_device for card in (*([seen] if seen else []), *own, *cards.values()))) or ("cuda",)
     dockerfile = folder / entry.image.dockerfile
     return Target(name=name, dockerfile=dockerfile, architectures=own, interpret_as=seen, torch_devices=devices, **values)

@@ -16,7 +16,7 @@ DATA = Path(__file__).parents[1] / "data" / "light"
 
 @functools.cache
 def light_python() -> str:
-    """Its path. What stands for torch there is tests/data/light/torch."""
+    """Its path. What stands for torch there, and for a card, is in tests/data/light."""
     folder = Path(tempfile.mkdtemp(prefix="warpwave-light-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
@@ -25,6 +25,9 @@ def light_python() -> str:
     (folder / "bin" / "python").symlink_to(os.path.realpath(sys.executable))
     (folder / "pyvenv.cfg").write_text(f"home = {sys.base_prefix}/bin\n")
     (packages / "torch").symlink_to(DATA / "torch")  # comes before what is installed
+    (packages / "light_gpu.py").symlink_to(DATA / "light_gpu.py")
     installed = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-    (packages / "installed.pth").write_text("".join(f"import site; site.addsitedir({path!r})\n" for path in installed))
+    (packages / "installed.pth").write_text(
+        "import light_gpu\n" + "".join(f"import site; site.addsitedir({path!r})\n" for path in installed)
+    )
     return str(folder / "bin" / "python")

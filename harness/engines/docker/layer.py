@@ -57,13 +57,17 @@ def read_packages(api: Api, image: str, name: str, labels: dict[str, str]) -> Pa
     container = str(api.create_container_from_config(body, name)["Id"])
     try:
         stream, _ = api.get_archive(container, _RESULT)
-        data = b"".join(stream)
+        data = b""
+        for piece in stream:
+            data += piece
+            if len(data) > _MOST_BYTES:
+                raise ValueError("the list of packages in the image is too long")
     finally:
         api.remove_container(container, force=True, v=True)
-    if len(data) > _MOST_BYTES:
-        raise ValueError("the list of packages in the image is too long")
+    # What is installed was somebody's code, and may have written anything here: one plain file, and no more of it than arrived.
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        file = archive.extractfile(archive.getmembers()[0])
-        text = file.read().decode("utf-8", "replace") if file else ""
+        member = archive.next()
+        file = archive.extractfile(member) if member is not None and member.isreg() and not member.issparse() else None
+        text = file.read(_MOST_BYTES).decode("utf-8", "replace") if file else ""
     json.loads(text)
     return read_result(PYTHON, text)

@@ -236,7 +236,7 @@ def pytest_configure(config: pytest.Config) -> None:
     die_with_parent()
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     config.pluginmanager.register(Reporter(Journal.from_environment(), _COLLECTION, interpreted), "warpwave-reporter")
-    if interpreted:
+    if interpreted and CARD_VARIABLE in os.environ:
         from harness.inside.fake_gpu.interpreter import interpreted_device
 
         card = Architecture.restore(json.loads(os.environ[CARD_VARIABLE]))

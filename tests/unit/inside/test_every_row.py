@@ -75,8 +75,8 @@ def test_a_broken_conftest_of_the_whole_package_is_named(run_inside, tmp_path):
 
 def test_what_pytest_refuses_is_said(run_inside, tmp_path):
     """An option of a plugin that is not installed: pytest ends before it collects."""
-    files = {"pytest.ini": "[pytest]\naddopts = --no-such-option", "test_a.py": "def test_a(): pass"}
-    report = _report(run_inside(_package(tmp_path / "package", files), Stage.TEST, light=True, benches=()))
+    package = _package(tmp_path / "package", {"test_a.py": "def test_a(): pass"})
+    report = _report(run_inside(package, Stage.TEST, light=True, benches=(), pytest_args=("--no-such-option",)))
 
     assert report["verdict"] == "error"
     assert report["reason"].startswith("pytest did not start: unrecognized arguments: --no-such-option")
