@@ -40,6 +40,8 @@ def interpreted_device(card: Architecture, kinds: Sequence[str]) -> tuple[Choice
     triton.runtime.driver.set_active(PretendedDriver(card, device, card.properties, lambda binary: (32, 0, card.program_threads)))
     free = min(_FREE_BYTES, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     choice = Choice()
+    autocast = _autocast(kinds)
+    originals: list[Patch] = [(owner, name, getattr(owner, name)) for owner, name, _ in autocast]
     changes: list[Patch] = [
         *patches(card, device, capability(card), free),
         *objects(kinds),
@@ -50,9 +52,9 @@ def interpreted_device(card: Architecture, kinds: Sequence[str]) -> tuple[Choice
         (InterpretedFunction, "warmup", _warmup),
         (InterpretedFunction, "run", _with_handle(InterpretedFunction.run)),
         (GridExecutor, "__call__", _captured(GridExecutor.__call__)),
-        (torch, "compile", _compile(torch.compile)),
-        (torch.library, "opcheck", _without_mode(torch.library.opcheck)),
-        *_autocast(kinds),
+        (torch, "compile", _compile(torch.compile, originals)),
+        (torch.library, "opcheck", _without_mode(torch.library.opcheck, originals)),
+        *autocast,
     ]
     undo = contextlib.ExitStack()
     apply(changes, undo)
@@ -103,7 +105,7 @@ def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _compile(compile_: Callable[..., Any]) -> Callable[..., Any]:
+def _compile(compile_: Callable[..., Any], originals: list[Patch]) -> Callable[..., Any]:
     """Leave code as it is where torch would generate kernels for it: that takes long, and needs a card. Other backends are the author's."""
 
     def chosen(model: Any = None, **options: Any) -> Any:
@@ -111,18 +113,19 @@ def _compile(compile_: Callable[..., Any]) -> Callable[..., Any]:
             return plain(model, **options)
         if model is None:
             return functools.partial(chosen, **options)
-        return _without_mode(compile_(model, **options))
+        return _without_mode(compile_(model, **options), originals)
 
     return chosen
 
 
-def _without_mode(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let torch's own compiler see tensors as they are."""
+def _without_mode(function: Callable[..., Any], originals: list[Patch]) -> Callable[..., Any]:
+    """Let torch's own compiler see tensors as they are, and the functions that it has rules for."""
     if isinstance(function, torch.nn.Module):
         return function
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction(), contextlib.ExitStack() as undo:
+            apply(originals, undo)
             return function(*args, **kwargs)
 
     return run
