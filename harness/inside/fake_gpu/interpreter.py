@@ -132,22 +132,24 @@ def _without_mode(function: Callable[..., Any], originals: list[Patch]) -> Calla
 
 
 def _autocast(kinds: Sequence[str]) -> list[Patch]:
-    """Return what makes autocast for a GPU that for the CPU, where the tensors are."""
+    """Return what makes autocast for a GPU one for the CPU, too: that is where the tensors are.
 
-    def on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
-        def run(device_type: Any = kinds[0], *args: Any, **kwargs: Any) -> Any:
-            return function("cpu" if device_type in kinds else device_type, *args, **kwargs)
+    torch keeps a state for each type of device, also where there is none, so its own questions have the right answers.
+    """
+    autocast: Any = torch.amp.autocast_mode.autocast
+    enter, leave = autocast.__enter__, autocast.__exit__
+    open_ones: list[Any] = []
 
-        return run
+    def begin(self: Any) -> Any:
+        if self.device in kinds:
+            open_ones.append(autocast("cpu", dtype=self.fast_dtype, enabled=self._enabled))
+            enter(open_ones[-1])
+        return enter(self)
 
-    start: Any = torch.amp.autocast_mode.autocast.__init__
+    def end(self: Any, *raised: Any) -> Any:
+        result = leave(self, *raised)
+        if self.device in kinds:
+            leave(open_ones.pop(), *raised)
+        return result
 
-    def begin(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
-        if device_type in kinds and not args and kwargs.get("dtype") is None:
-            kwargs["dtype"] = torch.float16  # what a card has where nothing is said
-        start(self, "cpu" if device_type in kinds else device_type, *args, **kwargs)
-
-    names = ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_enabled", "set_autocast_dtype", "is_autocast_available")
-    owners = [(torch, name) for name in names if hasattr(torch, name)] + [(torch.amp, "is_autocast_available")]
-    found: list[Patch] = [(owner, name, on_cpu(getattr(owner, name))) for owner, name in owners]
-    return [*found, (torch.amp.autocast_mode.autocast, "__init__", begin), (torch, "get_autocast_gpu_dtype", torch.get_autocast_cpu_dtype)]
+    return [(autocast, "__enter__", begin), (autocast, "__exit__", end)]
