@@ -22,7 +22,7 @@ def is_host(tensor: torch.Tensor) -> bool:
 
 def is_meta(tensor: torch.Tensor) -> bool:
     """Whether a tensor has no data, whatever it says to the package."""
-    return torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Meta)
+    return bool(torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Meta))
 
 
 def put_on_host(value: Value) -> Value:

@@ -121,7 +121,8 @@ def _compile(compile_: Callable[..., Any], originals: list[Patch]) -> Callable[.
 def _without_mode(function: Callable[..., Any], originals: list[Patch]) -> Callable[..., Any]:
     """Let torch's own compiler see tensors as they are, and the functions that it has rules for."""
     if isinstance(function, torch.nn.Module):
-        return function
+        module: Callable[..., Any] = function
+        return module
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with torch._C.DisableTorchFunction(), contextlib.ExitStack() as undo:

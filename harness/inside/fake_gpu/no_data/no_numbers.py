@@ -47,7 +47,8 @@ class NoNumbers(np.ndarray):
 
 def no_numbers(tensor: torch.Tensor) -> NoNumbers:
     """Return what `numpy()` gives of a tensor without data."""
-    return torch.zeros(tensor.shape, dtype=tensor.dtype).numpy().view(NoNumbers)
+    zeros: NoNumbers = torch.zeros(tensor.shape, dtype=tensor.dtype).numpy().view(NoNumbers)
+    return zeros
 
 
 def _covered(result: Any) -> Any:

@@ -140,12 +140,12 @@ def files() -> list[Patch]:
         return id(file) if hasattr(file, "read") else str(file)
 
     def remember(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-        if not any(map(is_meta, tensors_in(obj))):
-            return save(obj, f, *args, **kwargs)
-        kept[place(f)] = obj
-        if not hasattr(f, "read"):
-            Path(f).touch()
-        return None
+        if any(map(is_meta, tensors_in(obj))):
+            kept[place(f)] = obj
+            if not hasattr(f, "read"):
+                Path(f).touch()
+        else:
+            save(obj, f, *args, **kwargs)
 
     def recall(f: Any, *args: Any, **kwargs: Any) -> Any:
         return kept[place(f)] if place(f) in kept else load(f, *args, **kwargs)
