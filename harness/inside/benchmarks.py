@@ -79,8 +79,8 @@ def find_benches(root: Path, patterns: tuple[str, ...]) -> list[Path]:
 
 
 def kernel_name(path: Path, root: Path) -> str:
-    """Return the kernel that a file below `root` is about."""
-    return kernel_of(path.relative_to(root).as_posix())
+    """Return the kernel that a file is about; one above `root`, such as a `conftest.py` there, goes by its own name."""
+    return kernel_of(path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name)
 
 
 def load_module(path: Path, root: Path) -> ModuleType:

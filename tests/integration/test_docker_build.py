@@ -85,7 +85,7 @@ def test_an_image_without_that_python(engine, built, request_, ours):
     """A wrong `python` of the target is the environment's fault, not the kernels', and nothing is left."""
     lines: list[str] = []
     request = change(request_, target=replace(request_.target, python="python9"))
-    _, ended = engine.execute(request, built[0], lines.append)
+    _, ended = engine.execute(request, replace(built[0], python="python9"), lines.append)
     assert diagnose(ended, None, 60.0, "").verdict is Verdict.INFRA
     assert "python9" in lines[-1]
     assert container_name(request) not in ours()
