@@ -19,7 +19,7 @@ from harness.inside.fake_gpu.redirect import Redirect
 from harness.inside.fake_gpu.streams import Graph
 from harness.inside.fake_gpu.torch_device import Patch, apply, patches, torch_device
 from harness.inside.fake_gpu.torch_objects import objects
-from harness.inside.fake_gpu.tuner import Choice
+from harness.inside.fake_gpu.tuner import Tuning
 from harness.records import Architecture
 
 # The number of multiprocessors only sizes grids, and a grid-stride loop is right for every size. A small one is fast.
@@ -28,7 +28,7 @@ _PROCESSORS = 4
 _FREE_BYTES = 8 << 30
 
 
-def interpreted_device(card: Architecture, kinds: Sequence[str]) -> tuple[Choice, Callable[[], None]]:
+def interpreted_device(card: Architecture, kinds: Sequence[str]) -> tuple[Tuning, Callable[[], None]]:
     """Pretend that tensors on a GPU of any of these types are on `card`. Return what autotuners choose, and what undoes it all.
 
     `warmup` answers with an object that has the attributes which occupancy code asks for and that launches through the interpreter.
@@ -39,14 +39,14 @@ def interpreted_device(card: Architecture, kinds: Sequence[str]) -> tuple[Choice
     card = replace(card, properties={**card.properties, "multiprocessor_count": _PROCESSORS})
     triton.runtime.driver.set_active(PretendedDriver(card, device, card.properties, lambda binary: (32, 0, card.program_threads)))
     free = min(_FREE_BYTES, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    choice = Choice()
+    tuning = Tuning()
     autocast = _autocast(kinds)
     originals: list[Patch] = [(owner, name, getattr(owner, name)) for owner, name, _ in autocast]
     changes: list[Patch] = [
         *patches(card, device, capability(card), free),
         *objects(kinds),
         *shared_ops(kinds),
-        *choice.patches(),
+        *tuning.patches(),
         (triton.testing, "do_bench", call_once),
         (triton.testing, "do_bench_cudagraph", call_once),
         (InterpretedFunction, "warmup", _warmup),
@@ -59,7 +59,7 @@ def interpreted_device(card: Architecture, kinds: Sequence[str]) -> tuple[Choice
     undo = contextlib.ExitStack()
     apply(changes, undo)
     keep_in_backward(undo.enter_context(Redirect(torch.device("cpu"), kinds, device)), undo)
-    return choice, undo.close
+    return tuning, undo.close
 
 
 def _warmup(self: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:

@@ -18,7 +18,13 @@ class Stream:
     _current: list[Stream] = []  # noqa: RUF012 - the same for all, as on a card
 
     def __init__(self, device: object = None, priority: int = 0, **rest: object) -> None:
-        self.device, self.priority = torch.device("cuda", 0), priority
+        self.priority = priority
+
+    @property
+    def device(self) -> torch.device:
+        """The device, which is the only one."""
+        accelerator = torch.accelerator.current_accelerator()
+        return torch.device(accelerator.type if accelerator else "cpu", 0)
 
     @classmethod
     def current(cls, device: object = None) -> Stream:

@@ -24,7 +24,7 @@ _BROKEN = "ConftestImportFailure"  # pytest's own name for it is not public
 class Failure:
     """Why a file has no test that ran: `id` is the file, `message` the exception in one line, if one was raised.
 
-    `broken`: the file itself does not import, which its author can mend.
+    `broken` is True if the import of this file failed. The author of the package can fix that.
     """
 
     id: str

@@ -193,17 +193,17 @@ _COLLECTION = Collection()
 class Tuned:
     """Say of each test which configurations its autotuned kernels ran with, where nothing can be timed."""
 
-    def __init__(self, choice: Any) -> None:
-        self.choice = choice
+    def __init__(self, tuning: Any) -> None:
+        self.tuning = tuning
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
         """Note what was chosen while the test ran."""
-        self.choice.begin(0)
+        self.tuning.begin()
         try:
             return (yield)
         finally:
-            item.user_properties += [(f"configuration of {kernel}", text) for kernel, text in self.choice.chosen.items()]
+            item.user_properties += [(f"configuration of {kernel}", text) for kernel, text in self.tuning.chosen.items()]
 
 
 class BenchModule(pytest.File):
@@ -240,9 +240,9 @@ def pytest_configure(config: pytest.Config) -> None:
         from harness.inside.fake_gpu.interpreter import interpreted_device
 
         card = Architecture.restore(json.loads(os.environ[CARD_VARIABLE]))
-        choice, undo = interpreted_device(card, os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep))
+        tuning, undo = interpreted_device(card, os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep))
         config.add_cleanup(undo)
-        config.pluginmanager.register(Tuned(choice), "warpwave-tuned")
+        config.pluginmanager.register(Tuned(tuning), "warpwave-tuned")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

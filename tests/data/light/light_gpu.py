@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 
 def interpreted_device(card, kinds):
     """Pretend nothing."""
-    return SimpleNamespace(begin=lambda turn: None, chosen={}, most=1), lambda: None
+    return SimpleNamespace(begin=lambda: None, chosen={}), lambda: None
 
 
 module = ModuleType("harness.inside.fake_gpu.interpreter")
