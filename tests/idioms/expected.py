@@ -19,6 +19,7 @@ SKIPPED_ON = {
 }
 # The idiom is a decision by the data of a tensor: compiling ends there, after a first launch.
 DECIDED_BY_DATA = {
+    "checks/test_decisions.py::test_a_branch_on_a_number_that_python_makes_its_own",
     "checks/test_decisions.py::test_a_branch",
     "checks/test_decisions.py::test_a_size",
     "checks/test_decisions.py::test_a_mask",

@@ -81,3 +81,10 @@ def test_a_step_of_an_optimizer():
     optimizer.step()
     optimizer.zero_grad()
     torch.testing.assert_close(layer.weight.detach(), torch.full((64,), 1 - 0.8, device="cuda"))
+
+
+def test_a_file_from_the_host_loaded_to_the_card(tmp_path):
+    torch.save({"weight": torch.ones(300)}, tmp_path / "weights.pt")
+    weight = torch.load(tmp_path / "weights.pt", map_location="cuda")["weight"]
+    assert weight.is_cuda
+    assert (scale(weight, 2.0) == 2).all()

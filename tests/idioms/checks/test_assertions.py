@@ -107,3 +107,10 @@ def test_the_error_of_a_wrong_argument(pair):
     with pytest.raises(AssertionError, match="shapes differ"):
         checked(pair[0], pair[1][:10])
     torch.testing.assert_close(checked(*pair), pair[0] + pair[1])
+
+
+def test_a_truth_that_is_kept_and_asserted(pair):
+    out = add(*pair)
+    bad = bool(out.isnan().any())
+    assert not bad
+    assert (scale(out, 2.0) == 2 * out).all()

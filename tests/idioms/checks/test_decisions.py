@@ -47,3 +47,9 @@ def test_a_loop_until_it_converges():
     while x.max() > 0.1:
         x = scale(x, 0.5)
     assert x.max() <= 0.1
+
+
+def test_a_branch_on_a_number_that_python_makes_its_own(pair):
+    out = add(*pair)
+    factor = 2.0 if float(out.max()) > 0 else 3.0
+    assert scale(out, factor).shape == out.shape

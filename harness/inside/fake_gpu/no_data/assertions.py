@@ -13,10 +13,10 @@ import linecache
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType, FrameType
-from typing import Union
 
 _COMPLAINS = ("fail", "exit", "_exit")
 _REPORTS = ("print", "log", "debug", "info", "warning", "warn", "error", "write", "echo", "record_property", "append")
+_NUMBERS = ("abs", "approx", "isclose", "isfinite", "isnan", "max", "min", "round", "str", "format")
 
 Place = tuple[int, int, int, int]  # first line, last line, first column, last column: as `co_positions` gives them
 
@@ -25,7 +25,7 @@ Place = tuple[int, int, int, int]  # first line, last line, first column, last c
 class _Judgement:
     """A statement that judges, the expression it judges by, and the truth with which all is well."""
 
-    statement: Union[ast.Assert, ast.If, ast.Expr]
+    statement: ast.stmt
     judged: ast.AST
     wanted: bool
 
@@ -63,7 +63,33 @@ def _judgements(filename: str) -> tuple[_Judgement, ...]:
             found.append(_Judgement(node, node.test, True))
         elif isinstance(node, ast.Expr) and _calls(node.value, _REPORTS):
             found.append(_Judgement(node, node, True))
+    for function in [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]:
+        found += _only_judged(function, found)
     return tuple(found)
+
+
+def _only_judged(function: ast.AST, judgements: list[_Judgement]) -> list[_Judgement]:
+    """Return the assignments `error = float(…)` of a function whose name is only read where something is judged by it."""
+    nodes = list(ast.walk(function))
+    found = []
+    for node in nodes:
+        if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
+            continue
+        name = node.targets[0].id
+        reads = [read for read in nodes if isinstance(read, ast.Name) and read.id == name and isinstance(read.ctx, ast.Load)]
+        by = [next((each for each in judgements if _judges(each, read)), None) for read in reads]
+        wanted = {each and each.wanted != bool(_nesting(each.judged, read) % 2) for each, read in zip(by, reads, strict=True)}
+        if len(wanted) == 1 and None not in wanted:
+            found.append(_Judgement(node, node.value, bool(wanted.pop())))
+    return found
+
+
+def _judges(judgement: _Judgement, read: ast.Name) -> bool:
+    """Whether a name that is read there is compared or reported, and not given to a function that may launch something."""
+    if not _contains(judgement.judged, _place(read)):
+        return False
+    calls = [node for node in ast.walk(judgement.judged) if isinstance(node, ast.Call) and _contains(node, _place(read))]
+    return all(_calls(node, (*_REPORTS, *_NUMBERS)) for node in calls)
 
 
 def _only_complains(block: list[ast.stmt]) -> bool:

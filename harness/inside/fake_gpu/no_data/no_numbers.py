@@ -34,7 +34,7 @@ class NoNumbers(np.ndarray):
     __index__ = __int__
 
     def __float__(self) -> float:
-        return 0.0
+        return float(whole())
 
     def item(self, *args: Any) -> Any:
         """Return an unknown number."""

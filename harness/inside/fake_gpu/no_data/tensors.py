@@ -22,7 +22,7 @@ _ASKS: dict[str, Callable[[torch.Tensor], Any]] = {
     "__contains__": lambda tensor: decide(),
     "__int__": lambda tensor: whole(),
     "__index__": lambda tensor: size(),
-    "__float__": lambda tensor: float(unknown(torch.float32)),  # type: ignore[arg-type]
+    "__float__": lambda tensor: float(unknown(tensor.dtype)),  # type: ignore[arg-type]
     "__format__": lambda tensor: str(unknown(torch.float32)),
     "item": lambda tensor: unknown(tensor.dtype),
     "tolist": unknown_list,

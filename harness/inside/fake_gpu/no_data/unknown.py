@@ -78,6 +78,9 @@ class _Unknown:
 class UnknownFloat(_Unknown, float):  # type: ignore[misc]
     """An unknown number that may be passed wherever a float is taken. There it is zero: most often it is an error."""
 
+    def __float__(self) -> float:
+        return float(whole())
+
 
 class UnknownInt(_Unknown):
     """An unknown whole number. It is no `int`: C code would take an `int` as a size without asking it."""
@@ -86,7 +89,7 @@ class UnknownInt(_Unknown):
         return size()
 
     def __float__(self) -> float:
-        return 0.0
+        return float(whole())
 
 
 def _calculate(kind: type[_Unknown]) -> Callable[..., _Unknown]:
@@ -159,10 +162,10 @@ def size() -> int:
 
 
 def whole() -> int:
-    """Return zero to an assertion: it most often counts mistakes.
+    """Return zero to an assertion, or to a line that only reports: it most often counts mistakes.
 
     Raises:
-        DecidedByData: the number is a size or an index.
+        DecidedByData: Python makes a plain number of it, and what that decides would not be seen.
     """
     if agreed(_asking()) is None:
         raise DecidedByData(_WHY)
