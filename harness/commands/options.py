@@ -26,6 +26,7 @@ from harness.run.sharding import parse_shard
 Options = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 COMMAND = "warpwave.command"  # the context key for a parsed command line that is not this process's own
+_QUICK_TEST_S = 120.0
 _STAGES = [stage.value for stage in CHOSEN]
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -82,6 +83,13 @@ what_options = several(
         help="Run three tests of each test function, and three sizes of each sweep with a fifth of the timing. For a quick look.",
     ),
     click.option(
+        "--autotune",
+        type=click.Choice(["one", "all"]),
+        default=Job.autotune,
+        show_default=True,
+        help="Without a card, run each test with one configuration of its autotuned kernels, or once with each.",
+    ),
+    click.option(
         "--precision",
         type=click.FloatRange(0, 1, min_open=True),
         default=Job.precision,
@@ -90,7 +98,7 @@ what_options = several(
         help="Measure a point until its median is this precise, with 95 % confidence, or the benchmark's own time limit is reached.",
     ),
     click.option("--aa", "again", is_flag=True, help="Measure everything twice (A/A), to see how much speeds vary without a change."),
-    click.option("--test-timeout", type=float, default=300.0, show_default=True, metavar="S", help="Limit for one test or point."),
+    click.option("--test-timeout", type=float, metavar="S", help="Limit for one test or point.  [default: 300, or 120 with --quick]"),
     click.option(
         "--results-limit",
         type=click.FloatRange(0, min_open=True),
@@ -194,7 +202,7 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
             "gates": load_gates(kernels),
             # As one word, because an expression may look like an option of pytest.
             "pytest_args": (f"-k={options['keyword']}",) if options["keyword"] else (),
-            "test_limit_s": options["test_timeout"],
+            "test_limit_s": options["test_timeout"] or (_QUICK_TEST_S if options["quick"] else Job.test_limit_s),
             # The stage's limit comes first: it keeps the stage's results whole, and leaves time to save them before the target's limit.
             "stage_limit_s": options["timeout"] - min(120.0, options["timeout"] / 10),
             "limit_s": options["timeout"],

@@ -117,6 +117,7 @@ class JobOptions:
     peers: Annotated[tuple[Name, ...], Many] = ()
     pytest_args: tuple[str, ...] = ()
     quick: bool = False
+    autotune: str = "one"
     again: bool = False
     precision: float = 0.0075
     test_limit_s: float = 300.0

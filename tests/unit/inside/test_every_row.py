@@ -10,7 +10,7 @@ import pytest
 from harness.collect.cases import read_cases
 from harness.config.targets import load_targets
 from harness.inside.compile.cases import Cases, mostly_run, never_ran, never_reached
-from harness.records import NotRun, Stage, StageReport, Verdict
+from harness.records import Job, NotRun, Stage, StageReport, Verdict
 
 BROKEN = "ModuleNotFoundError: No module named 'no_such_module'"
 FILES = {
@@ -141,3 +141,21 @@ def test_a_stage_that_saw_little_is_not_green(whole, data, skipped, verdict):
     cases.ended = {f"{why}{n}": why for why, n in [(None, whole), (NotRun.DATA, data), (NotRun.SKIPPED, skipped)] for n in range(n)}
 
     assert mostly_run(StageReport(Stage.COMPILE, Verdict.PASSED), [cases]).verdict.value == verdict
+
+
+@pytest.mark.parametrize(("stages", "shares"), [(("test",), [0.8, 1.0]), (("test", "bench", "compile"), [0.4, 0.6, 0.8, 1.0])])
+def test_a_stage_leaves_time_to_those_after_it(monkeypatch, tmp_path, stages, shares):
+    """Each leaves a fifth of the time to each later one; here none uses any, so all start with all of it."""
+    from harness.inside import __main__ as inside
+
+    given = []
+
+    def instant(job, path, stage, left_s):
+        given.append(left_s / job.stage_limit_s)
+        return StageReport(stage, Verdict.PASSED)
+
+    monkeypatch.setattr(inside, "_run_stage", instant)
+    job = Job("run-1", "cpu", tuple(map(Stage, stages)), str(tmp_path), str(tmp_path), stage_limit_s=1000.0)
+    inside.run(job, tmp_path / "job.json")
+
+    assert given == pytest.approx(shares, abs=0.01)
