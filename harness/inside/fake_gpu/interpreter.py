@@ -14,6 +14,7 @@ import torch
 import triton
 
 from harness.inside.fake_gpu.custom_ops import plain, shared_ops
+from harness.inside.fake_gpu.device_library import library
 from harness.inside.fake_gpu.driver import PretendedDriver, call_once, capability, keep_in_backward
 from harness.inside.fake_gpu.redirect import Redirect
 from harness.inside.fake_gpu.streams import Graph
@@ -47,6 +48,7 @@ def interpreted_device(card: Architecture, kinds: Sequence[str]) -> tuple[Tuning
         *objects(kinds),
         *shared_ops(kinds),
         *tuning.patches(),
+        *library(card.backend),
         (triton.testing, "do_bench", call_once),
         (triton.testing, "do_bench_cudagraph", call_once),
         (InterpretedFunction, "warmup", _warmup),

@@ -77,8 +77,10 @@ class Reporter:
         """Report a module or a conftest.py that does not import as a case, once."""
         if report.failed:
             self._not_collected(self.collection.failure(report), str(report.longrepr)[-_CUT:])
-        elif report.skipped and report.nodeid not in self.done:
-            self._finish(report.nodeid, "skipped", _skip_reason(report), "", not_run=NotRun.SKIPPED)
+        elif report.skipped:
+            self.collection.skipped(report.nodeid, _skip_reason(report))
+            if report.nodeid not in self.done:
+                self._finish(report.nodeid, "skipped", _skip_reason(report), "", not_run=NotRun.SKIPPED)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record the start: from here on, a crash is this case's."""
@@ -216,18 +218,26 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.register(_COLLECTION, "warpwave-collection")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Register the reporter, and provide a fake GPU if tests run in Triton's interpreter."""
-    die_with_parent()
-    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    config.pluginmanager.register(Reporter(Journal.from_environment(), _COLLECTION, interpreted), "warpwave-reporter")
-    if interpreted and CARD_VARIABLE in os.environ:
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Provide a fake GPU if tests run in Triton's interpreter: the first conftest.py may ask for one."""
+    if _interpreted() and CARD_VARIABLE in os.environ:
         from harness.inside.fake_gpu.interpreter import interpreted_device
 
         card = Architecture.restore(json.loads(os.environ[CARD_VARIABLE]))
         tuning, undo = interpreted_device(card, os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep))
-        config.add_cleanup(undo)
-        config.pluginmanager.register(Autotuned(tuning, bool(os.environ.get(AUTOTUNE_VARIABLE))), "warpwave-autotuned")
+        early_config.add_cleanup(undo)
+        early_config.pluginmanager.register(Autotuned(tuning, bool(os.environ.get(AUTOTUNE_VARIABLE))), "warpwave-autotuned")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the reporter."""
+    die_with_parent()
+    config.pluginmanager.register(Reporter(Journal.from_environment(), _COLLECTION, _interpreted()), "warpwave-reporter")
+
+
+def _interpreted() -> bool:
+    return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
