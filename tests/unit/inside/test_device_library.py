@@ -17,8 +17,8 @@ from harness.records import to_json
 np = pytest.importorskip("numpy")
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from harness.inside.fake_gpu.device_functions import FUNCTIONS  # noqa: E402 - as above
-from harness.inside.fake_gpu.device_library import _functions, _module  # noqa: E402
+from harness.inside.fake_gpu.interpreted.device_functions import FUNCTIONS  # noqa: E402 - as above
+from harness.inside.fake_gpu.interpreted.device_library import _functions, _module  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 MISSING = {"jn", "yn", "rcp64h"}

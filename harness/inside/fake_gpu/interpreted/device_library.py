@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import triton.language.extra as extra
 
-from harness.inside.fake_gpu.device_functions import FUNCTIONS
+from harness.inside.fake_gpu.interpreted.device_functions import FUNCTIONS
 from harness.inside.fake_gpu.torch_device import Patch
 from harness.inside.process.exceptions import NotPretended
 
