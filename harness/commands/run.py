@@ -8,15 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness import console
-from harness.commands.options import (
-    build_options,
-    complete_target,
-    output_options,
-    package_options,
-    parse_options,
-    what_options,
-    where_options,
-)
+from harness.commands.options.common import complete_target
+from harness.commands.options.groups import build_options, output_options, package_options, what_options, where_options
+from harness.commands.options.parse import parse_options
 from harness.commands.show_report import print_error, show_records, show_report
 from harness.engines import signals
 from harness.errors import ExitCode, Outcome, UsageError, WarpwaveError
