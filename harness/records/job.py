@@ -108,7 +108,7 @@ class JobOptions:
     Without `gates` generated code is not judged. The bench stage ends a point when its median is known to within `precision` (a share of
     it; the half-width of the 95 % interval), or when its time is up. With `again` it measures everything twice: an A/A run. The compile
     stage leaves out the launches of the providers `peers`, which are not the package's own. Modules are imported from `import_folders`,
-    which are relative to the package's root.
+    which are relative to the package's root. `package_names` are what the package calls itself.
     """
 
     __pydantic_config__ = STRICT
@@ -123,6 +123,7 @@ class JobOptions:
     stage_limit_s: float = 3600.0
     gates: Union[Gates, None] = None
     import_folders: Annotated[tuple[Page, ...], Few] = (".",)
+    package_names: Annotated[tuple[Page, ...], Few] = ()
     pytest: PytestSettings = field(default_factory=PytestSettings)
 
 
@@ -168,7 +169,17 @@ class Job(JobOptions):
         raw["stages"] = tuple(Stage(stage) for stage in raw["stages"])
         raw["architectures"] = tuple(Architecture.restore(entry) for entry in raw["architectures"])
         raw["interpret_as"] = Architecture.restore(raw["interpret_as"]) if raw.get("interpret_as") else None
-        for key in ("probe", "benches", "launches", "peers", "pytest_args", "card_query", "torch_devices", "import_folders"):
+        for key in (
+            "probe",
+            "benches",
+            "launches",
+            "peers",
+            "pytest_args",
+            "card_query",
+            "torch_devices",
+            "import_folders",
+            "package_names",
+        ):
             if key in raw:
                 raw[key] = tuple(raw[key])
         raw["pytest"] = PytestSettings.restore(raw.get("pytest", {}))

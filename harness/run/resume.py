@@ -21,6 +21,7 @@ from harness.run.inputs import harness_code, package
 _FREE = (
     "kernels",
     "package_root",
+    "package_names",
     "output",
     "driver_file",
     "probe",

@@ -13,7 +13,7 @@ import click
 from harness.commands.options.common import COMMAND
 from harness.commands.options.groups import STAGES
 from harness.commands.options.packages import chosen_packages, chosen_variables
-from harness.config.package_root import find_root, import_folders
+from harness.config.package_root import find_root, import_folders, package_names
 from harness.config.pyproject import load_gates, load_launches, load_peers
 from harness.config.pytest_settings import load_pytest_settings
 from harness.errors import UsageError
@@ -64,6 +64,7 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
             "kernels": kernels.resolve(),
             "root": root,
             "import_folders": import_folders(root),
+            "package_names": package_names(root),
             "pytest": load_pytest_settings(kernels, root),
             "stages": _parse_stages(options["stages"]),
             "gpu": gpu,

@@ -92,7 +92,7 @@ class Results:
             self.cases[case.id, occurrence] = case
 
     def _case(self, event: Event) -> CaseResult:
-        kernel = kernel_name(Path(self.job.kernels) / event["id"].split("::")[0], Path(self.job.kernels))
+        kernel = kernel_name(Path(self.job.kernels, event["id"].split("::")[0]), self.job)
         if event["event"] == "death":
             why = event.get("not_run")
             return CaseResult(event["id"], kernel, Verdict(event["verdict"]), message=event["reason"], not_run=NotRun(why) if why else None)
