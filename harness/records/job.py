@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Union
 
-from harness.records.bounds import Bound, Bytes, Few, Many, Name, Page
+from harness.records.bounds import Bound, Bytes, Few, Many, Name, Page, Word
+from harness.records.chosen import Chosen
 from harness.records.enums import SCHEMA_VERSION, STRICT, Stage, Verdict
 from harness.records.gates import Gates
 from harness.records.package import TEST_FILES
@@ -115,6 +116,7 @@ class JobOptions:
     benches: tuple[str, ...] = ("bench_*.py",)
     launches: tuple[str, ...] = ("bench", "test")
     peers: Annotated[tuple[Name, ...], Many] = ()
+    chosen: Chosen = field(default_factory=Chosen)
     pytest_args: tuple[str, ...] = ()
     quick: bool = False
     again: bool = False
@@ -137,6 +139,7 @@ class Job(JobOptions):
     their number (0: all visible ones). `card_query` is a command that prints what torch does not say of a card; `card_rows` reads it.
     `torch_devices` are torch's names for the types of device in the targets file, the target's own first. Where there is no card, a tensor
     that the package wants on one of them is put elsewhere. `interpret_as` is the card that host code sees in Triton's interpreter.
+    If the job is a shard, `files` are its test files and benches, and `division` is a digest of what all shards have.
     """
 
     __pydantic_config__ = STRICT
@@ -160,6 +163,8 @@ class Job(JobOptions):
     card_rows: str = ""
     torch_devices: Annotated[tuple[Name, ...], Few] = ("cuda",)
     package_root: Page = ""
+    files: Union[tuple[Page, ...], None] = None
+    division: Word = ""
     schema_version: int = SCHEMA_VERSION
 
     @classmethod
@@ -182,6 +187,7 @@ class Job(JobOptions):
         ):
             if key in raw:
                 raw[key] = tuple(raw[key])
+        raw["chosen"] = Chosen.restore(raw.get("chosen", {}))
         raw["pytest"] = PytestSettings.restore(raw.get("pytest", {}))
         raw["gates"] = Gates.restore(raw["gates"]) if raw.get("gates") else None
         raw["device_faults"] = {pattern: Verdict(verdict) for pattern, verdict in raw.get("device_faults", {}).items()}

@@ -13,7 +13,7 @@ from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
 from harness.inside.process.not_run import why_not_run
 from harness.inside.test.collection import Failure
-from harness.inside.test.settings import pytest_options, test_paths
+from harness.inside.test.settings import is_narrowed, pytest_options, test_paths
 from harness.records import Job, NotRun, Stage, Verdict
 
 
@@ -51,7 +51,7 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
         journal.write("collected", ids=ids, deselected=deselected, left_out=left_out)
 
     options = [*pytest_options(job, Path(job.output) / Stage.COMPILE.value), *test_paths(job)]
-    choice = Choice(journal.done(), job.quick, narrowed=bool(job.pytest_args))
+    choice = Choice(journal.done(), job.quick, narrowed=is_narrowed(job))
     run_tests(options, choice, on_collected, on_start, on_end)
 
 

@@ -10,9 +10,8 @@ import pytest
 from harness.collect.cases import read_cases
 from harness.config.package_root import package_names
 from harness.inside.benchmarks import find_benches, kernel_name
-from harness.records import Job, Shard
+from harness.records import Job
 from harness.records.package import is_bench, is_test, kernel_of
-from harness.run.sharding import restrict
 
 JOB = Job("r", "t", (), "/root", "/out")
 KERNELS = {
@@ -111,15 +110,13 @@ def test_tests_are_what_pytest_collects_by_name():
 
 @pytest.mark.parametrize("path", [path for path in KERNELS if path.endswith(".py") and path[0].isalpha()])
 def test_host_and_inside_agree(path, tmp_path):
-    """On the kernel of a test in a JUnit file, of a bench, and of a shard; a bench in a hidden folder is none for either."""
+    """On the kernel of a test in a JUnit file and of a bench; a bench in a hidden folder is none for either."""
     for name in (path, ".hidden/bench_x.py"):
         (tmp_path / "package" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "package" / name).touch()
     junit = f'<testsuite><testcase classname="{path}" name="test_x"/></testsuite>'
     (tmp_path / "junit.xml").write_text(junit)
-    patterns, ignored = restrict(tmp_path / "package", "/kernels", ("*.py",), Shard(1, 1))
 
     assert [case.kernel for case in read_cases(tmp_path, "junit.xml")] == [KERNELS[path]]
     assert kernel_name(Path("/root", path), JOB) == KERNELS[path]
-    assert (patterns, ignored) == ((path,), ())
     assert find_benches(tmp_path / "package", ("*.py",)) == [tmp_path / "package" / path]
