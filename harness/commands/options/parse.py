@@ -13,6 +13,7 @@ import click
 from harness.commands.options.common import COMMAND
 from harness.commands.options.groups import STAGES
 from harness.commands.options.packages import chosen_packages, chosen_variables
+from harness.commands.options.tests import Package, chosen_pytest_args, chosen_shard_times, chosen_tests
 from harness.config.package_root import find_root, import_folders, package_names
 from harness.config.pyproject import load_gates, load_launches, load_peers
 from harness.config.pytest_settings import load_pytest_settings
@@ -52,6 +53,9 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
                 "Rename that file or folder, or give the option in UTF-8.",
             )
     root = find_root(kernels)
+    settings, folders = load_pytest_settings(kernels, root), import_folders(root)
+    patterns = options["benches"] or RunOptions.benches
+    chosen, benches = chosen_tests(options, Package(kernels.resolve(), root, folders, settings, patterns))
     gpu, share = chosen_gpus(options["gpu"], options["gpus"])
     run_id = recorded_run_id(options["resume"]) if options["resume"] else new_run_id()
     # Options that have the same name and value on the command line and in `RunOptions`.
@@ -63,19 +67,19 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
             "out": Path(os.path.realpath(options["resume"] or options["out"] or Path("reports") / "runs" / run_id)),
             "kernels": kernels.resolve(),
             "root": root,
-            "import_folders": import_folders(root),
+            "import_folders": folders,
             "package_names": package_names(root),
-            "pytest": load_pytest_settings(kernels, root),
+            "pytest": settings,
+            "chosen": chosen,
             "stages": _parse_stages(options["stages"]),
             "gpu": gpu,
             "share": share,
             "commit": options["commit"] or "",
-            "benches": options["benches"] or RunOptions.benches,
+            "benches": benches,
             "launches": _parse_launches(options["launches"]) if options["launches"] else load_launches(kernels),
             "peers": load_peers(kernels),
             "gates": load_gates(kernels),
-            # As one word, because an expression may look like an option of pytest.
-            "pytest_args": (f"-k={options['keyword']}",) if options["keyword"] else (),
+            "pytest_args": chosen_pytest_args(options["keyword"], options["pytest_args"]),
             "test_limit_s": options["test_timeout"],
             # The stage's limit comes first: it keeps the stage's results whole, and leaves time to save them before the target's limit.
             "stage_limit_s": options["timeout"] - min(120.0, options["timeout"] / 10),
@@ -88,6 +92,7 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
             "install": chosen_packages(options, kernels),
             "variables": chosen_variables(options["env"], kernels),
             "shard": parse_shard(options["shard"]) if options["shard"] else None,
+            "shard_times": chosen_shard_times(options["shard_times"], options["shard"]),
         }
     )
 
