@@ -86,6 +86,8 @@ def summarise(name: str, run: TargetRun) -> TargetSummary:
         peers=run.peers if any(report.stage is Stage.COMPILE for report in run.stages) else (),
         attempts=record.attempts,
         disagreements=disagreements(run),
+        narrowed=run.narrowed.by,
+        chosen=run.narrowed.chosen.why,
     )
 
 
@@ -175,7 +177,9 @@ def _phrase(target: TargetSummary) -> str:
     else:
         done = [_PHRASES[target.verdict] + reason]
     parts = [text for text in done if text] or [target.verdict.value]
-    return f"{target.target} {' and '.join([', '.join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)}"
+    # Two are enough to know that these were not all tests; the report lists them all.
+    some = f", of the tests that {' and '.join(target.narrowed[:2])} chose" if target.narrowed and target.complete and target.tests else ""
+    return f"{target.target} {' and '.join([', '.join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)}{some}"
 
 
 def _compiles(target: TargetSummary) -> dict[str, int]:

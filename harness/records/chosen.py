@@ -113,7 +113,7 @@ def narrowed(chosen: Chosen, quick: bool, pytest_args: Iterable[str]) -> Narrowe
         option = word.partition("=")[0] if word.startswith("--") else word[:2]
         if option in _CHOOSING:
             text = " ".join(words[place : place + 2]) if word in _CHOOSING else word
-            found.append(text.replace("-k=", "-k ", 1) if option == "-k" else text)
+            found.append(f"{option} {text[3:]}" if text[2:3] == "=" else text)
     return Narrowed((*found, *(["--quick"] if quick else [])), chosen)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from harness.commands.options.common import FILE, FOLDER, json_option, several
+from harness.commands.options.pytest_args import pytest_words
 from harness.options import GIB, Cap
 from harness.records import CHOSEN, Job
 from harness.records.engines import ENGINES
@@ -23,7 +24,13 @@ what_options = several(
     click.option("--last-failed", type=FOLDER, metavar="RUN", help="Run only the tests that did not pass in that earlier run."),
     click.option("--changed-since", metavar="REF", help="Run only the test files and benches that a change since that commit touches."),
     click.option("--deselect-from", type=FILE, metavar="FILE", help="Leave out the tests in FILE: a node id a line, # for comments."),
-    click.option("--pytest-args", multiple=True, metavar="ARGS", help="Options for pytest, quoted; repeatable. Or write them behind `--`."),
+    click.option(
+        "--pytest-args",
+        multiple=True,
+        metavar="ARGS",
+        callback=lambda context, parameter, texts: pytest_words(texts),
+        help="Options for pytest, quoted; repeatable. Or write them behind `--`.",
+    ),
     click.option("--commit", metavar="SHA", help="Commit of the kernels, if their folder is not in git.", envvar="WARPWAVE_COMMIT"),
     click.option("--gpu", metavar="N", help="Index of the GPU to use.  [default: the first visible one]"),
     click.option("--gpus", metavar="LIST", help="Share tests and sweeps between these GPUs: a list such as 0,1, or `all` visible ones."),

@@ -80,4 +80,6 @@ def _checked(word: str, following: list[str]) -> str:
         )
     if not word.startswith("-"):
         raise UsageError(f"--pytest-args: {word!r} is no option.", _TESTS, "Name tests with --test ID, or behind the target.")
+    if option == "-p":  # pytest reads it before it parses its options, and takes a = as part of the name
+        return f"-p{value}"
     return f"{option}={value}" if option in (*_WITH_VALUE, *_SHORT) else word

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from harness.commands.options.pytest_args import pytest_words
 from harness.errors import NothingRanError, UsageError
 from harness.records import Chosen, PytestSettings
 from harness.records.package import is_bench, is_test
@@ -83,13 +82,12 @@ def chosen_shard_times(run: Path | None, shard: str | None) -> dict[str, float]:
     return seconds_by_file(run) if run is not None else {}
 
 
-def chosen_pytest_args(keyword: str | None, texts: Sequence[str]) -> tuple[str, ...]:
+def chosen_pytest_args(keyword: str | None, words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the options for pytest: `-k`, and those of --pytest-args.
 
     Raises:
-        UsageError: one of them would break the harness, or `-k` is given twice.
+        UsageError: `-k` is given twice.
     """
-    words = pytest_words(texts)
     if keyword and any(word.startswith("-k") for word in words):
         raise UsageError("-k was given twice.", "pytest takes the last one only.", "Give one: -k 'add and not bf16'.")
     # As one word, because an expression may look like an option of pytest.
