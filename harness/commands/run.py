@@ -80,6 +80,8 @@ def _run_all(targets: Sequence[Target], asked: RunOptions, *, quiet: bool) -> tu
     refused: list[WarpwaveError] = []
     for target in targets:
         with Progress(console.terminal(err=True), target.name, quiet=quiet) as progress:
+            for line in asked.chosen.why if target is targets[0] else ():
+                progress.say(line)
             if asked.weaken:
                 progress.say(f"{target.name}: protections given up: {', '.join(asked.weaken)}")
             try:

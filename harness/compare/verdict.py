@@ -178,7 +178,7 @@ def _phrase(target: TargetSummary) -> str:
         done = [_PHRASES[target.verdict] + reason]
     parts = [text for text in done if text] or [target.verdict.value]
     # Two are enough to know that these were not all tests; the report lists them all.
-    some = f", of the tests that {' and '.join(target.narrowed[:2])} chose" if target.narrowed and target.complete and target.tests else ""
+    some = f", of those that {' and '.join(target.narrowed[:2])} chose" if target.narrowed and target.complete and target.tests else ""
     return f"{target.target} {' and '.join([', '.join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)}{some}"
 
 

@@ -65,7 +65,8 @@ def chosen_tests(options: dict[str, Any], package: Package) -> tuple[Chosen, tup
         failed = failed_tests(run)
         chosen = Chosen(still_there(failed, "--last-failed", package.kernels, run), how=(f"--last-failed {run}",))
         gone = len(failed) - len(chosen.tests or ())
-        chosen = _explained(chosen, [f"{len(failed)} tests failed in {run}{f'; {gone} of them are gone' if gone > 0 else ''}"])
+        lost = f"; the files of {gone} of them are gone" if gone > 0 else ""
+        chosen = _explained(chosen, [f"{len(failed)} test{'' if len(failed) == 1 else 's'} failed in {run}{lost}"])
     elif ref := options["changed_since"]:
         chosen, benches = _touched_by(ref, package)
     return _without(chosen, options["deselect_from"], package), benches
