@@ -145,9 +145,9 @@ JOB = Job("run-1", "cpu", (Stage.TEST,), "/kernels", "/results")
         ({"stages": (Stage.TEST, Stage.COMPILE)}, ["stages", "'test'", "'test compile'"]),
         ({"quick": True}, ["quick", "'False'", "'True'"]),
         (
-            {"chosen": Chosen(("test_x.py::test_y",), ("test_z.py",), how=("--test", "--deselect-from FILE"))},
+            {"chosen": Chosen(("test_x.py::test_y",), ("z.py",), how=("--test", "--deselect-from FILE"))},
             [
-                "its choice of tests was 'none', now it is '--test --deselect-from FILE (1 chosen: test_x.py::test_y; 1 left out: test_z.py)'"
+                "its choice of tests was 'none', now it is '--test --deselect-from FILE (1 chosen: test_x.py::test_y; 1 left out: z.py)'"
             ],
         ),
         ({"pytest_args": ("-m=slow",)}, ["its pytest args was '', now it is '-m=slow'"]),
