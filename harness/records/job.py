@@ -119,6 +119,7 @@ class JobOptions:
     chosen: Chosen = field(default_factory=Chosen)
     pytest_args: tuple[str, ...] = ()
     quick: bool = False
+    autotune: str = "one"
     again: bool = False
     precision: float = 0.0075
     test_limit_s: float = 300.0

@@ -19,10 +19,12 @@ from harness.config.pyproject import load_gates, load_launches, load_peers
 from harness.config.pytest_settings import load_pytest_settings
 from harness.errors import UsageError
 from harness.options import GIB, Build, Cap, RunOptions
-from harness.records import Stage
+from harness.records import Job, Stage
 from harness.run import new_run_id
 from harness.run.resume import recorded_run_id
 from harness.run.sharding import parse_shard
+
+_QUICK_TEST_S = 120.0
 
 
 def parse_options(options: dict[str, Any]) -> RunOptions:
@@ -80,7 +82,7 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
             "peers": load_peers(kernels),
             "gates": load_gates(kernels),
             "pytest_args": chosen_pytest_args(options["keyword"], options["pytest_args"]),
-            "test_limit_s": options["test_timeout"],
+            "test_limit_s": options["test_timeout"] or (_QUICK_TEST_S if options["quick"] else Job.test_limit_s),
             # The stage's limit comes first: it keeps the stage's results whole, and leaves time to save them before the target's limit.
             "stage_limit_s": options["timeout"] - min(120.0, options["timeout"] / 10),
             "limit_s": options["timeout"],

@@ -75,12 +75,15 @@ class Collection:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_load_initial_conftests(self) -> Iterator[None]:
-        """Go on without a conftest.py that does not import. pytest tries again when it collects that folder, and reports it then."""
+        """Go on without a conftest.py that fails or skips. pytest tries again when it collects that folder, and reports it then."""
         try:
             return (yield)
+        except pytest.skip.Exception:
+            return None
         except Exception as error:
             if type(error).__name__ != _BROKEN:
                 raise
+            return None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makemodule(self, module_path: Path) -> None:
@@ -112,6 +115,11 @@ class Collection:
         self.below[report.nodeid] = failure
         return failure
 
+    def skipped(self, nodeid: str, reason: str) -> None:
+        """Note a folder that its conftest.py skips."""
+        if (self.root / nodeid).is_dir():
+            self.below[nodeid] = Failure(f"{nodeid}/conftest.py".removeprefix("./"), reason, NotRun.SKIPPED)
+
     def without_tests(self, before: list[str], after: list[str], narrowed: bool) -> Iterator[Failure]:
         """Yield each matched file without a row, and why it has none.
 
@@ -131,7 +139,8 @@ class Collection:
             for path in sorted((self.root / folder).rglob("*.py")):
                 name = path.relative_to(self.root).as_posix()
                 if is_test(name, patterns) and name not in self.matched and "/." not in f"/{name}" and self.selection.looks_into(name):
-                    yield Failure(name, f"{failure.id} does not import: {failure.message}", failure.why)
+                    what = "skips its folder" if failure.why is NotRun.SKIPPED else "does not import"
+                    yield Failure(name, f"{failure.id} {what}: {failure.message}", failure.why)
 
 
 def last_line(text: str) -> str:
