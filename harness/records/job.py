@@ -113,10 +113,10 @@ class JobOptions:
     """
 
     __pydantic_config__ = STRICT
+    chosen: Chosen = field(default_factory=Chosen)  # first: where two jobs differ, `--resume` names the first difference
     benches: tuple[str, ...] = ("bench_*.py",)
     launches: tuple[str, ...] = ("bench", "test")
     peers: Annotated[tuple[Name, ...], Many] = ()
-    chosen: Chosen = field(default_factory=Chosen)
     pytest_args: tuple[str, ...] = ()
     quick: bool = False
     autotune: str = "one"

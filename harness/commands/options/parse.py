@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -108,7 +109,12 @@ def _command() -> tuple[str, ...]:
     """Return the command to record: the command line of `run`, also if another command has built it."""
     context = click.get_current_context(silent=True)
     built: tuple[str, ...] | None = context.meta.get(COMMAND) if context else None
-    return built or ("warpwave", *sys.argv[1:])
+    words = built or ("warpwave", *sys.argv[1:])
+    if "--" not in words:
+        return words
+    # A command that is continued or repeated gets more options, which must not come behind the dashes.
+    place = words.index("--")
+    return (*words[:place], "--pytest-args", shlex.join(words[place + 1 :]))
 
 
 def chosen_gpus(gpu: str | None, gpus: str | None) -> tuple[str | None, bool]:

@@ -15,8 +15,8 @@ import pytest
 from harness.inside.process.not_run import why_not_run
 from harness.inside.test.settings import selection, settings
 from harness.records import NotRun, Selection
-from harness.records.chosen import at_and_above
-from harness.records.package import TEST_FILES, is_test
+from harness.records.chosen import at_and_above, file_of
+from harness.records.package import TEST_FILES, is_bench, is_test
 
 _BROKEN = "ConftestImportFailure"  # pytest's own name for it is not public
 
@@ -38,7 +38,7 @@ class Failure:
 class Collection:
     """A pytest plugin: it keeps what was matched and what failed, and keeps pytest out of files without a chosen test.
 
-    `root` is the folder that ids are relative to.
+    `root` is the folder that ids are relative to. This stage has no tests of the benches `elsewhere`.
     """
 
     root: Path = field(default_factory=Path)
@@ -46,6 +46,7 @@ class Collection:
     raised: dict[str, BaseException] = field(default_factory=dict)  # by node
     below: dict[str, Failure] = field(default_factory=dict)  # folders whose conftest.py is broken
     selection: Selection = field(default_factory=selection)
+    elsewhere: tuple[str, ...] = ()
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Learn the root."""
@@ -58,14 +59,20 @@ class Collection:
         return None if self.selection.looks_into(collection_path.relative_to(self.root).as_posix()) else True
 
     def choose(self, items: list[pytest.Item]) -> list[Failure]:
-        """Keep the chosen tests of `items`, in place. Return a failure for each chosen id that stands for none of them."""
+        """Keep the chosen tests of `items`, in place. Return a failure for each chosen id that stands for none of them.
+
+        If nobody typed it, a file without tests is none: the package's settings may keep pytest out of it.
+        """
         found = [item.nodeid for item in items]
         items[:] = [item for item in items if self.selection.takes(item.nodeid)]
         told = {failure.id for failure in self.below.values()} | set(self.raised)
         lacking = [each for each in self.selection.unmet(found)[0] if told.isdisjoint(at_and_above(each))]
         must, how = self.selection.chosen.must_exist, " ".join(self.selection.chosen.how)
-        known = [each for each in lacking if each not in self.matched or must]
-        return [Failure(each, f"{how}: there is no such test", NotRun.EMPTY, broken=must) for each in known]
+        lacking = [each for each in lacking if (must or "::" in each) and not self._is_elsewhere(file_of(each))]
+        return [Failure(each, f"{how}: there is no such test", NotRun.EMPTY, broken=must) for each in lacking]
+
+    def _is_elsewhere(self, path: str) -> bool:
+        return is_bench(path, self.elsewhere) and not is_test(path, settings().get("python_files", TEST_FILES))
 
     def unknown(self, found: Iterable[str]) -> str:
         """Return a note on ids that were to be left out and that no test has; empty if there is none."""
