@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model,
 
 from harness.config.strict import refuse, validate
 from harness.errors import ConfigError
-from harness.records import OPEN, Gates, Limits, Rule, Waiver, Which
+from harness.records import CANDIDATES, OPEN, Gates, Limits, Rule, Waiver, Which
 
 _PATTERNS = tuple(field.name for field in dataclasses.fields(Which))
 _LAUNCHERS = ("bench", "test")
@@ -61,7 +61,8 @@ def load_gates(kernels: Path) -> Gates:
     limits = _limits(table.gates, Limits()) if table.gates else Limits()
     rules = tuple(Rule(_which(rule), _limits(rule, OPEN)) for rule in table.rules)
     waivers = tuple(Waiver(waiver.gate, waiver.reason.strip(), _which(waiver)) for waiver in table.waivers)
-    return Gates(limits=limits, rules=rules, waivers=waivers, source=path.name)
+    candidates = table.gates.candidates if table.gates else CANDIDATES[0]
+    return Gates(limits=limits, rules=rules, waivers=waivers, source=path.name, candidates=candidates)
 
 
 def load_launches(kernels: Path) -> tuple[str, ...]:
@@ -153,6 +154,12 @@ def _check_peers(value: Any) -> Any:
     return value
 
 
+def _check_candidates(value: Any) -> Any:
+    if value not in CANDIDATES:
+        refuse('"best", where one clean candidate of an autotuned launch is enough, or "all"')
+    return value
+
+
 def _check_texts(value: Any) -> Any:
     if not (isinstance(value, list) and all(isinstance(text, str) and text.strip() for text in value)):
         refuse("a list of files, relative to this one")
@@ -192,6 +199,10 @@ class _Which(_Strict):
     launched_by: Annotated[Any, AfterValidator(_check_launcher)] = ("*",)
 
 
+class _Tuned(_Strict):
+    candidates: Annotated[Any, AfterValidator(_check_candidates)] = CANDIDATES[0]
+
+
 class _SomeGate(_Which):
     @model_validator(mode="after")
     def _sets_one(self) -> Any:
@@ -205,7 +216,7 @@ class _Waiver(_Which):
     reason: Annotated[Any, AfterValidator(_check_reason)] = Field(default=None, validate_default=True)
 
 
-_Everywhere: Any = create_model("_Everywhere", __base__=_Strict, **_gates(may_open=True))
+_Everywhere: Any = create_model("_Everywhere", __base__=_Tuned, **_gates(may_open=True))
 _Rule: Any = create_model("_Rule", __base__=_SomeGate, **_gates(may_open=False))
 
 

@@ -31,7 +31,7 @@ from harness.inside.multi_gpu.share import share
 from harness.inside.process import sealing
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal, settle
-from harness.inside.process.package_path import enter, package_folders, python_path
+from harness.inside.process.package_path import enter, package_folders, python_path, root_of
 from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import as_stage, spawned
 from harness.records import Architecture, Ceiling, Job, Sample, Stage, StageReport, Verdict, to_json
@@ -79,7 +79,7 @@ def work(job: Job) -> None:
     timer = Timer.on_active_device(job.quick, hidden_cache(job, card), Rule(job.precision))
     triton.testing.do_bench = timer.do_bench
     # Rows like those of the compile stage, but from real launches. They show whether both compile the same code.
-    recorder = Recorder(card, journal)
+    recorder = Recorder(card, journal, root=root_of(job))
     root = Path(job.kernels)
     todo: list[Point] = []
     for path in find_benches(root, job.benches):
