@@ -184,6 +184,7 @@ def _gates(may_open: bool) -> dict[str, Any]:
     return {gate: (Annotated[Any, check], None) for gate, check in checks.items()}
 
 
+_CANDIDATES: Any = (Annotated[Any, AfterValidator(_check_candidates)], CANDIDATES[0])
 _Pattern = Annotated[Any, AfterValidator(_check_patterns)]
 
 
@@ -199,10 +200,6 @@ class _Which(_Strict):
     launched_by: Annotated[Any, AfterValidator(_check_launcher)] = ("*",)
 
 
-class _Tuned(_Strict):
-    candidates: Annotated[Any, AfterValidator(_check_candidates)] = CANDIDATES[0]
-
-
 class _SomeGate(_Which):
     @model_validator(mode="after")
     def _sets_one(self) -> Any:
@@ -216,7 +213,7 @@ class _Waiver(_Which):
     reason: Annotated[Any, AfterValidator(_check_reason)] = Field(default=None, validate_default=True)
 
 
-_Everywhere: Any = create_model("_Everywhere", __base__=_Tuned, **_gates(may_open=True))
+_Everywhere: Any = create_model("_Everywhere", __base__=_Strict, **_gates(may_open=True), candidates=_CANDIDATES)
 _Rule: Any = create_model("_Rule", __base__=_SomeGate, **_gates(may_open=False))
 
 

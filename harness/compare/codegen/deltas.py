@@ -84,8 +84,8 @@ def _verdict(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
     old, new = _ending(before), _ending(after)
     if old is not new:
         worse = new.severity > old.severity
-        texts = [NotRun.DISCARDED.value if row.is_discarded else row.verdict.value for row in (before, after)]
-        yield Delta(Concern.VERDICT, _trend(worse), "verdict", *texts, float(max(old.severity, new.severity)))
+        was, now = (NotRun.DISCARDED.value if row.is_discarded else row.verdict.value for row in (before, after))
+        yield Delta(Concern.VERDICT, _trend(worse), "verdict", was, now, float(max(old.severity, new.severity)))
 
 
 def _ending(row: CompiledKernel) -> Verdict:

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.compare.comparison import Deviation, Fidelity, Likeness
 from harness.compare.speeds.rows import as_text, first_names
-from harness.records import CompiledKernel, TargetRun, Verdict
+from harness.records import CompiledKernel, TargetRun
 
 # Each target's launches are compared with every compile stage of the same Triton. For 1,000 targets that would be a million comparisons.
 _MOST_LANES, _MOST_LAUNCHES = 8, 300_000

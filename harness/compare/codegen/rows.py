@@ -12,7 +12,7 @@ from functools import cache
 
 from harness.compare.codegen.alignment import align
 from harness.compare.comparison import CodegenCell, CodegenRow, WaiverUse
-from harness.records import CompiledKernel, TargetRun, Verdict, Waiver, Which
+from harness.records import CompiledKernel, TargetRun, Waiver, Which
 
 
 def compare_codegen(runs: Mapping[str, TargetRun]) -> tuple[CodegenRow, ...]:

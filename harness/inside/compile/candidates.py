@@ -76,8 +76,8 @@ class Candidates:
             self._launched(binary)  # a kernel that is only warmed up is not loaded
             return binary
 
-        def derive(kind: type, **options: Any) -> None:
-            super(Autotuner, kind).__init_subclass__(**options)
+        def derive(kind: Any, /, **options: Any) -> None:
+            super(Autotuner, kind).__init_subclass__(**options)  # type: ignore[misc,unused-ignore]
             self._follow(kind, undo)
 
         with contextlib.ExitStack() as undo:
@@ -183,7 +183,7 @@ def _with_all_candidates(run: Callable[..., Any], launch: _Launch, args: Any, kw
     return again() if remembered() else done
 
 
-def _family(kind: type) -> Iterator[type]:
+def _family(kind: Any) -> Iterator[type]:
     yield kind
     for each in kind.__subclasses__():
         yield from _family(each)

@@ -1,0 +1,115 @@
+"""Find benchmark scripts, and run one as Python would: `python benchmarks/bench_softmax.py --dtype bf16`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import runpy
+import shlex
+import sys
+import tempfile
+import traceback
+import unittest
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from harness.inside.benchmarks import kernel_name, triton_settings_kept
+from harness.inside.process.package_path import root_of
+from harness.records import Job
+from harness.records.package import find_scripts
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script with its arguments. `name` is its path in the package, and `kernel` the group that it belongs to."""
+
+    path: Path
+    name: str
+    kernel: str
+    arguments: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        """The script's own row: what it does outside of its measurements."""
+        return f"{self.kernel} [running {shlex.join([self.name, *self.arguments])}]"
+
+
+def scripts_of(job: Job) -> list[Script]:
+    """Return the scripts of a job, each with each of its arguments, once."""
+    kernels, found = Path(job.kernels), {}
+    for asked in job.bench_scripts:
+        for path, name in find_scripts(asked.pattern, root_of(job), kernels):
+            script = Script(path, name, kernel_name(path, kernels), asked.arguments)
+            found.setdefault(script.id, script)
+    return list(found.values())
+
+
+class Exited(Exception):  # noqa: N818 - as `SystemExit`, which says the same to Python
+    """A script ended itself with an exit code that is not 0."""
+
+
+def run(script: Script) -> Exception | None:
+    """Run a script to its end. Return what ended it early, if anything did.
+
+    It runs in an empty folder, so that what it writes beside itself is not in the user's package.
+    """
+    said = _LastLine(sys.stderr)
+    try:
+        with _as_started(script), contextlib.redirect_stderr(said), triton_settings_kept():  # type: ignore[type-var]
+            runpy.run_path(str(script.path), run_name="__main__")
+    except SystemExit as ended:
+        if ended.code is None or ended.code == 0:
+            return None
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+            return Exited(f"it ended itself: {ended.code}")
+        return Exited(f"it exited with {ended.code}{f': {said.line}' if said.line else ''}")
+    except Exception as error:
+        _print_its_part(script, error)
+        return error
+    except BaseException as error:
+        pytest = sys.modules.get("pytest")
+        if pytest and isinstance(error, pytest.skip.Exception):
+            return unittest.SkipTest(str(error))
+        raise
+    return None
+
+
+@contextlib.contextmanager
+def _as_started(script: Script) -> Iterator[None]:
+    """Set what Python sets for a script: its arguments, and its folder first on the path."""
+    arguments, paths, folder = sys.argv, list(sys.path), Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="warpwave-script-", ignore_cleanup_errors=True) as empty:
+        sys.argv = [str(script.path), *script.arguments]
+        sys.path.insert(0, str(script.path.parent))
+        os.chdir(empty)
+        try:
+            yield
+        finally:
+            os.chdir(folder)
+            sys.argv, sys.path[:] = arguments, paths
+
+
+def _print_its_part(script: Script, error: Exception) -> None:
+    """Print a traceback that begins in the script."""
+    part = error.__traceback__
+    while part is not None and part.tb_frame.f_code.co_filename != str(script.path):
+        part = part.tb_next
+    traceback.print_exception(type(error), error, part or error.__traceback__)
+
+
+class _LastLine:
+    """Standard error that remembers its last line: a parser of arguments says there what is wrong with them."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out, self.line = out, ""
+
+    def write(self, text: str) -> int:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        self.line = lines[-1][:300] if lines else self.line
+        return self._out.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._out, name)
