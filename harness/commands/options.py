@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from harness.commands.package_options import chosen_packages, chosen_variables
+from harness.config.bench_scripts import chosen_scripts
 from harness.config.package_root import find_root, import_folders
 from harness.config.pyproject import load_gates, load_launches, load_peers
 from harness.config.pytest_settings import load_pytest_settings
@@ -70,6 +71,13 @@ what_options = several(
     click.option("--kernels", type=FOLDER, default=Path("kernels"), show_default=True, help="Folder of the kernel package."),
     click.option("--stage", "stages", metavar="S,S", help=f"Run only these stages: {', '.join(_STAGES)}.  [default: the target's own]"),
     click.option("--bench", "benches", multiple=True, help="Pattern of bench files; repeatable.  [default: bench_*.py]"),
+    click.option(
+        "--bench-script",
+        "bench_scripts",
+        multiple=True,
+        metavar="GLOB [-- ARGS]",
+        help="Run these files of the package as they are, and measure each do_bench in them; repeatable.",
+    ),
     click.option("--launches", metavar="W,W", help="Compile the launches of bench, test or both.  [default: pyproject.toml's, or both]"),
     click.option("-k", "keyword", metavar="EXPR", help="Run only tests that match, as in pytest."),
     click.option("--commit", metavar="SHA", help="Commit of the kernels, if their folder is not in git.", envvar="WARPWAVE_COMMIT"),
@@ -189,6 +197,7 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
             "share": share,
             "commit": options["commit"] or "",
             "benches": options["benches"] or RunOptions.benches,
+            "bench_scripts": chosen_scripts(options["bench_scripts"], kernels, root),
             "launches": _parse_launches(options["launches"]) if options["launches"] else load_launches(kernels),
             "peers": load_peers(kernels),
             "gates": load_gates(kernels),

@@ -83,6 +83,15 @@ def load_peers(kernels: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_warpwave(kernels)[1].peers))
 
 
+def load_bench_scripts(kernels: Path) -> tuple[str, ...]:
+    """Return the benchmarks that are scripts, `bench-scripts = ["benchmarks/*.py -- --dtype bf16"]`, as `--bench-script` takes them.
+
+    Raises:
+        ConfigError: as above.
+    """
+    return tuple(dict.fromkeys(_warpwave(kernels)[1].bench_scripts))
+
+
 @dataclasses.dataclass(frozen=True)
 class PackageEnvironment:
     """What a package asks for its environment. `install` is empty, `all` or `alone`."""
@@ -151,6 +160,12 @@ def _check_launches(value: Any) -> Any:
 def _check_peers(value: Any) -> Any:
     if not (isinstance(value, list) and all(isinstance(name, str) and name.strip() for name in value)):
         refuse("a list of providers' names")
+    return value
+
+
+def _check_scripts(value: Any) -> Any:
+    if not (isinstance(value, list) and all(isinstance(text, str) and text.strip() for text in value)):
+        refuse('a list of globs, each with its arguments behind --, such as ["benchmarks/*.py -- --dtype bf16"]')
     return value
 
 
@@ -223,6 +238,7 @@ class _Warpwave(_Strict):
     waivers: list[_Waiver] = []
     launches: Annotated[Any, AfterValidator(_check_launches)] = _LAUNCHERS
     peers: Annotated[Any, AfterValidator(_check_peers)] = ()
+    bench_scripts: Annotated[Any, AfterValidator(_check_scripts)] = Field(default=(), alias="bench-scripts")
     requirements: Annotated[Any, AfterValidator(_check_texts)] = ()
     install: Annotated[Any, AfterValidator(_check_install)] = False
     env: Annotated[Any, AfterValidator(_check_env)] = Field(default_factory=dict)

@@ -19,7 +19,7 @@ from harness.records.enums import (
     worst,
 )
 from harness.records.gates import CANDIDATES, OPEN, Gates, Limits, Rule, Waiver, Which
-from harness.records.job import Arch, Architecture, Card, Job, JobOptions, Multiprocessor, PytestSettings
+from harness.records.job import Arch, Architecture, BenchScript, Card, Job, JobOptions, Multiprocessor, PytestSettings
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
 from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
 from harness.records.shard import Shard
@@ -39,6 +39,7 @@ __all__ = [
     "Arch",
     "Architecture",
     "Attempt",
+    "BenchScript",
     "Card",
     "CardShare",
     "CaseResult",

@@ -101,6 +101,15 @@ class PytestSettings:
         return cls(raw.get("file", ""), **lists)
 
 
+@dataclass(frozen=True)
+class BenchScript:
+    """Benchmarks that are scripts, run as they are: files in the package that match the glob `pattern`, each with these `arguments`."""
+
+    __pydantic_config__ = STRICT
+    pattern: Page
+    arguments: Annotated[tuple[Page, ...], Few] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
     """What the user asks of the stages. An option here comes from the command line and goes into `job.json` under the same name.
@@ -113,6 +122,7 @@ class JobOptions:
 
     __pydantic_config__ = STRICT
     benches: tuple[str, ...] = ("bench_*.py",)
+    bench_scripts: Annotated[tuple[BenchScript, ...], Few] = ()
     launches: tuple[str, ...] = ("bench", "test")
     peers: Annotated[tuple[Name, ...], Many] = ()
     pytest_args: tuple[str, ...] = ()
@@ -171,6 +181,7 @@ class Job(JobOptions):
         for key in ("probe", "benches", "launches", "peers", "pytest_args", "card_query", "torch_devices", "import_folders"):
             if key in raw:
                 raw[key] = tuple(raw[key])
+        raw["bench_scripts"] = tuple(BenchScript(each["pattern"], tuple(each["arguments"])) for each in raw.get("bench_scripts", ()))
         raw["pytest"] = PytestSettings.restore(raw.get("pytest", {}))
         raw["gates"] = Gates.restore(raw["gates"]) if raw.get("gates") else None
         raw["device_faults"] = {pattern: Verdict(verdict) for pattern, verdict in raw.get("device_faults", {}).items()}

@@ -136,6 +136,8 @@ class Sample:
     were overwritten before each timing, on a device whose last-level cache has `cache_bytes` (None if unknown). `host_ms` is the median
     time the host needs to enqueue a call. `graph_ms` is the device time of one call among many in a graph, with a warm cache. `weak` says
     why the timings are unreliable.
+
+    A measurement in a script has its `source`, `file.py:line`, and the names of the kernels that its first call `launched`.
     """
 
     __pydantic_config__ = STRICT
@@ -166,6 +168,8 @@ class Sample:
     bytes_moved: Union[int, None] = None
     weak: Prose = ""
     reason: Prose = ""
+    source: Prose = ""
+    launched: Annotated[tuple[Name, ...], Few] = ()
 
 
 @dataclass(frozen=True)

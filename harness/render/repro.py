@@ -22,7 +22,7 @@ _KEPT_FLAGS = frozenset({"--install", "--install-no-deps"})
 _DROPPED = frozenset(
     {
         *("--stage", "--bench", "--launches", "-k", "--commit", "--gpus", "--shard", "--precision", "--timeout", "--out", "--resume"),
-        *("--gpu-wait", "--results-limit", "--results-files"),
+        *("--bench-script", "--gpu-wait", "--results-limit", "--results-files"),
     }
 )
 _LONGEST = 4000  # characters of options; the command is repeated beside each failed test

@@ -32,7 +32,7 @@ def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
                 point.run()
             except Exception as error:
                 ended = error
-            _finish(journal, recorder, ended)
+            finish(journal, recorder, ended)
 
 
 def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
@@ -45,7 +45,7 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
         journal.write("start", id=nodeid)
 
     def on_end(nodeid: str, ended: BaseException | Failure | None) -> None:
-        _finish(journal, recorder, explained(ended) if isinstance(ended, BaseException) else ended)
+        finish(journal, recorder, explained(ended) if isinstance(ended, BaseException) else ended)
 
     def on_collected(ids: list[str], deselected: int, left_out: int) -> None:
         journal.write("collected", ids=ids, deselected=deselected, left_out=left_out)
@@ -55,7 +55,7 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
     run_tests(options, choice, on_collected, on_start, on_end)
 
 
-def _finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure | None) -> None:
+def finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure | None) -> None:
     """Record the end of a point or test, with the reason if it ended early and no kernel row explains it."""
     reason, why, broken = "", None, False
     if isinstance(ended, Failure):

@@ -155,7 +155,9 @@ def _rows(event: Event, card: Architecture) -> list[CompiledKernel]:
 def work(job: Job, card: Architecture) -> None:
     """Run the package's launches once on a fake `card`."""
     from harness.inside.compile.launches import launch_benches, launch_tests
+    from harness.inside.compile.scripts import launch_scripts
     from harness.inside.fake_gpu.driver import pretended_device
+    from harness.inside.scripts.hooks import Hooks
 
     # Rows lost to a power cut are compiled already and found in the cache. So do not wait for the disk at each of 5,000 points.
     journal = Journal.from_environment(durable=("end",))
@@ -163,9 +165,12 @@ def work(job: Job, card: Architecture) -> None:
     enter(package_folders(job), first=python_path(job))
     strict = job.gates is not None and job.gates.candidates == "all"
     followed = contextlib.nullcontext() if strict else Candidates(journal).followed(recorder)
-    with pretended_device(card, recorder.load, job.torch_devices), followed:
+    hooks = Hooks(job.quick)
+    with pretended_device(card, recorder.load, job.torch_devices), followed, contextlib.ExitStack() as undo:
+        hooks.install(undo)  # on top of what a pretended device measures with
         if "bench" in job.launches:
             launch_benches(job, journal, recorder)
+            launch_scripts(job, hooks, journal, recorder)
         if "test" in job.launches:
             launch_tests(job, journal, recorder)
     journal.write("end")

@@ -80,9 +80,13 @@ class Names:
         where = [f"{script.kernel}/{script.name}:{line}", shlex.join(script.arguments)]
         case = "/".join(filter(None, [*where, ",".join(f"{name}={value}" for name, value in params.items())]))[:1500]
         provider = provider[:_LONGEST] or "script"
-        self._counted[f"{case} {provider}"] += 1
-        again = self._counted[f"{case} {provider}"]
+        again = self.count(f"{case} [{provider}]")
         return Call(script.kernel, f"{case}#{again}" if again > 1 else case, provider, f"{script.name}:{line}", params)
+
+    def count(self, name: str) -> int:
+        """Return how often something of this name was measured by now."""
+        self._counted[name] += 1
+        return self._counted[name]
 
     def _frames(self) -> Iterator[FrameType]:
         """Yield the frames of the package's code that led to this call, the innermost first."""

@@ -8,11 +8,11 @@ import runpy
 import shlex
 import sys
 import tempfile
-import traceback
 import unittest
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any, TextIO
 
 from harness.inside.benchmarks import kernel_name, triton_settings_kept
@@ -38,7 +38,8 @@ class Script:
 
 def scripts_of(job: Job) -> list[Script]:
     """Return the scripts of a job, each with each of its arguments, once."""
-    kernels, found = Path(job.kernels), {}
+    kernels = Path(job.kernels)
+    found: dict[str, Script] = {}
     for asked in job.bench_scripts:
         for path, name in find_scripts(asked.pattern, root_of(job), kernels):
             script = Script(path, name, kernel_name(path, kernels), asked.arguments)
@@ -46,7 +47,7 @@ def scripts_of(job: Job) -> list[Script]:
     return list(found.values())
 
 
-class Exited(Exception):  # noqa: N818 - as `SystemExit`, which says the same to Python
+class ScriptExit(Exception):  # noqa: N818 - as `SystemExit`, which says the same to Python
     """A script ended itself with an exit code that is not 0."""
 
 
@@ -64,11 +65,10 @@ def run(script: Script) -> Exception | None:
             return None
         if isinstance(ended.code, str):
             print(ended.code, file=sys.stderr)
-            return Exited(f"it ended itself: {ended.code}")
-        return Exited(f"it exited with {ended.code}{f': {said.line}' if said.line else ''}")
+            return ScriptExit(f"it ended itself: {ended.code}")
+        return ScriptExit(f"it exited with {ended.code}{f': {said.line}' if said.line else ''}")
     except Exception as error:
-        _print_its_part(script, error)
-        return error
+        return error.with_traceback(_its_part(script, error.__traceback__))
     except BaseException as error:
         pytest = sys.modules.get("pytest")
         if pytest and isinstance(error, pytest.skip.Exception):
@@ -92,12 +92,12 @@ def _as_started(script: Script) -> Iterator[None]:
             sys.argv, sys.path[:] = arguments, paths
 
 
-def _print_its_part(script: Script, error: Exception) -> None:
-    """Print a traceback that begins in the script."""
-    part = error.__traceback__
+def _its_part(script: Script, whole: TracebackType | None) -> TracebackType | None:
+    """Return the part of a traceback that begins in the script."""
+    part = whole
     while part is not None and part.tb_frame.f_code.co_filename != str(script.path):
         part = part.tb_next
-    traceback.print_exception(type(error), error, part or error.__traceback__)
+    return part or whole
 
 
 class _LastLine:
