@@ -46,7 +46,7 @@ from harness.run.diagnose import diagnose
 from harness.run.disk_reserve import Reserve
 from harness.run.inputs import gather
 from harness.run.resume import check_inputs, check_same
-from harness.run.sharding import restrict
+from harness.run.sharding import restrict, share_scripts
 
 OnEvent = Callable[[dict[str, Any]], None]
 
@@ -244,6 +244,7 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...]) -> Job:
     if options.shard:
         asked["benches"], left_out = restrict(options.kernels, layout.kernels, options.benches, options.shard, options.pytest.python_files)
         asked["pytest_args"] = (*options.pytest_args, *left_out)
+        asked["bench_scripts"] = share_scripts(options.bench_scripts, options.shard, options.package, options.kernels)
     return Job(
         run_id=options.run_id,
         target=target.name,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.records import Shard
-from harness.records.package import TEST_FILES, is_bench, is_test, kernel_of
+from harness.records import BenchScript, Shard
+from harness.records.package import TEST_FILES, find_scripts, is_bench, is_test, kernel_of
 from harness.records.shard import MOST_SHARDS
 
 _NOTHING = "(no bench in this shard)"
@@ -47,3 +47,11 @@ def restrict(
     patterns = tuple(glob.escape(path) for path in timed if kernel_of(path) in mine)
     others = sorted({path.partition("/")[0] for path in (*timed, *tested) if kernel_of(path) not in mine})
     return patterns or (_NOTHING,), tuple(f"--ignore={inside}/{other}" for other in others)
+
+
+def share_scripts(scripts: Sequence[BenchScript], shard: Shard, root: Path, kernels: Path) -> tuple[BenchScript, ...]:
+    """Return the benchmark scripts of a shard, one entry for each file with its arguments."""
+    found = [
+        BenchScript(glob.escape(name), script.arguments) for script in scripts for _, name in find_scripts(script.pattern, root, kernels)
+    ]
+    return tuple(found[shard.number - 1 :: shard.of])

@@ -120,7 +120,7 @@ def _varied(frame: FrameType) -> dict[str, Any]:
     code = frame.f_code
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code.co_name != "<module>" else ()
     names = [*parameters, *_loop_variables(code.co_filename, frame.f_lineno)]
-    return {name: frame.f_locals[name] for name in names if name in frame.f_locals and name not in _NOT_THESE}
+    return {name: frame.f_locals[name] for name in names if name in frame.f_locals}
 
 
 @functools.lru_cache(maxsize=512)
@@ -147,6 +147,8 @@ def _tree(file: str) -> ast.AST:
 def _told(found: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
     """Yield what a name can hold of each value: a number, a short text, a dtype, sizes, or the parts of a configuration."""
     for name, value in found.items():
+        if name in _NOT_THESE:
+            continue
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             yield from _told({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
         elif hasattr(value, "_asdict"):
