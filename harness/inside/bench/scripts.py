@@ -33,6 +33,7 @@ from harness.records import Job, Sample, Verdict, to_json
 InTurns = Callable[[list[Point], Timer, Watch, Recorder, Journal], None]
 
 EMPTY = "it ended without a measurement: no do_bench, no do_bench_cudagraph, no torch.utils.benchmark.Timer, no perf_report"
+_MOST_KERNELS = 100  # that a sample names
 _GRAPH_TIMER = "replays of a graph, warm cache"
 _TORCH_TIMER = "torch.utils.benchmark, wall clock"
 
@@ -57,11 +58,12 @@ class ScriptMeter:
             try:
                 result, timing = _MEASURES[measurement.kind](self._timer, measurement, launched)
             except Exception as error:
-                failed = dataclasses.replace(sample, verdict=verdict_of(error), reason=describe(error), launched=tuple(launched.names))
+                kernels = tuple(launched.names)[:_MOST_KERNELS]
+                failed = dataclasses.replace(sample, verdict=verdict_of(error), reason=describe(error), launched=kernels)
                 _finish(self._journal, call.id, failed)
                 raise
             weak = self._watch.weakness(before, self._watch.look())
-            value = dataclasses.replace(sample, value=finite(timing.returned_ms), launched=tuple(launched.names)[:100], weak=weak)
+            value = dataclasses.replace(sample, value=finite(timing.returned_ms), launched=tuple(launched.names)[:_MOST_KERNELS], weak=weak)
             _finish(self._journal, call.id, with_timing(value, timing))
             return result
 

@@ -23,7 +23,7 @@ from harness.inside.bench.results import Sink
 from harness.inside.bench.samples import fields_of, finite, verdict_of, with_timing
 from harness.inside.bench.scripts import measure_scripts
 from harness.inside.bench.stopping_rule import Rounds, Rule
-from harness.inside.benchmarks import Point, find_benches, load_points
+from harness.inside.benchmarks import Point, load_points
 from harness.inside.codegen.recorder import Recorder
 from harness.inside.facts.architecture import card_here
 from harness.inside.facts.device import accelerator, ask_afresh, is_usable
@@ -37,7 +37,7 @@ from harness.inside.process.package_path import enter, package_folders, python_p
 from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import as_stage, spawned
 from harness.inside.scripts.hooks import Hooks
-from harness.inside.scripts.script import scripts_of
+from harness.inside.scripts.script import benches_of, scripts_of
 from harness.records import Architecture, Ceiling, Job, Sample, Stage, StageReport, Verdict, to_json
 
 # One copy reads and writes this much in total: far more than any cache holds, and little on any GPU.
@@ -50,7 +50,7 @@ def measure(job: Job) -> StageReport:
     In an A/A run, repeat the whole sweep in another process and write `bench/again.jsonl`, just as a comparison of two runs measures.
     """
     folder = Path(job.output) / Stage.BENCH.value
-    benches, scripts = find_benches(Path(job.kernels), job.benches), scripts_of(job)
+    benches, scripts = benches_of(job), scripts_of(job)
     if not benches and not scripts:
         looked = ", ".join([*job.benches, *(script.pattern for script in job.bench_scripts)])
         return StageReport(Stage.BENCH, Verdict.NOT_RUN, reason="no bench was found", hint=f"Looked for {looked}.")
@@ -86,12 +86,13 @@ def work(job: Job) -> None:
     timer = Timer.on_active_device(job.quick, hidden_cache(job, card), Rule(job.precision))
     triton.testing.do_bench = timer.do_bench
     hooks = Hooks(job.quick)
-    hooks.install()  # before a module of the package takes what it measures with
+    if job.bench_scripts:
+        hooks.install()  # before a module of the package takes what it measures with
     # Rows like those of the compile stage, but from real launches. They show whether both compile the same code.
     recorder = Recorder(card, journal, root=root_of(job))
     root = Path(job.kernels)
     todo: list[Point] = []
-    for path in find_benches(root, job.benches):
+    for path in benches_of(job):
         todo += load_points(journal, path, root, done, job.quick)
     precompile.wait()
     journal.write("collected", points={point.id: fields_of(point) for point in todo})

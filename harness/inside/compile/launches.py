@@ -5,13 +5,14 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
-from harness.inside.benchmarks import find_benches, kernel_name, load_points
+from harness.inside.benchmarks import kernel_name, load_points
 from harness.inside.codegen.recorder import Recorder
 from harness.inside.compile.pytest_launches import Choice, run_tests
 from harness.inside.fake_gpu.no_data.unknown import Asked, explained
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
 from harness.inside.process.not_run import why_not_run
+from harness.inside.scripts.script import benches_of
 from harness.inside.test.collection import Failure
 from harness.inside.test.settings import pytest_options, test_paths
 from harness.records import Job, NotRun, Stage, Verdict
@@ -20,7 +21,7 @@ from harness.records import Job, NotRun, Stage, Verdict
 def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
     """Run every point of every sweep, except the peers', that is not yet in the journal."""
     root, done = Path(job.kernels), journal.done()
-    for path in find_benches(root, job.benches):
+    for path in benches_of(job):
         recorder.kernel, recorder.origin = kernel_name(path, root), path.name
         for point in load_points(journal, path, root, done, job.quick):
             if point.id in done or point.provider in job.peers:

@@ -147,7 +147,7 @@ def _tree(file: str) -> ast.AST:
 def _told(found: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
     """Yield what a name can hold of each value: a number, a short text, a dtype, sizes, or the parts of a configuration."""
     for name, value in found.items():
-        if name in _NOT_THESE:
+        if name in _NOT_THESE or name.startswith("_"):
             continue
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             yield from _told({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})

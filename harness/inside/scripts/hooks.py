@@ -7,6 +7,7 @@ call of it goes to a `Meter` with its name. Any other call, such as an autotuner
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import shlex
 from collections.abc import Callable, Iterable, Iterator
@@ -82,6 +83,7 @@ class Hooks:
     def _function(self, kind: str, plain: Callable[..., Any]) -> Callable[..., Any]:
         known = _signature(kind)
 
+        @functools.wraps(plain)
         def stand_in(*args: Any, **kwargs: Any) -> Any:
             if self._meter is None or self._names is None or self._busy or caller_is_a_library():
                 return plain(*args, **kwargs)
@@ -97,6 +99,7 @@ class Hooks:
     def _method(self, name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
         known = inspect.signature(plain)
 
+        @functools.wraps(plain)
         def stand_in(timer: Any, *args: Any, **kwargs: Any) -> Any:
             if self._meter is None or self._names is None or self._busy or caller_is_a_library():
                 return plain(timer, *args, **kwargs)
@@ -120,6 +123,7 @@ class Hooks:
     def _mark(self, plain: Callable[..., Any]) -> Callable[..., Any]:
         """Measure a `perf_report` point by point, then let its author print the numbers, or get them as a table. No file is written."""
 
+        @functools.wraps(plain)
         def run(mark: Any, show_plots: bool = False, print_data: bool = False, save_path: str = "", **options: Any) -> Any:
             if self._meter is None or self._script is None or self._busy:
                 return plain(mark, show_plots, print_data, save_path, **options)

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from harness.inside.benchmarks import kernel_name, triton_settings_kept
+from harness.inside.benchmarks import find_benches, kernel_name, triton_settings_kept
 from harness.inside.process.package_path import root_of
 from harness.records import Job
 from harness.records.package import find_scripts
@@ -45,6 +45,12 @@ def scripts_of(job: Job) -> list[Script]:
             script = Script(path, name, kernel_name(path, kernels), asked.arguments)
             found.setdefault(script.id, script)
     return list(found.values())
+
+
+def benches_of(job: Job) -> list[Path]:
+    """Return the benchmarks of a job that are modules. A file that is run as a script is not loaded as well."""
+    scripts = {script.path.resolve() for script in scripts_of(job)}
+    return [path for path in find_benches(Path(job.kernels), job.benches) if path.resolve() not in scripts]
 
 
 class ScriptExit(Exception):  # noqa: N818 - as `SystemExit`, which says the same to Python

@@ -13,6 +13,7 @@ from harness.inside.bench.results import Sink
 from harness.inside.process.journal import Journal
 from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import spawned
+from harness.inside.scripts.script import benches_of
 from harness.records import BenchScript, Job, Sample, Stage, Verdict
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -168,3 +169,12 @@ def test_a_stage_with_scripts_only_is_no_empty_one(tmp_path, data, monkeypatch):
         assert (report == "swept") is found
     assert "no/*.py" in report.hint
     assert list((tmp_path / "bench").iterdir()) == []
+
+
+def test_a_script_is_not_loaded_as_a_bench_too(tmp_path):
+    """Its row would say that it has no `perf_report` at module level; other benches are what they were."""
+    for name in ("bench_script.py", "bench_module.py"):
+        (tmp_path / name).touch()
+    job = Job("r", "cuda", (Stage.BENCH,), str(tmp_path), str(tmp_path), bench_scripts=(BenchScript("bench_s*.py"),))
+
+    assert [path.name for path in benches_of(job)] == ["bench_module.py"]
