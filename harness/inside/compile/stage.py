@@ -111,11 +111,7 @@ def _report(
     # A point whose host code needs data says nothing about the kernels that were compiled.
     verdict = worst([row.verdict for row in rows if row.verdict is not Verdict.NOT_RUN])
     reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.launches)})"
-    hint = (
-        ""
-        if rows
-        else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
-    )
+    hint = "" if rows else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
     report = StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts, notes=tuple(notes), **unseen)  # type: ignore[arg-type]
     gap = next((f"{row.origin}: {row.reason}" for row in rows if row.not_run is NotRun.NOT_PRETENDED), "")
     report = with_reasons(report, Counter(row.not_run for row in rows if row.not_run), "launch", gap)
