@@ -90,10 +90,9 @@ def work(job: Job) -> None:
         hooks.install()  # before a module of the package takes what it measures with
     # Rows like those of the compile stage, but from real launches. They show whether both compile the same code.
     recorder = Recorder(card, journal, root=root_of(job))
-    root = Path(job.kernels)
     todo: list[Point] = []
     for path in benches_of(job):
-        todo += load_points(journal, path, root, done, job.quick)
+        todo += load_points(journal, path, job, done)
     precompile.wait()
     journal.write("collected", points={point.id: fields_of(point) for point in todo})
     _ceiling(journal, timer, "before", done)

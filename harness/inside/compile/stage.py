@@ -94,7 +94,7 @@ def compile_all(job: Job) -> StageReport:
             up = time_is_up()
             for card in job.architectures:
                 for identity in never_reached(card.name, cases):
-                    keep(never_ran(card.name, identity, up))
+                    keep(never_ran(card.name, identity, job, up))
             ended = report()
             if up:
                 sealing.close(ended, job)  # the inside adds that the time was up

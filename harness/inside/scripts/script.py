@@ -42,7 +42,7 @@ def scripts_of(job: Job) -> list[Script]:
     found: dict[str, Script] = {}
     for asked in job.bench_scripts:
         for path, name in find_scripts(asked.pattern, root_of(job), kernels):
-            script = Script(path, name, kernel_name(path, kernels), asked.arguments)
+            script = Script(path, name, kernel_name(path, job), asked.arguments)
             found.setdefault(script.id, script)
     return list(found.values())
 

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from harness.config.bench_scripts import chosen_scripts
 from harness.errors import ConfigError, UsageError
+from harness.options import RunOptions
 from harness.records import BenchScript, Job, Shard, Stage, dump, to_json
 from harness.records.package import find_scripts
 from harness.run.sharding import share_scripts
@@ -82,7 +83,8 @@ def test_scripts_travel_in_the_job(tmp_path):
 def test_each_script_is_in_one_shard(package):
     """With its arguments; the shards need not talk to each other."""
     asked = (BenchScript("benchmarks/**/*.py", ("-x",)), BenchScript("speed.py"))
-    shares = [share_scripts(asked, Shard(number, 3), package, package) for number in (1, 2, 3)]
+    options = [RunOptions("run-1", package, package, bench_scripts=asked, shard=Shard(number, 3)) for number in (1, 2, 3)]
+    shares = [share_scripts(each) for each in options]
     files = [[path for script in share for path, _ in find_scripts(script.pattern, package)] for share in shares]
 
     assert [len(found) for found in files] == [2, 1, 1]
