@@ -20,7 +20,7 @@ from harness.records import Job, NotRun, Stage, Verdict
 
 def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
     """Run every point of every sweep, except the peers', that is not yet in the journal."""
-    root, done = Path(job.kernels), journal.done()
+    done = journal.done()
     for path in benches_of(job):
         recorder.kernel, recorder.origin = kernel_name(path, job), path.name
         for point in load_points(journal, path, job, done):
