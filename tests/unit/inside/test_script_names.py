@@ -61,6 +61,7 @@ def named(tmp_path):
             "def helper(call, n):\n    return measure(call)\nfor n in (1, 2):\n    helper(lambda: f(n), n)\n",
             [("2/n=1", "f"), ("2/n=2", "f")],
         ),
+        ("def run(call):\n    return measure(call)\nfor n in (1, 2):\n    run(lambda: f(n))\n", [("2/n=1", "f"), ("2/n=2", "f")]),
     ],
 )
 def test_a_name_holds_what_its_author_varies(named, text, expected):
