@@ -64,7 +64,7 @@ class Candidates:
         from triton.runtime.autotuner import Autotuner
         from triton.runtime.jit import JITFunction
 
-        loading: Any = Binary.run
+        loading: Any = vars(Binary).get("run")
         launching = JITFunction.run
 
         def load(binary: Any) -> Any:
@@ -83,7 +83,10 @@ class Candidates:
         with contextlib.ExitStack() as undo:
             recorder.on_row = self._compiled
             undo.callback(setattr, recorder, "on_row", None)
-            for owner, name, value in ((Binary, "run", property(load)), (JITFunction, "run", launch)):
+            changes: list[tuple[Any, str, Any]] = [(JITFunction, "run", launch)]
+            if isinstance(loading, property):
+                changes.append((Binary, "run", property(load)))
+            for owner, name, value in changes:
                 undo.callback(setattr, owner, name, vars(owner)[name])
                 setattr(owner, name, value)
             Autotuner.__init_subclass__ = classmethod(derive)

@@ -21,7 +21,7 @@ class Launched:
         run = JITFunction.run
 
         def launch(function: Any, *args: Any, **kwargs: Any) -> Any:
-            self.names[function.__name__] = None
+            self.names[getattr(function, "__name__", "kernel")] = None
             return run(function, *args, **kwargs)
 
         JITFunction.run = launch
