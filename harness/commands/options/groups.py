@@ -18,6 +18,13 @@ what_options = several(
     click.option("--kernels", type=FOLDER, default=Path("kernels"), show_default=True, help="Folder of the kernel package."),
     click.option("--stage", "stages", metavar="S,S", help=f"Run only these stages: {', '.join(STAGES)}.  [default: the target's own]"),
     click.option("--bench", "benches", multiple=True, help="Pattern of bench files; repeatable.  [default: bench_*.py]"),
+    click.option(
+        "--bench-script",
+        "bench_scripts",
+        multiple=True,
+        metavar="GLOB [-- ARGS]",
+        help="Run these files of the package as they are, and measure each do_bench in them; repeatable.",
+    ),
     click.option("--launches", metavar="W,W", help="Compile the launches of bench, test or both.  [default: pyproject.toml's, or both]"),
     click.option("-k", "keyword", metavar="EXPR", help="Run only tests that match, as in pytest."),
     click.option("--test", "tests", multiple=True, metavar="ID", help="Run only this test, file or folder: pytest's node id; repeatable."),

@@ -15,6 +15,7 @@ from harness.commands.options.common import COMMAND
 from harness.commands.options.groups import STAGES
 from harness.commands.options.packages import chosen_packages, chosen_variables
 from harness.commands.options.tests import Package, chosen_pytest_args, chosen_shard_times, chosen_tests
+from harness.config.bench_scripts import chosen_scripts
 from harness.config.package_root import find_root, import_folders, package_names
 from harness.config.pyproject import load_gates, load_launches, load_peers
 from harness.config.pytest_settings import load_pytest_settings
@@ -79,6 +80,7 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
             "share": share,
             "commit": options["commit"] or "",
             "benches": benches,
+            "bench_scripts": chosen_scripts(options["bench_scripts"], kernels, root),
             "launches": _parse_launches(options["launches"]) if options["launches"] else load_launches(kernels),
             "peers": load_peers(kernels),
             "gates": load_gates(kernels),
