@@ -94,15 +94,14 @@ def load_bench_scripts(kernels: Path) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class PackageEnvironment:
-    """What a package asks for its environment. `install` is empty, `all` or `alone`."""
+    """What a package names for its environment: what `--install` installs beside it, and variables."""
 
     requirements: tuple[Path, ...] = ()
-    install: str = ""
     env: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def load_environment(kernels: Path) -> PackageEnvironment:
-    """Return `requirements = ["FILE"]`, `install = true` (or `"no-deps"`) and `env = {NAME = "VALUE"}` of the same file.
+    """Return `requirements = ["FILE"]` and `env = {NAME = "VALUE"}` of the same file.
 
     Raises:
         ConfigError: as above.
@@ -111,7 +110,7 @@ def load_environment(kernels: Path) -> PackageEnvironment:
     if path is None:
         return PackageEnvironment()
     files = tuple(path.parent / file for file in table.requirements)
-    return PackageEnvironment(files, {True: "all", "no-deps": "alone"}.get(table.install, ""), dict(table.env))
+    return PackageEnvironment(files, dict(table.env))
 
 
 def _check_gate(is_allowed: Callable[[Any], bool], allowed: str, may_open: bool, value: Any) -> Any:
@@ -181,12 +180,6 @@ def _check_texts(value: Any) -> Any:
     return value
 
 
-def _check_install(value: Any) -> Any:
-    if value not in (True, False, "no-deps") or type(value) is int:
-        refuse('true, false or "no-deps"')
-    return value
-
-
 def _check_env(value: Any) -> Any:
     if not (isinstance(value, dict) and all(isinstance(text, str) for text in value.values())):
         refuse('a table of texts, such as {NAME = "VALUE"}; a file never takes a value of yours')
@@ -240,7 +233,6 @@ class _Warpwave(_Strict):
     peers: Annotated[Any, AfterValidator(_check_peers)] = ()
     bench_scripts: Annotated[Any, AfterValidator(_check_scripts)] = Field(default=(), alias="bench-scripts")
     requirements: Annotated[Any, AfterValidator(_check_texts)] = ()
-    install: Annotated[Any, AfterValidator(_check_install)] = False
     env: Annotated[Any, AfterValidator(_check_env)] = Field(default_factory=dict)
 
 

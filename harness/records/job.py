@@ -122,13 +122,14 @@ class JobOptions:
     """
 
     __pydantic_config__ = STRICT
+    chosen: Chosen = field(default_factory=Chosen)  # first: where two jobs differ, `--resume` names the first difference
     benches: tuple[str, ...] = ("bench_*.py",)
     bench_scripts: Annotated[tuple[BenchScript, ...], Few] = ()
     launches: tuple[str, ...] = ("bench", "test")
     peers: Annotated[tuple[Name, ...], Many] = ()
-    chosen: Chosen = field(default_factory=Chosen)
     pytest_args: tuple[str, ...] = ()
     quick: bool = False
+    autotune: str = "one"
     again: bool = False
     precision: float = 0.0075
     test_limit_s: float = 300.0

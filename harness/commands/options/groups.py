@@ -49,6 +49,13 @@ what_options = several(
         help="Run three tests of each test function, and three sizes of each sweep with a fifth of the timing. For a quick look.",
     ),
     click.option(
+        "--autotune",
+        type=click.Choice(["one", "all"]),
+        default=Job.autotune,
+        show_default=True,
+        help="Without a card, run each test with one configuration of its autotuned kernels, or once with each.",
+    ),
+    click.option(
         "--precision",
         type=click.FloatRange(0, 1, min_open=True),
         default=Job.precision,
@@ -57,7 +64,7 @@ what_options = several(
         help="Measure a point until its median is this precise, with 95 % confidence, or the benchmark's own time limit is reached.",
     ),
     click.option("--aa", "again", is_flag=True, help="Measure everything twice (A/A), to see how much speeds vary without a change."),
-    click.option("--test-timeout", type=float, default=300.0, show_default=True, metavar="S", help="Limit for one test or point."),
+    click.option("--test-timeout", type=float, metavar="S", help="Limit for one test or point.  [default: 300, or 120 with --quick]"),
     click.option(
         "--results-limit",
         type=click.FloatRange(0, min_open=True),

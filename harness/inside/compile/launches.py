@@ -52,7 +52,7 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
         journal.write("collected", ids=ids, deselected=deselected, left_out=left_out)
 
     options = [*pytest_options(job, Path(job.output) / Stage.COMPILE.value), *test_paths(job)]
-    choice = Choice(journal.done(), job.quick, narrowed=is_narrowed(job))
+    choice = Choice(journal.done(), job.quick, narrowed=is_narrowed(job), benches=job.benches)
     run_tests(options, choice, on_collected, on_start, on_end)
 
 
