@@ -18,6 +18,7 @@ from harness.records.enums import (
     reasons,
     worst,
 )
+from harness.records.findings import MOST_FINDINGS, Defect, Finding
 from harness.records.gates import OPEN, Gates, Limits, Rule, Waiver, Which
 from harness.records.job import Arch, Architecture, Card, Job, JobOptions, Multiprocessor, PytestSettings
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
@@ -30,6 +31,7 @@ __all__ = [
     "CHOSEN",
     "GPU_PROPERTY",
     "HOST_CODE",
+    "MOST_FINDINGS",
     "MOST_SECONDS",
     "OPEN",
     "SCHEMA_VERSION",
@@ -43,10 +45,12 @@ __all__ = [
     "CaseResult",
     "Ceiling",
     "CompiledKernel",
+    "Defect",
     "DeviceFacts",
     "Environment",
     "Exit",
     "Facts",
+    "Finding",
     "Gates",
     "Inputs",
     "Job",

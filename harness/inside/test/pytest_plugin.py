@@ -32,6 +32,7 @@ CARD_VARIABLE = "WARPWAVE_CARD"
 DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
 QUICK_VARIABLE = "WARPWAVE_QUICK"
 NARROWED_VARIABLE = "WARPWAVE_NARROWED"  # the user asked for some of the tests only
+SANITIZE_VARIABLE = "WARPWAVE_SANITIZE"
 _RUNNER = sys.modules["_pytest.runner"]  # not part of pytest's interface: compared, never called
 _CUT = 20_000  # characters kept of a traceback; the stage's log has all of it
 
@@ -238,9 +239,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Reporter(Journal.from_environment(), _COLLECTION, interpreted), "warpwave-reporter")
     if interpreted and CARD_VARIABLE in os.environ:
         from harness.inside.fake_gpu.interpreter import interpreted_device
+        from harness.inside.fake_gpu.redirect import Redirect
 
         card = Architecture.restore(json.loads(os.environ[CARD_VARIABLE]))
-        tuning, undo = interpreted_device(card, os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep))
+        patches = []
+        if os.environ.get(SANITIZE_VARIABLE):
+            from harness.inside.sanitize.pytest_plugin import Sanitized
+            from harness.inside.sanitize.sanitizer import Sanitizer
+
+            sanitizer = Sanitizer()
+            patches = [*sanitizer.patches(), (Redirect, "watch", staticmethod(sanitizer.shadows.called))]
+            config.pluginmanager.register(Sanitized(sanitizer, Journal.from_environment()), "warpwave-sanitized")
+        tuning, undo = interpreted_device(card, os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep), patches)
         config.add_cleanup(undo)
         config.pluginmanager.register(Tuned(tuning), "warpwave-tuned")
 
