@@ -76,29 +76,29 @@ class Sanitizer:
 
     def _load(self, load: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(load)
-        def run(builder: Any, ptrs: Any, mask: Any, other: Any, *rest: Any) -> Any:
+        def run(builder: Any, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
             launch = self._launch
             if launch is None:
-                return load(builder, ptrs, mask, other, *rest)
+                return load(builder, ptrs, mask, other, *rest, **named)
             lanes, mask = _checked(launch, "load", ptrs, mask)
-            volatile = bool(rest and rest[-1] is True)  # how kernels wait for others
+            volatile = bool(named.get("is_volatile", rest[-1] if rest else False))  # how kernels wait for others
             if lanes is not None:
                 launch.reads(lanes, logged=not volatile)
-            result = load(builder, ptrs, mask, other, *rest)
+            result = load(builder, ptrs, mask, other, *rest, **named)
             return watched(result, launch.order, None) if volatile and launch.order else result
 
         return run
 
     def _store(self, store: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(store)
-        def run(builder: Any, ptrs: Any, value: Any, mask: Any, *rest: Any) -> Any:
+        def run(builder: Any, ptrs: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> Any:
             launch = self._launch
             if launch is None:
-                return store(builder, ptrs, value, mask, *rest)
+                return store(builder, ptrs, value, mask, *rest, **named)
             lanes, mask = _checked(launch, "store", ptrs, mask)
             if lanes is not None:
                 launch.writes(lanes, lambda: _changes(ptrs.data, value.data, mask.data))
-            return store(builder, ptrs, value, mask, *rest)
+            return store(builder, ptrs, value, mask, *rest, **named)
 
         return run
 
