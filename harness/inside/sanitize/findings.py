@@ -81,7 +81,10 @@ def _text(place: Place) -> str:
     return linecache.getline(place[0].co_filename, place[1]).strip()
 
 
+_VERBS = {"load": "loads it", "store": "stores to it", "atomic": "has an atomic on it"}
+
+
 def _told(other: Access) -> str:
-    """`program (0, 0, 0) stores there at line 12: tl.store(out, x)`."""
+    """`program (0, 0, 0) stores to it, and nothing orders the two; line 12: tl.store(out, x)`."""
     block = other.lanes.block
-    return f"program {other.index} has a {block.doing} of it, in no order with this one, at line {block.place[1]}: {_text(block.place)}"
+    return f"program {other.index} {_VERBS[block.doing]}, and nothing orders the two; line {block.place[1]}: {_text(block.place)}"
