@@ -26,6 +26,7 @@ from harness.inside.sanitize.written import Shadows
 _NOT_KERNELS = tuple(f"{Path(file).parent}/" for file in (triton.__file__, __file__))
 _RELEASING = {interpreter._ir.MEM_SEMANTIC.RELEASE, interpreter._ir.MEM_SEMANTIC.ACQUIRE_RELEASE}
 _ACQUIRING = {interpreter._ir.MEM_SEMANTIC.ACQUIRE, interpreter._ir.MEM_SEMANTIC.ACQUIRE_RELEASE}
+_EXCHANGE = interpreter._ir.ATOMIC_OP.XCHG
 
 
 class Sanitizer:
@@ -110,7 +111,7 @@ class Sanitizer:
                 return atomic(builder, operation, ptrs, value, mask, sem, scope)
             lanes, mask = _checked(launch, "atomic", ptrs, mask)
             if lanes is not None:
-                launch.updates(lanes)
+                launch.updates(lanes, reads=operation != _EXCHANGE)  # what it exchanges is seldom looked at
             return _synchronised(launch, lanes, sem, atomic(builder, operation, ptrs, value, mask, sem, scope))
 
         return run
