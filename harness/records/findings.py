@@ -62,11 +62,16 @@ class Finding:
         return f"{self.file.rpartition('/')[2]}:{self.line}" if self.file else ""
 
     @property
-    def sentence(self) -> str:
-        """The finding in words."""
+    def example(self) -> str:
+        """The first access that has the defect, in words."""
         by_dimension = f" = [{', '.join(map(str, self.indices))}]" if len(self.indices) > 1 else ""
         lanes = f"lane {self.lane} of {math.prod(self.block)}" + (f" and {self.lanes - 1} more" if self.lanes > 1 else "")
         program = f"program ({', '.join(map(str, self.program))})"
         where = f"{self.tensor}[{self.index}]{by_dimension}, of shape {list(self.shape)}" if self.tensor else "no tensor of the launch"
         other = f"; {self.other}" if self.other else ""
-        return f"{self.defect.value}: {self.access} of {where}: {lanes}, {program}, {self.function} at {self.place}: {self.text}{other}"
+        return f"{self.access} of {where}: {lanes}, {program}{other}"
+
+    @property
+    def sentence(self) -> str:
+        """The finding in words, with its place."""
+        return f"{self.defect.value} in {self.function} at {self.place}: {self.example}: {self.text}"

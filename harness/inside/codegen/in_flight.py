@@ -244,4 +244,5 @@ def _after(step: Step, state: State) -> State:
 
 
 def _joined(one: State, other: State) -> State:
-    return tuple(mine | theirs for mine, theirs in zip_longest(one, other, fillvalue=frozenset()))
+    nothing: frozenset[Access] = frozenset()
+    return tuple(mine | theirs for mine, theirs in zip_longest(one, other, fillvalue=nothing))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from harness.inside.sanitize.written import Shadows
 from harness.records import Defect
 
 _FEW_KEYS = 16  # addresses of one atomic that are told apart as locks; more count as one
-Mask = NDArray[np.bool_] | None
+Mask = Union[NDArray[np.bool_], None]
 
 
 class Launch:

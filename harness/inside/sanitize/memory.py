@@ -99,7 +99,7 @@ class Lanes:
     @property
     def nbytes(self) -> int:
         """What keeping this takes."""
-        return self.offsets.nbytes + (0 if self.chosen is None else self.chosen.nbytes)
+        return int(self.offsets.nbytes) + (0 if self.chosen is None else int(self.chosen.nbytes))
 
     def positions(self, which: NDArray[Any]) -> NDArray[np.int64]:
         """Return the flat positions in the block of some lanes, given as indices or as a mask."""

@@ -66,13 +66,14 @@ def _joined(one: Clock, other: Clock) -> Clock:
 
 def watched(handle: Any, order: Order, clock: Clock | None) -> Any:
     """Return a handle like `handle` that acquires `clock` as soon as its data is looked at."""
-    result = object.__new__(_watched(type(handle)))
+    base: Any = type(handle)
+    result: Any = object.__new__(_watched(base))
     result.__dict__.update(handle.__dict__, _acquire=lambda: order.acquire(clock))
     return result
 
 
 @functools.cache
-def _watched(base: type) -> type:
+def _watched(base: Any) -> Any:
     class Watched(base):  # type: ignore[misc]
         """The result of an atomic."""
 
