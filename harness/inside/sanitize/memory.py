@@ -103,9 +103,8 @@ class Lanes:
 
     def positions(self, which: NDArray[Any]) -> NDArray[np.int64]:
         """Return the flat positions in the block of some lanes, given as indices or as a mask."""
-        if self.chosen is not None:
-            return self.chosen[which]
-        return np.flatnonzero(which) if which.dtype == bool else which
+        positions: NDArray[np.int64] = np.flatnonzero(which) if which.dtype == bool else which
+        return positions if self.chosen is None else self.chosen[positions]
 
     def without_data(self) -> Lanes:
         """Return what a report needs of the first of two accesses that conflict."""

@@ -150,13 +150,19 @@ class Sanitizer:
 
 def _checked(launch: Launch, doing: str, ptrs: Any, mask: Any) -> tuple[Lanes | None, Any]:
     """Return the lanes of an access that are inside, and the mask without the others."""
-    size = interpreter._get_np_dtype(ptrs.get_element_ty()).itemsize
-    block = Block(_place(), doing, origin_of(ptrs, launch.tensors.by_address), ptrs.data.shape, size)
+    block = Block(_place(), doing, origin_of(ptrs, launch.tensors.by_address), ptrs.data.shape, _bytes(ptrs.get_element_ty()))
     lanes, outside = launch.lanes(block, ptrs.data, None if mask is None else mask.data)
     if outside is None:
         return lanes, mask
     on = ~outside if mask is None else mask.data & ~outside
     return lanes, interpreter.TensorHandle(on, interpreter.tl.int1)
+
+
+@functools.cache
+def _bytes(element: Any) -> int:
+    """Return the size of an element in the interpreter, which has at least a byte for each."""
+    size: int = interpreter._get_np_dtype(element).itemsize
+    return size
 
 
 def _synchronised(launch: Launch, lanes: Lanes | None, sem: Any, result: Any) -> Any:

@@ -88,9 +88,9 @@ class Shadows:
         if storage is None or not 0 < storage.nbytes() <= _MOST_BYTES or storage.device.type != "cpu":
             return
         if len(self._shadows) > 1000:
-            self._shadows = {key: entry for key, entry in self._shadows.items() if not entry[0].expired()}
+            self._shadows = {key: entry for key, entry in self._shadows.items() if not entry[0].expired()}  # type: ignore[no-untyped-call, unused-ignore]
         # The weak reference keeps the address of the storage's object from being used again.
-        self._shadows[storage._cdata] = StorageWeakRef(storage), Shadow(storage.nbytes(), tensor.element_size())
+        self._shadows[storage._cdata] = _weak(storage), Shadow(storage.nbytes(), tensor.element_size())
 
     def _filled(self, tensor: torch.Tensor) -> None:
         storage = _storage(tensor)
@@ -105,6 +105,10 @@ class Shadows:
         storage = _storage(tensor)
         if storage is not None:
             self._shadows.pop(storage._cdata, None)
+
+
+def _weak(storage: torch.UntypedStorage) -> StorageWeakRef:
+    return StorageWeakRef(storage)  # type: ignore[no-untyped-call, unused-ignore]
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
