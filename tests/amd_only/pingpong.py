@@ -31,7 +31,7 @@ def matmul(a, b, c, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
 
 
 def assembly(architecture):
-    """Return what Triton makes of 128 × 128 × 64 tiles with 8 warps, 2 stages and kpack 1."""
+    """Return what Triton makes of 128 x 128 x 64 tiles with 8 warps, 2 stages and kpack 1."""
     signature = {**dict.fromkeys("abc", "*fp32"), "N": "i32", "K": "i32", **dict.fromkeys(("BM", "BN", "BK"), "constexpr")}
     aligned = {(position,): [["tt.divisibility", 16]] for position in range(5)}
     source = ASTSource(matmul, signature, {"BM": 128, "BN": 128, "BK": 64}, aligned)

@@ -38,8 +38,8 @@ def main():
     print("| fault | `--sanitize` | comparing results |\n|---|---|---|")
     for test, fault in faults().items():
         tag = ended.get(f"{test}[fault]")
-        compared = "not run" if tag is None else "crashed" if "error" in tag else "found" if tag else "–"
-        print(f"| {fault.words} | {fault.defect or '–'} | {compared} |")
+        compared = "not run" if tag is None else "crashed" if "error" in tag else "found" if tag else "no"
+        print(f"| {fault.words} | {fault.defect or 'no'} | {compared} |")
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def test_mixed_up_mask(fault):
     torch.testing.assert_close(out, x)
 
 
-@planted(None, None, "the two strides of a matrix mixed up: in bounds, so only the result shows it")
+@planted(None, None, "the two strides of a matrix mixed up, which stays in bounds")
 def test_swapped_strides(fault):
     tiled("", swapped=fault)
 
@@ -157,6 +157,13 @@ def test_into_another_tensor(fault):
     offset = (y.data_ptr() - x.data_ptr()) // 4
     bounds.into_another[(1,)](x, out, offset if fault else 0, BLOCK)
     torch.testing.assert_close(out, y if fault else x)
+
+
+@planted(None, None, "an index beyond a view, in the storage of the same tensor")
+def test_beyond_a_view(fault):
+    buffer, out = torch.randn(256, device="cuda"), torch.zeros(128, device="cuda")
+    bounds.into_another[(1,)](buffer[:128], out, 64 if fault else 0, BLOCK)
+    torch.testing.assert_close(out, buffer[:128])
 
 
 @planted("out-of-bounds", None, "a pointer chosen from two tensors, without a mask")

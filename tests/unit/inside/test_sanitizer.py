@@ -20,7 +20,6 @@ from harness.compare import compare
 from harness.records import Verdict
 from harness.render.html import render_html
 from harness.render.markdown import render_markdown
-from harness.render.terminal import render_terminal
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -106,6 +105,15 @@ def test_a_race_names_both_programs(findings):
     assert re.search(r"^program \(0, 0, 0\) stores to it, and nothing orders the two; line \d+: tl.store", row.other)
 
 
+def test_the_guide_has_the_table():
+    """Each fault with what finds it, in the order of the tests."""
+    table, _, _ = (REPOSITORY / "docs" / "guides" / "sanitize.md").read_text().partition("| by the interpreter |")
+
+    assert [f"| {fault.words} | {fault.defect or 'no'} |" for fault in TABLE.values()] == re.findall(
+        r"^(\| .+? \| (?:out-of-bounds|uninitialised-read|race|no) \|) (?:found|crashed|no) \|$", table, re.MULTILINE
+    )
+
+
 def test_findings_fail_the_run_and_are_shown(ran):
     """In the terminal, in Markdown and on the page; the exit code is that of a failed test."""
     done, run = ran
@@ -113,7 +121,7 @@ def test_findings_fail_the_run_and_are_shown(ran):
 
     assert done.returncode == 1
     assert len(comparison.findings) == len(run.findings) > 50
-    for text in (render_terminal(comparison), render_markdown(comparison), render_html(comparison)):
+    for text in (done.stdout, render_markdown(comparison), render_html(comparison)):
         assert "What kernels do to memory" in text
         assert "uninitialised-read" in text
 
