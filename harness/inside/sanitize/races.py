@@ -18,6 +18,9 @@ from harness.inside.sanitize.order import Clock, is_before
 _MOST_BYTES = 64 << 20  # of addresses in a log: more are decided at once, and forgotten
 
 
+_MARKS = ("_writer", "_changer", "_atomic", "_reader", "_other")
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """What one program did to one storage with one instruction; `index` is the program's id. `segment` and `seen` are its time.
@@ -72,8 +75,8 @@ class Log:
         if contested:
             accesses = [access for access in accesses if access.lanes.high >= contested.start and access.lanes.low < contested.stop]
         unit = min((access.lanes.block.itemsize for access in accesses), default=1)
-        if self.marks is None or unit < self.marks.unit:
-            self.marks = Marks(unit)
+        self.marks = self.marks or Marks(unit)
+        self.marks.refine(unit)
         for access in accesses:
             yield from self.marks.add(access)
 
@@ -107,6 +110,13 @@ class Marks:
         self.kept: list[Access] = []
         self._writer, self._changer, self._atomic, self._reader, self._other = (np.zeros(0, np.int32) for _ in range(5))
         self._programs = np.zeros(1, np.int64)
+
+    def refine(self, unit: int) -> None:
+        """Make units as small as `unit`."""
+        if unit < self.unit:
+            for name in _MARKS:
+                setattr(self, name, np.repeat(getattr(self, name), self.unit // unit))
+            self.unit = unit
 
     def add(self, access: Access) -> Iterator[Conflict]:
         """Compare one access with those before, and mark it."""
@@ -169,7 +179,7 @@ class Marks:
     def _grow(self, units: int, access: Access) -> None:
         if units > len(self._writer):
             more = max(units, 2 * len(self._writer)) - len(self._writer)
-            for name in ("_writer", "_changer", "_atomic", "_reader", "_other"):
+            for name in _MARKS:
                 marks = getattr(self, name)
                 setattr(self, name, np.concatenate([marks, np.zeros(more, np.int32)]))
         self.kept.append(replace(access, lanes=access.lanes.without_data(), changed=None))
