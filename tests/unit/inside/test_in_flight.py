@@ -118,6 +118,7 @@ RIGHT = {
     "a branch carries the state that it has, not that of the block's end": """
         s_cbranch_scc1 .LBB0_2
         ds_read_b32 v1, v0
+        .LBB0_1:
         s_waitcnt lgkmcnt(0)
         s_endpgm
         .LBB0_2:
