@@ -61,6 +61,8 @@ def last_one_adds_up(x, scratch, count, out, programs: tl.constexpr, BLOCK: tl.c
     program = tl.program_id(0)
     tl.store(scratch + program, tl.sum(tl.load(x + program * BLOCK + tl.arange(0, BLOCK))))
     last = program == programs - 1
+    if WHO == "the last program, which also counts":
+        tl.atomic_add(count, 1)
     if WHO == "the last one to come":
         last = tl.atomic_add(count, 1, sem=SEM) == programs - 1
     if last:

@@ -74,6 +74,11 @@ def test_last_program_adds_up(fault):
     added_up("the last program" if fault else "the last one to come", "acq_rel")
 
 
+@planted("race", "scratch", "all count, and the last program adds up without a look at the count")
+def test_count_that_nobody_looks_at(fault):
+    added_up("the last program, which also counts" if fault else "the last one to come", "acq_rel")
+
+
 @planted("race", "scratch", "a counter with relaxed order lets the last one add up")
 def test_relaxed_counter(fault):
     added_up("the last one to come", "relaxed" if fault else "acq_rel")
