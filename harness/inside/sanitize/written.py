@@ -77,7 +77,7 @@ class Shadows:
             if isinstance(result, torch.Tensor) and not (kwargs and kwargs.get("out") is not None):
                 self._made(result)
         elif self._shadows and name not in _HARMLESS:
-            if name in _FILLERS and isinstance(args[0], torch.Tensor):
+            if name in _FILLERS and args and isinstance(args[0], torch.Tensor):
                 self._filled(args[0])
                 args = args[1:]
             for tensor in _within(args, kwargs):
