@@ -34,7 +34,7 @@ from harness.inside.test.pytest_plugin import (
     QUICK_VARIABLE,
     SANITIZE_VARIABLE,
 )
-from harness.inside.test.settings import pytest_options, test_paths
+from harness.inside.test.settings import is_narrowed, pytest_options, selection_of, test_paths
 from harness.records import (
     GPU_PROPERTY,
     MOST_FINDINGS,
@@ -121,7 +121,7 @@ class Results:
             self.findings.append(Finding(**{**row, "defect": Defect(row["defect"])}))
 
     def _kernel(self, case: str) -> str:
-        return kernel_name(Path(self.job.kernels) / case.split("::")[0], Path(self.job.kernels))
+        return kernel_name(Path(self.job.kernels, case.split("::")[0]), self.job)
 
     def _case(self, event: Event) -> CaseResult:
         kernel = self._kernel(event["id"])
@@ -147,7 +147,8 @@ class Results:
         if not self.collected and kind is NotRun.TIME_UP:
             root = Path(self.job.kernels)
             paths = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.py"))]
-            self.collected.update(path for path in paths if is_test(path, self.job.pytest.python_files) and (path, 0) not in self.cases)
+            tests = [path for path in paths if is_test(path, self.job.pytest.python_files) and selection_of(self.job).looks_into(path)]
+            self.collected.update(path for path in tests if (path, 0) not in self.cases)
         missing = [(case_id, n) for case_id, several in self.collected.items() for n in range(several) if (case_id, n) not in self.cases]
         for case_id, n in missing:
             row = {"event": "death", "id": case_id, "verdict": Verdict.NOT_RUN.value, "reason": why, "not_run": kind.value}
@@ -195,7 +196,7 @@ def verify(job: Job) -> StageReport:
         os.environ[CARD_VARIABLE] = to_json(card)
     os.environ[QUICK_VARIABLE] = "1" if job.quick else ""
     os.environ[SANITIZE_VARIABLE] = "1" if job.sanitizes else ""
-    os.environ[NARROWED_VARIABLE] = "1" if job.pytest_args else ""
+    os.environ[NARROWED_VARIABLE] = "1" if is_narrowed(job) else ""
     why, kind, deaths = "the run was stopped before this test", NotRun.STOPPED, list[Death]()
     try:
         deaths = _run(job, folder, command, results)
