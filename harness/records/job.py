@@ -109,8 +109,8 @@ class JobOptions:
     Without `gates` generated code is not judged. The bench stage ends a point when its median is known to within `precision` (a share of
     it; the half-width of the 95 % interval), or when its time is up. With `again` it measures everything twice: an A/A run. The compile
     stage leaves out the launches of the providers `peers`, which are not the package's own. Modules are imported from `import_folders`,
-    which are relative to the package's root. `package_names` are what the package calls itself. `sanitize` says whether the test stage checks
-    the accesses of interpreted kernels to memory; None leaves that to warpwave.
+    which are relative to the package's root. `package_names` are what the package calls itself. `sanitize` says whether the test stage
+    checks the accesses of interpreted kernels to memory; None leaves that to warpwave.
     """
 
     __pydantic_config__ = STRICT
