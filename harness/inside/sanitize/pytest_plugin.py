@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.inside.fake_gpu.redirect import Redirect
 from harness.inside.process.journal import Journal
+from harness.inside.sanitize.origins import Patch
 from harness.inside.sanitize.sanitizer import Sanitizer
 from harness.records import Finding
 
@@ -19,8 +21,12 @@ class FoundError(Exception):
 class Sanitized:
     """A pytest plugin. What a fixture does before the test counts as the test's."""
 
-    def __init__(self, sanitizer: Sanitizer, journal: Journal) -> None:
-        self.sanitizer, self.journal = sanitizer, journal
+    def __init__(self, journal: Journal) -> None:
+        self.sanitizer, self.journal = Sanitizer(), journal
+
+    def patches(self) -> list[Patch]:
+        """Return what the interpreter and torch must do instead, so that the sanitizer sees it."""
+        return [*self.sanitizer.patches(), (Redirect, "watch", staticmethod(self.sanitizer.shadows.called))]
 
     def pytest_runtest_logstart(self) -> None:
         """Leave to nobody what was found between tests."""

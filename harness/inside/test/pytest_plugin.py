@@ -243,17 +243,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Reporter(Journal.from_environment(), _COLLECTION, interpreted), "warpwave-reporter")
     if interpreted and CARD_VARIABLE in os.environ:
         from harness.inside.fake_gpu.interpreter import interpreted_device
-        from harness.inside.fake_gpu.redirect import Redirect
 
         card = Architecture.restore(json.loads(os.environ[CARD_VARIABLE]))
         patches = []
         if os.environ.get(SANITIZE_VARIABLE):
             from harness.inside.sanitize.pytest_plugin import Sanitized
-            from harness.inside.sanitize.sanitizer import Sanitizer
 
-            sanitizer = Sanitizer()
-            patches = [*sanitizer.patches(), (Redirect, "watch", staticmethod(sanitizer.shadows.called))]
-            config.pluginmanager.register(Sanitized(sanitizer, Journal.from_environment()), "warpwave-sanitized")
+            sanitized = Sanitized(Journal.from_environment())
+            config.pluginmanager.register(sanitized, "warpwave-sanitized")
+            patches = sanitized.patches()
         tuning, undo = interpreted_device(card, os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep), patches)
         config.add_cleanup(undo)
         config.pluginmanager.register(Tuned(tuning), "warpwave-tuned")
