@@ -123,7 +123,7 @@ def test_findings_fail_the_run_and_are_shown(ran):
     assert len(comparison.findings) == len(run.findings) > 50
     for text in (done.stdout, render_markdown(comparison), render_html(comparison)):
         assert "What kernels do to memory" in text
-        assert "uninitialised-read" in text
+        assert "out-of-bounds" in text
 
 
 def test_it_can_be_switched_off(tmp_path):
