@@ -27,6 +27,7 @@ from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
 from harness.inside.process.workers import as_stage, spawned, time_is_up
 from harness.inside.test.junit import junit_xml
 from harness.inside.test.pytest_plugin import (
+    AUTOTUNE_VARIABLE,
     BENCHES_VARIABLE,
     CARD_VARIABLE,
     DEVICES_VARIABLE,
@@ -196,6 +197,7 @@ def verify(job: Job) -> StageReport:
         os.environ[CARD_VARIABLE] = to_json(card)
     os.environ[QUICK_VARIABLE] = "1" if job.quick else ""
     os.environ[SANITIZE_VARIABLE] = "1" if job.sanitizes else ""
+    os.environ[AUTOTUNE_VARIABLE] = "1" if job.autotune == "all" else ""
     os.environ[NARROWED_VARIABLE] = "1" if is_narrowed(job) else ""
     why, kind, deaths = "the run was stopped before this test", NotRun.STOPPED, list[Death]()
     try:
