@@ -23,7 +23,7 @@ from harness.inside.sanitize.origins import Patch, origin_of
 from harness.inside.sanitize.origins import patches as origin_patches
 from harness.inside.sanitize.written import Shadows
 
-_NOT_KERNELS = tuple(f"{Path(file).parent}/" for file in (triton.__file__, __file__))
+_NOT_KERNELS = (f"{Path(triton.__file__).parent}/", f"{Path(__file__).parents[1]}/")  # what stands between a kernel and memory
 _RELEASING = {interpreter._ir.MEM_SEMANTIC.RELEASE, interpreter._ir.MEM_SEMANTIC.ACQUIRE_RELEASE}
 _ACQUIRING = {interpreter._ir.MEM_SEMANTIC.ACQUIRE, interpreter._ir.MEM_SEMANTIC.ACQUIRE_RELEASE}
 _EXCHANGE = interpreter._ir.ATOMIC_OP.XCHG
