@@ -41,6 +41,7 @@ k:
 \t\t.amdhsa_system_sgpr_workgroup_id_x 1
 \t\t.amdhsa_next_free_vgpr {vgprs}
 \t\t.amdhsa_next_free_sgpr 40
+\t\t.amdhsa_float_denorm_mode_32 3
 {more}
 \t.end_amdhsa_kernel
 \t.amdgpu_metadata
@@ -106,7 +107,12 @@ def lanes(arch: str, code: str, rows: list[np.ndarray], results: int, setup: str
 
 _TYPES = {torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float64: "*fp64", torch.int32: "*i32"}
 _TYPES |= {torch.int64: "*i64", torch.int8: "*i8", torch.uint8: "*u8", torch.int16: "*i16", torch.bool: "*i1"}
-_TYPES |= {torch.float8_e4m3fnuz: "*fp8e4b8", torch.float8_e5m2: "*fp8e5", torch.float8_e4m3fn: "*fp8e4nv", torch.float8_e5m2fnuz: "*fp8e5b16"}
+_TYPES |= {
+    torch.float8_e4m3fnuz: "*fp8e4b8",
+    torch.float8_e5m2: "*fp8e5",
+    torch.float8_e4m3fn: "*fp8e4nv",
+    torch.float8_e5m2fnuz: "*fp8e5b16",
+}
 
 
 def compiled(function, arch: str, arguments: dict, constants: dict, **options):
@@ -131,7 +137,7 @@ def run(function, arch: str, grid: tuple[int, ...], arguments: dict, constants: 
     kernel = load(made.asm["hsaco"])
     packed = bytearray(kernel.kernarg_bytes)
     values = [arguments[name] for name in function.arg_names if name not in constants] + [0, 0]
-    for argument, value in zip(kernel.arguments, values):
+    for argument, value in zip(kernel.arguments, values, strict=False):
         number = value.data_ptr() if isinstance(value, torch.Tensor) else value
         layout = "<f" if isinstance(number, float) else {8: "<Q", 4: "<i"}[argument.size]
         struct.pack_into(layout, packed, argument.offset, number)
