@@ -26,6 +26,7 @@ from harness.emulator.decode.instruction import (
     PKF,
     PKH,
     PKI,
+    ROW,
     VCC,
     Instruction,
     Operand,
@@ -104,6 +105,11 @@ def vop3(at: Context) -> Instruction:
         one, has_scalar = at.begin("VOP3", opcode, 8), False
     types = at.types(one)
     target = at.word & 0xFF
+    if one.name.startswith("v_s_"):
+        one.d, one.s = at.registers.scalar(target & 0x7F, types.d), [at.source(one, high & 0x1FF, types.s[0])]
+        if high >> 27 or at.word >> 8 & 0xFF:
+            one.operation = None
+        return one
     if types.d == MASK:
         one.d = at.registers.scalar(target & 0x7F, MASK)
         if one.name.startswith("v_cmpx"):
@@ -136,7 +142,9 @@ def vop3(at: Context) -> Instruction:
         one.operation = None  # a meaning of op_sel that is not implemented
     if select >> 3 and types.d in HALF_TYPES:
         one.d = with_flags(one.d, HIGH)
-    one.modifiers += [f"op_sel:[{','.join(str(select >> n & 1) for n in [*range(count), 3])}]"] if select else []
+    shown = range(2) if one.name.startswith("v_permlane") else [*range(count), 3]
+    if select and (at.family == "cdna" or one.name.startswith("v_permlane")):
+        one.modifiers.append(f"op_sel:[{','.join(str(select >> n & 1) for n in shown)}]")
     output(one, at.word >> 15 & 1, high >> 27 & 3)
     if one.name.startswith("v_div_fmas"):
         one.s.append(replace(at.registers.scalar(VCC, MASK), text=""))
@@ -202,10 +210,11 @@ def _destination(at: Context, one: Instruction, code: int) -> None:
 def _sources(at: Context, one: Instruction, codes: list[int], kinds: tuple[int, int, int, int], plain: bool = False) -> None:
     """Read sources; src0 may name a second word with SDWA or DPP fields instead."""
     first = codes[0]
-    if not plain and first in (SDWA, DPP, 233, 234):
+    is_rdna = at.family != "cdna"
+    if (first == SDWA and not plain and not is_rdna) or (first == DPP and (is_rdna or not plain)) or (first in (233, 234) and is_rdna):
         one.size += 4
         extra = at.word_at(one.size // 4 - 1)
-        if first == SDWA and at.family == "cdna":
+        if first == SDWA:
             sdwa(at, one, codes, kinds, extra)
         elif first == DPP:
             one.s = [at.registers.source(256 + (extra & 0xFF), kinds[0])]
@@ -237,11 +246,49 @@ def _finish(at: Context, one: Instruction) -> Instruction:
 
 def _name_halves(at: Context, one: Instruction) -> None:
     """In VOP1, VOP2 and VOPC since RDNA3, v128 and above name the high halves of v0 and above."""
-    if at.family == "cdna" or at.word >> 26 in (0b110101, 0b110011):
+    if at.family == "cdna" or at.word >> 26 == 0b110011:
         return
     types = at.types(one)
+    if at.word >> 26 == 0b110101:  # VOP3: the half is op_sel's
+        if types.d in HALF_TYPES and one.d.kind == ROW:
+            one.d = replace(one.d, text=f"{one.d.text}.{'h' if one.d.flags & HIGH else 'l'}")
+        for n, operand in enumerate(one.s):
+            if types.s[n] in HALF_TYPES and operand.kind == ROW and operand.text:
+                one.s[n] = replace(operand, text=f"{operand.text}.{'h' if operand.flags & HIGH else 'l'}")
+        return
     if types.d in HALF_TYPES and one.d.kind == 2:
         one.d = half(replace(one.d, index=one.d.index & 127), one.d.index >= 128)
     for n, kind in enumerate(types.s):
         if kind in HALF_TYPES and n < len(one.s) and one.s[n].kind == 2:
             one.s[n] = half(replace(one.s[n], index=one.s[n].index & 127), one.s[n].index >= 128)
+
+
+def vopd(at: Context) -> Instruction:
+    """Two operations at once: opx 25:22, opy 21:17; srcx0 8:0, srcx1 16:9, dstx 63:56; srcy0 40:32, srcy1 48:41, dsty 55:49."""
+    high = at.word_at(1)
+    x, y = at.begin("VOPD", at.word >> 22 & 15, 8), at.begin("VOPD", at.word >> 17 & 31, 8)
+    target = high >> 24
+    _half_of_two(at, x, x, at.word & 0x1FF, at.word >> 9 & 0xFF, target)
+    _half_of_two(at, y, x, high & 0x1FF, high >> 9 & 0xFF, (high >> 17 & 0x7F) << 1 | (~target & 1))
+    # Both read before either writes. One after the other does the same if the first writes nothing that the second reads.
+    x.second = y
+    if any(operand.kind == ROW and operand.index == x.d.index for operand in y.s):
+        x.swapped = True
+        if any(operand.kind == ROW and operand.index == y.d.index for operand in x.s):
+            x.operation = None
+    return x
+
+
+def _half_of_two(at: Context, one: Instruction, first: Instruction, source: int, second: int, target: int) -> None:
+    types = at.types(one)
+    one.d = row(target, types.d)
+    left = at.source(first, source, types.s[0])
+    right = row(second, types.s[1]) if types.s[1] else None
+    one.s = [left] if right is None else [left, right]
+    if "mk_" in one.name or "ak_" in one.name:
+        constant = at.registers.source(255, types.s[1], at.literal(first))
+        one.s = [left, constant, row(second, types.s[2])] if "mk_" in one.name else [left, row(second, types.s[1]), constant]
+    elif "fmac" in one.name:
+        one.s.append(replace(one.d, text=""))
+    elif "cndmask" in one.name:
+        one.s.append(replace(at.registers.scalar(VCC, MASK), text=""))
