@@ -31,9 +31,14 @@ _KEYWORD = re.compile(r"[\w.:+\-/\[\]\\]+")  # characters that pytest's -k can r
 
 def repro(target: TargetSummary, test: str) -> str:
     """Return a shell command: `warpwave run cuda --kernels ../ops --stage test -k 'test_add[fp32-1]'`."""
+    return rerun(target, ["--stage", "test", "-k", _keyword(test)])
+
+
+def rerun(target: TargetSummary, more: Iterable[str]) -> str:
+    """Return a shell command that runs on the same target in the same environment, with `more` options."""
     # A second run of one target is shown as `cuda (2)`, but `warpwave run` takes the target's own name.
     name = re.sub(r" \(\d+\)$", "", target.target)
-    words = ["warpwave", "run", name, *_kept(target.command), "--stage", "test", "-k", _keyword(test)]
+    words = ["warpwave", "run", name, *_kept(target.command), *more]
     return visible(" ".join(map(shlex.quote, words)))
 
 

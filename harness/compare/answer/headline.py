@@ -11,11 +11,11 @@ from harness.compare.verdict import phrase, sentence
 from harness.records import Verdict
 
 _MOST = 8  # targets in a clause
-_LIMIT = f"{FAR * 100:.0f} %"
+_LIMIT = f"{FAR:.0%}"
 
 
 def headline(comparison: Comparison, lines: Sequence[KernelLine]) -> str:
-    """Return `6 tests fail on b; 3 kernels reach less than 70 % of the copy there.`, or else what is known to be good.
+    """Return `6 tests fail on b; 3 kernels reach less than 70% of the copy there.`, or else what is known to be good.
 
     If the command was stopped or a file could not be written, that stands before the comparison's own sentence, and comes first here too.
     """
@@ -62,7 +62,7 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     if shares:
         share, target, kernel = min(shares)
         where = f"{kernel} on {target} is the furthest away"
-        clauses.append(f"{'every' if clauses else 'Every'} kernel reaches at least {share * 100:.0f} % of the copy ({where})")
+        clauses.append(f"{'every' if clauses else 'Every'} kernel reaches at least {share:.0%} of the copy ({where})")
     return clauses
 
 

@@ -27,10 +27,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Key:
-    """A switch of the legend: a provider with its colour, or a target with its line and mark."""
+    """A switch of the legend: a provider with its colour, or a target with its line and mark. `shown`: it is on at first."""
 
     name: str
     css: str
+    shown: bool = True
 
 
 @dataclass(frozen=True)
