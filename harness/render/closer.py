@@ -6,18 +6,23 @@ from harness.compare.comparison import Comparison, TargetSummary
 from harness.render.repro import rerun
 
 
-def look_closer(target: TargetSummary, kernel: str, comparison: Comparison) -> str:
-    """Return a shell command: `warpwave run cuda --stage bench,compile --bench 'softmax/bench_*.py' --full`."""
-    return rerun(target, ["--stage", "bench,compile", *_benches(target, kernel, comparison), "--full"])
-
-
-def _benches(target: TargetSummary, kernel: str, comparison: Comparison) -> list[str]:
-    """Return the patterns that the run was given, or else one for the folder in which the kernel's tests are, if that has its name."""
-    given = [word for option, word in zip(target.command, target.command[1:], strict=False) if option == "--bench"]
-    if given:
-        return [part for word in given for part in ("--bench", word)]
+def bench_patterns(comparison: Comparison) -> dict[str, str]:
+    """Return a pattern for the benchmarks of each kernel: those in the folder of its name in which its tests are, if there is one."""
+    found: dict[str, str] = {}
     for row in comparison.tests:
-        folders = row.id.split("::")[0].split("/")[:-1]
-        if row.kernel == kernel and kernel in folders:
-            return ["--bench", "/".join([*folders[: folders.index(kernel) + 1], "bench_*.py"])]
-    return []
+        if row.kernel not in found:
+            folders = row.id.partition("::")[0].split("/")[:-1]
+            inside = row.kernel in folders
+            found[row.kernel] = "/".join([*folders[: folders.index(row.kernel) + 1], "bench_*.py"]) if inside else ""
+    return found
+
+
+def look_closer(target: TargetSummary, pattern: str) -> str:
+    """Return a shell command: `warpwave run cuda --stage bench,compile --bench 'softmax/bench_*.py' --full`.
+
+    The patterns that the run was given stay. Without any, and with an empty `pattern`, every benchmark runs.
+    """
+    given = [word for option, word in zip(target.command, target.command[1:], strict=False) if option == "--bench"]
+    patterns = given or [pattern] * bool(pattern)
+    benches = [part for word in patterns for part in ("--bench", word)]
+    return rerun(target, ["--stage", "bench,compile", *benches, "--full"])

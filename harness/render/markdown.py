@@ -22,13 +22,14 @@ from harness.render.text import visible
 # GitHub rejects a step summary above 1 MiB, and the job stays green. The rest of that is left for other steps.
 LIMIT_BYTES = 900 * 1024
 _MARKS = {Verdict.PASSED: "", Verdict.ABSENT: "⚠️ ", Verdict.NOT_RUN: "⚠️ "}
+_FAILURES = 30  # lines
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$])")
 
 
 def render_markdown(comparison: Comparison, limit: int = LIMIT_BYTES) -> str:
     """Return the report in GitHub's Markdown, at most `limit` bytes of UTF-8. Sections that do not fit are left out and listed."""
     found = shown(comparison)
-    answer = brief(comparison, found.comparison)
+    answer = brief(comparison, found.comparison, failures=_FAILURES)
     opened = [section for section, _ in answer.sections]
     known = {section.title for section in opened}
     said = [] if answer.headline == comparison.sentence else [Section("Verdict", lines=(say(name(comparison.sentence)),), folded=True)]

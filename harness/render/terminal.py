@@ -94,7 +94,7 @@ def _draw(section: Section) -> list[RenderableType]:
         for row in section.rows:
             table.add_row(*map(_text, row))
         parts.append(table)
-    return [*parts, *map(_line, section.lines), *(Text(line, style="dim") for line in section.legend)]
+    return [*parts, *map(_line, section.lines), *(Text(visible(line), style="dim") for line in section.legend)]
 
 
 def _line(line: Line) -> RenderableType:

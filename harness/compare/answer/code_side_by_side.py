@@ -13,7 +13,8 @@ from typing import Union
 from harness.records import CompiledKernel
 
 _FEWER = 0.75  # of the warps there: less is worth a hint
-_LONGEST = 160
+_LONGEST = 160  # characters of a figure
+_MOST = 20  # configurations that are written out
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ def _limits(made: Sequence[CompiledKernel]) -> str:
 def _tuned(made: Sequence[CompiledKernel]) -> str:
     """`BLOCK=1024, 4 warps, 2 stages` of each configuration."""
     found = []
-    for row in made:
+    for row in made[:_MOST]:
         parts = [f"{name}={value}" for name, value in row.constants.items()]
         parts += [_counted(count, noun) for count, noun in ((row.num_warps, "warp"), (row.num_stages, "stage")) if count is not None]
         found.append(", ".join(parts))

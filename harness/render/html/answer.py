@@ -9,7 +9,7 @@ from harness.compare.answer.overview import KernelLine, Reached, Square, distanc
 from harness.compare.answer.shortfalls import Shortfall
 from harness.compare.comparison import Comparison, TargetSummary
 from harness.records import Verdict
-from harness.render.closer import look_closer
+from harness.render.closer import bench_patterns, look_closer
 from harness.render.text import counts, gravest, number
 
 _SHOWN = 5  # gaps that are open
@@ -65,8 +65,15 @@ def rows(lines: Sequence[KernelLine], idents: Mapping[str, str]) -> tuple[Overvi
 def gaps(comparison: Comparison, found: Sequence[Shortfall], idents: Mapping[str, str]) -> tuple[tuple[Gap, ...], tuple[Gap, ...]]:
     """Return the gaps that are open, and those that are folded."""
     targets: dict[str, TargetSummary] = {target.target: target for target in comparison.targets}
+    benches = bench_patterns(comparison)
     made = tuple(
-        Gap(f"gap-{position}", idents[one.kernel], one, distance(one.share).value, look_closer(targets[one.target], one.kernel, comparison))
+        Gap(
+            f"gap-{position}",
+            idents[one.kernel],
+            one,
+            distance(one.share).value,
+            look_closer(targets[one.target], benches.get(one.kernel, "")),
+        )
         for position, one in enumerate(found, start=1)
     )
     return made[:_SHOWN], made[_SHOWN:]

@@ -8,7 +8,7 @@ from harness.compare.answer.overview import KernelLine, Reached, Square, distanc
 from harness.compare.answer.shortfalls import Shortfall
 from harness.compare.comparison import Comparison
 from harness.records import Verdict
-from harness.render.closer import look_closer
+from harness.render.closer import bench_patterns, look_closer
 from harness.render.sections.model import Bit, Line, Section, name, names, say
 from harness.render.text import NOTHING, UNVERIFIED_MARK, counts, gravest, number, plural
 
@@ -43,8 +43,10 @@ def kernels(comparison: Comparison, lines: Sequence[KernelLine]) -> list[Section
 def gaps(comparison: Comparison, found: Sequence[Shortfall], most: int, *, figures: bool = False) -> list[Section]:
     """Return the `most` largest shortfalls with their hints, and with `figures` all figures of their code."""
     lines: list[Line] = []
+    targets = {target.target: target for target in comparison.targets}
+    benches = bench_patterns(comparison) if found else {}
     for short in found[:most]:
-        lines += _gap(comparison, short, figures=figures)
+        lines += _gap(short, look_closer(targets[short.target], benches.get(short.kernel, "")), figures=figures)
     if len(found) > most:
         lines.append(say(f"… and {plural(len(found) - most, 'smaller gap')}"))
     return [Section(GAPS, lines=tuple(lines))] if lines else []
@@ -68,6 +70,8 @@ def _square(square: Square, *, untested: bool) -> Line:
     elif square.counts and not shares:
         passed = square.counts.get(Verdict.PASSED.value, 0)
         bits.append(Bit(f"{passed} passed" if passed else counts(square.counts, square.not_run)))
+    if bits and bits[-1].text == " ":
+        bits.pop()
     return say(*bits) or say(NOTHING)
 
 
@@ -111,14 +115,13 @@ def _legend(comparison: Comparison, lines: Sequence[KernelLine], pairs: Sequence
     return (" ".join(words),) if words else ()
 
 
-def _gap(comparison: Comparison, short: Shortfall, *, figures: bool) -> list[Line]:
-    target = next(target for target in comparison.targets if target.target == short.target)
+def _gap(short: Shortfall, command: str, *, figures: bool) -> list[Line]:
     elsewhere = say(", ", f"{short.other_share:.0%} on ", name(short.against)) if short.other_share is not None else ()
     share = Bit(f"{short.share:.0%}", far=distance(short.share))
     lines = [say(name(short.kernel), " on ", name(short.target), ": ", share, f" of {short.of}") + elsewhere]
     lines.append(say("  look at ", name(short.case), f": {short.case_share:.0%}"))
     lines += [say(f"  {hint.text} ", name(f"({hint.evidence})")) for hint in short.hints[: None if figures else _MOST_HINTS]]
-    if not short.hints:
+    if not short.hints and not short.unknown:
         lines.append(say("  nothing in this report says why"))
     if short.unknown:
         lines.append(say("  ", name(short.unknown)))
@@ -128,4 +131,4 @@ def _gap(comparison: Comparison, short: Shortfall, *, figures: bool) -> list[Lin
             say("  ", name(f"{short.architecture}{there}: {one.name} {one.here}{f' | {one.there}' if short.other else ''}"))
             for one in short.figures
         ]
-    return [*lines, say("  $ ", name(look_closer(target, short.kernel, comparison)))]
+    return [*lines, say("  $ ", name(command))]

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from harness.compare.answer.headline import headline
 from harness.compare.answer.overview import overview
 from harness.compare.answer.shortfalls import shortfalls
+from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import Comparison
 from harness.records import Verdict
 from harness.render.sections import answer, gates, generated_code
+from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Line, Section, name, say
 from harness.render.sections.outline import did_not_pass
-from harness.render.text import first_line
+from harness.render.text import first_line, left_out
 
-_GAPS = 3
+_GAPS, _PROBLEMS = 3, 5
 
 
 @dataclass(frozen=True)
@@ -26,27 +28,34 @@ class Brief:
     sections: tuple[tuple[Section, int], ...]
 
 
-def brief(whole: Comparison, comparison: Comparison, *, figures: bool = False) -> Brief:
-    """Return the answer. The headline is about the `whole`, the sections about the part of it that a page shows."""
+def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figures: bool = False) -> Brief:
+    """Return the answer. The headline is about the `whole`, the sections about the part of it that a page shows.
+
+    `failures` are the lines about failed tests. With `figures`, every gap is listed with all figures of its code.
+    """
     lines = overview(comparison)
     found = shortfalls(comparison, lines)
     broken = [*generated_code.codegen(comparison, every=False), *gates.sections(comparison, 3)]
     parts: Sequence[tuple[list[Section], int]] = (
         (answer.kernels(comparison, lines), 22),
-        (_incomplete(comparison), 8),
-        (did_not_pass(comparison, 4), 9),
+        (_missing(comparison), 8),
+        (did_not_pass(comparison, failures), 9),
         ([section for section in broken if section.title in (generated_code.UNCOMPILED, gates.BROKEN)], 6),
+        (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), 4), 6),
         (answer.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 20),
     )
     sections = tuple((section, most) for group, most in parts for section in group)
     return Brief(headline(whole, overview(whole) if whole is not comparison else lines), sections)
 
 
-def _incomplete(comparison: Comparison) -> list[Section]:
-    """Return the targets that are not complete, why, and what to do."""
+def _missing(comparison: Comparison) -> list[Section]:
+    """Return what the results lack: targets that are not complete, with what to do, tests that were left out, files that are no use."""
     lines: list[Line] = []
     for target in comparison.targets:
         if not target.complete and target.verdict is not Verdict.PASSED:
             lines.append(say(name(target.target), f": {target.verdict.value}: ", name(first_line(target.reason, 200))))
             lines += [say("  what to do: ", name(first_line(target.hint, 300)))] if target.hint else []
-    return [Section("Targets that are not complete", lines=tuple(lines))] if lines else []
+        if target.left_out:
+            lines.append(say(name(target.target), ": ", left_out(target.left_out, sum(target.tests.values()))))
+    lines += [say(name(first_line(problem, 200))) for problem in comparison.problems[:_PROBLEMS]]
+    return [Section("What is missing", lines=tuple(lines))] if lines else []
