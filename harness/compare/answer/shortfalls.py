@@ -126,10 +126,8 @@ class _Found:
         return tuple(sides)
 
     def _unknown(self, code: Sequence[Side], target: str, best: Union[tuple[str, float], None]) -> str:
-        missing = [
-            name for name in (target, *(best[:1] if best else ())) if self.cards.get(name, "") not in {side.architecture for side in code}
-        ]
-        return f"This report has no code of these cases for the card of {' and '.join(missing)}: run the compile stage." if missing else ""
+        missing = target if not code else best[0] if best and len(code) == 1 else ""
+        return f"This report has no code of these cases for the card of {missing}: run the compile stage." if missing else ""
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,11 @@ from large import large
 from rich.cells import cell_len
 from rich.console import Console
 from synthetic import ARCHITECTURES, case, compiled, no_gpu, record, run, sample, two_targets
+from two_vendors import two_vendors
 
 from harness.compare import compare
 from harness.records import Stage, StageReport, Verdict
+from harness.render.sections.answer import draw_bar
 from harness.render.terminal import render_terminal
 from harness.render.text import visible
 
@@ -22,6 +24,12 @@ def show(runs, expected=(), full=True) -> str:
     text = io.StringIO()
     Console(file=text, width=80, force_terminal=False, highlight=False).print(render_terminal(compare(runs, expected), full))
     return text.getvalue()
+
+
+def many():
+    """Sixty targets that fail, with long reasons and hints."""
+    names = [f"target-{number}" for number in range(60)]
+    return compare([run(name, cases=(case(verdict=Verdict.FAILED, message="x" * 300),)) for name in names[:30]], names)
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -57,9 +65,9 @@ GOLDEN = """\
 beta is absent (no raw folder was given).
 
 Kernels
-kernel   alpha      beta
-────────────────────────
-softmax  ███▎ 81%   -
+kernel   alpha     beta
+───────────────────────
+softmax  ███▎ 81%  -
 %: of the copy measured on that GPU in the same run, median over the cases.
 
 What is missing
@@ -81,6 +89,38 @@ softmax on alpha: 81% of the copy
 def test_one_complete_and_one_absent_target():
     """What is wrong comes first, and the absent target is a column."""
     assert "\n".join(line.rstrip() for line in show([run()], ["alpha", "beta"], full=False).splitlines()) + "\n" == GOLDEN
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("made", [lambda: compare(two_vendors()), lambda: large(2000), many], ids=["two vendors", "large", "many targets"])
+def test_by_default_it_is_one_screen(made, width):
+    """What is cut is counted, and the option that shows it is named."""
+    text = io.StringIO()
+    Console(file=text, width=width, force_terminal=False, highlight=False).print(render_terminal(made()))
+    lines = text.getvalue().splitlines()
+
+    assert len(lines) <= 58  # the command prints two more
+    assert max(map(cell_len, lines)) <= width
+    assert lines[-1] == "--full shows every test, case and configuration."
+
+
+def test_the_screen_has_the_table_the_failures_and_the_gaps():
+    """A kernel a line, with a bar for its share, which is a number too."""
+    text = io.StringIO()
+    Console(file=text, width=120, force_terminal=False, highlight=False).print(render_terminal(compare(two_vendors())))
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    titles = ("Kernels", "Tests that did not pass", "Gates broken", "Where is the gap, what next")
+
+    assert lines[0].startswith("6 tests fail on rocm (made up); 2 kernels break a gate on cuda; 3 kernels reach less than 70% of the copy")
+    assert next(line for line in lines if line.startswith("softmax ")).split() == [
+        *("softmax", "████", "101%", "██▎·", "56%?", "4", "failed", "161", "passed", "-", "0%")
+    ]
+    assert tuple(line for line in lines if line in titles) == titles
+
+
+@pytest.mark.parametrize(("share", "bar"), [(0, "····"), (0.01, "····"), (0.25, "█···"), (0.56, "██▎·"), (0.99, "████"), (1.3, "████")])
+def test_a_bar_is_filled_by_eighths_of_a_character(share, bar):
+    assert draw_bar(share) == bar
 
 
 def test_what_cannot_be_relied_on_is_counted_and_an_aa_run_is_told():
