@@ -38,7 +38,7 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figur
     broken = [*generated_code.codegen(comparison, every=False), *gates.sections(comparison, 3)]
     parts: Sequence[tuple[list[Section], int]] = (
         (answer.kernels(comparison, lines), 22),
-        (_missing(comparison), 8),
+        (_notes(comparison), 8),
         (did_not_pass(comparison, failures), 9),
         ([section for section in broken if section.title in (generated_code.UNCOMPILED, gates.BROKEN)], 6),
         (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), 4), 6),
@@ -48,8 +48,8 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figur
     return Brief(headline(whole, overview(whole) if whole is not comparison else lines), sections)
 
 
-def _missing(comparison: Comparison) -> list[Section]:
-    """Return what the results lack: targets that are not complete, with what to do, tests that were left out, files that are no use."""
+def _notes(comparison: Comparison) -> list[Section]:
+    """Return what a reader must know of the targets: why one is not complete and what to do, what was left out or given up."""
     lines: list[Line] = []
     for target in comparison.targets:
         if not target.complete and target.verdict is not Verdict.PASSED:
@@ -57,5 +57,7 @@ def _missing(comparison: Comparison) -> list[Section]:
             lines += [say("  what to do: ", name(first_line(target.hint, 300)))] if target.hint else []
         if target.left_out:
             lines.append(say(name(target.target), ": ", left_out(target.left_out, sum(target.tests.values()))))
+        if target.environment and target.environment.weakened:
+            lines.append(say(name(target.target), ", protections given up: ", name(", ".join(target.environment.weakened))))
     lines += [say(name(first_line(problem, 200))) for problem in comparison.problems[:_PROBLEMS]]
-    return [Section("What is missing", lines=tuple(lines))] if lines else []
+    return [Section("Notes on the targets", lines=tuple(lines))] if lines else []

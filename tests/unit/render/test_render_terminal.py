@@ -70,7 +70,7 @@ kernel   alpha     beta
 softmax  ███▎ 81%  -
 %: of the copy measured on that GPU in the same run, median over the cases.
 
-What is missing
+Notes on the targets
 beta: absent: no raw folder was given
   what to do: Run it, or give its raw folder or artifact beside the others:
   raw/beta.
