@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Union
 
-from harness.records.bounds import Bound, Bytes, Few, Many, Name, Page
+from harness.records.bounds import Bound, Bytes, Few, Many, Name, Page, Word
+from harness.records.chosen import Chosen
 from harness.records.enums import SCHEMA_VERSION, STRICT, Stage, Verdict
 from harness.records.gates import Gates
 from harness.records.package import TEST_FILES
@@ -108,13 +109,14 @@ class JobOptions:
     Without `gates` generated code is not judged. The bench stage ends a point when its median is known to within `precision` (a share of
     it; the half-width of the 95 % interval), or when its time is up. With `again` it measures everything twice: an A/A run. The compile
     stage leaves out the launches of the providers `peers`, which are not the package's own. Modules are imported from `import_folders`,
-    which are relative to the package's root.
+    which are relative to the package's root. `package_names` are what the package calls itself.
     """
 
     __pydantic_config__ = STRICT
     benches: tuple[str, ...] = ("bench_*.py",)
     launches: tuple[str, ...] = ("bench", "test")
     peers: Annotated[tuple[Name, ...], Many] = ()
+    chosen: Chosen = field(default_factory=Chosen)
     pytest_args: tuple[str, ...] = ()
     quick: bool = False
     again: bool = False
@@ -123,6 +125,7 @@ class JobOptions:
     stage_limit_s: float = 3600.0
     gates: Union[Gates, None] = None
     import_folders: Annotated[tuple[Page, ...], Few] = (".",)
+    package_names: Annotated[tuple[Page, ...], Few] = ()
     pytest: PytestSettings = field(default_factory=PytestSettings)
 
 
@@ -136,6 +139,7 @@ class Job(JobOptions):
     their number (0: all visible ones). `card_query` is a command that prints what torch does not say of a card; `card_rows` reads it.
     `torch_devices` are torch's names for the types of device in the targets file, the target's own first. Where there is no card, a tensor
     that the package wants on one of them is put elsewhere. `interpret_as` is the card that host code sees in Triton's interpreter.
+    If the job is a shard, `files` are its test files and benches, and `division` is a digest of what all shards have.
     """
 
     __pydantic_config__ = STRICT
@@ -159,6 +163,8 @@ class Job(JobOptions):
     card_rows: str = ""
     torch_devices: Annotated[tuple[Name, ...], Few] = ("cuda",)
     package_root: Page = ""
+    files: Union[tuple[Page, ...], None] = None
+    division: Word = ""
     schema_version: int = SCHEMA_VERSION
 
     @classmethod
@@ -168,9 +174,20 @@ class Job(JobOptions):
         raw["stages"] = tuple(Stage(stage) for stage in raw["stages"])
         raw["architectures"] = tuple(Architecture.restore(entry) for entry in raw["architectures"])
         raw["interpret_as"] = Architecture.restore(raw["interpret_as"]) if raw.get("interpret_as") else None
-        for key in ("probe", "benches", "launches", "peers", "pytest_args", "card_query", "torch_devices", "import_folders"):
+        for key in (
+            "probe",
+            "benches",
+            "launches",
+            "peers",
+            "pytest_args",
+            "card_query",
+            "torch_devices",
+            "import_folders",
+            "package_names",
+        ):
             if key in raw:
                 raw[key] = tuple(raw[key])
+        raw["chosen"] = Chosen.restore(raw.get("chosen", {}))
         raw["pytest"] = PytestSettings.restore(raw.get("pytest", {}))
         raw["gates"] = Gates.restore(raw["gates"]) if raw.get("gates") else None
         raw["device_faults"] = {pattern: Verdict(verdict) for pattern, verdict in raw.get("device_faults", {}).items()}

@@ -15,7 +15,7 @@ from harness.compare.comparison import Comparison
 from harness.records import Verdict
 from harness.render.excerpt import rest, shown
 from harness.render.sections.brief import brief
-from harness.render.sections.model import Bit, Line, Section, name, say, split
+from harness.render.sections.model import Bit, Line, Section, split
 from harness.render.sections.outline import everything, outline
 from harness.render.text import visible
 
@@ -32,10 +32,9 @@ def render_markdown(comparison: Comparison, limit: int = LIMIT_BYTES) -> str:
     answer = brief(comparison, found.comparison, failures=_FAILURES)
     opened = [section for section, _ in answer.sections]
     known = {section.title for section in opened}
-    said = [] if answer.headline == comparison.sentence else [Section("Verdict", lines=(say(name(comparison.sentence)),), folded=True)]
     details = [*outline(found.comparison, full=False), *everything(found.comparison)]
     folded = [replace(section, folded=True, quiet=frozenset()) for section in details if section.title not in known]
-    sections = [*rest(found), *opened, *said, *folded]
+    sections = [*rest(found), *opened, *folded]
     return render_page(answer.headline, sections, good=comparison.exit_code == 0, limit=limit)
 
 

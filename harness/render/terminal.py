@@ -20,7 +20,7 @@ from harness.compare.comparison import Comparison
 from harness.records import Verdict
 from harness.render.excerpt import rest, shown
 from harness.render.sections.brief import brief
-from harness.render.sections.model import Bit, Line, Section, name, say
+from harness.render.sections.model import Bit, Line, Section
 from harness.render.sections.outline import outline
 from harness.render.text import halves, visible
 
@@ -37,8 +37,7 @@ def render_terminal(comparison: Comparison, full: bool = False) -> RenderableTyp
     answer = brief(comparison, found.comparison, figures=full)
     if full:
         sections = [section for section, _ in answer.sections]
-        said = [] if answer.headline == comparison.sentence else [Section("Verdict", lines=(say(name(comparison.sentence)),))]
-        return draw_page(answer.headline, [*sections, *said, *rest(found), *outline(found.comparison, full)], good=good)
+        return draw_page(answer.headline, [*sections, *rest(found), *outline(found.comparison, full)], good=good)
     parts = [*((section, 4) for section in rest(found)), *answer.sections]
     return Screen(_verdict(answer.headline, good=good), parts)
 

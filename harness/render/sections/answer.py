@@ -16,7 +16,7 @@ _CELLS = 4  # of a bar
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _PEER = "*"
 _MOST_WIDE = 3  # targets beside each other
-_MOST_HINTS = 3  # of a gap
+_MOST_HINTS = 2  # of a gap
 KERNELS, GAPS = "Kernels", "Where is the gap, what next"
 
 

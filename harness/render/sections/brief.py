@@ -10,14 +10,14 @@ from harness.compare.answer.overview import overview
 from harness.compare.answer.shortfalls import shortfalls
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import Comparison
-from harness.records import Verdict
+from harness.compare.verdict import phrase
 from harness.render.sections import answer, gates, generated_code
 from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Line, Section, name, say
 from harness.render.sections.outline import did_not_pass
-from harness.render.text import first_line, left_out
+from harness.render.text import asked_for, first_line, left_out
 
-_GAPS, _PROBLEMS = 3, 5
+_GAPS, _PROBLEMS, _TARGETS = 3, 5, 8
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Brief:
     sections: tuple[tuple[Section, int], ...]
 
 
-def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figures: bool = False) -> Brief:
+def brief(whole: Comparison, comparison: Comparison, *, failures: int = 3, figures: bool = False) -> Brief:
     """Return the answer. The headline is about the `whole`, the sections about the part of it that a page shows.
 
     `failures` are the lines about failed tests. With `figures`, every gap is listed with all figures of its code.
@@ -38,8 +38,8 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figur
     broken = [*generated_code.codegen(comparison, every=False), *gates.sections(comparison, 3)]
     parts: Sequence[tuple[list[Section], int]] = (
         (answer.kernels(comparison, lines), 22),
-        (_notes(comparison), 8),
-        (did_not_pass(comparison, failures), 9),
+        (_targets(comparison), 9),
+        (did_not_pass(comparison, failures), 6),
         ([section for section in broken if section.title in (generated_code.UNCOMPILED, gates.BROKEN)], 6),
         (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), 4), 6),
         (answer.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 20),
@@ -48,16 +48,22 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figur
     return Brief(headline(whole, overview(whole) if whole is not comparison else lines), sections)
 
 
-def _notes(comparison: Comparison) -> list[Section]:
-    """Return what a reader must know of the targets: why one is not complete and what to do, what was left out or given up."""
+def _targets(comparison: Comparison) -> list[Section]:
+    """Return what each target did, or why it did not and what to do; and what was left out or given up."""
     lines: list[Line] = []
-    for target in comparison.targets:
-        if not target.complete and target.verdict is not Verdict.PASSED:
-            lines.append(say(name(target.target), f": {target.verdict.value}: ", name(first_line(target.reason, 200))))
-            lines += [say("  what to do: ", name(first_line(target.hint, 300)))] if target.hint else []
+    gravest_first = sorted(comparison.targets, key=lambda target: target.complete)
+    for target in gravest_first[:_TARGETS]:
+        lines.append(say(name(phrase(target))))
+        lines += [say("  what to do: ", name(first_line(target.hint, 300)))] if target.hint else []
+        by = tuple(option for option in target.narrowed if option != "--quick")
+        ran = sum(target.tests.values())
+        if by:
+            lines.append(say("  ", name(asked_for(target.deselected, ran + target.left_out, by))))
         if target.left_out:
-            lines.append(say(name(target.target), ": ", left_out(target.left_out, sum(target.tests.values()))))
+            lines.append(say("  ", left_out(target.left_out, ran)))
         if target.environment and target.environment.weakened:
-            lines.append(say(name(target.target), ", protections given up: ", name(", ".join(target.environment.weakened))))
+            lines.append(say("  protections given up: ", name(", ".join(target.environment.weakened))))
+    if len(comparison.targets) > _TARGETS:
+        lines.append(say(f"… and {len(comparison.targets) - _TARGETS} more targets"))
     lines += [say(name(first_line(problem, 200))) for problem in comparison.problems[:_PROBLEMS]]
-    return [Section("Notes on the targets", lines=tuple(lines))] if lines else []
+    return [Section("What each target did", lines=tuple(lines))] if lines else []

@@ -70,10 +70,11 @@ kernel   alpha     beta
 softmax  ███▎ 81%  -
 %: of the copy measured on that GPU in the same run, median over the cases.
 
-Notes on the targets
-beta: absent: no raw folder was given
+What each target did
+beta is absent (no raw folder was given)
   what to do: Run it, or give its raw folder or artifact beside the others:
   raw/beta.
+alpha passed 3 tests, measured 3 points and compiled 1 kernel
 
 Where is the gap, what next
 softmax on alpha: 81% of the copy
@@ -109,7 +110,7 @@ def test_the_screen_has_the_table_the_failures_and_the_gaps():
     text = io.StringIO()
     Console(file=text, width=120, force_terminal=False, highlight=False).print(render_terminal(compare(two_vendors())))
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
-    titles = ("Kernels", "Tests that did not pass", "Gates broken", "Where is the gap, what next")
+    titles = ("Kernels", "What each target did", "Tests that did not pass", "Gates broken", "Where is the gap, what next")
 
     assert lines[0].startswith("6 tests fail on rocm (made up); 2 kernels break a gate on cuda; 3 kernels reach less than 70% of the copy")
     assert next(line for line in lines if line.startswith("softmax ")).split() == [
