@@ -140,7 +140,7 @@ def test_two_targets_show_ratio_difference_and_what_failed():
     text = show(two_targets(), ["alpha", "beta"])
 
     assert text.startswith("1 test fails on beta.\n")
-    assert "2 of 2 targets are complete, with 1 failed test: alpha passed 12 tests" in text
+    assert "alpha passed 12 tests, measured 64 points and compiled 12 kernels\nbeta failed 1 of 11 tests" in text
     for expected in ("beta/alpha", "1.20 (8)", "1.20 (7)", "4560 91%?", "? unverified", "1 test failed on beta", "1 test missing on beta"):
         assert expected in text
     assert "beta failed: AssertionError: max_abs_err 0.3 > 1e-5" in text
