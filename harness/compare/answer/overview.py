@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Union
 
-from harness.compare.comparison import FAILING, Comparison, Geomean, KernelTests, Row, Speed
+from harness.compare.comparison import FAILING, Comparison, Geomean, KernelTests, Row, Since, Speed
 from harness.compare.speeds.rows import is_memory, lower_is_better
 from harness.stats import median
 
@@ -55,12 +55,16 @@ class Reached:
 
 @dataclass(frozen=True)
 class Square:
-    """A kernel on a target. `counts` and `not_run` count its tests by verdict and by reason; both are empty without tests."""
+    """A kernel on a target. `counts` and `not_run` count its tests by verdict and by reason; both are empty without tests.
+
+    `since` says how the speed of its own provider changed since the base run, if there is one.
+    """
 
     target: str
     counts: dict[str, int]
     not_run: dict[str, int]
     reached: tuple[Reached, ...]
+    since: Union[Since, None] = None
 
     @property
     def failed(self) -> int:
@@ -120,6 +124,7 @@ class _Found:
         self.speeds: dict[tuple[str, str, str], list[Speed]] = defaultdict(list)
         self.ratios: dict[tuple[str, str], list[Geomean]] = defaultdict(list)
         self.portability = {(entry.kernel, entry.provider): entry.value for entry in comparison.portabilities}
+        self.since = {(entry.kernel, entry.provider, entry.target): entry for entry in comparison.since}
         for row in comparison.rows:
             self.rows[row.kernel].append(row)
         for speed in comparison.speeds:
@@ -134,7 +139,8 @@ def _line(comparison: Comparison, kernel: str, own: str, found: _Found) -> Kerne
     for target in comparison.targets:
         tested = found.tests.get((kernel, target.target))
         reached = tuple(_reached(entry, best) for entry in found.speeds.get((kernel, own, target.target), ()))
-        squares.append(Square(target.target, tested.counts if tested else {}, tested.not_run if tested else {}, reached))
+        counts, not_run = (tested.counts, tested.not_run) if tested else ({}, {})
+        squares.append(Square(target.target, counts, not_run, reached, found.since.get((kernel, own, target.target))))
     return KernelLine(kernel, tuple(squares), found.portability.get((kernel, own)), tuple(found.ratios.get((kernel, own), ())))
 
 

@@ -12,7 +12,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from harness.render.charts.palette import DARK, LIGHT, rules, variables
-from harness.render.text import counts, first_line, number, plural, visible
+from harness.render.text import counts, first_line, number, plural, trend, visible
 
 
 def draw(
@@ -49,7 +49,7 @@ def _environment() -> Environment:
     """Return the environment. It escapes everything, after `visible` made texts harmless as in every renderer."""
     found = Environment(loader=FunctionLoader(_package_data), autoescape=True, undefined=StrictUndefined, finalize=_shown)
     found.trim_blocks = found.lstrip_blocks = True
-    found.filters.update(number=number, counts=counts, plural=plural, first_line=first_line, ticked=_ticked)
+    found.filters.update(number=number, counts=counts, plural=plural, first_line=first_line, ticked=_ticked, trend=trend)
     return found
 
 

@@ -10,7 +10,7 @@ from harness.compare.comparison import Comparison
 from harness.records import Verdict
 from harness.render.closer import bench_patterns, look_closer
 from harness.render.sections.model import Bit, Line, Section, name, names, say
-from harness.render.text import NOTHING, UNVERIFIED_MARK, counts, gravest, number, plural
+from harness.render.text import NOTHING, UNVERIFIED_MARK, counts, gravest, number, plural, trend
 
 _CELLS = 4  # of a bar
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -31,12 +31,15 @@ def kernels(comparison: Comparison, lines: Sequence[KernelLine]) -> list[Section
     targets = names(target.target for target in comparison.targets) if wide else (say("target"), say("tests, share"))
     heads = (say("kernel"), *targets, *ratio, *([say("portable")] if ported else []))
     rows = []
+    based = [say("since base")] if comparison.since else []
+    heads = (*heads, *based)
     for line in lines:
         for position, cells in enumerate(_cells(line, comparison, wide=wide)):
             tail = [*([_ratio(line)] if ratio else []), *([_percent(line.portability)] if ported else [])]
+            tail += [say(", ".join(trend(square.since) for square in line.squares if square.since) or NOTHING)] if based else []
             lead = say(name(line.kernel)) if not position else ()
             rows.append((lead, *cells, *(tail if not position else [()] * len(tail))))
-    right = tuple(range(len(heads) - len(ratio) - ported, len(heads)))
+    right = tuple(range(len(heads) - len(ratio) - ported - len(based), len(heads)))
     return [Section(KERNELS, heads, tuple(rows), legend=_legend(comparison, lines, pairs, ported=ported), right=right)]
 
 
@@ -108,6 +111,8 @@ def _legend(comparison: Comparison, lines: Sequence[KernelLine], pairs: Sequence
         words.append(f"{_PEER}: without a ceiling, of the fastest provider.")
     if pairs:
         words.append(f"Ratio: {', '.join(f'{target}/{baseline}' for target, baseline in pairs[:_MOST_WIDE])}.")
+    if comparison.since:
+        words.append("Since base: its speed over that of the base run; ▲ ▼: some cases are faster, slower for sure.")
     if ported:
         words.append("Portable: Pennycook's performance portability.")
     if not comparison.untested and any(not one.verified for one in reached):
