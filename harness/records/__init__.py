@@ -19,8 +19,8 @@ from harness.records.enums import (
     reasons,
     worst,
 )
-from harness.records.gates import OPEN, Gates, Limits, Rule, Waiver, Which
-from harness.records.job import Arch, Architecture, Card, Job, JobOptions, Multiprocessor, PytestSettings
+from harness.records.gates import CANDIDATES, OPEN, Gates, Limits, Rule, Waiver, Which
+from harness.records.job import Arch, Architecture, BenchScript, Card, Job, JobOptions, Multiprocessor, PytestSettings
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
 from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
 from harness.records.shard import Shard
@@ -28,6 +28,7 @@ from harness.records.stages import CHOSEN, STAGES, Output
 from harness.records.writing import dump, to_json, to_text, write_text
 
 __all__ = [
+    "CANDIDATES",
     "CHOSEN",
     "GPU_PROPERTY",
     "HOST_CODE",
@@ -39,6 +40,7 @@ __all__ = [
     "Arch",
     "Architecture",
     "Attempt",
+    "BenchScript",
     "Card",
     "CardShare",
     "CaseResult",

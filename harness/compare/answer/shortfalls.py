@@ -73,7 +73,7 @@ class _Found:
             self.rows[row.kernel, row.unit].append(row)
         for entry in comparison.codegen:
             for cell in entry.cells:
-                if cell.compiled.verdict is not Verdict.NOT_RUN:
+                if cell.compiled.verdict is not Verdict.NOT_RUN and not cell.compiled.is_discarded:
                     self.code[cell.compiled.origin, cell.compiled.architecture].append((cell.target, cell.compiled))
 
     def shortfall(self, line: KernelLine, target: str, one: Reached) -> Union[Shortfall, None]:

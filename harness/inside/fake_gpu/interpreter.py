@@ -15,6 +15,8 @@ import triton
 
 from harness.inside.fake_gpu.custom_ops import plain, shared_ops
 from harness.inside.fake_gpu.driver import PretendedDriver, call_once, capability, keep_in_backward
+from harness.inside.fake_gpu.interpreted.device_library import library
+from harness.inside.fake_gpu.interpreted.narrow_floats import narrow_floats
 from harness.inside.fake_gpu.redirect import Redirect
 from harness.inside.fake_gpu.streams import Graph
 from harness.inside.fake_gpu.torch_device import Patch, apply, patches, torch_device
@@ -47,6 +49,8 @@ def interpreted_device(card: Architecture, kinds: Sequence[str]) -> tuple[Tuning
         *objects(kinds),
         *shared_ops(kinds),
         *tuning.patches(),
+        *library(card.backend),
+        *narrow_floats(),
         (triton.testing, "do_bench", call_once),
         (triton.testing, "do_bench_cudagraph", call_once),
         (InterpretedFunction, "warmup", _warmup),

@@ -146,9 +146,7 @@ JOB = Job("run-1", "cpu", (Stage.TEST,), "/kernels", "/results")
         ({"quick": True}, ["quick", "'False'", "'True'"]),
         (
             {"chosen": Chosen(("test_x.py::test_y",), ("z.py",), how=("--test", "--deselect-from FILE"))},
-            [
-                "its choice of tests was 'none', now it is '--test --deselect-from FILE (1 chosen: test_x.py::test_y; 1 left out: z.py)'"
-            ],
+            ["its choice of tests was 'none', now it is '--test --deselect-from FILE (1 chosen: test_x.py::test_y; 1 left out: z.py)'"],
         ),
         ({"pytest_args": ("-m=slow",)}, ["its pytest args was '', now it is '-m=slow'"]),
         ({"files": ("test_x.py",)}, ["its part of the package (--shard) was 'None', now it is 'test_x.py'"]),
