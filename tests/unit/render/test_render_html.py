@@ -198,3 +198,28 @@ def test_one_case_is_its_own_best_median_and_largest():
     heads = [Page(render_html(compare([run(samples=tuple(map(sample, sizes)))]))).words for sizes in ((1024,), (1024, 2048))]
 
     assert ["at largest" in words for words in heads] == [False, True]
+
+
+def many_kernels():
+    """Three hundred kernels on four targets, each with tests, two providers, eight sizes and code of two architectures."""
+    names = [f"kernel_{number}" for number in range(300)]
+    return [
+        run(
+            target,
+            cases=tuple(case(f"{name}/test_{name}.py::t[{n}]", kernel=name) for name in names for n in range(3)),
+            samples=tuple(
+                sample(1 << n, 3000.0, kernel=name, provider=by) for name in names for by in ("triton", "torch") for n in range(8)
+            ),
+            compiled=tuple(compiled(card, kernel=name, function=f"{name}_fwd") for name in names for card in ("sy_90", "syn942")),
+        )
+        for target in "abcd"
+    ]
+
+
+def test_three_hundred_kernels_on_four_targets_are_less_than_three_megabytes():
+    """Each has a row and a section, and more lines of speeds than the page lists end nothing."""
+    text = render_html(compare(many_kernels()))
+
+    assert len(text.encode()) < 3_000_000
+    assert text.count('<tr id="row-kernel_') == 300
+    assert text.count('<details class="page"') == 300
