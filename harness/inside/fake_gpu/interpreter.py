@@ -30,13 +30,17 @@ _PROCESSORS = 4
 _FREE_BYTES = 8 << 30
 
 
-def interpreted_device(card: Architecture, kinds: Sequence[str]) -> tuple[Tuning, Callable[[], None]]:
+def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[Patch] = ()) -> tuple[Tuning, Callable[[], None]]:
     """Pretend that tensors on a GPU of any of these types are on `card`. Return what autotuners choose, and what undoes it all.
+
+    `more` is changed first, below all else.
 
     `warmup` answers with an object that has the attributes which occupancy code asks for and that launches through the interpreter.
     """
     from triton.runtime.interpreter import GridExecutor, InterpretedFunction
 
+    undo = contextlib.ExitStack()
+    apply(list(more), undo)
     device = torch_device(card.torch_device)
     card = replace(card, properties={**card.properties, "multiprocessor_count": _PROCESSORS})
     triton.runtime.driver.set_active(PretendedDriver(card, device, card.properties, lambda binary: (32, 0, card.program_threads)))
@@ -60,7 +64,6 @@ def interpreted_device(card: Architecture, kinds: Sequence[str]) -> tuple[Tuning
         (torch.library, "opcheck", _without_mode(torch.library.opcheck, originals)),
         *autocast,
     ]
-    undo = contextlib.ExitStack()
     apply(changes, undo)
     keep_in_backward(undo.enter_context(Redirect(torch.device("cpu"), kinds, device)), undo)
     return tuning, undo.close

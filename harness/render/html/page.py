@@ -12,6 +12,7 @@ from harness.render.html import answer, environment, generated_code, kernels, sp
 from harness.render.html.anchors import anchors
 from harness.render.html.data import embedded, most_tests
 from harness.render.html.shell import draw
+from harness.render.sections import findings
 from harness.render.text import UNTESTED
 
 
@@ -49,6 +50,7 @@ def render_html(comparison: Comparison) -> str:
         more_gaps=more_gaps,
         pages=kernels.pages(comparison, lines, idents, drawings, generated.functions, numerics),
         failures=tests.failures(comparison),
+        findings=findings.sections(comparison, tests.MOST_FINDINGS),
         parity=tests.parity(comparison),
         left_out=left_out,
         generated=generated,

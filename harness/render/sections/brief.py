@@ -11,7 +11,7 @@ from harness.compare.answer.shortfalls import shortfalls
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import Comparison
 from harness.compare.verdict import phrase
-from harness.render.sections import answer, gates, generated_code
+from harness.render.sections import answer, findings, gates, generated_code
 from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Line, Section, name, say
 from harness.render.sections.outline import did_not_pass
@@ -40,6 +40,7 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 3, figur
         (answer.kernels(comparison, lines), 22),
         (_targets(comparison), 9),
         (did_not_pass(comparison, failures), 6),
+        (findings.sections(comparison, failures), 6),
         ([section for section in broken if section.title in (generated_code.UNCOMPILED, gates.BROKEN)], 6),
         (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), 4), 6),
         (answer.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 20),
