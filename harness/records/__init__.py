@@ -6,6 +6,7 @@ them, and the host reads them through `collect`, which validates every field aga
 """
 
 from harness.records.enums import (
+    EMULATED,
     GPU_PROPERTY,
     HOST_CODE,
     MOST_SECONDS,
@@ -28,6 +29,7 @@ from harness.records.writing import dump, to_json, to_text, write_text
 
 __all__ = [
     "CHOSEN",
+    "EMULATED",
     "GPU_PROPERTY",
     "HOST_CODE",
     "MOST_SECONDS",

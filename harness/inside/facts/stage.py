@@ -50,7 +50,7 @@ def gather(job: Job) -> Facts:
     except ImportError as error:
         raise UnusableError(f"{error.name or error} is not installed in {sys.executable}") from None
     _probe(job, torch)
-    devices = () if job.interpret else _devices(job, torch)
+    devices = _devices(job, torch) if job.needs_card else ()
     # The probe names the attribute that torch has for this vendor's runtime, and so the runtime.
     name = (job.require or "").rpartition(".")[2]
     return Facts(
