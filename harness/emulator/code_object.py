@@ -23,7 +23,8 @@ class Kernel:
     """One kernel of a code object, read and checked.
 
     `image` is the code object as it lies in memory, `entry` and `descriptor` are offsets in it. Sizes are in bytes; `lds` and `scratch`
-    (a lane's) are the fixed ones. `wavefront` is 32 or 64.
+    (a lane's) are the fixed ones. `wavefront` is 32 or 64. `registers` are a lane's vector registers,
+    `spills` those of them that are kept in scratch.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Kernel:
     descriptor: bytes = field(repr=False)
     image: bytes = field(repr=False)
     elf: bytes = field(repr=False)
+    registers: int = 0
+    spills: int = 0
 
 
 def load(code_object: bytes) -> Kernel:
@@ -69,6 +72,8 @@ def load(code_object: bytes) -> Kernel:
             descriptor=image[kd : kd + 64],
             image=image,
             elf=code_object,
+            registers=kernel.get(".vgpr_count", 0),
+            spills=kernel.get(".vgpr_spill_count", 0),
         )
     except (ELFError, KeyError, AttributeError, ValueError, TypeError, IndexError) as error:
         hint = "Usually the bytes are not what a compiler made. Pass the code object of a compiled kernel, unchanged."

@@ -30,6 +30,7 @@ from harness.records.package import TEST_FILES, is_bench, is_test
 BENCHES_VARIABLE = "WARPWAVE_BENCHES"
 CARD_VARIABLE = "WARPWAVE_CARD"
 DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
+EMULATED_VARIABLE = "WARPWAVE_EMULATED"  # the number of instructions that a test may execute
 QUICK_VARIABLE = "WARPWAVE_QUICK"
 NARROWED_VARIABLE = "WARPWAVE_NARROWED"  # the user asked for some of the tests only
 _RUNNER = sys.modules["_pytest.runner"]  # not part of pytest's interface: compared, never called
@@ -42,8 +43,8 @@ class Reporter:
     The reporter shares a process with the package, which may change anything. It reports the changes it finds; see `SECURITY.md`.
     """
 
-    def __init__(self, journal: Journal, collection: Collection, interpreted: bool) -> None:
-        self.journal, self.collection, self.interpreted = journal, collection, interpreted
+    def __init__(self, journal: Journal, collection: Collection, pretended: bool, account: Any = None) -> None:
+        self.journal, self.collection, self.pretended, self.account = journal, collection, pretended, account
         self.done = journal.done()
         self.reports: list[pytest.TestReport] = []
         self.raised: dict[str, BaseException | None] = {}  # by phase of the test
@@ -82,6 +83,8 @@ class Reporter:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record the start: from here on, a crash is this case's."""
         self.reports, self.raised, self.called = [], {}, ()
+        if self.account:
+            self.account.begin()
         self.journal.write("start", id=nodeid)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -112,13 +115,17 @@ class Reporter:
             detail = bad[0].longreprtext
             message = getattr(getattr(bad[0].longrepr, "reprcrash", None), "message", "") or last_line(detail)
             error = self.raised.get(bad[0].when)
-            if self.interpreted and error is not None and why_not_run(error) is NotRun.NOT_PRETENDED:
+            if self.pretended and error is not None and why_not_run(error) is NotRun.NOT_PRETENDED:
                 outcome, why = "skipped", NotRun.NOT_PRETENDED
         elif skipped:
             outcome, message, why = "skipped", _skip_reason(skipped[0]), NotRun.SKIPPED
         elif message := self._doubt():
             outcome = "invalid"
         properties = {str(key): str(value) for report in self.reports[-1:] for key, value in report.user_properties}
+        if self.account:
+            properties.update(self.account.properties())
+            if fault := self.account.fault:
+                outcome, message, why = fault.outcome, fault.message, None
         seconds = sum(report.duration for report in self.reports)
         wrong = _device_trouble()
         if wrong and not bad:
@@ -232,17 +239,27 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the reporter, and provide a fake GPU if tests run in Triton's interpreter."""
+    """Register the reporter, and provide a fake GPU if tests run in Triton's interpreter or in the emulator."""
     die_with_parent()
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    config.pluginmanager.register(Reporter(Journal.from_environment(), _COLLECTION, interpreted), "warpwave-reporter")
-    if interpreted and CARD_VARIABLE in os.environ:
-        from harness.inside.fake_gpu.interpreter import interpreted_device
-
+    limit = int(os.environ.get(EMULATED_VARIABLE) or 0)
+    account, tuning, undo = None, None, None
+    if CARD_VARIABLE in os.environ and (interpreted or limit):
         card = Architecture.restore(json.loads(os.environ[CARD_VARIABLE]))
-        tuning, undo = interpreted_device(card, os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep))
+        kinds = os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)
+        if limit:
+            from harness.inside.fake_gpu.emulated.account import Account
+            from harness.inside.fake_gpu.emulated.driver import emulated_device
+
+            account = Account(limit)
+            tuning, undo = emulated_device(card, kinds, account)
+        else:
+            from harness.inside.fake_gpu.interpreter import interpreted_device
+
+            tuning, undo = interpreted_device(card, kinds)
         config.add_cleanup(undo)
         config.pluginmanager.register(Tuned(tuning), "warpwave-tuned")
+    config.pluginmanager.register(Reporter(Journal.from_environment(), _COLLECTION, tuning is not None, account), "warpwave-reporter")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

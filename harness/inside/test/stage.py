@@ -15,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from harness.inside.benchmarks import kernel_name
+from harness.inside.fake_gpu.emulated.account import INSTRUCTIONS_PER_SECOND
 from harness.inside.multi_gpu.cards import cards
 from harness.inside.multi_gpu.share import share
 from harness.inside.process import sealing
@@ -26,7 +27,14 @@ from harness.inside.process.not_run import with_reasons
 from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
 from harness.inside.process.workers import as_stage, spawned, time_is_up
 from harness.inside.test.junit import junit_xml
-from harness.inside.test.pytest_plugin import BENCHES_VARIABLE, CARD_VARIABLE, DEVICES_VARIABLE, NARROWED_VARIABLE, QUICK_VARIABLE
+from harness.inside.test.pytest_plugin import (
+    BENCHES_VARIABLE,
+    CARD_VARIABLE,
+    DEVICES_VARIABLE,
+    EMULATED_VARIABLE,
+    NARROWED_VARIABLE,
+    QUICK_VARIABLE,
+)
 from harness.inside.test.settings import pytest_options, test_paths
 from harness.records import GPU_PROPERTY, CaseResult, Job, NotRun, Stage, StageReport, Verdict, to_json, worst
 from harness.records.package import is_test
@@ -37,6 +45,7 @@ _OUTCOMES = {
     "error": Verdict.ERROR,
     "skipped": Verdict.NOT_RUN,
     "invalid": Verdict.INVALID,
+    "timeout": Verdict.TIMEOUT,
 }
 _COLLECT_ONLY = ("--collect-only", "--co", "--collectonly")
 
@@ -157,7 +166,8 @@ def verify(job: Job) -> StageReport:
     command = [sys.executable, "-m", "pytest", "-p", "harness.inside.test.pytest_plugin", *options, *test_paths(job)]
     os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.benches)
     os.environ[DEVICES_VARIABLE] = os.pathsep.join(job.torch_devices)
-    if card := job.interpret_as or next(iter(job.architectures), None):
+    os.environ[EMULATED_VARIABLE] = str(int(job.test_limit_s * INSTRUCTIONS_PER_SECOND)) if job.emulate else ""
+    if card := job.emulate or job.interpret_as or next(iter(job.architectures), None):
         os.environ[CARD_VARIABLE] = to_json(card)
     os.environ[QUICK_VARIABLE] = "1" if job.quick else ""
     os.environ[NARROWED_VARIABLE] = "1" if job.pytest_args else ""

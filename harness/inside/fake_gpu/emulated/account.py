@@ -1,0 +1,66 @@
+"""What the launches of one test executed, and how one of them ended if not well.
+
+A package may catch an exception and compute the same with torch. Then pytest reports a pass of code that the emulator never executed, so
+the test's verdict comes from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.emulator import Deadlock, EmulatorError, Execution, OutOfMemoryBounds, TimeLimit, Trap
+
+# A slow machine executes that many wave-instructions a second. A limit in instructions ends a test at the same place on every machine.
+INSTRUCTIONS_PER_SECOND = 1_000_000
+_OUTCOMES: dict[type[EmulatorError], str] = {TimeLimit: "timeout", OutOfMemoryBounds: "failed", Trap: "failed", Deadlock: "failed"}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """How a launch ended: pytest's word for the outcome of its test, and what happened."""
+
+    outcome: str
+    message: str
+
+
+class Account:
+    """Counts the launches and wave-instructions of a test, and keeps its first fault. A test may execute `limit` instructions."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.begin()
+
+    def begin(self) -> None:
+        """Start a new test."""
+        self.launches = self.instructions = 0
+        self.fault: Fault | None = None
+
+    @property
+    def left(self) -> int:
+        """The number of instructions that the test may still execute; at least one, so that a launch is refused where it runs."""
+        return max(1, self.limit - self.instructions)
+
+    def add(self, execution: Execution) -> None:
+        """Count a launch that ended well."""
+        self.launches += 1
+        self.instructions += execution.instructions
+
+    def fail(self, error: EmulatorError) -> None:
+        """Keep how a launch ended."""
+        self.launches += 1
+        place = f" at {error.place}" if error.place and str(error.place) not in str(error) else ""
+        message = f"{error}{place}"
+        if isinstance(error, TimeLimit):
+            self.instructions += error.executed
+            message = f"{message} The test executed {self.instructions:,} wave-instructions; at most {self.limit:,} are allowed."
+        outcome = next((word for kind, word in _OUTCOMES.items() if isinstance(error, kind)), "error")
+        self.fault = self.fault or Fault(outcome, message)
+
+    def refuse(self, kernel: str, why: object) -> None:
+        """Keep why a launch could not be made."""
+        self.launches += 1
+        self.fault = self.fault or Fault("error", f"The kernel {kernel} was not executed: {why}.")
+
+    def properties(self) -> list[tuple[str, str]]:
+        """Return what the test's report says of it."""
+        return [("emulated launches", str(self.launches)), ("emulated instructions", str(self.instructions))] if self.launches else []
