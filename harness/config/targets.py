@@ -221,9 +221,8 @@ def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architectu
     own = tuple(cards[arch] for arch in entry.architectures)
     emulate = cards[entry.emulate] if entry.emulate else None
     seen = cards[entry.interpret_as] if entry.interpret_as else next(iter((*own, *cards.values())), None)
-    devices = tuple(
-        dict.fromkeys(card.torch_device for card in (*([emulate] if emulate else []), *([seen] if seen else []), *own, *cards.values()))
-    ) or ("cuda",)
+    first = [card for card in (emulate, seen) if card]
+    devices = tuple(dict.fromkeys(card.torch_device for card in (*first, *own, *cards.values()))) or ("cuda",)
     dockerfile = folder / entry.image.dockerfile
     return Target(name=name, dockerfile=dockerfile, architectures=own, interpret_as=seen, emulate=emulate, torch_devices=devices, **values)
 

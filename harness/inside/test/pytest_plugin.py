@@ -251,7 +251,7 @@ def pytest_configure(config: pytest.Config) -> None:
             from harness.inside.fake_gpu.emulated.account import Account
             from harness.inside.fake_gpu.emulated.driver import emulated_device
 
-            account = Account(limit)
+            account = Account(card.name, limit)
             tuning, undo = emulated_device(card, kinds, account)
         else:
             from harness.inside.fake_gpu.interpreter import interpreted_device

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
@@ -10,6 +10,7 @@ from harness.records import GPU_PROPERTY, Verdict
 from harness.render.sections import cards, fidelity, gates, generated_code, not_run, speeds
 from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Bit, Line, Section, name, names, say, shorten
+from harness.render.sections.suspected import suspicion
 from harness.render.text import NOTHING, counts, first_line, gravest, left_out, number, plural
 
 _FEW = 30  # lines per section before "and n more"
@@ -51,7 +52,7 @@ def _targets(comparison: Comparison) -> Section:
         tests, compiled = counts(target.tests, target.tests_not_run), counts(target.compiled, target.compiled_not_run)
         done = [say(text) for text in (tests, counts(target.points), compiled)]
         time = say(f"{target.seconds:.0f} s" if target.seconds else NOTHING)
-        gpus = say(name(target.gpus) if target.gpus else NOTHING)
+        gpus = say(name(target.hardware) if target.hardware else NOTHING)
         rows.append((say(name(target.target)), say(Bit(target.verdict.value, target.verdict)), gpus, *done, time))
         lines += [say(name(target.target), ": ", name(first_line(target.reason, 400)))] if target.reason else []
         if target.deselected:
@@ -143,8 +144,8 @@ def _tests(comparison: Comparison, few: int | None) -> list[Section]:
     failed = {kernel for (kernel, _), count in found.items() if failing & set(count)}
     quiet = frozenset(position for position, kernel in enumerate(dict.fromkeys(kernel for kernel, _ in found)) if kernel not in failed)
     heads = (say("kernel"), *names(target.target for target in comparison.targets))
-    look = (line for row in comparison.tests if _failed(row) for line in _story(row))
-    stories = sum(1 + _behind(row) for row in comparison.tests if _failed(row))
+    look = (line for row in comparison.tests if _failed(row) for line in _story(row, comparison.targets))
+    stories = sum(1 + _behind(row) + len(row.suspected) for row in comparison.tests if _failed(row))
     gaps = [row for row in comparison.tests if row.parity is Parity.MISSING_ON]
     missing = (say(name(_id(row)), " missing on ", name(", ".join(row.on))) for row in gaps)
     return [
@@ -181,7 +182,7 @@ def _id(row: ParityRow) -> str:
     return row.id if row.occurrence == 1 else f"{row.id} ({row.occurrence})"
 
 
-def _story(row: ParityRow) -> list[Line]:
+def _story(row: ParityRow, targets: Sequence[TargetSummary]) -> list[Line]:
     """Return a test's id, and below it a line per target on which it did not pass."""
     lines = [say(name(_id(row)))]
     for cell in row.cells:
@@ -191,6 +192,8 @@ def _story(row: ParityRow) -> list[Line]:
             card = cell.result.properties.get(GPU_PROPERTY)
             where = say(" on GPU ", name(card)) if card else ()
             lines.append(say("  ", name(cell.target), " ", verdict) + where + (say(": ", name(message)) if message else ()))
+            if doubt := suspicion(row, cell.target, targets):
+                lines.append(say("    ", name(doubt)))
     return lines
 
 

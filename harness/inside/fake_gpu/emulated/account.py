@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.emulator import Deadlock, EmulatorError, Execution, OutOfMemoryBounds, TimeLimit, Trap
+from harness.records import EMULATED
 
 # A slow machine executes that many wave-instructions a second. A limit in instructions ends a test at the same place on every machine.
 INSTRUCTIONS_PER_SECOND = 1_000_000
@@ -24,10 +25,13 @@ class Fault:
 
 
 class Account:
-    """Counts the launches and wave-instructions of a test, and keeps its first fault. A test may execute `limit` instructions."""
+    """Counts the launches and wave-instructions of a test, and keeps its first fault. A test may execute `limit` instructions.
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    `card` is the name of the architecture.
+    """
+
+    def __init__(self, card: str, limit: int) -> None:
+        self.card, self.limit = card, limit
         self.begin()
 
     def begin(self) -> None:
@@ -61,6 +65,7 @@ class Account:
         self.launches += 1
         self.fault = self.fault or Fault("error", f"The kernel {kernel} was not executed: {why}.")
 
-    def properties(self) -> list[tuple[str, str]]:
-        """Return what the test's report says of it."""
-        return [("emulated launches", str(self.launches)), ("emulated instructions", str(self.instructions))] if self.launches else []
+    def properties(self) -> dict[str, str]:
+        """Return what the test's report says of it: `{"emulated": "gfx942: 6092 wave-instructions in 3 launches"}`."""
+        plural = "" if self.launches == 1 else "es"
+        return {EMULATED: f"{self.card}: {self.instructions} wave-instructions in {self.launches} launch{plural}"} if self.launches else {}
