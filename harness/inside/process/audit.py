@@ -21,7 +21,7 @@ Event = dict[str, Any]
 _FROM_WORKERS = {"collected", "start", "turn", "ready", "waiting", "finish", "poisoned", "lost", "kernel", "note", "end"}
 _KINDS = _FROM_WORKERS | {"worker", "death", "wrong"}
 _OF_A_CASE = {"start", "turn", "ready", "finish", "poisoned", "death", "lost"}
-_OUTCOMES = {"passed", "failed", "error", "skipped", "invalid"}
+_OUTCOMES = {"passed", "failed", "error", "skipped", "invalid", "timeout"}
 _VERDICTS = {verdict.value for verdict in Verdict}
 _CUT, _LONG, _MOST = 200, 1000, 1000  # characters of an id in a reason, of a reason; and cases counted per reason
 

@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from harness.inside.benchmarks import kernel_name
-from harness.inside.fake_gpu.emulated.account import INSTRUCTIONS_PER_SECOND
+from harness.inside.fake_gpu.emulated.account import INSTRUCTIONS_PER_SECOND, executed
 from harness.inside.multi_gpu.cards import cards
 from harness.inside.multi_gpu.share import share
 from harness.inside.process import sealing
@@ -201,6 +201,15 @@ def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[D
     return supervise(spawned(command), journal, job.test_limit_s, folder / "log.txt", results.on_event, faults=job.device_faults)
 
 
+def _executed(job: Job, cases: list[CaseResult]) -> list[str]:
+    """Say how much of an emulated run the emulator did: a test may pass without a launch."""
+    if job.emulate is None:
+        return []
+    counts = [count for case in cases if (count := executed(case.properties)) is not None]
+    did = f"{len(counts)} of {len(cases)} tests launched kernels, which executed {sum(counts):,} wave-instructions of {job.emulate.name}"
+    return [did]
+
+
 def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     cases = list(results.cases.values())
     counts = {verdict.value: sum(case.verdict is verdict for case in cases) for verdict in Verdict}
@@ -234,7 +243,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         counts=counts,
         deselected=results.deselected,
         left_out=results.left_out,
-        notes=tuple(results.notes),
+        notes=(*results.notes, *_executed(results.job, cases)),
     )
     gap = next((f"{case.id}: {case.message}" for case in cases if case.not_run is NotRun.NOT_PRETENDED), "")
     return doubted(with_reasons(report, Counter(case.not_run for case in cases if case.not_run), "test", gap), results.wrong)

@@ -6,6 +6,8 @@ the test's verdict comes from here.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.emulator import Deadlock, EmulatorError, Execution, OutOfMemoryBounds, TimeLimit, Trap
@@ -69,3 +71,9 @@ class Account:
         """Return what the test's report says of it: `{"emulated": "gfx942: 6092 wave-instructions in 3 launches"}`."""
         plural = "" if self.launches == 1 else "es"
         return {EMULATED: f"{self.card}: {self.instructions} wave-instructions in {self.launches} launch{plural}"} if self.launches else {}
+
+
+def executed(properties: Mapping[str, str]) -> int | None:
+    """Return how many wave-instructions a test executed, by its properties; None if it launched nothing."""
+    found = re.search(r": (\d+) wave-instructions", properties.get(EMULATED, ""))
+    return int(found[1]) if found else None

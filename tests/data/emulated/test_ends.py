@@ -1,0 +1,69 @@
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def good(out, value):
+    tl.store(out, value)
+
+
+@triton.jit
+def unknown(out, value):
+    tl.store(out, value)
+
+
+@triton.jit
+def endless(out, value):
+    tl.store(out, value)
+
+
+@triton.jit
+def outside(out, value):
+    tl.store(out, value)
+
+
+def launch(kernel):
+    out = torch.zeros(1, dtype=torch.int32, device="cuda")
+    kernel[(1,)](out, 7)
+    return out
+
+
+def test_good():
+    assert launch(good).item() == 7
+    assert launch(good).is_cuda
+
+
+def test_host_code_sees_the_card():
+    target = triton.runtime.driver.active.get_current_target()
+    found = torch.cuda.get_device_properties(0)
+    assert (target.arch, target.warp_size, found.gcnArchName.split(":")[0], found.warp_size) == ("gfx942", 64, "gfx942", 64)
+    assert torch.cuda.get_device_capability() == (9, 4)
+    assert torch.version.hip
+
+
+def test_wrong():
+    assert launch(good).item() == 8
+
+
+def test_unknown():
+    launch(unknown)
+
+
+def test_unknown_and_caught():
+    with pytest.raises(Exception, match="not implemented"):
+        launch(unknown)
+
+
+def test_endless():
+    launch(good)
+    launch(endless)
+
+
+def test_outside():
+    launch(outside)
+
+
+def test_after():
+    assert launch(good).item() == 7
