@@ -16,6 +16,12 @@ def execute(kernel, launch, *, limit_instructions=None):
         raise TimeLimit(f"kernel {kernel.name} executed {limit_instructions} wave-instructions", limit_instructions)
     if kernel.name == "outside":
         raise OutOfMemoryBounds("4 bytes at 0x10 are in no tensor", place, 16, 4, 3, (0, 0, 0), 0)
+    if kernel.name == "prints":
+        offset = next(argument.offset for argument in kernel.arguments if argument.kind == "hidden_hostcall_buffer")
+        (buffer,) = struct.unpack_from("<Q", launch.arguments, offset)
+            "<Q", launch.arguments, next(a.offset for a in kernel.arguments if a.kind.endswith("hostcall_buffer"))
+        )
+        raise OutOfMemoryBounds("8 bytes are in no tensor", place, buffer + 24, 8, 0, (0, 0, 0), 0)
     out, value = struct.unpack_from("<Qi", launch.arguments)
     assert (launch.grid, launch.threads, [start for start, _ in launch.buffers]) == ((1, 1, 1), 256, [out])
     ctypes.memmove(out, struct.pack("<i", value), 4)

@@ -24,6 +24,12 @@ def outside(out, value):
     tl.store(out, value)
 
 
+@triton.jit
+def prints(out, value):
+    tl.store(out, value)
+    tl.device_print("value", value)
+
+
 def launch(kernel):
     out = torch.zeros(1, dtype=torch.int32, device="cuda")
     kernel[(1,)](out, 7)
@@ -63,6 +69,10 @@ def test_endless():
 
 def test_outside():
     launch(outside)
+
+
+def test_prints():
+    launch(prints)
 
 
 def test_after():

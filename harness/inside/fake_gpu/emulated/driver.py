@@ -8,15 +8,17 @@ from typing import Any
 
 import torch
 
-from harness.emulator import EmulatorError, Kernel, Launch, execute, load
+from harness.emulator import EmulatorError, Kernel, Launch, OutOfMemoryBounds, execute, load
 from harness.inside.fake_gpu.driver import PretendedDriver
 from harness.inside.fake_gpu.emulated.account import Account
-from harness.inside.fake_gpu.emulated.arguments import LaunchError, flatten, pack
+from harness.inside.fake_gpu.emulated.arguments import PRINT_BUFFER, LaunchError, flatten, pack
 from harness.inside.fake_gpu.emulated.memory import buffers
 from harness.inside.fake_gpu.streams import Graph
 from harness.inside.fake_gpu.tuner import Tuning
 from harness.inside.fake_gpu.with_data import card_with_data
 from harness.records import Architecture
+
+_PRINTS = "it prints (`tl.device_print`), or its `tl.device_assert` failed; the emulator has no service that prints for a kernel"
 
 
 def emulated_device(card: Architecture, kinds: Sequence[str], account: Account) -> tuple[Tuning, Callable[[], None]]:
@@ -77,6 +79,9 @@ class _Launcher:
             launch = Launch(grid, threads, packed, self._metadata.shared, buffers(values))
             self._account.add(execute(kernel, launch, limit_instructions=self._account.left))
         except EmulatorError as error:
+            if isinstance(error, OutOfMemoryBounds) and error.address in PRINT_BUFFER:
+                self._account.refuse(kernel.name, _PRINTS)
+                raise LaunchError(_PRINTS) from None
             self._account.fail(error)
             raise
         except LaunchError as error:
