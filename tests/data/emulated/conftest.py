@@ -19,8 +19,6 @@ def execute(kernel, launch, *, limit_instructions=None):
     if kernel.name == "prints":
         offset = next(argument.offset for argument in kernel.arguments if argument.kind == "hidden_hostcall_buffer")
         (buffer,) = struct.unpack_from("<Q", launch.arguments, offset)
-            "<Q", launch.arguments, next(a.offset for a in kernel.arguments if a.kind.endswith("hostcall_buffer"))
-        )
         raise OutOfMemoryBounds("8 bytes are in no tensor", place, buffer + 24, 8, 0, (0, 0, 0), 0)
     out, value = struct.unpack_from("<Qi", launch.arguments)
     assert (launch.grid, launch.threads, [start for start, _ in launch.buffers]) == ((1, 1, 1), 256, [out])
