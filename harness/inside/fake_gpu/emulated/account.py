@@ -51,11 +51,12 @@ class Account:
         self.launches += 1
         self.instructions += execution.instructions
 
-    def fail(self, error: EmulatorError) -> None:
-        """Keep how a launch ended."""
+    def fail(self, error: EmulatorError, complaint: str = "") -> None:
+        """Keep how a launch ended. `complaint` is what the kernel wrote to standard error, as a failed assertion does."""
         self.launches += 1
         place = f" at {error.place}" if error.place and str(error.place) not in str(error) else ""
-        message = f"{error}{place}"
+        told = next(iter(complaint.splitlines()), "")
+        message = f"{told + ': ' if told else ''}{error}{place}"
         if isinstance(error, TimeLimit):
             self.instructions += error.executed
             message = f"{message} The test executed {self.instructions:,} wave-instructions; at most {self.limit:,} are allowed."

@@ -18,8 +18,7 @@ from harness.emulator import Argument
 _FORMATS = {"i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u1": "B", "u8": "B", "u16": "H", "u32": "I", "u64": "Q"}
 _FLOATS = {"fp32": "f", "f32": "f", "fp64": "d", "fp16": "e"}
 _HIDDEN = "hidden_"
-# Where a kernel looks for the host's service that prints for it: memory that nobody has, so that the emulator stops what looks there.
-PRINT_BUFFER = range(1 << 12, 1 << 13)
+PRINTS = "hidden_hostcall_buffer"
 
 
 class LaunchError(TypeError):
@@ -51,8 +50,12 @@ def _descriptor(value: Any) -> Iterator[tuple[str, Any]]:
     yield from (("i64", stride) for stride in value.strides)
 
 
-def pack(layout: Sequence[Argument], size: int, values: Sequence[tuple[str, Any]], grid: tuple[int, int, int], threads: int) -> bytes:
+def pack(
+    layout: Sequence[Argument], size: int, values: Sequence[tuple[str, Any]], grid: tuple[int, int, int], threads: int, printer: int = 0
+) -> bytes:
     """Return the kernarg segment of `size` bytes. `values` are all explicit arguments, the scratch pointers among them.
+
+    `printer` is the address of the memory shared with the service that prints for a kernel.
 
     Raises:
         LaunchError: the kernel wants other arguments, or one that warpwave does not know.
@@ -66,7 +69,7 @@ def pack(layout: Sequence[Argument], size: int, values: Sequence[tuple[str, Any]
         if len(data) != argument.size:
             raise LaunchError(f"an argument of type {kind} has {len(data)} bytes, the kernel reads {argument.size}")
         segment[argument.offset : argument.offset + argument.size] = data
-    added = _added(grid, threads)
+    added = {**_added(grid, threads), PRINTS.removeprefix(_HIDDEN): printer}
     for argument in layout:
         if argument.kind.startswith(_HIDDEN):
             value = added.get(argument.kind.removeprefix(_HIDDEN), 0)
@@ -77,7 +80,7 @@ def pack(layout: Sequence[Argument], size: int, values: Sequence[tuple[str, Any]
 def _added(grid: tuple[int, int, int], threads: int) -> dict[str, int]:
     """Return what the runtime tells a kernel of its launch. Whole workgroups only, so nothing remains."""
     counts = {f"block_count_{axis}": count for axis, count in zip("xyz", grid, strict=True)}
-    return {**counts, "group_size_x": threads, "group_size_y": 1, "group_size_z": 1, "grid_dims": 3, "hostcall_buffer": PRINT_BUFFER.start}
+    return {**counts, "group_size_x": threads, "group_size_y": 1, "group_size_z": 1, "grid_dims": 3}
 
 
 def encode(kind: str, value: Any) -> bytes:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 
-from harness.emulator import EmulatorError, Kernel, Launch, OutOfMemoryBounds, execute, load
+from harness.emulator import EmulatorError, Kernel, Launch, execute, load
 from harness.inside.fake_gpu.driver import PretendedDriver
 from harness.inside.fake_gpu.emulated.account import Account
-from harness.inside.fake_gpu.emulated.arguments import PRINT_BUFFER, LaunchError, flatten, pack
+from harness.inside.fake_gpu.emulated.arguments import PRINTS, LaunchError, flatten, pack
 from harness.inside.fake_gpu.emulated.memory import buffers
+from harness.inside.fake_gpu.emulated.printing import Printer
 from harness.inside.fake_gpu.streams import Graph
 from harness.inside.fake_gpu.tuner import Tuning
 from harness.inside.fake_gpu.with_data import card_with_data
 from harness.records import Architecture
-
-_PRINTS = "it prints (`tl.device_print`), or its `tl.device_assert` failed; the emulator has no service that prints for a kernel"
 
 
 def emulated_device(card: Architecture, kinds: Sequence[str], account: Account) -> tuple[Tuning, Callable[[], None]]:
@@ -74,19 +75,23 @@ class _Launcher:
 
     def _execute(self, kernel: Kernel, grid: tuple[int, int, int], values: list[tuple[str, Any]]) -> None:
         threads = self._metadata.num_warps * self._metadata.warp_size
+        printer = Printer() if any(argument.kind == PRINTS for argument in kernel.arguments) else None
+        shared = [printer.buffer] if printer else []
         try:
-            packed = pack(kernel.arguments, kernel.kernarg_bytes, values, grid, threads)
-            launch = Launch(grid, threads, packed, self._metadata.shared, buffers(values))
-            self._account.add(execute(kernel, launch, limit_instructions=self._account.left))
+            packed = pack(kernel.arguments, kernel.kernarg_bytes, values, grid, threads, shared[0][0] if shared else 0)
+            launch = Launch(grid, threads, packed, self._metadata.shared, [*buffers(values), *shared])
+            with printer or nullcontext():
+                self._account.add(execute(kernel, launch, limit_instructions=self._account.left))
         except EmulatorError as error:
-            if isinstance(error, OutOfMemoryBounds) and error.address in PRINT_BUFFER:
-                self._account.refuse(kernel.name, _PRINTS)
-                raise LaunchError(_PRINTS) from None
-            self._account.fail(error)
+            self._account.fail(error, printer.complaints if printer else "")
             raise
         except LaunchError as error:
             self._account.refuse(kernel.name, error)
             raise
+        finally:
+            if printer:
+                sys.stdout.write(printer.printed)
+                sys.stderr.write(printer.complaints)
 
     def _scratch(self, programs: int, stream: int) -> list[tuple[str, Any]]:
         """Return the pointers to memory that a kernel asks for beside its arguments, from the allocators that the package has set."""
