@@ -1,7 +1,8 @@
 """The host's service that prints for a kernel: `tl.device_print`, and what `tl.device_assert` says before it traps.
 
 A wave takes a packet from a free stack, fills a slot for each active lane, puts the packet on a ready stack, and waits until the host
-clears the packet's flag. Layout and order are those of the ROCm device libraries (`hostcall_impl.cl`, and printf's messages of `services.cl`).
+clears the packet's flag. Layout and order are those of the ROCm device libraries (`hostcall_impl.cl`, and printf's messages
+of `services.cl`).
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def formatted(words: Sequence[int]) -> str:
         place += 8
         if kind in "eEfFgGaA":
             (real,) = struct.unpack("<d", raw)
-            return real.hex() if kind in "aA" else f"%{flags}{kind}" % real
+            return str(real.hex()) if kind in "aA" else f"%{flags}{kind}" % real
         wide = width in ("l", "ll", "j", "z", "t") or kind == "p"
         number = int.from_bytes(raw[: 8 if wide else 4], "little", signed=kind in "di")
         return f"{number:#x}" if kind == "p" else chr(number & 0xFF) if kind == "c" else f"%{flags}{'d' if kind == 'u' else kind}" % number
