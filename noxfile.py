@@ -68,12 +68,11 @@ for target_name, entry in TARGETS.items():
     define_session(target_name, entry["label"])
 
 
-@nox.session(venv_backend="none")
+@nox.session
 def emulated(session: nox.Session) -> None:
     """Run the kernels on every emulated target: AMD machine code on this CPU, without a GPU."""
-    for name, entry in TARGETS.items():
-        if entry.get("emulate"):
-            session.notify(name, posargs=session.posargs)
+    for name in (name for name, entry in TARGETS.items() if entry.get("emulate")):
+        run_target(session, name)
 
 
 @nox.session
