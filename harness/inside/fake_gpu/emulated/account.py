@@ -59,7 +59,8 @@ class Account:
         message = f"{told + ': ' if told else ''}{error}{place}"
         if isinstance(error, TimeLimit):
             self.instructions += error.executed
-            message = f"{message} The test executed {self.instructions:,} wave-instructions; at most {self.limit:,} are allowed."
+            did = f"the test executed {self.instructions:,} wave-instructions; at most {self.limit:,} are allowed"
+            message = f"{message.rstrip('.')}; {did}"
         outcome = next((word for kind, word in _OUTCOMES.items() if isinstance(error, kind)), "error")
         self.fault = self.fault or Fault(outcome, message)
 

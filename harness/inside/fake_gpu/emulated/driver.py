@@ -75,7 +75,8 @@ class _Launcher:
 
     def _execute(self, kernel: Kernel, grid: tuple[int, int, int], values: list[tuple[str, Any]]) -> None:
         threads = self._metadata.num_warps * self._metadata.warp_size
-        printer = Printer() if any(argument.kind == PRINTS for argument in kernel.arguments) else None
+        waves = grid[0] * grid[1] * grid[2] * self._metadata.num_warps
+        printer = Printer(waves) if any(argument.kind == PRINTS for argument in kernel.arguments) else None
         shared = [printer.buffer] if printer else []
         try:
             packed = pack(kernel.arguments, kernel.kernarg_bytes, values, grid, threads, shared[0][0] if shared else 0)

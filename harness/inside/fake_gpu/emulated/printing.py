@@ -14,15 +14,12 @@ import threading
 from collections.abc import Sequence
 from types import TracebackType
 
-_INDEX_BITS = 10
-_PACKETS = 1 << _INDEX_BITS  # at least one for each wave that waits at a time
+_MOST_PACKETS = 1 << 14
 _SLOTS, _SLOT = 64, 64  # lanes of a wave, bytes of a lane's slot
 # A buffer: addresses of headers, payloads and a signal, the tops of the free and the ready stack, the bits of an index.
 _BUFFER, _SIGNAL = 0, 64
 _HEADERS = 128
 _HEADER = 24  # next, mask of active lanes, service, flag
-_PAYLOADS = (_HEADERS + _HEADER * _PACKETS + 63) // 64 * 64
-_BYTES = _PAYLOADS + _SLOTS * _SLOT * _PACKETS
 _FREE, _READY, _FLAG = 24, 32, 20
 _BEGIN, _END, _LENGTH, _ID = 0, 1, 5, 8  # bits of a message's first word
 _POLL_S = 0.0001
@@ -30,21 +27,24 @@ _DIRECTIVE = re.compile(r"%(?:%|([-+ #0]*\d*(?:\.\d+)?)(hh|h|ll|l|j|z|t|L)?([dio
 
 
 class Printer:
-    """Serves one launch while it runs. `buffer` is address and size of the memory that it shares with the kernel."""
+    """Serves one launch of `waves` waves while it runs. `buffer` is address and size of the memory that it shares with the kernel."""
 
-    def __init__(self) -> None:
-        self._memory = (ctypes.c_uint64 * (_BYTES // 8))()
+    def __init__(self, waves: int) -> None:
+        self._bits = max(1, (min(waves, _MOST_PACKETS) - 1).bit_length())
+        packets = 1 << self._bits  # one for each wave that may wait at a time
+        self._payloads = (_HEADERS + _HEADER * packets + 63) // 64 * 64
+        self._memory = (ctypes.c_uint64 * ((self._payloads + _SLOTS * _SLOT * packets) // 8))()
         self._base = ctypes.addressof(self._memory)
-        self.buffer = (self._base, _BYTES)
+        self.buffer = (self._base, ctypes.sizeof(self._memory))
         self.printed, self.complaints = "", ""  # what kernels write to standard output and to standard error
         self._messages: dict[int, list[int]] = {}
         self._seen, self._over = 0, threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
-        tag = 1 << _INDEX_BITS
-        addresses = (self._base + _HEADERS, self._base + _PAYLOADS, self._base + _SIGNAL)
-        ctypes.memmove(self._base, struct.pack("<QQQQQI", *addresses, tag | (_PACKETS - 1), 0, _INDEX_BITS), 44)
-        for index in range(1, _PACKETS):
-            self._word(_HEADERS + _HEADER * index).value = tag | (index - 1)
+        addresses = (self._base + _HEADERS, self._base + self._payloads, self._base + _SIGNAL)
+        # The bits above an index count how often its packet was used, so that no pointer comes twice.
+        ctypes.memmove(self._base, struct.pack("<QQQQQI", *addresses, packets | (packets - 1), 0, self._bits), 44)
+        for index in range(1, packets):
+            self._word(_HEADERS + _HEADER * index).value = packets | (index - 1)
 
     def __enter__(self) -> Printer:
         self._thread.start()
@@ -64,7 +64,7 @@ class Printer:
         top = packet = self._word(_READY).value
         waiting = []
         while packet != self._seen:
-            waiting.append(packet & (_PACKETS - 1))
+            waiting.append(packet & ((1 << self._bits) - 1))
             packet = self._word(_HEADERS + _HEADER * waiting[-1]).value
         self._seen = top
         for index in reversed(waiting):
@@ -72,7 +72,7 @@ class Printer:
             active = self._word(header + 8).value
             for lane in range(_SLOTS):
                 if active >> lane & 1:
-                    self._message(_PAYLOADS + _SLOT * (_SLOTS * index + lane))
+                    self._message(self._payloads + _SLOT * (_SLOTS * index + lane))
             ctypes.c_uint32.from_address(self._base + header + _FLAG).value = 0
 
     def _message(self, slot: int) -> None:
