@@ -1,7 +1,8 @@
 """Execute one code object on the CPU: `load` reads it, `execute` runs one launch of it over memory of this process.
 
     kernel = load(compiled.asm["hsaco"])
-    launch = Launch(grid=(4, 1, 1), threads=256, arguments=packed, lds=compiled.metadata.shared, buffers=[(tensor.data_ptr(), tensor.nbytes)])
+    buffers = [(tensor.data_ptr(), tensor.nbytes)]
+    launch = Launch(grid=(4, 1, 1), threads=256, arguments=packed, lds=compiled.metadata.shared, buffers=buffers)
     execute(kernel, launch, limit_instructions=100_000_000)
 
 This room knows nothing of pytest, targets, reports, torch or Triton. docs/emulator.md says what is validated, and what cannot be known.

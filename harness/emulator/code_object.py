@@ -18,7 +18,7 @@ class Argument:
     kind: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kernel:
     """One kernel of a code object, read and checked.
 
@@ -90,7 +90,7 @@ def _metadata(elf: Any, unpack: Any) -> Any:
 
 def _image(elf: Any) -> bytes:
     """Return all loaded segments at their addresses; relocations other than none are not supported."""
-    segments = [segment for segment in elf.iter_segments(type="PT_LOAD")]
+    segments = list(elf.iter_segments(type="PT_LOAD"))
     image = bytearray(max(segment["p_vaddr"] + segment["p_memsz"] for segment in segments))
     for segment in segments:
         image[segment["p_vaddr"] : segment["p_vaddr"] + segment["p_filesz"]] = segment.data()
