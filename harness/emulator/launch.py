@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Union
 from harness.emulator.code_object import Kernel
 from harness.emulator.descriptor import Descriptor, describe
 from harness.emulator.errors import Deadlock, EmulatorError, OutOfMemoryBounds, TimeLimit, Trap, Unimplemented
-from harness.emulator.program import Program, program
+from harness.emulator.program import Program, at_fixed_address, program
 
 _SLICE = 200_000  # wave-instructions before another wave or workgroup has its turn
 _RESIDENT_BYTES = 512 << 20  # of waves' registers: workgroups that wait for each other are all resident up to here
@@ -75,13 +75,12 @@ def execute(kernel: Kernel, launch: Launch, *, limit_instructions: Union[int, No
     if not all(launch.grid):
         return Execution(0, 0)
     # All that C reads lives until the call returns.
-    records, index_of = _buffer(made.records), _buffer(made.index_of)
-    image, arguments = _buffer(kernel.image), _buffer(launch.arguments.ljust(max(kernel.kernarg_bytes, 1), b"\0"))
+    image, arguments = at_fixed_address(kernel.image), at_fixed_address(launch.arguments.ljust(kernel.kernarg_bytes, b"\0"))
     own = [(ctypes.addressof(kept), len(kept)) for kept in (image, arguments)]
     ranges = _ranges([*launch.buffers, *own])
     storage = ctypes.create_string_buffer(made.core.machine_bytes)
     machine = _Machine.from_buffer(storage)
-    machine.code, machine.index_of, machine.ranges = (ctypes.addressof(kept) for kept in (records, index_of, ranges))
+    machine.code, machine.index_of, machine.ranges = (ctypes.addressof(kept) for kept in (made.records, made.index_of, ranges))
     machine.image, machine.kernarg = ctypes.addressof(image), ctypes.addressof(arguments)
     machine.limit, machine.slice = limit_instructions or 0, min(_SLICE, limit_instructions or _SLICE)
     machine.count_code, machine.count_ranges, machine.words = len(made.instructions), len(ranges) // 16, len(kernel.image) // 4
@@ -97,11 +96,6 @@ def execute(kernel: Kernel, launch: Launch, *, limit_instructions: Union[int, No
     return Execution(machine.executed, machine.waves)
 
 
-def _buffer(data: bytes) -> Any:
-    """Return a copy at a fixed address, aligned for 16-byte loads."""
-    return (ctypes.c_char * max(len(data), 1)).from_buffer(bytearray(data or b"\0"))
-
-
 def _ranges(buffers: Sequence[tuple[int, int]]) -> Any:
     """Return the ranges sorted and joined where they overlap or touch."""
     joined: list[list[int]] = []
@@ -110,7 +104,7 @@ def _ranges(buffers: Sequence[tuple[int, int]]) -> Any:
             joined[-1][1] = max(joined[-1][1], start + size)
         else:
             joined.append([start, start + size])
-    return _buffer(b"".join(struct.pack("<QQ", *pair) for pair in joined))
+    return at_fixed_address(b"".join(struct.pack("<QQ", *pair) for pair in joined))
 
 
 def _check(kernel: Kernel, launch: Launch, setup: Descriptor) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import weakref
 from array import array
 from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Union
+from typing import Any, Union
 
 from harness.emulator.code_object import Kernel
 from harness.emulator.decode.decoder import FAMILIES, context, decode
@@ -24,8 +25,8 @@ class Program:
     kernel: Kernel
     core: Core
     instructions: list[Instruction]
-    records: bytes
-    index_of: bytes
+    records: Any  # ctypes buffers: the core reads them where they are
+    index_of: Any
 
     def place(self, index: int) -> Place:
         """Return where an instruction is, with its source line if the code object has one."""
@@ -58,9 +59,14 @@ def program(kernel: Kernel) -> Program:
             one.imm, one.operation = (0, None) if index == 0xFFFFFFFF else (index, one.operation)
     # The code may end in an instruction that is no s_endpgm; what follows stops the wave.
     records = b"".join(one.record(one.operation or missing) for one in instructions) + Instruction("end", 4).record(missing)
-    made = Program(kernel, loaded, instructions, records, index_of.tobytes())
+    made = Program(kernel, loaded, instructions, at_fixed_address(records), at_fixed_address(index_of.tobytes()))
     _PROGRAMS[kernel] = made
     return made
+
+
+def at_fixed_address(data: bytes) -> Any:
+    """Return a ctypes buffer with a copy of `data`, which C may read while the buffer lives."""
+    return (ctypes.c_char * max(len(data), 1)).from_buffer(bytearray(data or b"\0"))
 
 
 def source_line(kernel: Kernel, pc: int) -> Union[str, None]:
