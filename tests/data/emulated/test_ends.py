@@ -77,3 +77,24 @@ def test_prints():
 
 def test_after():
     assert launch(good).item() == 7
+
+
+@torch.library.custom_op("ends::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty(x.shape, device=x.device)
+    return out.copy_(x * 2)
+
+
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+twice.register_autograd(lambda context, grad: twice(grad))
+
+
+def test_a_compiled_backward_is_on_the_card():
+    x = torch.ones(4, device="cuda", requires_grad=True)
+    out = torch.compile(lambda x: twice(x), fullgraph=True, backend="aot_eager")(x)
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    assert (out.is_cuda, grad.is_cuda, grad.tolist()) == (True, True, [2.0] * 4)
