@@ -11,17 +11,17 @@ from harness.inside.fake_gpu.emulated import driver
 
 def send(buffer, control, form, number):
     """Print from lane 5 of a wave: begin a message, append the format and an argument."""
-    headers, payloads, _, free, ready, bits = struct.unpack("<QQQQQI", ctypes.string_at(buffer, 44))
+    headers, payloads, _, free, ready, mask = struct.unpack("<QQQQQQ", ctypes.string_at(buffer, 48))
     name = 0
     padded = form.ljust((len(form) + 7) // 8 * 8, b"\0")
     text = struct.unpack(f"<{len(padded) // 8}Q", padded)
     for first, last, words in ((1, 0, (control,)), (0, 0, text), (0, 1, (number & (1 << 64) - 1,))):
-        index = free & ((1 << bits) - 1)
+        index = free & mask
         header, slot = headers + 24 * index, payloads + 4096 * index + 5 * 64
         free = ctypes.c_uint64.from_address(header).value
         ctypes.memmove(header, struct.pack("<QQII", ready, 1 << 5, 2, 1), 24)
         ctypes.memmove(slot, struct.pack("<8Q", first | last << 1 | len(words) << 5 | name << 8, *words, *[0] * (7 - len(words))), 64)
-        ready = index | 1 << bits
+        ready = index | (mask + 1)
         ctypes.c_uint64.from_address(buffer + 32).value = ready
         until = time.monotonic() + 30
         while ctypes.c_uint32.from_address(header + 20).value and time.monotonic() < until:

@@ -16,7 +16,7 @@ from types import TracebackType
 
 _MOST_PACKETS = 1 << 14
 _SLOTS, _SLOT = 64, 64  # lanes of a wave, bytes of a lane's slot
-# A buffer: addresses of headers, payloads and a signal, the tops of the free and the ready stack, the bits of an index.
+# A buffer: addresses of headers, payloads and a signal, the tops of the free and the ready stack, the mask of an index.
 _BUFFER, _SIGNAL = 0, 64
 _HEADERS = 128
 _HEADER = 24  # next, mask of active lanes, service, flag
@@ -30,8 +30,8 @@ class Printer:
     """Serves one launch of `waves` waves while it runs. `buffer` is address and size of the memory that it shares with the kernel."""
 
     def __init__(self, waves: int) -> None:
-        self._bits = max(1, (min(waves, _MOST_PACKETS) - 1).bit_length())
-        packets = 1 << self._bits  # one for each wave that may wait at a time
+        packets = 1 << max(1, (min(waves, _MOST_PACKETS) - 1).bit_length())  # one for each wave that may wait at a time
+        self._mask = packets - 1
         self._payloads = (_HEADERS + _HEADER * packets + 63) // 64 * 64
         self._memory = (ctypes.c_uint64 * ((self._payloads + _SLOTS * _SLOT * packets) // 8))()
         self._base = ctypes.addressof(self._memory)
@@ -42,7 +42,7 @@ class Printer:
         self._thread = threading.Thread(target=self._serve, daemon=True)
         addresses = (self._base + _HEADERS, self._base + self._payloads, self._base + _SIGNAL)
         # The bits above an index count how often its packet was used, so that no pointer comes twice.
-        ctypes.memmove(self._base, struct.pack("<QQQQQI", *addresses, packets | (packets - 1), 0, self._bits), 44)
+        ctypes.memmove(self._base, struct.pack("<QQQQQQ", *addresses, packets | self._mask, 0, self._mask), 48)
         for index in range(1, packets):
             self._word(_HEADERS + _HEADER * index).value = packets | (index - 1)
 
@@ -64,7 +64,7 @@ class Printer:
         top = packet = self._word(_READY).value
         waiting = []
         while packet != self._seen:
-            waiting.append(packet & ((1 << self._bits) - 1))
+            waiting.append(packet & self._mask)
             packet = self._word(_HEADERS + _HEADER * waiting[-1]).value
         self._seen = top
         for index in reversed(waiting):
