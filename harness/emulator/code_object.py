@@ -22,7 +22,8 @@ class Argument:
 class Kernel:
     """One kernel of a code object, read and checked.
 
-    `image` is the code object as it lies in memory, `entry` and `descriptor` are offsets in it. Sizes are in bytes; `lds` and `scratch`
+    `image` is the code object as it lies in memory, `entry`, `end` and `text` (all code, with the
+    functions that the kernel calls) are offsets in it. Sizes are in bytes; `lds` and `scratch`
     (a lane's) are the fixed ones. `wavefront` is 32 or 64. `registers` are a lane's vector registers,
     `spills` those of them that are kept in scratch.
     """
@@ -36,6 +37,7 @@ class Kernel:
     scratch: int
     entry: int
     end: int
+    text: tuple[int, int]
     descriptor: bytes = field(repr=False)
     image: bytes = field(repr=False)
     elf: bytes = field(repr=False)
@@ -58,6 +60,7 @@ def load(code_object: bytes) -> Kernel:
         (kernel,) = kernels
         symbols = {symbol.name: symbol for symbol in elf.get_section_by_name(".symtab").iter_symbols()}
         code, image = symbols[kernel[".name"]], _image(elf)
+        text = elf.get_section_by_name(".text")
         kd = symbols[kernel[".symbol"]]["st_value"]
         return Kernel(
             name=kernel[".name"],
@@ -69,6 +72,7 @@ def load(code_object: bytes) -> Kernel:
             scratch=kernel[".private_segment_fixed_size"],
             entry=code["st_value"],
             end=code["st_value"] + code["st_size"],
+            text=(text["sh_addr"], text["sh_addr"] + text["sh_size"]),
             descriptor=image[kd : kd + 64],
             image=image,
             elf=code_object,

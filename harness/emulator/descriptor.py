@@ -44,7 +44,7 @@ class Descriptor:
         machine.preload_at, machine.preload_words = self.preload
         for axis, register in enumerate(self.workgroup_ids):
             machine.sgpr_ids[axis] = register
-        machine.ids_in_ttmp, machine.packed_ids, machine.entry = self.ids_in_ttmp, self.packed_ids, 0
+        machine.ids_in_ttmp, machine.packed_ids = self.ids_in_ttmp, self.packed_ids
 
 
 def describe(kernel: Kernel) -> Descriptor:

@@ -89,6 +89,7 @@ def execute(kernel: Kernel, launch: Launch, *, limit_instructions: Union[int, No
     machine.resident = max(1, min(_RESIDENT_BYTES // (wave_bytes * waves), 1024))
     machine.grid, machine.threads = (_U32 * 3)(*launch.grid), launch.threads
     machine.lds_bytes, machine.scratch_bytes = (max(launch.lds, kernel.lds) + 3) & ~3, kernel.scratch
+    machine.entry = made.entry
     setup.fill(machine)
     fault = made.core.library.execute_launch(ctypes.byref(machine))
     if fault != _FINE:

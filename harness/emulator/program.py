@@ -25,6 +25,7 @@ class Program:
     kernel: Kernel
     core: Core
     instructions: list[Instruction]
+    entry: int
     records: Any  # ctypes buffers: the core reads them where they are
     index_of: Any
 
@@ -48,7 +49,7 @@ def program(kernel: Kernel) -> Program:
         )
     loaded = core(kernel.wavefront)
     at = context(kernel.image, kernel.architecture, kernel.wavefront, loaded.operations)
-    instructions = decode(at, kernel.entry, kernel.end)
+    instructions = decode(at, *kernel.text)
     index_of = array("I", [0xFFFFFFFF]) * (len(kernel.image) // 4 + 1)
     for n, one in enumerate(instructions):
         index_of[one.pc // 4] = n
@@ -59,7 +60,7 @@ def program(kernel: Kernel) -> Program:
             one.imm, one.operation = (0, None) if index == 0xFFFFFFFF else (index, one.operation)
     # The code may end in an instruction that is no s_endpgm; what follows stops the wave.
     records = b"".join(one.record(one.operation or missing) for one in instructions) + Instruction("end", 4).record(missing)
-    made = Program(kernel, loaded, instructions, at_fixed_address(records), at_fixed_address(index_of.tobytes()))
+    made = Program(kernel, loaded, instructions, index_of[kernel.entry // 4], at_fixed_address(records), at_fixed_address(index_of.tobytes()))
     _PROGRAMS[kernel] = made
     return made
 

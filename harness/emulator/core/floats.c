@@ -79,7 +79,7 @@ static inline float repaired(float s0, float s1, float s2) {
     if (isinf(s1) || s2 == 0) return sign * 0.0f;
     int gap = exponent_of(s2) - exponent_of(s1);
     if (gap < -150) return sign * 0x1p-149f * 0.25f;
-    if (exponent_of(s1) == 255) return sign * INFINITY;
+    if (gap > 130) return sign * INFINITY; /* the iteration has met infinities on its way */
     return copysignf(s0, sign);
 }
 LANES3(v_div_fixup_f32, F32, F32, F32, F32, repaired(a, b, c))
@@ -122,6 +122,7 @@ static inline double repaired64(double s0, double s1, double s2) {
     if (s1 == 0 || isinf(s2)) return sign * INFINITY;
     if (isinf(s1) || s2 == 0) return sign * 0.0;
     if (exponent_of64(s2) - exponent_of64(s1) < -1075) return sign * 0x1p-1074 * 0.25;
+    if (exponent_of64(s2) - exponent_of64(s1) > 1026) return sign * INFINITY;
     return copysign(s0, sign);
 }
 LANES3(v_div_fixup_f64, F64, F64, F64, F64, repaired64(a, b, c))

@@ -34,6 +34,17 @@ LANES3(v_sad_u32, B32, B32, B32, B32, (a > b ? a - b : b - a) + c)
 LANES3(v_sad_u16, B32, B32, B32, B32,
        (u32)__builtin_abs((i32)(a & 0xffff) - (i32)(b & 0xffff)) + (u32)__builtin_abs((i32)(a >> 16) - (i32)(b >> 16)) + c)
 
+/* With a clamp, the decoder asks for these: results that do not fit become the nearest that does. */
+static inline i64 fitted(i64 x, i64 least, i64 most) { return x < least ? least : x > most ? most : x; }
+#define FIT_U32(x) (u32)fitted(x, 0, UINT32_MAX)
+#define FIT_I32(x) (i32)fitted(x, INT32_MIN, INT32_MAX)
+LANES2(v_add_u32_clamp, B32, B32, B32, FIT_U32((i64)a + b)) LANES2(v_sub_u32_clamp, B32, B32, B32, FIT_U32((i64)a - b))
+LANES2(v_subrev_u32_clamp, B32, B32, B32, FIT_U32((i64)b - a)) LANES2(v_add_i32_clamp, I32, I32, I32, FIT_I32((i64)a + b))
+LANES2(v_sub_i32_clamp, I32, I32, I32, FIT_I32((i64)a - b)) LANES2(v_add_u16_clamp, B16, B16, B16, fitted((i64)a + b, 0, 65535))
+LANES2(v_sub_u16_clamp, B16, B16, B16, fitted((i64)a - b, 0, 65535)) LANES2(v_add_i16_clamp, I16, I16, I16, fitted(a + b, -32768, 32767))
+LANES2(v_sub_i16_clamp, I16, I16, I16, fitted(a - b, -32768, 32767))
+LANES3(v_mad_u32_u24_clamp, B32, B32, B32, B32, FIT_U32((i64)(a & 0xffffff) * (b & 0xffffff) + c))
+
 /* Orders. */
 LANES2(v_min_i32, I32, I32, I32, a < b ? a : b) LANES2(v_max_i32, I32, I32, I32, a > b ? a : b)
 LANES2(v_min_u32, B32, B32, B32, a < b ? a : b) LANES2(v_max_u32, B32, B32, B32, a > b ? a : b)
@@ -128,6 +139,11 @@ LANES2(v_pk_max_u16, PKI, PKI, PKI, BOTH(MOST(LOW(a), LOW(b)), MOST(TOP(a), TOP(
 LANES2(v_pk_min_u16, PKI, PKI, PKI, BOTH(LEAST(LOW(a), LOW(b)), LEAST(TOP(a), TOP(b))))
 LANES2(v_pk_max_i16, PKI, PKI, PKI, BOTH(MOST(SLOW(a), SLOW(b)), MOST(STOP(a), STOP(b))))
 LANES2(v_pk_min_i16, PKI, PKI, PKI, BOTH(LEAST(SLOW(a), SLOW(b)), LEAST(STOP(a), STOP(b))))
+#define FIT_BOTH(low, top, least, most) BOTH(fitted(low, least, most), fitted(top, least, most))
+LANES2(v_pk_add_u16_clamp, PKI, PKI, PKI, FIT_BOTH((i64)LOW(a) + LOW(b), (i64)TOP(a) + TOP(b), 0, 65535))
+LANES2(v_pk_sub_u16_clamp, PKI, PKI, PKI, FIT_BOTH((i64)LOW(a) - LOW(b), (i64)TOP(a) - TOP(b), 0, 65535))
+LANES2(v_pk_add_i16_clamp, PKI, PKI, PKI, FIT_BOTH(SLOW(a) + SLOW(b), STOP(a) + STOP(b), -32768, 32767))
+LANES2(v_pk_sub_i16_clamp, PKI, PKI, PKI, FIT_BOTH(SLOW(a) - SLOW(b), STOP(a) - STOP(b), -32768, 32767))
 LANES2(v_pack_b32_f16, B32, B16, B16, a | b << 16)
 LANES2(v_pk_mov_b32, PKF, PKF, PKF, (a & 0xffffffff) | b >> 32 << 32)
 

@@ -20,7 +20,7 @@ static float shortened(float f) {
 }
 
 
-static float element_at(struct wave *w, u32 row, u32 l, u32 n, int element, int format) {
+static inline __attribute__((always_inline)) float element_at(struct wave *w, u32 row, u32 l, u32 n, int element, int format) {
     switch (element) {
     case E_F16: return half_to_float(w->v[row + n / 2][l] >> (n & 1) * 16);
     case E_BF16: return bf16_to_float(w->v[row + n / 2][l] >> (n & 1) * 16);
@@ -43,24 +43,24 @@ static u32 start_value(struct wave *w, const struct operand *from, u32 n, u32 l)
     return (u32)from->value;
 }
 
-/* Parameters: M = N, K, blocks, element, formats of A and of B, integer result. `shuffle` holds cbsz, abid and blgp. */
-static void multiply(struct wave *w, const struct instruction *i) {
-    const i32 *p = i->op->parameters;
-    u32 m = (u32)p[0], k = (u32)p[1], blocks = (u32)p[2], per_lane = k * m * blocks / 64, registers = m * m * blocks / 64;
+/* M = N, K, blocks, elements, formats of A and of B, integer result. `shuffle` holds cbsz, abid and blgp.
+ * Inlined into each instruction, so that all of these are constants there. */
+static inline __attribute__((always_inline)) void multiply(struct wave *w, const struct instruction *i, const u32 m, const u32 k,
+                                                           const u32 blocks, const int element, const int x, const int y, const int integer) {
+    const u32 per_lane = k * m * blocks / 64, registers = m * m * blocks / 64;
     u32 spread = i->shuffle & 7, chosen = i->shuffle >> 3 & 15, pattern = i->shuffle >> 7 & 7;
-    static __thread float a[2048], b[2048], sum[4096];
+    float a[m * k * blocks], b[m * k * blocks], sum[m * m * blocks];
     if (pattern) stop(w, UNIMPLEMENTED);
     for (u32 l = 0; l < 64; l++) for (u32 n = 0; n < per_lane; n++) {
         u32 at = l % m, part = l / m, block = part / (k / per_lane), depth = part % (k / per_lane) * per_lane + n;
-        a[(block * m + at) * k + depth] = element_at(w, i->s[0].index, l, n, p[3], p[4]);
-        b[(block * k + depth) * m + at] = element_at(w, i->s[1].index, l, n, p[3], p[5]);
+        a[(block * m + at) * k + depth] = element_at(w, i->s[0].index, l, n, element, x);
+        b[(block * k + depth) * m + at] = element_at(w, i->s[1].index, l, n, element, y);
     }
     u32 held = registers / blocks; /* registers of one block; blocks of 4 rows lie in lanes */
     for (u32 l = 0; l < 64; l++) for (u32 n = 0; n < registers; n++) {
         u32 block = m == 4 ? l / 4 : n / held, row = row_of(m, m == 4 ? n : n % held, l), column = l % m;
         u32 start = start_value(w, &i->s[2], n, l);
-        sum[(block * m + row) * m + column] = p[6] ? (float)0 : as_f32(start);
-        (void)start;
+        sum[(block * m + row) * m + column] = integer ? (float)0 : as_f32(start);
     }
     for (u32 block = 0; block < blocks; block++) for (u32 row = 0; row < m; row++) {
         float *to = &sum[(block * m + row) * m];
@@ -75,7 +75,7 @@ static void multiply(struct wave *w, const struct instruction *i) {
         u32 block = m == 4 ? l / 4 : n / held, row = row_of(m, m == 4 ? n : n % held, l), column = l % m;
         float result = sum[(block * m + row) * m + column];
         /* Sums of products of bytes stay below 2^24: exact in a float. */
-        u32 bits = p[6] ? start_value(w, &i->s[2], n, l) + (u32)(i32)result : bits_of(result);
+        u32 bits = integer ? start_value(w, &i->s[2], n, l) + (u32)(i32)result : bits_of(result);
         w->v[i->d.index + n][l] = bits;
     }
 }
@@ -109,7 +109,8 @@ static void multiply_double(struct wave *w, const struct instruction *i) {
 
 #define WORDS(m, k, blocks, bits) (REGS + (m) * (k) * (blocks) / 64 * (bits) / 32)
 #define MATRIX(name, m, k, blocks, element, bits, x, y, integer) \
-    static const struct operation op_##name TABLE = {#name, multiply, 0, REGS + (m) * (m) * (blocks) / 64, NONE, \
+    static void name(struct wave *w, const struct instruction *i) { multiply(w, i, m, k, blocks, element, x, y, integer); } \
+    static const struct operation op_##name TABLE = {#name, name, 0, REGS + (m) * (m) * (blocks) / 64, NONE, \
         {WORDS(m, k, blocks, bits), WORDS(m, k, blocks, bits), REGS + (m) * (m) * (blocks) / 64}, 0, {m, k, blocks, element, x, y, integer}};
 #define FLOATS(shape, m, k, blocks, name, element, bits) MATRIX(v_mfma_f32_##shape##_##name, m, k, blocks, element, bits, 0, 0, 0)
 FLOATS(32x32x1_2b, 32, 1, 2, f32, E_F32, 32) FLOATS(16x16x1_4b, 16, 1, 4, f32, E_F32, 32) FLOATS(4x4x1_16b, 4, 1, 16, f32, E_F32, 32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from harness.emulator.decode.instruction import B32, B64, Instruction, Operand
+from harness.emulator.decode.instruction import B32, B64, CLAMP, Instruction, Operand
 from harness.emulator.decode.operands import LITERAL, Registers
 from harness.emulator.decode.tables import mfma_name, mnemonics, operation_name
 from harness.emulator.library import Operation
@@ -58,6 +58,12 @@ class Context:
         one = Instruction(name, size, pc=self.pc, operation=found.address if found else None)
         self.types_of[name] = found or (_UNKNOWN_WIDE if name.endswith("64") else _UNKNOWN)
         return one
+
+    def saturate(self, one: Instruction) -> None:
+        """Exchange an integer operation for the one that clamps; there may be none."""
+        found = self.operations.get(operation_name(one.name) + "_clamp")
+        one.operation = found.address if found else None
+        one.flags &= ~CLAMP
 
     def types(self, one: Instruction) -> Operation:
         """Return what the instruction's operation writes and reads; a guess by its name if the core has it not."""

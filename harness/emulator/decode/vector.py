@@ -274,7 +274,7 @@ def _finish(at: Context, one: Instruction) -> Instruction:
             one.flags |= KEEP_OTHER_HALF
     _name_halves(at, one)
     if one.flags & CLAMP and types.d not in (2 + 1, 6, 9, PKH, PKF):
-        one.operation = None  # saturating integers
+        at.saturate(one)
     return one
 
 
