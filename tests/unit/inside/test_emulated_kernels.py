@@ -1,4 +1,4 @@
-"""Bundled kernels, emulated: their own tests judge what the machine code stored."""
+"""Real kernels, emulated: their own tests judge what the machine code stored."""
 
 from __future__ import annotations
 
@@ -14,30 +14,100 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 for needed in ("elftools", "msgpack", "tinygrad"):
     pytest.importorskip(needed, reason="the emulator's extra; `nox -s tests` installs it")
 
-# Elementwise with a mask, a reduction, a product on matrix cores, and a kernel whose host code asks the card for its multiprocessors.
-CHOSEN = "test_add[fp32-1] or test_add[bf16-98432] or test_softmax and fp32 and 781 or test_matmul and fp16"
+# A mask, a reduction along rows, a product on matrix cores with its edges masked.
+CHOSEN = {
+    "add": "test_add[fp32-1] or test_add[bf16-98432]",
+    "softmax": "test_any_dimension[softmax",
+    "matmul": "test_matrices[fp16-33x50-50x70] or test_matrices[fp16-64x64-64x64]",
+}
+PRINTS = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def shout(x, out):
+    lane = tl.arange(0, 64)
+    value = tl.load(x + lane)
+    tl.device_print("value", value)
+    tl.store(out + lane, value)
+
+
+def test_print(capsys):
+    x = torch.arange(64, device="cuda", dtype=torch.int32) - 32
+    shout[(2,)](x, torch.empty_like(x), num_warps=1)
+    found = set(capsys.readouterr().out.splitlines())
+    assert found == {f"pid ({program}, 0, 0) idx ({lane:2}) value: {lane - 32}" for program in range(2) for lane in range(64)}
+
+
+def test_a_table_of_addresses():
+    parts = [torch.full((64,), value, device="cuda", dtype=torch.int32) for value in (3, 4)]
+    table = torch.tensor([part.data_ptr() for part in parts], device="cuda", dtype=torch.int64)
+    out = torch.zeros(64, device="cuda", dtype=torch.int32)
+    gather[(1,)](table, out, num_warps=1)
+    assert out.tolist() == [7] * 64
+
+
+@triton.jit
+def gather(table, out):
+    lane = tl.arange(0, 64)
+    total = tl.zeros((64,), tl.int32)
+    for part in range(2):
+        total += tl.load(tl.load(table + part).to(tl.pointer_type(tl.int32)) + lane)
+    tl.store(out + lane, total)
+
+
+def test_a_missing_mask():
+    x = torch.zeros(60, device="cuda", dtype=torch.int32)
+    shout_nothing[(1,)](x, num_warps=1)
+
+
+@triton.jit
+def shout_nothing(x):
+    tl.store(x + tl.arange(0, 64), 1)
+"""
 
 
 @pytest.fixture(scope="module")
-def stage(run_inside, data):
-    """The cases of a few tests of add, softmax and matmul, with what each executed; and the report of the stage."""
-    kernels = data.parents[1] / "kernels"
-    card = load_targets()["gfx942-emulated"].emulate
-    output = run_inside(kernels, Stage.TEST, interpret=False, emulate=card, benches=(), quick=True, pytest_args=("-k", CHOSEN))
-    found = {}
-    for case in ElementTree.parse(output / "test" / "junit.xml").getroot().iter("testcase"):
-        bad = next((child.get("message") for child in case if child.tag in ("failure", "error", "skipped")), "")
-        properties = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
-        found[f"{case.get('classname')}.{case.get('name')}"] = (bad, properties.get("emulated", ""))
-    return found, json.loads((output / "stages.json").read_text())["reports"][1]
+def emulated(run_inside):
+    """Run a package's tests. Returns message and property of each test, by its name, and the report of the stage."""
+
+    def run(package, *pytest_args):
+        card = load_targets()["gfx942-emulated"].emulate
+        output = run_inside(package, Stage.TEST, interpret=False, emulate=card, benches=(), pytest_args=pytest_args)
+        found = {}
+        for case in ElementTree.parse(output / "test" / "junit.xml").getroot().iter("testcase"):
+            bad = next((child.get("message") for child in case if child.tag in ("failure", "error", "skipped")), "")
+            properties = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
+            found[f"{case.get('classname')}.{case.get('name')}"] = (bad, properties.get("emulated", ""))
+        return found, json.loads((output / "stages.json").read_text())["reports"][1]
+
+    return run
 
 
-@pytest.mark.parametrize("kernel", ["add", "softmax", "matmul"])
-def test_a_bundled_kernel_passes_its_own_tests(stage, kernel):
+@pytest.fixture(scope="module")
+def bundled(emulated, data):
+    """A few tests of three of the bundled kernels."""
+    return emulated(data.parents[1] / "kernels", "-k", " or ".join(CHOSEN.values()))[0]
+
+
+@pytest.mark.parametrize("kernel", CHOSEN)
+def test_a_bundled_kernel_passes_its_own_tests(bundled, kernel):
     """And they executed machine code: a test that launched nothing would show nothing."""
-    found, _ = stage
-    mine = {name: told for name, told in found.items() if name.startswith(f"{kernel}.")}
+    mine = {name: told for name, told in bundled.items() if name.startswith(f"{kernel}.")}
 
     assert mine
     assert {name: bad for name, (bad, _) in mine.items() if bad} == {}
     assert all("wave-instructions" in executed for _, executed in mine.values())
+
+
+def test_what_a_kernel_prints_and_reads_through_addresses(emulated, tmp_path):
+    """One line for each element; and a store behind a tensor ends the launch with the line of the kernel."""
+    (tmp_path / "test_prints.py").write_text(PRINTS)
+    found, _ = emulated(tmp_path)
+
+    assert found["test_prints.test_print"][0] == ""
+    assert found["test_prints.test_a_table_of_addresses"][0] == ""
+    assert "kernel shout_nothing" in found["test_prints.test_a_missing_mask"][0]
+    assert "test_prints.py:" in found["test_prints.test_a_missing_mask"][0]
