@@ -203,7 +203,7 @@ def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[D
 
 def _executed(job: Job, cases: list[CaseResult]) -> list[str]:
     """Say how much of an emulated run the emulator did: a test may pass without a launch."""
-    if job.emulate is None:
+    if job.emulate is None or not cases:
         return []
     counts = [count for case in cases if (count := executed(case.properties)) is not None]
     did = f"{len(counts)} of {len(cases)} tests launched kernels, which executed {sum(counts):,} wave-instructions of {job.emulate.name}"
