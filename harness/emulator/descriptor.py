@@ -39,8 +39,8 @@ class Descriptor:
     def fill(self, machine: Any) -> None:
         """Write the setup into `struct machine`."""
         machine.rows, machine.accumulators, machine.mode = self.rows, self.accumulators, self.mode
-        # Without a kernarg pointer, it goes where nothing reads it.
-        machine.kernarg_at = self.user.get("kernarg_segment_ptr", 122)
+        # A pointer that the kernel does not ask for goes where nothing reads it.
+        machine.kernarg_at, machine.packet_at = self.user.get("kernarg_segment_ptr", 122), self.user.get("dispatch_ptr", 122)
         machine.preload_at, machine.preload_words = self.preload
         for axis, register in enumerate(self.workgroup_ids):
             machine.sgpr_ids[axis] = register
@@ -75,17 +75,14 @@ def describe(kernel: Kernel) -> Descriptor:
         accumulators=max(0, min(total - rows, 256)) if family == "cdna" else 0,
         ids_in_ttmp=family == "rdna4",
         packed_ids=True,
-        unsupported=_unsupported(mode, user),
+        unsupported=_unsupported(mode),
     )
 
 
-def _unsupported(mode: int, user: dict[str, int]) -> Union[str, None]:
+def _unsupported(mode: int) -> Union[str, None]:
     """Return why a kernel cannot be executed: what is not implemented is refused, never guessed."""
     if mode & 0xF:
         return "it does not round to nearest"
     if mode >> 4 != 0xF:
         return "it flushes denormals"
-    for name in ("dispatch_ptr", "queue_ptr", "dispatch_id"):
-        if name in user:
-            return f"it asks for {name}, which a launch of Triton does not have"
     return None

@@ -52,10 +52,10 @@ class _Machine(ctypes.Structure):
 
     _fields_ = (
         ("code", ctypes.c_void_p), ("index_of", ctypes.c_void_p), ("ranges", ctypes.c_void_p),
-        ("image", _U64), ("kernarg", _U64), ("limit", _U64), ("slice", _U64),
+        ("image", _U64), ("kernarg", _U64), ("packet", _U64), ("limit", _U64), ("slice", _U64),
         ("count_code", _U32), ("count_ranges", _U32), ("words", _U32), ("lds_bytes", _U32), ("scratch_bytes", _U32), ("rows", _U32),
         ("accumulators", _U32), ("grid", _U32 * 3), ("threads", _U32), ("entry", _U32), ("mode", _U32), ("user_sgprs", _U32),
-        ("kernarg_at", _U32), ("preload_at", _U32), ("preload_words", _U32), ("enable_id", _U32), ("resident", _U32),
+        ("kernarg_at", _U32), ("packet_at", _U32), ("preload_at", _U32), ("preload_words", _U32), ("enable_id", _U32), ("resident", _U32),
         ("ids_in_ttmp", _U32), ("generation", _U32), ("packed_ids", _U32), ("sgpr_ids", _U32 * 3),
         ("executed", _U64), ("waves", _U64), ("fault_address", _U64),
         ("fault", _U32), ("fault_index", _U32), ("fault_lane", _U32), ("fault_size", _U32), ("fault_wave", _U32), ("fault_store", _U32),
@@ -76,12 +76,13 @@ def execute(kernel: Kernel, launch: Launch, *, limit_instructions: Union[int, No
         return Execution(0, 0)
     # All that C reads lives until the call returns.
     image, arguments = at_fixed_address(kernel.image), at_fixed_address(launch.arguments.ljust(kernel.kernarg_bytes, b"\0"))
-    own = [(ctypes.addressof(kept), len(kept)) for kept in (image, arguments)]
+    packet = at_fixed_address(_dispatch_packet(kernel, launch, ctypes.addressof(arguments)))
+    own = [(ctypes.addressof(kept), len(kept)) for kept in (image, arguments, packet)]
     ranges = _ranges([*launch.buffers, *own])
     storage = ctypes.create_string_buffer(made.core.machine_bytes)
     machine = _Machine.from_buffer(storage)
     machine.code, machine.index_of, machine.ranges = (ctypes.addressof(kept) for kept in (made.records, made.index_of, ranges))
-    machine.image, machine.kernarg = ctypes.addressof(image), ctypes.addressof(arguments)
+    machine.image, machine.kernarg, machine.packet = (ctypes.addressof(kept) for kept in (image, arguments, packet))
     machine.limit, machine.slice = limit_instructions or 0, min(_SLICE, limit_instructions or _SLICE)
     machine.count_code, machine.count_ranges, machine.words = len(made.instructions), len(ranges) // 16, len(kernel.image) // 4
     waves = -(-launch.threads // kernel.wavefront)
@@ -95,6 +96,13 @@ def execute(kernel: Kernel, launch: Launch, *, limit_instructions: Union[int, No
     if fault != _FINE:
         _raise(fault, made, machine)
     return Execution(machine.executed, machine.waves)
+
+
+def _dispatch_packet(kernel: Kernel, launch: Launch, arguments: int) -> bytes:
+    """Return the packet that starts a launch (HSA 1.2, "kernel dispatch packet"): kernels may read sizes from it."""
+    threads = (launch.grid[0] * launch.threads & 0xFFFFFFFF, launch.grid[1], launch.grid[2])
+    sizes = (kernel.scratch, max(launch.lds, kernel.lds))
+    return struct.pack("<HHHHHHIIIIIQQQQ", 2, 3, launch.threads, 1, 1, 0, *threads, *sizes, 0, arguments, 0, 0)
 
 
 def _ranges(buffers: Sequence[tuple[int, int]]) -> Any:

@@ -56,5 +56,24 @@ u32 float_to_fp8_random(float f, int format, u32 random, int saturate) { return 
     LANES1(v_cvt_pk_f32_bf8_##suffix, B64, B16, bits_of(fp8_to_float(a & 0xff, B)) | (u64)bits_of(fp8_to_float(a >> 8 & 0xff, B)) << 32)     \
     LANES2(v_cvt_pk_fp8_f32_##suffix, B16, F32, F32, float_to_fp8(a, F, 0) | float_to_fp8(b, F, 0) << 8)       \
     LANES2(v_cvt_pk_bf8_f32_##suffix, B16, F32, F32, float_to_fp8(a, B, 0) | float_to_fp8(b, B, 0) << 8)
+
+/* With a scale: the exponent of a float. Writing divides by it, reading multiplies. */
+static inline float power_of(float scale) { return ldexpf(1, (int)(bits_of(scale) >> 23 & 0xff) - 127); }
+#define WRITE_SCALED(eight, F) \
+    LANES3(v_cvt_scalef32_pk_##eight##_f32_ocp, B16, F32, F32, F32, \
+           float_to_fp8(a / power_of(c), F, 0) | float_to_fp8(b / power_of(c), F, 0) << 8) \
+    LANES2(v_cvt_scalef32_pk_##eight##_f16_ocp, B16, B32, F32, \
+           float_to_fp8(half_to_float(a) / power_of(b), F, 0) | float_to_fp8(half_to_float(a >> 16) / power_of(b), F, 0) << 8) \
+    LANES2(v_cvt_scalef32_pk_##eight##_bf16_ocp, B16, B32, F32, \
+           float_to_fp8(as_f32(a << 16) / power_of(b), F, 0) | float_to_fp8(as_f32(a & 0xffff0000) / power_of(b), F, 0) << 8)
+#define READ_SCALED(eight, F) \
+    LANES2(v_cvt_scalef32_pk_f32_##eight##_ocp, B64, B16, F32, \
+           bits_of(fp8_to_float(a & 0xff, F) * power_of(b)) | (u64)bits_of(fp8_to_float(a >> 8 & 0xff, F) * power_of(b)) << 32) \
+    LANES2(v_cvt_scalef32_pk_f16_##eight##_ocp, B32, B16, F32, \
+           float_to_half(fp8_to_float(a & 0xff, F) * power_of(b)) | float_to_half(fp8_to_float(a >> 8 & 0xff, F) * power_of(b)) << 16) \
+    LANES2(v_cvt_scalef32_pk_bf16_##eight##_ocp, B32, B16, F32, \
+           float_to_bf16(fp8_to_float(a & 0xff, F) * power_of(b)) | float_to_bf16(fp8_to_float(a >> 8 & 0xff, F) * power_of(b)) << 16)
+WRITE_SCALED(fp8, FP8_OCP) WRITE_SCALED(bf8, BF8_OCP) READ_SCALED(fp8, FP8_OCP) READ_SCALED(bf8, BF8_OCP)
+
 FORMAT(fnuz, FP8_FNUZ, BF8_FNUZ)
 FORMAT(ocp, FP8_OCP, BF8_OCP)

@@ -62,6 +62,13 @@ LANES1(v_not_b32, B32, B32, ~a) LANES2(v_and_b32, B32, B32, B32, a & b) LANES2(v
 LANES2(v_xor_b32, B32, B32, B32, a ^ b) LANES2(v_xnor_b32, B32, B32, B32, ~(a ^ b))
 LANES3(v_and_or_b32, B32, B32, B32, B32, (a & b) | c) LANES3(v_or3_b32, B32, B32, B32, B32, a | b | c)
 LANES3(v_xor3_b32, B32, B32, B32, B32, a ^ b ^ c) LANES3(v_lshl_or_b32, B32, B32, B32, B32, a << (b & 31) | c)
+/* Any function of three bits; `m` is its truth table. */
+static inline u32 by_table(u32 a, u32 b, u32 c, u32 table) {
+    u32 r = 0;
+    for (int n = 0; n < 8; n++) r |= table >> n & 1 ? (n & 4 ? a : ~a) & (n & 2 ? b : ~b) & (n & 1 ? c : ~c) : 0;
+    return r;
+}
+DEFINE(v_bitop3_b32, B32, NONE, B32, B32, B32, B32, , by_table(a, b, c, m)) DEFINE(v_bitop3_b16, B16, NONE, B16, B16, B16, B32, , by_table(a, b, c, m))
 LANES3(v_bfi_b32, B32, B32, B32, B32, (a & b) | (~a & c))
 
 /* Shifts and fields. The first source of a reversed shift is the amount. */

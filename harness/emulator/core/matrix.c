@@ -1,8 +1,8 @@
 /* Matrix instructions of CDNA: D = A B + C over all 64 lanes, whatever EXEC says.
  *
  * A is M by K, B is K by N, and there may be several blocks of them. Lane l holds K / (64 / M / blocks) neighbouring values of k of row
- * (column) l mod M. D's rows come in groups of four. Products are summed in the order of k with one rounding each (fma); the order
- * inside of the hardware is its own, so the last bit may differ. */
+ * (column) l mod M. D's rows come in groups of four. All products of an instruction and C are summed in double, and rounded once;
+ * the order and the width inside of the hardware are its own, so the last bits may differ. */
 #include "numbers.h"
 
 #if LANES == 64
@@ -64,12 +64,15 @@ static inline __attribute__((always_inline)) void multiply(struct wave *w, const
     }
     for (u32 block = 0; block < blocks; block++) for (u32 row = 0; row < m; row++) {
         float *to = &sum[(block * m + row) * m];
+        double wide[m];
         u32 from = spread ? (block >> spread << spread) + chosen : block; /* cbsz: blocks share one block of A */
+        for (u32 column = 0; column < m; column++) wide[column] = to[column];
         for (u32 depth = 0; depth < k; depth++) {
-            float factor = a[(from * m + row) * k + depth];
+            double factor = a[(from * m + row) * k + depth];
             const float *right = &b[(block * k + depth) * m];
-            _Pragma("GCC ivdep") for (u32 column = 0; column < m; column++) to[column] = __builtin_fmaf(factor, right[column], to[column]);
+            _Pragma("GCC ivdep") for (u32 column = 0; column < m; column++) wide[column] = __builtin_fma(factor, (double)right[column], wide[column]);
         }
+        for (u32 column = 0; column < m; column++) to[column] = (float)wide[column];
     }
     for (u32 l = 0; l < 64; l++) for (u32 n = 0; n < registers; n++) {
         u32 block = m == 4 ? l / 4 : n / held, row = row_of(m, m == 4 ? n : n % held, l), column = l % m;

@@ -87,13 +87,13 @@ static void load(struct wave *w, const struct instruction *i) {
     u32 row = i->d.index, words = bytes < 4 ? 1 : (u32)bytes / 4;
     u32 into[4][LANES];
     u32 base = 0;
-    if (i->flags & TO_LDS) base = w->s[M0] & 0xffff;
+    if (i->flags & TO_LDS) base = (w->s[M0] & (w->machine->lds_bytes > 65536 ? 0x3ffff : 0xffff)) + (u32)i->imm;
     EACH_ACTIVE(w) {
         u32 value[4] = {0};
         const u8 *from = locate(w, i, form, (u32)bytes, l, 0);
         if (from) memcpy(value, from, (size_t)bytes);
         if (i->flags & TO_LDS) { /* lanes lie one after the other, from m0 on */
-            u32 unit = bytes < 4 ? 4 : (u32)bytes, at = base + (form == BUFFER ? (u32)i->imm : 0) + (u32)l * unit;
+            u32 unit = bytes < 4 ? 4 : (u32)bytes, at = base + (u32)l * unit;
             memcpy(touch_lds(w, at, unit, l, 1), value, unit);
             continue;
         }

@@ -30,6 +30,7 @@ static void begin_wave(struct machine *m, struct group *g, u32 number) {
     set_exec(w, count == LANES ? (mask)~(mask)0 : ((mask)1 << count) - 1);
     w->write_mask_of = ~exec_of(w);
     if (LANES == 32) w->s[EXEC + 1] = 0;
+    memcpy(&w->s[m->packet_at], &m->packet, 8);
     memcpy(&w->s[m->kernarg_at], &m->kernarg, 8);
     if (m->preload_words) memcpy(&w->s[m->preload_at], (const void *)(uintptr_t)m->kernarg, m->preload_words * 4);
     if (m->ids_in_ttmp) {

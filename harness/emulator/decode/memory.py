@@ -133,6 +133,7 @@ def _buffer(at: Context, one: Instruction, address: int, data: int, resource: in
     one.s = [place, one.s[1], descriptor, scalar]
     one.shown = [*([] if lds else [value.text]), place.text, descriptor.text, scalar.text]
     one.modifiers = (["idxen"] if idxen else []) + (["offen"] if offen else []) + ([f"offset:{one.imm}"] if one.imm else [])
+    one.modifiers += ["lds"] if lds else []
     return one
 
 

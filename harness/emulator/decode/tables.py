@@ -30,6 +30,11 @@ def mfma_name(architecture: str, opcode: int) -> str | None:
     return mnemonics("cdna", "VOP3P").get(opcode)
 
 
+def cache_name(architecture: str, opcode: int) -> str | None:
+    """Return the mnemonic of a cache instruction that only gfx90a has."""
+    return {62: "buffer_wbinvl1", 63: "buffer_wbinvl1_vol"}.get(opcode) if architecture == "gfx90a" else None
+
+
 _SIZES = {"b8": "byte", "b16": "short", "b32": "dword", "b64": "dwordx2", "b96": "dwordx3", "b128": "dwordx4", "b256": "dwordx8"}
 _SIZES |= {"b512": "dwordx16", "u8": "ubyte", "i8": "sbyte", "u16": "ushort", "i16": "sshort"}
 _MEMORY = re.compile(r"^(s_buffer|s|global|flat|scratch|buffer)_(load|store)_(?:(d16_hi|d16)_)?([bui]\d+)$")

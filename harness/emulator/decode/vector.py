@@ -39,7 +39,7 @@ _ACCUMULATES = ("v_fmac", "v_mac_", "v_dot2c", "v_dot4c", "v_dot8c", "v_pk_fmac"
 _CARRY_IN = ("v_addc", "v_subb", "v_add_co_ci", "v_sub_co_ci", "v_subrev_co_ci")
 _CARRY_OUT = (*_CARRY_IN, "v_add_co", "v_sub_co", "v_subrev_co")
 # 16-bit results that keep the other half of the register on CDNA; all others clear it. RDNA keeps it always.
-_KEEPS = ("v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_f16", "v_cvt_pk_fp8", "v_cvt_pk_bf8", "v_cvt_sr_", "v_fma_mix",
+_KEEPS = ("v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_f16", "v_cvt_pk_fp8", "v_cvt_pk_bf8", "v_cvt_sr_", "v_cvt_scalef32_pk_fp8", "v_cvt_scalef32_pk_bf8", "v_fma_mix",
           "v_mad_mix", "v_min3_", "v_max3_", "v_med3_")  # fmt: skip
 _SDWA_NAMES = ("BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", "DWORD")
 
@@ -118,10 +118,12 @@ def vop3(at: Context) -> Instruction:
     codes, kinds = [high & 0x1FF, high >> 9 & 0x1FF, high >> 18 & 0x1FF], list(types.s[:3])
     if one.name.startswith(_ACCUMULATES):
         kinds[2] = NONE
-    count = sum(1 for kind in kinds if kind != NONE)
+    count = 3 if one.name.startswith("v_bitop3") else sum(1 for kind in kinds if kind != NONE)
     if one.name.startswith(("v_permlane16_b32", "v_permlanex16_b32")):
         count = 3
     _sources(at, one, codes[:count], types.s, plain=True)
+    if one.name.startswith("v_bitop3"):
+        return _truth_table(at, one, high)
     select = 0 if has_scalar else at.word >> 11 & 15
     for n in range(count):
         flags = (NEGATE if high >> (29 + n) & 1 else 0) | (ABSOLUTE if not has_scalar and at.word >> (8 + n) & 1 else 0)
@@ -139,6 +141,16 @@ def vop3(at: Context) -> Instruction:
     if one.name.startswith("v_div_fmas"):
         one.s.append(replace(at.registers.scalar(VCC, MASK), text=""))
     return _finish(at, one)
+
+
+def _truth_table(at: Context, one: Instruction, high: int) -> Instruction:
+    """Read v_bitop3's table from the bits that are modifiers elsewhere: omod, abs, neg."""
+    table = (high >> 27 & 3) << 6 | (at.word >> 8 & 7) << 3 | high >> 29
+    one.s = [*one.s[:3], Operand(CONSTANT, value=table)]
+    one.modifiers = [f"bitop3:{table:#x}"]
+    if at.word >> 11 & 15:
+        one.operation = None
+    return one
 
 
 def vop3p(at: Context) -> Instruction:
@@ -161,7 +173,7 @@ def vop3p(at: Context) -> Instruction:
         kind = types.s[n]
         if one.name == "v_pk_mov_b32":
             flags = (LOW_FROM_HIGH if select & 1 else 0) | HIGH_FROM_HIGH if n == 0 else HIGH_FROM_HIGH if select >> 1 & 1 else 0
-        if kind == PKF and one.s[n].kind == CONSTANT and flags & (HIGH_FROM_HIGH | LOW_FROM_HIGH):
+        if kind == PKF and one.s[n].kind == CONSTANT and one.s[n].value and flags & (HIGH_FROM_HIGH | LOW_FROM_HIGH):
             one.operation = None  # what the high half of a constant is, no source says
         if kind == MIX and one.s[n].kind == CONSTANT and flags & HIGH_FROM_HIGH:
             one.s[n] = at.source(one, codes[n], PKH)
