@@ -30,7 +30,7 @@ from harness.records.package import TEST_FILES, is_bench, is_test
 BENCHES_VARIABLE = "WARPWAVE_BENCHES"
 CARD_VARIABLE = "WARPWAVE_CARD"
 DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
-EMULATED_VARIABLE = "WARPWAVE_EMULATED"  # the number of instructions that a test may execute
+EMULATED_VARIABLE = "WARPWAVE_EMULATED"  # the seconds that a test has in the emulator
 QUICK_VARIABLE = "WARPWAVE_QUICK"
 NARROWED_VARIABLE = "WARPWAVE_NARROWED"  # the user asked for some of the tests only
 _RUNNER = sys.modules["_pytest.runner"]  # not part of pytest's interface: compared, never called
@@ -242,7 +242,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the reporter, and provide a fake GPU if tests run in Triton's interpreter or in the emulator."""
     die_with_parent()
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    limit = int(os.environ.get(EMULATED_VARIABLE) or 0)
+    limit = float(os.environ.get(EMULATED_VARIABLE) or 0)
     account, tuning, undo = None, None, None
     if CARD_VARIABLE in os.environ and (interpreted or limit):
         card = Architecture.restore(json.loads(os.environ[CARD_VARIABLE]))

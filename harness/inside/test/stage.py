@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from harness.inside.benchmarks import kernel_name
-from harness.inside.fake_gpu.emulated.account import INSTRUCTIONS_PER_SECOND, executed
+from harness.inside.fake_gpu.emulated.account import executed
 from harness.inside.multi_gpu.cards import cards
 from harness.inside.multi_gpu.share import share
 from harness.inside.process import sealing
@@ -166,7 +166,7 @@ def verify(job: Job) -> StageReport:
     command = [sys.executable, "-m", "pytest", "-p", "harness.inside.test.pytest_plugin", *options, *test_paths(job)]
     os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.benches)
     os.environ[DEVICES_VARIABLE] = os.pathsep.join(job.torch_devices)
-    os.environ[EMULATED_VARIABLE] = str(int(job.test_limit_s * INSTRUCTIONS_PER_SECOND)) if job.emulate else ""
+    os.environ[EMULATED_VARIABLE] = str(job.test_limit_s) if job.emulate else ""
     if card := job.emulate or job.interpret_as or next(iter(job.architectures), None):
         os.environ[CARD_VARIABLE] = to_json(card)
     os.environ[QUICK_VARIABLE] = "1" if job.quick else ""

@@ -29,7 +29,8 @@ def send(buffer, control, form, number):
         name = ctypes.c_uint64.from_address(slot).value >> 8
 
 
-def execute(kernel, launch, *, limit_instructions=None):
+def execute(kernel, launch, *, limit_instructions=None, limit_seconds=None):
+    assert 0 < limit_seconds <= 120
     place = Place(kernel.name, 64, "v_made_up_b32", "test_ends.py:12")
     if kernel.name == "unknown":
         raise Unimplemented(f"v_made_up_b32 is not implemented: {place}", place)

@@ -67,15 +67,30 @@ def test_a_missing_mask():
 def shout_nothing(x):
     tl.store(x + tl.arange(0, 64), 1)
 """
+ENDLESS = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def endless(x):
+    while tl.load(x, volatile=True) == 0:
+        pass
+
+
+def test_endless():
+    endless[(1,)](torch.zeros(1, device="cuda", dtype=torch.int32), num_warps=1)
+"""
 
 
 @pytest.fixture(scope="module")
 def emulated(run_inside):
     """Run a package's tests. Returns message and property of each test, by its name, and the report of the stage."""
 
-    def run(package, *pytest_args):
+    def run(package, *pytest_args, **options):
         card = load_targets()["gfx942-emulated"].emulate
-        output = run_inside(package, Stage.TEST, interpret=False, emulate=card, benches=(), pytest_args=pytest_args)
+        output = run_inside(package, Stage.TEST, interpret=False, emulate=card, benches=(), pytest_args=pytest_args, **options)
         found = {}
         for case in ElementTree.parse(output / "test" / "junit.xml").getroot().iter("testcase"):
             bad = next((child.get("message") for child in case if child.tag in ("failure", "error", "skipped")), "")
@@ -111,3 +126,12 @@ def test_what_a_kernel_prints_and_reads_through_addresses(emulated, tmp_path):
     assert found["test_prints.test_a_table_of_addresses"][0] == ""
     assert "kernel shout_nothing" in found["test_prints.test_a_missing_mask"][0]
     assert "test_prints.py:" in found["test_prints.test_a_missing_mask"][0]
+
+
+def test_an_endless_kernel_ends_by_its_time_with_its_figure(emulated, tmp_path):
+    """Before the supervisor would kill the process, which could not say how far it came."""
+    (tmp_path / "test_endless.py").write_text(ENDLESS)
+    found, report = emulated(tmp_path, test_limit_s=40.0)
+
+    assert "; the test executed " in found["test_endless.test_endless"][0]
+    assert report["counts"] == {"timeout": 1}

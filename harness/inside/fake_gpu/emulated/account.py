@@ -7,14 +7,17 @@ the test's verdict comes from here.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.emulator import Deadlock, EmulatorError, Execution, OutOfMemoryBounds, TimeLimit, Trap
 from harness.records import EMULATED
 
-# A slow machine executes that many wave-instructions a second. A limit in instructions ends a test at the same place on every machine.
+# A limit in instructions ends a test at the same place on every machine that executes at least so many in a second.
 INSTRUCTIONS_PER_SECOND = 1_000_000
+# The share of a test's time after which its launch is ended: the supervisor, which kills the process at the end of it, has no figure.
+_SHARE = 0.9
 _OUTCOMES: dict[type[EmulatorError], str] = {TimeLimit: "timeout", OutOfMemoryBounds: "failed", Trap: "failed", Deadlock: "failed"}
 
 
@@ -27,24 +30,30 @@ class Fault:
 
 
 class Account:
-    """Counts the launches and wave-instructions of a test, and keeps its first fault. A test may execute `limit` instructions.
+    """Counts the launches and wave-instructions of a test, and keeps its first fault.
 
-    `card` is the name of the architecture.
+    `card` is the name of the architecture. A test has `seconds` of time, and may execute a million instructions for each.
     """
 
-    def __init__(self, card: str, limit: int) -> None:
-        self.card, self.limit = card, limit
+    def __init__(self, card: str, seconds: float) -> None:
+        self.card, self.seconds, self.limit = card, seconds, int(seconds * INSTRUCTIONS_PER_SECOND)
         self.begin()
 
     def begin(self) -> None:
         """Start a new test."""
         self.launches = self.instructions = 0
+        self._until = time.monotonic() + _SHARE * self.seconds
         self.fault: Fault | None = None
 
     @property
     def left(self) -> int:
         """The number of instructions that the test may still execute; at least one, so that a launch is refused where it runs."""
         return max(1, self.limit - self.instructions)
+
+    @property
+    def seconds_left(self) -> float:
+        """The time in seconds that the test's launches still have."""
+        return max(0.0, self._until - time.monotonic())
 
     def add(self, execution: Execution) -> None:
         """Count a launch that ended well."""
@@ -59,7 +68,7 @@ class Account:
         message = f"{told + ': ' if told else ''}{error}{place}"
         if isinstance(error, TimeLimit):
             self.instructions += error.executed
-            did = f"the test executed {self.instructions:,} wave-instructions; at most {self.limit:,} are allowed"
+            did = f"the test executed {self.instructions:,} wave-instructions; {self.limit:,} are allowed, and {self.seconds:g} s"
             message = f"{message.rstrip('.')}; {did}"
         outcome = next((word for kind, word in _OUTCOMES.items() if isinstance(error, kind)), "error")
         self.fault = self.fault or Fault(outcome, message)

@@ -82,7 +82,8 @@ class _Launcher:
             packed = pack(kernel.arguments, kernel.kernarg_bytes, values, grid, threads, shared[0][0] if shared else 0)
             launch = Launch(grid, threads, packed, self._metadata.shared, [*buffers(values), *shared])
             with printer or nullcontext():
-                self._account.add(execute(kernel, launch, limit_instructions=self._account.left))
+                limits = {"limit_instructions": self._account.left, "limit_seconds": self._account.seconds_left}
+                self._account.add(execute(kernel, launch, **limits))
         except EmulatorError as error:
             self._account.fail(error, printer.complaints if printer else "")
             raise
