@@ -85,44 +85,6 @@ class _Launcher:
                 account = self._account
                 account.add(execute(kernel, launch, limit_instructions=account.left, limit_seconds=account.seconds_left))
         except EmulatorError as error:
-            self._account.fail(error)
-            raise
-        return object(), kernel, kernel.registers, kernel.spills, self._threads
-
-
-class _Launcher:
-    """Launches one compiled kernel, with the arguments that Triton gives to every backend's launcher."""
-
-    def __init__(self, source: Any, metadata: Any, account: Account) -> None:
-        self._signature, self._metadata, self._account = tuple(source.signature.values()), metadata, account
-
-    def __call__(
-        self, x: int, y: int, z: int, stream: int, kernel: Kernel, packed: object, told: object, enter: Any, leave: Any, *args: Any
-    ) -> None:
-        """Execute all programs of the grid to their end; a launch of no program does nothing."""
-        if x * y * z:
-            scratch = self._scratch(x * y * z, stream)
-            if enter is not None:
-                enter(told)
-            with torch._C.DisableTorchFunction():
-                self._execute(kernel, (x, y, z), [*flatten(self._signature, args), *scratch])
-            if leave is not None:
-                leave(told)
-        for graph in Graph.capturing:
-            graph.remember(self, (x, y, z, stream, kernel, packed, told, enter, leave, *args), {}, None)
-
-    def _execute(self, kernel: Kernel, grid: tuple[int, int, int], values: list[tuple[str, Any]]) -> None:
-        threads = self._metadata.num_warps * self._metadata.warp_size
-        waves = grid[0] * grid[1] * grid[2] * self._metadata.num_warps
-        printer = Printer(waves) if any(argument.kind == PRINTS for argument in kernel.arguments) else None
-        shared = [printer.buffer] if printer else []
-        try:
-            packed = pack(kernel.arguments, kernel.kernarg_bytes, values, grid, threads, shared[0][0] if shared else 0)
-            launch = Launch(grid, threads, packed, self._metadata.shared, [*buffers(values), *shared])
-            with printer or nullcontext():
-                limits = {"limit_instructions": self._account.left, "limit_seconds": self._account.seconds_left}
-                self._account.add(execute(kernel, launch, **limits))
-        except EmulatorError as error:
             self._account.fail(error, printer.complaints if printer else "")
             raise
         except LaunchError as error:
