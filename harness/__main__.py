@@ -21,7 +21,8 @@ from harness.commands.ci import ci
 from harness.commands.codegen import codegen
 from harness.commands.doctor import doctor
 from harness.commands.export import export, plot
-from harness.commands.options import FILE, FOLDER, json_option, output_options
+from harness.commands.options.common import FILE, FOLDER, json_option
+from harness.commands.options.groups import output_options
 from harness.commands.run import run
 from harness.commands.show_report import draw_report, print_error, show_report
 from harness.commands.speed import compare as compare_command

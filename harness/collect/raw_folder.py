@@ -20,6 +20,7 @@ from harness.records import (
     STAGES,
     CompiledKernel,
     Job,
+    Narrowed,
     Output,
     RunRecord,
     Stage,
@@ -30,6 +31,7 @@ from harness.records import (
     Waiver,
     worst,
 )
+from harness.records.chosen import narrowed
 
 _MARKERS = ("run.json", "job.json", "stages.json")
 MAX_FOLDERS = 10_000  # searched at most
@@ -136,6 +138,8 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
         stages=tuple(reports[stage] for stage in Stage if stage in reports),
         gates=gates,
         peers=job.peers if job else (),
+        division=job.division if job else "",
+        narrowed=narrowed(job.chosen, job.quick, job.pytest_args) if job else Narrowed(),
         problems=tuple(problems),
         **values,
     )
@@ -220,7 +224,8 @@ def _matters(fault: Fault, report: StageReport | None, run: RunRecord) -> bool:
         return False
     if fault.name == "facts.json" and report is None:
         return run.verdict in _COMPLETE
-    return report is not None and report.verdict is not Verdict.NOT_RUN
+    # A stage that crashed, or that was never reached, has said why.
+    return report is not None and (report.verdict in _COMPLETE or report.exit_code == 0) and report.verdict is not Verdict.NOT_RUN
 
 
 def _disagreements(record: RunRecord | None, job: Job | None, stages: Stages | None) -> list[tuple[Verdict, str]]:

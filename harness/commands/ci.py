@@ -15,7 +15,7 @@ import click
 from harness import console
 from harness.commands.doctor import outcome as outcome_of_findings
 from harness.commands.doctor import print_findings
-from harness.commands.options import COMMAND, FILE, FOLDER
+from harness.commands.options.common import COMMAND, FILE, FOLDER
 from harness.commands.parsing import parse_run
 from harness.errors import ExitCode, InfrastructureError, Outcome, UsageError
 from harness.records.shard import MOST_SHARDS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness import console
-from harness.commands.options import FILE, json_file_option
+from harness.commands.options.common import FILE, json_file_option
 from harness.errors import ExitCode, Outcome, UsageError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import click
 from rich.text import Text
 
 from harness import console
-from harness.commands.options import FILE, complete_target, json_option
+from harness.commands.options.common import FILE, complete_target, json_option
 from harness.errors import ExitCode, Outcome
 from harness.records.engines import ENGINES
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness import console
-from harness.commands.options import FILE, FOLDER
+from harness.commands.options.common import FILE, FOLDER
 from harness.errors import Outcome, UsageError
 
 if TYPE_CHECKING:

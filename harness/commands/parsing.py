@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from harness.commands.options import COMMAND
+from harness.commands.options.common import COMMAND
 from harness.commands.run import run
 from harness.errors import UsageError
 

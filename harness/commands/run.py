@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness import console
-from harness.commands.options import (
-    build_options,
-    complete_target,
-    output_options,
-    package_options,
-    parse_options,
-    what_options,
-    where_options,
-)
+from harness.commands.options.common import complete_target
+from harness.commands.options.groups import build_options, output_options, package_options, what_options, where_options
+from harness.commands.options.parse import parse_options
+from harness.commands.options.tests import take_node_ids
 from harness.commands.show_report import print_error, show_records, show_report
 from harness.engines import signals
 from harness.errors import ExitCode, Outcome, UsageError, WarpwaveError
@@ -27,8 +23,21 @@ if TYPE_CHECKING:
     from harness.records import RunRecord
 
 
-@click.command()
-@click.argument("names", nargs=-1, required=True, metavar="TARGET...", shell_complete=complete_target)
+class _Run(click.Command):
+    """Takes what stands behind `--` as options for pytest."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Parse the words before `--` as usual."""
+        if "--" in args:
+            place = args.index("--")
+            args = [*args[:place], *(["--pytest-args", shlex.join(args[place + 1 :])] if args[place + 1 :] else [])]
+        return super().parse_args(context, args)
+
+
+@click.command(cls=_Run)
+@click.argument(
+    "names", nargs=-1, required=True, metavar="TARGET... [ID...]", shell_complete=complete_target, callback=take_node_ids, is_eager=True
+)
 @what_options
 @package_options
 @where_options
@@ -36,7 +45,10 @@ if TYPE_CHECKING:
 @click.option("--no-report", is_flag=True, help="Write no report; a later `warpwave report` can.")
 @output_options
 def run(**options: Any) -> Outcome:
-    """Run TARGETs (see `warpwave list`) in the given order, then write the comparison."""
+    """Run TARGETs (see `warpwave list`) in the given order, then write the comparison.
+
+    An ID, such as tests/test_add.py::test_add, is a test to run, as with --test.
+    """
     from harness.config.targets import load_targets, select
     from harness.out_folder import check_writable
     from harness.report import make_report
@@ -68,6 +80,8 @@ def _run_all(targets: Sequence[Target], asked: RunOptions, *, quiet: bool) -> tu
     refused: list[WarpwaveError] = []
     for target in targets:
         with Progress(console.terminal(err=True), target.name, quiet=quiet) as progress:
+            for line in asked.chosen.why if target is targets[0] else ():
+                progress.say(line)
             if asked.weaken:
                 progress.say(f"{target.name}: protections given up: {', '.join(asked.weaken)}")
             try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness import console
-from harness.commands.options import FILE, json_file_option
+from harness.commands.options.common import FILE, json_file_option
 from harness.errors import ExitCode, Outcome
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ def _record(parts: Sequence[TargetRun], known: Sequence[Facts]) -> tuple[RunReco
     gravest = worst([record.verdict for record in records], Verdict.INCOMPLETE)
     one = next(record for record in records if record.verdict is gravest)
     reason = f"shard {one.shard}: {one.reason}" if one.reason else ""
-    faults = [*_counted(records), *_agreed(known)]
+    faults = [*_counted(records), *_agreed(known), *_divided(parts)]
     if faults and gravest.severity < Verdict.INCOMPLETE.severity:
         gravest, reason = Verdict.INCOMPLETE, faults[0]
     seconds = max(record.seconds for record in records)
@@ -112,6 +112,14 @@ def _stage(reports: Sequence[StageReport]) -> StageReport:
         notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
         files={},  # each shard has its own files
     )
+
+
+def _divided(parts: Sequence[TargetRun]) -> list[str]:
+    """Return a fault if the shards do not add up to one package: a test may be in two of them, or in none."""
+    divisions = {run.division for run in parts if run.division}
+    asked = {run.narrowed for run in parts if run.division}
+    found = ["the shards were divided differently: by other times (--shard-times), or of another package"] if len(divisions) > 1 else []
+    return [*found, *(["the shards were asked for different tests"] if len(asked) > 1 and not found else [])]
 
 
 def _offsets(parts: Sequence[TargetRun]) -> list[int]:

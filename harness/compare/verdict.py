@@ -91,6 +91,8 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         peers=run.peers if any(report.stage is Stage.COMPILE for report in run.stages) else (),
         attempts=record.attempts,
         disagreements=disagreements(run),
+        narrowed=run.narrowed.by,
+        chosen=run.narrowed.chosen.why,
     )
 
 
@@ -176,9 +178,11 @@ def _phrase(target: TargetSummary) -> str:
     if target.verdict is Verdict.NOT_RUN and (measured or compiled):
         done = [f"ran no test{reason}", measured, compiled, gates]
     elif target.complete:
-        suspected = f"({target.suspected} of them suspected)" if target.suspected else ""
         tests = _count_sentence(target.tests, "test", "passed", "failed", target.tests_not_run)
-        done = [f"{tests} {suspected}".strip(), measured, compiled, gates]
+        # Two options are enough to know that these were not all tests; the report lists them all.
+        some = f" of those that {' and '.join(target.narrowed[:2])} chose" if target.narrowed and tests else ""
+        suspected = f" ({target.suspected} of them suspected)" if target.suspected else ""
+        done = [tests + some + suspected, measured, compiled, gates]
     else:
         done = [_PHRASES[target.verdict] + reason]
     parts = [text for text in done if text] or [target.verdict.value]

@@ -45,6 +45,13 @@ def import_folders(root: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys([".", *inside]))
 
 
+def package_names(root: Path) -> tuple[str, ...]:
+    """Return what the package calls itself: the name of its folder, and the one that its project file gives it."""
+    named = _Table(read_toml(root / "pyproject.toml"))["project"]["name"].value
+    named = named or read_ini(root / "setup.cfg").get("metadata", {}).get("name")
+    return tuple(dict.fromkeys(name for name in (root.name, named) if isinstance(name, str) and name))
+
+
 def _holds_packages(folder: Path) -> bool:
     """Return whether a folder holds modules or packages, and is not a package itself."""
     return folder.is_dir() and not (folder / "__init__.py").exists() and any((*folder.glob("*.py"), *folder.glob("*/*.py")))

@@ -20,7 +20,7 @@ from typing import Any
 
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
-from harness.records import NotRun, Scalar, Verdict
+from harness.records import Job, NotRun, Scalar, Verdict
 from harness.records.package import is_bench, kernel_of
 
 
@@ -78,9 +78,10 @@ def find_benches(root: Path, patterns: tuple[str, ...]) -> list[Path]:
     return [path for path in sorted(root.rglob("*.py")) if is_bench(path.relative_to(root).as_posix(), patterns)]
 
 
-def kernel_name(path: Path, root: Path) -> str:
-    """Return the kernel that a file is about; one above `root`, such as a `conftest.py` there, goes by its own name."""
-    return kernel_of(path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name)
+def kernel_name(path: Path, job: Job) -> str:
+    """Return the kernel that a file is about; one above the kernels folder, such as a `conftest.py` there, goes by its own name."""
+    root = Path(job.kernels)
+    return kernel_of(path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name, job.package_names)
 
 
 def load_module(path: Path, root: Path) -> ModuleType:
@@ -107,14 +108,14 @@ def load_module(path: Path, root: Path) -> ModuleType:
     return module
 
 
-def load_case(journal: Journal, path: Path, root: Path, done: set[str]) -> ModuleType | None:
+def load_case(journal: Journal, path: Path, job: Job, done: set[str]) -> ModuleType | None:
     """Load a bench. If that fails, or killed an earlier worker, it becomes a row of its own and its points are left out."""
-    identity = f"{kernel_name(path, root)} [loading {path.name}]"
+    identity = f"{kernel_name(path, job)} [loading {path.name}]"
     if identity in done:
         return None
     journal.write("start", id=identity)
     try:
-        module = load_module(path, root)
+        module = load_module(path, Path(job.kernels))
     except Exception as error:
         traceback.print_exc()
         journal.write("finish", id=identity, verdict=Verdict.ERROR.value, reason=describe(error))
@@ -123,12 +124,12 @@ def load_case(journal: Journal, path: Path, root: Path, done: set[str]) -> Modul
     return module
 
 
-def load_points(journal: Journal, path: Path, root: Path, done: set[str], quick: bool) -> list[Point]:
+def load_points(journal: Journal, path: Path, job: Job, done: set[str]) -> list[Point]:
     """Load a bench and return its points. A file that has none becomes a row that says so."""
-    module = load_case(journal, path, root, done)
-    found = list(points(module, path, root, quick)) if module is not None else []
+    module = load_case(journal, path, job, done)
+    found = list(points(module, path, job)) if module is not None else []
     if module is not None and not found:
-        identity = f"{kernel_name(path, root)} [loading {path.name}]"
+        identity = f"{kernel_name(path, job)} [loading {path.name}]"
         journal.write("start", id=identity)
         journal.write("finish", id=identity, verdict=Verdict.NOT_RUN.value, reason=_nothing_in(module), not_run=NotRun.EMPTY)
     return found
@@ -143,16 +144,16 @@ def _nothing_in(module: ModuleType) -> str:
     return "no module-level perf_report; nothing to measure"
 
 
-def points(module: ModuleType, path: Path, root: Path, quick: bool = False) -> Iterator[Point]:
-    """Yield every point of every mark in a loaded module, in the author's order; `quick` keeps three sizes of each sweep."""
+def points(module: ModuleType, path: Path, job: Job) -> Iterator[Point]:
+    """Yield every point of every mark in a loaded module, in the author's order; a quick run has three sizes of each sweep."""
     import triton.testing
 
-    kernel = kernel_name(path, root)
+    kernel = kernel_name(path, job)
     for mark in [value for value in vars(module).values() if isinstance(value, triton.testing.Mark)]:
         benchmarks = mark.benchmarks if isinstance(mark.benchmarks, (list, tuple)) else [mark.benchmarks]
         for bench in benchmarks:
             sizes = list(bench.x_vals)
-            if quick and len(sizes) > 3:
+            if job.quick and len(sizes) > 3:
                 sizes = [sizes[0], sizes[len(sizes) // 2], sizes[-1]]
             for size in sizes:
                 values = size if isinstance(size, (list, tuple)) else [size] * len(bench.x_names)

@@ -5,6 +5,7 @@ them, and the host reads them through `collect`, which validates every field aga
 `_ms` milliseconds, `_bytes` bytes, `_gbps` GB/s with G = 1e9.
 """
 
+from harness.records.chosen import Chosen, Narrowed, Selection
 from harness.records.enums import (
     EMULATED,
     GPU_PROPERTY,
@@ -44,6 +45,7 @@ __all__ = [
     "CardShare",
     "CaseResult",
     "Ceiling",
+    "Chosen",
     "CompiledKernel",
     "DeviceFacts",
     "Environment",
@@ -55,6 +57,7 @@ __all__ = [
     "JobOptions",
     "Limits",
     "Multiprocessor",
+    "Narrowed",
     "NotRun",
     "Output",
     "PytestSettings",
@@ -62,6 +65,7 @@ __all__ = [
     "RunRecord",
     "Sample",
     "Scalar",
+    "Selection",
     "Shard",
     "Stage",
     "StageReport",

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Union
 
-from harness.records.bounds import Bound, Bytes, Few, Many, Name, Page
+from harness.records.bounds import Bound, Bytes, Few, Many, Name, Page, Word
+from harness.records.chosen import Chosen
 from harness.records.enums import SCHEMA_VERSION, STRICT, Stage, Verdict
 from harness.records.gates import Gates
 from harness.records.package import TEST_FILES
@@ -109,13 +110,14 @@ class JobOptions:
     Without `gates` generated code is not judged. The bench stage ends a point when its median is known to within `precision` (a share of
     it; the half-width of the 95 % interval), or when its time is up. With `again` it measures everything twice: an A/A run. The compile
     stage leaves out the launches of the providers `peers`, which are not the package's own. Modules are imported from `import_folders`,
-    which are relative to the package's root.
+    which are relative to the package's root. `package_names` are what the package calls itself.
     """
 
     __pydantic_config__ = STRICT
     benches: tuple[str, ...] = ("bench_*.py",)
     launches: tuple[str, ...] = ("bench", "test")
     peers: Annotated[tuple[Name, ...], Many] = ()
+    chosen: Chosen = field(default_factory=Chosen)
     pytest_args: tuple[str, ...] = ()
     quick: bool = False
     again: bool = False
@@ -124,6 +126,7 @@ class JobOptions:
     stage_limit_s: float = 3600.0
     gates: Union[Gates, None] = None
     import_folders: Annotated[tuple[Page, ...], Few] = (".",)
+    package_names: Annotated[tuple[Page, ...], Few] = ()
     pytest: PytestSettings = field(default_factory=PytestSettings)
 
 
@@ -138,6 +141,7 @@ class Job(JobOptions):
     `torch_devices` are torch's names for the types of device in the targets file, the target's own first. Where there is no card, a tensor
     that the package wants on one of them is put elsewhere. `interpret_as` is the card that host code sees in Triton's interpreter.
     `emulate` is the card whose machine code the test stage executes on the CPU; host code sees that card.
+    If the job is a shard, `files` are its test files and benches, and `division` is a digest of what all shards have.
     """
 
     __pydantic_config__ = STRICT
@@ -162,6 +166,8 @@ class Job(JobOptions):
     card_rows: str = ""
     torch_devices: Annotated[tuple[Name, ...], Few] = ("cuda",)
     package_root: Page = ""
+    files: Union[tuple[Page, ...], None] = None
+    division: Word = ""
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -177,9 +183,20 @@ class Job(JobOptions):
         raw["architectures"] = tuple(Architecture.restore(entry) for entry in raw["architectures"])
         for key in ("interpret_as", "emulate"):
             raw[key] = Architecture.restore(raw[key]) if raw.get(key) else None
-        for key in ("probe", "benches", "launches", "peers", "pytest_args", "card_query", "torch_devices", "import_folders"):
+        for key in (
+            "probe",
+            "benches",
+            "launches",
+            "peers",
+            "pytest_args",
+            "card_query",
+            "torch_devices",
+            "import_folders",
+            "package_names",
+        ):
             if key in raw:
                 raw[key] = tuple(raw[key])
+        raw["chosen"] = Chosen.restore(raw.get("chosen", {}))
         raw["pytest"] = PytestSettings.restore(raw.get("pytest", {}))
         raw["gates"] = Gates.restore(raw["gates"]) if raw.get("gates") else None
         raw["device_faults"] = {pattern: Verdict(verdict) for pattern, verdict in raw.get("device_faults", {}).items()}

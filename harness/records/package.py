@@ -6,18 +6,44 @@ A path is relative to the package's folder and has forward slashes, as in pytest
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 TEST_FILES = ("test_*.py", "*_test.py")  # pytest's default for `python_files`
+# A folder whose name has only these words says what kind of code is in it, not which kernel: `tests`, `op_tests`, `src`.
+_ROLES = frozenset(
+    {
+        *("test", "tests", "testing", "unit", "unittest", "unittests", "integration"),
+        *("bench", "benches", "benchmark", "benchmarks", "benchmarking", "perf", "performance", "speed"),
+        *("src", "source", "lib", "python", "op", "ops", "operator", "operators", "kernel", "kernels", "triton"),
+        *("example", "examples", "tutorial", "tutorials", "script", "scripts"),
+        *("model", "models", "module", "modules", "layer", "layers", "nn", "functional", "transformers", "common"),
+    }
+)
+_ROLE_OF_FILE = re.compile(r"(?:(?:test|bench|benchmark|perf)_)?(.+?)(?:_(?:test|bench|benchmark|perf))?")
 
 
-def kernel_of(path: str) -> str:
-    """Return the kernel that a file is about: its top folder, or for a file in no folder its name without `bench_` or `test_`."""
+def kernel_of(path: str, own: Iterable[str] = ()) -> str:
+    """Return the kernel that a file is about, by which the report groups its tests and sweeps.
+
+    Folders on top that only have a role are skipped, and so are those with one of the package's `own` names. Then it is the top folder; or
+    for a file in no folder its name without `bench_` or `test_`.
+    """
     parts = [part for part in path.split("/") if part not in ("", ".")]
+    names = {_plain(name) for name in own}
+    while len(parts) > 1 and (_plain(parts[0]) in names or _ROLES.issuperset(_plain(parts[0]).split("_"))):
+        parts.pop(0)
     if len(parts) > 1:
         return parts[0]
-    return PurePosixPath(*parts).stem.removeprefix("bench_").removeprefix("test_")
+    stem = PurePosixPath(*parts).stem
+    found = _ROLE_OF_FILE.fullmatch(stem)
+    return found[1] if found else stem
+
+
+def _plain(name: str) -> str:
+    """Return a name as all of its spellings have it: `flash-attn` and `Flash_Attn` are one."""
+    return re.sub(r"[-_.]+", "_", name).lower()
 
 
 def is_test(path: str, patterns: Iterable[str] = TEST_FILES) -> bool:

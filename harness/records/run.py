@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Union
 
 from harness.records.bounds import Few, Many, Name, Page, Prose, Seconds, ShardText, Word
+from harness.records.chosen import Narrowed
 from harness.records.enums import SCHEMA_VERSION, STRICT, Verdict
 from harness.records.gates import Gates
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, Facts, Sample, StageReport
@@ -113,7 +114,8 @@ class TargetRun:
 
     `compiled` comes from the compile stage, without a GPU; `launched` is what the JIT compiled on the GPU in the bench stage. `again` are
     the points of `samples`, measured a second time: an A/A run. `shares` are the parts of the GPUs that shared the work. `peers` are the
-    providers that the author excluded from the compile stage. `missing` says which shards of a run are missing.
+    providers that the author excluded from the compile stage. `missing` says which shards of a run are missing, `division` is a digest of
+    what each of them has.
     """
 
     __pydantic_config__ = STRICT
@@ -131,3 +133,5 @@ class TargetRun:
     peers: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     missing: str = ""
+    division: str = ""
+    narrowed: Narrowed = field(default_factory=Narrowed)

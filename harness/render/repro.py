@@ -23,17 +23,17 @@ _DROPPED = frozenset(
     {
         *("--stage", "--bench", "--launches", "-k", "--commit", "--gpus", "--shard", "--precision", "--timeout", "--out", "--resume"),
         *("--gpu-wait", "--results-limit", "--results-files"),
+        *("--test", "--last-failed", "--changed-since", "--deselect-from", "--pytest-args", "--shard-times"),
     }
 )
 _LONGEST = 4000  # characters of options; the command is repeated beside each failed test
-_KEYWORD = re.compile(r"[\w.:+\-/\[\]\\]+")  # characters that pytest's -k can read
 
 
 def repro(target: TargetSummary, test: str) -> str:
-    """Return a shell command: `warpwave run cuda --kernels ../ops --stage test -k 'test_add[fp32-1]'`."""
+    """Return a shell command: `warpwave run cuda --kernels ../ops --stage test --test 'test_add.py::test_add[fp32-1]'`."""
     # A second run of one target is shown as `cuda (2)`, but `warpwave run` takes the target's own name.
     name = re.sub(r" \(\d+\)$", "", target.target)
-    words = ["warpwave", "run", name, *_kept(target.command), "--stage", "test", "-k", _keyword(test)]
+    words = ["warpwave", "run", name, *_kept(target.command), "--stage", "test", "--test", test]
     return visible(" ".join(map(shlex.quote, words)))
 
 
@@ -50,9 +50,3 @@ def _kept(command: Iterable[str]) -> list[str]:
         if sum(map(len, found)) > _LONGEST:
             return []
     return found
-
-
-def _keyword(test: str) -> str:
-    """Return the test's own name with its parameters, or without if pytest's -k could not read them."""
-    name = test.rpartition("::")[2] if "[" not in test else test[: test.index("[")].rpartition("::")[2] + test[test.index("[") :]
-    return name if _KEYWORD.fullmatch(name) else name.partition("[")[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from harness.records import Verdict, reasons
@@ -93,6 +94,14 @@ def plural(number: int, noun: str, many: str = "") -> str:
 def left_out(number: int, ran: int) -> str:
     """`--quick left out 640 of 765 tests`; without the total if none `ran`."""
     return f"--quick left out {f'{number} of {number + ran} tests' if ran else plural(number, 'test')}"
+
+
+def asked_for(deselected: int, ran: int, by: Iterable[str]) -> str:
+    """`only 12 of 901 tests were asked for (-k softmax)`: those in the files that pytest looked into."""
+    how = f" ({', '.join(by)})"
+    if not deselected:
+        return f"only some of the package's tests were asked for{how}"
+    return f"only {ran} of {ran + deselected} tests were asked for{how}" if ran else f"{plural(deselected, 'test')} were not asked for{how}"
 
 
 def number(value: float | None) -> str:

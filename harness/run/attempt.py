@@ -46,7 +46,7 @@ from harness.run.diagnose import diagnose
 from harness.run.disk_reserve import Reserve
 from harness.run.inputs import gather
 from harness.run.resume import check_inputs, check_same
-from harness.run.sharding import restrict
+from harness.run.sharding import part_of
 
 OnEvent = Callable[[dict[str, Any]], None]
 
@@ -241,10 +241,10 @@ def record_of(request: Request, started: datetime, seconds: float, attempts: tup
 def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...]) -> Job:
     """Return the job for the inside."""
     target, options = request.target, request.options
-    asked = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
+    asked: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
     if options.shard:
-        asked["benches"], left_out = restrict(options.kernels, layout.kernels, options.benches, options.shard, options.pytest.python_files)
-        asked["pytest_args"] = (*options.pytest_args, *left_out)
+        part = part_of(options, options.shard)
+        asked |= {"files": part.files, "benches": part.benches, "division": part.division}
     return Job(
         run_id=options.run_id,
         target=target.name,

@@ -21,6 +21,7 @@ from harness.run.inputs import harness_code, package
 _FREE = (
     "kernels",
     "package_root",
+    "package_names",
     "output",
     "driver_file",
     "probe",
@@ -33,6 +34,7 @@ _FREE = (
     "card_rows",
     "schema_version",
 )
+_NAMES = {"chosen": "choice of tests", "files": "part of the package (--shard)", "division": "division into shards"}
 _MAX_ATTEMPTS = 100
 _UNFINISHED = (Verdict.INFRA, Verdict.INCOMPLETE, Verdict.STALE, Verdict.INVALID)
 
@@ -156,18 +158,14 @@ def check_same(raw: Path, job: Job) -> None:
     if recorded is None:
         return
     for entry in dataclasses.fields(Job):
-        before, now = (getattr(each, entry.name) for each in (_placeless(recorded), _placeless(job)))
+        before, now = (getattr(each, entry.name) for each in (recorded, job))
         if entry.name not in _FREE and before != now:
+            what = _NAMES.get(entry.name) or entry.name.replace("_", " ")
             raise UsageError(
-                f"The run in {raw} is another one: its {entry.name.replace('_', ' ')} was {_short(before)}, now it is {_short(now)}.",
+                f"The run in {raw} is another one: its {what} was {_short(before)}, now it is {_short(now)}.",
                 "A run is resumed with the options that it was started with; otherwise two runs would be mixed.",
                 "Give the options of its first command (`command` in run.json), or start a new run.",
             )
-
-
-def _placeless(job: Job) -> Job:
-    """Return the job without the package's path, which the pytest options contain if only a shard runs."""
-    return dataclasses.replace(job, pytest_args=tuple(word.replace(f"={job.kernels}/", "=") for word in job.pytest_args))
 
 
 def _short(value: object) -> str:

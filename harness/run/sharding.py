@@ -1,20 +1,32 @@
-"""Select the kernels of one shard, so that several machines can share a package. A kernel's tests and sweeps stay together.
+"""Divide a package's test files and benches into shards, so that several machines can share it.
 
-The folder alone decides which shard gets a kernel, so the machines need not communicate. The inside knows nothing about shards.
+The package and the options alone decide which shard gets a file, so the machines need not communicate. Each file is in exactly one shard.
 """
 
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
-from pathlib import Path
+import hashlib
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from harness.errors import UsageError
-from harness.records import Shard
-from harness.records.package import TEST_FILES, is_bench, is_test, kernel_of
+from harness.options import RunOptions
+from harness.records import Selection, Shard
+from harness.records.package import is_bench, is_test, kernel_of
 from harness.records.shard import MOST_SHARDS
 
-_NOTHING = "(no bench in this shard)"
+NOTHING = "(no bench in this run)"  # a pattern that no file matches
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one shard has: `files`, those of them that are `benches`, as patterns, and a digest of the whole division."""
+
+    files: tuple[str, ...]
+    benches: tuple[str, ...]
+    division: str
 
 
 def parse_shard(text: str) -> Shard:
@@ -31,19 +43,48 @@ def parse_shard(text: str) -> Shard:
         ) from None
 
 
-def restrict(
-    kernels: Path, inside: str, benches: Sequence[str], shard: Shard, tests: Sequence[str] = TEST_FILES
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the bench patterns and the pytest options that leave out the kernels of other shards.
+def part_of(options: RunOptions, shard: Shard) -> Part:
+    """Return what a shard has of the package. Helpers stay importable: they are not collected, but they are still there."""
+    files = files_of(options)
+    shares = divide(_weights(options, files), shard.of)
+    mine = tuple(sorted(shares[shard.number - 1]))
+    benches = tuple(glob.escape(path) for path in mine if is_bench(path, options.benches))
+    digest = hashlib.sha256("\n".join(" ".join(sorted(share)) for share in shares).encode(errors="surrogateescape")).hexdigest()
+    return Part(mine, benches or (NOTHING,), digest[:16])
 
-    `inside` is the package's path where it runs, `tests` are pytest's patterns of test files. Helpers stay importable: the other files are
-    not collected, but they are still there.
+
+def files_of(options: RunOptions) -> list[str]:
+    """Return the test files and benches of a package in which something was asked for, sorted."""
+    selection = Selection(options.chosen)
+    found = (path.relative_to(options.kernels).as_posix() for path in sorted(options.kernels.rglob("*.py")))
+    patterns = options.pytest.python_files
+    return [path for path in found if (is_test(path, patterns) and selection.looks_into(path)) or is_bench(path, options.benches)]
+
+
+def divide(weights: Mapping[str, float], shards: int) -> list[list[str]]:
+    """Return the files of each shard: the heaviest first, each to the shard that has least so far.
+
+    The largest sum is at most 4/3 of the best possible one (R. L. Graham, 1969: Bounds on Multiprocessing Timing Anomalies).
     """
-    files = [path.relative_to(kernels).as_posix() for path in sorted(kernels.rglob("*.py"))]
-    timed = [path for path in files if is_bench(path, benches)]
-    tested = [path for path in files if is_test(path, tests)]
-    names = sorted({kernel_of(path) for path in (*timed, *tested)})
-    mine = set(names[shard.number - 1 :: shard.of])
-    patterns = tuple(glob.escape(path) for path in timed if kernel_of(path) in mine)
-    others = sorted({path.partition("/")[0] for path in (*timed, *tested) if kernel_of(path) not in mine})
-    return patterns or (_NOTHING,), tuple(f"--ignore={inside}/{other}" for other in others)
+    shares: list[list[str]] = [[] for _ in range(shards)]
+    loads = [(0.0, 0, number) for number in range(shards)]
+    for path in sorted(weights, key=lambda path: (-weights[path], path)):
+        load, count, number = heapq.heappop(loads)
+        shares[number].append(path)
+        heapq.heappush(loads, (load + weights[path], count + 1, number))
+    return shares
+
+
+def _weights(options: RunOptions, files: Sequence[str]) -> dict[str, float]:
+    """Return the seconds that each file took in an earlier run, or its bytes; a file that was not timed is estimated by its bytes."""
+    sizes = {path: max(1, (options.kernels / path).stat().st_size) for path in files}
+    known = {path: _seconds(options, path) for path in files}
+    timed = {path: seconds for path, seconds in known.items() if seconds is not None}
+    rate = sum(timed.values()) / sum(sizes[path] for path in timed) if timed else 1.0
+    return {path: timed.get(path, size * rate) for path, size in sizes.items()}
+
+
+def _seconds(options: RunOptions, path: str) -> float | None:
+    if path in options.shard_times or not is_bench(path, options.benches):
+        return options.shard_times.get(path)
+    return options.shard_times.get(kernel_of(path, options.package_names))

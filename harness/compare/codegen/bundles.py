@@ -12,7 +12,10 @@ from harness.records import CompiledKernel, Stage, TargetRun, Verdict
 
 @dataclass(frozen=True)
 class Bundle:
-    """One side of a diff. `faults` are sentences on why kernels may be missing; empty if the bundle is complete."""
+    """One side of a diff. `faults` are sentences on why kernels may be missing; empty if the bundle is complete.
+
+    `narrowed` says by which options the runs had some of the package's tests only.
+    """
 
     folder: str
     targets: tuple[str, ...]
@@ -20,6 +23,7 @@ class Bundle:
     triton: tuple[str, ...]
     kernels: tuple[CompiledKernel, ...]
     faults: tuple[str, ...]
+    narrowed: tuple[str, ...] = ()
 
     @property
     def architectures(self) -> frozenset[str]:
@@ -50,6 +54,7 @@ def bundle(folder: str, runs: Sequence[TargetRun]) -> Bundle:
         triton=tuple(dict.fromkeys(run.facts.triton if run.facts else "unknown" for run in compiled)),
         kernels=tuple(merge([run.compiled for run in compiled])),
         faults=tuple(fault for run in runs for fault in _faults(run)),
+        narrowed=tuple(dict.fromkeys(" ".join(run.narrowed.by) for run in compiled if run.narrowed.by)),
     )
 
 
@@ -77,6 +82,8 @@ def notes(base: Bundle, head: Bundle) -> tuple[str, ...]:
     for side, mine, theirs in (("BASE", base, head), ("HEAD", head, base)):
         if only := mine.architectures - theirs.architectures:
             found.append(f"Only {side} compiled for {', '.join(sorted(only))}: not compared.")
+        if mine.narrowed != theirs.narrowed and mine.narrowed:
+            found.append(f"{side} had some of the package's tests only ({'; '.join(mine.narrowed)}): kernels may be missing from it.")
         found += [f"{side} is incomplete, kernels may be missing from it: {fault}." for fault in mine.faults]
     return tuple(found)
 

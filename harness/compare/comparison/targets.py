@@ -38,7 +38,8 @@ class TargetSummary(Strict):
     `only_gates` counts failed kernels that compiled and could be launched. `gates` is what kernels had to meet, if anything. `peers` are
     the benchmark providers that the compile stage left out. `complete`: it did everything it was asked to do, whatever the result. A
     crashed test does not change that, a crashed stage does. `attempts` are the earlier attempts. Whatever they finished was kept.
-    `disagreements` are between the GPUs that shared the work. `emulated` names the architecture whose machine code a CPU executed; empty on
+    `disagreements` are between the GPUs that shared the work. `narrowed` are the options by which the run had some of the package's tests
+    only, and `chosen` says in lines what they chose and why. `emulated` names the architecture whose machine code a CPU executed; empty on
     a real card. `suspected` counts the tests that failed only in the emulator.
     """
 
@@ -68,6 +69,8 @@ class TargetSummary(Strict):
     peers: tuple[str, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     disagreements: tuple[str, ...] = ()
+    narrowed: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()
     emulated: str = ""
     suspected: int = 0
 

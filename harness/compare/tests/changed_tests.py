@@ -54,12 +54,14 @@ def changed_tests(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> Chang
     """Compare the tests of each target of HEAD with those of BASE's target of the same name.
 
     A test counts as gone, skipped or new only if the other side's test stage completed: a crashed stage or a missing shard says nothing
-    about the tests it did not reach. A renamed test counts as one gone and one new.
+    about the tests it did not reach. So does a run that was asked for some tests only, unless the other was asked for the same. A renamed
+    test counts as one gone and one new.
     """
     sides = [{run.record.target: run for run in runs if run.cases and run.record.verdict is not Verdict.STALE} for runs in (base, head)]
     both = [name for name in sides[0] if name in sides[1]]
     cases = [{(name, *key): case for name in both for key, case in _numbered(side[name].cases)} for side in sides]
-    ended = [{name for name in both if _ended(side[name])} for side in sides]
+    alike = {name for name in both if sides[0][name].narrowed == sides[1][name].narrowed}
+    ended = [{name for name in both if _ended(side[name]) and (name in alike or not side[name].narrowed.by)} for side in sides]
     found = []
     for key in dict.fromkeys([*cases[0], *cases[1]]):
         old, new = (side.get(key) for side in cases)

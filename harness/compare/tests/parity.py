@@ -18,6 +18,9 @@ def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
     """Return a row per test id and occurrence, in the order of the first target that has it."""
     took_part = [name for name, run in runs.items() if run.cases]
     emulated = {name for name in took_part if runs[name].record.emulated}
+    # A target that was asked for some tests only misses none of the others, unless all were asked for the same.
+    alike = len({runs[name].narrowed for name in took_part}) < 2
+    all_asked = [name for name in took_part if alike or not runs[name].narrowed.by]
     found: dict[tuple[str, int], dict[str, TestCell]] = {}
     for name in took_part:
         seen: Counter[str] = Counter()
@@ -26,10 +29,10 @@ def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
             found.setdefault((case.id, seen[case.id]), {})[name] = TestCell(name, case)
     rows = []
     most = max(_FEWEST_NAMED, min(MOST_NAMED, _MOST_NAMES // max(1, len(found))))
-    alike: dict[tuple[str, ...], tuple[str, ...]] = {}
+    shared: dict[tuple[str, ...], tuple[str, ...]] = {}
     for (identity, occurrence), cells in found.items():
-        parity, behind = _parity(cells, took_part, most)
-        behind = alike.setdefault(behind, behind)
+        parity, behind = _parity(cells, took_part, all_asked, most)
+        behind = shared.setdefault(behind, behind)
         kernel = next(iter(cells.values())).result.kernel
         rows.append(ParityRow(identity, occurrence, kernel, parity, behind, tuple(cells.values()), _suspected(cells, emulated)))
     return tuple(rows)
@@ -63,7 +66,7 @@ def count_reasons(rows: Iterable[CaseResult | CompiledKernel]) -> dict[str, int]
     return dict(Counter(row.not_run.value for row in rows if row.not_run and row.verdict is Verdict.NOT_RUN))
 
 
-def _parity(cells: Mapping[str, TestCell], took_part: list[str], most: int) -> tuple[Parity, tuple[str, ...]]:
+def _parity(cells: Mapping[str, TestCell], took_part: list[str], all_asked: list[str], most: int) -> tuple[Parity, tuple[str, ...]]:
     """Return the parity of one test and the targets that are behind.
 
     A target can only miss a test if it ran tests at all. A missing or failed test is reported only if it passed on another target. The work
@@ -76,7 +79,7 @@ def _parity(cells: Mapping[str, TestCell], took_part: list[str], most: int) -> t
         return Parity.PASSED_NOWHERE, ()
     found = (
         (Parity.FAILED_ON, (name for name, verdict in verdicts.items() if verdict not in (Verdict.PASSED, Verdict.NOT_RUN))),
-        (Parity.MISSING_ON, (name for name in took_part if name not in cells) if len(cells) < len(took_part) else ()),
+        (Parity.MISSING_ON, (name for name in all_asked if name not in cells) if len(cells) < len(took_part) else ()),
         (Parity.SKIPPED_ON, (name for name, verdict in verdicts.items() if verdict is Verdict.NOT_RUN)),
     )
     for parity, behind in found:

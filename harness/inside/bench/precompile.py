@@ -123,7 +123,7 @@ def _points(job: Job) -> list[Point]:
     found: list[Point] = []
     for path in find_benches(root, job.benches):
         try:
-            found += [point for point in points(load_module(path, root), path, root, job.quick) if point.provider not in job.peers]
+            found += [point for point in points(load_module(path, root), path, job) if point.provider not in job.peers]
         except Exception:
             traceback.print_exc()
     return found

@@ -80,10 +80,9 @@ def work(job: Job) -> None:
     triton.testing.do_bench = timer.do_bench
     # Rows like those of the compile stage, but from real launches. They show whether both compile the same code.
     recorder = Recorder(card, journal)
-    root = Path(job.kernels)
     todo: list[Point] = []
-    for path in find_benches(root, job.benches):
-        todo += load_points(journal, path, root, done, job.quick)
+    for path in find_benches(Path(job.kernels), job.benches):
+        todo += load_points(journal, path, job, done)
     precompile.wait()
     journal.write("collected", points={point.id: _fields(point) for point in todo})
     _ceiling(journal, timer, "before", done)

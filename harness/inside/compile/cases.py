@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from harness.inside.process.audit import Event
-from harness.records import HOST_CODE, CompiledKernel, NotRun, StageReport, Verdict
+from harness.records import HOST_CODE, CompiledKernel, Job, NotRun, StageReport, Verdict
 from harness.records.package import kernel_of
 
 
@@ -33,10 +33,10 @@ def never_reached(architecture: str, cases: Mapping[str, Cases]) -> list[str]:
     return [identity for identity in known if identity not in cases[architecture].ended]
 
 
-def never_ran(architecture: str, identity: str, up: bool) -> CompiledKernel:
+def never_ran(architecture: str, identity: str, job: Job, up: bool) -> CompiledKernel:
     """Return the row of a test that did not end, because the time was `up` or somebody stopped the run."""
     why = "the time was up before this test" if up else "the run was stopped before this test"
-    kernel = kernel_of(identity.partition("::")[0])
+    kernel = kernel_of(identity.partition("::")[0], job.package_names)
     kind = NotRun.TIME_UP if up else NotRun.STOPPED
     return CompiledKernel(kernel, HOST_CODE, architecture, Verdict.NOT_RUN, origin=identity, reason=why, not_run=kind)
 

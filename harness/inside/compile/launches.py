@@ -13,7 +13,7 @@ from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
 from harness.inside.process.not_run import why_not_run
 from harness.inside.test.collection import Failure
-from harness.inside.test.settings import pytest_options, test_paths
+from harness.inside.test.settings import is_narrowed, pytest_options, test_paths
 from harness.records import Job, NotRun, Stage, Verdict
 
 
@@ -21,8 +21,8 @@ def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
     """Run every point of every sweep, except the peers', that is not yet in the journal."""
     root, done = Path(job.kernels), journal.done()
     for path in find_benches(root, job.benches):
-        recorder.kernel, recorder.origin = kernel_name(path, root), path.name
-        for point in load_points(journal, path, root, done, job.quick):
+        recorder.kernel, recorder.origin = kernel_name(path, job), path.name
+        for point in load_points(journal, path, job, done):
             if point.id in done or point.provider in job.peers:
                 continue
             recorder.kernel, recorder.origin, recorder.failure = point.kernel, point.id, None
@@ -40,7 +40,7 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
     root = Path(job.kernels)
 
     def on_start(nodeid: str) -> None:
-        recorder.kernel, recorder.origin, recorder.failure = kernel_name(root / nodeid.split("::")[0], root), nodeid, None
+        recorder.kernel, recorder.origin, recorder.failure = kernel_name(root / nodeid.split("::")[0], job), nodeid, None
         Asked.since_begin = False
         journal.write("start", id=nodeid)
 
@@ -51,7 +51,7 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
         journal.write("collected", ids=ids, deselected=deselected, left_out=left_out)
 
     options = [*pytest_options(job, Path(job.output) / Stage.COMPILE.value), *test_paths(job)]
-    choice = Choice(journal.done(), job.quick, narrowed=bool(job.pytest_args))
+    choice = Choice(journal.done(), job.quick, narrowed=is_narrowed(job))
     run_tests(options, choice, on_collected, on_start, on_end)
 
 

@@ -42,8 +42,9 @@ class _Runner:
         """Announce what will run, after all other plugins selected tests. Deselect what an earlier worker has run."""
         found = [item.nodeid for item in items]
         yield
+        unchosen = self.collection.choose(items)
         selected = [item.nodeid for item in items]
-        for failure in self.collection.without_tests(found, selected, self.choice.narrowed):
+        for failure in [*self.collection.without_tests(found, selected, self.choice.narrowed), *unchosen]:
             self._not_collected(failure)
         if self.choice.quick:
             items[:] = few_of_each(items)

@@ -85,7 +85,7 @@ def compile_all(job: Job) -> StageReport:
             up = time_is_up()
             for card in job.architectures:
                 for identity in never_reached(card.name, cases):
-                    keep(never_ran(card.name, identity, up))
+                    keep(never_ran(card.name, identity, job, up))
             if up:
                 sealing.close(report(), job)  # the inside adds that the time was up
             raise

@@ -6,15 +6,16 @@ the `conftest.py` of the package does not import.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from harness.inside.process.not_run import why_not_run
-from harness.inside.test.settings import settings
-from harness.records import NotRun
+from harness.inside.test.settings import selection, settings
+from harness.records import NotRun, Selection
+from harness.records.chosen import at_and_above
 from harness.records.package import TEST_FILES, is_test
 
 _BROKEN = "ConftestImportFailure"  # pytest's own name for it is not public
@@ -35,16 +36,42 @@ class Failure:
 
 @dataclass(eq=False)  # a plugin must be hashable
 class Collection:
-    """A pytest plugin: it keeps what was matched and what failed. `root` is the folder that ids are relative to."""
+    """A pytest plugin: it keeps what was matched and what failed, and keeps pytest out of files without a chosen test.
+
+    `root` is the folder that ids are relative to.
+    """
 
     root: Path = field(default_factory=Path)
     matched: dict[str, None] = field(default_factory=dict)
     raised: dict[str, BaseException] = field(default_factory=dict)  # by node
     below: dict[str, Failure] = field(default_factory=dict)  # folders whose conftest.py is broken
+    selection: Selection = field(default_factory=selection)
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Learn the root."""
         self.root = config.rootpath
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Leave out files and folders without a test to run: importing them takes time, and may fail."""
+        if not collection_path.is_relative_to(self.root) or collection_path.name in ("__init__.py", "conftest.py"):
+            return None
+        return None if self.selection.looks_into(collection_path.relative_to(self.root).as_posix()) else True
+
+    def choose(self, items: list[pytest.Item]) -> list[Failure]:
+        """Keep the chosen tests of `items`, in place. Return a failure for each chosen id that stands for none of them."""
+        found = [item.nodeid for item in items]
+        items[:] = [item for item in items if self.selection.takes(item.nodeid)]
+        told = {failure.id for failure in self.below.values()} | set(self.raised)
+        lacking = [each for each in self.selection.unmet(found)[0] if told.isdisjoint(at_and_above(each))]
+        must, how = self.selection.chosen.must_exist, " ".join(self.selection.chosen.how)
+        known = [each for each in lacking if each not in self.matched or must]
+        return [Failure(each, f"{how}: there is no such test", NotRun.EMPTY, broken=must) for each in known]
+
+    def unknown(self, found: Iterable[str]) -> str:
+        """Return a note on ids that were to be left out and that no test has; empty if there is none."""
+        unknown = self.selection.unmet(found)[1]
+        few = ", ".join(unknown[:3]) + (" …" if len(unknown) > 3 else "")
+        return f"{len(unknown)} of the ids to leave out have no test here: {few}" if unknown else ""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_load_initial_conftests(self) -> Iterator[None]:
@@ -103,7 +130,7 @@ class Collection:
         for folder, failure in self.below.items():
             for path in sorted((self.root / folder).rglob("*.py")):
                 name = path.relative_to(self.root).as_posix()
-                if is_test(name, patterns) and name not in self.matched and "/." not in f"/{name}":
+                if is_test(name, patterns) and name not in self.matched and "/." not in f"/{name}" and self.selection.looks_into(name):
                     yield Failure(name, f"{failure.id} does not import: {failure.message}", failure.why)
 
 

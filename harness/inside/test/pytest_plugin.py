@@ -62,8 +62,12 @@ class Reporter:
         if not settle(self.journal, ask_afresh):
             os._exit(1)
         self.done = self.journal.done()
+        if unknown := self.collection.unknown(found):
+            self.journal.write("note", text=unknown)
+        unchosen = self.collection.choose(items)
         selected = [item.nodeid for item in items]
-        for failure in self.collection.without_tests(found, selected, narrowed=bool(os.environ.get(NARROWED_VARIABLE))):
+        narrowed = bool(os.environ.get(NARROWED_VARIABLE))
+        for failure in [*self.collection.without_tests(found, selected, narrowed), *unchosen]:
             self._not_collected(failure)
         if os.environ.get(QUICK_VARIABLE):
             items[:] = few_of_each(items)

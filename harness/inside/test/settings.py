@@ -6,19 +6,23 @@ that pytest would have chosen. The package's `addopts` are applied by `settings_
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import importlib.util
 import json
 import os
 import sys
+from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
 from harness.inside.process.package_path import package_folders, python_path, root_of
-from harness.records import Job
+from harness.records import Chosen, Job, Selection
+from harness.records.chosen import narrowed
 
 SETTINGS_VARIABLE = "WARPWAVE_PYTEST"
+_PATHS = ("--ignore", "--ignore-glob")
 # Options of `addopts` that pytest reads before it loads a plugin, so they stay on the command line. Each takes a value.
 _EARLY = ("-p", "-o", "--override-ini", "--import-mode")
 
@@ -44,12 +48,13 @@ def pytest_options(job: Job, folder: Path) -> list[str]:
             "addopts": addopts,
             "dropped": dropped,
             "python_files": job.pytest.python_files,
+            "selection": _kept_selection(job, folder),
         }
     )
     fixed = ["-p", "harness.inside.test.settings_plugin", "--rootdir", job.kernels, "-c", str(file), "--confcutdir", str(above)]
     fixed += ["-p", "no:cacheprovider", "--continue-on-collection-errors", "-v", "--color=no", "-o", "addopts=", *early]
     # A key that only a missing plugin knows is no reason to stop, even if the package turns warnings into errors.
-    return [*fixed, "-W", "ignore:Unknown config option:pytest.PytestConfigWarning", *job.pytest_args]
+    return [*fixed, "-W", "ignore:Unknown config option:pytest.PytestConfigWarning", *_placed(job.pytest_args, job.kernels)]
 
 
 def test_paths(job: Job) -> list[str]:
@@ -59,6 +64,45 @@ def test_paths(job: Job) -> list[str]:
         return [job.kernels]
     found = [str(path) for pattern in job.pytest.testpaths for path in sorted(root.glob(pattern.strip("/") or "."))]
     return list(dict.fromkeys(found)) or [job.kernels]
+
+
+def is_narrowed(job: Job) -> bool:
+    """Return whether the user asked for some of the tests only, apart from a quick run's."""
+    return bool(narrowed(job.chosen, False, job.pytest_args).by)
+
+
+def selection_of(job: Job) -> Selection:
+    """Return which of the package's tests this job runs."""
+    return Selection(job.chosen, job.files)
+
+
+def selection() -> Selection:
+    """Return what the stage told this worker of the tests to run; all if no stage started it."""
+    path = settings().get("selection")
+    if not path:
+        return Selection(Chosen())
+    kept = json.loads(Path(path).read_text(encoding="utf-8"))
+    return Selection(Chosen.restore(kept["chosen"]), kept["files"])
+
+
+def _kept_selection(job: Job, folder: Path) -> str:
+    """Write the choice of tests to a file and return its path: a variable cannot hold 100,000 ids. Empty if all tests are to run."""
+    if job.chosen.tests is None and not job.chosen.without and job.files is None:
+        return ""
+    path = folder / "selection.json"
+    made = path.with_name(f"selection-{os.getpid()}.json")  # the workers of all architectures write it, and read it at once
+    made.write_text(json.dumps({"chosen": dataclasses.asdict(job.chosen), "files": job.files}), encoding="utf-8")
+    made.replace(path)
+    return str(path)
+
+
+def _placed(words: Sequence[str], kernels: str) -> list[str]:
+    """Return the user's options of pytest. Paths in them are relative to the kernels folder, not to this process's."""
+    found = []
+    for word in words:
+        option, equals, value = word.partition("=")
+        found.append(f"{option}={Path(kernels, value)}" if option in _PATHS and equals else word)
+    return found
 
 
 def _no_settings(folder: Path) -> Path:

@@ -35,7 +35,7 @@ from harness.inside.test.pytest_plugin import (
     NARROWED_VARIABLE,
     QUICK_VARIABLE,
 )
-from harness.inside.test.settings import pytest_options, test_paths
+from harness.inside.test.settings import is_narrowed, pytest_options, selection_of, test_paths
 from harness.records import GPU_PROPERTY, CaseResult, Job, NotRun, Stage, StageReport, Verdict, to_json, worst
 from harness.records.package import is_test
 
@@ -101,7 +101,7 @@ class Results:
             self.cases[case.id, occurrence] = case
 
     def _case(self, event: Event) -> CaseResult:
-        kernel = kernel_name(Path(self.job.kernels) / event["id"].split("::")[0], Path(self.job.kernels))
+        kernel = kernel_name(Path(self.job.kernels, event["id"].split("::")[0]), self.job)
         if event["event"] == "death":
             why = event.get("not_run")
             return CaseResult(event["id"], kernel, Verdict(event["verdict"]), message=event["reason"], not_run=NotRun(why) if why else None)
@@ -124,7 +124,8 @@ class Results:
         if not self.collected and kind is NotRun.TIME_UP:
             root = Path(self.job.kernels)
             paths = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.py"))]
-            self.collected.update(path for path in paths if is_test(path, self.job.pytest.python_files) and (path, 0) not in self.cases)
+            tests = [path for path in paths if is_test(path, self.job.pytest.python_files) and selection_of(self.job).looks_into(path)]
+            self.collected.update(path for path in tests if (path, 0) not in self.cases)
         missing = [(case_id, n) for case_id, several in self.collected.items() for n in range(several) if (case_id, n) not in self.cases]
         for case_id, n in missing:
             row = {"event": "death", "id": case_id, "verdict": Verdict.NOT_RUN.value, "reason": why, "not_run": kind.value}
@@ -170,7 +171,7 @@ def verify(job: Job) -> StageReport:
     if card := job.emulate or job.interpret_as or next(iter(job.architectures), None):
         os.environ[CARD_VARIABLE] = to_json(card)
     os.environ[QUICK_VARIABLE] = "1" if job.quick else ""
-    os.environ[NARROWED_VARIABLE] = "1" if job.pytest_args else ""
+    os.environ[NARROWED_VARIABLE] = "1" if is_narrowed(job) else ""
     why, kind, deaths = "the run was stopped before this test", NotRun.STOPPED, list[Death]()
     try:
         deaths = _run(job, folder, command, results)

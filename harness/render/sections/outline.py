@@ -11,7 +11,7 @@ from harness.render.sections import cards, fidelity, gates, generated_code, not_
 from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Bit, Line, Section, name, names, say, shorten
 from harness.render.sections.suspected import suspicion
-from harness.render.text import NOTHING, counts, first_line, gravest, left_out, number, plural
+from harness.render.text import NOTHING, asked_for, counts, first_line, gravest, left_out, number, plural
 
 _FEW = 30  # lines per section before "and n more"
 _MOST_ATTEMPTS, _MOST_GPUS = 20, 64  # per target
@@ -55,7 +55,12 @@ def _targets(comparison: Comparison) -> Section:
         gpus = say(name(target.hardware) if target.hardware else NOTHING)
         rows.append((say(name(target.target)), say(Bit(target.verdict.value, target.verdict)), gpus, *done, time))
         lines += [say(name(target.target), ": ", name(first_line(target.reason, 400)))] if target.reason else []
-        if target.deselected:
+        by = tuple(option for option in target.narrowed if option != "--quick")
+        if by:
+            ran = sum(target.tests.values()) + target.left_out
+            lines.append(say(name(target.target), ": ", name(asked_for(target.deselected, ran, by))))
+            lines += [say(name(f"{target.target}: {first_line(line, 300)}")) for line in target.chosen]
+        elif target.deselected:
             unwanted = f", {plural(target.deselected, 'test')} deselected, by an option of the run or by the package"
             lines.append(say(name(target.target), unwanted))
         if target.left_out:

@@ -1,4 +1,4 @@
-"""Shards of a package: every kernel is in exactly one of them, and the joined shards are the whole. All data is synthetic."""
+"""Shards of a package: the joined shards are the whole. All data is synthetic."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from synthetic import two_targets
 
 from harness.compare.shards import join
 from harness.errors import UsageError
-from harness.records import MOST_SECONDS, Stage, StageReport, Verdict
-from harness.run.sharding import Shard, parse_shard, restrict
+from harness.records import MOST_SECONDS, Narrowed, Stage, StageReport, Verdict
+from harness.run.sharding import parse_shard
 
 
 @pytest.fixture
@@ -24,31 +24,6 @@ def package(tmp_path):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("def test_one():\n    pass\n" if "test_" in name else "")
     return folder
-
-
-@pytest.mark.parametrize("of", [1, 2, 3, 4, 5])
-def test_every_kernel_is_in_one_shard_with_all_that_is_its(package, of):
-    """This includes a kernel whose folder looks like a pattern, and one that consists of files in the root."""
-    benches, ignored = [], []
-    for number in range(1, of + 1):
-        patterns, options = restrict(package, "/kernels", ["bench_*.py"], Shard(number, of))
-        benches += [pattern for pattern in patterns if not pattern.startswith("(")]
-        ignored += options
-
-    assert sorted(benches) == ["a/bench_a.py", "b[[]1]/bench_b.py", "bench_c.py"]
-    assert sorted(ignored) == sorted(
-        option for name in ("a", "b[1]", "bench_c.py", "d", "test_c.py") for option in [f"--ignore=/kernels/{name}"] * (of - 1)
-    )
-
-
-def test_a_test_file_may_have_its_role_behind_its_name(tmp_path):
-    """pytest collects `*_test.py`, too: the other shards have to leave it out."""
-    (tmp_path / "e").mkdir()
-    (tmp_path / "e" / "e_test.py").touch()
-    (tmp_path / "test_f.py").touch()
-
-    assert restrict(tmp_path, "/kernels", ["bench_*.py"], Shard(1, 2)) == (("(no bench in this shard)",), ("--ignore=/kernels/test_f.py",))
-    assert restrict(tmp_path, "/kernels", ["bench_*.py"], Shard(2, 2)) == (("(no bench in this shard)",), ("--ignore=/kernels/e",))
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "a/b", "1/65", "-1/2", "1/2/3"])
@@ -159,6 +134,18 @@ FAULTS = {
         lambda parts: [dataclasses.replace(parts[0], facts=dataclasses.replace(parts[0].facts, triton="0")), *parts[1:]],
         Verdict.INCOMPLETE,
         "the shards' triton differ",
+    ),
+    "other times": (
+        lambda parts: [dataclasses.replace(parts[0], division="a"), *(dataclasses.replace(part, division="b") for part in parts[1:])],
+        Verdict.INCOMPLETE,
+        "the shards were divided differently: by other times (--shard-times), or of another package",
+    ),
+    "other tests": (
+        lambda parts: [
+            dataclasses.replace(part, division="a", narrowed=Narrowed(("--quick",) if part is parts[1] else ())) for part in parts
+        ],
+        Verdict.INCOMPLETE,
+        "the shards were asked for different tests",
     ),
 }
 

@@ -106,7 +106,12 @@ def lanes(arch: str, code: str, rows: list[np.ndarray], results: int, setup: str
 
 _TYPES = {torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float64: "*fp64", torch.int32: "*i32"}
 _TYPES |= {torch.int64: "*i64", torch.int8: "*i8", torch.uint8: "*u8", torch.int16: "*i16", torch.bool: "*i1"}
-_TYPES |= {torch.float8_e4m3fnuz: "*fp8e4b8", torch.float8_e5m2: "*fp8e5", torch.float8_e4m3fn: "*fp8e4nv", torch.float8_e5m2fnuz: "*fp8e5b16"}
+_TYPES |= {
+    torch.float8_e4m3fnuz: "*fp8e4b8",
+    torch.float8_e5m2: "*fp8e5",
+    torch.float8_e4m3fn: "*fp8e4nv",
+    torch.float8_e5m2fnuz: "*fp8e5b16",
+}
 
 
 def compiled(function, arch: str, arguments: dict, constants: dict, **options):

@@ -161,7 +161,12 @@ def test_matmul(arch, dtype, size):
 @every
 def test_atomics(arch):
     x = torch.randint(0, 9, (512,)).float()
-    total, largest, count, taken = torch.zeros(7), torch.zeros(3, dtype=torch.int32), torch.zeros(2, dtype=torch.int32), torch.zeros(4, dtype=torch.int32)
+    total, largest, count, taken = (
+        torch.zeros(7),
+        torch.zeros(3, dtype=torch.int32),
+        torch.zeros(2, dtype=torch.int32),
+        torch.zeros(4, dtype=torch.int32),
+    )
     run(atomics, arch, (4,), {"x": x, "total": total, "largest": largest, "count": count, "taken": taken}, {"BLOCK": 128})
 
     assert torch.equal(total, torch.zeros(7).index_add(0, torch.arange(512) % 7, x))
@@ -210,7 +215,9 @@ def test_programs_that_wait_for_later_ones_end(arch):
 
 @every
 def test_division_roots_and_remainders(arch):
-    x = torch.cat([torch.randn(500) * 100, torch.tensor([0.0, -0.0, 1e-40, 3e38, float("inf"), float("nan"), 1e-45, -3e38, 1.0, 2.0, 3.0, 5.0])])
+    x = torch.cat(
+        [torch.randn(500) * 100, torch.tensor([0.0, -0.0, 1e-40, 3e38, float("inf"), float("nan"), 1e-45, -3e38, 1.0, 2.0, 3.0, 5.0])]
+    )
     y = torch.cat([torch.randn(500) * 3, torch.tensor([3.0, 2.0, 1e30, 1e-30, 2.0, 1.0, 1e-45, 3e-39, 3.0, 1e-44, 1e38, 3e38])])
     into = {name: torch.zeros(512) for name in ("quotient", "exact", "root", "rest", "power")}
     run(divided, arch, (1,), {"x": x, "y": y, **into}, {"BLOCK": 512})
@@ -224,9 +231,16 @@ def test_division_roots_and_remainders(arch):
 
 @every
 def test_conversions(arch):
-    x = torch.cat([torch.randn(480) * 20, torch.tensor([0.0, -0.0, 1e-7, 6e-8, 65504.0, 65519.9, 65520.0, 1e-40, 3e38] * 3), torch.randn(5)])
+    x = torch.cat(
+        [torch.randn(480) * 20, torch.tensor([0.0, -0.0, 1e-7, 6e-8, 65504.0, 65519.9, 65520.0, 1e-40, 3e38] * 3), torch.randn(5)]
+    )
     eight = {"gfx942": torch.float8_e4m3fnuz, "gfx950": torch.float8_e4m3fn}.get(arch, torch.float8_e5m2)
-    h, b, e, i = torch.zeros(512, dtype=torch.float16), torch.zeros(512, dtype=torch.bfloat16), torch.zeros(512, dtype=eight), torch.zeros(512, dtype=torch.int32)
+    h, b, e, i = (
+        torch.zeros(512, dtype=torch.float16),
+        torch.zeros(512, dtype=torch.bfloat16),
+        torch.zeros(512, dtype=eight),
+        torch.zeros(512, dtype=torch.int32),
+    )
     run(converted, arch, (1,), {"x": x, "h": h, "b": b, "e": e, "i32": i}, {"BLOCK": 512})
 
     assert torch.equal(h.view(torch.int16), x.to(torch.float16).view(torch.int16))

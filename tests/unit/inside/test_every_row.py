@@ -10,7 +10,7 @@ import pytest
 from harness.collect.cases import read_cases
 from harness.config.targets import load_targets
 from harness.inside.compile.cases import Cases, mostly_run, never_ran, never_reached
-from harness.records import NotRun, Stage, StageReport, Verdict
+from harness.records import Job, NotRun, Stage, StageReport, Verdict
 
 BROKEN = "ModuleNotFoundError: No module named 'no_such_module'"
 FILES = {
@@ -130,8 +130,9 @@ def test_a_card_that_was_not_begun_lacks_the_tests_of_the_others():
 
     assert never_reached("one", cases) == ["b"]
     assert never_reached("two", cases) == ["a", "b"]
-    assert never_ran("two", "x/test_x.py::a", up=True).not_run is NotRun.TIME_UP
-    assert never_ran("two", "x/test_x.py::a", up=False).not_run is NotRun.STOPPED
+    job = Job("r", "t", (), "/kernels", "/out")
+    assert never_ran("two", "x/test_x.py::a", job, up=True).not_run is NotRun.TIME_UP
+    assert never_ran("two", "x/test_x.py::a", job, up=False).not_run is NotRun.STOPPED
 
 
 @pytest.mark.parametrize(("whole", "data", "skipped", "verdict"), [(1, 1, 9, "passed"), (1, 2, 0, "incomplete"), (0, 0, 3, "passed")])

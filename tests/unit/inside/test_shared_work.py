@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 from synthetic import CEILING, case, facts, run, sample
 
-from harness.commands.options import chosen_gpus
+from harness.commands.options.parse import chosen_gpus
 from harness.compare import compare
 from harness.compare.comparison import Change
 from harness.compare.speeds.changed_speeds import changed_speeds

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.options import where_options
+from harness.commands.options.groups import where_options
 from harness.config.targets import targets_schema
 from harness.records import CHOSEN, STAGES, Stage, TargetRun
 from harness.records.engines import DEFAULT, ENGINES, FALLBACK

@@ -146,15 +146,24 @@ def test_ticks_are_short(value, text):
 @pytest.mark.parametrize(
     ("test", "command", "expected"),
     [
-        ("a/t.py::test_x[1-fp32]", (), "warpwave run b --stage test -k 'test_x[1-fp32]'"),
+        ("a/t.py::test_x[1-fp32]", (), "warpwave run b --stage test --test 'a/t.py::test_x[1-fp32]'"),
         (
             "a/t.py::T::test_x",
             ("warpwave", "run", "b", "c", "--kernels", "../my ops", "--out", "x"),
-            "warpwave run b --kernels '../my ops' --stage test -k test_x",
+            "warpwave run b --kernels '../my ops' --stage test --test a/t.py::T::test_x",
         ),
-        ("a/t.py::test_x[a b]", ("warpwave", "run", "--gpu=1", "--quick"), "warpwave run b --gpu=1 --stage test -k test_x"),
-        ("a/t.py::test_x[c::d]", (), "warpwave run b --stage test -k 'test_x[c::d]'"),
-        ("$(rm -rf /)", (), "warpwave run b --stage test -k '$(rm -rf /)'"),
+        (
+            "a/t.py::test_x[(1, 2)]",
+            ("warpwave", "run", "--gpu=1", "--quick"),
+            "warpwave run b --gpu=1 --stage test --test 'a/t.py::test_x[(1, 2)]'",
+        ),
+        (
+            "a/t.py::test_x",
+            ("warpwave", "run", "b", "--test", "--install", "--last-failed=x", "--pytest-args", "--engine", "--install"),
+            "warpwave run b --install --stage test --test a/t.py::test_x",
+        ),
+        ("a/t.py::test_x[c::d]", (), "warpwave run b --stage test --test 'a/t.py::test_x[c::d]'"),
+        ("$(rm -rf /)", (), "warpwave run b --stage test --test '$(rm -rf /)'"),
     ],
 )
 def test_the_way_back_to_a_failure(test, command, expected):

@@ -19,7 +19,7 @@ from harness.inside.bench import stage
 from harness.inside.compile.stage import _fresh_rows
 from harness.inside.process.journal import Journal
 from harness.inside.process.workers import spawned
-from harness.records import Architecture, CaseResult, CompiledKernel, Job, Sample, Stage, TargetRun, Verdict, dump, to_json
+from harness.records import Architecture, CaseResult, Chosen, CompiledKernel, Job, Sample, Stage, TargetRun, Verdict, dump, to_json
 from harness.run.resume import check_same, recorded_run_id
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -141,7 +141,16 @@ JOB = Job("run-1", "cpu", (Stage.TEST,), "/kernels", "/results")
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"stages": (Stage.TEST, Stage.COMPILE)}, ["stages", "'test'", "'test compile'"]), ({"quick": True}, ["quick", "'False'", "'True'"])],
+    [
+        ({"stages": (Stage.TEST, Stage.COMPILE)}, ["stages", "'test'", "'test compile'"]),
+        ({"quick": True}, ["quick", "'False'", "'True'"]),
+        (
+            {"chosen": Chosen(("test_x.py::test_y",), ("z.py",), how=("--test", "--deselect-from FILE"))},
+            ["its choice of tests was 'none', now it is '--test --deselect-from FILE (1 chosen: test_x.py::test_y; 1 left out: z.py)'"],
+        ),
+        ({"pytest_args": ("-m=slow",)}, ["its pytest args was '', now it is '-m=slow'"]),
+        ({"files": ("test_x.py",)}, ["its part of the package (--shard) was 'None', now it is 'test_x.py'"]),
+    ],
 )
 def test_another_job_is_refused(tmp_path, changes, words):
     """The key, what it was and what it is."""

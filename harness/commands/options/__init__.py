@@ -1,0 +1,1 @@
+"""The options of `warpwave run`: their groups, and what they come to."""

@@ -1,0 +1,103 @@
+"""The options of `warpwave run` in groups, as click declares them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.commands.options.common import FILE, FOLDER, json_option, several
+from harness.commands.options.pytest_args import pytest_words
+from harness.options import GIB, Cap
+from harness.records import CHOSEN, Job
+from harness.records.engines import ENGINES
+
+STAGES = [stage.value for stage in CHOSEN]
+
+what_options = several(
+    click.option("--kernels", type=FOLDER, default=Path("kernels"), show_default=True, help="Folder of the kernel package."),
+    click.option("--stage", "stages", metavar="S,S", help=f"Run only these stages: {', '.join(STAGES)}.  [default: the target's own]"),
+    click.option("--bench", "benches", multiple=True, help="Pattern of bench files; repeatable.  [default: bench_*.py]"),
+    click.option("--launches", metavar="W,W", help="Compile the launches of bench, test or both.  [default: pyproject.toml's, or both]"),
+    click.option("-k", "keyword", metavar="EXPR", help="Run only tests that match, as in pytest."),
+    click.option("--test", "tests", multiple=True, metavar="ID", help="Run only this test, file or folder: pytest's node id; repeatable."),
+    click.option("--last-failed", type=FOLDER, metavar="RUN", help="Run only the tests that did not pass in that earlier run."),
+    click.option("--changed-since", metavar="REF", help="Run only the test files and benches that a change since that commit touches."),
+    click.option("--deselect-from", type=FILE, metavar="FILE", help="Leave out the tests in FILE: a node id a line, # for comments."),
+    click.option(
+        "--pytest-args",
+        multiple=True,
+        metavar="ARGS",
+        callback=lambda context, parameter, texts: pytest_words(texts),
+        help="Options for pytest, quoted; repeatable. Or write them behind `--`.",
+    ),
+    click.option("--commit", metavar="SHA", help="Commit of the kernels, if their folder is not in git.", envvar="WARPWAVE_COMMIT"),
+    click.option("--gpu", metavar="N", help="Index of the GPU to use.  [default: the first visible one]"),
+    click.option("--gpus", metavar="LIST", help="Share tests and sweeps between these GPUs: a list such as 0,1, or `all` visible ones."),
+    click.option("--shard", metavar="I/N", help="Run only part I of N of the test files and benches; `report` joins the parts."),
+    click.option("--shard-times", type=FOLDER, metavar="RUN", help="Balance shards by the times of that earlier run.  [default: by size]"),
+    click.option(
+        "--quick",
+        is_flag=True,
+        help="Run three tests of each test function, and three sizes of each sweep with a fifth of the timing. For a quick look.",
+    ),
+    click.option(
+        "--precision",
+        type=click.FloatRange(0, 1, min_open=True),
+        default=Job.precision,
+        show_default=True,
+        metavar="SHARE",
+        help="Measure a point until its median is this precise, with 95 % confidence, or the benchmark's own time limit is reached.",
+    ),
+    click.option("--aa", "again", is_flag=True, help="Measure everything twice (A/A), to see how much speeds vary without a change."),
+    click.option("--test-timeout", type=float, default=300.0, show_default=True, metavar="S", help="Limit for one test or point."),
+    click.option(
+        "--results-limit",
+        type=click.FloatRange(0, min_open=True),
+        default=Cap().bytes / GIB,
+        show_default=True,
+        metavar="GIB",
+        help="Stop a target that writes more than this to its results.",
+    ),
+    click.option(
+        "--results-files",
+        type=click.IntRange(1),
+        default=Cap().files,
+        show_default=True,
+        metavar="N",
+        help="Stop a target that writes more files and folders than this.",
+    ),
+    click.option("--timeout", type=float, default=10800.0, show_default=True, metavar="S", help="Limit for one target."),
+)
+package_options = several(
+    click.option(
+        "--requirements", type=FILE, multiple=True, metavar="FILE", help="Install these packages beside torch and Triton; repeatable."
+    ),
+    click.option("--install", is_flag=True, help="Install the package at the kernels' root, with what it declares to need."),
+    click.option("--install-no-deps", is_flag=True, help="Install the package at the kernels' root alone."),
+    click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable for the kernels, or pass yours on; repeatable."),
+)
+where_options = several(
+    click.option("--engine", type=click.Choice(list(ENGINES)), help="Use this engine, with no fallback.  [default: the target's own]"),
+    click.option("--python", metavar="PATH", help="Python of the local engine.  [default: this one]"),
+    click.option("--out", type=FOLDER, help="Folder for the results.  [default: reports/runs/RUN_ID]"),
+    click.option("--resume", type=FOLDER, metavar="RUN", help="Finish the run in that folder; finished parts are not run again."),
+    click.option("--gpu-wait", type=float, default=600.0, show_default=True, metavar="S", help="How long to wait for a GPU in use."),
+    click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones."),
+)
+build_options = several(
+    click.option("--base-image", metavar="NAME", help="Base image instead of the target's, e.g. from your own registry."),
+    click.option("--wheelhouse", type=FOLDER, help="Folder of wheels; the image is then built without a package index."),
+    click.option("--ca-bundle", type=FILE, help="Certificates that pip trusts during the build."),
+    click.option("--pip-config", type=FILE, help="pip.conf for the build."),
+    click.option("--build-network", metavar="MODE", help="Network of the build, e.g. host."),
+    click.option("--build-arg", "build_args", multiple=True, metavar="K=V", help="Passed to the Dockerfile; repeatable."),
+    click.option("--rebuild", is_flag=True, help="Build even if an image with the same contents exists."),
+    click.option("--weaken", multiple=True, metavar="NAME", help="Give up one protection of the container, by name; shown in the report."),
+    click.option("--keep", is_flag=True, help="Keep the container after the run."),
+)
+output_options = several(
+    json_option("Print one JSON document and nothing else on standard output."),
+    click.option("--quiet", is_flag=True, help="Show no progress."),
+    click.option("--full", is_flag=True, help="Show every case in the table, not only one summary for each kernel."),
+)

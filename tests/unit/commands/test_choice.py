@@ -1,0 +1,280 @@
+"""The options that choose tests: what each of them comes to, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import subprocess
+
+import pytest
+from synthetic import case as passed
+from synthetic import compiled, run, write_raw
+
+from harness.commands.options.parse import parse_options
+from harness.commands.options.pytest_args import pytest_words
+from harness.commands.parsing import parse_run
+from harness.errors import NothingRanError, UsageError, WarpwaveError
+from harness.records import Verdict
+
+FILES = {
+    "pyproject.toml": "[project]\nname = 'ops'\n",
+    "ops/__init__.py": "",
+    "ops/add.py": "X = 1\n",
+    "ops/mul.py": "from .add import X\n",
+    "tests/test_add.py": "import ops.add\n",
+    "tests/test_mul.py": "from ops.mul import X\n",
+    "tests/deep/test_none.py": "",
+    "bench_mul.py": "import ops.mul\n",
+    "bench_none.py": "",
+}
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package in git with three test files and two benches; the current folder is the one around it."""
+    for name, text in FILES.items():
+        (tmp_path / "p" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "p" / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "p"
+
+
+@pytest.fixture
+def git(package):
+    """Run git in the package, which is a repository with one commit."""
+    if shutil.which("git") is None:
+        pytest.skip("there is no git")
+
+    def run_git(*words):
+        subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@y", *words], cwd=package, check=True, capture_output=True)
+
+    run_git("init", "-q")
+    run_git("add", "-A")
+    run_git("commit", "-qm", "one")
+    return run_git
+
+
+def parse(*words):
+    """The options of a run, as its command line gives them."""
+    return parse_options(parse_run(["cpu", *words]).params)
+
+
+SPELLINGS = {
+    "relative to the kernels": ("p/tests", "test_add.py::test_x[(1, 2)]"),
+    "relative to the root": ("p/tests", "tests/test_add.py::test_x[(1, 2)]"),
+    "relative to this folder": ("p/tests", "p/tests/test_add.py::test_x[(1, 2)]"),
+    "with dots": ("p/tests", "./test_add.py::test_x[(1, 2)]"),
+}
+
+
+@pytest.mark.parametrize("how", SPELLINGS)
+@pytest.mark.parametrize("option", [["--test"], []], ids=["option", "positional"])
+def test_an_id_is_one_whatever_its_path_begins_at(package, how, option):
+    """pytest prints it relative to its root, a shell completes it from here, and a report has it relative to --kernels."""
+    kernels, nodeid = SPELLINGS[how]
+    chosen = parse("--kernels", kernels, *option, nodeid).chosen
+
+    assert (chosen.tests, chosen.how, chosen.must_exist) == (("test_add.py::test_x[(1, 2)]",), ("--test",), True)
+
+
+def test_targets_and_ids_are_told_apart(package):
+    """Each may be repeated."""
+    context = parse_run(["cpu", "tests/test_add.py", "cuda", "tests/deep/test_none.py::T::test_x[a.b::c]", "--kernels", "p"])
+    found = parse_options(context.params).chosen.tests
+
+    assert context.params["names"] == ("cpu", "cuda")
+    assert found == ("tests/test_add.py", "tests/deep/test_none.py::T::test_x[a.b::c]")
+
+
+def test_words_behind_two_dashes_are_pytest_s(package):
+    """Each with its value."""
+    asked = parse("--kernels", "p", "-k", "add", "--pytest-args", "--tb short", "--", "-m", "not slow", "-x", "--ignore", "tests/deep")
+
+    assert asked.pytest_args == ("-k=add", "--tb=short", "-m=not slow", "-x", "--ignore=tests/deep")
+
+
+ALLOWED = {
+    "-x -v --maxfail 2": ("-x", "-v", "--maxfail=2"),
+    "-kadd -Werror": ("-k=add", "-W=error"),
+    "-p my.plugin -W error": ("-pmy.plugin", "-W=error"),
+    "--strict-markers --my-option=3": ("--strict-markers", "--my-option=3"),
+    "-o xfail_strict=true": ("-o=xfail_strict=true",),
+}
+
+
+@pytest.mark.parametrize("text", ALLOWED)
+def test_options_of_pytest_pass_through(text):
+    """As one word each."""
+    assert pytest_words([text]) == ALLOWED[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("-n 2", "-n "),
+        ("-n2", "-n "),
+        ("-nauto", "-n "),
+        ("--dist=load", "--dist "),
+        ("-p no:randomly", "-p no:"),
+        ("-pno:harness", "-p no:"),
+        ("--junitxml=x", "--junitxml "),
+        ("-c x.ini", "-c "),
+        ("--rootdir .", "--rootdir "),
+        ("-o addopts=-x", "-o addopts "),
+        ("--override-ini=python_files=x", "--override-ini python_files "),
+        ("--lf", "--lf "),
+        ("--co", "--co "),
+        ("--pdb", "--pdb "),
+        ("-s", "-s "),
+        ("tests/test_x.py", "'tests/test_x.py'"),
+        ("--tb short test_x.py::test_y", "'test_x.py::test_y'"),
+        ("'open", "No closing quotation"),
+    ],
+)
+def test_options_that_would_break_the_harness_are_refused(text, named):
+    """By name, with what to do instead."""
+    with pytest.raises(UsageError) as refused:
+        pytest_words([text])
+
+    assert named in refused.value.happened
+    assert all(beat.endswith((".", "'.")) for beat in (refused.value.happened, refused.value.meaning, refused.value.remedy))
+
+
+def case(nodeid, verdict=Verdict.PASSED, seconds=0.0):
+    return dataclasses.replace(passed(nodeid, verdict), seconds=seconds)
+
+
+def _earlier(folder, **more):
+    """A run in which one test failed, one crashed, a module did not import, and a kernel that a test launches did not compile."""
+    cases = (
+        case("tests/test_add.py::test_x[(1, 2)]", Verdict.FAILED, seconds=4.0),
+        case("tests/test_add.py::test_y", seconds=2.0),
+        case("tests/test_mul.py::test_z", Verdict.CRASHED, seconds=1.0),
+        case("tests/deep/test_none.py", Verdict.ERROR),
+        case("tests/test_gone.py::test_w", Verdict.FAILED),
+        case("bench_none.py::module", Verdict.NOT_RUN),
+    )
+    kernels = (
+        compiled(origin="tests/test_mul.py::test_v", verdict=Verdict.FAILED, seconds=3.0),
+        compiled(origin="softmax/N=1 [triton]", verdict=Verdict.FAILED, kernel="mul", seconds=5.0),
+    )
+    write_raw(folder / "raw" / "alpha", run("alpha", cases=cases, compiled=kernels, **more))
+    return folder
+
+
+def test_what_failed_in_an_earlier_run_runs_again(package, tmp_path):
+    """Of both stages; a test whose file is gone is counted; a module stands for its tests."""
+    chosen = parse("--kernels", "p", "--last-failed", str(_earlier(tmp_path / "run"))).chosen
+
+    assert chosen.tests == (
+        "tests/test_add.py::test_x[(1, 2)]",
+        "tests/test_mul.py::test_z",
+        "tests/deep/test_none.py",
+        "tests/test_mul.py::test_v",
+    )
+    assert chosen.why == (f"5 tests failed in {tmp_path / 'run'}; the files of 1 of them are gone",)
+    assert (chosen.how, chosen.must_exist) == ((f"--last-failed {tmp_path / 'run'}",), False)
+
+
+def test_a_run_without_a_failure_leaves_nothing_to_run(package, tmp_path):
+    """Exit code 5, not a run of everything."""
+    write_raw(tmp_path / "run" / "raw" / "alpha", run("alpha", cases=(case("tests/test_add.py::test_y"),), compiled=()))
+
+    with pytest.raises(NothingRanError):
+        parse("--kernels", "p", "--last-failed", str(tmp_path / "run"))
+
+
+def test_a_list_of_tests_is_left_out(package, tmp_path):
+    """With comments, ids that begin at the root, and some of files that are gone."""
+    (tmp_path / "skip.txt").write_text("# slow\n\ntests/test_add.py::test_x[#1, 2]\n  test_mul.py  \ntests/test_gone.py::test_y\n")
+    chosen = parse("--kernels", "p/tests", "--deselect-from", "skip.txt", "test_add.py").chosen
+
+    assert chosen.without == ("test_add.py::test_x[#1, 2]", "test_mul.py", "tests/test_gone.py::test_y")
+    assert (chosen.tests, chosen.how) == (("test_add.py",), ("--test", "--deselect-from skip.txt"))
+
+
+def test_shards_are_balanced_by_an_earlier_run(package, tmp_path):
+    """The seconds of tests, and of what they launch compiled; a point's are its kernel's."""
+    times = parse("--kernels", "p", "--shard", "1/2", "--shard-times", str(_earlier(tmp_path / "run"))).shard_times
+
+    seconds = {"tests/test_add.py": 6.0, "tests/test_mul.py": 4.0, "mul": 5.0}
+    assert {name: value for name, value in times.items() if value} == seconds
+
+
+def test_what_a_change_touches_runs(package, git):
+    """Tests and benches that need a changed module, with the reason; what was committed, edited and added, since the commit."""
+    (package / "ops" / "add.py").write_text("X = 2\n")
+    git("commit", "-qam", "two")
+    (package / "tests" / "deep" / "test_new.py").write_text("")
+    (package / "README.md").write_text("new")
+    asked = parse("--kernels", "p", "--changed-since", "HEAD~1")
+    later = parse("--kernels", "p", "--changed-since", "HEAD")
+
+    assert sorted(asked.chosen.tests) == ["bench_mul.py", "tests/deep/test_new.py", "tests/test_add.py", "tests/test_mul.py"]
+    assert asked.benches == ("bench_mul.py",)
+    assert asked.chosen.why[0].startswith("4 of 6 test files and benches are touched by what has changed since HEAD~1 (")
+    assert "tests/test_mul.py: needs ops/add.py" in asked.chosen.why
+    assert "tests/deep/test_new.py: it has changed" in asked.chosen.why
+    assert asked.chosen.why[-1] == "no test needs 1 of the changed files: README.md"
+    assert (later.chosen.tests, later.benches) == (("tests/deep/test_new.py",), ("(no bench in this run)",))
+
+
+def test_what_others_changed_since_is_not_this_change(package, git):
+    """The comparison is with the commit that both branches have."""
+    git("checkout", "-qb", "mine")
+    (package / "ops" / "mul.py").write_text("X = 3\n")
+    git("commit", "-qam", "mine")
+    git("checkout", "-q", "-b", "theirs", "HEAD~1")
+    (package / "tests" / "deep" / "test_none.py").write_text("#\n")
+    git("commit", "-qam", "theirs")
+    git("checkout", "-q", "mine")
+
+    assert parse("--kernels", "p", "--changed-since", "theirs").chosen.tests == ("bench_mul.py", "tests/test_mul.py")
+
+
+def test_a_change_that_touches_no_test_leaves_nothing_to_run(package, git):
+    """And says what has changed."""
+    (package / "README.md").write_text("new")
+
+    with pytest.raises(NothingRanError, match="none of the 5 test files and benches") as refused:
+        parse("--kernels", "p", "--changed-since", "HEAD")
+    assert "README.md" in refused.value.meaning
+
+
+REFUSED = {
+    "no such file": ["--test", "tests/test_mum.py::test_x"],
+    "outside of the kernels": ["--kernels", "p/tests", "--test", "../bench_mul.py"],
+    "two choices": ["--test", "tests/test_add.py", "--changed-since", "HEAD"],
+    "no such list": ["--deselect-from", "none.txt"],
+    "an empty list": ["--deselect-from", "empty.txt"],
+    "no such run": ["--last-failed", "none"],
+    "times without a shard": ["--shard-times", "p"],
+    "no repository": ["--changed-since", "HEAD"],
+    "two expressions": ["-k", "a", "--", "-k", "b"],
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_choice_that_cannot_be_made_is_refused(package, tmp_path, what, monkeypatch):
+    """In three sentences, before anything runs."""
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    (tmp_path / "empty.txt").write_text("# nothing\n\n")
+    with pytest.raises(WarpwaveError) as refused:
+        parse("--kernels", "p", *REFUSED[what])
+
+    assert refused.value.exit_code in (2, 4)
+
+
+@pytest.mark.parametrize("ref", ["no-such-branch", "--output=x", "HEAD~9", "HEAD:ops"])
+def test_a_commit_that_git_does_not_know_is_refused(package, git, ref):
+    """Also one that looks like an option of git."""
+    with pytest.raises(UsageError, match="git knows no commit"):
+        parse("--kernels", "p", f"--changed-since={ref}")
+
+
+def test_a_target_is_always_needed(package):
+    """An id alone is no target."""
+    import click
+
+    with pytest.raises(click.UsageError, match="no target before it"):
+        parse_run(["tests/test_add.py::test_x"])
