@@ -151,9 +151,7 @@ def _raise(fault: int, made: Program, machine: _Machine) -> NoReturn:
             f"{place} {verb} {machine.fault_size} bytes at {machine.fault_address:#x}, outside of {what} ({where}). "
             "Usually a mask or a stride is wrong. Check the index in that line."
         )
-        raise OutOfMemoryBounds(
-            message, place, machine.fault_address, machine.fault_size, machine.fault_lane, group, machine.fault_wave
-        )
+        raise OutOfMemoryBounds(message, place, machine.fault_address, machine.fault_size, machine.fault_lane, group, machine.fault_wave)
     if fault == _TRAPPED:
         raise Trap(f"{place} trapped (workgroup {group}). Usually a device_assert failed. Check the assertion in that line.", place)
     if fault == _DEADLOCK:

@@ -60,7 +60,9 @@ def program(kernel: Kernel) -> Program:
             one.imm, one.operation = (0, None) if index == 0xFFFFFFFF else (index, one.operation)
     # The code may end in an instruction that is no s_endpgm; what follows stops the wave.
     records = b"".join(one.record(one.operation or missing) for one in instructions) + Instruction("end", 4).record(missing)
-    made = Program(kernel, loaded, instructions, index_of[kernel.entry // 4], at_fixed_address(records), at_fixed_address(index_of.tobytes()))
+    made = Program(
+        kernel, loaded, instructions, index_of[kernel.entry // 4], at_fixed_address(records), at_fixed_address(index_of.tobytes())
+    )
     _PROGRAMS[kernel] = made
     return made
 

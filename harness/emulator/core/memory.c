@@ -133,6 +133,8 @@ FORMS(LOAD, load_ubyte, 1, UNSIGNED) FORMS(LOAD, load_sbyte, 1, SIGNED) FORMS(LO
 FORMS(LOAD, load_ubyte_d16, 1, LOW_HALF) FORMS(LOAD, load_ubyte_d16_hi, 1, HIGH_HALF) FORMS(LOAD, load_sbyte_d16, 1, LOW_SIGNED)
 FORMS(LOAD, load_sbyte_d16_hi, 1, HIGH_SIGNED) FORMS(LOAD, load_short_d16, 2, LOW_HALF) FORMS(LOAD, load_short_d16_hi, 2, HIGH_HALF)
 FORMS(LOAD, load_dword, 4, UNSIGNED) FORMS(LOAD, load_dwordx2, 8, UNSIGNED) FORMS(LOAD, load_dwordx3, 12, UNSIGNED) FORMS(LOAD, load_dwordx4, 16, UNSIGNED)
+#define LOAD_TO_LDS(name, form, bytes) static const struct operation op_##name TABLE = {#name, load, 0, NONE, NONE, {0}, 0, {form, bytes, UNSIGNED}};
+LOAD_TO_LDS(global_load_lds_dword, GLOBAL, 4) LOAD_TO_LDS(global_load_lds_dwordx3, GLOBAL, 12) LOAD_TO_LDS(global_load_lds_dwordx4, GLOBAL, 16)
 FORMS(STORE, store_byte, 1, 0) FORMS(STORE, store_byte_d16_hi, 1, 1) FORMS(STORE, store_short, 2, 0) FORMS(STORE, store_short_d16_hi, 2, 1)
 FORMS(STORE, store_dword, 4, 0) FORMS(STORE, store_dwordx2, 8, 0) FORMS(STORE, store_dwordx3, 12, 0) FORMS(STORE, store_dwordx4, 16, 0)
 

@@ -77,6 +77,7 @@ def _addressed(
     one.s[2] = from_scalar
     if "_lds_" in one.name:
         one.flags |= TO_LDS
+        one.s[1], one.shown = ABSENT, [place.text for place in places]
     one.modifiers = [f"offset:{one.imm}"] if one.imm else []
     return one
 

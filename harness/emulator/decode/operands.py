@@ -44,6 +44,8 @@ def register_text(letter: str, index: int, words: int) -> str:
 def row(index: int, kind: int, accumulator: bool = False) -> Operand:
     """Return a vector register operand."""
     words = words_of(kind)
+    if not 0 <= index <= 256 - words:
+        raise ValueError(f"vector register {index} of {words}")
     return Operand(ROW, index + (ACC if accumulator else 0), words=words, text=register_text("a" if accumulator else "v", index, words))
 
 

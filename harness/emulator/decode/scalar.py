@@ -72,8 +72,8 @@ def sopk(at: Context) -> Instruction:
         return one
     if one.name.startswith("s_waitcnt"):
         return one
-    value = immediate if one.name.endswith("u32") else _signed(immediate, 16)
-    constant = Operand(CONSTANT, value=value & 0xFFFFFFFF, text=f"{immediate:#x}")
+    number = immediate if one.name.endswith("u32") else _signed(immediate, 16)
+    constant = Operand(CONSTANT, value=number & 0xFFFFFFFF, text=f"{immediate:#x}")
     if one.name.startswith("s_cmpk"):
         one.s = [target, constant]
     else:

@@ -11,6 +11,9 @@ from harness.emulator.decode.instruction import (
     CLAMP,
     CONSTANT,
     EXEC,
+    F16,
+    F32,
+    F64,
     FETCH_INACTIVE,
     HALF_TYPES,
     HIGH,
@@ -39,8 +42,10 @@ _ACCUMULATES = ("v_fmac", "v_mac_", "v_dot2c", "v_dot4c", "v_dot8c", "v_pk_fmac"
 _CARRY_IN = ("v_addc", "v_subb", "v_add_co_ci", "v_sub_co_ci", "v_subrev_co_ci")
 _CARRY_OUT = (*_CARRY_IN, "v_add_co", "v_sub_co", "v_subrev_co")
 # 16-bit results that keep the other half of the register on CDNA; all others clear it. RDNA keeps it always.
-_KEEPS = ("v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_f16", "v_cvt_pk_fp8", "v_cvt_pk_bf8", "v_cvt_sr_", "v_cvt_scalef32_pk_fp8", "v_cvt_scalef32_pk_bf8", "v_fma_mix",
-          "v_mad_mix", "v_min3_", "v_max3_", "v_med3_")  # fmt: skip
+_KEEPS = (
+    "v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_f16", "v_cvt_pk_fp8", "v_cvt_pk_bf8", "v_cvt_sr_",
+    "v_cvt_scalef32_pk_fp8", "v_cvt_scalef32_pk_bf8", "v_fma_mix", "v_mad_mix", "v_min3_", "v_max3_", "v_med3_",
+)  # fmt: skip
 _SDWA_NAMES = ("BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", "DWORD")
 
 
@@ -184,9 +189,8 @@ def vop3p(at: Context) -> Instruction:
         bits = [value >> n & 1 for n in range(count)]
         one.modifiers += [f"{name}:[{','.join(map(str, bits))}]"] if bits != [usual >> n & 1 for n in range(count)] else []
     _output(one, at.word >> 15 & 1, 0)
-    if one.name.startswith("v_fma_mix") or one.name.startswith("v_mad_mix"):
-        if "mixhi" in one.name:
-            one.d = with_flags(one.d, HIGH)
+    if "mixhi" in one.name:
+        one.d = with_flags(one.d, HIGH)
     if one.name.startswith(_ACCUMULATES):
         one.s.append(replace(one.d, text=""))
     return _finish(at, one)
@@ -210,15 +214,15 @@ def _sources(at: Context, one: Instruction, codes: list[int], kinds: tuple[int, 
             _sdwa(at, one, codes, kinds, extra)
         elif first == DPP:
             one.s = [at.registers.source(256 + (extra & 0xFF), kinds[0])]
-            one.s += [at.registers.source(code, kind) for code, kind in zip(codes[1:], kinds[1:])]
+            one.s += [at.registers.source(code, kind) for code, kind in zip(codes[1:], kinds[1:], strict=False)]
             _dpp(one, extra)
         else:
             one.s = [at.registers.source(256 + (extra & 0xFF), kinds[0])]
-            one.s += [at.registers.source(code, kind) for code, kind in zip(codes[1:], kinds[1:])]
+            one.s += [at.registers.source(code, kind) for code, kind in zip(codes[1:], kinds[1:], strict=False)]
             _dpp8(one, extra >> 8, first == 234)
         return
     accumulator = one.name == "v_accvgpr_mov_b32"
-    one.s = [at.source(one, code, kind) for code, kind in zip(codes, kinds)]
+    one.s = [at.source(one, code, kind) for code, kind in zip(codes, kinds, strict=False)]
     if accumulator:
         one.s = [row(codes[0] - 256, kinds[0], accumulator=True)]
 
@@ -281,18 +285,17 @@ def _finish(at: Context, one: Instruction) -> Instruction:
     types = at.types(one)
     if one.name.startswith(_ACCUMULATES) and len(one.s) == 2:
         one.s.append(replace(one.d, text="", flags=one.d.flags & HIGH))
-    if types.d in HALF_TYPES:
-        if at.family != "cdna" or one.name.startswith(_KEEPS):
-            one.flags |= KEEP_OTHER_HALF
+    if types.d in HALF_TYPES and (at.family != "cdna" or one.name.startswith(_KEEPS)):
+        one.flags |= KEEP_OTHER_HALF
     _name_halves(at, one)
-    if one.flags & CLAMP and types.d not in (2 + 1, 6, 9, PKH, PKF):
+    if one.flags & CLAMP and types.d not in (F16, F32, F64, PKH, PKF):
         at.saturate(one)
     return one
 
 
 def _name_halves(at: Context, one: Instruction) -> None:
     """In VOP1, VOP2 and VOPC since RDNA3, v128 and above name the high halves of v0 and above."""
-    if at.family == "cdna" or one.size >= 8 and at.word >> 26 in (0b110101, 0b110011):
+    if at.family == "cdna" or at.word >> 26 in (0b110101, 0b110011):
         return
     types = at.types(one)
     if types.d in HALF_TYPES and one.d.kind == 2:

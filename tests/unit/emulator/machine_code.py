@@ -41,6 +41,7 @@ k:
 \t\t.amdhsa_system_sgpr_workgroup_id_x 1
 \t\t.amdhsa_next_free_vgpr {vgprs}
 \t\t.amdhsa_next_free_sgpr 40
+\t\t.amdhsa_float_denorm_mode_32 3
 {more}
 \t.end_amdhsa_kernel
 \t.amdgpu_metadata
@@ -136,7 +137,7 @@ def run(function, arch: str, grid: tuple[int, ...], arguments: dict, constants: 
     kernel = load(made.asm["hsaco"])
     packed = bytearray(kernel.kernarg_bytes)
     values = [arguments[name] for name in function.arg_names if name not in constants] + [0, 0]
-    for argument, value in zip(kernel.arguments, values):
+    for argument, value in zip(kernel.arguments, values, strict=False):
         number = value.data_ptr() if isinstance(value, torch.Tensor) else value
         layout = "<f" if isinstance(number, float) else {8: "<Q", 4: "<i"}[argument.size]
         struct.pack_into(layout, packed, argument.offset, number)
