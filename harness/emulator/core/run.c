@@ -28,7 +28,9 @@ static void begin_wave(struct machine *m, struct group *g, u32 number) {
     for (u32 l = 0; l < LANES; l++) w->v[0][l] = first + l; /* x in the low ten bits; y and z are 0 */
     if (!m->packed_ids) for (u32 l = 0; l < LANES; l++) w->v[1][l] = w->v[2][l] = 0;
     set_exec(w, count == LANES ? (mask)~(mask)0 : ((mask)1 << count) - 1);
-    w->write_mask_of = ~exec_of(w);
+    /* What EXEC was when the mask was made: none of the lanes, which is what the mask then holds. */
+    memset(w->write_mask, 0, sizeof w->write_mask);
+    w->write_mask_of = 0;
     if (LANES == 32) w->s[EXEC + 1] = 0;
     memcpy(&w->s[m->packet_at], &m->packet, 8);
     memcpy(&w->s[m->kernarg_at], &m->kernarg, 8);
