@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model,
 
 from harness.config.strict import refuse, validate
 from harness.errors import ConfigError
-from harness.records import OPEN, Gates, Limits, Rule, Waiver, Which
+from harness.records import CANDIDATES, OPEN, Gates, Limits, Rule, Waiver, Which
 
 _PATTERNS = tuple(field.name for field in dataclasses.fields(Which))
 _LAUNCHERS = ("bench", "test")
@@ -61,7 +61,8 @@ def load_gates(kernels: Path) -> Gates:
     limits = _limits(table.gates, Limits()) if table.gates else Limits()
     rules = tuple(Rule(_which(rule), _limits(rule, OPEN)) for rule in table.rules)
     waivers = tuple(Waiver(waiver.gate, waiver.reason.strip(), _which(waiver)) for waiver in table.waivers)
-    return Gates(limits=limits, rules=rules, waivers=waivers, source=path.name)
+    candidates = table.gates.candidates if table.gates else CANDIDATES[0]
+    return Gates(limits=limits, rules=rules, waivers=waivers, source=path.name, candidates=candidates)
 
 
 def load_launches(kernels: Path) -> tuple[str, ...]:
@@ -82,17 +83,25 @@ def load_peers(kernels: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_warpwave(kernels)[1].peers))
 
 
+def load_bench_scripts(kernels: Path) -> tuple[str, ...]:
+    """Return the benchmarks that are scripts, `bench-scripts = ["benchmarks/*.py -- --dtype bf16"]`, as `--bench-script` takes them.
+
+    Raises:
+        ConfigError: as above.
+    """
+    return tuple(dict.fromkeys(_warpwave(kernels)[1].bench_scripts))
+
+
 @dataclasses.dataclass(frozen=True)
 class PackageEnvironment:
-    """What a package asks for its environment. `install` is empty, `all` or `alone`."""
+    """What a package names for its environment: what `--install` installs beside it, and variables."""
 
     requirements: tuple[Path, ...] = ()
-    install: str = ""
     env: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def load_environment(kernels: Path) -> PackageEnvironment:
-    """Return `requirements = ["FILE"]`, `install = true` (or `"no-deps"`) and `env = {NAME = "VALUE"}` of the same file.
+    """Return `requirements = ["FILE"]` and `env = {NAME = "VALUE"}` of the same file.
 
     Raises:
         ConfigError: as above.
@@ -101,7 +110,7 @@ def load_environment(kernels: Path) -> PackageEnvironment:
     if path is None:
         return PackageEnvironment()
     files = tuple(path.parent / file for file in table.requirements)
-    return PackageEnvironment(files, {True: "all", "no-deps": "alone"}.get(table.install, ""), dict(table.env))
+    return PackageEnvironment(files, dict(table.env))
 
 
 def _check_gate(is_allowed: Callable[[Any], bool], allowed: str, may_open: bool, value: Any) -> Any:
@@ -153,15 +162,21 @@ def _check_peers(value: Any) -> Any:
     return value
 
 
-def _check_texts(value: Any) -> Any:
+def _check_scripts(value: Any) -> Any:
     if not (isinstance(value, list) and all(isinstance(text, str) and text.strip() for text in value)):
-        refuse("a list of files, relative to this one")
+        refuse('a list of globs, each with its arguments behind --, such as ["benchmarks/*.py -- --dtype bf16"]')
     return value
 
 
-def _check_install(value: Any) -> Any:
-    if value not in (True, False, "no-deps") or type(value) is int:
-        refuse('true, false or "no-deps"')
+def _check_candidates(value: Any) -> Any:
+    if value not in CANDIDATES:
+        refuse('"best", where one clean candidate of an autotuned launch is enough, or "all"')
+    return value
+
+
+def _check_texts(value: Any) -> Any:
+    if not (isinstance(value, list) and all(isinstance(text, str) and text.strip() for text in value)):
+        refuse("a list of files, relative to this one")
     return value
 
 
@@ -177,6 +192,7 @@ def _gates(may_open: bool) -> dict[str, Any]:
     return {gate: (Annotated[Any, check], None) for gate, check in checks.items()}
 
 
+_CANDIDATES: Any = (Annotated[Any, AfterValidator(_check_candidates)], CANDIDATES[0])
 _Pattern = Annotated[Any, AfterValidator(_check_patterns)]
 
 
@@ -205,7 +221,7 @@ class _Waiver(_Which):
     reason: Annotated[Any, AfterValidator(_check_reason)] = Field(default=None, validate_default=True)
 
 
-_Everywhere: Any = create_model("_Everywhere", __base__=_Strict, **_gates(may_open=True))
+_Everywhere: Any = create_model("_Everywhere", __base__=_Strict, **_gates(may_open=True), candidates=_CANDIDATES)
 _Rule: Any = create_model("_Rule", __base__=_SomeGate, **_gates(may_open=False))
 
 
@@ -215,8 +231,8 @@ class _Warpwave(_Strict):
     waivers: list[_Waiver] = []
     launches: Annotated[Any, AfterValidator(_check_launches)] = _LAUNCHERS
     peers: Annotated[Any, AfterValidator(_check_peers)] = ()
+    bench_scripts: Annotated[Any, AfterValidator(_check_scripts)] = Field(default=(), alias="bench-scripts")
     requirements: Annotated[Any, AfterValidator(_check_texts)] = ()
-    install: Annotated[Any, AfterValidator(_check_install)] = False
     env: Annotated[Any, AfterValidator(_check_env)] = Field(default_factory=dict)
 
 

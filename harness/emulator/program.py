@@ -51,8 +51,8 @@ def program(kernel: Kernel) -> Program:
     at = context(kernel.image, kernel.architecture, kernel.wavefront, loaded.operations)
     instructions = decode(at, *kernel.text)
     index_of = array("I", [0xFFFFFFFF]) * (len(kernel.image) // 4 + 1)
-    for n, one in enumerate(instructions):
-        index_of[one.pc // 4] = n
+    for n, one in reversed(list(enumerate(instructions))):
+        index_of[one.pc // 4] = n  # of the first half, where two are executed at once
     missing = loaded.operations["unimplemented"].address
     for one in instructions:
         if one.target is not None:

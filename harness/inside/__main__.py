@@ -30,6 +30,8 @@ from harness.records import STAGES, UNWRITABLE, Job, Stage, StageReport, Stages,
 _GRACE_S = 20.0
 _LONGER = "Raise --timeout (seconds), or continue with --resume: what is finished does not run again. --quick runs less."
 _REAP_S = 1.0
+# A stage leaves this share of the time to each stage after it. Without it, slow tests could use up the time in which kernels are compiled.
+_LATER = 0.2
 # After any other verdict, a stage may not have run everything. It is started again and continues from its journal.
 _SHOWN = ("stage", "verdict", "seconds", "counts", "left_out", "not_run")
 _ORDERLY = (Verdict.PASSED, Verdict.NOT_RUN, Verdict.FAILED, Verdict.ERROR)
@@ -46,7 +48,9 @@ def run(job: Job, job_path: Path) -> None:
         if planned.stage in finished:
             continue
         _say({"event": "stage", "stage": planned.stage.value})
-        report = _run_stage(job, job_path, planned.stage, until)
+        later = sum(other.stage not in finished for other in reports[position + 1 :])
+        left = until - time.monotonic()
+        report = _run_stage(job, job_path, planned.stage, left * max(_LATER, 1 - _LATER * later))
         reports[position] = report
         if report.stage is Stage.FACTS and report.verdict is not Verdict.PASSED:
             why = f"the environment is not usable: {report.reason}"
@@ -69,12 +73,12 @@ def _finished(job: Job) -> dict[Stage, StageReport]:
     }
 
 
-def _run_stage(job: Job, job_path: Path, stage: Stage, until: float) -> StageReport:
-    """Run one stage in its own process group, within its time limit and that of all stages together, which ends at `until`.
+def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float) -> StageReport:
+    """Run one stage in its own process group, within its time limit and what is left for it.
 
     Return its report, or one that says how it died.
     """
-    limit = min(STAGES[stage].limit_s or job.stage_limit_s, until - time.monotonic())
+    limit = min(STAGES[stage].limit_s or job.stage_limit_s, left_s)
     if limit <= 0:
         return StageReport(stage, Verdict.TIMEOUT, 0.0, "never reached: the time was up", _LONGER)
     folder = Path(job.output) / stage.value

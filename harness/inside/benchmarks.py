@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 import unittest
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +141,7 @@ def _nothing_in(module: ModuleType) -> str:
 
     if any(isinstance(value, triton.testing.Mark) for value in vars(module).values()):
         return "its perf_report has no size or no provider; nothing to measure"
-    return "no module-level perf_report; nothing to measure"
+    return "no module-level perf_report; nothing to measure. Give a script with --bench-script"
 
 
 def points(module: ModuleType, path: Path, job: Job) -> Iterator[Point]:
@@ -150,26 +150,31 @@ def points(module: ModuleType, path: Path, job: Job) -> Iterator[Point]:
 
     kernel = kernel_name(path, job)
     for mark in [value for value in vars(module).values() if isinstance(value, triton.testing.Mark)]:
-        benchmarks = mark.benchmarks if isinstance(mark.benchmarks, (list, tuple)) else [mark.benchmarks]
-        for bench in benchmarks:
-            sizes = list(bench.x_vals)
-            if job.quick and len(sizes) > 3:
-                sizes = [sizes[0], sizes[len(sizes) // 2], sizes[-1]]
-            for size in sizes:
-                values = size if isinstance(size, (list, tuple)) else [size] * len(bench.x_names)
-                swept = dict(zip(bench.x_names, values, strict=True))
-                fixed = dict(bench.args)
-                for provider in bench.line_vals:
-                    params = {key: _plain(value) for key, value in {**fixed, **swept}.items()}
-                    yield Point(
-                        case=_case(kernel, bench.plot_name, swept, fixed),
-                        kernel=kernel,
-                        provider=str(_plain(provider)),
-                        unit=str(bench.ylabel or ""),
-                        params=params,
-                        function=mark.fn,
-                        arguments={**swept, **fixed, bench.line_arg: provider},
-                    )
+        yield from mark_points(mark, kernel, job.quick)
+
+
+def mark_points(mark: Any, kernel: str, quick: bool, more: Mapping[str, Any] | None = None) -> Iterator[Point]:
+    """Yield every point of one mark. `more` are arguments that its author gives to `Mark.run`."""
+    benchmarks = mark.benchmarks if isinstance(mark.benchmarks, (list, tuple)) else [mark.benchmarks]
+    for bench in benchmarks:
+        sizes = list(bench.x_vals)
+        if quick and len(sizes) > 3:
+            sizes = [sizes[0], sizes[len(sizes) // 2], sizes[-1]]
+        for size in sizes:
+            values = size if isinstance(size, (list, tuple)) else [size] * len(bench.x_names)
+            swept = dict(zip(bench.x_names, values, strict=True))
+            fixed = {**bench.args, **(more or {})}
+            for provider in bench.line_vals:
+                params = {key: _plain(value) for key, value in {**fixed, **swept}.items()}
+                yield Point(
+                    case=_case(kernel, bench.plot_name, swept, fixed),
+                    kernel=kernel,
+                    provider=str(_plain(provider)),
+                    unit=str(bench.ylabel or ""),
+                    params=params,
+                    function=mark.fn,
+                    arguments={**swept, **fixed, bench.line_arg: provider},
+                )
 
 
 def _case(kernel: str, plot: str, swept: dict[str, Any], fixed: dict[str, Any]) -> str:

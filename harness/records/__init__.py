@@ -20,8 +20,8 @@ from harness.records.enums import (
     reasons,
     worst,
 )
-from harness.records.gates import OPEN, Gates, Limits, Rule, Waiver, Which
-from harness.records.job import Arch, Architecture, Card, Job, JobOptions, Multiprocessor, PytestSettings
+from harness.records.gates import CANDIDATES, OPEN, Gates, Limits, Rule, Waiver, Which
+from harness.records.job import Arch, Architecture, BenchScript, Card, Job, JobOptions, Multiprocessor, PytestSettings
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
 from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
 from harness.records.shard import Shard
@@ -29,6 +29,7 @@ from harness.records.stages import CHOSEN, STAGES, Output
 from harness.records.writing import dump, to_json, to_text, write_text
 
 __all__ = [
+    "CANDIDATES",
     "CHOSEN",
     "EMULATED",
     "GPU_PROPERTY",
@@ -41,6 +42,7 @@ __all__ = [
     "Arch",
     "Architecture",
     "Attempt",
+    "BenchScript",
     "Card",
     "CardShare",
     "CaseResult",

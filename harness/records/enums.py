@@ -66,7 +66,7 @@ class NotRun(str, Enum):
     `SKIPPED` is the author's own decision. `EMPTY`: a file has nothing to run. `DATA`: the host's code depends on data that a pretended GPU
     does not have. `RAISED`: its code raised an exception that nothing of the others explains. `IMPORT`: a module does not import.
     `NOT_PRETENDED`: it needs something of a GPU that warpwave does not pretend, which is a gap of warpwave. `TIME_UP`: never reached.
-    `STOPPED`: the run was stopped before it.
+    `STOPPED`: the run was stopped before it. `DISCARDED`: an autotuner tries this configuration and has a clean one for the same launch.
     """
 
     SKIPPED = "skipped"
@@ -77,6 +77,7 @@ class NotRun(str, Enum):
     NOT_PRETENDED = "not-pretended"
     TIME_UP = "time-up"
     STOPPED = "stopped"
+    DISCARDED = "discarded"
 
     @property
     def words(self) -> str:
@@ -91,7 +92,11 @@ def reasons(number: int, counts: Mapping[str, int]) -> list[str]:
     return [f"{count} {why.words}" for why, count in known.items() if count]
 
 
-_WORDS = {NotRun.EMPTY: "with nothing to run", NotRun.TIME_UP: "never reached, the time was up"}
+_WORDS = {
+    NotRun.EMPTY: "with nothing to run",
+    NotRun.TIME_UP: "never reached, the time was up",
+    NotRun.DISCARDED: "discarded by an autotuner",
+}
 
 
 class Stage(str, Enum):

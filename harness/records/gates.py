@@ -12,6 +12,7 @@ from harness.records.enums import STRICT
 from harness.records.results import CompiledKernel
 
 Patterns = Annotated[tuple[LongName, ...], Few]
+CANDIDATES = ("best", "all")  # of an autotuned launch
 
 
 @dataclass(frozen=True)
@@ -82,17 +83,22 @@ class Waiver:
 
 @dataclass(frozen=True)
 class Gates:
-    """What the author of a kernel package demands of its generated code. `source` is the file that says so; empty for the defaults."""
+    """What the author of a kernel package demands of its generated code. `source` is the file that says so; empty for the defaults.
+
+    `candidates` says which configurations of an autotuned launch must be clean: with `best`, one of them, because the autotuner chooses;
+    with `all`, every one.
+    """
 
     __pydantic_config__ = STRICT
     limits: Limits = field(default_factory=Limits)
     rules: Annotated[tuple[Rule, ...], Many] = ()
     waivers: tuple[Waiver, ...] = ()
     source: Prose = ""
+    candidates: Name = CANDIDATES[0]
 
     @classmethod
     def restore(cls, raw: dict[str, Any]) -> Gates:
         """Undo `dataclasses.asdict`. The data is trusted, as in `Job.load`."""
         rules = tuple(Rule(Which.restore(entry["which"]), Limits(**entry["limits"])) for entry in raw["rules"])
         waivers = tuple(Waiver(**{**entry, "which": Which.restore(entry["which"])}) for entry in raw["waivers"])
-        return cls(Limits(**raw["limits"]), rules, waivers, raw["source"])
+        return cls(Limits(**raw["limits"]), rules, waivers, raw["source"], raw.get("candidates", CANDIDATES[0]))

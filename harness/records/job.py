@@ -103,6 +103,15 @@ class PytestSettings:
         return cls(raw.get("file", ""), **lists)
 
 
+@dataclass(frozen=True)
+class BenchScript:
+    """Benchmarks that are scripts, run as they are: files in the package that match the glob `pattern`, each with these `arguments`."""
+
+    __pydantic_config__ = STRICT
+    pattern: Page
+    arguments: Annotated[tuple[Page, ...], Few] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
     """What the user asks of the stages. An option here comes from the command line and goes into `job.json` under the same name.
@@ -114,12 +123,14 @@ class JobOptions:
     """
 
     __pydantic_config__ = STRICT
+    chosen: Chosen = field(default_factory=Chosen)  # first: where two jobs differ, `--resume` names the first difference
     benches: tuple[str, ...] = ("bench_*.py",)
+    bench_scripts: Annotated[tuple[BenchScript, ...], Few] = ()
     launches: tuple[str, ...] = ("bench", "test")
     peers: Annotated[tuple[Name, ...], Many] = ()
-    chosen: Chosen = field(default_factory=Chosen)
     pytest_args: tuple[str, ...] = ()
     quick: bool = False
+    autotune: str = "one"
     again: bool = False
     precision: float = 0.0075
     test_limit_s: float = 300.0
@@ -196,6 +207,7 @@ class Job(JobOptions):
         ):
             if key in raw:
                 raw[key] = tuple(raw[key])
+        raw["bench_scripts"] = tuple(BenchScript(each["pattern"], tuple(each["arguments"])) for each in raw.get("bench_scripts", ()))
         raw["chosen"] = Chosen.restore(raw.get("chosen", {}))
         raw["pytest"] = PytestSettings.restore(raw.get("pytest", {}))
         raw["gates"] = Gates.restore(raw["gates"]) if raw.get("gates") else None

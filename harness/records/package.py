@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 TEST_FILES = ("test_*.py", "*_test.py")  # pytest's default for `python_files`
 # A folder whose name has only these words says what kind of code is in it, not which kernel: `tests`, `op_tests`, `src`.
@@ -63,3 +63,12 @@ def is_bench(path: str, patterns: Iterable[str]) -> bool:
     if any(folder.startswith((".", "__")) and folder != "." for folder in folders):
         return False
     return any(fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(path, pattern) for pattern in patterns)
+
+
+def find_scripts(pattern: str, *folders: Path) -> list[tuple[Path, str]]:
+    """Return the files that a glob matches, sorted, each with its path in its folder. The first folder where it matches anything counts."""
+    for folder in folders:
+        found = sorted(path for path in folder.glob(pattern) if path.is_file())
+        if found:
+            return [(path, path.relative_to(folder).as_posix()) for path in found]
+    return []

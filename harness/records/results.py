@@ -136,6 +136,8 @@ class Sample:
     were overwritten before each timing, on a device whose last-level cache has `cache_bytes` (None if unknown). `host_ms` is the median
     time the host needs to enqueue a call. `graph_ms` is the device time of one call among many in a graph, with a warm cache. `weak` says
     why the timings are unreliable.
+
+    A measurement in a script has its `source`, `file.py:line`, and the names of the kernels that its first call `launched`.
     """
 
     __pydantic_config__ = STRICT
@@ -166,6 +168,8 @@ class Sample:
     bytes_moved: Union[int, None] = None
     weak: Prose = ""
     reason: Prose = ""
+    source: Prose = ""
+    launched: Annotated[tuple[Name, ...], Few] = ()
 
 
 @dataclass(frozen=True)
@@ -218,10 +222,13 @@ class CompiledKernel:
     share `occupancy` (0 to 1) of the warp slots. `limited_by` names each resource without room for another program. `compiler_waves` is the
     compiler's own estimate per SIMD. It ignores shared memory, which is requested at launch, and that only whole programs start.
 
+    `source` is `file.py:line` of the function's `def`, relative to the package's root if it is in there.
+
     `unnamed_precision` holds `file.py:line` of each product of fp32 operands that leaves its precision to the compiler. `broken` holds, for
     each gate that the kernel breaks, what was found and what is allowed. `waived` holds the reasons of the waivers that apply.
     `unjudged` says why a gate that was asked for could not be judged. `not_run` says why a case is a row that compiled nothing; a module
-    that does not import is an `error`, and has it too.
+    that does not import is an `error`, and has it too. A configuration that an autotuner would discard has all of its figures, and is
+    `not-run` because of that.
     """
 
     __pydantic_config__ = STRICT
@@ -263,6 +270,7 @@ class CompiledKernel:
     unjudged: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     reason: Prose = ""
     not_run: Union[NotRun, None] = None
+    source: Prose = ""
 
     @property
     def types(self) -> str:
@@ -281,6 +289,16 @@ class CompiledKernel:
             return None
         slots = self.spills + 1 if self.spills else 0
         return max(0, self.stack_bytes - -(-4 * slots // 16) * 16)
+
+    @property
+    def was_compiled(self) -> bool:
+        """Whether a compiler saw it: it is no test or point that did not run."""
+        return self.verdict is not Verdict.NOT_RUN or self.is_discarded
+
+    @property
+    def is_discarded(self) -> bool:
+        """Whether it is a configuration that an autotuner would not choose: it is unclean, and another one is clean."""
+        return self.not_run is NotRun.DISCARDED
 
     @property
     def only_gates(self) -> bool:

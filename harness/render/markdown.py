@@ -73,9 +73,16 @@ def _unlinked(text: str) -> str:
 def _section(section: Section) -> str:
     body = _table(section) + _lines(section.lines)
     body += "".join(f"\n<sub>{plain(line)}</sub><br>" for line in section.legend).removesuffix("<br>") + ("\n" if section.legend else "")
+    body += _fenced(section.paste) if section.paste else ""
     if section.folded:
         return f"\n<details><summary>{_unlinked(html.escape(visible(section.title)))}</summary>\n{body}\n</details>\n"
     return f"\n#### {plain(section.title)}\n{body}"
+
+
+def _fenced(text: str) -> str:
+    """Return a block of code, with a fence that the text does not end."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"\n{fence}toml\n" + "".join(f"{visible(line)}\n" for line in text.splitlines()) + f"{fence}\n"
 
 
 def _table(section: Section) -> str:

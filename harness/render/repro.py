@@ -22,7 +22,7 @@ _KEPT_FLAGS = frozenset({"--install", "--install-no-deps"})
 _DROPPED = frozenset(
     {
         *("--stage", "--bench", "--launches", "-k", "--commit", "--gpus", "--shard", "--precision", "--timeout", "--out", "--resume"),
-        *("--gpu-wait", "--results-limit", "--results-files"),
+        *("--bench-script", "--gpu-wait", "--results-limit", "--results-files"),
         *("--test", "--last-failed", "--changed-since", "--deselect-from", "--pytest-args", "--shard-times"),
     }
 )

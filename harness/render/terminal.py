@@ -52,7 +52,9 @@ def _draw(section: Section) -> list[RenderableType]:
         for row in section.rows:
             table.add_row(*map(_text, row))
         parts.append(table)
-    return [*parts, *map(_line, section.lines), *(Text(line, style="dim") for line in section.legend)]
+    parts += [*map(_line, section.lines), *(Text(line, style="dim") for line in section.legend)]
+    # Line by line, and without indentation: that is how it is copied.
+    return [*parts, *(Text(visible(line), overflow="fold") for line in section.paste.splitlines())]
 
 
 def _line(line: Line) -> RenderableType:

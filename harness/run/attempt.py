@@ -46,7 +46,7 @@ from harness.run.diagnose import diagnose
 from harness.run.disk_reserve import Reserve
 from harness.run.inputs import gather
 from harness.run.resume import check_inputs, check_same
-from harness.run.sharding import part_of
+from harness.run.sharding import part_of, share_scripts
 
 OnEvent = Callable[[dict[str, Any]], None]
 
@@ -245,6 +245,7 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...]) -> Job:
     if options.shard:
         part = part_of(options, options.shard)
         asked |= {"files": part.files, "benches": part.benches, "division": part.division}
+        asked["bench_scripts"] = share_scripts(options)
     return Job(
         run_id=options.run_id,
         target=target.name,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from harness.errors import UsageError
 from harness.options import RunOptions
-from harness.records import Selection, Shard
-from harness.records.package import is_bench, is_test, kernel_of
+from harness.records import BenchScript, Selection, Shard
+from harness.records.package import find_scripts, is_bench, is_test, kernel_of
 from harness.records.shard import MOST_SHARDS
 
 NOTHING = "(no bench in this run)"  # a pattern that no file matches
@@ -88,3 +88,14 @@ def _seconds(options: RunOptions, path: str) -> float | None:
     if path in options.shard_times or not is_bench(path, options.benches):
         return options.shard_times.get(path)
     return options.shard_times.get(kernel_of(path, options.package_names))
+
+
+def share_scripts(options: RunOptions) -> tuple[BenchScript, ...]:
+    """Return the benchmark scripts of the options' shard, one entry for each file with its arguments."""
+    assert options.shard is not None
+    found = [
+        BenchScript(glob.escape(name), script.arguments)
+        for script in options.bench_scripts
+        for _, name in find_scripts(script.pattern, options.package, options.kernels)
+    ]
+    return tuple(found[options.shard.number - 1 :: options.shard.of])

@@ -18,6 +18,13 @@ what_options = several(
     click.option("--kernels", type=FOLDER, default=Path("kernels"), show_default=True, help="Folder of the kernel package."),
     click.option("--stage", "stages", metavar="S,S", help=f"Run only these stages: {', '.join(STAGES)}.  [default: the target's own]"),
     click.option("--bench", "benches", multiple=True, help="Pattern of bench files; repeatable.  [default: bench_*.py]"),
+    click.option(
+        "--bench-script",
+        "bench_scripts",
+        multiple=True,
+        metavar="GLOB [-- ARGS]",
+        help="Run these files of the package as they are, and measure each do_bench in them; repeatable.",
+    ),
     click.option("--launches", metavar="W,W", help="Compile the launches of bench, test or both.  [default: pyproject.toml's, or both]"),
     click.option("-k", "keyword", metavar="EXPR", help="Run only tests that match, as in pytest."),
     click.option("--test", "tests", multiple=True, metavar="ID", help="Run only this test, file or folder: pytest's node id; repeatable."),
@@ -42,6 +49,13 @@ what_options = several(
         help="Run three tests of each test function, and three sizes of each sweep with a fifth of the timing. For a quick look.",
     ),
     click.option(
+        "--autotune",
+        type=click.Choice(["one", "all"]),
+        default=Job.autotune,
+        show_default=True,
+        help="Without a card, run each test with one configuration of its autotuned kernels, or once with each.",
+    ),
+    click.option(
         "--precision",
         type=click.FloatRange(0, 1, min_open=True),
         default=Job.precision,
@@ -50,7 +64,7 @@ what_options = several(
         help="Measure a point until its median is this precise, with 95 % confidence, or the benchmark's own time limit is reached.",
     ),
     click.option("--aa", "again", is_flag=True, help="Measure everything twice (A/A), to see how much speeds vary without a change."),
-    click.option("--test-timeout", type=float, default=300.0, show_default=True, metavar="S", help="Limit for one test or point."),
+    click.option("--test-timeout", type=float, metavar="S", help="Limit for one test or point.  [default: 300, or 120 with --quick]"),
     click.option(
         "--results-limit",
         type=click.FloatRange(0, min_open=True),

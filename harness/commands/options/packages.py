@@ -20,23 +20,25 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def chosen_packages(options: dict[str, Any], kernels: Path) -> Install:
-    """Return what to install: the options of the command line, or what the package's own file asks for.
+    """Return what to install: what the command line asks for, and with `--install` the requirements that the package's own file names.
+
+    A file alone installs nothing. A build runs code, in Docker with a network, and the file may be a stranger's.
 
     Raises:
         UsageError: a file is missing, or two options contradict each other.
     """
-    asked = load_environment(kernels)
+    named = load_environment(kernels).requirements if options["install"] else ()
     if options["install"] and options["install_no_deps"]:
         raise UsageError(
             "--install and --install-no-deps were both given.",
             "The first installs what the package needs, the second installs the package alone.",
             "Give one of them.",
         )
-    files = tuple(Path(path) for path in options["requirements"]) or asked.requirements
+    files = tuple(Path(path) for path in options["requirements"]) or named
     for file in files:
         if not file.is_file():
             raise UsageError(f"There are no requirements at {file}.", "The path is misspelt.", "Give a file with one requirement a line.")
-    mode = "all" if options["install"] else "alone" if options["install_no_deps"] else asked.install
+    mode = "all" if options["install"] else "alone" if options["install_no_deps"] else ""
     return Install(tuple(file.resolve() for file in files), mode)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -14,15 +15,18 @@ from harness.commands.options.common import COMMAND
 from harness.commands.options.groups import STAGES
 from harness.commands.options.packages import chosen_packages, chosen_variables
 from harness.commands.options.tests import Package, chosen_pytest_args, chosen_shard_times, chosen_tests
+from harness.config.bench_scripts import chosen_scripts
 from harness.config.package_root import find_root, import_folders, package_names
 from harness.config.pyproject import load_gates, load_launches, load_peers
 from harness.config.pytest_settings import load_pytest_settings
 from harness.errors import UsageError
 from harness.options import GIB, Build, Cap, RunOptions
-from harness.records import Stage
+from harness.records import Job, Stage
 from harness.run import new_run_id
 from harness.run.resume import recorded_run_id
 from harness.run.sharding import parse_shard
+
+_QUICK_TEST_S = 120.0
 
 
 def parse_options(options: dict[str, Any]) -> RunOptions:
@@ -76,11 +80,12 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
             "share": share,
             "commit": options["commit"] or "",
             "benches": benches,
+            "bench_scripts": chosen_scripts(options["bench_scripts"], kernels, root),
             "launches": _parse_launches(options["launches"]) if options["launches"] else load_launches(kernels),
             "peers": load_peers(kernels),
             "gates": load_gates(kernels),
             "pytest_args": chosen_pytest_args(options["keyword"], options["pytest_args"]),
-            "test_limit_s": options["test_timeout"],
+            "test_limit_s": options["test_timeout"] or (_QUICK_TEST_S if options["quick"] else Job.test_limit_s),
             # The stage's limit comes first: it keeps the stage's results whole, and leaves time to save them before the target's limit.
             "stage_limit_s": options["timeout"] - min(120.0, options["timeout"] / 10),
             "limit_s": options["timeout"],
@@ -106,7 +111,12 @@ def _command() -> tuple[str, ...]:
     """Return the command to record: the command line of `run`, also if another command has built it."""
     context = click.get_current_context(silent=True)
     built: tuple[str, ...] | None = context.meta.get(COMMAND) if context else None
-    return built or ("warpwave", *sys.argv[1:])
+    words = built or ("warpwave", *sys.argv[1:])
+    if "--" not in words:
+        return words
+    # A command that is continued or repeated gets more options, which must not come behind the dashes.
+    place = words.index("--")
+    return (*words[:place], "--pytest-args", shlex.join(words[place + 1 :]))
 
 
 def chosen_gpus(gpu: str | None, gpus: str | None) -> tuple[str | None, bool]:

@@ -163,7 +163,7 @@ def _new_failure(row: CompiledKernel, before: _Side) -> tuple[Delta, ...]:
     A new configuration that fails is worse than none. Host code that cannot run counts only if the same case ran before.
     """
     could = (row.kernel, row.architecture, row.origin) in before.ran
-    if row.verdict in FAILING or (row.verdict is Verdict.NOT_RUN and could):
+    if row.verdict in FAILING or (not row.was_compiled and could):
         was = Verdict.PASSED if could and row.verdict is Verdict.NOT_RUN else Verdict.ABSENT
         return (Delta(Concern.VERDICT, Trend.WORSE, "verdict", was.value, row.verdict.value, float(row.verdict.severity)),)
     return ()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from harness.records import CompiledKernel
+from harness.records import CompiledKernel, NotRun, Verdict
 
 
 class Concern(str, Enum):
@@ -81,10 +81,16 @@ def deltas(before: CompiledKernel, after: CompiledKernel) -> tuple[Delta, ...]:
 
 
 def _verdict(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
-    if before.verdict is not after.verdict:
-        worse = after.verdict.severity > before.verdict.severity
-        severity = max(before.verdict.severity, after.verdict.severity)
-        yield Delta(Concern.VERDICT, _trend(worse), "verdict", before.verdict.value, after.verdict.value, float(severity))
+    old, new = _ending(before), _ending(after)
+    if old is not new:
+        worse = new.severity > old.severity
+        was, now = (NotRun.DISCARDED.value if row.is_discarded else row.verdict.value for row in (before, after))
+        yield Delta(Concern.VERDICT, _trend(worse), "verdict", was, now, float(max(old.severity, new.severity)))
+
+
+def _ending(row: CompiledKernel) -> Verdict:
+    """Return its verdict; a configuration that an autotuner discards fails nobody, and its figures are compared like any other's."""
+    return Verdict.PASSED if row.is_discarded else row.verdict
 
 
 def _trend(worse: bool) -> Trend:

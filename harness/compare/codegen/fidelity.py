@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.compare.comparison import Deviation, Fidelity, Likeness
 from harness.compare.speeds.rows import as_text, first_names
-from harness.records import CompiledKernel, TargetRun, Verdict
+from harness.records import CompiledKernel, TargetRun
 
 # Each target's launches are compared with every compile stage of the same Triton. For 1,000 targets that would be a million comparisons.
 _MOST_LANES, _MOST_LAUNCHES = 8, 300_000
@@ -21,7 +21,7 @@ def compare_launches(runs: Mapping[str, TargetRun]) -> tuple[Fidelity, ...]:
     lanes: dict[str, dict[str, TargetRun]] = {}
     compiled: dict[str, set[str]] = {}  # architectures by version of Triton
     for name, run in runs.items():
-        if rows := [row for row in run.compiled if row.verdict is not Verdict.NOT_RUN]:
+        if rows := [row for row in run.compiled if row.was_compiled]:
             lanes.setdefault(_triton(run), {})[name] = run
             compiled.setdefault(_triton(run), set()).update(row.architecture for row in rows)
     room = _MOST_LAUNCHES
@@ -75,7 +75,7 @@ def _held_against(name: str, run: TargetRun, other: str, lane: TargetRun) -> Fid
 
 def _usable(run: TargetRun, lane: TargetRun) -> list[CompiledKernel]:
     architectures = {row.architecture for row in run.launched}
-    return [row for row in lane.compiled if row.verdict is not Verdict.NOT_RUN and row.architecture in architectures]
+    return [row for row in lane.compiled if row.was_compiled and row.architecture in architectures]
 
 
 def _triton(run: TargetRun) -> str:

@@ -12,7 +12,7 @@ from functools import cache
 
 from harness.compare.codegen.alignment import align
 from harness.compare.comparison import CodegenCell, CodegenRow, WaiverUse
-from harness.records import CompiledKernel, TargetRun, Verdict, Waiver, Which
+from harness.records import CompiledKernel, TargetRun, Waiver, Which
 
 
 def compare_codegen(runs: Mapping[str, TargetRun]) -> tuple[CodegenRow, ...]:
@@ -26,7 +26,7 @@ def use_of_waivers(runs: Mapping[str, TargetRun]) -> tuple[WaiverUse, ...]:
     used: Counter[Waiver] = Counter()
     for run in runs.values():
         waivers = run.gates.waivers if run.gates and run.compiled else ()
-        compiled = [row for row in run.compiled if row.verdict is not Verdict.NOT_RUN] if waivers else []
+        compiled = [row for row in run.compiled if row.was_compiled] if waivers else []
         for waiver in waivers:
             covers = _cover(waiver.which)
             rows = [row for row in compiled if covers(row)]

@@ -226,6 +226,14 @@ static void scalar_buffer_load(struct wave *w, const struct instruction *i) {
     }
     for (u32 n = 0; n < words; n++) w->s[i->d.index + n] = value[n];
 }
+static void scalar_load_part(struct wave *w, const struct instruction *i) {
+    u32 bytes = (u32)i->op->parameters[0], value = 0;
+    u64 address = scalar64(w, &i->s[0]) + (u64)(i64)i->imm + (i->s[1].kind == OPERAND_NONE ? 0 : scalar32(w, &i->s[1]));
+    memcpy(&value, touch(w, address, bytes, 0, 0), bytes);
+    place_part(&w->s[i->d.index], value, (int)bytes, i->op->parameters[1]);
+}
+#define SCALAR_PART(name, bytes, kind) static const struct operation op_##name TABLE = {#name, scalar_load_part, 0, REGS + 1, NONE, {B64, B32}, 0, {bytes, kind}};
+SCALAR_PART(s_load_ubyte, 1, UNSIGNED) SCALAR_PART(s_load_sbyte, 1, SIGNED) SCALAR_PART(s_load_ushort, 2, UNSIGNED) SCALAR_PART(s_load_sshort, 2, SIGNED)
 #define SCALAR_LOAD(name, run, words) static const struct operation op_##name TABLE = {#name, run, 0, REGS + words, NONE, {B64, B32}, 0, {words}};
 SCALAR_LOAD(s_load_dword, scalar_load, 1) SCALAR_LOAD(s_load_dwordx2, scalar_load, 2) SCALAR_LOAD(s_load_dwordx3, scalar_load, 3)
 SCALAR_LOAD(s_load_dwordx4, scalar_load, 4) SCALAR_LOAD(s_load_dwordx8, scalar_load, 8) SCALAR_LOAD(s_load_dwordx16, scalar_load, 16)

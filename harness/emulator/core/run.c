@@ -28,9 +28,8 @@ static void begin_wave(struct machine *m, struct group *g, u32 number) {
     for (u32 l = 0; l < LANES; l++) w->v[0][l] = first + l; /* x in the low ten bits; y and z are 0 */
     if (!m->packed_ids) for (u32 l = 0; l < LANES; l++) w->v[1][l] = w->v[2][l] = 0;
     set_exec(w, count == LANES ? (mask)~(mask)0 : ((mask)1 << count) - 1);
-    /* What EXEC was when the mask was made: none of the lanes, which is what the mask then holds. */
-    memset(w->write_mask, 0, sizeof w->write_mask);
     w->write_mask_of = 0;
+    memset(w->write_mask, 0, sizeof w->write_mask);
     if (LANES == 32) w->s[EXEC + 1] = 0;
     memcpy(&w->s[m->packet_at], &m->packet, 8);
     memcpy(&w->s[m->kernarg_at], &m->kernarg, 8);
@@ -52,6 +51,7 @@ static void begin_group(struct machine *m, struct group *g, u64 index) {
     g->waves = g->live = (m->threads + LANES - 1) / LANES;
     if (!g->wave) {
         g->wave = aligned_alloc(64, (sizeof(struct wave) * g->waves + 63) / 64 * 64);
+        memset(g->wave, 0, sizeof(struct wave) * g->waves); /* so that a fault of this file is the same at each run */
         g->lds = aligned_alloc(64, (m->lds_bytes + 127) / 64 * 64);
         for (u32 n = 0; n < g->waves; n++) g->wave[n].scratch = malloc((size_t)m->scratch_bytes * LANES + 1);
     }

@@ -209,3 +209,7 @@ COMPARE(s_cmp_gt_f32, F32, a > b) COMPARE(s_cmp_lg_f32, F32, a < b || a > b) COM
 COMPARE(s_cmp_o_f32, F32, a == a && b == b) COMPARE(s_cmp_u_f32, F32, a != a || b != b)
 COMPARE(s_cmp_nge_f32, F32, !(a >= b)) COMPARE(s_cmp_nlg_f32, F32, !(a < b || a > b)) COMPARE(s_cmp_ngt_f32, F32, !(a > b))
 COMPARE(s_cmp_nle_f32, F32, !(a <= b)) COMPARE(s_cmp_neq_f32, F32, a != b) COMPARE(s_cmp_nlt_f32, F32, !(a < b))
+
+/* Functions of the vector unit on one scalar (RDNA4). */
+SCALAR1(v_s_rcp_f32, F32, F32, r = 1 / a) SCALAR1(v_s_sqrt_f32, F32, F32, r = sqrtf(a)) SCALAR1(v_s_rsq_f32, F32, F32, r = (float)(1 / sqrt((double)a)))
+SCALAR1(v_s_exp_f32, F32, F32, r = (float)exp2((double)a)) SCALAR1(v_s_log_f32, F32, F32, r = (float)log2((double)a))

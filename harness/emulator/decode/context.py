@@ -52,7 +52,9 @@ class Context:
     def named(self, name: str, size: int) -> Instruction:
         """Begin an instruction by its mnemonic."""
         operation = operation_name(name)
-        if "fp8" in operation or "bf8" in operation:
+        if operation.startswith("v_wmma"):
+            operation += f"_r{self.family[-1]}"
+        elif "fp8" in operation or "bf8" in operation:
             operation += f"_{self.format}"
         found = self.operations.get(operation)
         one = Instruction(name, size, pc=self.pc, operation=found.address if found else None)

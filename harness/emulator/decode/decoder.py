@@ -10,7 +10,7 @@ from harness.emulator.decode.instruction import M0, ROW, SGPR, Instruction
 from harness.emulator.decode.operands import Registers
 from harness.emulator.library import Operation
 
-FAMILIES = {"gfx90a": "cdna", "gfx942": "cdna", "gfx950": "cdna"}
+FAMILIES = {"gfx90a": "cdna", "gfx942": "cdna", "gfx950": "cdna", "gfx1100": "rdna3", "gfx1201": "rdna4"}
 _Decoder = Callable[[Context], Instruction]
 
 
@@ -27,7 +27,8 @@ def decode(at: Context, start: int, end: int) -> list[Instruction]:
     while pc < end:
         at.move(pc)
         one = _decode_one(at)
-        found.append(one)
+        pair = [one] if one.second is None else [one.second, one] if one.swapped else [one, one.second]
+        found += pair
         pc += one.size
     return found
 
@@ -56,7 +57,18 @@ def _is_in_range(one: Instruction) -> bool:
 
 def _encoding(at: Context) -> tuple[_Decoder, int]:
     """Return the decoder by the leading bits, and the least size."""
-    return _cdna(at)
+    return _cdna(at) if at.family == "cdna" else _rdna(at)
+
+
+def _rdna(at: Context) -> tuple[_Decoder, int]:
+    word = at.word
+    if word >> 30 != 3:
+        return _cdna(at)
+    if word >> 24 == 0b11001100:
+        return (matrix.wmma if word >> 16 & 0x7F >= 64 else vector.vop3p), 8
+    if at.family == "rdna4" and word >> 24 in (0xEC, 0xED, 0xEE):
+        return memory.vflat, 12
+    return (_WIDE_RDNA3 if at.family == "rdna3" else _WIDE_RDNA4)[word >> 26], 8
 
 
 def _cdna(at: Context) -> tuple[_Decoder, int]:
@@ -88,3 +100,6 @@ _WIDE_CDNA: dict[int, _Decoder] = {
     0b110111: memory.flat,
     0b111000: memory.mubuf,
 }
+_BOTH_RDNA: dict[int, _Decoder] = {0b110010: vector.vopd, 0b110101: vector.vop3, 0b110110: memory.ds, 0b111101: scalar.smem}
+_WIDE_RDNA3: dict[int, _Decoder] = {**_BOTH_RDNA, 0b110111: memory.flat, 0b111000: memory.mubuf}
+_WIDE_RDNA4: dict[int, _Decoder] = {**_BOTH_RDNA, 0b110001: memory.vbuffer}

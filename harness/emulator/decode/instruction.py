@@ -63,7 +63,8 @@ class Instruction:
     e: Operand = ABSENT
     s: list[Operand] = field(default_factory=list)
     target: Union[int, None] = None  # of a branch: a pc
-    second: Union[Instruction, None] = None  # the other half of a dual instruction
+    second: Union[Instruction, None] = None  # the other half of a dual instruction; executed before this one if `swapped`
+    swapped: bool = False
     shown: Union[list[str], None] = None  # operands in the assembler's order, where that is not the order of the fields
     modifiers: list[str] = field(default_factory=list)
 

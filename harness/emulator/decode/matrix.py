@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.emulator.decode.context import Context
-from harness.emulator.decode.instruction import F64, Instruction
+from harness.emulator.decode.instruction import F32, F64, Instruction
 from harness.emulator.decode.operands import row
 
 
@@ -25,9 +25,27 @@ def mfma(at: Context) -> Instruction:
     one.d = row(word & 0xFF, types.d, in_acc)
     one.s = [row((high & 0x1FF) - 256, types.s[0], bool(high >> 27 & 1)), row((high >> 9 & 0x1FF) - 256, types.s[1], bool(high >> 28 & 1))]
     third = high >> 18 & 0x1FF
-    kind = F64 if "f64" in one.name else 6
+    kind = F64 if "f64" in one.name else F32
     one.s.append(row(third - 256, types.s[2], in_acc) if third >= 256 else at.registers.source(third, kind))
     cbsz, abid, blgp = word >> 8 & 7, word >> 11 & 15, high >> 29
     one.shuffle = cbsz | abid << 3 | blgp << 7
     one.modifiers = [f"{name}:{value}" for name, value in (("cbsz", cbsz), ("abid", abid), ("blgp", blgp)) if value]
+    return one
+
+
+def wmma(at: Context) -> Instruction:
+    """Encoded as other packed instructions; the negations of bytes say that they are signed."""
+    word, high = at.word, at.word_at(1)
+    one = at.begin("VOP3P", word >> 16 & 0x7F, 8)
+    types = at.types(one)
+    one.d = row(word & 0xFF, types.d)
+    one.s = [row((high & 0x1FF) - 256, types.s[0]), row((high >> 9 & 0x1FF) - 256, types.s[1])]
+    third = high >> 18 & 0x1FF
+    one.s.append(row(third - 256, types.s[2]) if third >= 256 else at.registers.source(third, F32))
+    negated, negated_hi, clamp = high >> 29, word >> 8 & 7, word >> 15 & 1
+    if "iu8" in one.name:
+        one.shuffle = negated & 3
+        one.modifiers = [f"neg_lo:[{negated & 1},{negated >> 1 & 1},{negated >> 2}]"] if negated else []
+    if clamp or negated_hi or (negated and "iu8" not in one.name) or negated >> 2:
+        one.operation = None
     return one

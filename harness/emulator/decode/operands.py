@@ -119,10 +119,11 @@ def with_flags(operand: Operand, flags: int) -> Operand:
     return replace(operand, flags=operand.flags | flags) if flags else operand
 
 
-def half(operand: Operand, is_high: bool, letter: str = "v") -> Operand:
+def half(operand: Operand, is_high: bool) -> Operand:
     """Return a 16-bit half of a register, with its name since RDNA3: v1.l, v1.h."""
-    flags = operand.flags | (4 if is_high else 0)
-    return replace(operand, flags=flags, text=f"{operand.text}.{'h' if is_high else 'l'}")
+    name, flags = register_text("v", operand.index, 1), operand.flags | (4 if is_high else 0)
+    text = operand.text.replace(register_text("v", operand.index + 128, 1), name) if is_high else operand.text
+    return replace(operand, flags=flags, text=text.replace(name, f"{name}.{'h' if is_high else 'l'}"))
 
 
 __all__ = ["DPP", "F16", "LITERAL", "SDWA", "Registers", "half", "register_text", "row", "with_flags"]

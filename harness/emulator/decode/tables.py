@@ -41,7 +41,7 @@ _MEMORY = re.compile(r"^(s_buffer|s|global|flat|scratch|buffer)_(load|store)_(?:
 _ATOMIC = re.compile(r"^(global|flat|buffer)_atomic_(\w+?)_([bui])(32|64)$")
 _RENAMED = {
     "v_mad_mix_f32": "v_fma_mix_f32", "v_mad_mixlo_f16": "v_fma_mixlo_f16", "v_mad_mixhi_f16": "v_fma_mixhi_f16",
-    "v_accvgpr_read": "v_accvgpr_read_b32", "v_accvgpr_write": "v_accvgpr_write_b32", "v_cmp_tru_f32": "v_cmp_tru_f32",
+    "v_accvgpr_read": "v_accvgpr_read_b32", "v_accvgpr_write": "v_accvgpr_write_b32",
     "v_add_nc_u32": "v_add_u32", "v_sub_nc_u32": "v_sub_u32", "v_subrev_nc_u32": "v_subrev_u32", "v_add_nc_i32": "v_add_i32",
     "v_sub_nc_i32": "v_sub_i32", "v_add_nc_u16": "v_add_u16", "v_sub_nc_u16": "v_sub_u16", "v_add_nc_i16": "v_add_i16",
     "v_sub_nc_i16": "v_sub_i16", "v_add_co_ci_u32": "v_addc_co_u32", "v_sub_co_ci_u32": "v_subb_co_u32",
@@ -62,7 +62,7 @@ _RENAMED = {
     "s_sub_nc_u64": "s_sub_u64", "ds_wrxchg_rtn_b32": "ds_wrxchg_rtn_b32", "ds_storexchg_rtn_b32": "ds_wrxchg_rtn_b32",
     "ds_storexchg_rtn_b64": "ds_wrxchg_rtn_b64", "ds_min_num_f32": "ds_min_f32", "ds_max_num_f32": "ds_max_f32",
     "ds_min_num_rtn_f32": "ds_min_rtn_f32", "ds_max_num_rtn_f32": "ds_max_rtn_f32", "ds_load_u16_d16": "ds_read_u16_d16",
-    "buffer_gl0_inv": "buffer_gl0_inv",
+    "v_mad_co_u64_u32": "v_mad_u64_u32", "v_mad_co_i64_i32": "v_mad_i64_i32",
 }  # fmt: skip
 _ATOMIC_NAMES = {("min", "i"): "smin", ("max", "i"): "smax", ("min", "u"): "umin", ("max", "u"): "umax"}
 
@@ -70,6 +70,7 @@ _ATOMIC_NAMES = {("min", "i"): "smin", ("max", "i"): "smax", ("min", "u"): "umin
 @cache
 def operation_name(mnemonic: str) -> str:
     """Return the name of the C core's operation for a mnemonic."""
+    mnemonic = mnemonic.replace("v_dual_", "v_")
     if found := _MEMORY.match(mnemonic):
         where, what, half, size = found.groups()
         if half and size == "b16":

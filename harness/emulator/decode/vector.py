@@ -7,19 +7,16 @@ from dataclasses import replace
 from harness.emulator.decode.context import Context
 from harness.emulator.decode.instruction import (
     ABSOLUTE,
-    BOUND_ZERO,
     CLAMP,
     CONSTANT,
     EXEC,
     F16,
     F32,
     F64,
-    FETCH_INACTIVE,
     HALF_TYPES,
     HIGH,
     HIGH_FROM_HIGH,
     KEEP_OTHER_HALF,
-    LANE_SHUFFLE,
     LOW_FROM_HIGH,
     MASK,
     MIX,
@@ -29,12 +26,12 @@ from harness.emulator.decode.instruction import (
     PKF,
     PKH,
     PKI,
-    SIGN_EXTEND,
-    SUBWORD,
+    ROW,
     VCC,
     Instruction,
     Operand,
 )
+from harness.emulator.decode.modifiers import dpp, dpp8, marked, output, sdwa
 from harness.emulator.decode.operands import DPP, SDWA, half, row, with_flags
 
 _TO_SCALAR = frozenset({"v_readfirstlane_b32", "v_readlane_b32", "v_readlane_b32_e64"})
@@ -46,7 +43,6 @@ _KEEPS = (
     "v_mad_f16", "v_mad_u16", "v_mad_i16", "v_fma_f16", "v_div_fixup_f16", "v_cvt_pk_fp8", "v_cvt_pk_bf8", "v_cvt_sr_",
     "v_cvt_scalef32_pk_fp8", "v_cvt_scalef32_pk_bf8", "v_fma_mix", "v_mad_mix", "v_min3_", "v_max3_", "v_med3_",
 )  # fmt: skip
-_SDWA_NAMES = ("BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", "DWORD")
 
 
 def vop1(at: Context) -> Instruction:
@@ -109,6 +105,11 @@ def vop3(at: Context) -> Instruction:
         one, has_scalar = at.begin("VOP3", opcode, 8), False
     types = at.types(one)
     target = at.word & 0xFF
+    if one.name.startswith("v_s_"):
+        one.d, one.s = at.registers.scalar(target & 0x7F, types.d), [at.source(one, high & 0x1FF, types.s[0])]
+        if high >> 27 or at.word >> 8 & 0xFF:
+            one.operation = None
+        return one
     if types.d == MASK:
         one.d = at.registers.scalar(target & 0x7F, MASK)
         if one.name.startswith("v_cmpx"):
@@ -134,15 +135,17 @@ def vop3(at: Context) -> Instruction:
         flags = (NEGATE if high >> (29 + n) & 1 else 0) | (ABSOLUTE if not has_scalar and at.word >> (8 + n) & 1 else 0)
         if select >> n & 1:
             flags |= HIGH if types.s[n] in HALF_TYPES else 0
-        one.s[n] = _marked(one.s[n], flags)
+        one.s[n] = marked(one.s[n], flags)
     if one.name.startswith(("v_permlane16", "v_permlanex16")):
         one.shuffle = select & 3
     elif select and not any(kind in HALF_TYPES for kind in (types.d, *types.s)):
         one.operation = None  # a meaning of op_sel that is not implemented
     if select >> 3 and types.d in HALF_TYPES:
         one.d = with_flags(one.d, HIGH)
-    one.modifiers += [f"op_sel:[{','.join(str(select >> n & 1) for n in [*range(count), 3])}]"] if select else []
-    _output(one, at.word >> 15 & 1, high >> 27 & 3)
+    shown = range(2) if one.name.startswith("v_permlane") else [*range(count), 3]
+    if select and (at.family == "cdna" or one.name.startswith("v_permlane")):
+        one.modifiers.append(f"op_sel:[{','.join(str(select >> n & 1) for n in shown)}]")
+    output(one, at.word >> 15 & 1, high >> 27 & 3)
     if one.name.startswith("v_div_fmas"):
         one.s.append(replace(at.registers.scalar(VCC, MASK), text=""))
     return _finish(at, one)
@@ -188,7 +191,7 @@ def vop3p(at: Context) -> Instruction:
     for name, value, usual in (("op_sel", select, 0), ("op_sel_hi", select_hi, 7), ("neg_lo", neg, 0), ("neg_hi", neg_hi, 0)):
         bits = [value >> n & 1 for n in range(count)]
         one.modifiers += [f"{name}:[{','.join(map(str, bits))}]"] if bits != [usual >> n & 1 for n in range(count)] else []
-    _output(one, at.word >> 15 & 1, 0)
+    output(one, at.word >> 15 & 1, 0)
     if "mixhi" in one.name:
         one.d = with_flags(one.d, HIGH)
     if one.name.startswith(_ACCUMULATES):
@@ -207,77 +210,25 @@ def _destination(at: Context, one: Instruction, code: int) -> None:
 def _sources(at: Context, one: Instruction, codes: list[int], kinds: tuple[int, int, int, int], plain: bool = False) -> None:
     """Read sources; src0 may name a second word with SDWA or DPP fields instead."""
     first = codes[0]
-    if not plain and first in (SDWA, DPP, 233, 234):
+    is_rdna = at.family != "cdna"
+    if (first == SDWA and not plain and not is_rdna) or (first == DPP and (is_rdna or not plain)) or (first in (233, 234) and is_rdna):
         one.size += 4
         extra = at.word_at(one.size // 4 - 1)
-        if first == SDWA and at.family == "cdna":
-            _sdwa(at, one, codes, kinds, extra)
+        if first == SDWA:
+            sdwa(at, one, codes, kinds, extra)
         elif first == DPP:
             one.s = [at.registers.source(256 + (extra & 0xFF), kinds[0])]
             one.s += [at.registers.source(code, kind) for code, kind in zip(codes[1:], kinds[1:], strict=False)]
-            _dpp(one, extra)
+            dpp(one, extra)
         else:
             one.s = [at.registers.source(256 + (extra & 0xFF), kinds[0])]
             one.s += [at.registers.source(code, kind) for code, kind in zip(codes[1:], kinds[1:], strict=False)]
-            _dpp8(one, extra >> 8, first == 234)
+            dpp8(one, extra >> 8, first == 234)
         return
     accumulator = one.name == "v_accvgpr_mov_b32"
     one.s = [at.source(one, code, kind) for code, kind in zip(codes, kinds, strict=False)]
     if accumulator:
         one.s = [row(codes[0] - 256, kinds[0], accumulator=True)]
-
-
-def _sdwa(at: Context, one: Instruction, codes: list[int], kinds: tuple[int, int, int, int], extra: int) -> None:
-    """src0 7:0; sel, sext, neg, abs of src0 in 23:16, of src1 in 31:24; dst_sel 10:8, unused 12:11, clamp 13, omod 15:14, or sdst."""
-    one.flags |= SUBWORD
-    first = (extra & 0xFF) + (0 if extra >> 23 & 1 else 256)
-    one.s = [at.source(one, first, kinds[0])]
-    if len(codes) > 1:
-        one.s.append(at.source(one, codes[1] - 256 if extra >> 31 & 1 else codes[1], kinds[1]))
-    for n, operand in enumerate(one.s):
-        bits = extra >> (16 + 8 * n) & 0xFF
-        flags = (SIGN_EXTEND if bits >> 3 & 1 else 0) | (NEGATE if bits >> 4 & 1 else 0) | (ABSOLUTE if bits >> 5 & 1 else 0)
-        one.s[n] = replace(_marked(operand, flags), select=bits & 7)
-    if at.types(one).d == MASK:
-        one.flags &= ~SUBWORD
-        if extra >> 15 & 1:
-            one.d = at.registers.scalar(extra >> 8 & 0x7F, MASK)
-    else:
-        one.d = replace(one.d, select=extra >> 8 & 7)
-        one.keep = extra >> 11 & 3
-        _output(one, extra >> 13 & 1, extra >> 14 & 3)
-        one.modifiers += [f"dst_sel:{_SDWA_NAMES[extra >> 8 & 7]}", f"dst_unused:UNUSED_{('PAD', 'SEXT', 'PRESERVE', '?')[one.keep]}"]
-    one.modifiers += [f"src{n}_sel:{_SDWA_NAMES[operand.select]}" for n, operand in enumerate(one.s)]
-
-
-def _dpp(one: Instruction, extra: int) -> None:
-    """src0 7:0, control 16:8, fetch inactive 18, bound control 19, neg and abs 23:20, bank mask 27:24, row mask 31:28."""
-    one.flags |= LANE_SHUFFLE | (BOUND_ZERO if extra >> 19 & 1 else 0) | (FETCH_INACTIVE if extra >> 18 & 1 else 0)
-    one.shuffle, one.write_banks, one.write_rows = extra >> 8 & 0x1FF, extra >> 24 & 15, extra >> 28 & 15
-    for n in range(min(2, len(one.s))):
-        flags = (NEGATE if extra >> (20 + 2 * n) & 1 else 0) | (ABSOLUTE if extra >> (21 + 2 * n) & 1 else 0)
-        one.s[n] = _marked(one.s[n], flags)
-    one.modifiers += [f"dpp:{one.shuffle:#x}", f"row_mask:{one.write_rows:#x}", f"bank_mask:{one.write_banks:#x}"]
-
-
-def _dpp8(one: Instruction, selectors: int, fetch_inactive: bool) -> None:
-    """Eight selectors of three bits, one for each lane of eight."""
-    one.flags |= LANE_SHUFFLE | BOUND_ZERO | (FETCH_INACTIVE if fetch_inactive else 0)
-    one.shuffle, one.imm = 0x1000, selectors
-    one.modifiers += [f"dpp8:[{','.join(str(selectors >> 3 * n & 7) for n in range(8))}]"]
-
-
-def _output(one: Instruction, clamp: int, scale: int) -> None:
-    one.flags |= CLAMP if clamp else 0
-    one.scale = scale
-    one.modifiers += ["clamp"] if clamp else []
-    one.modifiers += [("", "mul:2", "mul:4", "div:2")[scale]] if scale else []
-
-
-def _marked(operand: Operand, flags: int) -> Operand:
-    """Return the operand with modifiers, also in its text."""
-    text = f"|{operand.text}|" if flags & ABSOLUTE else operand.text
-    return replace(operand, flags=operand.flags | flags, text=f"-{text}" if flags & NEGATE else text) if flags else operand
 
 
 def _finish(at: Context, one: Instruction) -> Instruction:
@@ -295,11 +246,49 @@ def _finish(at: Context, one: Instruction) -> Instruction:
 
 def _name_halves(at: Context, one: Instruction) -> None:
     """In VOP1, VOP2 and VOPC since RDNA3, v128 and above name the high halves of v0 and above."""
-    if at.family == "cdna" or at.word >> 26 in (0b110101, 0b110011):
+    if at.family == "cdna" or at.word >> 26 == 0b110011:
         return
     types = at.types(one)
+    if at.word >> 26 == 0b110101:  # VOP3: the half is op_sel's
+        if types.d in HALF_TYPES and one.d.kind == ROW:
+            one.d = replace(one.d, text=f"{one.d.text}.{'h' if one.d.flags & HIGH else 'l'}")
+        for n, operand in enumerate(one.s):
+            if types.s[n] in HALF_TYPES and operand.kind == ROW and operand.text:
+                one.s[n] = replace(operand, text=f"{operand.text}.{'h' if operand.flags & HIGH else 'l'}")
+        return
     if types.d in HALF_TYPES and one.d.kind == 2:
         one.d = half(replace(one.d, index=one.d.index & 127), one.d.index >= 128)
     for n, kind in enumerate(types.s):
         if kind in HALF_TYPES and n < len(one.s) and one.s[n].kind == 2:
             one.s[n] = half(replace(one.s[n], index=one.s[n].index & 127), one.s[n].index >= 128)
+
+
+def vopd(at: Context) -> Instruction:
+    """Two operations at once: opx 25:22, opy 21:17; srcx0 8:0, srcx1 16:9, dstx 63:56; srcy0 40:32, srcy1 48:41, dsty 55:49."""
+    high = at.word_at(1)
+    x, y = at.begin("VOPD", at.word >> 22 & 15, 8), at.begin("VOPD", at.word >> 17 & 31, 8)
+    target = high >> 24
+    _half_of_two(at, x, x, at.word & 0x1FF, at.word >> 9 & 0xFF, target)
+    _half_of_two(at, y, x, high & 0x1FF, high >> 9 & 0xFF, (high >> 17 & 0x7F) << 1 | (~target & 1))
+    # Both read before either writes. One after the other does the same if the first writes nothing that the second reads.
+    x.second = y
+    if any(operand.kind == ROW and operand.index == x.d.index for operand in y.s):
+        x.swapped = True
+        if any(operand.kind == ROW and operand.index == y.d.index for operand in x.s):
+            x.operation = None
+    return x
+
+
+def _half_of_two(at: Context, one: Instruction, first: Instruction, source: int, second: int, target: int) -> None:
+    types = at.types(one)
+    one.d = row(target, types.d)
+    left = at.source(first, source, types.s[0])
+    right = row(second, types.s[1]) if types.s[1] else None
+    one.s = [left] if right is None else [left, right]
+    if "mk_" in one.name or "ak_" in one.name:
+        constant = at.registers.source(255, types.s[1], at.literal(first))
+        one.s = [left, constant, row(second, types.s[2])] if "mk_" in one.name else [left, row(second, types.s[1]), constant]
+    elif "fmac" in one.name:
+        one.s.append(replace(one.d, text=""))
+    elif "cndmask" in one.name:
+        one.s.append(replace(at.registers.scalar(VCC, MASK), text=""))

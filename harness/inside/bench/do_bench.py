@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from harness.inside.bench.batches import Bursts
@@ -42,7 +43,7 @@ class Timing:
     warmup: int
     flush_bytes: int
     returned_ms: float
-    host_ms: float
+    host_ms: float | None
     rounds: tuple[int, ...] = ()
     discarded: int = 0
     late: int = 0
@@ -74,7 +75,7 @@ class Timer:
         rule: Rule | None = None,
     ) -> None:
         """`device` is torch's module for the device (`Event`, `synchronize`); `flush` overwrites `flush_bytes` of its memory."""
-        self.device, self.flush_bytes, self._quick, self.cache_bytes = device, flush_bytes, quick, cache_bytes
+        self.device, self.flush_bytes, self.quick, self.cache_bytes = device, flush_bytes, quick, cache_bytes
         self._bursts = Bursts(device, flush)
         self.rule = rule or Rule()
         self.last: Timing | None = None
@@ -116,12 +117,12 @@ class Timer:
 
         The result covers all rounds so far of this call site in the point's function.
         """
-        if self._quick:
+        if self.quick:
             warmup, rep = warmup / 5, rep / 5
         if self._busy or self.series is None:  # autotuning inside the timed function, or a ceiling
             found, alone, tuning = Gathered(self.rule), True, self._busy
         else:
-            caller = sys._getframe(1)
+            caller = _caller()
             setup_ms, tuning = (time.perf_counter() - self._began) * 1e3, False
             found, alone = self.series.gathered(caller.f_code.co_filename, caller.f_lineno, setup_ms)
         busy, self._busy = self._busy, True
@@ -144,9 +145,8 @@ class Timer:
         finally:
             self._busy = busy
         times = found.times_ms
-        result = _summary(times, quantiles, return_mode)
-        first = result if isinstance(result, float) else statistics.median(times) if return_mode == "all" and not quantiles else result[0]
-        self.last = self._timing(found, first)
+        result = summary(times, quantiles, return_mode)
+        self.last = self._timing(found, leading(result, times, quantiles))
         self._began = time.perf_counter()
         return result
 
@@ -196,7 +196,22 @@ class Timer:
         return statistics.median(found)
 
 
-def _summary(times: list[float], quantiles: Sequence[float] | None, mode: str) -> Any:
+def _caller() -> FrameType:
+    """Return the frame that called `do_bench`, past what stands in for it."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("harness.inside.scripts."):
+        frame = frame.f_back
+    return frame
+
+
+def leading(result: Any, times: Sequence[float], quantiles: Sequence[float] | None) -> float:
+    """Return the number that a sample shows of what `do_bench` returned: the first one, or the median of all timings."""
+    if isinstance(result, (int, float)):
+        return float(result)
+    return float(result[0]) if quantiles else statistics.median(times)
+
+
+def summary(times: list[float], quantiles: Sequence[float] | None, mode: str) -> Any:
     """Return what `do_bench` returns for these arguments."""
     if quantiles is not None:
         picked = [quantile(times, q) for q in quantiles]

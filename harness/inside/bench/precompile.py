@@ -21,9 +21,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.inside.benchmarks import Point, find_benches, load_module, points
+from harness.inside.benchmarks import Point, load_module, points
 from harness.inside.process.package_path import enter, package_folders, python_path
 from harness.inside.process.workers import Worker, forked, hash_triton
+from harness.inside.scripts.script import benches_of
 from harness.records import Architecture, Job, Stage, write_text
 
 _MARKER = "ahead.json"
@@ -121,7 +122,7 @@ def share_of(found: list[Point], share: int, shares: int) -> list[Point]:
 def _points(job: Job) -> list[Point]:
     root = Path(job.kernels)
     found: list[Point] = []
-    for path in find_benches(root, job.benches):
+    for path in benches_of(job):
         try:
             found += [point for point in points(load_module(path, root), path, job) if point.provider not in job.peers]
         except Exception:

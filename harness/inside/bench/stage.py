@@ -20,8 +20,10 @@ from harness.inside.bench import precompile
 from harness.inside.bench.do_bench import Timer, Timing
 from harness.inside.bench.interference import Conditions, Watch
 from harness.inside.bench.results import Sink
+from harness.inside.bench.samples import fields_of, finite, verdict_of, with_timing
+from harness.inside.bench.scripts import measure_scripts
 from harness.inside.bench.stopping_rule import Rounds, Rule
-from harness.inside.benchmarks import Point, find_benches, load_points
+from harness.inside.benchmarks import Point, load_points
 from harness.inside.codegen.recorder import Recorder
 from harness.inside.facts.architecture import card_here
 from harness.inside.facts.device import accelerator, ask_afresh, is_usable
@@ -31,9 +33,11 @@ from harness.inside.multi_gpu.share import share
 from harness.inside.process import sealing
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal, settle
-from harness.inside.process.package_path import enter, package_folders, python_path
+from harness.inside.process.package_path import enter, package_folders, python_path, root_of
 from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import as_stage, spawned
+from harness.inside.scripts.hooks import Hooks
+from harness.inside.scripts.script import benches_of, scripts_of
 from harness.records import Architecture, Ceiling, Job, Sample, Stage, StageReport, Verdict, to_json
 
 # One copy reads and writes this much in total: far more than any cache holds, and little on any GPU.
@@ -46,9 +50,12 @@ def measure(job: Job) -> StageReport:
     In an A/A run, repeat the whole sweep in another process and write `bench/again.jsonl`, just as a comparison of two runs measures.
     """
     folder = Path(job.output) / Stage.BENCH.value
-    if not find_benches(Path(job.kernels), job.benches):
-        return StageReport(Stage.BENCH, Verdict.NOT_RUN, reason="no bench was found", hint=f"Looked for {', '.join(job.benches)}.")
-    precompile.start(job)
+    benches, scripts = benches_of(job), scripts_of(job)
+    if not benches and not scripts:
+        looked = ", ".join([*job.benches, *(script.pattern for script in job.bench_scripts)])
+        return StageReport(Stage.BENCH, Verdict.NOT_RUN, reason="no bench was found", hint=f"Looked for {looked}.")
+    if benches:
+        precompile.start(job)
     report = _sweep(job, folder, "samples.jsonl", "journal.jsonl")
     if not job.again:
         return report
@@ -78,18 +85,22 @@ def work(job: Job) -> None:
     card = card_here(job.architectures)
     timer = Timer.on_active_device(job.quick, hidden_cache(job, card), Rule(job.precision))
     triton.testing.do_bench = timer.do_bench
+    hooks = Hooks(job.quick)
+    if job.bench_scripts:
+        hooks.install()  # before a module of the package takes what it measures with
     # Rows like those of the compile stage, but from real launches. They show whether both compile the same code.
-    recorder = Recorder(card, journal)
+    recorder = Recorder(card, journal, root=root_of(job))
     todo: list[Point] = []
-    for path in find_benches(Path(job.kernels), job.benches):
+    for path in benches_of(job):
         todo += load_points(journal, path, job, done)
     precompile.wait()
-    journal.write("collected", points={point.id: _fields(point) for point in todo})
+    journal.write("collected", points={point.id: fields_of(point) for point in todo})
     _ceiling(journal, timer, "before", done)
     watch = Watch(timer.device)
     left = itertools.groupby((point for point in todo if point.id not in done), key=lambda point: point.case)
     for together in claimed_cases(job, journal, todo) if is_shared() else (list(group) for _, group in left):
         _measure_in_turns(together, timer, watch, recorder, journal)
+    measure_scripts(job, hooks, timer, watch, recorder, journal, _measure_in_turns)
     _ceiling(journal, timer, "after", done)
     journal.write("end")
 
@@ -123,21 +134,9 @@ def _measure_in_turns(together: list[Point], timer: Timer, watch: Watch, recorde
     timer.series = None
 
 
-def _fields(point: Point) -> dict[str, object]:
-    """Return the fields of a sample that are known before it is measured."""
-    return {
-        "case": point.case,
-        "kernel": point.kernel,
-        "provider": point.provider,
-        "params": point.params,
-        "unit": point.unit,
-        "device": own_index(),
-    }
-
-
 def _measure(point: Point, timer: Timer, series: Rounds | None = None) -> Sample | None:
     """Call the author's function once under the timer. Return None if the series needs another round."""
-    base = Sample(**_fields(point), verdict=Verdict.PASSED)  # type: ignore[arg-type]
+    base = Sample(**fields_of(point), verdict=Verdict.PASSED)  # type: ignore[arg-type]
     try:
         returned = point.run()
         if series is not None and not series.enough:
@@ -148,34 +147,11 @@ def _measure(point: Point, timer: Timer, series: Rounds | None = None) -> Sample
         return dataclasses.replace(base, verdict=Verdict.NOT_RUN, reason=str(skipped) or "skipped")
     except Exception as error:
         traceback.print_exc()
-        return dataclasses.replace(base, verdict=_verdict(error), reason=describe(error))
+        return dataclasses.replace(base, verdict=verdict_of(error), reason=describe(error))
     if value is None or value != value or value in (float("inf"), float("-inf")):
         return dataclasses.replace(base, verdict=Verdict.INVALID, reason=f"the benchmark returned {returned!r}")
-    sample = dataclasses.replace(base, value=value, low=_finite(low), high=_finite(high))
-    return sample if timer.last is None else _with_timing(sample, timer.last)
-
-
-def _with_timing(sample: Sample, timing: Timing) -> Sample:
-    """Add the raw timings to a sample. The bytes that the author counted follow from GB/s and the time it was computed from."""
-    in_gbps = sample.unit.replace(" ", "").lower() == "gb/s" and sample.value is not None
-    return dataclasses.replace(
-        sample,
-        median_ms=timing.median_ms,
-        p20_ms=timing.quantile_ms(0.2),
-        p80_ms=timing.quantile_ms(0.8),
-        times_ms=tuple(round(time_ms, 6) for time_ms in timing.times_ms),  # to the nanosecond; events resolve less
-        rounds=timing.rounds,
-        discarded=timing.discarded,
-        late=timing.late,
-        quiet=timing.quiet,
-        timer=timing.timer,
-        flush_bytes=timing.flush_bytes,
-        cache_bytes=timing.cache_bytes,
-        warmup=timing.warmup,
-        host_ms=timing.host_ms,
-        graph_ms=timing.graph_ms,
-        bytes_moved=round(sample.value * timing.returned_ms * 1e6) if in_gbps and sample.value else None,
-    )
+    sample = dataclasses.replace(base, value=value, low=finite(low), high=finite(high))
+    return sample if timer.last is None else with_timing(sample, timer.last)
 
 
 def _ceiling(journal: Journal, timer: Timer, when: str, done: set[str]) -> None:
@@ -205,15 +181,6 @@ def _time_copy(timer: Timer, size: int, device: Any) -> Timing:
     timer.do_bench(lambda: destination.copy_(source), return_mode="median")
     assert timer.last is not None
     return timer.last
-
-
-def _verdict(error: Exception) -> Verdict:
-    return Verdict.OOM if type(error).__name__ == "OutOfMemoryError" else Verdict.ERROR
-
-
-def _finite(value: object) -> float | None:
-    number = float(value) if isinstance(value, (int, float)) else None
-    return number if number is not None and abs(number) < float("inf") else None
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
 from harness.records import Architecture, CompiledKernel, Gates, Scalar, Verdict
 
+# Gets a row, the compiled kernel (None if the compiler refused it), and what the compiler raised.
+OnRow = Callable[[CompiledKernel, Any, "Exception | None"], None]
 _READING = "reading.json"
 # Another reader may find something else in the same binary.
 _READER = Path(binary.__file__).read_bytes()
@@ -27,10 +30,12 @@ _READER = Path(binary.__file__).read_bytes()
 class Recorder:
     """Wraps `triton.compile`: each specialization that the JIT asks for becomes a row in the journal, once."""
 
-    def __init__(self, card: Architecture, journal: Journal, gates: Gates | None = None) -> None:
+    def __init__(self, card: Architecture, journal: Journal, gates: Gates | None = None, root: Path | None = None) -> None:
+        """`root` is the package's folder: source files in it are named relative to it. `on_row` is called with each new row."""
         import triton.compiler
 
-        self.card, self.journal, self.gates = card, journal, gates
+        self.card, self.journal, self.gates, self.root = card, journal, gates, root
+        self.on_row: OnRow | None = None
         self.kernel = self.origin = ""
         self.failure: Exception | None = None
         self._compile = triton.compiler.compile
@@ -45,7 +50,7 @@ class Recorder:
             compiled = self._compile(src, target=target, options=options, **rest)
         except Exception as error:
             self.failure = error
-            self._write(dataclasses.replace(base, verdict=Verdict.FAILED, reason=describe(error)))
+            self._write(dataclasses.replace(base, verdict=Verdict.FAILED, reason=describe(error)), None, error)
             raise
         seconds = round(time.monotonic() - started, 3)
         try:
@@ -54,7 +59,7 @@ class Recorder:
             traceback.print_exc()
             row = dataclasses.replace(base, verdict=Verdict.INVALID, reason=f"its binary could not be read: {describe(error)}")
         row = dataclasses.replace(row, seconds=seconds)
-        self._write(judge(row, self.gates, self._unknown(compiled.asm)) if self.gates else row)
+        self._write(judge(row, self.gates, self._unknown(compiled.asm)) if self.gates else row, compiled)
         return compiled
 
     def load(self, binary: bytes) -> tuple[int, int, int]:
@@ -74,6 +79,7 @@ class Recorder:
             attributes={names[path[0]]: _told(told) for path, told in src.attrs.items() if len(path) == 1 and told},
             num_warps=options.get("num_warps"),
             num_stages=options.get("num_stages"),
+            source=source_of(src.fn, self.root),
         )
 
     def _read(self, base: CompiledKernel, compiled: Any) -> CompiledKernel:
@@ -108,8 +114,22 @@ class Recorder:
         why = {} if is_known(asm) else dict.fromkeys(FIGURES, f"warpwave cannot read binaries of the backend {self.card.backend}")
         return why if self.card.multiprocessor else {**why, "occupancy": f"targets.yml has no limits for {self.card.name}"}
 
-    def _write(self, row: CompiledKernel) -> None:
+    def _write(self, row: CompiledKernel, compiled: Any, error: Exception | None = None) -> None:
         self.journal.write("kernel", row=dataclasses.asdict(row))
+        if self.on_row:
+            self.on_row(row, compiled, error)
+
+
+def source_of(function: Any, root: Path | None) -> str:
+    """Return `file.py:line` of a kernel's `def`, relative to `root` if it is in there; empty if there is no file."""
+    code = getattr(getattr(function, "fn", None), "__code__", None)
+    if code is None:
+        return ""
+    path = Path(code.co_filename)
+    shown = path.relative_to(root).as_posix() if root and path.is_relative_to(root) else "/".join(path.parts[-2:])
+    lines = getattr(function, "raw_src", ())
+    above = next((number for number, line in enumerate(lines) if line.lstrip().startswith(("def ", "async def "))), 0)
+    return f"{shown}:{code.co_firstlineno + above}"
 
 
 def read_once(compiled: Any) -> Reading:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
-from harness.inside.benchmarks import find_benches, kernel_name, load_points
+from harness.inside.benchmarks import kernel_name, load_points
 from harness.inside.codegen.recorder import Recorder
 from harness.inside.compile.pytest_launches import Choice, run_tests
 from harness.inside.fake_gpu.no_data.unknown import Asked, explained
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
 from harness.inside.process.not_run import why_not_run
+from harness.inside.scripts.script import benches_of
 from harness.inside.test.collection import Failure
 from harness.inside.test.settings import is_narrowed, pytest_options, test_paths
 from harness.records import Job, NotRun, Stage, Verdict
@@ -19,8 +20,8 @@ from harness.records import Job, NotRun, Stage, Verdict
 
 def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
     """Run every point of every sweep, except the peers', that is not yet in the journal."""
-    root, done = Path(job.kernels), journal.done()
-    for path in find_benches(root, job.benches):
+    done = journal.done()
+    for path in benches_of(job):
         recorder.kernel, recorder.origin = kernel_name(path, job), path.name
         for point in load_points(journal, path, job, done):
             if point.id in done or point.provider in job.peers:
@@ -32,7 +33,7 @@ def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
                 point.run()
             except Exception as error:
                 ended = error
-            _finish(journal, recorder, ended)
+            finish(journal, recorder, ended)
 
 
 def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
@@ -45,17 +46,17 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
         journal.write("start", id=nodeid)
 
     def on_end(nodeid: str, ended: BaseException | Failure | None) -> None:
-        _finish(journal, recorder, explained(ended) if isinstance(ended, BaseException) else ended)
+        finish(journal, recorder, explained(ended) if isinstance(ended, BaseException) else ended)
 
     def on_collected(ids: list[str], deselected: int, left_out: int) -> None:
         journal.write("collected", ids=ids, deselected=deselected, left_out=left_out)
 
     options = [*pytest_options(job, Path(job.output) / Stage.COMPILE.value), *test_paths(job)]
-    choice = Choice(journal.done(), job.quick, narrowed=is_narrowed(job))
+    choice = Choice(journal.done(), job.quick, narrowed=is_narrowed(job), benches=job.benches)
     run_tests(options, choice, on_collected, on_start, on_end)
 
 
-def _finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure | None) -> None:
+def finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure | None) -> None:
     """Record the end of a point or test, with the reason if it ended early and no kernel row explains it."""
     reason, why, broken = "", None, False
     if isinstance(ended, Failure):

@@ -22,11 +22,12 @@ OnCollected = Callable[[list[str], int, int], None]  # the ids to run, how many 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which tests to run: not those that are `done`. `narrowed`: the user asked for some only."""
+    """Which tests to run: not those that are `done`, nor the `benches`. `narrowed`: the user asked for some only."""
 
     done: set[str]
     quick: bool
     narrowed: bool
+    benches: tuple[str, ...] = ()
 
 
 class _Runner:
@@ -85,7 +86,7 @@ class _Runner:
 
 def run_tests(options: list[str], choice: Choice, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd) -> None:
     """Run every chosen test that these options select. `on_end` receives what ended it early, or None."""
-    collection = Collection()
+    collection = Collection(elsewhere=choice.benches)
     runner = _Runner(choice, collection, on_collected, on_start, on_end)
     ended = pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options], plugins=[collection, runner])
     if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED):

@@ -7,6 +7,7 @@ reported.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
@@ -17,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness.inside.codegen.recorder import Recorder
+from harness.inside.compile.candidates import Candidates, Discarded
 from harness.inside.compile.cases import Cases, mostly_run, never_ran, never_reached
 from harness.inside.process import sealing
 from harness.inside.process.audit import Event
@@ -24,7 +26,7 @@ from harness.inside.process.events import emit
 from harness.inside.process.exceptions import doubted
 from harness.inside.process.journal import Journal
 from harness.inside.process.not_run import with_reasons
-from harness.inside.process.package_path import enter, package_folders, python_path
+from harness.inside.process.package_path import enter, package_folders, python_path, root_of
 from harness.inside.process.supervise import supervise
 from harness.inside.process.temporary_home import temporary_home
 from harness.inside.process.workers import as_stage, forked, time_is_up
@@ -39,6 +41,7 @@ def compile_all(job: Job) -> StageReport:
     unseen = {"deselected": 0, "left_out": 0}  # tests, the same for every architecture
     cases = {card.name: Cases() for card in job.architectures}
     notes: dict[str, None] = {}
+    discarded = Discarded()
     lock, stop = threading.Lock(), threading.Event()
     sealing.remove(folder / "kernels.jsonl")  # from an interrupted run; the journals hold everything
 
@@ -47,6 +50,10 @@ def compile_all(job: Job) -> StageReport:
         sealing.append(folder / "kernels.jsonl", to_json(row))
 
     def report() -> StageReport:
+        """Only now is every launch known, and with it which candidates an autotuner discards."""
+        rows[:] = map(discarded.mark, rows)
+        if any(row.is_discarded for row in rows):
+            sealing.replace(folder / "kernels.jsonl", "".join(f"{to_json(row)}\n" for row in rows))
         return _report(job, rows, (wrong, notes), unseen, list(cases.values()))
 
     def run(card: Architecture) -> None:
@@ -56,6 +63,8 @@ def compile_all(job: Job) -> StageReport:
             with lock:
                 if event["event"] == "note":
                     notes[event["text"]] = None
+                if event["event"] == "candidates":
+                    discarded.note(event)
                 if event["event"] == "wrong":
                     wrong[f"{card.name}: {event['reason']}"] = None
                 if event["event"] == "collected":
@@ -86,8 +95,9 @@ def compile_all(job: Job) -> StageReport:
             for card in job.architectures:
                 for identity in never_reached(card.name, cases):
                     keep(never_ran(card.name, identity, job, up))
+            ended = report()
             if up:
-                sealing.close(report(), job)  # the inside adds that the time was up
+                sealing.close(ended, job)  # the inside adds that the time was up
             raise
     return report()
 
@@ -125,7 +135,7 @@ def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:
 
 def _reason(rows: list[CompiledKernel], verdict: Verdict) -> str:
     """Return the reason of the first row with the stage's verdict; if nothing failed, that of the first row that could not run."""
-    wrong = [row for row in rows if row.verdict is not Verdict.PASSED]
+    wrong = [row for row in rows if row.verdict is not Verdict.PASSED and not row.is_discarded]
     first = next((row for row in wrong if row.verdict is verdict), wrong[0] if wrong else None)
     return f"{first.function} for {first.architecture}: {first.reason}"[:500] if first else ""
 
@@ -145,15 +155,23 @@ def _rows(event: Event, card: Architecture) -> list[CompiledKernel]:
 def work(job: Job, card: Architecture) -> None:
     """Run the package's launches once on a fake `card`."""
     from harness.inside.compile.launches import launch_benches, launch_tests
+    from harness.inside.compile.scripts import launch_scripts
     from harness.inside.fake_gpu.driver import pretended_device
+    from harness.inside.scripts.hooks import Hooks
 
     # Rows lost to a power cut are compiled already and found in the cache. So do not wait for the disk at each of 5,000 points.
     journal = Journal.from_environment(durable=("end",))
-    recorder = Recorder(card, journal, job.gates)
+    recorder = Recorder(card, journal, job.gates, root_of(job))
     enter(package_folders(job), first=python_path(job))
-    with pretended_device(card, recorder.load, job.torch_devices):
+    strict = job.gates is not None and job.gates.candidates == "all"
+    followed = contextlib.nullcontext() if strict else Candidates(journal).followed(recorder)
+    hooks = Hooks(job.quick)
+    with pretended_device(card, recorder.load, job.torch_devices), followed, contextlib.ExitStack() as undo:
+        if job.bench_scripts:
+            hooks.install(undo)  # on top of what a pretended device measures with
         if "bench" in job.launches:
             launch_benches(job, journal, recorder)
+            launch_scripts(job, hooks, journal, recorder)
         if "test" in job.launches:
             launch_tests(job, journal, recorder)
     journal.write("end")

@@ -21,7 +21,7 @@ from triton.backends.driver import DriverBase
 
 from harness.inside.fake_gpu.custom_ops import direct_ops, plain
 from harness.inside.fake_gpu.no_data.comparisons import comparisons
-from harness.inside.fake_gpu.no_data.tensors import WithoutData, files
+from harness.inside.fake_gpu.no_data.tensors import WithoutData, arrays, files
 from harness.inside.fake_gpu.no_data.unknown import UnknownInt, size
 from harness.inside.fake_gpu.redirect import switched_on
 from harness.inside.fake_gpu.torch_device import apply, patches, torch_device
@@ -121,7 +121,7 @@ def pretended_device(card: Architecture, load: Loader, kinds: Iterable[str] = ("
     ]
     with contextlib.ExitStack() as undo:
         apply(changes, undo)
-        apply(files(), undo)  # on top of how `objects` loads for a card
+        apply([*files(), *arrays()], undo)  # on top of how `objects` loads for a card
         redirect = undo.enter_context(WithoutData(torch.device("meta"), (device.type, *kinds), device))
         keep_in_backward(redirect, undo)
         yield

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 
 from harness.inside.fake_gpu.driver import PretendedDriver
+from harness.inside.fake_gpu.interpreted.device_library import library
+from harness.inside.fake_gpu.interpreted.narrow_floats import narrow_floats
 from harness.inside.fake_gpu.streams import Graph
 from harness.inside.fake_gpu.torch_device import Patch
 from harness.inside.fake_gpu.tuner import Tuning
@@ -29,6 +31,8 @@ def interpreted_device(card: Architecture, kinds: Sequence[str]) -> tuple[Tuning
 
     card = replace(card, properties={**card.properties, "multiprocessor_count": _PROCESSORS})
     launching: list[Patch] = [
+        *library(card.backend),
+        *narrow_floats(),
         (InterpretedFunction, "warmup", _warmup),
         (InterpretedFunction, "run", _with_handle(InterpretedFunction.run)),
         (GridExecutor, "__call__", _captured(GridExecutor.__call__)),

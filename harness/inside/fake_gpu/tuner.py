@@ -1,4 +1,4 @@
-"""Autotuning without a card: nothing can be timed, so one configuration is taken, and the test says which."""
+"""Autotuning without a card: nothing can be timed, so each launch takes one configuration, and the test says which."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from harness.inside.fake_gpu.torch_device import Patch
 
 
 class Tuning:
-    """Takes the first configuration that an autotuner's own pruning leaves. `chosen` names those taken since `begin`, by kernel."""
+    """Takes one of the configurations that an autotuner's own pruning leaves: the first, or number `turn`, or else the last.
+
+    `chosen` names those taken since `begin`, by kernel. `most` is the largest number that a kernel had to choose from since then.
+    """
 
     def __init__(self) -> None:
         self.chosen: dict[str, str] = {}
+        self.turn, self.most = 0, 0
         self._tuners: list[Autotuner] = []
 
     def begin(self) -> None:
@@ -22,20 +26,22 @@ class Tuning:
         for tuner in self._tuners:
             tuner.cache.clear()
         self._tuners.clear()
-        self.chosen = {}
+        self.chosen, self.most = {}, 0
 
     def patches(self) -> list[Patch]:
         """Return what makes every autotuner do so."""
-        return [(Autotuner, "prune_configs", self._first(Autotuner.prune_configs)), (Autotuner, "_bench", _untimed)]
+        return [(Autotuner, "prune_configs", self._one(Autotuner.prune_configs)), (Autotuner, "_bench", _untimed)]
 
-    def _first(self, prune: Callable[..., Any]) -> Callable[..., Any]:
-        def first(tuner: Any, kwargs: Any) -> Any:
+    def _one(self, prune: Callable[..., Any]) -> Callable[..., Any]:
+        def one(tuner: Any, kwargs: Any) -> Any:
             left = list(prune(tuner, kwargs))
+            number = min(self.turn, len(left) - 1)
             self._tuners.append(tuner)
-            self.chosen[tuner.base_fn.__name__] = f"{left[0]} (1 of {len(left)})"
-            return left[:1]
+            self.most = max(self.most, len(left))
+            self.chosen[tuner.base_fn.__name__] = f"{left[number]} ({number + 1} of {len(left)})"
+            return left[number : number + 1]
 
-        return first
+        return one
 
 
 def _untimed(tuner: Any, *args: Any, config: Any, **meta: Any) -> list[float]:

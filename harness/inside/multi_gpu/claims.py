@@ -10,6 +10,7 @@ from harness.inside.multi_gpu.cards import cards
 from harness.inside.multi_gpu.ledger import Ledger
 from harness.inside.multi_gpu.share import done_by_all, ledger_here
 from harness.inside.process.journal import Journal
+from harness.inside.scripts.script import Script
 from harness.records import Job, Verdict
 
 
@@ -43,6 +44,17 @@ def claimed_cases(job: Job, journal: Journal, todo: Sequence[Point]) -> Iterator
         if left:
             yield left
         ledger.finish(case)
+
+
+def claimed_scripts(job: Job, journal: Journal, scripts: Sequence[Script]) -> Iterator[Script]:
+    """Yield the scripts that this GPU is to run, each as a whole, until all of them are done."""
+    ledger = ledger_here()
+    units = {script.id: script for script in scripts}
+    home = homes(list(units), [card.index for card in cards(job)])
+    while (unit := ledger.next(list(units), home, lambda: journal.write("waiting"))) is not None:
+        if unit not in done_by_all(journal.path) and not given_up(ledger, journal, unit):
+            yield units[unit]
+        ledger.finish(unit)
 
 
 def given_up(ledger: Ledger, journal: Journal, case: str) -> bool:

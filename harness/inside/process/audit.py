@@ -18,7 +18,7 @@ from harness.records import Verdict
 
 Event = dict[str, Any]
 
-_FROM_WORKERS = {"collected", "start", "turn", "ready", "waiting", "finish", "poisoned", "lost", "kernel", "note", "end"}
+_FROM_WORKERS = {"collected", "start", "turn", "ready", "waiting", "finish", "poisoned", "lost", "kernel", "candidates", "note", "end"}
 _KINDS = _FROM_WORKERS | {"worker", "death", "wrong"}
 _OF_A_CASE = {"start", "turn", "ready", "finish", "poisoned", "death", "lost"}
 _OUTCOMES = {"passed", "failed", "error", "skipped", "invalid", "timeout"}
@@ -209,6 +209,9 @@ def _is_whole(event: Event) -> bool:
         return isinstance(ids, list) and all(isinstance(case, str) for case in ids) and isinstance(points, dict)
     if kind == "kernel":
         return isinstance(event.get("row"), dict)
+    if kind == "candidates":
+        rows, counts = event.get("rows"), (event.get("clean"), event.get("of"))
+        return isinstance(rows, list) and all(isinstance(row, str) for row in rows) and all(type(count) is int for count in counts)
     if kind == "note":
         return isinstance(event.get("text"), str)
     if kind in ("lost", "wrong"):

@@ -15,8 +15,8 @@ import pytest
 from harness.inside.process.not_run import why_not_run
 from harness.inside.test.settings import selection, settings
 from harness.records import NotRun, Selection
-from harness.records.chosen import at_and_above
-from harness.records.package import TEST_FILES, is_test
+from harness.records.chosen import at_and_above, file_of
+from harness.records.package import TEST_FILES, is_bench, is_test
 
 _BROKEN = "ConftestImportFailure"  # pytest's own name for it is not public
 
@@ -38,7 +38,7 @@ class Failure:
 class Collection:
     """A pytest plugin: it keeps what was matched and what failed, and keeps pytest out of files without a chosen test.
 
-    `root` is the folder that ids are relative to.
+    `root` is the folder that ids are relative to. This stage has no tests of the benches `elsewhere`.
     """
 
     root: Path = field(default_factory=Path)
@@ -46,6 +46,7 @@ class Collection:
     raised: dict[str, BaseException] = field(default_factory=dict)  # by node
     below: dict[str, Failure] = field(default_factory=dict)  # folders whose conftest.py is broken
     selection: Selection = field(default_factory=selection)
+    elsewhere: tuple[str, ...] = ()
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Learn the root."""
@@ -58,14 +59,20 @@ class Collection:
         return None if self.selection.looks_into(collection_path.relative_to(self.root).as_posix()) else True
 
     def choose(self, items: list[pytest.Item]) -> list[Failure]:
-        """Keep the chosen tests of `items`, in place. Return a failure for each chosen id that stands for none of them."""
+        """Keep the chosen tests of `items`, in place. Return a failure for each chosen id that stands for none of them.
+
+        If nobody typed it, a file without tests is none: the package's settings may keep pytest out of it.
+        """
         found = [item.nodeid for item in items]
         items[:] = [item for item in items if self.selection.takes(item.nodeid)]
         told = {failure.id for failure in self.below.values()} | set(self.raised)
         lacking = [each for each in self.selection.unmet(found)[0] if told.isdisjoint(at_and_above(each))]
         must, how = self.selection.chosen.must_exist, " ".join(self.selection.chosen.how)
-        known = [each for each in lacking if each not in self.matched or must]
-        return [Failure(each, f"{how}: there is no such test", NotRun.EMPTY, broken=must) for each in known]
+        lacking = [each for each in lacking if (must or "::" in each) and not self._is_elsewhere(file_of(each))]
+        return [Failure(each, f"{how}: there is no such test", NotRun.EMPTY, broken=must) for each in lacking]
+
+    def _is_elsewhere(self, path: str) -> bool:
+        return is_bench(path, self.elsewhere) and not is_test(path, settings().get("python_files", TEST_FILES))
 
     def unknown(self, found: Iterable[str]) -> str:
         """Return a note on ids that were to be left out and that no test has; empty if there is none."""
@@ -75,12 +82,15 @@ class Collection:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_load_initial_conftests(self) -> Iterator[None]:
-        """Go on without a conftest.py that does not import. pytest tries again when it collects that folder, and reports it then."""
+        """Go on without a conftest.py that fails or skips. pytest tries again when it collects that folder, and reports it then."""
         try:
             return (yield)
+        except pytest.skip.Exception:
+            return None
         except Exception as error:
             if type(error).__name__ != _BROKEN:
                 raise
+            return None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makemodule(self, module_path: Path) -> None:
@@ -112,6 +122,11 @@ class Collection:
         self.below[report.nodeid] = failure
         return failure
 
+    def skipped(self, nodeid: str, reason: str) -> None:
+        """Note a folder that its conftest.py skips."""
+        if (self.root / nodeid).is_dir():
+            self.below[nodeid] = Failure(f"{nodeid}/conftest.py".removeprefix("./"), reason, NotRun.SKIPPED)
+
     def without_tests(self, before: list[str], after: list[str], narrowed: bool) -> Iterator[Failure]:
         """Yield each matched file without a row, and why it has none.
 
@@ -131,7 +146,8 @@ class Collection:
             for path in sorted((self.root / folder).rglob("*.py")):
                 name = path.relative_to(self.root).as_posix()
                 if is_test(name, patterns) and name not in self.matched and "/." not in f"/{name}" and self.selection.looks_into(name):
-                    yield Failure(name, f"{failure.id} does not import: {failure.message}", failure.why)
+                    what = "skips its folder" if failure.why is NotRun.SKIPPED else "does not import"
+                    yield Failure(name, f"{failure.id} {what}: {failure.message}", failure.why)
 
 
 def last_line(text: str) -> str:

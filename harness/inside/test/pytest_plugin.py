@@ -20,6 +20,7 @@ from harness.inside.facts.device import accelerator, ask_afresh, trouble
 from harness.inside.process.journal import Journal, settle
 from harness.inside.process.not_run import why_not_run
 from harness.inside.process.workers import die_with_parent
+from harness.inside.test.autotuned import Autotuned
 from harness.inside.test.called_tests import code_of, watched
 from harness.inside.test.collection import Collection, Failure, last_line
 from harness.inside.test.quick import few_of_each
@@ -32,6 +33,7 @@ CARD_VARIABLE = "WARPWAVE_CARD"
 DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
 EMULATED_VARIABLE = "WARPWAVE_EMULATED"  # the seconds that a test has in the emulator
 QUICK_VARIABLE = "WARPWAVE_QUICK"
+AUTOTUNE_VARIABLE = "WARPWAVE_AUTOTUNE_ALL"
 NARROWED_VARIABLE = "WARPWAVE_NARROWED"  # the user asked for some of the tests only
 _RUNNER = sys.modules["_pytest.runner"]  # not part of pytest's interface: compared, never called
 _CUT = 20_000  # characters kept of a traceback; the stage's log has all of it
@@ -81,8 +83,10 @@ class Reporter:
         """Report a module or a conftest.py that does not import as a case, once."""
         if report.failed:
             self._not_collected(self.collection.failure(report), str(report.longrepr)[-_CUT:])
-        elif report.skipped and report.nodeid not in self.done:
-            self._finish(report.nodeid, "skipped", _skip_reason(report), "", not_run=NotRun.SKIPPED)
+        elif report.skipped:
+            self.collection.skipped(report.nodeid, _skip_reason(report))
+            if report.nodeid not in self.done:
+                self._finish(report.nodeid, "skipped", _skip_reason(report), "", not_run=NotRun.SKIPPED)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record the start: from here on, a crash is this case's."""
@@ -199,22 +203,7 @@ def _originals() -> list[tuple[str, object, object]]:
 
 _ORIGINALS = _originals()
 _COLLECTION = Collection()
-
-
-class Tuned:
-    """Say of each test which configurations its autotuned kernels ran with, where nothing can be timed."""
-
-    def __init__(self, tuning: Any) -> None:
-        self.tuning = tuning
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
-        """Note what was chosen while the test ran."""
-        self.tuning.begin()
-        try:
-            return (yield)
-        finally:
-            item.user_properties += [(f"configuration of {kernel}", text) for kernel, text in self.tuning.chosen.items()]
+_ACCOUNT: pytest.StashKey[Any] = pytest.StashKey()  # of what the emulator executed
 
 
 class BenchModule(pytest.File):
@@ -242,28 +231,38 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.register(_COLLECTION, "warpwave-collection")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Provide a fake GPU if tests run in Triton's interpreter or in the emulator: the first conftest.py may ask for one."""
+    seconds = float(os.environ.get(EMULATED_VARIABLE) or 0)
+    if CARD_VARIABLE not in os.environ or not (seconds or _interpreted()):
+        return
+    card = Architecture.restore(json.loads(os.environ[CARD_VARIABLE]))
+    kinds = os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)
+    if seconds:
+        from harness.inside.fake_gpu.emulated.account import Account
+        from harness.inside.fake_gpu.emulated.driver import emulated_device
+
+        early_config.stash[_ACCOUNT] = account = Account(card.name, seconds)
+        tuning, undo = emulated_device(card, kinds, account)
+    else:
+        from harness.inside.fake_gpu.interpreter import interpreted_device
+
+        tuning, undo = interpreted_device(card, kinds)
+    early_config.add_cleanup(undo)
+    early_config.pluginmanager.register(Autotuned(tuning, bool(os.environ.get(AUTOTUNE_VARIABLE))), "warpwave-autotuned")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the reporter, and provide a fake GPU if tests run in Triton's interpreter or in the emulator."""
+    """Register the reporter."""
     die_with_parent()
-    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    limit = float(os.environ.get(EMULATED_VARIABLE) or 0)
-    account, tuning, undo = None, None, None
-    if CARD_VARIABLE in os.environ and (interpreted or limit):
-        card = Architecture.restore(json.loads(os.environ[CARD_VARIABLE]))
-        kinds = os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)
-        if limit:
-            from harness.inside.fake_gpu.emulated.account import Account
-            from harness.inside.fake_gpu.emulated.driver import emulated_device
+    account = config.stash.get(_ACCOUNT, None)
+    pretended = _interpreted() or account is not None
+    config.pluginmanager.register(Reporter(Journal.from_environment(), _COLLECTION, pretended, account), "warpwave-reporter")
 
-            account = Account(card.name, limit)
-            tuning, undo = emulated_device(card, kinds, account)
-        else:
-            from harness.inside.fake_gpu.interpreter import interpreted_device
 
-            tuning, undo = interpreted_device(card, kinds)
-        config.add_cleanup(undo)
-        config.pluginmanager.register(Tuned(tuning), "warpwave-tuned")
-    config.pluginmanager.register(Reporter(Journal.from_environment(), _COLLECTION, tuning is not None, account), "warpwave-reporter")
+def _interpreted() -> bool:
+    return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

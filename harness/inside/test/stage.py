@@ -28,6 +28,7 @@ from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
 from harness.inside.process.workers import as_stage, spawned, time_is_up
 from harness.inside.test.junit import junit_xml
 from harness.inside.test.pytest_plugin import (
+    AUTOTUNE_VARIABLE,
     BENCHES_VARIABLE,
     CARD_VARIABLE,
     DEVICES_VARIABLE,
@@ -171,6 +172,7 @@ def verify(job: Job) -> StageReport:
     if card := job.emulate or job.interpret_as or next(iter(job.architectures), None):
         os.environ[CARD_VARIABLE] = to_json(card)
     os.environ[QUICK_VARIABLE] = "1" if job.quick else ""
+    os.environ[AUTOTUNE_VARIABLE] = "1" if job.autotune == "all" else ""
     os.environ[NARROWED_VARIABLE] = "1" if is_narrowed(job) else ""
     why, kind, deaths = "the run was stopped before this test", NotRun.STOPPED, list[Death]()
     try:

@@ -47,7 +47,7 @@ def codegen(comparison: Comparison, every: bool) -> list[Section]:
     if every:
         return sections
     sections += _not_compiled(UNCOMPILED, [cell for cell in cells if cell.compiled.verdict in FAILING and not cell.compiled.only_gates])
-    skipped = [cell for cell in cells if cell.compiled.verdict is Verdict.NOT_RUN]
+    skipped = [cell for cell in cells if not cell.compiled.was_compiled]
     return [*sections, *_not_compiled("Not compiled: host code that does not run without a GPU", skipped)]
 
 
@@ -110,6 +110,9 @@ def _label(row: CodegenRow, every: bool) -> str:
 
 
 def _generated(kernels: list[CompiledKernel], every: bool) -> Line:
+    if kernels and all(kernel.is_discarded for kernel in kernels):
+        return say(Bit("discarded", Verdict.NOT_RUN))
+    kernels = [kernel for kernel in kernels if not kernel.is_discarded]
     if not kernels:
         return say(NOTHING)
     failed = sum(kernel.verdict in FAILING and not kernel.only_gates for kernel in kernels)

@@ -26,7 +26,7 @@ _LONGEST = 2000  # characters of a name
 
 @dataclass(frozen=True)
 class Section:
-    """A title, a table if there are `heads`, lines below it, and a legend. `folded` sections hold details.
+    """A title, a table if there are `heads`, lines below it, a legend, and text to `paste` somewhere. `folded` sections hold details.
 
     Columns in `right` are right-aligned numbers. Columns from `narrow` on break their cells before they take room from earlier ones.
     `quiet` are the positions of rows that need no attention. In the first `merged` columns, an empty cell repeats the one above.
@@ -42,6 +42,7 @@ class Section:
     folded: bool = False
     quiet: frozenset[int] = frozenset()
     merged: int = 0
+    paste: str = ""
 
 
 def split(section: Section) -> list[Section]:

@@ -31,7 +31,7 @@ def changed_files(root: Path, ref: str) -> Change:
         raise UsageError(
             f"--changed-since: {root} is in no git repository.", "A change is what git says it is.", "Leave --changed-since out."
         )
-    commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    commit = _git(root, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
     if not commit:
         raise UsageError(
             f"--changed-since: git knows no commit {ref!r} in {root}.",

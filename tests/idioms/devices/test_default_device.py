@@ -45,3 +45,17 @@ def test_a_default_dtype():
         torch.set_default_dtype(torch.float32)
     assert x.dtype == torch.float16
     assert (scale(x, 2.0) == 2).all()
+
+
+def test_numpy_and_back(on_the_card):
+    packed = torch.randint(0, 16, (300,)).cpu().numpy().astype("uint32") << 4
+    assert (add(torch.from_numpy(packed.astype("int32")).to("cuda"), torch.zeros(300, dtype=torch.int32)) >= 0).all()
+
+
+def test_a_tensor_of_numbers_on_the_card(on_the_card):
+    x = torch.arange(4.0)
+    chosen = torch.tensor([x[1], x[3]], device=x.device)
+    assert chosen.shape == (2,)
+    assert chosen.is_cuda
+    assert chosen.dtype == torch.float32
+    torch.testing.assert_close(scale(chosen, 2.0), torch.tensor([2.0, 6.0]))

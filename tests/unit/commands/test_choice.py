@@ -93,6 +93,17 @@ def test_words_behind_two_dashes_are_pytest_s(package):
     assert asked.pytest_args == ("-k=add", "--tb=short", "-m=not slow", "-x", "--ignore=tests/deep")
 
 
+def test_a_command_with_two_dashes_can_be_continued(package):
+    """What is added to the recorded command is no option of pytest's."""
+    context = parse_run(["cpu", "--kernels", "p", "--", "-m", "not slow"])
+    with context:
+        recorded = parse_options(context.params).command
+
+    assert recorded == ("warpwave", "run", "cpu", "--kernels", "p", "--pytest-args", "-m 'not slow'")
+    again = parse_run([*recorded[2:], "--resume", "out"]).params
+    assert (again["pytest_args"], str(again["resume"])) == (("-m=not slow",), "out")
+
+
 ALLOWED = {
     "-x -v --maxfail 2": ("-x", "-v", "--maxfail=2"),
     "-kadd -Werror": ("-k=add", "-W=error"),

@@ -139,7 +139,7 @@ def test_a_worker_takes_up_where_another_died(tmp_path, monkeypatch, device):
     monkeypatch.setattr(stage.Timer, "on_active_device", lambda *told: Timer(device, device.flush, 1 << 20))
     monkeypatch.setattr(stage, "_ceiling", lambda *arguments: None)
     monkeypatch.setattr(stage, "card_here", lambda known: SimpleNamespace(name="sm_90"))
-    monkeypatch.setattr(stage, "Recorder", lambda card, journal: SimpleNamespace())
+    monkeypatch.setattr(stage, "Recorder", lambda card, journal, root: SimpleNamespace())
     monkeypatch.setattr("triton.testing.do_bench", None)
     stage.work(Job("run-1", "cuda", (Stage.BENCH,), str(package), str(tmp_path)))
     finished = [event for event in journal.read()[2:] if event["event"] == "finish"]

@@ -121,10 +121,11 @@ def test_the_compile_stage_runs_the_same_tests(run_inside, package):
     """On each architecture."""
     pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
     cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in ("sm_90", "gfx942"))
-    output = run_inside(package, Stage.COMPILE, architectures=cards, benches=(), chosen=_chosen(*IDS.values()))
+    chosen = _chosen(*IDS.values(), "bench_d.py::module", "tests/test_a.py::test_gone")
+    output = run_inside(package, Stage.COMPILE, architectures=cards, launches=("test",), chosen=chosen)
 
-    for card in cards:
-        assert set(_started(output / "compile" / f"journal-{card.name}.jsonl")) == set(IDS.values())
+    for card in cards:  # the test stage alone loads benches as tests
+        assert set(_started(output / "compile" / f"journal-{card.name}.jsonl")) == {*IDS.values(), "tests/test_a.py::test_gone"}
 
 
 def test_tests_are_left_out_by_their_ids(run_inside, package):
@@ -141,7 +142,8 @@ def test_tests_are_left_out_by_their_ids(run_inside, package):
 @pytest.mark.parametrize(("must_exist", "verdict", "outcome"), [(True, "error", "error"), (False, "passed", "not-run")])
 def test_an_id_without_a_test_is_named(run_inside, package, must_exist, verdict, outcome):
     """It is an error if somebody typed it, and a row if it was listed before the test was deleted."""
-    chosen = _chosen("tests/test_a.py::test_other", "tests/test_a.py::test_gone", must_exist=must_exist)
+    quiet = () if must_exist else ("pyproject.toml", "tests/test_nowhere.py")
+    chosen = _chosen("tests/test_a.py::test_other", "tests/test_a.py::test_gone", *quiet, must_exist=must_exist)
     report = _report(run_inside(package, Stage.TEST, light=True, chosen=chosen))
 
     assert (report["verdict"], report["counts"]) == (verdict, {"passed": 1, outcome: 1})

@@ -73,6 +73,29 @@ def test_a_broken_conftest_of_the_whole_package_is_named(run_inside, tmp_path):
     assert _report(output)["reason"] == f"conftest.py: {BROKEN}"
 
 
+@pytest.mark.parametrize("folder", ["", "tests/"])
+def test_a_conftest_that_skips_its_folder_is_named(run_inside, tmp_path, folder):
+    """Plain pytest ends with a traceback if the first conftest.py skips."""
+    files = {f"{folder}conftest.py": "import pytest\npytest.skip('no card')", f"{folder}test_a.py": "def test_a(): pass"}
+    package = _package(tmp_path / "package", {**files, "test_b.py": "def test_b(): pass"} if folder else files)
+    output = run_inside(package, Stage.TEST, light=True, benches=())
+
+    cases = _cases(output)
+    assert cases.pop("test_b.py::test_b", ("passed",))[0] == "passed"
+    assert {row[:2] for row in cases.values()} == {("not-run", "skipped")}
+    assert f"{folder}test_a.py" in cases
+    assert all("no card" in row[2] for row in cases.values())
+
+
+def test_the_first_conftest_sees_the_pretended_card(run_inside, tmp_path):
+    """Many ask there whether a card is available, and skip everything if not."""
+    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+    asks = "import pytest, torch\nif not torch.cuda.is_available():\n    pytest.skip('no card')"
+    package = _package(tmp_path / "package", {"conftest.py": asks, "test_a.py": "def test_a(): pass"})
+
+    assert {row[0] for row in _cases(run_inside(package, Stage.TEST, benches=())).values()} == {"passed"}
+
+
 def test_what_pytest_refuses_is_said(run_inside, tmp_path):
     """An option of a plugin that is not installed: pytest ends before it collects."""
     package = _package(tmp_path / "package", {"test_a.py": "def test_a(): pass"})
@@ -92,7 +115,7 @@ def test_no_row_is_missing_from_the_compile_stage(run_inside, tmp_path):
     report = json.loads((output / "compile" / "report.json").read_text())
 
     expected = {name: row[2] for name, row in ROWS.items() if row[0] != "passed"}
-    expected["good [loading bench_none.py]"] = "no module-level perf_report; nothing to measure"
+    expected["good [loading bench_none.py]"] = "no module-level perf_report; nothing to measure. Give a script with --bench-script"
     assert {row["origin"]: row["reason"] for row in rows} == expected
     assert {row["origin"] for row in rows if row["verdict"] == "error"} == {"broken/conftest.py"}
     assert report["verdict"] == "error"
@@ -142,3 +165,21 @@ def test_a_stage_that_saw_little_is_not_green(whole, data, skipped, verdict):
     cases.ended = {f"{why}{n}": why for why, n in [(None, whole), (NotRun.DATA, data), (NotRun.SKIPPED, skipped)] for n in range(n)}
 
     assert mostly_run(StageReport(Stage.COMPILE, Verdict.PASSED), [cases]).verdict.value == verdict
+
+
+@pytest.mark.parametrize(("stages", "shares"), [(("test",), [0.8, 1.0]), (("test", "bench", "compile"), [0.4, 0.6, 0.8, 1.0])])
+def test_a_stage_leaves_time_to_those_after_it(monkeypatch, tmp_path, stages, shares):
+    """Each leaves a fifth of the time to each later one; here none uses any, so all start with all of it."""
+    from harness.inside import __main__ as inside
+
+    given = []
+
+    def instant(job, path, stage, left_s):
+        given.append(left_s / job.stage_limit_s)
+        return StageReport(stage, Verdict.PASSED)
+
+    monkeypatch.setattr(inside, "_run_stage", instant)
+    job = Job("run-1", "cpu", tuple(map(Stage, stages)), str(tmp_path), str(tmp_path), stage_limit_s=1000.0)
+    inside.run(job, tmp_path / "job.json")
+
+    assert given == pytest.approx(shares, abs=0.01)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 import sys
 import types
@@ -17,11 +18,13 @@ from synthetic import compiled, run, write_raw
 from harness.__main__ import _run_cli, cli
 from harness.collect import collect
 from harness.compare import compare
+from harness.compare.codegen.alignment import configuration
+from harness.compare.codegen.changed_code import diff
 from harness.config.pyproject import load_gates, load_launches, load_peers
 from harness.errors import ConfigError
 from harness.inside.codegen.gates import judge, strictest
 from harness.inside.codegen.precision import unnamed_products
-from harness.records import OPEN, Gates, Job, Limits, Rule, Stage, Verdict, Waiver, Which, dump, to_json
+from harness.records import OPEN, Gates, Job, Limits, NotRun, Rule, Stage, Verdict, Waiver, Which, dump, to_json
 from harness.render.files.junit import render_junit
 from harness.render.markdown import render_markdown
 
@@ -42,6 +45,7 @@ SPELT = """
 [tool.warpwave.gates]
 spills = 2
 private_bytes = false
+candidates = "all"
 [[tool.warpwave.rules]]
 kernel = ["softmax", "log_*"]
 launched_by = "bench"
@@ -66,6 +70,7 @@ def test_every_key_arrives(package):
         ),
         waivers=(Waiver("spills", "no time yet", Which(("matmul",), architecture=("gfx1*",), types=("*bf16*",))),),
         source="pyproject.toml",
+        candidates="all",
     )
 
 
@@ -73,6 +78,7 @@ def test_every_key_arrives(package):
 def test_the_defaults_hold_where_nothing_is_said(package, text):
     """No spills, no private memory, and a precision with each product."""
     assert load_gates(package(text)).limits == Limits(spills=0, private_bytes=0, explicit_precision=True)
+    assert load_gates(package(text)).candidates == "best"
 
 
 def test_gates_travel_in_the_job(package, tmp_path):
@@ -95,6 +101,7 @@ WRONG = {
     "[tool.warpwave.gates]\noccupancy = 50": "gates.occupancy: found 50, allowed is a share above 0 and up to 1",
     "[tool.warpwave.gates]\noccupancy = nan": "gates.occupancy: found nan",
     "[tool.warpwave.gates]\nload_bits = 100": "gates.load_bits: found 100, allowed is one of 8, 16, 32, 64, 128",
+    "[tool.warpwave.gates]\ncandidates = 'some'": "gates.candidates: found 'some', allowed is \"best\"",
     "[tool.warpwave]\ngates = 3": "tool.warpwave.gates: found 3, allowed is a table",
     "[tool.warpwave.rules]\nkernel = 'a'": "tool.warpwave.rules: found one table, allowed is a list of tables",
     "[[tool.warpwave.rules]]\nload_bits = 128": "rules[0].kernel: found nothing",
@@ -441,6 +448,73 @@ def test_junit_has_broken_and_waived_gates():
     )
 
 
+def test_a_finding_names_its_configurations_and_their_place_in_the_source():
+    """The first three, and how many more there are; equal ones of other architectures once."""
+    several = [row(spills=6, stack_bytes=24, num_warps=2**power, source="ops/softmax.py:41") for power in range(5)]
+    other = dataclasses.replace(several[0], architecture="sy_80")
+    lines = render_markdown(compare([judged_run(Gates(), *several, other)])).splitlines()
+    at = next(number for number, line in enumerate(lines) if "failed: `spills: 6 registers, 0 allowed`" in line)
+
+    assert lines[at].startswith("- `softmax _softmax_fwd` on `alpha` for `sy_80, sy_90`, 6 times")
+    places = [f"  - `ops/softmax.py:41, {configuration(made)}`" for made in several[:3]]
+    assert "BLOCK=" in places[0]
+    assert "1 warps" in places[0]
+    assert lines[at + 1 : at + 5] == [*places, "  - and 2 more configurations"]
+
+
+def test_the_waiver_to_paste_silences_the_finding_and_no_other(package):
+    """Once per kernel and gate, whatever the number of configurations; names that are patterns by accident are taken literally."""
+    odd = {"kernel": "soft[max]", "function": "_fwd"}
+    broken = [
+        *(row(spills=6, stack_bytes=24, num_warps=warps, architecture=name, **odd) for warps in (1, 2) for name in ("sy_90", "sy_80")),
+        row(spills=6, stack_bytes=99, function="_bwd"),
+    ]
+    text = render_markdown(compare([judged_run(Gates(), *broken)]))
+    pasted = re.search(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
+    found = load_gates(package(pasted))
+
+    assert [(waiver.gate, waiver.which.function) for waiver in found.waivers] == [
+        ("spills", ("_fwd",)),
+        ("private_bytes", ("_bwd",)),
+        ("spills", ("_bwd",)),
+    ]
+    assert [judge(made, found).verdict for made in broken] == [Verdict.PASSED] * 5
+    others = [dataclasses.replace(broken[0], architecture="sy_70"), dataclasses.replace(broken[0], kernel="softm")]
+    assert [judge(made, found).verdict for made in others] == [Verdict.FAILED] * 2
+
+
+def test_discarded_candidates_are_counted_and_never_red():
+    """A row that an autotuner discards: in the count and in a list of its own, and no finding."""
+    spilling = judge(row(spills=6, stack_bytes=24), Gates())
+    discarded = dataclasses.replace(spilling, verdict=Verdict.NOT_RUN, not_run=NotRun.DISCARDED, num_warps=1)
+    comparison = compare([run(compiled=(row(), discarded), gates=Gates())])
+    text = render_markdown(comparison)
+
+    assert comparison.exit_code == 0
+    assert "compiled 1 kernel (1 discarded by an autotuner)" in comparison.sentence
+    assert "`softmax _softmax_fwd` on `alpha` for `sy_90`, 1 candidate: " in text
+    assert "host code that does not run" not in text
+    assert "6s" not in text
+    cases = ElementTree.fromstring(render_junit(comparison)).findall("testsuite[@name='alpha/compile/sy_90']/testcase")
+    assert [case.find("skipped") is not None for case in cases] == [False, True]
+
+
+def test_a_candidate_that_is_discarded_now_is_no_worse_verdict():
+    """`codegen diff` compares its figures: with a base where it was clean, and with one where it was a finding."""
+    clean, broken = row(registers=40, spills=0), judge(row(registers=40, spills=6, stack_bytes=24), Gates())
+    discarded = dataclasses.replace(broken, verdict=Verdict.NOT_RUN, not_run=NotRun.DISCARDED)
+    found = {
+        name: [(delta.concern.value, delta.trend.value) for change in diff([before], [after]).changes for delta in change.deltas]
+        for name, before, after in (("from clean", clean, discarded), ("from broken", broken, discarded), ("to broken", discarded, broken))
+    }
+
+    assert ("verdict", "worse") not in found["from clean"]
+    assert ("spills", "worse") in found["from clean"]
+    assert found["from broken"] == [("verdict", "better")]
+    assert found["to broken"] == [("verdict", "worse")]
+    assert diff([clean], [clean, dataclasses.replace(discarded, num_warps=2)]).changes[0].kind.value == "added"
+
+
 def test_a_spilling_package_end_to_end(data, tmp_path):
     """Two cards: the spill is waived on one and fails on the other, and so does the product without a precision on both."""
     pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -463,5 +537,6 @@ def test_a_spilling_package_end_to_end(data, tmp_path):
     }
     assert list(rows["sm_80", "wide"]["waived"]) == ["spills"]
     assert rows["gfx1100", "wide"]["reason"] == f"spills: {rows['gfx1100', 'wide']['spills']} registers, 0 allowed"
+    assert rows["sm_80", "unnamed"]["source"] == "wide/bench_wide.py:21"
     assert rows["sm_80", "unnamed"]["unnamed_precision"] == ["bench_wide.py:17"]
     assert [(use["covered"], use["used"]) for use in comparison["waivers"]] == [(1, 1), (6, 0)]

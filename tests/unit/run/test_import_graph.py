@@ -31,6 +31,9 @@ FILES = {
     "tests/unit/test_hack.py": "import sys; sys.path.append('../../tools')\nimport measure",
     "tests/unit/pytest.ini": "[pytest]",
     "tests/test_plain.py": "import os, torch.nn",
+    "clash.py": "",
+    "tests/clash.py": "",
+    "tests/test_clash.py": "import clash",
     "tools/measure.py": "",
     "bench_mul.py": "from ops import mul",
     ".venv/site.py": "",
@@ -38,7 +41,7 @@ FILES = {
     "README.md": "",
     "pyproject.toml": "",
 }
-ALL = ["mul", "top", "lazy", "norm", "star", "hack", "plain"]
+ALL = ["mul", "top", "lazy", "norm", "star", "hack", "plain", "clash"]
 # What has changed → the tests that it touches; `bench` is the benchmark.
 TOUCHED = {
     "src/ops/add.py": ["mul", "top", "lazy", "norm", "bench"],  # `ops/__init__.py` imports it, and whoever imports `ops.x` runs that
@@ -52,6 +55,8 @@ TOUCHED = {
     "src/alone.py": ["star"],
     "src/broken.py": [],
     "src/deleted.py": [],
+    "clash.py": ["clash"],  # which of the two it is depends on the order of the path
+    "tests/clash.py": ["clash"],
     "tests/helpers.py": ALL,
     "tests/plugged.py": ALL,
     "tests/conftest.py": ALL,

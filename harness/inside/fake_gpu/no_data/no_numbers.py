@@ -38,16 +38,16 @@ class NoNumbers(np.ndarray):
 
     def item(self, *args: Any) -> Any:
         """Return an unknown number."""
-        return unknown(_dtype(self))
+        return unknown(dtype_of(self))
 
     def tolist(self) -> Any:
         """Return unknown numbers."""
-        return unknown_list(torch.empty(self.shape, dtype=_dtype(self), device="meta"))
+        return unknown_list(torch.empty(self.shape, dtype=dtype_of(self), device="meta"))
 
 
 def no_numbers(tensor: torch.Tensor) -> NoNumbers:
     """Return what `numpy()` gives of a tensor without data."""
-    zeros: NoNumbers = torch.zeros(tensor.shape, dtype=tensor.dtype).numpy().view(NoNumbers)
+    zeros: NoNumbers = torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu").numpy().view(NoNumbers)
     return zeros
 
 
@@ -59,5 +59,6 @@ def _plain_out(out: Any) -> Any:
     return tuple(value.view(np.ndarray) if isinstance(value, NoNumbers) else value for value in out)
 
 
-def _dtype(array: np.ndarray) -> torch.dtype:
+def dtype_of(array: np.ndarray) -> torch.dtype:
+    """Return the dtype of a tensor of such an array."""
     return torch.from_numpy(np.zeros(1, array.dtype)).dtype

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.utils._device as default_device
 
 from harness.inside.fake_gpu.host_side import forget, is_host, is_meta, know, known, put_on_host, tensors_in
-from harness.inside.fake_gpu.no_data.no_numbers import no_numbers
+from harness.inside.fake_gpu.no_data.no_numbers import NoNumbers, dtype_of, no_numbers
 from harness.inside.fake_gpu.no_data.unknown import decide, size, unknown, unknown_list, whole
 from harness.inside.fake_gpu.redirect import Redirect
 from harness.inside.fake_gpu.torch_device import Patch
@@ -60,12 +62,25 @@ class WithoutData(Redirect):
 
     def make(self, func: Any, args: Any, kwargs: Any) -> Any:  # noqa: D102
         kwargs.pop("generator", None)
-        if func in _FROM_HOST and any(is_meta(tensor) for tensor in tensors_in(args)):
-            return self.move(args[0], self.claim, *args[1:], **{key: value for key, value in kwargs.items() if key in ("dtype", "copy")})
+        if func in _FROM_HOST and any(is_meta(tensor) for tensor in tensors_in(args, kwargs)):
+            return self._from_card(func, args, kwargs)
         made = super().make(func, args, kwargs)
         if func in _FROM_HOST and not made.dtype.is_floating_point and not made.dtype.is_complex:
             know(made, func(*args, **{**kwargs, "device": "cpu"}))
         return made
+
+    def _from_card(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Make a tensor of tensors that are on the card: of one, of a list of numbers, or between two."""
+        options = {key: value for key, value in kwargs.items() if key in ("dtype", "copy")}
+        if args and isinstance(args[0], torch.Tensor) and func is not torch.arange:
+            return self.move(args[0], self.claim, *args[1:], **options)
+        if all(not is_meta(tensor) or known(tensor) is not None for tensor in tensors_in(args, kwargs)):
+            data = func(*_each(args, _data), **{**_each(kwargs, _data), "device": "cpu"})
+            return know(data.to(self.to), data)
+        if func is torch.arange:
+            return size()
+        zeros = _each(args[0], lambda tensor: torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu"))
+        return func(zeros, **{**options, "device": "cpu"}).to(self.to)
 
     def bring(self, tensor: torch.Tensor, rest: Any, options: Any) -> torch.Tensor:  # noqa: D102
         arrived = self.convert(tensor, rest, options)
@@ -96,7 +111,7 @@ class WithoutData(Redirect):
                 return args[0]  # unknown data arrives on the host
             for tensor in written:
                 forget(tensor)
-        elif all(not is_meta(tensor) or known(tensor) is not None for tensor in sources):
+        elif not _makes(name) and all(not is_meta(tensor) or known(tensor) is not None for tensor in sources):
             return self._know_more(func, args, kwargs)
         if name in _ASKS:
             return _ASKS[name](args[0])
@@ -129,6 +144,24 @@ class WithoutData(Redirect):
         result = func(*_each(args, _data), **_each(kwargs, _data))
         on_host = all(map(is_host, tensors_in(args, kwargs)))
         return put_on_host(result) if on_host else _each(result, lambda tensor: know(tensor.to(self.to), tensor))
+
+
+def arrays() -> list[Patch]:
+    """Return what makes tensors of NumPy's arrays without numbers: they have no data either."""
+
+    def taking(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def take(*args: Any, **kwargs: Any) -> Any:
+            if not args or not isinstance(args[0], NoNumbers):
+                return function(*args, **kwargs)
+            tensor = put_on_host(torch.empty(args[0].shape, dtype=dtype_of(args[0]), device="meta"))
+            return tensor if function is torch_from_numpy else function(tensor, *args[1:], **kwargs)
+
+        return take
+
+    torch_from_numpy = torch.from_numpy
+    default_device._device_constructors()  # torch keeps the list of its own functions from the first call on
+    return [(torch, name, taking(getattr(torch, name))) for name in ("from_numpy", "tensor", "as_tensor", "asarray")]
 
 
 def files() -> list[Patch]:
@@ -168,6 +201,11 @@ def _data(tensor: torch.Tensor) -> torch.Tensor:
 
 def _writes(name: str) -> bool:
     return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or (name.startswith("__i") and name in _IN_PLACE)
+
+
+def _makes(name: str) -> bool:
+    """Return whether a function takes only the shape of a tensor, for one that a kernel will most likely fill."""
+    return name.endswith("_like") or name.startswith("new_")
 
 
 _IN_PLACE = tuple(

@@ -1,0 +1,150 @@
+"""Arithmetic of bf16 and fp8 in Triton's interpreter, which computes with their bits as if they were whole numbers.
+
+Here an operation converts its operands to fp32, which is exact, and rounds its result once, to nearest even, as cards do. Conversions to
+fp8 saturate, also as on a card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import triton.language as tl
+
+from harness.inside.fake_gpu.torch_device import Patch
+
+Array = Any  # np.ndarray; the numbers' types change from call to call
+# What torch has a type for. Triton's others are left as they are.
+_TYPES = {tl.bfloat16: torch.bfloat16, tl.float8e5: torch.float8_e5m2, tl.float8e4nv: torch.float8_e4m3fn}
+_TYPES |= {tl.float8e4b8: torch.float8_e4m3fnuz, tl.float8e5b16: torch.float8_e5m2fnuz}
+_COMPARISONS = [f"create_fcmp{kind}{name}" for kind in "OU" for name in ("LT", "GT", "LE", "GE", "EQ", "NE")]
+_ARITHMETIC = ["fadd", "fsub", "fmul", "fdiv", "frem", "fneg", "fma", "clampf", "precise_divf", "approx_divf", "minimumf", "minnumf"]
+_ARITHMETIC += ["maximumf", "maxnumf", "floor", "ceil", "exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "precise_sqrt", "rsqrt", "erf"]
+_CASTS = ["si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "fp_ext", "fp_trunc"]
+
+
+def widened(data: Array, dtype: Any) -> Array:
+    """Return the numbers that bits of a narrow type stand for, in fp32."""
+    bits = np.ascontiguousarray(data).view(np.dtype(f"i{data.dtype.itemsize}"))
+    return torch.from_numpy(bits).view(_TYPES[dtype]).to(torch.float32).numpy()
+
+
+def narrowed(data: Array, dtype: Any) -> Array:
+    """Return the bits of a narrow type that stand for numbers, rounded to nearest even."""
+    numbers = torch.from_numpy(np.ascontiguousarray(data))
+    if dtype is not tl.bfloat16:
+        most = torch.finfo(_TYPES[dtype]).max
+        numbers = numbers.clamp(-most, most)  # NaN stays
+    bits = numbers.to(_TYPES[dtype]).view(torch.int16 if dtype is tl.bfloat16 else torch.int8).numpy()
+    return bits.view(np.dtype(f"u{bits.dtype.itemsize}"))
+
+
+def narrow_floats() -> list[Patch]:
+    """Return what makes the interpreter compute with narrow floats."""
+    from triton.runtime import interpreter
+
+    builder = interpreter.InterpreterBuilder
+    names = [*_COMPARISONS, *(f"create_{name}" for name in _ARITHMETIC)]
+    changes: list[Patch] = [(builder, name, _computed(getattr(builder, name))) for name in names if hasattr(builder, name)]
+    changes += [(builder, f"create_{name}", _cast(getattr(builder, f"create_{name}"))) for name in _CASTS]
+    changes += [(builder, name, _cast(getattr(builder, name))) for name in ("cast_impl", "create_fp_to_fp")]
+    changes += [(builder, "create_dot", _operands_widened(builder.create_dot))]
+    changes += [(builder, "create_atomic_rmw", _atomic(builder.create_atomic_rmw))]
+    return [*changes, *((ops, "apply_impl", _combined(ops.apply_impl)) for ops in (interpreter.ReduceOps, interpreter.ScanOps))]
+
+
+def _type(value: Any) -> Any:
+    """Return a handle's narrow type, or nothing."""
+    dtype = getattr(getattr(value, "dtype", None), "scalar", None)
+    return dtype if dtype in _TYPES else None
+
+
+def _wide(value: Any) -> Any:
+    """Return a handle in fp32 if its type is narrow; anything else as it is."""
+    return type(value)(widened(value.data, _type(value)), tl.float32) if _type(value) else value
+
+
+def _computed(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operation of floats that rounds its result to the type of its operands; a comparison's needs no rounding."""
+
+    def compute(builder: Any, *args: Any) -> Any:
+        dtype = next(filter(None, map(_type, args)), None)
+        if dtype is None:
+            return operation(builder, *args)
+        result = operation(builder, *map(_wide, args))
+        data = result.data if result.data.dtype == np.bool_ else narrowed(result.data, dtype)
+        return type(result)(data, dtype)
+
+    return compute
+
+
+def _operands_widened(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a product whose sum has a type of its own."""
+
+    def compute(builder: Any, left: Any, right: Any, *rest: Any) -> Any:
+        return operation(builder, _wide(left), _wide(right), *rest)
+
+    return compute
+
+
+def _cast(conversion: Callable[..., Any]) -> Callable[..., Any]:
+    def cast(builder: Any, source: Any, to: Any, *rounding: Any) -> Any:
+        from triton.runtime.interpreter import _get_np_dtype
+
+        dtype = to.scalar
+        if (_type(source) is None and dtype not in _TYPES) or any("RTZ" in str(mode) for mode in rounding):
+            return conversion(builder, source, to, *rounding)
+        numbers = _wide(source).data
+        if dtype not in _TYPES:
+            return type(source)(numbers.astype(_get_np_dtype(dtype)), dtype)
+        # What is wider than fp32 (fp64, large whole numbers) is rounded once, too.
+        return type(source)(narrowed(numbers.astype(np.float64), dtype), dtype)
+
+    return cast
+
+
+def _combined(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reduction or scan that NumPy does at once, over numbers; others call a function of the language for each step."""
+
+    def combine(ops: Any, values: Any) -> Any:
+        narrow = [_type(value.handle) for value in values]
+        if not any(narrow) or ops.combine_fn not in vars(tl.standard).values():
+            return apply(ops, values)
+        wide = [ops.to_tensor(_wide(value.handle).data, tl.float32) if _type(value.handle) else value for value in values]
+        results = apply(ops, tuple(wide))
+        several = list(results) if isinstance(results, (list, tuple)) else [results]
+        for place, dtype in enumerate(narrow[: len(several)]):
+            if dtype:
+                several[place] = _rounded(several[place], dtype)
+        return several if isinstance(results, (list, tuple)) else several[0]
+
+    return combine
+
+
+def _rounded(value: Any, dtype: Any) -> Any:
+    """Return a tensor of fp32 in a narrow type."""
+    handle = type(value.handle)(narrowed(value.handle.data, dtype), dtype)
+    return tl.tensor(handle, tl.block_type(dtype, value.shape) if value.shape else dtype)
+
+
+def _atomic(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an atomic addition that adds one lane after the other; the interpreter has none for narrow types."""
+
+    def change(builder: Any, kind: Any, pointer: Any, value: Any, mask: Any, *rest: Any) -> Any:
+        from triton._C.libtriton import interpreter as memory
+
+        dtype = _type(value)
+        if dtype is None or not str(kind).endswith("FADD"):
+            return operation(builder, kind, pointer, value, mask, *rest)
+        before, one = np.zeros_like(value.data), np.ones(1, bool)
+        for lane in np.flatnonzero(mask.data):
+            where = pointer.data.reshape(-1)[lane : lane + 1]
+            old = memory.load(where, one, np.zeros(1, value.data.dtype), value.data.dtype)
+            total = widened(old, dtype) + widened(value.data.reshape(-1)[lane : lane + 1], dtype)
+            memory.store(where, narrowed(total, dtype), one)
+            before.reshape(-1)[lane] = old[0]
+        return type(value)(before, value.dtype)
+
+    return change

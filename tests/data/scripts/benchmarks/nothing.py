@@ -1,0 +1,3 @@
+"""Measures nothing."""
+
+print("nothing to do")
