@@ -29,6 +29,7 @@ TOGETHER = tuple(
         "inside/test_multi_gpu",
         "inside/test_forged",
         "inside/test_launches",
+        "inside/test_sanitizer",
         "inside/test_test_stage",
         "commands/test_cli",
         "project/test_release",

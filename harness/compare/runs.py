@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from harness.compare import verdict
 from harness.compare.codegen.fidelity import compare_launches
 from harness.compare.codegen.rows import compare_codegen, use_of_waivers
-from harness.compare.comparison import Comparison, Difference, TargetSummary
+from harness.compare.comparison import Comparison, Difference, TargetSummary, TestFinding
 from harness.compare.speeds.noise import noise
 from harness.compare.speeds.rows import benched, compare_speeds, is_bandwidth
 from harness.compare.speeds.summary import condense, geomeans, portabilities, refusals
@@ -40,6 +40,7 @@ def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparis
         differences=_differences(targets),
         kernels=count_tests(given),
         tests=tests,
+        findings=tuple(TestFinding(name, found) for name, run in given.items() for found in run.findings),
         speeds=condense(rows),
         geomeans=geomeans(rows),
         portabilities=ported,
@@ -86,7 +87,7 @@ def _usable(run: TargetRun) -> TargetRun:
     """Drop the results of a stale run: its folder holds files of two runs, so they belong to neither."""
     if run.record.verdict is not Verdict.STALE:
         return run
-    return dataclasses.replace(run, cases=(), samples=(), again=(), ceilings=(), compiled=(), launched=())
+    return dataclasses.replace(run, cases=(), findings=(), samples=(), again=(), ceilings=(), compiled=(), launched=())
 
 
 def _differences(targets: Sequence[TargetSummary]) -> tuple[Difference, ...]:

@@ -46,6 +46,7 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "store_bits": (_is_width, f"one of {', '.join(map(str, _WIDTHS))}"),
     "matrix": (lambda value: value is True, "true"),
     "explicit_precision": (lambda value: value is True, "true"),
+    "lds_waits": (lambda value: value is True, "true"),
 }
 
 

@@ -20,6 +20,7 @@ from harness.records.enums import (
     reasons,
     worst,
 )
+from harness.records.findings import MOST_FINDINGS, Defect, Finding
 from harness.records.gates import CANDIDATES, OPEN, Gates, Limits, Rule, Waiver, Which
 from harness.records.job import Arch, Architecture, BenchScript, Card, Job, JobOptions, Multiprocessor, PytestSettings
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
@@ -34,6 +35,7 @@ __all__ = [
     "EMULATED",
     "GPU_PROPERTY",
     "HOST_CODE",
+    "MOST_FINDINGS",
     "MOST_SECONDS",
     "OPEN",
     "SCHEMA_VERSION",
@@ -49,10 +51,12 @@ __all__ = [
     "Ceiling",
     "Chosen",
     "CompiledKernel",
+    "Defect",
     "DeviceFacts",
     "Environment",
     "Exit",
     "Facts",
+    "Finding",
     "Gates",
     "Inputs",
     "Job",

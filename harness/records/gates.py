@@ -57,9 +57,10 @@ class Limits:
     store_bits: Union[int, None] = None
     matrix: bool = False
     explicit_precision: bool = True
+    lds_waits: bool = True
 
 
-OPEN = Limits(spills=None, private_bytes=None, explicit_precision=False)
+OPEN = Limits(spills=None, private_bytes=None, explicit_precision=False, lds_waits=False)
 
 
 @dataclass(frozen=True)

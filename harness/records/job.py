@@ -119,7 +119,8 @@ class JobOptions:
     Without `gates` generated code is not judged. The bench stage ends a point when its median is known to within `precision` (a share of
     it; the half-width of the 95 % interval), or when its time is up. With `again` it measures everything twice: an A/A run. The compile
     stage leaves out the launches of the providers `peers`, which are not the package's own. Modules are imported from `import_folders`,
-    which are relative to the package's root. `package_names` are what the package calls itself.
+    which are relative to the package's root. `package_names` are what the package calls itself. `sanitize` says whether the test stage
+    checks the accesses of interpreted kernels to memory; None leaves that to warpwave.
     """
 
     __pydantic_config__ = STRICT
@@ -130,6 +131,7 @@ class JobOptions:
     peers: Annotated[tuple[Name, ...], Many] = ()
     pytest_args: tuple[str, ...] = ()
     quick: bool = False
+    sanitize: Union[bool, None] = None
     autotune: str = "one"
     again: bool = False
     precision: float = 0.0075
@@ -185,6 +187,11 @@ class Job(JobOptions):
     def needs_card(self) -> bool:
         """Whether the tests run on a real GPU."""
         return not self.interpret and self.emulate is None
+
+    @property
+    def sanitizes(self) -> bool:
+        """Whether the test stage checks accesses to memory: where kernels are interpreted, unless the user says otherwise."""
+        return self.interpret and self.sanitize is not False
 
     @classmethod
     def load(cls, path: Path) -> Job:

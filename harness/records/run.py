@@ -8,6 +8,7 @@ from typing import Annotated, Any, Union
 from harness.records.bounds import Few, Many, Name, Page, Prose, Seconds, ShardText, Word
 from harness.records.chosen import Narrowed
 from harness.records.enums import SCHEMA_VERSION, STRICT, Verdict
+from harness.records.findings import Finding
 from harness.records.gates import Gates
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, Facts, Sample, StageReport
 
@@ -129,6 +130,7 @@ class TargetRun:
     compiled: tuple[CompiledKernel, ...] = ()
     launched: tuple[CompiledKernel, ...] = ()
     shares: tuple[CardShare, ...] = ()
+    findings: tuple[Finding, ...] = ()
     gates: Union[Gates, None] = None
     peers: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

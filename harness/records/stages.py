@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from harness.records.enums import Stage
+from harness.records.findings import Finding
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, Facts, Sample
 
 
@@ -36,7 +37,12 @@ class StageEntry:
 STAGES = {
     Stage.FACTS: StageEntry((Output("facts.json", Facts, "facts"),), limit_s=300.0),
     Stage.TEST: StageEntry(
-        (Output("test/junit.xml", CaseResult, "cases"), Output("test/cards.jsonl", CardShare, "shares", optional=True)), interprets=True
+        (
+            Output("test/junit.xml", CaseResult, "cases"),
+            Output("test/findings.jsonl", Finding, "findings", optional=True),
+            Output("test/cards.jsonl", CardShare, "shares", optional=True),
+        ),
+        interprets=True,
     ),
     Stage.BENCH: StageEntry(
         (

@@ -70,6 +70,7 @@ def check_target(target: Target, options: RunOptions) -> tuple[Stage, ...]:
     """
     stages = _stages(target, options)
     _check_shareable(target, options)
+    _check_sanitizable(target, options)
     if target.visible_devices in options.variables:
         raise UsageError(
             f"--env {target.visible_devices}: warpwave sets {target.visible_devices} itself.", "It selects the GPUs of a run.", "Use --gpu."
@@ -156,6 +157,16 @@ def _stages(target: Target, options: RunOptions) -> tuple[Stage, ...]:
             f"Choose from {', '.join(stage.value for stage in target.stages)}, or leave --stage out.",
         )
     return chosen
+
+
+def _check_sanitizable(target: Target, options: RunOptions) -> None:
+    """Refuse to check accesses to memory where nothing stands between kernels and memory. By default, only other targets are checked."""
+    if options.sanitize and not target.interpret:
+        raise UsageError(
+            f"--sanitize was given, and the target {target.name!r} does not interpret its kernels.",
+            "Accesses to memory are checked in Triton's interpreter, which is where the target `cpu` runs tests.",
+            "Run that target, or leave --sanitize out.",
+        )
 
 
 def _check_shareable(target: Target, options: RunOptions) -> None:

@@ -36,7 +36,7 @@ def long_rows(monkeypatch):
 
 @triton.jit
 def _read_at_once(words_ptr):
-    return tl.load(words_ptr)
+    return tl.load(words_ptr, volatile=True)
 
 
 class Twice:

@@ -10,9 +10,11 @@ from harness.records import (
     CaseResult,
     Ceiling,
     CompiledKernel,
+    Defect,
     DeviceFacts,
     Environment,
     Facts,
+    Finding,
     Job,
     RunRecord,
     Sample,
@@ -78,6 +80,28 @@ def compiled(architecture="sy_90", **more):
         registers=34,
         spills=0,
         shared_bytes=16384,
+    )
+    return dataclasses.replace(base, **more)
+
+
+def finding(**more):
+    base = Finding(
+        case="softmax/test_softmax.py::test_softmax[fp32-1823x781]",
+        kernel="softmax",
+        function="_softmax_fwd",
+        defect=Defect.OUT_OF_BOUNDS,
+        access="load",
+        tensor="x_ptr",
+        shape=(4, 100),
+        index=400,
+        indices=(4, 0),
+        lane=100,
+        lanes=28,
+        block=(128,),
+        program=(3, 0, 0),
+        file="/kernels/softmax/rows.py",
+        line=12,
+        text="x = tl.load(x_ptr + i)",
     )
     return dataclasses.replace(base, **more)
 

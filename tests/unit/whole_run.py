@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from synthetic import compiled, run, sample, write_raw
+from synthetic import compiled, finding, run, sample, write_raw
 
 from harness.records import OPEN, CardShare, Gates, Job, Stage, Waiver, Which, to_json
 
@@ -17,11 +17,13 @@ WHOLE = run(
     again=(sample(1),),
     launched=(compiled(origin="elsewhere"),),
     shares=(CardShare(Stage.TEST, 0, 3, 1.0), CardShare(Stage.BENCH, 1, 2, 1.0, "lost")),
+    findings=(finding(),),
     gates=Gates(OPEN, waivers=(Waiver("spills", "why", Which(("softmax",))),)),
     peers=("torch",),
 )
 EXTRA = {
     "bench/kernels.jsonl": lines(*WHOLE.launched),
+    "test/findings.jsonl": lines(*WHOLE.findings),
     "test/cards.jsonl": lines(WHOLE.shares[0]),
     "bench/cards.jsonl": lines(WHOLE.shares[1]),
 }

@@ -49,6 +49,11 @@ what_options = several(
         help="Run three tests of each test function, and three sizes of each sweep with a fifth of the timing. For a quick look.",
     ),
     click.option(
+        "--sanitize/--no-sanitize",
+        default=None,
+        help="Check what interpreted kernels do to memory: bounds, unwritten data, races.  [default: where tests are interpreted]",
+    ),
+    click.option(
         "--autotune",
         type=click.Choice(["one", "all"]),
         default=Job.autotune,

@@ -13,7 +13,7 @@ from harness.compare.comparison.codegen import CodegenCell, CodegenRow, Deviatio
 from harness.compare.comparison.common import COMPLETE, FAILING, Strict
 from harness.compare.comparison.speeds import Cell, Change, Exclusion, Geomean, Noise, Portability, Ratio, Refusal, Row, Speed
 from harness.compare.comparison.targets import DeviceSummary, Difference, TargetSummary
-from harness.compare.comparison.tests import KernelTests, Parity, ParityRow, TestCell
+from harness.compare.comparison.tests import KernelTests, Parity, ParityRow, TestCell, TestFinding
 from harness.records import SCHEMA_VERSION, Stage
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "Speed",
     "TargetSummary",
     "TestCell",
+    "TestFinding",
     "WaiverUse",
 ]
 
@@ -60,6 +61,7 @@ class Comparison(Strict):
     differences: tuple[Difference, ...] = ()
     kernels: tuple[KernelTests, ...] = ()
     tests: tuple[ParityRow, ...] = ()
+    findings: tuple[TestFinding, ...] = ()
     speeds: tuple[Speed, ...] = ()
     geomeans: tuple[Geomean, ...] = ()
     portabilities: tuple[Portability, ...] = ()

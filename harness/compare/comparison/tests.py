@@ -7,7 +7,7 @@ from enum import Enum
 from typing import ClassVar
 
 from harness.compare.comparison.common import Strict
-from harness.records import CaseResult
+from harness.records import CaseResult, Finding
 
 
 class Parity(str, Enum):
@@ -46,6 +46,15 @@ class ParityRow(Strict):
     on: tuple[str, ...]
     cells: tuple[TestCell, ...]
     suspected: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TestFinding(Strict):
+    """What the sanitizer found in one test on one target."""
+
+    __test__: ClassVar[bool] = False
+    target: str
+    finding: Finding
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Read a compiled kernel's binary and assembly, for each backend of Triton's wheel. Only this file reads vendor assembly.
+"""Read a compiled kernel's binary and assembly, for each backend of Triton's wheel. Only this file and `in_flight.py` read vendor assembly.
 
 To add a backend, see docs/guides/third-vendor.md.
 """
@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Union
+
+from harness.inside.codegen.in_flight import lds_in_flight
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Reading:
     store_widths: Union[tuple[int, ...], None] = None
     instructions: Union[dict[str, int], None] = None
     compiler_waves: Union[int, None] = None
+    in_flight: tuple[str, ...] = ()
 
 
 def is_known(asm: Any) -> bool:
@@ -153,6 +156,7 @@ def _read_amdgcn(text: str) -> Reading:
         store_widths=_distinct(widths["store"]),
         instructions=dict(sorted((matrix + copies).items())),
         compiler_waves=told("; Occupancy"),
+        in_flight=lds_in_flight(text),
     )
 
 

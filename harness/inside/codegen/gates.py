@@ -44,6 +44,7 @@ def strictest(limits: Sequence[Limits]) -> Limits:
         store_bits=_hardest(max, [entry.store_bits for entry in limits]),
         matrix=any(entry.matrix for entry in limits),
         explicit_precision=any(entry.explicit_precision for entry in limits),
+        lds_waits=any(entry.lds_waits for entry in limits),
     )
 
 
@@ -86,6 +87,10 @@ def _explicit_precision(row: CompiledKernel, wanted: bool) -> str:
     return f"left to the compiler for fp32 operands at {', '.join(row.unnamed_precision)}" if wanted and row.unnamed_precision else ""
 
 
+def _lds_waits(row: CompiledKernel, wanted: bool) -> str:
+    return "; ".join(row.in_flight) if wanted else ""
+
+
 _CHECKS: dict[str, Callable[[CompiledKernel, Any], str]] = {
     "spills": _spills,
     "private_bytes": _private_bytes,
@@ -94,9 +99,11 @@ _CHECKS: dict[str, Callable[[CompiledKernel, Any], str]] = {
     "store_bits": lambda row, limit: _bits(row.store_widths, limit),
     "matrix": _matrix,
     "explicit_precision": _explicit_precision,
+    "lds_waits": _lds_waits,
 }
 
-# The field of a row that each gate is judged by. (`explicit_precision` is judged by Triton's own IR, which every backend has.)
+# The field of a row that each gate is judged by. (`explicit_precision` is judged by Triton's own IR, which every backend has;
+# `lds_waits` by assembly that says how a wave waits. Elsewhere hardware waits, and there is nothing to judge.)
 FIGURES = {
     "spills": "spills",
     "private_bytes": "private_bytes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from harness.inside.fake_gpu.driver import PretendedDriver
 from harness.inside.fake_gpu.interpreted.device_library import library
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrow_floats
 from harness.inside.fake_gpu.streams import Graph
-from harness.inside.fake_gpu.torch_device import Patch
+from harness.inside.fake_gpu.torch_device import Patch, apply
 from harness.inside.fake_gpu.tuner import Tuning
 from harness.inside.fake_gpu.with_data import card_with_data
 from harness.records import Architecture
@@ -22,13 +23,17 @@ from harness.records import Architecture
 _PROCESSORS = 4
 
 
-def interpreted_device(card: Architecture, kinds: Sequence[str]) -> tuple[Tuning, Callable[[], None]]:
+def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[Patch] = ()) -> tuple[Tuning, Callable[[], None]]:
     """Pretend that tensors on a GPU of any of these types are on `card`. Return what autotuners choose, and what undoes it all.
+
+    `more` is changed first, below all else.
 
     `warmup` answers with an object that has the attributes which occupancy code asks for and that launches through the interpreter.
     """
     from triton.runtime.interpreter import GridExecutor, InterpretedFunction
 
+    below = contextlib.ExitStack()
+    apply(list(more), below)
     card = replace(card, properties={**card.properties, "multiprocessor_count": _PROCESSORS})
     launching: list[Patch] = [
         *library(card.backend),
@@ -37,7 +42,9 @@ def interpreted_device(card: Architecture, kinds: Sequence[str]) -> tuple[Tuning
         (InterpretedFunction, "run", _with_handle(InterpretedFunction.run)),
         (GridExecutor, "__call__", _captured(GridExecutor.__call__)),
     ]
-    return card_with_data(card, kinds, _driver, launching)
+    tuning, undo = card_with_data(card, kinds, _driver, launching)
+    below.callback(undo)
+    return tuning, below.close
 
 
 def _driver(card: Architecture, device: torch.device) -> PretendedDriver:

@@ -38,6 +38,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
     """
 
     current: Redirect | None = None
+    watch: Callable[[Any, Any, Any, Any], None] | None = None
+    """Called after each call of torch with the function, its arguments and its result."""
 
     def __init__(self, to: torch.device, kinds: Iterable[str], claim: torch.device) -> None:
         super().__init__()
@@ -47,7 +49,12 @@ class Redirect(torch.overrides.TorchFunctionMode):
         self._is_claimed = getattr(torch.Tensor, f"is_{claim.type}", None)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
+        result = self._answer(func, args, dict(kwargs or {}))
+        if self.watch is not None:
+            self.watch(func, args, kwargs, result)
+        return result
+
+    def _answer(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(func, "__name__", "")
         if name == "__get__":
             return self._attribute(func, args)

@@ -18,9 +18,10 @@ from harness.records import Verdict
 
 Event = dict[str, Any]
 
-_FROM_WORKERS = {"collected", "start", "turn", "ready", "waiting", "finish", "poisoned", "lost", "kernel", "candidates", "note", "end"}
+_FROM_WORKERS = {"collected", "start", "turn", "ready", "waiting", "finish", "poisoned", "lost", "kernel", "candidates", "finding"}
+_FROM_WORKERS |= {"note", "end"}
 _KINDS = _FROM_WORKERS | {"worker", "death", "wrong"}
-_OF_A_CASE = {"start", "turn", "ready", "finish", "poisoned", "death", "lost"}
+_OF_A_CASE = {"start", "turn", "ready", "finish", "poisoned", "death", "lost", "finding"}
 _OUTCOMES = {"passed", "failed", "error", "skipped", "invalid", "timeout"}
 _VERDICTS = {verdict.value for verdict in Verdict}
 _CUT, _LONG, _MOST = 200, 1000, 1000  # characters of an id in a reason, of a reason; and cases counted per reason
@@ -207,7 +208,7 @@ def _is_whole(event: Event) -> bool:
     if kind == "collected":
         ids, points = event.get("ids", []), event.get("points", {})
         return isinstance(ids, list) and all(isinstance(case, str) for case in ids) and isinstance(points, dict)
-    if kind == "kernel":
+    if kind in ("kernel", "finding"):
         return isinstance(event.get("row"), dict)
     if kind == "candidates":
         rows, counts = event.get("rows"), (event.get("clean"), event.get("of"))

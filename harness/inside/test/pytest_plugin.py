@@ -35,6 +35,7 @@ EMULATED_VARIABLE = "WARPWAVE_EMULATED"  # the seconds that a test has in the em
 QUICK_VARIABLE = "WARPWAVE_QUICK"
 AUTOTUNE_VARIABLE = "WARPWAVE_AUTOTUNE_ALL"
 NARROWED_VARIABLE = "WARPWAVE_NARROWED"  # the user asked for some of the tests only
+SANITIZE_VARIABLE = "WARPWAVE_SANITIZE"
 _RUNNER = sys.modules["_pytest.runner"]  # not part of pytest's interface: compared, never called
 _CUT = 20_000  # characters kept of a traceback; the stage's log has all of it
 
@@ -248,7 +249,14 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     else:
         from harness.inside.fake_gpu.interpreter import interpreted_device
 
-        tuning, undo = interpreted_device(card, kinds)
+        patches = []
+        if os.environ.get(SANITIZE_VARIABLE):
+            from harness.inside.sanitize.pytest_plugin import Sanitized
+
+            sanitized = Sanitized(Journal.from_environment())
+            early_config.pluginmanager.register(sanitized, "warpwave-sanitized")
+            patches = sanitized.patches()
+        tuning, undo = interpreted_device(card, kinds, patches)
     early_config.add_cleanup(undo)
     early_config.pluginmanager.register(Autotuned(tuning, bool(os.environ.get(AUTOTUNE_VARIABLE))), "warpwave-autotuned")
 

@@ -35,9 +35,23 @@ from harness.inside.test.pytest_plugin import (
     EMULATED_VARIABLE,
     NARROWED_VARIABLE,
     QUICK_VARIABLE,
+    SANITIZE_VARIABLE,
 )
 from harness.inside.test.settings import is_narrowed, pytest_options, selection_of, test_paths
-from harness.records import GPU_PROPERTY, CaseResult, Job, NotRun, Stage, StageReport, Verdict, to_json, worst
+from harness.records import (
+    GPU_PROPERTY,
+    MOST_FINDINGS,
+    CaseResult,
+    Defect,
+    Finding,
+    Job,
+    NotRun,
+    Stage,
+    StageReport,
+    Verdict,
+    to_json,
+    worst,
+)
 from harness.records.package import is_test
 
 _OUTCOMES = {
@@ -60,6 +74,7 @@ class Results:
         self.collected: Counter[str] = Counter()
         self.wrong: dict[str, None] = {}
         self.notes: dict[str, None] = {}
+        self.findings: list[Finding] = []
         self.deselected = self.left_out = 0
         self.stopped = ""
         self._reported: Counter[str] = Counter()
@@ -88,6 +103,8 @@ class Results:
             self.stopped = str(event.get("stopped") or self.stopped)
         elif kind == "wrong":
             self.wrong[event["reason"]] = None
+        elif kind == "finding":
+            self._find(event)
         elif kind == "note":
             self.notes[event["text"]] = None
         if self._behind and time.monotonic() > self._due:
@@ -101,8 +118,17 @@ class Results:
         if known is None or known.verdict.severity < case.verdict.severity:
             self.cases[case.id, occurrence] = case
 
+    def _find(self, event: Event) -> None:
+        """Add a finding of the sanitizer. A package can make any number of them."""
+        if len(self.findings) < MOST_FINDINGS:
+            row = {**event["row"], "case": event["id"], "kernel": self._kernel(event["id"])}
+            self.findings.append(Finding(**{**row, "defect": Defect(row["defect"])}))
+
+    def _kernel(self, case: str) -> str:
+        return kernel_name(Path(self.job.kernels, case.split("::")[0]), self.job)
+
     def _case(self, event: Event) -> CaseResult:
-        kernel = kernel_name(Path(self.job.kernels, event["id"].split("::")[0]), self.job)
+        kernel = self._kernel(event["id"])
         if event["event"] == "death":
             why = event.get("not_run")
             return CaseResult(event["id"], kernel, Verdict(event["verdict"]), message=event["reason"], not_run=NotRun(why) if why else None)
@@ -156,6 +182,8 @@ class Results:
         """Replace the JUnit file. This takes longer with more tests, so it may use at most a twentieth of the time."""
         started = time.monotonic()
         sealing.replace(self.folder / "junit.xml", junit_xml(self.job, list(self.cases.values())))
+        if self.findings:
+            sealing.replace(self.folder / "findings.jsonl", "".join(to_json(found) + "\n" for found in self.findings))
         self._due, self._behind = started + 20 * (time.monotonic() - started), False
 
 
@@ -172,6 +200,7 @@ def verify(job: Job) -> StageReport:
     if card := job.emulate or job.interpret_as or next(iter(job.architectures), None):
         os.environ[CARD_VARIABLE] = to_json(card)
     os.environ[QUICK_VARIABLE] = "1" if job.quick else ""
+    os.environ[SANITIZE_VARIABLE] = "1" if job.sanitizes else ""
     os.environ[AUTOTUNE_VARIABLE] = "1" if job.autotune == "all" else ""
     os.environ[NARROWED_VARIABLE] = "1" if is_narrowed(job) else ""
     why, kind, deaths = "the run was stopped before this test", NotRun.STOPPED, list[Death]()

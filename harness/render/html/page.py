@@ -8,6 +8,7 @@ from harness.render.excerpt import shown
 from harness.render.html import environment, generated_code, matrix, speeds, tests
 from harness.render.html.data import embedded, most_tests
 from harness.render.html.shell import draw
+from harness.render.sections import findings
 from harness.render.text import UNTESTED
 
 
@@ -37,6 +38,7 @@ def render_html(comparison: Comparison) -> str:
         kernels=speeds.by_kernel(comparison, figures),
         measured=list(dict.fromkeys(cell.target for row in comparison.rows for cell in row.cells)),
         failures=tests.failures(comparison),
+        findings=findings.sections(comparison, tests.MOST_FINDINGS),
         parity=tests.parity(comparison),
         numerics=numerics,
         left_out=left_out,

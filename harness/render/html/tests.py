@@ -16,6 +16,7 @@ _FAILURES, _DETAIL, _ALL_DETAILS = 200, 8_000, 160_000  # failures shown, charac
 _STORIES = 20  # targets per test
 _EXAMPLES = 12
 MOST_NUMERICS = 1000  # rows of numbers
+MOST_FINDINGS = 200  # lines of kernels
 
 
 @dataclass(frozen=True)

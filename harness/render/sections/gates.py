@@ -169,4 +169,4 @@ def _looser(limits: Limits) -> list[str]:
         value, default = getattr(limits, gate), getattr(usual, gate)
         if value is None or value > default:
             found.append(f"{gate} switched off" if value is None else f"{gate} up to {value}")
-    return found if limits.explicit_precision else [*found, "explicit_precision switched off"]
+    return found + [f"{gate} switched off" for gate in ("explicit_precision", "lds_waits") if not getattr(limits, gate)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
 from harness.records import GPU_PROPERTY, Verdict
-from harness.render.sections import cards, fidelity, gates, generated_code, not_run, speeds
+from harness.render.sections import cards, fidelity, findings, gates, generated_code, not_run, speeds
 from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Bit, Line, Section, name, names, say, shorten
 from harness.render.sections.suspected import suspicion
@@ -26,6 +26,7 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
         *_facts(comparison),
         *cards.sections(comparison),
         *_tests(comparison, few),
+        *findings.sections(comparison, few),
         *speeds.speeds(comparison),
     ]
     sections += [*generated_code.codegen(comparison, every=False), *fidelity.sections(comparison, few), *gates.sections(comparison, few)]

@@ -33,6 +33,7 @@ FILES = {
     "stages.json": (None, {"stages"}),
     "facts.json": (Stage.FACTS, {"facts"}),
     "test/junit.xml": (Stage.TEST, {"cases"}),
+    "test/findings.jsonl": (Stage.TEST, {"findings"}),
     "test/cards.jsonl": (Stage.TEST, {"shares"}),
     "bench/samples.jsonl": (Stage.BENCH, {"samples"}),
     "bench/again.jsonl": (Stage.BENCH, {"again"}),

@@ -238,7 +238,9 @@ FOUND = [
         only(explicit_precision=True),
         {"explicit_precision": "left to the compiler for fp32 operands at a.py:3, b.py:4"},
     ),
-    (row(spills=6, stack_bytes=99, unnamed_precision=("a.py:3",)), Gates(OPEN), {}),
+    (row(in_flight=("1 LDS read", "2 LDS writes")), only(lds_waits=True), {"lds_waits": "1 LDS read; 2 LDS writes"}),
+    (row(), only(lds_waits=True), {}),
+    (row(spills=6, stack_bytes=99, unnamed_precision=("a.py:3",), in_flight=("1 LDS read",)), Gates(OPEN), {}),
 ]
 
 
@@ -282,7 +284,13 @@ def test_the_strictest_of_all_limits_holds():
     ("gate", "loose", "strict"),
     [
         *(("spills", 4, 2), ("private_bytes", 64, 0), ("occupancy", 0.25, 0.5), ("load_bits", 32, 128), ("store_bits", 64, 128)),
-        *(("matrix", False, True), ("explicit_precision", False, True), ("occupancy", None, 0.5), ("spills", None, 0)),
+        *(
+            ("matrix", False, True),
+            ("explicit_precision", False, True),
+            ("lds_waits", False, True),
+            ("occupancy", None, 0.5),
+            ("spills", None, 0),
+        ),
     ],
 )
 def test_of_two_limits_the_one_that_is_harder_to_meet_holds(gate, loose, strict):

@@ -117,7 +117,7 @@ ROOMS = {
 }
 # The folders and files of a room, from the ground up: each imports only those before it.
 FLOORS = {
-    "inside": ("process", "benchmarks", "scripts", "facts", "codegen", "fake_gpu", "multi_gpu", "test", "compile", "bench"),
+    "inside": ("process", "benchmarks", "scripts", "facts", "codegen", "fake_gpu", "sanitize", "multi_gpu", "test", "compile", "bench"),
     "compare": ("comparison", "speeds", "codegen", "tests"),
     "render": ("text", "sections", "excerpt", "charts", "files", "exports", "html"),
 }

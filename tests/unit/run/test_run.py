@@ -12,12 +12,13 @@ from rich.console import Console
 from harness.commands.progress import Progress
 from harness.config.targets import load_targets
 from harness.engines.protocol import Layout
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, UsageError
 from harness.options import RunOptions
 from harness.records import Environment, Exit, Stage, StageReport, Stages, Verdict, dump
 from harness.records.engines import Entry
 from harness.run import attempt as attempt_module
 from harness.run import run_target
+from harness.run.target import check_target
 
 
 class FakeEngine:
@@ -209,3 +210,16 @@ def test_only_an_engine_with_local_gpus_locks_them(local_gpus, tmp_path, monkeyp
     run_target(load_targets()["cuda"], options, lambda line: None, lambda event: None)
 
     assert locked == (["cuda"] if local_gpus else [])
+
+
+@pytest.mark.parametrize("name", ["cuda", "rocm"])
+def test_accesses_to_memory_are_checked_only_where_kernels_are_interpreted(name, tmp_path):
+    """Asking for it elsewhere is refused; that it is on by default asks for nothing."""
+    options = {choice: RunOptions("run-1", tmp_path / "out", tmp_path, sanitize=choice) for choice in (None, False, True)}
+    targets = load_targets()
+
+    check_target(targets["cpu"], options[True])
+    check_target(targets[name], options[None])
+    check_target(targets[name], options[False])
+    with pytest.raises(UsageError, match=f"--sanitize was given, and the target '{name}' does not interpret its kernels"):
+        check_target(targets[name], options[True])

@@ -1,0 +1,56 @@
+"""The sanitizer in the test stage: a test in which it found something has failed, and each finding is a row."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from harness.inside.fake_gpu.redirect import Redirect
+from harness.inside.process.journal import Journal
+from harness.inside.sanitize.origins import Patch
+from harness.inside.sanitize.sanitizer import Sanitizer
+from harness.records import Finding
+
+
+class FoundError(Exception):
+    """A test failed, and the sanitizer found something in it, which usually is why."""
+
+
+class Sanitized:
+    """A pytest plugin. What a fixture does before the test counts as the test's."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.sanitizer, self.journal = Sanitizer(), journal
+
+    def patches(self) -> list[Patch]:
+        """Return what the interpreter and torch must do instead, so that the sanitizer sees it."""
+        return [*self.sanitizer.patches(), (Redirect, "watch", staticmethod(self.sanitizer.shadows.called))]
+
+    def pytest_runtest_logstart(self) -> None:
+        """Leave to nobody what was found between tests."""
+        self.sanitizer.findings.take()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Fail the test if there are findings."""
+        try:
+            result = yield
+        except (Exception, pytest.skip.Exception, pytest.xfail.Exception) as error:
+            if found := self._found(item.nodeid):
+                raise FoundError(found) from error
+            raise
+        if found := self._found(item.nodeid):
+            pytest.fail(found, pytrace=False)
+        return result
+
+    def _found(self, case: str) -> str:
+        rows = self.sanitizer.findings.take()
+        for row in rows:
+            self.journal.write("finding", id=case, row=dataclasses.asdict(row))
+        return _message(rows)
+
+
+def _message(rows: list[Finding]) -> str:
+    return "\n".join(row.sentence for row in rows)

@@ -1,0 +1,27 @@
+"""The planted faults: what each is, and which finding it must give. `tests/unit/inside/test_sanitizer.py` holds a run against it."""
+
+from dataclasses import dataclass
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Planted:
+    """One fault: the finding that it must give (None: none), the tensor that this names (None: any), and the fault in words."""
+
+    defect: str | None
+    tensor: str | None
+    words: str
+
+
+TABLE: dict[str, Planted] = {}
+
+
+def planted(defect, tensor, words):
+    """Mark a test that takes `fault`: it runs with the fault, and as its right twin."""
+
+    def mark(test):
+        TABLE[f"{test.__module__}.py::{test.__name__}"] = Planted(defect, tensor, words)
+        return pytest.mark.parametrize("fault", [True, False], ids=["fault", "twin"])(test)
+
+    return mark
