@@ -41,7 +41,7 @@ def install_inside(session: nox.Session) -> None:
 
 def run_target(session: nox.Session, target: str) -> None:
     """Run one target; the report follows as a session of its own, once, whatever becomes of this one."""
-    session.install("-e", ".")
+    session.install("-e", ".[emulator]" if TARGETS[target].get("emulate") else ".")
     # `warpwave` alone parses its options, and says what they come to; nothing with --install-only.
     said = session.run("warpwave", "ci", "options", target, *session.posargs, silent=True)
     asked = json.loads(said.splitlines()[-1]) if isinstance(said, str) else {}
@@ -66,6 +66,13 @@ def define_session(name: str, label: str) -> None:
 
 for target_name, entry in TARGETS.items():
     define_session(target_name, entry["label"])
+
+
+@nox.session
+def emulated(session: nox.Session) -> None:
+    """Run the kernels on every emulated target: AMD machine code on this CPU, without a GPU."""
+    for name in (name for name, entry in TARGETS.items() if entry.get("emulate")):
+        run_target(session, name)
 
 
 @nox.session

@@ -15,6 +15,7 @@ ARG TORCH=index
 ARG TORCH_VERSION
 ARG TRITON_VERSION
 ARG TORCH_INDEX
+ARG EMULATOR
 COPY . /build/
 RUN sh /build/install.sh packages
 

@@ -104,6 +104,8 @@ EOF
     else
         if [ "${TORCH:-index}" != base ]; then from_default_index --no-deps "triton==$TRITON_VERSION"; fi
         from_default_index 'pytest>=8,<10' 'numpy>=1.26,<3'
+        # shellcheck disable=SC2086 # a list of requirements
+        if [ -n "${EMULATOR:-}" ]; then from_default_index $EMULATOR; fi
     fi
     "$venv/bin/python" -c 'import numpy, pytest, torch, triton; print("torch", torch.__version__, "triton", triton.__version__)'
 }

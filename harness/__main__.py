@@ -87,9 +87,11 @@ def list_targets(overlay: Path | None, as_json: bool) -> Outcome:
         console.print_json([asdict(target) for target in targets.values()])
         return Outcome()
     for target in targets.values():
-        console.say(f"{target.name:<8}{target.label}")
+        console.say(f"{target.name:<7} {target.label}")
         console.say(f"{'':8}engine {target.engine}; stages {', '.join(stage.value for stage in target.stages)}; image {target.image.base}")
         console.say(f"{'':8}compiles for {', '.join(card.name for card in target.architectures)}")
+        if target.emulate:
+            console.say(f"{'':8}executes tests on an emulated {target.emulate.name}, and measures nothing")
     return Outcome()
 
 

@@ -92,7 +92,7 @@ def update_locks(targets: Mapping[str, Any], folder: Path, ask: Resolve = resolv
     known: dict[tuple[object, ...], str | None] = {}  # targets with the same packages are asked about once
     for name, target in targets.items():
         versions = target["image"]["build_args"]
-        rest = (f"triton=={versions['TRITON_VERSION']}", *BASE)
+        rest = (f"triton=={versions['TRITON_VERSION']}", *BASE, *versions.get("EMULATOR", "").split())
         for python in PYTHONS:
             kinds = {"": (rest, None), "-torch": ((f"torch=={versions['TORCH_VERSION']}",), versions["TORCH_INDEX"])}
             for kind, (wanted, index) in kinds.items():

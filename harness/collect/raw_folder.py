@@ -16,6 +16,7 @@ from harness.collect.seals import broken_seals, miscounted
 from harness.collect.untrusted import Room, clip
 from harness.errors import InvalidInputError
 from harness.records import (
+    EMULATED,
     STAGES,
     CompiledKernel,
     Job,
@@ -39,6 +40,7 @@ _TESTS = "test/junit.xml"
 _FILES = (*_MARKERS, *(output.path for entry in STAGES.values() for output in entry.outputs), "bench/journal.jsonl")
 _COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
 _MAX_WAIVERS, _MAX_PATTERNS = 200, 1000  # each is matched against each compiled kernel
+_SPEEDS = ("samples", "again", "ceilings", "launched")  # fields of TargetRun
 _MAX_ARCHITECTURES = 64  # one column each
 
 Judged = TypeVar("Judged", RunRecord, StageReport)
@@ -106,9 +108,11 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
             reports[stage] = _lower(reports.get(stage, StageReport(stage, Verdict.NOT_RUN)), fault.verdict, str(fault))
             problems.append(str(fault))
 
-    for verdict, text in _disagreements(record, job, stages):
+    for verdict, text in (*_disagreements(record, job, stages), *_unmarked(record, job, any(values[field] for field in _SPEEDS))):
         run = _lower(run, verdict, text)
         problems.append(f"{verdict.value}: {text}")
+    if record and record.emulated:
+        values |= dict.fromkeys(_SPEEDS, ())
     if stages and not stages.finished and (progress := _measured(folder, len(values["samples"]), room)):
         run = dataclasses.replace(run, reason=f"{run.reason}; {progress}" if run.reason else progress)
     for stage in job.stages if job else ():
@@ -235,6 +239,21 @@ def _disagreements(record: RunRecord | None, job: Job | None, stages: Stages | N
     if stages and not stages.finished and (record is None or record.verdict in _COMPLETE):
         found.append((Verdict.INCOMPLETE, "stages.json says that the run was not finished"))
     return found
+
+
+def _unmarked(record: RunRecord | None, job: Job | None, measured: bool) -> list[tuple[Verdict, str]]:
+    """Find results of an emulator that could be taken for those of a card: unmarked ones, and measured ones."""
+    if record is None:
+        return []
+    asked = job.emulate.name if job and job.emulate else ""
+    found = []
+    if job and asked != record.emulated:
+        found.append(f"job.json says that {asked or 'nothing'} was emulated, run.json {record.emulated or 'nothing'}")
+    if record.emulated and EMULATED not in record.target:
+        found.append(f"{record.emulated} was emulated, but the target's name does not say so")
+    if record.emulated and measured:
+        found.append("it holds speeds, and emulated targets measure nothing")
+    return [(Verdict.INVALID, text) for text in found]
 
 
 def _measured(folder: Path, there: int, room: Room) -> str:

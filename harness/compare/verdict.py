@@ -35,8 +35,11 @@ def absent(name: str) -> TargetSummary:
     return TargetSummary(name, name, Verdict.ABSENT, reason="no raw folder was given", hint=hint)
 
 
-def summarise(name: str, run: TargetRun) -> TargetSummary:
-    """Return one run as a row: the gravest verdict of the host, the stages, the tests and the compiler, and its reason."""
+def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
+    """Return one run as a row: the gravest verdict of the host, the stages, the tests and the compiler, and its reason.
+
+    `suspected` is the number of tests that failed only in the emulator.
+    """
     record = run.record
     tests = _count(case.verdict for case in run.cases)
     points = _count(judge(sample)[0] for sample in run.samples)
@@ -75,6 +78,8 @@ def summarise(name: str, run: TargetRun) -> TargetSummary:
         facts=run.facts,
         environment=record.environment,
         stages=run.stages,
+        emulated=record.emulated,
+        suspected=suspected,
         ceilings=run.ceilings,
         tests=tests,
         points=points,
@@ -177,7 +182,8 @@ def phrase(target: TargetSummary) -> str:
         tests = _count_sentence(target.tests, "test", "passed", "failed", target.tests_not_run)
         # Two options are enough to know that these were not all tests; the report lists them all.
         some = f" of those that {' and '.join(target.narrowed[:2])} chose" if target.narrowed and tests else ""
-        done = [tests + some, measured, compiled, gates]
+        suspected = f" ({target.suspected} of them suspected)" if target.suspected else ""
+        done = [tests + some + suspected, measured, compiled, gates]
     else:
         done = [_PHRASES[target.verdict] + reason]
     parts = [text for text in done if text] or [target.verdict.value]

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from harness.config.doctor_checks import Doctor
 from harness.config.strict import refusal, validate
 from harness.errors import ConfigError, UsageError
-from harness.records import CHOSEN, Architecture, Card, Stage
+from harness.records import CHOSEN, EMULATED, Architecture, Card, Stage
 from harness.records.engines import DEFAULT, ENGINES
 
 _STRICT = {"extra": "forbid"}
@@ -97,6 +97,7 @@ class _Entry:
     python: str = "python3"
     interpret: bool = False
     interpret_as: Union[str, None] = None
+    emulate: Union[str, None] = None
     devices: Devices = field(default_factory=Devices)
     environment: dict[str, str] = field(default_factory=dict)
     visible_devices: Union[str, None] = None
@@ -127,6 +128,7 @@ class Target:
     python: str
     interpret: bool
     interpret_as: Union[Architecture, None]
+    emulate: Union[Architecture, None]
     image: Image
     dockerfile: Path
     devices: Devices
@@ -136,6 +138,11 @@ class Target:
     doctor: Doctor
     architectures: tuple[Architecture, ...]
     torch_devices: tuple[str, ...]
+
+    @property
+    def needs_card(self) -> bool:
+        """Whether its tests run on a real GPU."""
+        return not self.interpret and self.emulate is None
 
 
 def default_file() -> Path:
@@ -194,7 +201,7 @@ def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
 
 def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architecture], where: Path) -> Target:
     named = {f"architectures[{position}]": arch for position, arch in enumerate(entry.architectures)}
-    for key, arch in {**named, "interpret_as": entry.interpret_as}.items():
+    for key, arch in {**named, "interpret_as": entry.interpret_as, "emulate": entry.emulate}.items():
         if arch is not None and arch not in cards:
             raise _refusal(where, f"targets.{name}.{key}", repr(arch), f"one of {', '.join(cards)}")
     for pattern in entry.probe.faults:
@@ -207,12 +214,32 @@ def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architectu
         raise _refusal(where, f"targets.{name}.probe.cards.rows", repr(entry.probe.cards.rows), allowed)
     if not entry.stages:
         raise _refusal(where, f"targets.{name}.stages", "an empty list", "at least one of test, bench, compile")
-    values = {key: getattr(entry, key) for key in (f.name for f in fields(_Entry)) if key not in ("architectures", "interpret_as")}
+    if entry.emulate:
+        _check_emulated(name, entry, cards, where)
+    resolved = ("architectures", "interpret_as", "emulate")
+    values = {key: getattr(entry, key) for key in (f.name for f in fields(_Entry)) if key not in resolved}
     own = tuple(cards[arch] for arch in entry.architectures)
+    emulate = cards[entry.emulate] if entry.emulate else None
     seen = cards[entry.interpret_as] if entry.interpret_as else next(iter((*own, *cards.values())), None)
-    devices = tuple(dict.fromkeys(card.torch_device for card in (*([seen] if seen else []), *own, *cards.values()))) or ("cuda",)
+    first = [card for card in (emulate, seen) if card]
+    devices = tuple(dict.fromkeys(card.torch_device for card in (*first, *own, *cards.values()))) or ("cuda",)
     dockerfile = folder / entry.image.dockerfile
-    return Target(name=name, dockerfile=dockerfile, architectures=own, interpret_as=seen, torch_devices=devices, **values)
+    return Target(name=name, dockerfile=dockerfile, architectures=own, interpret_as=seen, emulate=emulate, torch_devices=devices, **values)
+
+
+def _check_emulated(name: str, entry: _Entry, cards: dict[str, Architecture], where: Path) -> None:
+    """Refuse what makes no sense for a target whose tests run on no card."""
+    able = [card.name for card in cards.values() if card.can_emulate]
+    if entry.emulate not in able:
+        raise _refusal(where, f"targets.{name}.emulate", repr(entry.emulate), f"an architecture with `can_emulate`: {', '.join(able)}")
+    if EMULATED not in name:
+        allowed = f"a name with {EMULATED!r} in it, such as {entry.emulate}-{EMULATED}: every table shows a result beside this name"
+        raise _refusal(where, f"targets.{name}", "a target with `emulate`", allowed)
+    if Stage.BENCH in entry.stages:
+        raise _refusal(where, f"targets.{name}.stages", "bench", "test and compile: emulated targets measure nothing")
+    for key in ("interpret", "interpret_as"):
+        if getattr(entry, key):
+            raise _refusal(where, f"targets.{name}.{key}", "it beside `emulate`", "one of the two: tests run in one place")
 
 
 def _describe(name: str, card: Card, where: Path) -> Architecture:

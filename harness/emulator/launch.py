@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Union
@@ -63,11 +64,13 @@ class _Machine(ctypes.Structure):
     )  # fmt: skip
 
 
-def execute(kernel: Kernel, launch: Launch, *, limit_instructions: Union[int, None] = None) -> Execution:
+def execute(
+    kernel: Kernel, launch: Launch, *, limit_instructions: Union[int, None] = None, limit_seconds: Union[float, None] = None
+) -> Execution:
     """Execute all workgroups of one launch, to their end, before returning. Results are in the buffers.
 
     Deterministic: the same launch gives the same bits. Raise an `EmulatorError` if it did not end well; what was stored until then
-    stays stored. `limit_instructions` bounds the wave-instructions of the launch (`TimeLimit`).
+    stays stored. `limit_instructions` bounds the wave-instructions of the launch, `limit_seconds` its time (`TimeLimit`).
     """
     made = program(kernel)
     setup = describe(kernel)
@@ -92,7 +95,14 @@ def execute(kernel: Kernel, launch: Launch, *, limit_instructions: Union[int, No
     machine.lds_bytes, machine.scratch_bytes = (max(launch.lds, kernel.lds) + 3) & ~3, kernel.scratch
     machine.entry = made.entry
     setup.fill(machine)
+    # C runs without Python's lock, and looks at its limit after each turn of a wave.
+    timer = threading.Timer(limit_seconds, setattr, (machine, "limit", 1)) if limit_seconds is not None else None
+    if timer:
+        timer.daemon = True
+        timer.start()
     fault = made.core.library.execute_launch(ctypes.byref(machine))
+    if timer:
+        timer.cancel()
     if fault != _FINE:
         _raise(fault, made, machine)
     return Execution(machine.executed, machine.waves)

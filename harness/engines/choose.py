@@ -34,7 +34,7 @@ def choose_engine(asked: str | None, target: Target, say: Say) -> Engine:
     try:
         return load_engine(target.engine)
     except InfrastructureError as error:
-        if not target.interpret:
+        if target.needs_card:
             raise
         say(f"{target.name}: {error.happened} Running with the {FALLBACK} engine instead.")
         return load_engine(FALLBACK)

@@ -7,6 +7,7 @@ them, and the host reads them through `collect`, which validates every field aga
 
 from harness.records.chosen import Chosen, Narrowed, Selection
 from harness.records.enums import (
+    EMULATED,
     GPU_PROPERTY,
     HOST_CODE,
     MOST_SECONDS,
@@ -31,6 +32,7 @@ from harness.records.writing import dump, to_json, to_text, write_text
 __all__ = [
     "CANDIDATES",
     "CHOSEN",
+    "EMULATED",
     "GPU_PROPERTY",
     "HOST_CODE",
     "MOST_FINDINGS",

@@ -16,6 +16,9 @@ Scalar = Union[int, float, str, bool, None]
 # The exit code of an inside that cannot write its results (EX_IOERR of <sysexits.h>); `harness/run/diagnose.py` maps it to infrastructure.
 UNWRITABLE = 74
 
+# A part of the name of every target whose tests run on no card: a CPU executes the card's machine code.
+EMULATED = "emulated"
+
 # The test property with the index of the GPU that ran the test; set only if several GPUs shared the tests.
 GPU_PROPERTY = "gpu"
 

@@ -52,7 +52,7 @@ class Card:
     that card, `torch_device` is torch's name for the type of device, `torch_version` is what `torch.version` has there, and
     `torch_properties` what torch's `get_device_properties` has. `cache_bytes` is the size of a cache between L2 and memory, which no driver
     reports; 0 if there is none. `program_threads` is the largest number of threads that a program can be launched with. Without
-    `multiprocessor` no occupancy is computed.
+    `multiprocessor` no occupancy is computed. `can_emulate`: warpwave can execute its machine code on a CPU.
     """
 
     __pydantic_config__ = STRICT
@@ -65,6 +65,7 @@ class Card:
     cache_bytes: int = 0
     torch_device: str = "cuda"
     program_threads: int = 1024
+    can_emulate: bool = False
     multiprocessor: Union[Multiprocessor, None] = None
 
 
@@ -152,6 +153,7 @@ class Job(JobOptions):
     their number (0: all visible ones). `card_query` is a command that prints what torch does not say of a card; `card_rows` reads it.
     `torch_devices` are torch's names for the types of device in the targets file, the target's own first. Where there is no card, a tensor
     that the package wants on one of them is put elsewhere. `interpret_as` is the card that host code sees in Triton's interpreter.
+    `emulate` is the card whose machine code the test stage executes on the CPU; host code sees that card.
     If the job is a shard, `files` are its test files and benches, and `division` is a digest of what all shards have.
     """
 
@@ -163,6 +165,7 @@ class Job(JobOptions):
     output: Page
     interpret: bool = False
     interpret_as: Union[Architecture, None] = None
+    emulate: Union[Architecture, None] = None
     require: Union[str, None] = None
     probe: tuple[str, ...] = ()
     driver_file: Union[str, None] = None
@@ -181,6 +184,11 @@ class Job(JobOptions):
     schema_version: int = SCHEMA_VERSION
 
     @property
+    def needs_card(self) -> bool:
+        """Whether the tests run on a real GPU."""
+        return not self.interpret and self.emulate is None
+
+    @property
     def sanitizes(self) -> bool:
         """Whether the test stage checks accesses to memory: where kernels are interpreted, unless the user says otherwise."""
         return self.interpret and self.sanitize is not False
@@ -191,7 +199,8 @@ class Job(JobOptions):
         raw = json.loads(path.read_text())
         raw["stages"] = tuple(Stage(stage) for stage in raw["stages"])
         raw["architectures"] = tuple(Architecture.restore(entry) for entry in raw["architectures"])
-        raw["interpret_as"] = Architecture.restore(raw["interpret_as"]) if raw.get("interpret_as") else None
+        for key in ("interpret_as", "emulate"):
+            raw[key] = Architecture.restore(raw[key]) if raw.get(key) else None
         for key in (
             "probe",
             "benches",

@@ -85,7 +85,7 @@ class RunRecord:
     """The host's record of one target: `run.json`. `attempts` are the earlier attempts.
 
     `shard` is `2/4` if the target ran the second of four parts of the package. `stages_hash` is the SHA-256 of stages.json as the inside
-    last wrote it, if the inside reported it.
+    last wrote it, if the inside reported it. `emulated` names the architecture whose machine code a CPU executed; empty on a real card.
     """
 
     __pydantic_config__ = STRICT
@@ -105,6 +105,7 @@ class RunRecord:
     attempts: Annotated[tuple[Attempt, ...], Many] = ()
     shard: ShardText = ""
     stages_hash: Word = ""
+    emulated: Name = ""
     schema_version: int = SCHEMA_VERSION
 
 

@@ -234,6 +234,7 @@ def record_of(request: Request, started: datetime, seconds: float, attempts: tup
         attempts=attempts,
         shard=str(options.shard or ""),
         stages_hash=ending.stages_hash,
+        emulated=request.target.emulate.name if request.target.emulate else "",
     )
 
 
@@ -254,6 +255,7 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...]) -> Job:
         package_root=layout.package,
         interpret=target.interpret,
         interpret_as=target.interpret_as if target.interpret else None,
+        emulate=target.emulate,
         require=target.probe.require,
         probe=target.probe.command,
         driver_file=target.probe.driver_file,

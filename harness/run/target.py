@@ -144,6 +144,12 @@ def _stages(target: Target, options: RunOptions) -> tuple[Stage, ...]:
     if options.stages is None:
         return target.stages
     chosen = tuple(stage for stage in target.stages if stage in options.stages)
+    if not chosen and target.emulate:
+        raise UsageError(
+            f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.stages)}.",
+            "Emulated targets measure nothing: a CPU executes the machine code, and its time says nothing about a card.",
+            f"Choose from {', '.join(stage.value for stage in target.stages)}, or measure on a target with a card.",
+        )
     if not chosen:
         raise UsageError(
             f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.stages)}.",

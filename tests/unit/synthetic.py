@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
 from harness.records import (
+    Architecture,
     CaseResult,
     Ceiling,
     CompiledKernel,
@@ -174,7 +175,8 @@ def junit(cases):
 def write_raw(folder: Path, source: TargetRun, finished=True) -> Path:
     """Lay a run out on disk as the host and the inside would."""
     stages = tuple(report.stage for report in source.stages)
-    job = Job(source.record.run_id, source.record.target, stages, kernels="/kernels", output="/out")
+    card = source.record.emulated and Architecture("synthetic", source.record.emulated, 64, {}, name=source.record.emulated)
+    job = Job(source.record.run_id, source.record.target, stages, kernels="/kernels", output="/out", emulate=card or None)
     files = {
         "job.json": to_json(job),
         "run.json": to_json(source.record),
@@ -242,6 +244,14 @@ def no_gpu():
     stages += (StageReport(Stage.COMPILE, Verdict.FAILED, seconds=3.5, reason="1 of 96 launches did not compile"),)
     tests = tuple(case(f"softmax/test_softmax.py::test_softmax[{n}]") for n in range(27))
     return run("cpu", None, stages=stages, cases=tests, samples=(), ceilings=(), compiled=tuple(code))
+
+
+def emulated(*cases, **more):
+    """A run without a GPU and without speeds, of tests that a made-up emulator executed."""
+    target = more.pop("target", "syn942-emulated")
+    stages = tuple(StageReport(stage, Verdict.PASSED, seconds=1.0) for stage in (Stage.FACTS, Stage.TEST))
+    nothing = {"stages": stages, "samples": (), "ceilings": (), "compiled": (), "cases": cases or run().cases}
+    return run(target, None, **{**nothing, "record": record(target, emulated="syn942"), **more})
 
 
 def pair(left=None, right=None):

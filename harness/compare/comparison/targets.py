@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Union
 
 from harness.compare.comparison.common import Strict
-from harness.records import Attempt, Ceiling, Environment, Facts, Gates, StageReport, Verdict
+from harness.records import EMULATED, Attempt, Ceiling, Environment, Facts, Gates, StageReport, Verdict
 
 _MOST_NAMES = 8  # different GPU names shown per target
 
@@ -39,7 +39,8 @@ class TargetSummary(Strict):
     the benchmark providers that the compile stage left out. `complete`: it did everything it was asked to do, whatever the result. A
     crashed test does not change that, a crashed stage does. `attempts` are the earlier attempts. Whatever they finished was kept.
     `disagreements` are between the GPUs that shared the work. `narrowed` are the options by which the run had some of the package's tests
-    only, and `chosen` says in lines what they chose and why.
+    only, and `chosen` says in lines what they chose and why. `emulated` names the architecture whose machine code a CPU executed; empty on
+    a real card. `suspected` counts the tests that failed only in the emulator.
     """
 
     target: str
@@ -70,6 +71,8 @@ class TargetSummary(Strict):
     disagreements: tuple[str, ...] = ()
     narrowed: tuple[str, ...] = ()
     chosen: tuple[str, ...] = ()
+    emulated: str = ""
+    suspected: int = 0
 
     @property
     def deselected(self) -> int:
@@ -87,6 +90,11 @@ class TargetSummary(Strict):
         names = list(dict.fromkeys(device.name for device in self.devices))
         more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
         return " + ".join([*names[:_MOST_NAMES], *more])
+
+    @property
+    def hardware(self) -> str:
+        """The names of its GPUs, or the architecture that was emulated: `gfx942, emulated`."""
+        return f"{self.emulated}, {EMULATED}" if self.emulated else self.gpus
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ class ParityRow(Strict):
     """One test on all targets. A target without the test has no cell.
 
     `on` names the targets that did not pass, or the first of them if there are very many. `occurrence` distinguishes tests with the same id
-    on one target: they are listed separately, never merged.
+    on one target: they are listed separately, never merged. `suspected` names the targets that failed it only in the emulator, while it
+    passed on one that is not emulated.
     """
 
     id: str
@@ -44,6 +45,7 @@ class ParityRow(Strict):
     parity: Parity
     on: tuple[str, ...]
     cells: tuple[TestCell, ...]
+    suspected: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from harness.compare.comparison import KernelTests, Parity, ParityRow, TestCell
 from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, TargetRun, Verdict
@@ -17,6 +17,7 @@ MOST_NAMED, _FEWEST_NAMED, _MOST_NAMES = 100, 10, 2_000_000
 def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
     """Return a row per test id and occurrence, in the order of the first target that has it."""
     took_part = [name for name, run in runs.items() if run.cases]
+    emulated = {name for name in took_part if runs[name].record.emulated}
     # A target that was asked for some tests only misses none of the others, unless all were asked for the same.
     alike = len({runs[name].narrowed for name in took_part}) < 2
     all_asked = [name for name in took_part if alike or not runs[name].narrowed.by]
@@ -33,8 +34,16 @@ def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
         parity, behind = _parity(cells, took_part, all_asked, most)
         behind = shared.setdefault(behind, behind)
         kernel = next(iter(cells.values())).result.kernel
-        rows.append(ParityRow(identity, occurrence, kernel, parity, behind, tuple(cells.values())))
+        rows.append(ParityRow(identity, occurrence, kernel, parity, behind, tuple(cells.values()), _suspected(cells, emulated)))
     return tuple(rows)
+
+
+def _suspected(cells: Mapping[str, TestCell], emulated: Collection[str]) -> tuple[str, ...]:
+    """Return the emulated targets that failed a test while it passed on another kind of target, and failed on none."""
+    elsewhere = {cell.result.verdict for name, cell in cells.items() if name not in emulated}
+    if not emulated or Verdict.PASSED not in elsewhere or Verdict.FAILED in elsewhere:
+        return ()
+    return tuple(name for name, cell in cells.items() if name in emulated and cell.result.verdict is Verdict.FAILED)
 
 
 def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:

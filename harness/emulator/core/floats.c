@@ -60,7 +60,8 @@ static inline float divided_scale(float s0, float s1, float s2, u32 *scaled) {
     if (exponent_of(s1) == 0) return s0 * 0x1p64f;
     float inverse = 1 / s1, ratio = s2 / s1;
     int tiny_inverse = exponent_of(inverse) == 0, tiny_ratio = exponent_of(ratio) == 0;
-    if (tiny_inverse && tiny_ratio) { *scaled = 1; return bits_of(s0) == bits_of(s1) ? s0 * 0x1p64f : s0; }
+    /* AMD's pseudocode has 64 here, as two lines above; but v_div_fmas divides by 2**64, and 2**126 * 2**64 is infinite. */
+    if (tiny_inverse && tiny_ratio) { *scaled = 1; return bits_of(s0) == bits_of(s1) ? s0 * 0x1p-64f : s0; }
     if (tiny_inverse) return s0 * 0x1p-64f;
     if (tiny_ratio) { *scaled = 1; return bits_of(s0) == bits_of(s2) ? s0 * 0x1p64f : s0; }
     if (exponent_of(s2) <= 23) return s0 * 0x1p64f;
@@ -105,7 +106,7 @@ static inline double divided_scale64(double s0, double s1, double s2, u32 *scale
     if (gap >= 768) { *scaled = 1; return bits_of64(s0) == bits_of64(s1) ? s0 * 0x1p128 : s0; }
     if (exponent_of64(s1) == 0) return s0 * 0x1p128;
     int tiny_inverse = exponent_of64(1 / s1) == 0, tiny_ratio = exponent_of64(s2 / s1) == 0;
-    if (tiny_inverse && tiny_ratio) { *scaled = 1; return bits_of64(s0) == bits_of64(s1) ? s0 * 0x1p128 : s0; }
+    if (tiny_inverse && tiny_ratio) { *scaled = 1; return bits_of64(s0) == bits_of64(s1) ? s0 * 0x1p-128 : s0; }
     if (tiny_inverse) return s0 * 0x1p-128;
     if (tiny_ratio) { *scaled = 1; return bits_of64(s0) == bits_of64(s2) ? s0 * 0x1p128 : s0; }
     if (exponent_of64(s2) <= 53) return s0 * 0x1p128;

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.util
 import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -31,6 +33,7 @@ _SETTLE_S = 60.0  # some systems free the memory of an ended process late
 _POLL_S = 1.0
 _NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__"})
 _MOST_MODULES = 20_000
+_EMULATOR = ("tinygrad", "elftools", "msgpack")  # the modules of the extra
 _TOLD_S = 20.0  # for a tool whose answer is only shown
 
 
@@ -50,7 +53,9 @@ def gather(job: Job) -> Facts:
     except ImportError as error:
         raise UnusableError(f"{error.name or error} is not installed in {sys.executable}") from None
     _probe(job, torch)
-    devices = () if job.interpret else _devices(job, torch)
+    if job.emulate:
+        _check_emulator()
+    devices = _devices(job, torch) if job.needs_card else ()
     # The probe names the attribute that torch has for this vendor's runtime, and so the runtime.
     name = (job.require or "").rpartition(".")[2]
     return Facts(
@@ -64,6 +69,16 @@ def gather(job: Job) -> Facts:
         kernels_hash=source_hash(Path(job.kernels), root_of(job)),
         devices=devices,
     )
+
+
+def _check_emulator() -> None:
+    """Refuse an environment in which no test could be emulated."""
+    missing = [name for name in _EMULATOR if importlib.util.find_spec(name) is None]
+    compiler = any(map(shutil.which, [os.environ.get("CC") or "cc", "gcc", "clang"]))
+    lacking = [*missing, *([] if compiler else ["a C compiler"])]
+    if lacking:
+        hint = "Install warpwave's extra there: `pip install 'warpwave[emulator]'`, and a C compiler (`apt-get install gcc libc6-dev`)."
+        raise UnusableError(f"the emulator needs {', '.join(lacking)}, missing in {sys.executable}", hint)
 
 
 def source_hash(folder: Path, root: Path | None = None) -> str:

@@ -23,6 +23,7 @@ from harness.inside.fake_gpu.custom_ops import direct_ops, plain
 from harness.inside.fake_gpu.no_data.comparisons import comparisons
 from harness.inside.fake_gpu.no_data.tensors import WithoutData, arrays, files
 from harness.inside.fake_gpu.no_data.unknown import UnknownInt, size
+from harness.inside.fake_gpu.redirect import switched_on
 from harness.inside.fake_gpu.torch_device import apply, patches, torch_device
 from harness.inside.fake_gpu.torch_objects import objects
 from harness.records import Architecture
@@ -140,7 +141,7 @@ def keep_in_backward(redirect: torch.overrides.TorchFunctionMode, undo: contextl
     run_backward = autograd._engine_run_backward
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with redirect:
+        with switched_on(redirect):
             return run_backward(*args, **kwargs)
 
     undo.callback(setattr, autograd, "_engine_run_backward", run_backward)

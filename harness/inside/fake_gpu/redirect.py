@@ -13,12 +13,18 @@ import torch.utils._device as default_device
 from harness.inside.fake_gpu.host_side import is_host, is_pinned, pin, put_on_host, take_from_host, tensors_in
 
 
+def switched_on(mode: torch.overrides.TorchFunctionMode | None) -> contextlib.AbstractContextManager[object]:
+    """Turn a mode on, if it is not on already: of two, the second would take what the first sends to the CPU for a tensor of the host."""
+    stack: list[object] = torch.overrides._get_current_function_mode_stack()
+    return contextlib.nullcontext() if mode is None or any(entry is mode for entry in stack) else mode
+
+
 def within(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let a package's function see the pretended card, where torch calls it: torch turns a mode off while a function that it saw runs."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        with Redirect.current or contextlib.nullcontext():
+        with switched_on(Redirect.current):
             return function(*args, **kwargs)
 
     return run

@@ -27,7 +27,7 @@ class Card:
 
 def cards(job: Job) -> tuple[Card, ...]:
     """Return the GPUs that share the work; empty if a single process does everything on the first GPU."""
-    if job.visible_devices is None or job.interpret:
+    if job.visible_devices is None or not job.needs_card:
         return ()
     devices = _devices(job)
     # An engine or scheduler that selected GPUs has listed them in this variable, in torch's order.

@@ -22,7 +22,7 @@ _FROM_WORKERS = {"collected", "start", "turn", "ready", "waiting", "finish", "po
 _FROM_WORKERS |= {"note", "end"}
 _KINDS = _FROM_WORKERS | {"worker", "death", "wrong"}
 _OF_A_CASE = {"start", "turn", "ready", "finish", "poisoned", "death", "lost", "finding"}
-_OUTCOMES = {"passed", "failed", "error", "skipped", "invalid"}
+_OUTCOMES = {"passed", "failed", "error", "skipped", "invalid", "timeout"}
 _VERDICTS = {verdict.value for verdict in Verdict}
 _CUT, _LONG, _MOST = 200, 1000, 1000  # characters of an id in a reason, of a reason; and cases counted per reason
 

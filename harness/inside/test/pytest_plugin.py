@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,7 @@ from harness.records.package import TEST_FILES, is_bench, is_test
 BENCHES_VARIABLE = "WARPWAVE_BENCHES"
 CARD_VARIABLE = "WARPWAVE_CARD"
 DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
+EMULATED_VARIABLE = "WARPWAVE_EMULATED"  # the seconds that a test has in the emulator
 QUICK_VARIABLE = "WARPWAVE_QUICK"
 AUTOTUNE_VARIABLE = "WARPWAVE_AUTOTUNE_ALL"
 NARROWED_VARIABLE = "WARPWAVE_NARROWED"  # the user asked for some of the tests only
@@ -44,8 +46,8 @@ class Reporter:
     The reporter shares a process with the package, which may change anything. It reports the changes it finds; see `SECURITY.md`.
     """
 
-    def __init__(self, journal: Journal, collection: Collection, interpreted: bool) -> None:
-        self.journal, self.collection, self.interpreted = journal, collection, interpreted
+    def __init__(self, journal: Journal, collection: Collection, pretended: bool, account: Any = None) -> None:
+        self.journal, self.collection, self.pretended, self.account = journal, collection, pretended, account
         self.done = journal.done()
         self.reports: list[pytest.TestReport] = []
         self.raised: dict[str, BaseException | None] = {}  # by phase of the test
@@ -90,6 +92,8 @@ class Reporter:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record the start: from here on, a crash is this case's."""
         self.reports, self.raised, self.called = [], {}, ()
+        if self.account:
+            self.account.begin()
         self.journal.write("start", id=nodeid)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -120,13 +124,17 @@ class Reporter:
             detail = bad[0].longreprtext
             message = getattr(getattr(bad[0].longrepr, "reprcrash", None), "message", "") or last_line(detail)
             error = self.raised.get(bad[0].when)
-            if self.interpreted and error is not None and why_not_run(error) is NotRun.NOT_PRETENDED:
+            if self.pretended and error is not None and why_not_run(error) is NotRun.NOT_PRETENDED:
                 outcome, why = "skipped", NotRun.NOT_PRETENDED
         elif skipped:
             outcome, message, why = "skipped", _skip_reason(skipped[0]), NotRun.SKIPPED
         elif message := self._doubt():
             outcome = "invalid"
         properties = {str(key): str(value) for report in self.reports[-1:] for key, value in report.user_properties}
+        if self.account:
+            properties.update(self.account.properties())
+            if fault := self.account.fault:
+                outcome, message, why = fault.outcome, fault.message, None
         seconds = sum(report.duration for report in self.reports)
         wrong = _device_trouble()
         if wrong and not bad:
@@ -196,6 +204,7 @@ def _originals() -> list[tuple[str, object, object]]:
 
 _ORIGINALS = _originals()
 _COLLECTION = Collection()
+_ACCOUNT: pytest.StashKey[Any] = pytest.StashKey()  # of what the emulator executed
 
 
 class BenchModule(pytest.File):
@@ -225,11 +234,21 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Provide a fake GPU if tests run in Triton's interpreter: the first conftest.py may ask for one."""
-    if _interpreted() and CARD_VARIABLE in os.environ:
+    """Provide a fake GPU if tests run in Triton's interpreter or in the emulator: the first conftest.py may ask for one."""
+    seconds = float(os.environ.get(EMULATED_VARIABLE) or 0)
+    if CARD_VARIABLE not in os.environ or not (seconds or _interpreted()):
+        return
+    card = Architecture.restore(json.loads(os.environ[CARD_VARIABLE]))
+    kinds = os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)
+    if seconds:
+        from harness.inside.fake_gpu.emulated.account import Account
+        from harness.inside.fake_gpu.emulated.driver import emulated_device
+
+        early_config.stash[_ACCOUNT] = account = Account(card.name, seconds)
+        tuning, undo = emulated_device(card, kinds, account)
+    else:
         from harness.inside.fake_gpu.interpreter import interpreted_device
 
-        card = Architecture.restore(json.loads(os.environ[CARD_VARIABLE]))
         patches = []
         if os.environ.get(SANITIZE_VARIABLE):
             from harness.inside.sanitize.pytest_plugin import Sanitized
@@ -237,15 +256,17 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
             sanitized = Sanitized(Journal.from_environment())
             early_config.pluginmanager.register(sanitized, "warpwave-sanitized")
             patches = sanitized.patches()
-        tuning, undo = interpreted_device(card, os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep), patches)
-        early_config.add_cleanup(undo)
-        early_config.pluginmanager.register(Autotuned(tuning, bool(os.environ.get(AUTOTUNE_VARIABLE))), "warpwave-autotuned")
+        tuning, undo = interpreted_device(card, kinds, patches)
+    early_config.add_cleanup(undo)
+    early_config.pluginmanager.register(Autotuned(tuning, bool(os.environ.get(AUTOTUNE_VARIABLE))), "warpwave-autotuned")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the reporter."""
     die_with_parent()
-    config.pluginmanager.register(Reporter(Journal.from_environment(), _COLLECTION, _interpreted()), "warpwave-reporter")
+    account = config.stash.get(_ACCOUNT, None)
+    pretended = _interpreted() or account is not None
+    config.pluginmanager.register(Reporter(Journal.from_environment(), _COLLECTION, pretended, account), "warpwave-reporter")
 
 
 def _interpreted() -> bool:

@@ -15,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from harness.inside.benchmarks import kernel_name
+from harness.inside.fake_gpu.emulated.account import executed
 from harness.inside.multi_gpu.cards import cards
 from harness.inside.multi_gpu.share import share
 from harness.inside.process import sealing
@@ -31,6 +32,7 @@ from harness.inside.test.pytest_plugin import (
     BENCHES_VARIABLE,
     CARD_VARIABLE,
     DEVICES_VARIABLE,
+    EMULATED_VARIABLE,
     NARROWED_VARIABLE,
     QUICK_VARIABLE,
     SANITIZE_VARIABLE,
@@ -58,6 +60,7 @@ _OUTCOMES = {
     "error": Verdict.ERROR,
     "skipped": Verdict.NOT_RUN,
     "invalid": Verdict.INVALID,
+    "timeout": Verdict.TIMEOUT,
 }
 _COLLECT_ONLY = ("--collect-only", "--co", "--collectonly")
 
@@ -193,7 +196,8 @@ def verify(job: Job) -> StageReport:
     command = [sys.executable, "-m", "pytest", "-p", "harness.inside.test.pytest_plugin", *options, *test_paths(job)]
     os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.benches)
     os.environ[DEVICES_VARIABLE] = os.pathsep.join(job.torch_devices)
-    if card := job.interpret_as or next(iter(job.architectures), None):
+    os.environ[EMULATED_VARIABLE] = str(job.test_limit_s) if job.emulate else ""
+    if card := job.emulate or job.interpret_as or next(iter(job.architectures), None):
         os.environ[CARD_VARIABLE] = to_json(card)
     os.environ[QUICK_VARIABLE] = "1" if job.quick else ""
     os.environ[SANITIZE_VARIABLE] = "1" if job.sanitizes else ""
@@ -229,6 +233,15 @@ def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[D
     return supervise(spawned(command), journal, job.test_limit_s, folder / "log.txt", results.on_event, faults=job.device_faults)
 
 
+def _executed(job: Job, cases: list[CaseResult]) -> list[str]:
+    """Say how much of an emulated run the emulator did: a test may pass without a launch."""
+    if job.emulate is None or not cases:
+        return []
+    counts = [count for case in cases if (count := executed(case.properties)) is not None]
+    did = f"{len(counts)} of {len(cases)} tests launched kernels, which executed {sum(counts):,} wave-instructions of {job.emulate.name}"
+    return [did]
+
+
 def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     cases = list(results.cases.values())
     counts = {verdict.value: sum(case.verdict is verdict for case in cases) for verdict in Verdict}
@@ -262,7 +275,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         counts=counts,
         deselected=results.deselected,
         left_out=results.left_out,
-        notes=tuple(results.notes),
+        notes=(*results.notes, *_executed(results.job, cases)),
     )
     gap = next((f"{case.id}: {case.message}" for case in cases if case.not_run is NotRun.NOT_PRETENDED), "")
     return doubted(with_reasons(report, Counter(case.not_run for case in cases if case.not_run), "test", gap), results.wrong)

@@ -101,7 +101,9 @@ def _foot(comparison: Comparison, group: Sequence[Sweep]) -> list[str]:
     for target in comparison.targets:
         if target.target in shown:
             triton = f", Triton {target.facts.triton}" if target.facts else ""
-            lines.append(f"{target.target}: {target.gpus or target.label}{triton}{', ' + target.started[:10] if target.started else ''}")
+            lines.append(
+                f"{target.target}: {target.hardware or target.label}{triton}{', ' + target.started[:10] if target.started else ''}"
+            )
     grey = ", grey: copy measured in the same run" if any(sweep.ceilings for sweep in group) else ""
     return [*lines, f"Line: median, band: 20th to 80th percentile{grey}"]
 

@@ -7,6 +7,7 @@ occurs twice is two cases, numbered in their names.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections import Counter
@@ -22,6 +23,7 @@ from harness.compare.codegen.alignment import configuration
 from harness.compare.comparison import COMPLETE, Comparison, TargetSummary
 from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, NotRun, Stage, StageReport, Verdict
 from harness.render.sections.gates import how_to_waive
+from harness.render.sections.suspected import suspicion
 from harness.render.text import first_line, visible
 
 _MARKUP = re.compile('[&<>"]')
@@ -122,7 +124,9 @@ def _suites(comparison: Comparison) -> Iterator[_Suite]:
     tests: dict[str, list[tuple[CaseResult, int]]] = {}
     for row in comparison.tests:
         for cell in row.cells:
-            tests.setdefault(cell.target, []).append((cell.result, row.occurrence))
+            doubt = suspicion(row, cell.target, comparison.targets)
+            result = dataclasses.replace(cell.result, message=f"{doubt}: {cell.result.message}") if doubt else cell.result
+            tests.setdefault(cell.target, []).append((result, row.occurrence))
     compiled: dict[str, dict[str, list[CompiledKernel]]] = {}
     for entry in comparison.codegen:
         for made in entry.cells:
@@ -141,6 +145,7 @@ def _facts(target: TargetSummary) -> dict[str, str]:
     properties = {
         "label": target.label,
         "device": target.gpus,
+        "emulated": target.emulated,
         "driver": facts.driver if facts else None,
         "runtime": facts.runtime if facts else None,
         "torch": facts.torch if facts else None,

@@ -50,7 +50,7 @@ def _told(target: TargetSummary) -> dict[str, str]:
     seen, environment = target.facts, target.environment
     gpus = list(dict.fromkeys(map(_gpu, target.devices)))
     copies = list(dict.fromkeys(filter(None, map(_copy, target.devices))))
-    found = {"GPU": _joined(gpus), "copy bandwidth": _joined(copies)}
+    found = {"GPU": _joined(gpus), "emulated": target.emulated, "copy bandwidth": _joined(copies)}
     if seen is not None:
         found |= {
             "driver": seen.driver or "",

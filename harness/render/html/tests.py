@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow
 from harness.records import CaseResult, Verdict
 from harness.render.repro import repro
+from harness.render.sections.suspected import suspicion
 from harness.render.text import first_line
 
 _FAILURES, _DETAIL, _ALL_DETAILS = 200, 8_000, 160_000  # failures shown, characters of one traceback, and of all tracebacks
@@ -20,13 +21,14 @@ MOST_FINDINGS = 200  # lines of kernels
 
 @dataclass(frozen=True)
 class Story:
-    """A test that failed on one target. `again` is the command that runs it alone."""
+    """A test that failed on one target. `again` is the command that runs it alone. `doubt` says why the failure is only suspected."""
 
     target: str
     verdict: Verdict
     message: str
     detail: tuple[str, ...]
     again: str
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ def failures(comparison: Comparison) -> Failures:
                 detail = result.detail[: min(_DETAIL, room)]
                 room -= len(detail)
                 again = repro(targets[cell.target], result.id)
-                stories.append(Story(cell.target, result.verdict, _message(result), tuple(detail.splitlines()), again))
+                doubt = suspicion(row, cell.target, comparison.targets)
+                stories.append(Story(cell.target, result.verdict, _message(result), tuple(detail.splitlines()), again, doubt))
         elsewhere = tuple(cell.target for cell in row.cells if cell.result.verdict is Verdict.PASSED)
         shown.append(Failure(_name(row), tuple(stories), elsewhere))
     return Failures(tuple(shown), len(rows) - len(shown))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
@@ -10,6 +10,7 @@ from harness.records import GPU_PROPERTY, Verdict
 from harness.render.sections import cards, fidelity, findings, gates, generated_code, not_run, speeds
 from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Bit, Line, Section, name, names, say, shorten
+from harness.render.sections.suspected import suspicion
 from harness.render.text import NOTHING, asked_for, counts, first_line, gravest, left_out, number, plural
 
 _FEW = 30  # lines per section before "and n more"
@@ -52,7 +53,7 @@ def _targets(comparison: Comparison) -> Section:
         tests, compiled = counts(target.tests, target.tests_not_run), counts(target.compiled, target.compiled_not_run)
         done = [say(text) for text in (tests, counts(target.points), compiled)]
         time = say(f"{target.seconds:.0f} s" if target.seconds else NOTHING)
-        gpus = say(name(target.gpus) if target.gpus else NOTHING)
+        gpus = say(name(target.hardware) if target.hardware else NOTHING)
         rows.append((say(name(target.target)), say(Bit(target.verdict.value, target.verdict)), gpus, *done, time))
         lines += [say(name(target.target), ": ", name(first_line(target.reason, 400)))] if target.reason else []
         by = tuple(option for option in target.narrowed if option != "--quick")
@@ -161,8 +162,8 @@ def _tests(comparison: Comparison, few: int | None) -> list[Section]:
 
 def did_not_pass(comparison: Comparison, few: int | None) -> list[Section]:
     """Return the tests that failed, and below each a line per target on which it did not pass; the first `few` lines."""
-    look = (line for row in comparison.tests if _failed(row) for line in _story(row))
-    stories = sum(1 + _behind(row) for row in comparison.tests if _failed(row))
+    look = (line for row in comparison.tests if _failed(row) for line in _story(row, comparison.targets))
+    stories = sum(1 + _behind(row) + len(row.suspected) for row in comparison.tests if _failed(row))
     return _listing("Tests that did not pass", look, few, stories)
 
 
@@ -192,7 +193,7 @@ def _id(row: ParityRow) -> str:
     return row.id if row.occurrence == 1 else f"{row.id} ({row.occurrence})"
 
 
-def _story(row: ParityRow) -> list[Line]:
+def _story(row: ParityRow, targets: Sequence[TargetSummary]) -> list[Line]:
     """Return a test's id, and below it a line per target on which it did not pass."""
     lines = [say(name(_id(row)))]
     for cell in row.cells:
@@ -202,6 +203,8 @@ def _story(row: ParityRow) -> list[Line]:
             card = cell.result.properties.get(GPU_PROPERTY)
             where = say(" on GPU ", name(card)) if card else ()
             lines.append(say("  ", name(cell.target), " ", verdict) + where + (say(": ", name(message)) if message else ()))
+            if doubt := suspicion(row, cell.target, targets):
+                lines.append(say("    ", name(doubt)))
     return lines
 
 

@@ -38,10 +38,11 @@ def overlay(tmp_path):
 
 
 def test_the_shipped_file_is_valid():
-    """Three targets, in this order, and eight architectures for the one that has no GPU."""
+    """Four targets, in this order, and eight architectures for the one that has no GPU."""
     targets = load_targets()
 
-    assert list(targets) == ["cpu", "cuda", "rocm"]
+    assert list(targets) == ["cpu", "gfx942-emulated", "cuda", "rocm"]
+    assert [name for name, target in targets.items() if target.needs_card] == ["cuda", "rocm"]
     assert len(targets["cpu"].architectures) == 8
     assert all(target.dockerfile.exists() for target in targets.values())
 
@@ -95,6 +96,17 @@ def test_a_job_brings_an_architecture_back_whole(overlay, tmp_path):
     assert {(card.torch_device, card.program_threads, card.multiprocessor) for card in loaded.architectures} == {("cuda", 1024, None)}
 
 
+def test_an_emulated_card_reaches_the_inside(tmp_path):
+    """Whole: host code asks it for its facts. It stands first among the devices, and needs no card."""
+    target = load_targets()["gfx942-emulated"]
+    job = Job("run-1", target.name, (Stage.TEST,), "/kernels", "/output", emulate=target.emulate)
+    dump(job, tmp_path / "job.json")
+    loaded = Job.load(tmp_path / "job.json")
+
+    assert (loaded, loaded.needs_card, target.needs_card) == (job, False, False)
+    assert (loaded.emulate.name, loaded.emulate.warp_size) == ("gfx942", 64)
+
+
 def test_an_overlay_changes_one_key_and_keeps_the_rest(overlay):
     """Mappings merge, values and lists replace; the Dockerfile stays the shipped one."""
     plain = load_targets()["cuda"]
@@ -122,6 +134,12 @@ def test_an_overlay_changes_one_key_and_keeps_the_rest(overlay):
         ("targets: {new: {label: a}}", ["targets.new.image", "required"]),
         ("targets: {cuda: {architectures: [sm_20]}}", ["targets.cuda.architectures[0]", "'sm_20'", "gfx942"]),
         ("targets: {cuda: {stages: []}}", ["targets.cuda.stages", "at least one"]),
+        ("targets: {gfx942-emulated: {emulate: sm_20}}", ["targets.gfx942-emulated.emulate", "'sm_20'", "gfx942"]),
+        ("targets: {gfx942-emulated: {emulate: sm_80}}", ["targets.gfx942-emulated.emulate", "'sm_80'", "can_emulate", "gfx942"]),
+        ("targets: {rocm: {emulate: gfx942, stages: [test]}}", ["targets.rocm", "emulate", "gfx942-emulated"]),
+        ("targets: {gfx942-emulated: {stages: [test, bench]}}", ["targets.gfx942-emulated.stages", "emulated targets measure nothing"]),
+        ("targets: {gfx942-emulated: {interpret: true}}", ["targets.gfx942-emulated.interpret", "one of the two"]),
+        ("targets: {gfx942-emulated: {interpret_as: sm_80}}", ["targets.gfx942-emulated.interpret_as", "one of the two"]),
         ("schema_version: 2", ["schema_version", "2", "1"]),
         ("surprise: 1", ["surprise", "targets", "architectures"]),
         ("targets: [", ["not valid YAML", "line"]),
@@ -152,7 +170,7 @@ def test_an_unknown_target_lists_the_known_ones():
         select(load_targets(), ["cuda", "metal"])
 
     assert "'metal'" in caught.value.happened
-    assert "cpu, cuda, rocm" in caught.value.remedy
+    assert "cpu, gfx942-emulated, cuda, rocm" in caught.value.remedy
 
 
 def test_the_order_asked_for_is_kept_and_doubles_fall_away():

@@ -29,6 +29,8 @@ def test_every_target_has_a_session():
     assert "* cpu -> " in listed
     assert "- cuda -> Run the kernels on NVIDIA CUDA." in listed
     assert "- rocm -> Run the kernels on AMD ROCm." in listed
+    assert "- gfx942-emulated -> " in listed
+    assert "- emulated -> " in listed
 
 
 def test_one_entry_in_the_yaml_is_one_more_session(tmp_path):
@@ -103,6 +105,18 @@ def test_options_are_parsed_once(noxfile, what):
     assert session.ran[session.ran.index("--no-report") + 1 :] == tuple(options)
     assert (str(noxfile.OUT) in session.ran) == (out is None)
     assert bool(noxfile.installed) == inside
+
+
+def test_emulated_runs_every_emulated_target(noxfile):
+    """With the extra that the emulator needs, and one report for all of them."""
+    session = Session([])
+    session.install = lambda *words: setattr(session, "installed", words)
+    noxfile.emulated.func(session)
+
+    assert session.installed == ("-e", ".[emulator]")
+    assert session.ran[:3] == ("warpwave", "run", "gfx942-emulated")
+    assert noxfile.EXPECTED == ["gfx942-emulated"]
+    assert "gfx942-emulated" in [name for name, entry in noxfile.TARGETS.items() if entry.get("emulate")]
 
 
 def test_install_only_asks_nothing(noxfile):

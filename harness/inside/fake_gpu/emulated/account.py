@@ -1,0 +1,90 @@
+"""What the launches of one test executed, and how one of them ended if not well.
+
+A package may catch an exception and compute the same with torch. Then pytest reports a pass of code that the emulator never executed, so
+the test's verdict comes from here.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.emulator import Deadlock, EmulatorError, Execution, OutOfMemoryBounds, TimeLimit, Trap
+from harness.records import EMULATED
+
+# A limit in instructions ends a test at the same place on every machine that executes at least so many in a second.
+INSTRUCTIONS_PER_SECOND = 1_000_000
+# The share of a test's time after which its launch is ended: the supervisor, which kills the process at the end of it, has no figure.
+_SHARE = 0.9
+_OUTCOMES: dict[type[EmulatorError], str] = {TimeLimit: "timeout", OutOfMemoryBounds: "failed", Trap: "failed", Deadlock: "failed"}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """How a launch ended: pytest's word for the outcome of its test, and what happened."""
+
+    outcome: str
+    message: str
+
+
+class Account:
+    """Counts the launches and wave-instructions of a test, and keeps its first fault.
+
+    `card` is the name of the architecture. A test has `seconds` of time, and may execute a million instructions for each.
+    """
+
+    def __init__(self, card: str, seconds: float) -> None:
+        self.card, self.seconds, self.limit = card, seconds, int(seconds * INSTRUCTIONS_PER_SECOND)
+        self.begin()
+
+    def begin(self) -> None:
+        """Start a new test."""
+        self.launches = self.instructions = 0
+        self._until = time.monotonic() + _SHARE * self.seconds
+        self.fault: Fault | None = None
+
+    @property
+    def left(self) -> int:
+        """The number of instructions that the test may still execute; at least one, so that a launch is refused where it runs."""
+        return max(1, self.limit - self.instructions)
+
+    @property
+    def seconds_left(self) -> float:
+        """The time in seconds that the test's launches still have."""
+        return max(0.0, self._until - time.monotonic())
+
+    def add(self, execution: Execution) -> None:
+        """Count a launch that ended well."""
+        self.launches += 1
+        self.instructions += execution.instructions
+
+    def fail(self, error: EmulatorError, complaint: str = "") -> None:
+        """Keep how a launch ended. `complaint` is what the kernel wrote to standard error, as a failed assertion does."""
+        self.launches += 1
+        place = f" at {error.place}" if error.place and str(error.place) not in str(error) else ""
+        told = next(iter(complaint.splitlines()), "")
+        message = f"{told + ': ' if told else ''}{error}{place}"
+        if isinstance(error, TimeLimit):
+            self.instructions += error.executed
+            did = f"the test executed {self.instructions:,} wave-instructions; {self.limit:,} are allowed, and {self.seconds:g} s"
+            message = f"{message.rstrip('.')}; {did}"
+        outcome = next((word for kind, word in _OUTCOMES.items() if isinstance(error, kind)), "error")
+        self.fault = self.fault or Fault(outcome, message)
+
+    def refuse(self, kernel: str, why: object) -> None:
+        """Keep why a launch could not be made."""
+        self.launches += 1
+        self.fault = self.fault or Fault("error", f"The kernel {kernel} was not executed: {why}.")
+
+    def properties(self) -> dict[str, str]:
+        """Return what the test's report says of it: `{"emulated": "gfx942: 6092 wave-instructions in 3 launches"}`."""
+        plural = "" if self.launches == 1 else "es"
+        return {EMULATED: f"{self.card}: {self.instructions} wave-instructions in {self.launches} launch{plural}"} if self.launches else {}
+
+
+def executed(properties: Mapping[str, str]) -> int | None:
+    """Return how many wave-instructions a test executed, by its properties; None if it launched nothing."""
+    found = re.search(r": (\d+) wave-instructions", properties.get(EMULATED, ""))
+    return int(found[1]) if found else None

@@ -1,0 +1,110 @@
+"""A Triton driver that executes: it loads code objects, and runs each launch on the CPU over the tensors that it was given."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+
+from harness.emulator import EmulatorError, Kernel, Launch, execute, load
+from harness.inside.fake_gpu.driver import PretendedDriver
+from harness.inside.fake_gpu.emulated.account import Account
+from harness.inside.fake_gpu.emulated.arguments import PRINTS, LaunchError, flatten, pack
+from harness.inside.fake_gpu.emulated.memory import buffers
+from harness.inside.fake_gpu.emulated.printing import Printer
+from harness.inside.fake_gpu.streams import Graph
+from harness.inside.fake_gpu.tuner import Tuning
+from harness.inside.fake_gpu.with_data import card_with_data
+from harness.records import Architecture
+
+
+def emulated_device(card: Architecture, kinds: Sequence[str], account: Account) -> tuple[Tuning, Callable[[], None]]:
+    """Pretend that tensors on a GPU of any of these types are on `card`, and execute what is launched there.
+
+    Return what autotuners choose, and what undoes it all. `account` counts what is executed.
+    """
+    return card_with_data(card, kinds, partial(EmulatedDriver, account), ())
+
+
+class EmulatedDriver(PretendedDriver):
+    """A driver of a card whose machine code a CPU executes."""
+
+    def __init__(self, account: Account, card: Architecture, device: torch.device) -> None:
+        super().__init__(card, device, card.properties, lambda binary: (0, 0, card.program_threads))
+        self._account, self._threads = account, card.program_threads
+        self.utils.load_binary = self._load
+
+    def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
+        """Return what Triton calls to launch."""
+        return _Launcher(source, metadata, self._account)
+
+    def _load(self, name: str, binary: bytes, *rest: object) -> tuple[object, Kernel, int, int, int]:
+        """Return a module, the kernel, its registers, its spilled registers and its largest number of threads."""
+        try:
+            kernel = load(binary)
+        except EmulatorError as error:
+            self._account.fail(error)
+            raise
+        return object(), kernel, kernel.registers, kernel.spills, self._threads
+
+
+class _Launcher:
+    """Launches one compiled kernel, with the arguments that Triton gives to every backend's launcher."""
+
+    def __init__(self, source: Any, metadata: Any, account: Account) -> None:
+        self._signature, self._metadata, self._account = tuple(source.signature.values()), metadata, account
+
+    def __call__(
+        self, x: int, y: int, z: int, stream: int, kernel: Kernel, packed: object, told: object, enter: Any, leave: Any, *args: Any
+    ) -> None:
+        """Execute all programs of the grid to their end; a launch of no program does nothing."""
+        if x * y * z:
+            scratch = self._scratch(x * y * z, stream)
+            if enter is not None:
+                enter(told)
+            with torch._C.DisableTorchFunction():
+                self._execute(kernel, (x, y, z), [*flatten(self._signature, args), *scratch])
+            if leave is not None:
+                leave(told)
+        for graph in Graph.capturing:
+            graph.remember(self, (x, y, z, stream, kernel, packed, told, enter, leave, *args), {}, None)
+
+    def _execute(self, kernel: Kernel, grid: tuple[int, int, int], values: list[tuple[str, Any]]) -> None:
+        threads = self._metadata.num_warps * self._metadata.warp_size
+        waves = grid[0] * grid[1] * grid[2] * self._metadata.num_warps
+        printer = Printer(waves) if any(argument.kind == PRINTS for argument in kernel.arguments) else None
+        shared = [printer.buffer] if printer else []
+        try:
+            packed = pack(kernel.arguments, kernel.kernarg_bytes, values, grid, threads, shared[0][0] if shared else 0)
+            launch = Launch(grid, threads, packed, self._metadata.shared, [*buffers(values), *shared])
+            with printer or nullcontext():
+                account = self._account
+                account.add(execute(kernel, launch, limit_instructions=account.left, limit_seconds=account.seconds_left))
+        except EmulatorError as error:
+            self._account.fail(error, printer.complaints if printer else "")
+            raise
+        except LaunchError as error:
+            self._account.refuse(kernel.name, error)
+            raise
+        finally:
+            if printer:
+                sys.stdout.write(printer.printed)
+                sys.stderr.write(printer.complaints)
+
+    def _scratch(self, programs: int, stream: int) -> list[tuple[str, Any]]:
+        """Return the pointers to memory that a kernel asks for beside its arguments, from the allocators that the package has set."""
+        from triton.runtime import _allocation
+
+        found: list[tuple[str, Any]] = []
+        for purpose, allocator in (("global", "_allocator"), ("profile", "_profile_allocator")):
+            memory = None
+            if size := getattr(self._metadata, f"{purpose}_scratch_size", 0):
+                kept: Any = getattr(_allocation, allocator)
+                allocate = kept.get() if hasattr(kept, "get") else kept
+                memory = allocate(programs * size, getattr(self._metadata, f"{purpose}_scratch_align"), stream)
+            found.append(("*i8", memory))
+        return found

@@ -1,0 +1,105 @@
+"""A pretended card whose tensors have data: they live on the CPU, and say that they are on the card."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import triton
+
+from harness.inside.fake_gpu.custom_ops import plain, shared_ops
+from harness.inside.fake_gpu.driver import PretendedDriver, call_once, capability, keep_in_backward
+from harness.inside.fake_gpu.redirect import Redirect
+from harness.inside.fake_gpu.torch_device import Patch, apply, patches, torch_device
+from harness.inside.fake_gpu.torch_objects import objects
+from harness.inside.fake_gpu.tuner import Tuning
+from harness.records import Architecture
+
+# Tests that ask whether there is room for a tensor of gigabytes would fill the host's memory, and take hours.
+_FREE_BYTES = 8 << 30
+
+
+def card_with_data(
+    card: Architecture, kinds: Sequence[str], driver: Callable[[Architecture, torch.device], PretendedDriver], launching: Sequence[Patch]
+) -> tuple[Tuning, Callable[[], None]]:
+    """Pretend that tensors on a GPU of any of these types are on `card`. Return what autotuners choose, and what undoes it all.
+
+    `driver` makes Triton's driver for the card; `launching` is what else has to change so that kernels run.
+    """
+    device = torch_device(card.torch_device)
+    triton.runtime.driver.set_active(driver(card, device))
+    free = min(_FREE_BYTES, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    tuning = Tuning()
+    autocast = _autocast(kinds)
+    originals: list[Patch] = [(owner, name, getattr(owner, name)) for owner, name, _ in autocast]
+    changes: list[Patch] = [
+        *patches(card, device, capability(card), free),
+        *objects(kinds),
+        *shared_ops(kinds),
+        *tuning.patches(),
+        (triton.testing, "do_bench", call_once),
+        (triton.testing, "do_bench_cudagraph", call_once),
+        *launching,
+        (torch, "compile", _compile(torch.compile, originals)),
+        (torch.library, "opcheck", _without_mode(torch.library.opcheck, originals)),
+        *autocast,
+    ]
+    undo = contextlib.ExitStack()
+    apply(changes, undo)
+    keep_in_backward(undo.enter_context(Redirect(torch.device("cpu"), kinds, device)), undo)
+    return tuning, undo.close
+
+
+def _compile(compile_: Callable[..., Any], originals: list[Patch]) -> Callable[..., Any]:
+    """Leave code as it is where torch would generate kernels for it: that takes long, and needs a card. Other backends are the author's."""
+
+    def chosen(model: Any = None, **options: Any) -> Any:
+        if options.get("backend", "inductor") == "inductor":
+            return plain(model, **options)
+        if model is None:
+            return functools.partial(chosen, **options)
+        return _without_mode(compile_(model, **options), originals)
+
+    return chosen
+
+
+def _without_mode(function: Callable[..., Any], originals: list[Patch]) -> Callable[..., Any]:
+    """Let torch's own compiler see tensors as they are, and the functions that it has rules for."""
+    if isinstance(function, torch.nn.Module):
+        module: Callable[..., Any] = function
+        return module
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunction(), contextlib.ExitStack() as undo:
+            apply(originals, undo)
+            return function(*args, **kwargs)
+
+    return run
+
+
+def _autocast(kinds: Sequence[str]) -> list[Patch]:
+    """Return what makes autocast for a GPU one for the CPU, too: that is where the tensors are.
+
+    torch keeps a state for each type of device, also where there is none, so its own questions have the right answers.
+    """
+    autocast: Any = torch.amp.autocast_mode.autocast
+    enter, leave = autocast.__enter__, autocast.__exit__
+    open_ones: list[Any] = []
+
+    def begin(self: Any) -> Any:
+        if self.device in kinds:
+            open_ones.append(autocast("cpu", dtype=self.fast_dtype, enabled=self._enabled))
+            enter(open_ones[-1])
+        return enter(self)
+
+    def end(self: Any, *raised: Any) -> Any:
+        result = leave(self, *raised)
+        if self.device in kinds:
+            leave(open_ones.pop(), *raised)
+        return result
+
+    return [(autocast, "__enter__", begin), (autocast, "__exit__", end)]

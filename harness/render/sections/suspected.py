@@ -1,0 +1,24 @@
+"""What to say of a test that failed in the emulator and passed elsewhere: whose fault it is, is open. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from harness.compare.comparison import ParityRow, TargetSummary
+from harness.records import Verdict
+
+_MOST = 3  # targets named
+
+
+def suspicion(row: ParityRow, target: str, targets: Iterable[TargetSummary]) -> str:
+    """Return what is suspected of a test's failure on `target`, and what settles it; empty if nothing is."""
+    if target not in row.suspected:
+        return ""
+    known = {entry.target: entry for entry in targets}
+    passed = [known[cell.target] for cell in row.cells if cell.result.verdict is Verdict.PASSED and not known[cell.target].emulated]
+    card = known[target].emulated
+    judges = [entry for entry in passed if any(device.architecture == card for device in entry.devices)]
+    names = ", ".join(entry.target for entry in (judges or passed)[:_MOST])
+    if judges:
+        return f"suspected: it passed on {names}, a {card} card, so the emulator is wrong; report it"
+    return f"suspected: it passed on {names}; a run on a {card} card settles whether the kernel or the emulator is wrong"

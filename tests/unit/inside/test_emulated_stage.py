@@ -1,0 +1,203 @@
+"""The test stage of an emulated target: what the core is given, and what becomes of a test by how its launches end."""
+
+from __future__ import annotations
+
+import json
+import struct
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+
+import pytest
+
+from harness.config.targets import load_targets
+from harness.emulator import Argument
+from harness.records import Stage
+
+torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
+pytest.importorskip("elftools", reason="the emulator's extra; `nox -s tests` installs it")
+arguments = pytest.importorskip("harness.inside.fake_gpu.emulated.arguments")
+printing = pytest.importorskip("harness.inside.fake_gpu.emulated.printing")
+buffers = pytest.importorskip("harness.inside.fake_gpu.emulated.memory").buffers
+
+CARD = load_targets()["gfx942-emulated"].emulate
+
+
+@pytest.fixture(scope="module")
+def stage(run_inside, data):
+    """The cases by name, as type, message and properties; and the reports of the stages."""
+    output = run_inside(data / "emulated", Stage.TEST, interpret=False, emulate=CARD, benches=(), test_limit_s=120.0)
+    found = {}
+    for case in ElementTree.parse(output / "test" / "junit.xml").getroot().iter("testcase"):
+        bad = next((child for child in case if child.tag in ("failure", "error", "skipped")), None)
+        properties = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
+        outcome = ("passed", "") if bad is None else (bad.get("type"), bad.get("message"))
+        found[case.get("name")] = (*outcome, properties)
+    return found, json.loads((output / "stages.json").read_text())["reports"]
+
+
+def test_each_end_has_its_verdict_and_the_others_run(stage):
+    """A gap is an error, also where the package caught it: pytest saw a pass of what was never executed."""
+    found, _ = stage
+
+    assert {name: kind for name, (kind, *_) in found.items()} == {
+        "test_good": "passed",
+        "test_host_code_sees_the_card": "passed",
+        "test_wrong": "failed",
+        "test_unknown": "error",
+        "test_unknown_and_caught": "error",
+        "test_endless": "timeout",
+        "test_outside": "failed",
+        "test_prints": "failed",
+        "test_after": "passed",
+        "test_a_compiled_backward_is_on_the_card": "passed",
+    }
+
+
+def test_the_words_name_instruction_kernel_and_line(stage):
+    """And how far a test came that was stopped: its earlier launches count."""
+    found, _ = stage
+
+    assert all(word in found["test_unknown"][1] for word in ("v_made_up_b32", "kernel unknown", "test_ends.py:12"))
+    assert all(word in found["test_outside"][1] for word in ("in no tensor", "v_made_up_b32", "kernel outside", "test_ends.py:12"))
+    assert found["test_prints"][1].startswith("made up: -7: s_trap 2 at `v_made_up_b32` (kernel prints")
+    assert "; the test executed 120,000,000 wave-instructions; 120,000,000 are allowed, and 120 s" in found["test_endless"][1]
+
+
+def test_what_was_executed_is_a_property_of_the_test(stage):
+    """Two launches of 100 instructions each; nothing of a test that launched nothing."""
+    found, reports = stage
+
+    assert found["test_good"][2]["emulated"] == "gfx942: 200 wave-instructions in 2 launches"
+    assert found["test_after"][2]["emulated"] == "gfx942: 100 wave-instructions in 1 launch"
+    assert "emulated" not in found["test_host_code_sees_the_card"][2]
+    assert reports[1]["notes"] == ["8 of 10 tests launched kernels, which executed 120,000,400 wave-instructions of gfx942"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("i1", True, b"\x01"),
+        ("i8", -1, b"\xff"),
+        ("u16", 65535, b"\xff\xff"),
+        ("i32", -2, struct.pack("<i", -2)),
+        ("u32", 1 << 31, struct.pack("<I", 1 << 31)),
+        ("i64", -(1 << 63), struct.pack("<q", -(1 << 63))),
+        ("fp32", 0.1, struct.pack("<f", 0.1)),
+        ("fp32", 1e300, struct.pack("<f", float("inf"))),
+        ("fp64", 0.1, struct.pack("<d", 0.1)),
+        ("fp16", 1.5, b"\x00\x3e"),
+        ("bf16", 1.5, b"\xc0\x3f"),
+        ("*fp32", None, bytes(8)),
+        ("*fp32", 0x1234, struct.pack("<Q", 0x1234)),
+    ],
+)
+def test_a_value_becomes_the_bytes_of_its_type(kind, value, expected):
+    """Little-endian, in two's complement, and rounded as C would."""
+    assert arguments.encode(kind, value) == expected
+
+
+def test_a_tensor_is_its_first_element():
+    """Not its storage: a view begins elsewhere."""
+    tensor = torch.zeros(8)[3:]
+
+    assert arguments.encode("*fp32", tensor) == struct.pack("<Q", tensor.untyped_storage().data_ptr() + 12)
+
+
+def test_an_unknown_type_is_refused_by_name():
+    """Rather than passed in a way that the kernel does not read."""
+    with pytest.raises(arguments.LaunchError, match="nvTmaDesc"):
+        arguments.encode("nvTmaDesc", object())
+
+
+@dataclass
+class Descriptor:
+    """As `triton.tools.tensor_descriptor.TensorDescriptor`."""
+
+    base: torch.Tensor
+    shape: list[int]
+    strides: list[int]
+    padding: str = "nan"
+
+
+def test_constants_go_and_tuples_and_descriptors_are_taken_apart():
+    """A descriptor is base, shape, strides and padding, then shape and strides again: Triton lowers it to both."""
+    base = torch.zeros(6)
+    signature = ("*fp32", "constexpr", ("i32", ("constexpr", "fp32")), "tensordesc<fp32[2, 3]>")
+    found = list(arguments.flatten(signature, (base, 64, (1, (None, 2.0)), Descriptor(base, [2, 3], [3, 1]))))
+
+    assert found[:3] == [("*fp32", base), ("i32", 1), ("fp32", 2.0)]
+    assert found[3] == ("*", base)
+    assert found[4:] == [
+        *(("i64", size) for size in (2, 3, 3, 1)),
+        ("i1", True),
+        *(("i32", size) for size in (2, 3)),
+        *(("i64", stride) for stride in (3, 1)),
+    ]
+
+
+LAYOUT = (Argument(0, 8, "global_buffer"), Argument(8, 4, "by_value"), Argument(16, 8, "global_buffer"), Argument(24, 8, "global_buffer"))
+VALUES = [("*fp32", 4096), ("i32", 7), ("*i8", None), ("*i8", None)]
+
+
+def test_arguments_are_where_the_metadata_puts_them():
+    """And what the runtime adds is in the hidden ones."""
+    hidden = (Argument(32, 4, "hidden_block_count_x"), Argument(36, 4, "hidden_block_count_z"), Argument(40, 2, "hidden_group_size_x"))
+    packed = arguments.pack((*LAYOUT, *hidden), 48, VALUES, (5, 6, 7), 256)
+
+    assert struct.unpack("<QixxxxQQiihxxxxxx", packed) == (4096, 7, 0, 0, 5, 7, 256)
+
+
+@pytest.mark.parametrize(
+    ("layout", "values", "words"),
+    [
+        (LAYOUT, VALUES[:3], "4 arguments, the launch 3"),
+        (LAYOUT, [VALUES[0], ("i64", 7), *VALUES[2:]], "i64 has 8 bytes, the kernel reads 4"),
+    ],
+)
+def test_what_does_not_fit_is_refused(layout, values, words):
+    """A kernel that read other arguments would compute a wrong number."""
+    with pytest.raises(arguments.LaunchError, match=words):
+        arguments.pack(layout, 48, values, (1, 1, 1), 64)
+
+
+def test_a_launch_may_touch_the_storages_of_its_tensors_once():
+    """A view brings its whole storage; a tensor without elements brings none."""
+    whole = torch.zeros(100)
+    found = buffers([("*fp32", whole[10:20]), ("*fp32", whole), ("i32", 5), ("*fp32", torch.zeros(0)), ("*fp32", None)])
+
+    assert found == [(whole.data_ptr(), 400)]
+
+
+def test_a_table_of_addresses_brings_what_it_points_to():
+    """As grouped matrix products are written; a number that is no address brings nothing."""
+    first, second, other = torch.zeros(1 << 16), torch.zeros(1 << 16), torch.zeros(1 << 16)
+    table = torch.tensor([first.data_ptr(), second[8:].data_ptr(), 12345678], dtype=torch.int64)
+    found = buffers([("*i64", table)])
+
+    assert sorted(found) == sorted([(table.data_ptr(), 24), (first.data_ptr(), 1 << 18), (second.data_ptr(), 1 << 18)])
+    assert buffers([("i64", other.data_ptr() + 4)]) == [(other.data_ptr(), 1 << 18)]
+
+
+def message(form: str, *words: int | float) -> list[int]:
+    """As the device libraries send it: the format, padded with zeros, and a word for each argument."""
+    data = form.encode() + b"\0"
+    data = data.ljust((len(data) + 7) // 8 * 8, b"\0")
+    for word in words:
+        data += struct.pack("<d", word) if isinstance(word, float) else (word & (1 << 64) - 1).to_bytes(8, "little")
+    return list(struct.unpack(f"<{len(data) // 8}Q", data))
+
+
+@pytest.mark.parametrize(
+    ("form", "words", "expected"),
+    [
+        ("pid (%u, %u, %u) idx (%3u) x: %f\n", (0, 1, 2, 7, 1.5), "pid (0, 1, 2) idx (  7) x: 1.500000\n"),
+        ("%d %i", (0xFFFFFFFF, -2), "-1 -2"),
+        ("%u %x", (-1, -1), "4294967295 ffffffff"),
+        ("%lld %llu %lx", (-5, -5, -1), "-5 18446744073709551611 ffffffffffffffff"),
+        ("%p 100%%", (4096,), "0x1000 100%"),
+        ("seven b", (), "seven b"),
+    ],
+)
+def test_a_message_is_what_printf_makes_of_it(form, words, expected):
+    """32-bit numbers use the lower half of their word."""
+    assert printing.formatted(message(form, *words)) == expected
