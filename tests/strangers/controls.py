@@ -7,7 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from failures import NO_CARD, Class, Failure, shape
+from failures import NO_CARD, Class, Failure, same
 
 _LIMIT_S = 300
 OURS, PACKAGE, TRITON, UNDECIDED = "ours", "the package", "Triton", "undecided"
@@ -32,7 +32,7 @@ def _fault(failure: Failure, said: str) -> str:
     """
     if not said or "/harness/" in failure.where or NO_CARD.search(failure.message):
         return OURS
-    if shape(said) != shape(failure.message):
+    if not same(said, failure.message):
         return UNDECIDED
     if failure.stage == "compile" or "/triton/" in failure.where:
         return f"{PACKAGE}, or {TRITON}"
@@ -48,8 +48,8 @@ def _plain_pytest(failure: Failure, kernels: Path, python: str, variables: dict[
     if done.returncode == 0 and " passed" in done.stdout:
         return ""
     raised = [line[1:].strip() for line in done.stdout.splitlines() if line.startswith("E  ")]
-    said = next((line for line in raised if line), (done.stdout.strip().splitlines() or ["nothing"])[-1])
-    if NO_CARD.search(said) and shape(said) != shape(failure.message):
+    said = next((line for line in raised if line), ((done.stdout + done.stderr).strip().splitlines() or ["nothing"])[-1])
+    if NO_CARD.search(said) and not same(said, failure.message):
         return f"needs a card: {said[:160]}"
     return said[:200]
 

@@ -14,7 +14,7 @@ _FRAME = re.compile(r"^(\S+\.py):\d+: ", re.MULTILINE)
 # What plain pytest says on a machine without a card.
 NO_CARD = re.compile(
     r"CUDA|NVIDIA driver|0 active drivers|cuda device|backend.*compiled|Event\(\) takes|HIP|_cuda_|no NVIDIA|accelerator|"
-    "Triton only support"
+    "Triton only support|no GPU available"
 )
 
 
@@ -42,6 +42,13 @@ def shape(message: str) -> str:
     """Return a message without what differs from case to case."""
     first = next((line for line in message.splitlines() if line.strip()), "")
     return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?(e[-+]?\d+)?", "N", first)[:140]
+
+
+def same(one: str, other: str) -> bool:
+    """Return whether two messages say the same: one may wrap the other's exception, or add where it happened."""
+    words = [set(re.findall(r"[A-Za-z_]{2,}", shape(text))) for text in (one, other)]
+    fewer, more = sorted(words, key=len)
+    return shape(one) == shape(other) or (len(fewer) > 2 and len(fewer & more) >= 0.8 * len(fewer))
 
 
 def failed_tests(raw: Path) -> list[Failure]:

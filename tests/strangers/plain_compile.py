@@ -67,7 +67,8 @@ def compile_row(row: dict[str, Any], root: Path) -> str:
     try:
         compiled = triton.compile(source, target=target, options=options)
     except Exception as error:
-        return f"{type(error).__name__}: {error}".strip()
+        last = (str(error).strip().splitlines() or [""])[-1]  # the lines before it quote the kernel
+        return f"{type(error).__name__}: {last}"
     return str(row["reason"]) if exceeds(row["reason"], row, compiled, target) else ""
 
 

@@ -119,7 +119,8 @@ def wrong_tests(text):
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_file_and_test_that_a_text_names_exists(path):
     """A module or a test that was moved or renamed fails here until every text follows."""
-    text = path.read_text()
+    # The table of strangers is generated, and names their files.
+    text = re.sub(r"<!-- begin: .*?<!-- end: ", "", path.read_text(), flags=re.DOTALL)
 
     assert wrong_names(text) + wrong_tests(text) == []
 
