@@ -48,8 +48,11 @@ cli.add_command(run)
 @click.option(
     "--expect", multiple=True, metavar="TARGET", help="A target that the report must list; `absent` if it has no results. Repeatable."
 )
+@click.option("--base", multiple=True, type=FOLDER, help="Folder of an earlier run; the report shows how speeds changed since. Repeatable.")
 @output_options
-def report(folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect: tuple[str, ...], **options: Any) -> Outcome:
+def report(
+    folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect: tuple[str, ...], base: tuple[Path, ...], **options: Any
+) -> Outcome:
     """Merge raw results from this machine or others into one comparison."""
     from harness.out_folder import check_writable
     from harness.report import make_report, without_collector
@@ -59,7 +62,7 @@ def report(folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect
         check_writable(out)
     where = out or (folders[0] if folders[0].is_dir() else Path())
     with without_collector():
-        made = make_report(list(folders), where, expected)
+        made = make_report(list(folders), where, expected, base=base)
         if svg is not None:
             draw_report(made.comparison, svg, full=options["full"])
         return show_report(made, where, options)

@@ -34,21 +34,24 @@ def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = (),
     return make_report(paths, out, expected, records).comparison
 
 
-def make_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = (), records: Sequence[RunRecord] = ()) -> Report:
+def make_report(
+    paths: Iterable[Path], out: Path, expected: Sequence[str] = (), records: Sequence[RunRecord] = (), base: Sequence[Path] = ()
+) -> Report:
     """Collect the raw folders at or below `paths`, compare them, and write the report's files to `out`.
 
     The files are junit.xml, bandwidth.csv and comparison.html, .md and .json. If a file cannot be written, the others still are: `problems`
     names it, and exit code 0 becomes that of infrastructure. `records` are the runs below `out` that this process made. They count even if
-    they could not be written to the disk.
+    they could not be written to the disk. `base` are folders of an earlier run, since which speeds may have changed.
 
     Raises:
         InvalidInputError: there is no raw folder.
     """
     with without_collector():
+        earlier = join(collect_all(find_raw(base))) if base else []
         made = {(out / "raw" / record.target).resolve(): record for record in records}
         folders = _find(paths, made)
         missing = [TargetRun(record) for folder, record in made.items() if folder not in folders]  # their folders could not be created
-        return write_files(compare(join([*collect_all(folders, made), *missing]), expected), out)
+        return write_files(compare(join([*collect_all(folders, made), *missing]), expected, earlier), out)
 
 
 def _find(paths: Iterable[Path], made: Collection[Path]) -> list[Path]:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-_LEFT_OUT = ".cards, #failures, #environment, #tests, #numerics, #code, #speed > p, #matrix > p"
-_LEFT_OUT += ", .summary, .wide, .numbers, figure:nth-of-type(n + 3)"
+_LEFT_OUT = ".cards, .rest, .legend, .tools, #gaps, #failures, #environment, #tests, #code, #kernels > h2, #kernels > p, .anchor"
+_LEFT_OUT += ", .summary, .wide, .numbers, .back, .page > .scroll, .page > .fold, .page > .note, .page h4, figure:nth-of-type(n + 3)"
 _STYLE = f"{_LEFT_OUT} {{ display: none !important }} header {{ position: static !important }}"
 
 
@@ -26,7 +26,7 @@ def draw(report: Path, picture: Path, kernel: str) -> None:
         page.add_style_tag(content=_STYLE)
         page.evaluate(
             "name => document.querySelectorAll('section.kernel').forEach(one => {"
-            " if (one.querySelector('h3').textContent.trim() !== name) one.remove() })",
+            " if (one.querySelector('h3').textContent.trim() !== name) one.remove(); else one.querySelector('details').open = true })",
             kernel,
         )
         bottom = page.evaluate("document.querySelector('section.kernel').getBoundingClientRect().bottom")

@@ -12,6 +12,7 @@ from harness.compare.codegen.rows import compare_codegen, use_of_waivers
 from harness.compare.comparison import Comparison, Difference, TargetSummary, TestFinding
 from harness.compare.speeds.noise import noise
 from harness.compare.speeds.rows import benched, compare_speeds, is_bandwidth
+from harness.compare.speeds.since import since_base
 from harness.compare.speeds.summary import condense, geomeans, portabilities, refusals
 from harness.compare.tests.parity import compare_tests, count_tests
 from harness.errors import ExitCode, Outcome
@@ -20,14 +21,18 @@ from harness.records import TargetRun, Verdict
 _NOT_PORTED = "performance portability is not computed: {} targets, with their kernels, are too many"
 
 
-def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparison:
-    """Compare the targets. `expected` targets come first and in that order, whether or not they have a run."""
+def compare(runs: Iterable[TargetRun], expected: Sequence[str] = (), base: Sequence[TargetRun] = ()) -> Comparison:
+    """Compare the targets. `expected` targets come first and in that order, whether or not they have a run.
+
+    `base` is an earlier run of the same targets, since which speeds may have changed.
+    """
     named = _named(runs, expected)
     given = {name: run for name, run in named.items() if run}
     targets = tuple(verdict.summarise(name, given[name]) if name in given else verdict.absent(name) for name in named)
     noises = {name: noise(name, run) for name, run in given.items()}
     baseline, rows = compare_speeds(given, noises)
     asked = benched(given)
+    since, refused = since_base(base, list(given.values()))
     ported = portabilities(rows, asked)
     too_many = () if ported or len(asked) < 2 or not any(is_bandwidth(row.unit) for row in rows) else (_NOT_PORTED.format(len(asked)),)
     return Comparison(
@@ -48,7 +53,8 @@ def compare(runs: Iterable[TargetRun], expected: Sequence[str] = ()) -> Comparis
         waivers=use_of_waivers(given),
         fidelity=compare_launches(given),
         refusals=refusals(rows),
-        problems=(*(f"{name}: {problem}" for name, run in given.items() for problem in run.problems), *too_many),
+        problems=(*(f"{name}: {problem}" for name, run in given.items() for problem in run.problems), *too_many, *refused),
+        since=since,
     )
 
 

@@ -122,14 +122,14 @@ def outcome(targets: Sequence[TargetSummary]) -> Outcome:
 
 def _named(targets: Sequence[TargetSummary]) -> str:
     """Say what each of the deciding targets did, or why it did not."""
-    return "; ".join(map(_phrase, targets))
+    return "; ".join(map(phrase, targets))
 
 
 def _failure(target: TargetSummary) -> str:
     """Say what failed on a target, even if its verdict is graver. If no test, point or kernel failed, report the stage."""
     bad = {verdict.value for verdict in FAILING}
     if target.complete and not {*target.tests, *target.points, *target.compiled} <= {Verdict.PASSED.value, Verdict.NOT_RUN.value}:
-        return _phrase(target)
+        return phrase(target)
     counts = {"test": target.tests, "kernel": target.compiled}
     parts = [_count_sentence(count, noun) for noun, count in counts.items() if bad & {*count}]
     reason = " ".join(target.reason.split()).rstrip(".")[:_REASON_LIMIT]
@@ -159,12 +159,13 @@ def _failed(found: Iterable[dict[str, int]]) -> int:
 def _phrases(targets: Sequence[TargetSummary]) -> list[str]:
     """Say what each target did. If there are very many, the gravest ones, and how many more there are."""
     if len(targets) <= _MOST_PHRASES:
-        return list(map(_phrase, targets))
+        return list(map(phrase, targets))
     grave = sorted(range(len(targets)), key=lambda position: -targets[position].verdict.severity)[:_MOST_PHRASES]
-    return [*(_phrase(targets[position]) for position in sorted(grave)), f"and {len(targets) - _MOST_PHRASES} more"]
+    return [*(phrase(targets[position]) for position in sorted(grave)), f"and {len(targets) - _MOST_PHRASES} more"]
 
 
-def _phrase(target: TargetSummary) -> str:
+def phrase(target: TargetSummary) -> str:
+    """Say what a target did, or why it did not: `a passed 3 tests and measured 3 points`."""
     measured = _count_sentence(target.points, "point", "measured", "could not measure")
     compiled = _count_sentence(_compiles(target), "kernel", "compiled", "could not compile", target.compiled_not_run)
     gates = f"broke a gate with {target.only_gates} of them" if target.only_gates else ""

@@ -1,4 +1,4 @@
-"""Comparison → Markdown for a CI job's summary: the verdict, what needs attention, and the rest folded.
+"""Comparison → Markdown for a CI job's summary: the headline, the table of kernels, what needs attention, and the rest folded.
 
 Text from outside is always in a code span, so that no name can become a link, a mention, a tag or a table.
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from harness.compare.comparison import Comparison
 from harness.records import Verdict
 from harness.render.excerpt import rest, shown
+from harness.render.sections.brief import brief
 from harness.render.sections.model import Bit, Line, Section, split
 from harness.render.sections.outline import everything, outline
 from harness.render.text import visible
@@ -20,14 +22,20 @@ from harness.render.text import visible
 # GitHub rejects a step summary above 1 MiB, and the job stays green. The rest of that is left for other steps.
 LIMIT_BYTES = 900 * 1024
 _MARKS = {Verdict.PASSED: "", Verdict.ABSENT: "⚠️ ", Verdict.NOT_RUN: "⚠️ "}
+_FAILURES = 30  # lines
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$])")
 
 
 def render_markdown(comparison: Comparison, limit: int = LIMIT_BYTES) -> str:
     """Return the report in GitHub's Markdown, at most `limit` bytes of UTF-8. Sections that do not fit are left out and listed."""
     found = shown(comparison)
-    sections = [*rest(found), *outline(found.comparison, full=False), *everything(found.comparison)]
-    return render_page(comparison.sentence, sections, good=comparison.exit_code == 0, limit=limit)
+    answer = brief(comparison, found.comparison, failures=_FAILURES)
+    opened = [section for section, _ in answer.sections]
+    known = {section.title for section in opened}
+    details = [*outline(found.comparison, full=False), *everything(found.comparison)]
+    folded = [replace(section, folded=True, quiet=frozenset()) for section in details if section.title not in known]
+    sections = [*rest(found), *opened, *folded]
+    return render_page(answer.headline, sections, good=comparison.exit_code == 0, limit=limit)
 
 
 def render_page(

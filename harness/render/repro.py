@@ -31,9 +31,14 @@ _LONGEST = 4000  # characters of options; the command is repeated beside each fa
 
 def repro(target: TargetSummary, test: str) -> str:
     """Return a shell command: `warpwave run cuda --kernels ../ops --stage test --test 'test_add.py::test_add[fp32-1]'`."""
+    return rerun(target, ["--stage", "test", "--test", test])
+
+
+def rerun(target: TargetSummary, more: Iterable[str]) -> str:
+    """Return a shell command that runs on the same target in the same environment, with `more` options."""
     # A second run of one target is shown as `cuda (2)`, but `warpwave run` takes the target's own name.
     name = re.sub(r" \(\d+\)$", "", target.target)
-    words = ["warpwave", "run", name, *_kept(target.command), "--stage", "test", "--test", test]
+    words = ["warpwave", "run", name, *_kept(target.command), *more]
     return visible(" ".join(map(shlex.quote, words)))
 
 

@@ -6,34 +6,75 @@ Every text is a `Text`, never a string in which rich would look for markup: `[fp
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from harness.compare.answer.overview import Distance
 from harness.compare.comparison import Comparison
 from harness.records import Verdict
 from harness.render.excerpt import rest, shown
-from harness.render.sections.model import Line, Section
+from harness.render.sections.brief import brief
+from harness.render.sections.model import Bit, Line, Section
 from harness.render.sections.outline import outline
 from harness.render.text import halves, visible
 
 _STYLES = {Verdict.PASSED: "green", Verdict.ABSENT: "yellow", Verdict.NOT_RUN: "yellow"}
+_FAR = {Distance.NEAR: "blue", Distance.SHORT: "yellow", Distance.FAR: "bold red"}
 _NARROWEST = 5
+_SCREEN = 56  # lines; the command's own last lines come below
 
 
 def render_terminal(comparison: Comparison, full: bool = False) -> RenderableType:
-    """Return the report: the verdict first, then what a person needs to act. `full` adds every test, case, configuration and reason."""
+    """Return the report: the answer on one screen. `full` adds every test, case, configuration and reason below it."""
     found = shown(comparison)
-    return draw_page(comparison.sentence, [*rest(found), *outline(found.comparison, full)], good=comparison.exit_code == 0)
+    good = comparison.exit_code == 0
+    answer = brief(comparison, found.comparison, figures=full)
+    if full:
+        sections = [section for section, _ in answer.sections]
+        return draw_page(answer.headline, [*sections, *rest(found), *outline(found.comparison, full)], good=good)
+    parts = [*((section, 4) for section in rest(found)), *answer.sections]
+    return Screen(_verdict(answer.headline, good=good), parts)
+
+
+@dataclass(frozen=True)
+class Screen:
+    """A verdict and sections, each cut to its number of lines, and all together to one screen. Wrapped lines count as they are shown."""
+
+    verdict: Text
+    sections: Sequence[tuple[Section, int]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw whole lines only: what is cut is counted."""
+        room = _SCREEN
+        lines = console.render_lines(self.verdict, options, pad=False)[: _SCREEN // 4]
+        for section, most in self.sections:
+            drawn = console.render_lines(Group(*_draw(section)), options, pad=False)
+            allowed = min(most + 2, room - len(lines))  # its title and the empty line above it
+            if allowed < 4:
+                break
+            if len(drawn) > allowed:
+                more = Text(f"… {len(drawn) - allowed + 1} more lines: --full", style="dim")
+                drawn = [*drawn[: allowed - 1], *console.render_lines(more, options, pad=False)]
+            lines += drawn
+        more = Text("\n--full shows every test, case and configuration.", style="dim")
+        for line in [*lines, *console.render_lines(more, options, pad=False)]:
+            yield from line
+            yield Segment.line()
 
 
 def draw_page(sentence: str, sections: Sequence[Section], *, good: bool) -> RenderableType:
     """Return a page of sections below its verdict."""
-    verdict = Text(visible(sentence), style="bold green" if good else "bold red")
-    return Group(verdict, *(part for section in sections for part in _draw(section)))
+    return Group(_verdict(sentence, good=good), *(part for section in sections for part in _draw(section)))
+
+
+def _verdict(sentence: str, *, good: bool) -> Text:
+    return Text(visible(sentence), style="bold green" if good else "bold red")
 
 
 def _draw(section: Section) -> list[RenderableType]:
@@ -52,7 +93,7 @@ def _draw(section: Section) -> list[RenderableType]:
         for row in section.rows:
             table.add_row(*map(_text, row))
         parts.append(table)
-    parts += [*map(_line, section.lines), *(Text(line, style="dim") for line in section.legend)]
+    parts += [*map(_line, section.lines), *(Text(visible(line), style="dim") for line in section.legend)]
     # Line by line, and without indentation: that is how it is copied.
     return [*parts, *(Text(visible(line), overflow="fold") for line in section.paste.splitlines())]
 
@@ -65,4 +106,10 @@ def _line(line: Line) -> RenderableType:
 
 
 def _text(line: Line) -> Text:
-    return Text.assemble(*((visible(bit.text), _STYLES.get(bit.verdict, "red") if bit.verdict else "") for bit in line), overflow="fold")
+    return Text.assemble(*((visible(bit.text), _style(bit)) for bit in line), overflow="fold")
+
+
+def _style(bit: Bit) -> str:
+    if bit.far is not None:
+        return _FAR[bit.far]
+    return _STYLES.get(bit.verdict, "red") if bit.verdict else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harness.records import Verdict, reasons
 
 if TYPE_CHECKING:
-    from harness.compare.comparison import Cell
+    from harness.compare.comparison import Cell, Since
 
 NOTHING = "-"
 UNTESTED = "Unverified: no target was asked for tests, and untested speeds are not used in ratios."
@@ -124,6 +124,12 @@ def marked(cell: Cell, *, untested: bool = False) -> str:
         return cell.verdict.value
     marks = (SUSPECT_MARK if cell.suspect else "") + ("" if cell.verified or untested else UNVERIFIED_MARK)
     return with_share(cell.value, cell.share) + marks
+
+
+def trend(since: Since) -> str:
+    """`▼ 0.92`: the speed over that of the base run, with an arrow for each direction in which a case changed for sure; `=` for none."""
+    arrows = "".join(arrow for arrow, change in (("▲", "faster"), ("▼", "slower")) if since.changes.get(change))
+    return f"{arrows or '='} {NOTHING if since.speedup is None else f'{since.speedup:.2f}'}"
 
 
 def counts(found: dict[str, int], not_run: dict[str, int] | None = None) -> str:

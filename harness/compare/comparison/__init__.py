@@ -11,7 +11,7 @@ from typing import Union
 
 from harness.compare.comparison.codegen import CodegenCell, CodegenRow, Deviation, Fidelity, Likeness, WaiverUse
 from harness.compare.comparison.common import COMPLETE, FAILING, Strict
-from harness.compare.comparison.speeds import Cell, Change, Exclusion, Geomean, Noise, Portability, Ratio, Refusal, Row, Speed
+from harness.compare.comparison.speeds import Cell, Change, Exclusion, Geomean, Noise, Portability, Ratio, Refusal, Row, Since, Speed
 from harness.compare.comparison.targets import DeviceSummary, Difference, TargetSummary
 from harness.compare.comparison.tests import KernelTests, Parity, ParityRow, TestCell, TestFinding
 from harness.records import SCHEMA_VERSION, Stage
@@ -39,6 +39,7 @@ __all__ = [
     "Ratio",
     "Refusal",
     "Row",
+    "Since",
     "Speed",
     "TargetSummary",
     "TestCell",
@@ -52,6 +53,7 @@ class Comparison(Strict):
     """All targets of one report. `sentence` is the verdict in words, `exit_code` the verdict as a number.
 
     `baseline` is the target that ratios divide by: the first that measured speeds. It is None if fewer than two did.
+    `since` says what changed since the base run, if one was given.
     """
 
     sentence: str
@@ -72,6 +74,7 @@ class Comparison(Strict):
     fidelity: tuple[Fidelity, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     problems: tuple[str, ...] = ()
+    since: tuple[Since, ...] = ()
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -163,6 +163,23 @@ class Geomean(Strict):
 
 
 @dataclass(frozen=True)
+class Since(Strict):
+    """How the speed of a kernel and provider on a target changed since the run of `commit`.
+
+    `speedup` is the geometric mean, over the `n` cases of both runs, of the earlier median time over this one; None without such a case.
+    `changes` counts all cases by their verdict.
+    """
+
+    kernel: str
+    provider: str
+    target: str
+    n: int
+    speedup: Union[float, None]
+    changes: dict[str, int]
+    commit: str = ""
+
+
+@dataclass(frozen=True)
 class Portability(Strict):
     """Pennycook's performance portability of a kernel: the harmonic mean of the targets' `efficiencies`, 0 if one target has none.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.compare.codegen.alignment import by_generation
@@ -40,12 +41,13 @@ class Figures:
 
 @dataclass(frozen=True)
 class Function:
-    """A kernel function with a cell per column; None if it was not compiled."""
+    """A kernel function with a cell per column; None if it was not compiled. `source` is its file and line, if known."""
 
     kernel: str
     name: str
     n: int
     cells: tuple[Figures | None, ...]
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def generated(comparison: Comparison) -> Generated:
         for cell in row.cells:
             group.setdefault(Column(cell.compiled.architecture, cell.target), []).append(cell.compiled)
     functions = tuple(
-        Function(kernel, name, counted[kernel, name], tuple(_figures(group.get(column, [])) for column in columns))
+        Function(kernel, name, counted[kernel, name], tuple(_figures(group.get(column, [])) for column in columns), _source(group))
         for (kernel, name), group in groups.items()
     )
     notes = [section for section in generated_code.codegen(comparison, every=False) if not section.heads]
@@ -83,6 +85,10 @@ def generated(comparison: Comparison) -> Generated:
     broken = tuple(note for note in notes if note.title in (generated_code.UNCOMPILED, gates.BROKEN))
     rest = tuple(note for note in notes if note not in broken)
     return Generated(columns, functions, broken, rest, len({column.target for column in columns}) > 1)
+
+
+def _source(group: Mapping[Column, Sequence[CompiledKernel]]) -> str:
+    return next((row.source for rows in group.values() for row in rows if row.source), "")
 
 
 def _figures(rows: list[CompiledKernel]) -> Figures | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from harness.compare.answer.headline import headline
+from harness.compare.answer.overview import overview, own_providers
+from harness.compare.answer.shortfalls import shortfalls
 from harness.compare.comparison import Comparison
 from harness.render.charts.sweeps import sweeps
 from harness.render.excerpt import shown
-from harness.render.html import environment, generated_code, matrix, speeds, tests
+from harness.render.html import answer, environment, generated_code, kernels, speeds, tests
+from harness.render.html.anchors import anchors
 from harness.render.html.data import embedded, most_tests
 from harness.render.html.shell import draw
 from harness.render.sections import findings
@@ -15,6 +19,7 @@ from harness.render.text import UNTESTED
 def render_html(comparison: Comparison) -> str:
     """Return the whole report as one HTML document."""
     found = shown(comparison)
+    lead = headline(comparison, overview(comparison))
     comparison, drawn = found.comparison, sweeps(found.comparison)
     figures = speeds.figures(drawn)
     numerics = tests.numerics(comparison)
@@ -23,10 +28,16 @@ def render_html(comparison: Comparison) -> str:
         (len(drawn) - len(figures), "drawings are left out"),
         (len(numerics) - tests.MOST_NUMERICS + 1, "or more rows of numbers that tests recorded are left out"),
     )
+    lines, generated = overview(comparison), generated_code.generated(comparison)
+    idents = anchors(kernels.named(lines, generated.functions))
+    own = own_providers(comparison)
+    drawings = [kernels.with_shown(kernel, own.get(kernel.name, "")) for kernel in speeds.by_kernel(comparison, figures)]
+    open_gaps, more_gaps = answer.gaps(comparison, shortfalls(comparison, lines), idents)
     left_out = [*found.left_out, *(f"{count} {what}. Everything is in comparison.json." for count, what in more if count > 0)]
     return draw(
         "page.html.jinja",
-        sentence=comparison.sentence,
+        sentence=lead,
+        rest=comparison.sentence if comparison.sentence != lead else "",
         exit_code=comparison.exit_code,
         kind="comparison",
         script="page.js",
@@ -34,14 +45,14 @@ def render_html(comparison: Comparison) -> str:
         untested=UNTESTED,
         facts=environment.facts(comparison),
         cards=environment.cards(comparison),
-        matrix=matrix.matrix(comparison),
-        kernels=speeds.by_kernel(comparison, figures),
-        measured=list(dict.fromkeys(cell.target for row in comparison.rows for cell in row.cells)),
+        rows=answer.rows(lines, idents),
+        gaps=open_gaps,
+        more_gaps=more_gaps,
+        pages=kernels.pages(comparison, lines, idents, drawings, generated.functions, numerics),
         failures=tests.failures(comparison),
         findings=findings.sections(comparison, tests.MOST_FINDINGS),
         parity=tests.parity(comparison),
-        numerics=numerics,
         left_out=left_out,
-        generated=generated_code.generated(comparison),
+        generated=generated,
         data=embedded(comparison, figures),
     )

@@ -12,19 +12,26 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from harness.render.charts.palette import DARK, LIGHT, rules, variables
-from harness.render.text import counts, first_line, number, plural, visible
+from harness.render.text import counts, first_line, number, plural, trend, visible
 
 
-def draw(template: str, *, sentence: str, exit_code: int, kind: str, script: str | None = None, **values: Any) -> str:
-    """Render a template that extends `shell.html.jinja`. `script` names the packaged script that the page runs, if any."""
+def draw(
+    template: str, *, sentence: str, exit_code: int, kind: str, script: str | None = None, rest: str | None = None, **values: Any
+) -> str:
+    """Render a template that extends `shell.html.jinja`. `script` names the packaged script that the page runs, if any.
+
+    The headline is the sentence and `rest` comes below it; without `rest`, the sentence is split at its first colon.
+    """
     style, code = _style(), _package_data(script) if script else ""
     allowed = f"style-src '{_digest(style)}'; " + (f"script-src '{_digest(code)}'; " if code else "")
-    head, _, rest = sentence.partition(": ")
+    if rest is None:
+        head, _, rest = sentence.partition(": ")
+        sentence = head if rest else sentence
     return (
         _environment()
         .get_template(template)
         .render(
-            headline=head if rest else sentence,
+            headline=sentence,
             rest=rest,
             good=exit_code == 0,
             exit_code=exit_code,
@@ -42,7 +49,7 @@ def _environment() -> Environment:
     """Return the environment. It escapes everything, after `visible` made texts harmless as in every renderer."""
     found = Environment(loader=FunctionLoader(_package_data), autoescape=True, undefined=StrictUndefined, finalize=_shown)
     found.trim_blocks = found.lstrip_blocks = True
-    found.filters.update(number=number, counts=counts, plural=plural, first_line=first_line, ticked=_ticked)
+    found.filters.update(number=number, counts=counts, plural=plural, first_line=first_line, ticked=_ticked, trend=trend)
     return found
 
 
@@ -71,7 +78,7 @@ def _style() -> Markup:
         f":root[data-theme=light]{{color-scheme:light;{light}}}:root[data-theme=dark]{{color-scheme:dark;{dark}}}\n"
         f"@media print{{:root,:root[data-theme=dark]{{color-scheme:light;{light}}}}}\n"
     )
-    return Markup(colours + rules() + "\n" + _package_data("page.css"))  # noqa: S704 - our own files, not data
+    return Markup(colours + rules() + "\n" + _package_data("page.css") + _package_data("answer.css"))  # noqa: S704 - our own files, not data
 
 
 def _digest(text: str) -> str:

@@ -13,6 +13,8 @@ from harness.render.charts.svg import STYLES, Drawing, draw
 from harness.render.charts.sweeps import MOST_DRAWN, Curve, Sweep
 from harness.render.text import number, plural
 
+_MOST_CHARACTERS = 700_000  # of all drawings: a page of hundreds of kernels still opens at once
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -27,10 +29,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Key:
-    """A switch of the legend: a provider with its colour, or a target with its line and mark."""
+    """A switch of the legend: a provider with its colour, or a target with its line and mark. `shown`: it is on at first."""
 
     name: str
     css: str
+    shown: bool = True
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,14 @@ class Kernel:
 
 
 def figures(sweeps: Sequence[Sweep]) -> tuple[Figure, ...]:
-    """Draw the sweeps, or the first of them if there are very many."""
-    found = []
+    """Draw the sweeps; of very many, the first that the page has room for."""
+    found: list[Figure] = []
+    room = _MOST_CHARACTERS
     for position, sweep in enumerate(sweeps[:MOST_DRAWN]):
         drawing = draw(sweep)
+        room -= len(drawing.body)
+        if room < 0 and found:
+            break
         found.append(Figure(f"c{position}", sweep, drawing, Markup(drawing.body), _words(sweep)))  # noqa: S704 - chart escapes all texts
     return tuple(found)
 

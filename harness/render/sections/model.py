@@ -6,17 +6,19 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from harness.compare.answer.overview import Distance
 from harness.compare.comparison import Comparison
 from harness.records import Verdict
 
 
 @dataclass(frozen=True)
 class Bit:
-    """A piece of text. `name` marks text from outside, which is shown literally; `verdict` gives it a colour."""
+    """A piece of text. `name` marks text from outside, which is shown literally; `verdict` gives it a colour, and so does `far`."""
 
     text: str
     verdict: Verdict | None = None
     name: bool = False
+    far: Distance | None = None
 
 
 Line = tuple[Bit, ...]

@@ -149,16 +149,21 @@ def _tests(comparison: Comparison, few: int | None) -> list[Section]:
     failed = {kernel for (kernel, _), count in found.items() if failing & set(count)}
     quiet = frozenset(position for position, kernel in enumerate(dict.fromkeys(kernel for kernel, _ in found)) if kernel not in failed)
     heads = (say("kernel"), *names(target.target for target in comparison.targets))
-    look = (line for row in comparison.tests if _failed(row) for line in _story(row))
-    stories = sum(1 + _behind(row) for row in comparison.tests if _failed(row))
     gaps = [row for row in comparison.tests if row.parity is Parity.MISSING_ON]
     missing = (say(name(_id(row)), " missing on ", name(", ".join(row.on))) for row in gaps)
     return [
         Section("Tests", heads, tuple(rows), _parity(comparison), quiet=quiet),
-        *_listing("Tests that did not pass", look, few, stories),
+        *did_not_pass(comparison, few),
         *not_run.tests(comparison, few),
         *_listing("Tests missing on some targets", missing, few and _FEW // 3, len(gaps)),
     ]
+
+
+def did_not_pass(comparison: Comparison, few: int | None) -> list[Section]:
+    """Return the tests that failed, and below each a line per target on which it did not pass; the first `few` lines."""
+    look = (line for row in comparison.tests if _failed(row) for line in _story(row))
+    stories = sum(1 + _behind(row) for row in comparison.tests if _failed(row))
+    return _listing("Tests that did not pass", look, few, stories)
 
 
 def _parity(comparison: Comparison) -> tuple[Line, ...]:

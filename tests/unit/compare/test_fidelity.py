@@ -122,7 +122,7 @@ def test_every_renderer_says_it_in_a_line(compiled):
     comparison = compare([run("a", launched=(ROW,), compiled=compiled)], ["a"])
     said = text(comparison.fidelity[0]).partition(": ")[2]
     console = Console(file=io.StringIO(), width=500, highlight=False)
-    console.print(render_terminal(comparison))
+    console.print(render_terminal(comparison, full=True))
     page = " ".join(re.sub("<[^>]*>", "", html.unescape(render_html(comparison))).split())
 
     assert said in console.file.getvalue()

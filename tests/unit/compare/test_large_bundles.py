@@ -14,6 +14,8 @@ from synthetic import CEILING, case, compiled, facts, no_gpu, record, run, sampl
 
 from harness.collect import collect_all, untrusted
 from harness.compare import compare
+from harness.compare.answer.overview import overview
+from harness.compare.answer.shortfalls import shortfalls
 from harness.compare.codegen import pairing
 from harness.compare.codegen.bundles import bundle
 from harness.compare.codegen.changed_code import diff
@@ -27,7 +29,6 @@ from harness.render import excerpt as limits
 from harness.render.charts.sweeps import sweeps
 from harness.render.excerpt import shown
 from harness.render.html import render_html
-from harness.render.html.matrix import matrix
 from harness.render.html.tests import numerics, parity
 from harness.render.markdown import render_markdown
 from harness.render.sections.changed_code import sentence
@@ -105,7 +106,8 @@ def steps(work) -> int:
 def everything(runs) -> None:
     """Compute everything that is computed before drawing; drawing itself is limited by what is shown."""
     comparison = compare(runs)
-    for look in (matrix, sweeps, numerics, parity, shown):
+    shortfalls(comparison, overview(comparison))
+    for look in (sweeps, numerics, parity, shown):
         look(comparison)
     one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells)
     if any(each.samples for each in runs):

@@ -117,7 +117,7 @@ ROOMS = {
 # The folders and files of a room, from the ground up: each imports only those before it.
 FLOORS = {
     "inside": ("process", "benchmarks", "scripts", "facts", "codegen", "fake_gpu", "sanitize", "multi_gpu", "test", "compile", "bench"),
-    "compare": ("comparison", "speeds", "codegen", "tests"),
+    "compare": ("comparison", "speeds", "codegen", "tests", "answer"),
     "render": ("text", "sections", "excerpt", "charts", "files", "exports", "html"),
 }
 
@@ -214,7 +214,24 @@ def test_package_data_is_read_by_the_page_alone():
 VENDOR = re.compile(r"(?<![a-z])(nvidia|amd|rocm|hip|xpu)(?![a-z])", re.IGNORECASE)
 
 
-@pytest.mark.parametrize("path", [path for path in HOST + INSIDE if path.name != "binary.py"], ids=relative)
+EMULATOR = sorted((HARNESS / "emulator").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", EMULATOR, ids=relative)
+def test_the_emulator_stands_alone(path):
+    """It needs the standard library, tables, and readers of ELF and MessagePack: anyone can use it for a code object of their own."""
+    allowed = {*sys.stdlib_module_names, "tinygrad", "elftools", "msgpack"}
+
+    assert {module for module in imports(path) if module.split(".")[0] not in allowed and not below({module}, "harness.emulator")} <= {
+        "harness"
+    }
+
+
+# Two places read one vendor's machine code, and cannot but name it: a compiled kernel's assembly, and the emulator of it.
+NAMES_VENDORS = {*EMULATOR, HARNESS / "inside" / "codegen" / "binary.py"}
+
+
+@pytest.mark.parametrize("path", [path for path in HOST + INSIDE if path not in NAMES_VENDORS], ids=relative)
 def test_no_vendor_is_named_in_code(path):
     """Vendor facts are data in targets.yml. (`torch.cuda` and `device="cuda"` are torch's names for every vendor's GPU.)"""
     named = [line for line in path.read_text().splitlines() if VENDOR.search(line) and not line.lstrip().startswith("#")]

@@ -10,6 +10,7 @@ from codegen_rows import MOVES, row, side
 from hostile import PAGE_NAMES, hostile
 from large import large
 from synthetic import case, compiled, no_gpu, run, two_targets
+from two_vendors import MADE_UP, two_vendors
 
 from harness.compare import compare
 from harness.compare.codegen.changed_code import diff
@@ -60,19 +61,25 @@ def show(browser, tmp_path):
         page.close()
 
 
+def unfold(page):
+    """Open the section of every kernel."""
+    page.locator("details.page").evaluate_all("found => found.forEach(one => { one.open = true })")
+    return page
+
+
 def test_it_renders_and_reads_out(show):
-    """The verdict is the heading; a pointer over a drawing shows its numbers."""
-    page = show(compare(two_targets(), ["alpha", "beta"]))
+    """What is wrong is the heading; a pointer over a drawing shows its numbers."""
+    page = unfold(show(compare(two_targets(), ["alpha", "beta"])))
     page.locator(".plot").first.hover()
 
-    assert page.get_by_role("heading", level=1).inner_text() == "2 of 2 targets are complete, with 1 failed test"
+    assert page.get_by_role("heading", level=1).inner_text() == "1 test fails on beta."
     assert page.locator("#readout").is_visible()
     assert "triton, alpha\t" in page.locator("#readout").inner_text()
 
 
 def test_a_switch_takes_its_lines_away_and_brings_them_back(show):
     """It affects only this kernel, and its read-out too."""
-    page = show(compare(two_targets(), ["alpha", "beta"]))
+    page = unfold(show(compare(two_targets(), ["alpha", "beta"])))
     kernel = page.locator("[data-kernel]").first
     kernel.get_by_role("button", name="torch").click()
 
@@ -89,8 +96,8 @@ def test_a_switch_takes_its_lines_away_and_brings_them_back(show):
 
 def test_the_keyboard_reaches_switches_and_drawings(show):
     """Tab moves to them, space switches, and arrow keys move between cases."""
-    page = show(compare(two_targets(), ["alpha", "beta"]))
-    page.locator("#speed .scroll, #matrix .scroll").first.focus()
+    page = unfold(show(compare(two_targets(), ["alpha", "beta"])))
+    page.locator("details.page .scroll").first.focus()
     for _ in range(20):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.dataset.provider") == "triton":
@@ -113,8 +120,9 @@ def test_the_keyboard_reaches_switches_and_drawings(show):
 
 def test_long_tables_are_made_when_they_are_opened(show):
     """Every number, test and configuration; the filter keeps rows that contain all of its words."""
-    page = show(compare([*two_targets(), no_gpu()], ["alpha", "beta", "cpu"]))
-    for selector, rows in (("[data-numbers]", 32), ("[data-tests]", 39), ("[data-code]", 16)):
+    page = unfold(show(compare([*two_targets(), no_gpu()], ["alpha", "beta", "cpu"])))
+    softmax = "[data-code=softmax]"
+    for selector, rows in (("[data-numbers]", 32), ("[data-tests]", 39), ("#code [data-code]", 16), (softmax, 5)):
         details = page.locator(selector).first
         assert details.locator("table").count() == 0
         details.locator("summary").click()
@@ -123,6 +131,72 @@ def test_long_tables_are_made_when_they_are_opened(show):
 
     page.locator("[data-numbers] .filter").first.fill("triton beta 512")
     assert page.locator("[data-numbers]").first.locator("tbody tr:visible").count() == 1
+
+
+def kernels(page):
+    """The kernels of the overview that are visible, in their order."""
+    return page.locator(".overview tbody tr:visible th").all_inner_texts()
+
+
+def test_the_overview_sorts_by_mouse_and_keyboard(show):
+    """Failed tests come first, then the largest gap; a column's head sorts by it, and the other way the next time."""
+    page = show(compare(two_vendors()))
+    assert kernels(page)[:4] == ["attention", "softmax", "cross_entropy", "layer_norm"]
+
+    page.get_by_role("button", name="kernel", exact=True).click()
+    assert kernels(page) == sorted(kernels(page))
+    page.keyboard.press("Enter")
+    assert kernels(page) == sorted(kernels(page), reverse=True)
+    assert page.locator("th[aria-sort]").all_inner_texts() == ["kernel"]
+    page.get_by_role("button", name="cuda", exact=True).focus()
+    page.keyboard.press("Space")
+    assert kernels(page)[0] == "dropout"
+
+
+def test_the_overview_is_filtered_by_words(show):
+    """A row stays if it has all of them."""
+    page = show(compare(two_vendors()))
+    page.get_by_role("searchbox", name="Filter the kernels").fill("of copy failed")
+
+    assert kernels(page) == ["softmax"]
+
+
+@pytest.mark.parametrize("width", [1440, 800, 390])
+def test_every_target_is_visible_at_every_width(show, width):
+    """Nothing of the overview is clipped, and the first screen has the first kernel on each target."""
+    page = show(compare(two_vendors()))
+    page.set_viewport_size({"width": width, "height": 900})
+    frame = page.locator(".scroll:has(> .overview)")
+    row = page.locator("#row-softmax")
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert frame.evaluate("found => found.scrollWidth - found.clientWidth") == 0
+    for target in ("cuda", MADE_UP):
+        box = row.locator(f'[data-head="{target}"]').bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+        assert box["y"] + box["height"] <= 900
+    assert "56 %" in row.inner_text()
+
+
+def test_a_link_opens_the_section_of_its_kernel(show):
+    """From the overview, and as a fragment that somebody shared."""
+    page = show(compare(two_vendors()))
+    assert not page.locator("#softmax table").first.is_visible()
+    page.locator("#row-softmax a").click()
+
+    assert page.locator("#softmax details.page").get_attribute("open") is not None
+    page.goto(page.url.partition("#")[0] + "#gelu")
+    page.wait_for_function("document.querySelector('#gelu details.page').open")
+
+
+def test_only_its_own_line_and_the_fastest_peer_are_drawn_at_first(show):
+    """The others are one press away."""
+    page = show(compare(two_vendors()))
+    pressed = page.locator("#softmax [data-provider]").evaluate_all("all => all.map(one => [one.dataset.provider, one.ariaPressed])")
+
+    assert [name for name, state in pressed if state == "true"] == ["triton", "quack"]
+    assert len(pressed) > 2
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -152,6 +226,7 @@ def test_wide_tables_break_no_names(show):
     code = tuple(compiled(f"sy_{n}", function="attention_backward_kernel", shared_bytes=57344, occupancy=0.125) for n in range(11))
     long = case("softmax/t.py::test_against_a_reference_of_another[bf16-contiguous-128x1024x64]", properties={"grad0.max_abs_err": "1"})
     page = show(compare([run("alpha", cases=(long,), compiled=code), run("beta", cases=(long,))]))
+    page.locator("details.page details").evaluate_all("found => found.forEach(one => { one.open = true })")
 
     for names in (".code tbody th code", ".numerics .property code"):
         heights = page.locator(names).evaluate_all("found => found.map(one => one.getBoundingClientRect().height)")

@@ -10,18 +10,26 @@ from large import large
 from rich.cells import cell_len
 from rich.console import Console
 from synthetic import ARCHITECTURES, case, compiled, no_gpu, record, run, sample, two_targets
+from two_vendors import two_vendors
 
 from harness.compare import compare
 from harness.records import Stage, StageReport, Verdict
+from harness.render.sections.answer import draw_bar
 from harness.render.terminal import render_terminal
 from harness.render.text import visible
 
 
-def show(runs, expected=(), full=False) -> str:
-    """The report as a terminal without colours shows it."""
+def show(runs, expected=(), full=True) -> str:
+    """The report as a terminal without colours shows it, by default all of it."""
     text = io.StringIO()
     Console(file=text, width=80, force_terminal=False, highlight=False).print(render_terminal(compare(runs, expected), full))
     return text.getvalue()
+
+
+def many():
+    """Sixty targets that fail, with long reasons and hints."""
+    names = [f"target-{number}" for number in range(60)]
+    return compare([run(name, cases=(case(verdict=Verdict.FAILED, message="x" * 300),)) for name in names[:30]], names)
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -54,51 +62,66 @@ def test_a_large_report_fits_eighty_columns():
 
 
 GOLDEN = """\
-1 of 2 targets is complete: alpha passed 3 tests, measured 3 points and compiled
-1 kernel; beta is absent (no raw folder was given).
+beta is absent (no raw folder was given).
 
-Targets
-target  verdict  GPU              tests     points    compiled  time
-────────────────────────────────────────────────────────────────────
-alpha   passed   Synthetic GPU A  3 passed  3 passed  1 passed  61 s
-beta    absent   -                -         -         -            -
-beta: no raw folder was given
-beta, what to do: Run it, or give its raw folder or artifact beside the others:
-raw/beta.
-
-Environment
-torch 2.13.0+synthetic, triton 3.9.0, runtime synthetic 1.0, driver 1.0, FP
-fusion 1
-GPU 0: Synthetic GPU A sy_90, copy 4000 GB/s measured, 4400 GB/s by its driver's
-figures
-
-Tests
+Kernels
 kernel   alpha     beta
-─────────────────────────
-softmax  3 passed  absent
+───────────────────────
+softmax  ███▎ 81%  -
+%: of the copy measured on that GPU in the same run, median over the cases.
 
-Speed, GB/s
-kernel   provider  target  n      best    median   largest
-──────────────────────────────────────────────────────────
-softmax  triton    alpha   3  3512 88%  3256 81%  3512 88%
-beta: no speeds, absent
-n cases; best and median over them; largest: at the largest size.
-%: of the copy bandwidth measured on that GPU in the same run.
+What each target did
+beta is absent (no raw folder was given)
+  what to do: Run it, or give its raw folder or artifact beside the others:
+  raw/beta.
+alpha passed 3 tests, measured 3 points and compiled 1 kernel
 
-Generated code
-             sy_
-function     90
-────────────────
-_softmax_fwd 34r
-beta: nothing compiled, absent
-r: registers a thread, the most of all configurations. s: registers spilled to
-memory.
+Where is the gap, what next
+softmax on alpha: 81% of the copy
+  look at softmax/N=1024: 78%
+  This report has no code of these cases for the card of alpha: run the compile
+  stage.
+  $ warpwave run alpha --stage bench,compile --bench 'softmax/bench_*.py' --full
+
+--full shows every test, case and configuration.
 """
 
 
 def test_one_complete_and_one_absent_target():
-    """The verdict comes first, and the absent target is in every table."""
-    assert "\n".join(line.rstrip() for line in show([run()], ["alpha", "beta"]).splitlines()) + "\n" == GOLDEN
+    """What is wrong comes first, and the absent target is a column."""
+    assert "\n".join(line.rstrip() for line in show([run()], ["alpha", "beta"], full=False).splitlines()) + "\n" == GOLDEN
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("made", [lambda: compare(two_vendors()), lambda: large(2000), many], ids=["two vendors", "large", "many targets"])
+def test_by_default_it_is_one_screen(made, width):
+    """What is cut is counted, and the option that shows it is named."""
+    text = io.StringIO()
+    Console(file=text, width=width, force_terminal=False, highlight=False).print(render_terminal(made()))
+    lines = text.getvalue().splitlines()
+
+    assert len(lines) <= 58  # the command prints two more
+    assert max(map(cell_len, lines)) <= width
+    assert lines[-1] == "--full shows every test, case and configuration."
+
+
+def test_the_screen_has_the_table_the_failures_and_the_gaps():
+    """A kernel a line, with a bar for its share, which is a number too."""
+    text = io.StringIO()
+    Console(file=text, width=120, force_terminal=False, highlight=False).print(render_terminal(compare(two_vendors())))
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    titles = ("Kernels", "What each target did", "Tests that did not pass", "Gates broken", "Where is the gap, what next")
+
+    assert lines[0].startswith("6 tests fail on rocm (made up); 2 kernels break a gate on cuda; 3 kernels reach less than 70% of the copy")
+    assert next(line for line in lines if line.startswith("softmax ")).split() == [
+        *("softmax", "████", "101%", "██▎·", "56%?", "4", "failed", "161", "passed", "-", "0%")
+    ]
+    assert tuple(line for line in lines if line in titles) == titles
+
+
+@pytest.mark.parametrize(("share", "bar"), [(0, "····"), (0.01, "····"), (0.25, "█···"), (0.56, "██▎·"), (0.99, "████"), (1.3, "████")])
+def test_a_bar_is_filled_by_eighths_of_a_character(share, bar):
+    assert draw_bar(share) == bar
 
 
 def test_what_cannot_be_relied_on_is_counted_and_an_aa_run_is_told():
@@ -116,7 +139,8 @@ def test_two_targets_show_ratio_difference_and_what_failed():
     """A reader finds what differs, which test failed where and why, and ratios only for cases that are sound on both."""
     text = show(two_targets(), ["alpha", "beta"])
 
-    assert text.startswith("2 of 2 targets are complete, with 1 failed test: alpha passed 12 tests")
+    assert text.startswith("1 test fails on beta.\n")
+    assert "alpha passed 12 tests, measured 64 points and compiled 12 kernels\nbeta failed 1 of 11 tests" in text
     for expected in ("beta/alpha", "1.20 (8)", "1.20 (7)", "4560 91%?", "? unverified", "1 test failed on beta", "1 test missing on beta"):
         assert expected in text
     assert "beta failed: AssertionError: max_abs_err 0.3 > 1e-5" in text
@@ -162,7 +186,7 @@ def test_an_architecture_compiled_on_two_targets_has_two_columns():
 
 def test_full_adds_every_case_and_every_test():
     """Everything that is condensed by default is listed."""
-    short, full = show([run()]), show([run()], full=True)
+    short, full = show([run()], full=False), show([run()], full=True)
 
     assert "softmax/N=2048" not in short
     assert "softmax/N=2048" in full
@@ -216,7 +240,7 @@ def test_where_one_target_was_tested_the_marks_are_at_the_other():
     """The marks tell the two targets apart."""
     text = show([run(samples=(sample(),)), untested(sample(), record=record("beta"))])
 
-    assert "?" in next(line for line in text.splitlines() if "beta" in line and "75%" in line)
+    assert "?" in next(line for line in text.splitlines() if "beta" in line and "3000 75%" in line)
     assert "? unverified" in text
     assert "no target was asked" not in text
 
@@ -226,8 +250,8 @@ def test_one_case_is_its_own_best_median_and_largest():
     one = show([run(samples=(sample(), sample(provider="torch")))])
     two = show([run(samples=(sample(), sample(2048)))])
 
-    assert ("value" in one, "median" in one) == (True, False)
-    assert ("value" in two, "median" in two) == (False, True)
+    assert (" value" in one, " best" in one) == (True, False)
+    assert (" value" in two, " best" in two) == (False, True)
 
 
 def test_a_legend_explains_only_what_is_in_the_table():
@@ -244,6 +268,6 @@ def test_what_a_quick_run_left_out_is_counted():
     """Of how many, where tests ran; the stages that left out the same tests count once."""
     reports = tuple(StageReport(stage, Verdict.PASSED, 1.0, left_out=640) for stage in (Stage.TEST, Stage.COMPILE))
 
-    assert "--quick left out 640 of 643 tests" in show([run(stages=reports)])
+    assert "--quick left out 640 of 643 tests" in show([run(stages=reports)], full=False)
     assert "--quick left out 640 tests" in show([run(stages=reports[1:], cases=())])
     assert "--quick" not in show([run()])

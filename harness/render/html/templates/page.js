@@ -36,6 +36,7 @@
         apply();
       });
     }
+    apply();
   }
 
   // The read-out: the case nearest to the pointer, or selected with the arrow keys.
@@ -148,7 +149,62 @@
     long(details, ["test", ...targets], named, (column, text) => (column && text !== "missing" ? `v-${text === "skipped" ? "not-run" : text}` : ""));
   });
   once("[data-code]", (details) => {
-    long(details, ["kernel", "function", "configuration", ...data.code.columns], data.code.rows, (column) => (column > 1 ? "cellcode" : ""));
+    const kernel = details.dataset.code; // empty for those of all kernels
+    const rows = kernel ? data.code.rows.filter((row) => row[0] === kernel).map((row) => row.slice(1)) : data.code.rows;
+    const heads = [...(kernel ? [] : ["kernel"]), "function", "configuration", ...data.code.columns];
+    long(details, heads, rows, (column) => (column > heads.indexOf("configuration") - 1 ? "cellcode" : ""));
+  });
+
+  // The overview: columns sort by mouse and keyboard, and a filter keeps the rows that contain all of its words.
+  for (const table of document.querySelectorAll("[data-sortable]")) {
+    const [head] = table.tHead.rows;
+    const body = table.tBodies[0];
+    const value = (row, column) => row.cells[column].dataset.v;
+    [...head.cells].forEach((cell, column) => {
+      const kind = cell.dataset.sort;
+      const button = make("button", cell.textContent, "sort");
+      button.type = "button";
+      cell.replaceChildren(button);
+      button.addEventListener("click", () => {
+        const natural = kind === "high" ? "descending" : "ascending";
+        const opposite = kind === "high" ? "ascending" : "descending";
+        const order = cell.ariaSort === natural ? opposite : natural;
+        for (const other of head.cells) other.removeAttribute("aria-sort");
+        cell.ariaSort = order;
+        const compare = kind === "text" ? (a, b) => a.localeCompare(b) : (a, b) => a - b;
+        const sign = order === "ascending" ? 1 : -1;
+        body.append(...[...body.rows].sort((a, b) => sign * compare(value(a, column), value(b, column))));
+      });
+    });
+    const filter = make("input", undefined, "filter");
+    filter.type = "search";
+    filter.placeholder = "Filter: kernel, failed, …";
+    filter.ariaLabel = "Filter the kernels";
+    filter.addEventListener("input", () => {
+      const wanted = filter.value.toLowerCase().split(" ");
+      for (const row of body.rows) row.hidden = !wanted.every((word) => row.textContent.toLowerCase().includes(word));
+    });
+    document.getElementById("overview-tools").prepend(filter);
+  }
+
+  // A link into a folded part opens it. Printing opens the kernels.
+  const reveal = () => {
+    let found = null;
+    try {
+      found = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    } catch {
+      return; // a fragment that is no text
+    }
+    if (!found) return;
+    for (let part = found; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
+    const own = found.querySelector(":scope > details.page");
+    if (own) own.open = true;
+    found.scrollIntoView();
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
+  addEventListener("beforeprint", () => {
+    for (const page of document.querySelectorAll("details.page")) page.open = true;
   });
 
   const themes = ["system", "light", "dark"];

@@ -1,0 +1,88 @@
+"""Comparison → the first sentence of a report: what is wrong, and where; or that nothing is. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from harness.compare.answer.overview import FAR, KernelLine, Reached
+from harness.compare.comparison import FAILING, Comparison, TargetSummary
+from harness.compare.verdict import phrase, sentence
+from harness.records import Verdict
+
+_MOST = 8  # targets in a clause
+_LIMIT = f"{FAR:.0%}"
+
+
+def headline(comparison: Comparison, lines: Sequence[KernelLine]) -> str:
+    """Return `6 tests fail on b; 3 kernels reach less than 70% of the copy there.`, or else what is known to be good.
+
+    If the command was stopped or a file could not be written, that stands before the comparison's own sentence, and comes first here too.
+    """
+    own = sentence(comparison.targets)
+    lead = comparison.sentence.removesuffix(own).strip() if comparison.sentence.endswith(own) else ""
+    said = _wrong(comparison, lines) or ([] if comparison.exit_code and not lead else _right(comparison, lines))
+    return " ".join(filter(None, (lead, f"{'; '.join(said)}."))) if said else comparison.sentence
+
+
+def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
+    """Return a clause for each kind of fault, the gravest first. A clause about the one target of the clause before says `there`."""
+    targets = comparison.targets
+    faults = (
+        (_count(targets, lambda target: sum(target.tests.get(verdict.value, 0) for verdict in FAILING)), "test", "fails", "fail"),
+        (_count(targets, _not_compiled), "kernel", "does not compile", "do not compile"),
+        (_count(targets, lambda target: target.only_gates), "kernel", "breaks a gate", "break a gate"),
+        (_far(lines, of_ceiling=True), "kernel", f"reaches less than {_LIMIT} of the copy", f"reach less than {_LIMIT} of the copy"),
+        (_far(lines, of_ceiling=False), "kernel", f"is below {_LIMIT} of its fastest peer", f"are below {_LIMIT} of their fastest peers"),
+    )
+    clauses = [phrase(target) for target in targets if not target.complete][:_MOST]
+    before: list[str] = []
+    for counted, noun, one, many in faults:
+        if counted:
+            clauses.append(_clause(counted, noun, one, many, there=before == list(counted) and len(counted) == 1))
+            before = list(counted)
+    return clauses
+
+
+def _clause(counted: Mapping[str, int], noun: str, one: str, many: str, *, there: bool) -> str:
+    """`6 tests fail on a, 1 on b`."""
+    (first, count), *others = counted.items()
+    text = f"{count} {noun} {one}" if count == 1 else f"{count} {noun}s {many}"
+    more = [f"{number} on {target}" for target, number in others[: _MOST - 1]]
+    more += [f"some on {len(others) - len(more)} more targets"] if len(others) > len(more) else []
+    return ", ".join([f"{text} {'there' if there else f'on {first}'}", *more])
+
+
+def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
+    """Return what is good: tests that pass, and the least share of the copy that a kernel reaches."""
+    tested = [target.target for target in comparison.targets if target.tests.get(Verdict.PASSED.value)]
+    more = f" and {len(tested) - _MOST} more targets" if len(tested) > _MOST else ""
+    clauses = [f"All tests that ran pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
+    shares = [(one.of_ceiling, target, line.kernel) for line, target, one in _each(lines) if one.of_ceiling is not None]
+    if shares:
+        share, target, kernel = min(shares)
+        where = f"{kernel} on {target} is the furthest away"
+        clauses.append(f"{'every' if clauses else 'Every'} kernel reaches at least {share:.0%} of the copy ({where})")
+    return clauses
+
+
+def _count(targets: Sequence[TargetSummary], count: Callable[[TargetSummary], int]) -> dict[str, int]:
+    return {target.target: number for target in targets if (number := count(target))}
+
+
+def _not_compiled(target: TargetSummary) -> int:
+    return sum(target.compiled.get(verdict.value, 0) for verdict in FAILING) - target.only_gates
+
+
+def _far(lines: Sequence[KernelLine], *, of_ceiling: bool) -> Counter[str]:
+    """Count kernels by target that are far from the ceiling, or without one from the fastest provider."""
+    found = {
+        (target, line.kernel)
+        for line, target, one in _each(lines)
+        if one.share is not None and one.share < FAR and (one.of_ceiling is not None) == of_ceiling
+    }
+    return Counter(target for target, _ in sorted(found))
+
+
+def _each(lines: Sequence[KernelLine]) -> Iterator[tuple[KernelLine, str, Reached]]:
+    return ((line, square.target, one) for line in lines for square in line.squares for one in square.reached)

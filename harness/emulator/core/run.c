@@ -1,0 +1,135 @@
+/* One launch: workgroups in order, their waves in turn.
+ *
+ * A wave runs until a barrier, its end, or its slice of instructions is over. A workgroup whose slice is over stays resident while the
+ * next ones start, so that programs that wait for each other go on. Registers and LDS hold a NaN pattern before each workgroup. */
+#include "numbers.h"
+#include <stdlib.h>
+
+enum { POISON = 0xffedffedu };
+
+void stop(struct wave *w, int fault) {
+    struct machine *m = w->machine;
+    m->fault = (u32)fault;
+    m->fault_index = w->pc - 1;
+    m->fault_wave = w->number;
+    memcpy(m->fault_group, w->group->id, sizeof m->fault_group);
+    longjmp(m->out, 1);
+}
+
+/* Registers as the hardware sets them up, and poison in all others. */
+static void begin_wave(struct machine *m, struct group *g, u32 number) {
+    struct wave *w = &g->wave[number];
+    w->machine = m, w->group = g, w->number = number;
+    w->pc = m->entry, w->state = RUNNING, w->scc = 0, w->mode = m->mode, w->barrier_signalled = 0;
+    for (u32 row = 0; row < m->rows; row++) for (int l = 0; l < LANES; l++) w->v[row][l] = POISON;
+    for (u32 row = ACC; row < ACC + m->accumulators; row++) for (int l = 0; l < LANES; l++) w->v[row][l] = POISON;
+    for (u32 n = 0; n < SGPRS; n++) w->s[n] = POISON;
+    u32 first = number * LANES, count = m->threads - first < LANES ? m->threads - first : LANES;
+    for (u32 l = 0; l < LANES; l++) w->v[0][l] = first + l; /* x in the low ten bits; y and z are 0 */
+    if (!m->packed_ids) for (u32 l = 0; l < LANES; l++) w->v[1][l] = w->v[2][l] = 0;
+    set_exec(w, count == LANES ? (mask)~(mask)0 : ((mask)1 << count) - 1);
+    w->write_mask_of = 0;
+    memset(w->write_mask, 0, sizeof w->write_mask);
+    if (LANES == 32) w->s[EXEC + 1] = 0;
+    memcpy(&w->s[m->packet_at], &m->packet, 8);
+    memcpy(&w->s[m->kernarg_at], &m->kernarg, 8);
+    if (m->preload_words) memcpy(&w->s[m->preload_at], (const void *)(uintptr_t)m->kernarg, m->preload_words * 4);
+    if (m->ids_in_ttmp) {
+        w->s[TTMP + 9] = g->id[0];
+        w->s[TTMP + 7] = (g->id[1] & 0xffff) | g->id[2] << 16;
+        w->s[TTMP + 8] = number << 25;
+        w->s[TTMP + 6] = 0;
+    } else {
+        for (int axis = 0; axis < 3; axis++) if (m->sgpr_ids[axis] != ~0u) w->s[m->sgpr_ids[axis]] = g->id[axis];
+    }
+}
+
+static void begin_group(struct machine *m, struct group *g, u64 index) {
+    g->id[0] = (u32)(index % m->grid[0]);
+    g->id[1] = (u32)(index / m->grid[0] % m->grid[1]);
+    g->id[2] = (u32)(index / m->grid[0] / m->grid[1]);
+    g->waves = g->live = (m->threads + LANES - 1) / LANES;
+    if (!g->wave) {
+        g->wave = aligned_alloc(64, (sizeof(struct wave) * g->waves + 63) / 64 * 64);
+        memset(g->wave, 0, sizeof(struct wave) * g->waves); /* so that a fault of this file is the same at each run */
+        g->lds = aligned_alloc(64, (m->lds_bytes + 127) / 64 * 64);
+        for (u32 n = 0; n < g->waves; n++) g->wave[n].scratch = malloc((size_t)m->scratch_bytes * LANES + 1);
+    }
+    for (u32 n = 0; n < m->lds_bytes / 4; n++) ((u32 *)g->lds)[n] = POISON;
+    for (u32 n = 0; n < g->waves; n++) begin_wave(m, g, n);
+    m->waves += g->waves;
+}
+
+static void end_group(struct group *g) {
+    for (u32 n = 0; g->wave && n < g->waves; n++) free(g->wave[n].scratch);
+    free(g->wave);
+    free(g->lds);
+    g->wave = 0, g->lds = 0;
+}
+
+static void run_wave(struct machine *m, struct wave *w, u64 slice) {
+    u64 left = slice;
+    while (left-- && w->state == RUNNING) {
+        const struct instruction *i = &m->code[w->pc++];
+        i->op->run(w, i);
+        m->executed++;
+    }
+}
+
+/* Run each wave of a workgroup once; return whether the workgroup has ended. */
+static int run_group(struct machine *m, struct group *g) {
+    u32 waiting = 0, live = 0;
+    for (u32 n = 0; n < g->waves; n++) {
+        struct wave *w = &g->wave[n];
+        if (w->state == RUNNING) run_wave(m, w, m->slice);
+        if (m->limit && m->executed >= m->limit) {
+            m->fault = LIMIT;
+            longjmp(m->out, 1);
+        }
+        waiting += w->state == AT_BARRIER;
+        live += w->state != ENDED;
+    }
+    if (live && waiting == live) for (u32 n = 0; n < g->waves; n++) if (g->wave[n].state == AT_BARRIER) g->wave[n].state = RUNNING;
+    return live == 0;
+}
+
+/* Execute the launch; return the fault, 0 if it ended well. */
+u32 execute_launch(struct machine *m) {
+    u64 next = 0, groups = (u64)m->grid[0] * m->grid[1] * m->grid[2];
+    struct group *resident = calloc(m->resident, sizeof *resident);
+    u8 *busy = calloc(m->resident, 1);
+    volatile u32 fault;
+    m->fault = FINE;
+    if (!setjmp(m->out)) {
+        for (u64 running = 0; next < groups || running;) {
+            int waited = 0;
+            for (u32 n = 0; n < m->resident; n++) {
+                if (!busy[n]) {
+                    /* A new workgroup only if all others used up a turn: one after the other, as long as they end. */
+                    if (next >= groups || (running && !waited)) continue;
+                    begin_group(m, &resident[n], next++);
+                    busy[n] = 1, running++;
+                }
+                u32 turns = 64; /* barriers of a workgroup before the next has its turn */
+                int ended = 0;
+                u64 before = m->executed;
+                while (turns-- && !(ended = run_group(m, &resident[n])) && m->executed - before < m->slice * 4) {}
+                if (ended) busy[n] = 0, running--;
+                else waited = 1;
+            }
+        }
+    }
+    fault = m->fault;
+    for (u32 n = 0; n < m->resident; n++) end_group(&resident[n]);
+    free(resident);
+    free(busy);
+    return fault;
+}
+
+/* What the decoder and the caller need to know. */
+u32 count_operations(void) { return (u32)(__stop_operations - __start_operations); }
+const struct operation *operations(void) { return __start_operations; }
+u32 size_of(int what) {
+    const u32 sizes[] = {sizeof(struct operation), sizeof(struct instruction), sizeof(struct operand), sizeof(struct machine), LANES};
+    return sizes[what];
+}

@@ -1,0 +1,89 @@
+"""Mnemonics by opcode, from AMD's machine-readable descriptions (in the wheel of tinygrad, MIT), under the names of the C core.
+
+Newer architectures renamed many instructions whose meaning stayed: they share an operation here, and keep their own name in text.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from functools import cache
+
+# Opcodes of gfx90a that later tables lack, or gave to other instructions.
+_GFX90A = {
+    84: "v_mfma_i32_32x32x8_i8", 85: "v_mfma_i32_16x16x16_i8", 99: "v_mfma_f32_32x32x4_2b_bf16", 100: "v_mfma_f32_16x16x4_4b_bf16",
+    101: "v_mfma_f32_4x4x4_16b_bf16", 102: "v_mfma_f32_32x32x8_bf16", 103: "v_mfma_f32_16x16x16_bf16",
+}  # fmt: skip
+
+
+@cache
+def mnemonics(family: str, encoding: str) -> dict[int, str]:
+    """Return the mnemonics of one encoding ("VOP3") of a family ("cdna", "rdna3", "rdna4"), in lower case."""
+    module = importlib.import_module(f"tinygrad.runtime.autogen.amd.{family}.enum")
+    return {entry.value: re.sub(r"_e(32|64)$", "", entry.name.lower()) for entry in getattr(module, encoding + "Op", ())}
+
+
+def mfma_name(architecture: str, opcode: int) -> str | None:
+    """Return the mnemonic of a matrix or packed instruction."""
+    if architecture == "gfx90a" and opcode in _GFX90A:
+        return _GFX90A[opcode]
+    return mnemonics("cdna", "VOP3P").get(opcode)
+
+
+def cache_name(architecture: str, opcode: int) -> str | None:
+    """Return the mnemonic of a cache instruction that only gfx90a has."""
+    return {62: "buffer_wbinvl1", 63: "buffer_wbinvl1_vol"}.get(opcode) if architecture == "gfx90a" else None
+
+
+_SIZES = {"b8": "byte", "b16": "short", "b32": "dword", "b64": "dwordx2", "b96": "dwordx3", "b128": "dwordx4", "b256": "dwordx8"}
+_SIZES |= {"b512": "dwordx16", "u8": "ubyte", "i8": "sbyte", "u16": "ushort", "i16": "sshort"}
+_MEMORY = re.compile(r"^(s_buffer|s|global|flat|scratch|buffer)_(load|store)_(?:(d16_hi|d16)_)?([bui]\d+)$")
+_ATOMIC = re.compile(r"^(global|flat|buffer)_atomic_(\w+?)_([bui])(32|64)$")
+_RENAMED = {
+    "v_mad_mix_f32": "v_fma_mix_f32", "v_mad_mixlo_f16": "v_fma_mixlo_f16", "v_mad_mixhi_f16": "v_fma_mixhi_f16",
+    "v_accvgpr_read": "v_accvgpr_read_b32", "v_accvgpr_write": "v_accvgpr_write_b32",
+    "v_add_nc_u32": "v_add_u32", "v_sub_nc_u32": "v_sub_u32", "v_subrev_nc_u32": "v_subrev_u32", "v_add_nc_i32": "v_add_i32",
+    "v_sub_nc_i32": "v_sub_i32", "v_add_nc_u16": "v_add_u16", "v_sub_nc_u16": "v_sub_u16", "v_add_nc_i16": "v_add_i16",
+    "v_sub_nc_i16": "v_sub_i16", "v_add_co_ci_u32": "v_addc_co_u32", "v_sub_co_ci_u32": "v_subb_co_u32",
+    "v_subrev_co_ci_u32": "v_subbrev_co_u32", "v_clz_i32_u32": "v_ffbh_u32", "v_ctz_i32_b32": "v_ffbl_b32", "v_cls_i32": "v_ffbh_i32",
+    "v_max_num_f32": "v_max_f32", "v_min_num_f32": "v_min_f32", "v_max_num_f16": "v_max_f16", "v_min_num_f16": "v_min_f16",
+    "v_max_num_f64": "v_max_f64", "v_min_num_f64": "v_min_f64", "v_max3_num_f32": "v_max3_f32", "v_min3_num_f32": "v_min3_f32",
+    "v_max3_num_f16": "v_max3_f16", "v_min3_num_f16": "v_min3_f16", "v_med3_num_f32": "v_med3_f32", "v_med3_num_f16": "v_med3_f16",
+    "v_minmax_num_f32": "v_minmax_f32", "v_maxmin_num_f32": "v_maxmin_f32", "v_pk_max_num_f16": "v_pk_max_f16",
+    "v_pk_min_num_f16": "v_pk_min_f16", "v_mul_dx9_zero_f32": "v_mul_legacy_f32", "v_cvt_pk_rtz_f16_f32": "v_cvt_pkrtz_f16_f32",
+    "v_cvt_floor_i32_f32": "v_cvt_flr_i32_f32", "v_cvt_nearest_i32_f32": "v_cvt_rpi_i32_f32",
+    "s_and_not1_b32": "s_andn2_b32", "s_and_not1_b64": "s_andn2_b64", "s_or_not1_b32": "s_orn2_b32", "s_or_not1_b64": "s_orn2_b64",
+    "s_and_not1_saveexec_b32": "s_andn2_saveexec_b32", "s_or_not1_saveexec_b32": "s_orn2_saveexec_b32",
+    "s_and_not0_saveexec_b32": "s_andn1_saveexec_b32", "s_or_not0_saveexec_b32": "s_orn1_saveexec_b32",
+    "s_ctz_i32_b32": "s_ff1_i32_b32", "s_ctz_i32_b64": "s_ff1_i32_b64", "s_clz_i32_u32": "s_flbit_i32_b32",
+    "s_clz_i32_u64": "s_flbit_i32_b64", "s_cls_i32": "s_flbit_i32", "s_cls_i32_i64": "s_flbit_i32_i64",
+    "s_add_co_u32": "s_add_u32", "s_sub_co_u32": "s_sub_u32", "s_add_co_i32": "s_add_i32", "s_sub_co_i32": "s_sub_i32",
+    "s_add_co_ci_u32": "s_addc_u32", "s_sub_co_ci_u32": "s_subb_u32", "s_addk_co_i32": "s_addk_i32", "s_add_nc_u64": "s_add_u64",
+    "s_sub_nc_u64": "s_sub_u64", "ds_wrxchg_rtn_b32": "ds_wrxchg_rtn_b32", "ds_storexchg_rtn_b32": "ds_wrxchg_rtn_b32",
+    "ds_storexchg_rtn_b64": "ds_wrxchg_rtn_b64", "ds_min_num_f32": "ds_min_f32", "ds_max_num_f32": "ds_max_f32",
+    "ds_min_num_rtn_f32": "ds_min_rtn_f32", "ds_max_num_rtn_f32": "ds_max_rtn_f32", "ds_load_u16_d16": "ds_read_u16_d16",
+    "v_mad_co_u64_u32": "v_mad_u64_u32", "v_mad_co_i64_i32": "v_mad_i64_i32",
+}  # fmt: skip
+_ATOMIC_NAMES = {("min", "i"): "smin", ("max", "i"): "smax", ("min", "u"): "umin", ("max", "u"): "umax"}
+
+
+@cache
+def operation_name(mnemonic: str) -> str:
+    """Return the name of the C core's operation for a mnemonic."""
+    mnemonic = mnemonic.replace("v_dual_", "v_")
+    if found := _MEMORY.match(mnemonic):
+        where, what, half, size = found.groups()
+        if half and size == "b16":
+            return f"{where}_{what}_short_{half}"
+        return f"{where}_{what}_{_SIZES.get(size, size)}" + (f"_{half}" if half else "")
+    if found := _ATOMIC.match(mnemonic):
+        where, what, kind, bits = found.groups()
+        what = _ATOMIC_NAMES.get((what, kind), what)
+        return f"{where}_atomic_{what}" + ("_x2" if bits == "64" else "")
+    if mnemonic.startswith(("global_atomic_", "flat_atomic_", "buffer_atomic_")):
+        return re.sub(r"_(min|max)_num_f", r"_\1_f", mnemonic)
+    if mnemonic.startswith("ds_"):
+        name = mnemonic.replace("ds_load_", "ds_read_").replace("ds_store_", "ds_write_")
+        name = re.sub(r"ds_(read|write)_2addr_stride64_", r"ds_\g<1>2st64_", name)
+        return _RENAMED.get(mnemonic, re.sub(r"ds_(read|write)_2addr_", r"ds_\g<1>2_", name))
+    return _RENAMED.get(mnemonic, mnemonic)

@@ -1,0 +1,124 @@
+"""Comparison → a section a kernel: its tests, sweeps, recorded numbers, code by architecture and configurations. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from harness.compare.answer.overview import KernelLine
+from harness.compare.comparison import Comparison
+from harness.records import Verdict
+from harness.render.html.generated_code import Function
+from harness.render.html.speeds import Kernel
+from harness.render.html.tests import Numeric
+from harness.render.text import counts, gravest
+
+_MOST_TESTS = 60  # test functions in a section
+
+
+@dataclass(frozen=True)
+class TestLine:
+    """A test function with all of its parameters: per target its counts as text and the gravest verdict, or None."""
+
+    file: str
+    name: str
+    cells: tuple[tuple[str, Verdict] | None, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """All that is known of one kernel. `drawn` holds its figures, None without speeds. `configurations` counts its rows of code."""
+
+    ident: str
+    line: KernelLine
+    tests: tuple[TestLine, ...]
+    more_tests: int
+    drawn: Kernel | None
+    functions: tuple[Function, ...]
+    configurations: int
+    numerics: tuple[Numeric, ...]
+
+
+def pages(
+    comparison: Comparison,
+    lines: Sequence[KernelLine],
+    idents: Mapping[str, str],
+    drawn: Sequence[Kernel],
+    functions: Sequence[Function],
+    numerics: Sequence[Numeric],
+) -> tuple[Page, ...]:
+    """Return a page a kernel, by name: readers look one up, and the order of the overview changes from run to run."""
+    tests = _tests(comparison)
+    figures = {kernel.name: kernel for kernel in drawn}
+    code: dict[str, list[Function]] = {}
+    for function in functions:
+        code.setdefault(function.kernel, []).append(function)
+    numbers: dict[str, list[Numeric]] = {}
+    for numeric in numerics:
+        numbers.setdefault(numeric.kernel, []).append(numeric)
+    found = []
+    for kernel, line in _every(lines, code):
+        mine = tests.get(kernel, [])
+        own = code.get(kernel, [])
+        found.append(
+            Page(
+                idents[kernel],
+                line,
+                tuple(mine[:_MOST_TESTS]),
+                max(0, len(mine) - _MOST_TESTS),
+                figures.get(kernel),
+                tuple(own),
+                sum(function.n for function in own),
+                tuple(numbers.get(kernel, ())),
+            )
+        )
+    return tuple(sorted(found, key=lambda page: page.line.kernel))
+
+
+def named(lines: Sequence[KernelLine], functions: Sequence[Function]) -> list[str]:
+    """Return every kernel that has a page, those of the overview first."""
+    return list(dict.fromkeys([line.kernel for line in lines] + [function.kernel for function in functions]))
+
+
+def _every(lines: Sequence[KernelLine], code: Mapping[str, object]) -> list[tuple[str, KernelLine]]:
+    known = {line.kernel: line for line in lines}
+    return [(kernel, known.get(kernel) or KernelLine(kernel, (), None, ())) for kernel in dict.fromkeys([*known, *code])]
+
+
+def _tests(comparison: Comparison) -> dict[str, list[TestLine]]:
+    """Return the test functions by kernel, failed ones first."""
+    targets = [target.target for target in comparison.targets]
+    groups: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
+    for row in comparison.tests:
+        group = groups.setdefault((row.kernel, row.id.partition("[")[0]), {})
+        for cell in row.cells:
+            counted = group.setdefault(cell.target, {})
+            counted[cell.result.verdict.value] = counted.get(cell.result.verdict.value, 0) + 1
+    found: dict[str, list[TestLine]] = {}
+    for (kernel, test), group in groups.items():
+        file, _, name = test.partition("::")
+        cells = tuple((counts(group[target]), gravest(group[target])) if target in group else None for target in targets)
+        found.setdefault(kernel, []).append(TestLine(file, name or test, cells))
+    return {kernel: sorted(made, key=lambda test: -max(_severity(test))) for kernel, made in found.items()}
+
+
+def _severity(test: TestLine) -> list[int]:
+    return [cell[1].severity if cell and cell[1] is not Verdict.NOT_RUN else 0 for cell in test.cells]
+
+
+def with_shown(kernel: Kernel, own: str) -> Kernel:
+    """Mark the providers that are drawn at first: the kernel's own, and the fastest of the others."""
+    best: dict[str, int] = {}
+    for figure in (*kernel.curves, *kernel.lists):
+        sweep = figure.sweep
+        for position in range(len(sweep.labels)):
+            values = [
+                (point.value, curve.provider)
+                for curve in sweep.series
+                if curve.provider not in (own, "copy") and (point := curve.points[position]) and point.state != "suspect"
+            ]
+            if values:
+                provider = (min if sweep.lower_is_better else max)(values)[1]
+                best[provider] = best.get(provider, 0) + 1
+    peer = max(best, key=lambda name: best[name], default="")
+    return replace(kernel, providers=tuple(replace(key, shown=key.name in (own, peer)) for key in kernel.providers))

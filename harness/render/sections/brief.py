@@ -1,0 +1,70 @@
+"""Comparison → the sections of the answer: what the terminal shows on one screen, and Markdown unfolded. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.compare.answer.headline import headline
+from harness.compare.answer.overview import overview
+from harness.compare.answer.shortfalls import shortfalls
+from harness.compare.codegen.vendors import one_vendor
+from harness.compare.comparison import Comparison
+from harness.compare.verdict import phrase
+from harness.render.sections import answer, findings, gates, generated_code
+from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
+from harness.render.sections.model import Line, Section, name, say
+from harness.render.sections.outline import did_not_pass
+from harness.render.text import asked_for, first_line, left_out
+
+_GAPS, _PROBLEMS, _TARGETS = 3, 5, 8
+
+
+@dataclass(frozen=True)
+class Brief:
+    """The headline, and the sections below it, each with the most lines that it may take on one screen."""
+
+    headline: str
+    sections: tuple[tuple[Section, int], ...]
+
+
+def brief(whole: Comparison, comparison: Comparison, *, failures: int = 3, figures: bool = False) -> Brief:
+    """Return the answer. The headline is about the `whole`, the sections about the part of it that a page shows.
+
+    `failures` are the lines about failed tests. With `figures`, every gap is listed with all figures of its code.
+    """
+    lines = overview(comparison)
+    found = shortfalls(comparison, lines)
+    broken = [*generated_code.codegen(comparison, every=False), *gates.sections(comparison, 3)]
+    parts: Sequence[tuple[list[Section], int]] = (
+        (answer.kernels(comparison, lines), 22),
+        (_targets(comparison), 9),
+        (did_not_pass(comparison, failures), 6),
+        (findings.sections(comparison, failures), 6),
+        ([section for section in broken if section.title in (generated_code.UNCOMPILED, gates.BROKEN)], 6),
+        (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), 4), 6),
+        (answer.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 20),
+    )
+    sections = tuple((section, most) for group, most in parts for section in group)
+    return Brief(headline(whole, overview(whole) if whole is not comparison else lines), sections)
+
+
+def _targets(comparison: Comparison) -> list[Section]:
+    """Return what each target did, or why it did not and what to do; and what was left out or given up."""
+    lines: list[Line] = []
+    gravest_first = sorted(comparison.targets, key=lambda target: target.complete)
+    for target in gravest_first[:_TARGETS]:
+        lines.append(say(name(phrase(target))))
+        lines += [say("  what to do: ", name(first_line(target.hint, 300)))] if target.hint else []
+        by = tuple(option for option in target.narrowed if option != "--quick")
+        ran = sum(target.tests.values())
+        if by:
+            lines.append(say("  ", name(asked_for(target.deselected, ran + target.left_out, by))))
+        if target.left_out:
+            lines.append(say("  ", left_out(target.left_out, ran)))
+        if target.environment and target.environment.weakened:
+            lines.append(say("  protections given up: ", name(", ".join(target.environment.weakened))))
+    if len(comparison.targets) > _TARGETS:
+        lines.append(say(f"… and {len(comparison.targets) - _TARGETS} more targets"))
+    lines += [say(name(first_line(problem, 200))) for problem in comparison.problems[:_PROBLEMS]]
+    return [Section("What each target did", lines=tuple(lines))] if lines else []

@@ -1,0 +1,63 @@
+"""How many wave-instructions a second does the emulator execute? `PYTHONPATH=.:tests/unit/emulator python tests/bench/emulator.py [ARCH]`.
+
+CPU time of `execute` alone, the best of five, after the C core is built and the kernel decoded. State the machine with the numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import machine_code
+import torch
+import triton.language as tl
+from test_kernels import add, collatz, matmul, ordered, row_softmax
+
+from harness.emulator import Execution, load
+from harness.emulator.library import core
+from harness.emulator.program import program
+
+
+def measured(kernel, launch, **options) -> Execution:
+    """Execute five times, and print the best."""
+    program(kernel)
+    best = float("inf")
+    for _ in range(5):
+        start = time.process_time()
+        done = execute(kernel, launch, **options)
+        best = min(best, time.process_time() - start)
+    speed = done.instructions / best / 1e6
+    print(f"{kernel.name:14} {done.instructions:9,} instructions {done.waves:6,} waves {best * 1e3:8.1f} ms {speed:6.2f} M/s")
+    return done
+
+
+execute, machine_code.execute = machine_code.execute, measured
+
+
+def main() -> None:
+    arch = sys.argv[1] if len(sys.argv) > 1 else "gfx942"
+    start = time.perf_counter()
+    core(machine_code.WAVES[arch])
+    print(f"{arch}: core built or found in {time.perf_counter() - start:.1f} s")
+    x = torch.randn(1 << 20)
+    machine_code.run(add, arch, (1024,), {"x": x, "y": x, "o": torch.zeros_like(x), "n": 1 << 20}, {"BLOCK": 1024})
+    rows = torch.randn(256, 1000)
+    machine_code.run(row_softmax, arch, (256,), {"x": rows, "o": torch.zeros_like(rows), "columns": 1000}, {"BLOCK": 1024})
+    values, index = torch.randn(1024), torch.randint(0, 1024, (1024,), dtype=torch.int32)
+    machine_code.run(ordered, arch, (1,), {"x": values, "index": index, "o": values.clone(), "g": values.clone()}, {"BLOCK": 1024})
+    numbers = torch.arange(1, 129, dtype=torch.int32)
+    machine_code.run(collatz, arch, (1,), {"x": numbers, "steps": numbers.clone()}, {"BLOCK": 128})
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for block in (32, 64, 128):
+            a = torch.randn(256, 256).to(dtype)
+            arguments = {"a": a, "b": a, "c": torch.zeros(256, 256), "M": 256, "N": 256, "K": 256}
+            constants = {"BM": block, "BN": block, "BK": 32, "OUT": tl.float32, "PRECISION": "ieee"}
+            machine_code.run(matmul, arch, (256 // block, 256 // block), arguments, constants)
+    made = machine_code.compiled(matmul, arch, arguments, constants)
+    start = time.process_time()
+    decoded = program(load(made.asm["hsaco"])).instructions
+    print(f"decoded {len(decoded):,} instructions in {(time.process_time() - start) * 1e3:.0f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""The answer of a report: the headline, the order of the overview, and what differs where a kernel falls short. All data is made up."""
+
+import dataclasses
+
+import pytest
+from synthetic import GPU_B, case, compiled, facts, record, run, sample
+from two_vendors import MADE_UP, two_vendors
+
+from harness.compare import compare
+from harness.compare.answer.code_side_by_side import Side, figures, hints
+from harness.compare.answer.headline import headline
+from harness.compare.answer.overview import Distance, distance, overview
+from harness.compare.answer.shortfalls import shortfalls
+from harness.records import Verdict
+
+CARD_B = dataclasses.replace(facts(GPU_B), devices=(dataclasses.replace(facts(GPU_B).devices[0], architecture="syn942"),))
+
+
+def first_sentence(runs, expected=()):
+    comparison = compare(runs, expected)
+    return headline(comparison, overview(comparison))
+
+
+def points(*shares, kernel="softmax", provider="triton", **more):
+    """A point for each share of the made-up copy of 4000 GB/s, at ever larger sizes."""
+    return tuple(
+        sample(1024 << place, 4000.0 * share, kernel=kernel, provider=provider, bytes_moved=4096 << place, **more)
+        for place, share in enumerate(shares)
+    )
+
+
+def code(architecture, case="softmax/N=1024", **more):
+    return compiled(architecture, origin=f"{case} [triton]", **more)
+
+
+def beside(here=(0.5,), there=(0.95,), mine=None, theirs=None):
+    """Two vendors: the kernel falls short on beta. Their code of the case is given by its fields."""
+    alpha = run("alpha", samples=points(*there), compiled=(code("sy_90", **(theirs or {})),))
+    beta = run("beta", facts=CARD_B, samples=points(*here), compiled=(code("syn942", **mine),) if mine is not None else ())
+    return [alpha, beta]
+
+
+def short(runs):
+    comparison = compare(runs)
+    return shortfalls(comparison, overview(comparison))
+
+
+def evidence(runs):
+    return [hint.evidence for hint in short(runs)[0].hints]
+
+
+@pytest.mark.parametrize(("share", "far"), [(1.2, "near"), (0.9, "near"), (0.89, "short"), (0.7, "short"), (0.69, "far"), (0, "far")])
+def test_the_distance_of_a_share(share, far):
+    assert distance(share) is Distance(far)
+
+
+def test_the_headline_leads_with_what_is_wrong():
+    """Failed tests before slow kernels; the second clause about one target does not repeat its name."""
+    broken = (case(verdict=Verdict.FAILED), case("b", verdict=Verdict.CRASHED), case("c"))
+
+    assert first_sentence([run("a"), run("b", cases=broken, samples=points(0.5, 0.6))]) == (
+        "2 tests fail on b; 1 kernel reaches less than 70% of the copy there."
+    )
+
+
+def test_the_headline_counts_by_target():
+    broken = (case(verdict=Verdict.FAILED),)
+
+    assert first_sentence([run("a", cases=broken), run("b", cases=broken)]) == "1 test fails on a, 1 on b."
+
+
+def test_the_headline_tells_apart_what_does_not_compile_and_what_breaks_a_gate():
+    dead = compiled(verdict=Verdict.FAILED, registers=None, reason="out of resource")
+    gated = compiled("sy_80", verdict=Verdict.FAILED, spills=2, broken={"spills": "2 registers"}, reason="spills")
+
+    assert first_sentence([run("a", compiled=(dead, gated))]) == "1 kernel does not compile on a; 1 kernel breaks a gate there."
+
+
+def test_an_absent_target_comes_first():
+    text = first_sentence([run("a", cases=(case(verdict=Verdict.FAILED),))], ["a", "b"])
+
+    assert text == "b is absent (no raw folder was given); 1 test fails on a."
+
+
+def test_the_headline_says_what_is_good_if_nothing_is_wrong():
+    assert first_sentence([run("a", samples=points(0.95, 0.95))]) == (
+        "All tests that ran pass on a; every kernel reaches at least 95% of the copy (softmax on a is the furthest away)."
+    )
+    assert first_sentence([run("a", samples=())]) == "All tests that ran pass on a."
+    assert first_sentence([]) == "Nothing ran: no target was asked for and no raw folder was given."
+
+
+def test_what_stopped_the_command_stays_in_front():
+    """`show_report` puts it before the comparison's sentence."""
+    comparison = compare([run("a", cases=(case(verdict=Verdict.FAILED),))])
+    stopped = dataclasses.replace(comparison, sentence=f"Stopped. {comparison.sentence}")
+
+    assert headline(stopped, overview(stopped)) == "Stopped. 1 test fails on a."
+
+
+def test_failed_tests_come_first_then_the_largest_gap_then_what_has_no_share():
+    samples = (*points(0.6, kernel="slow"), *points(0.95, kernel="broken"), *points(0.8, kernel="middle"))
+    tests = (*(case(name, kernel=name) for name in ("quiet", "slow", "middle")), case("b", Verdict.FAILED, kernel="broken"))
+    comparison = compare([run("a", cases=tests, samples=samples)])
+
+    assert [line.kernel for line in overview(comparison)] == ["broken", "slow", "middle", "quiet"]
+    assert [line.gap and round(line.gap, 2) for line in overview(comparison)] == [0.05, 0.4, 0.2, None]
+
+
+def test_without_a_ceiling_the_fastest_peer_is_the_measure():
+    """And memory in use is no speed."""
+    samples = (*points(0.5, unit="TFLOP/s"), *points(1.0, unit="TFLOP/s", provider="torch"), *points(0.1, unit="GiB", kernel="memory"))
+    lines = {line.kernel: line for line in overview(compare([run("a", samples=samples)]))}
+
+    assert (lines["softmax"].squares[0].reached[0].of_ceiling, lines["softmax"].squares[0].share) == (None, 0.5)
+    assert lines["memory"].gap is None
+    assert first_sentence([run("a", samples=samples)]) == "1 kernel is below 70% of its fastest peer on a."
+
+
+def test_a_kernel_that_beats_the_copy_has_no_gap():
+    assert overview(compare([run("a", samples=points(1.04))]))[0].gap == 0
+    assert short([run("a", samples=points(1.04))]) == ()
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "expected"),
+    [
+        ({"spills": 12}, {"spills": 0}, "12 registers spilled on syn942, 0 on sy_90"),
+        ({"load_bits": 32}, {"load_bits": 128}, "the widest global load has 32 bits on syn942, 128 on sy_90"),
+        ({}, {"matrix": ("mma",)}, "no matrix instruction on syn942, mma on sy_90"),
+        (
+            {"occupancy": 0.25, "resident_warps": 8, "limited_by": ("registers",)},
+            {"occupancy": 0.5},
+            "occupancy 25% (8 warps a multiprocessor, limited by registers) on syn942, 50% on sy_90",
+        ),
+        ({"constants": {"BLOCK": 512}, "num_warps": 8}, {}, "BLOCK 512 here, 1024 there; 8 warps here, 4 there"),
+    ],
+)
+def test_a_difference_of_the_code_is_a_hint_with_its_evidence(mine, theirs, expected):
+    assert evidence(beside(mine=mine, theirs=theirs)) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        ({"spills": 0}, {"spills": 12}),
+        ({"load_bits": 128}, {"load_bits": 32}),
+        ({"load_bits": None}, {"load_bits": 128}),
+        ({"matrix": ("mfma",)}, {"matrix": ("mma",)}),
+        ({"occupancy": 0.4}, {"occupancy": 0.5}),
+        ({"num_stages": 2}, {"num_stages": 3}),
+        ({}, {}),
+    ],
+)
+def test_no_hint_without_a_difference_to_its_disadvantage(mine, theirs):
+    """What is better here, nearly equal, unknown, or the backend's own default explains nothing."""
+    assert evidence(beside(mine=mine, theirs=theirs)) == []
+
+
+def test_the_figures_lie_beside_each_other():
+    found = short(beside(mine={"registers": 96}))[0]
+    drawn = {figure.name: (figure.here, figure.there, figure.differs) for figure in found.figures}
+
+    assert (found.architecture, found.other, found.against) == ("syn942", "sy_90", "alpha")
+    assert drawn["registers a thread"] == ("96", "34", True)
+    assert drawn["spilled registers"] == ("0", "0", False)
+    assert drawn["configuration"] == ("BLOCK=1024, 4 warps, 2 stages",) * 2 + (False,)
+    assert "occupancy" not in drawn  # neither side has it
+
+
+def test_code_that_is_not_there_is_named_and_nothing_is_guessed():
+    found = short(beside(mine=None))[0]
+
+    assert (found.hints, found.figures) == ((), ())
+    assert found.unknown == "This report has no code of these cases for the card of beta: run the compile stage."
+
+
+def test_two_kernels_for_one_are_a_hint_and_their_configurations_are_not_compared():
+    here = Side("b", (compiled("b", constants={"PHASE": 1}), compiled("b", constants={"PHASE": 2})))
+    there = Side("a", (compiled("a"),))
+
+    assert [hint.evidence for hint in hints(here, there)] == ["2 kernels or configurations on b, 1 on a"]
+    assert hints(there, here) == ()
+    assert figures(here, there)[0].here == "2"
+
+
+def test_alone_only_spills_say_something():
+    assert [hint.evidence for hint in hints(Side("a", (compiled(spills=7),)))] == ["7 registers spilled on a"]
+    assert hints(Side("a", (compiled(occupancy=0.1),))) == ()
+
+
+def test_small_cases_alone_are_told_from_a_slow_kernel():
+    """The largest three reach the ceiling, the smallest three do not."""
+    found = short([run("a", samples=points(0.3, 0.4, 0.5, 0.8, 0.85, 0.95, 0.96, 0.97))])[0]
+
+    assert found.hints[0].text.startswith("Only small cases fall short")
+    assert "30%" in found.hints[0].evidence
+    assert "97%" in found.hints[0].evidence
+    assert short([run("a", samples=points(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.8))])[0].hints == ()
+
+
+def test_the_case_that_loses_most_time_is_the_one_to_look_at():
+    """A tiny case with a small share costs less than a large one with a larger share."""
+    samples = (sample(1, 400.0, median_ms=0.001), sample(2, 2400.0, median_ms=10.0), sample(3, 3800.0, median_ms=10.0))
+    found = short([run("a", samples=samples)])[0]
+
+    assert (found.case, round(found.case_share, 2), found.case_ms) == ("softmax/N=2", 0.6, 10.0)
+
+
+def test_a_faster_peer_on_the_same_card_shows_that_more_is_possible():
+    """A line that is called copy does other work."""
+    samples = (*points(0.5), *points(0.9, provider="torch"), *points(1.0, provider="copy"))
+
+    assert evidence([run("a", samples=samples)]) == ["torch is 1.80 times as fast at softmax/N=1024"]
+    assert evidence([run("a", samples=(*points(0.5), *points(0.52, provider="torch")))]) == []
+
+
+def test_failed_tests_and_weak_points_come_before_any_tuning():
+    """Neither a wrong result nor a disturbed measurement is worth it."""
+    runs = [run("a", cases=(case(verdict=Verdict.FAILED),), samples=points(0.5, weak="the clock was at 900 MHz"))]
+
+    assert evidence(runs) == ["1 of its tests fails on a", "1 of 1 points: the clock was at 900 MHz"]
+
+
+def test_the_made_up_vendor_cannot_be_taken_for_a_measured_one():
+    """Its name, its card and its record say so, and the recorded target is as it was."""
+    real, made, _ = two_vendors()
+
+    assert "made up" in MADE_UP
+    assert made.record.target == MADE_UP
+    assert all("Made-up" in device.name for device in made.facts.devices)
+    assert (real.record.target, real.facts.devices[0].name) == ("cuda", "NVIDIA H200")
+
+
+def test_the_sample_of_two_vendors_shows_the_largest_shortfalls_first():
+    """On real generated code of both architectures."""
+    comparison = compare(two_vendors())
+    lines = overview(comparison)
+    found = shortfalls(comparison, lines)
+
+    assert headline(comparison, lines).startswith(
+        f"6 tests fail on {MADE_UP}; 2 kernels break a gate on cuda; 3 kernels reach less than 70%"
+    )
+    assert [entry.kernel for entry in found[:3]] == ["attention", "softmax", "cross_entropy"]
+    assert sorted(entry.share for entry in found) == [entry.share for entry in found]
+    assert (found[2].architecture, found[2].other) == ("gfx942", "sm_90")
+    assert [hint.evidence for hint in found[2].hints] == ["PART 8192 here, 4096 there"]
+
+
+def test_a_run_of_one_target_has_no_other_side():
+    found = short([run("a", record=record("a"), samples=points(0.5), compiled=(code("sy_90", spills=3),))])[0]
+
+    assert (found.against, found.other, found.other_share) == ("", "", None)
+    assert [hint.evidence for hint in found.hints] == ["3 registers spilled on sy_90"]

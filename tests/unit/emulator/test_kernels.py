@@ -1,0 +1,269 @@
+"""Whole Triton kernels, compiled by Triton for each architecture, executed over CPU tensors, and held against torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from machine_code import run
+
+from harness.emulator import OutOfMemoryBounds, TimeLimit
+from harness.emulator.decode.decoder import FAMILIES
+
+ARCHITECTURES = sorted(FAMILIES)
+every = pytest.mark.parametrize("arch", ARCHITECTURES)
+
+
+@triton.jit
+def add(x, y, o, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o + i, tl.load(x + i, i < n) + tl.load(y + i, i < n), i < n)
+
+
+@triton.jit
+def row_softmax(x, o, columns, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    row = tl.program_id(0) * columns
+    value = tl.load(x + row + i, i < columns, float("-inf")).to(tl.float32)
+    e = tl.exp(value - tl.max(value, 0))
+    tl.store(o + row + i, (e / tl.sum(e, 0)).to(o.dtype.element_ty), i < columns)
+
+
+@triton.jit
+def matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, OUT: tl.constexpr, PRECISION: tl.constexpr):
+    m, n, k = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), OUT)
+    for start in range(0, K, BK):
+        left = tl.load(a + m[:, None] * K + start + k[None, :], (m[:, None] < M) & (start + k[None, :] < K), 0.0)
+        right = tl.load(b + (start + k[:, None]) * N + n[None, :], (start + k[:, None] < K) & (n[None, :] < N), 0.0)
+        acc = tl.dot(left, right, acc, input_precision=PRECISION, out_dtype=OUT)
+    tl.store(c + m[:, None] * N + n[None, :], acc, (m[:, None] < M) & (n[None, :] < N))
+
+
+@triton.jit
+def atomics(x, total, largest, count, taken, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + i)
+    tl.atomic_add(total + i % 7, value)
+    tl.atomic_max(largest + i % 3, i % 61)
+    tl.store(taken + tl.program_id(0), tl.atomic_add(count, 1))
+    tl.atomic_cas(count + 1, 0, 5)
+
+
+@triton.jit
+def scanned(x, o, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(o + i, tl.cumsum(tl.load(x + i), 0))
+
+
+@triton.jit
+def ordered(x, index, o, g, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    value = tl.load(x + i)
+    tl.store(o + i, tl.sort(value))
+    tl.store(g + i, tl.gather(value, tl.load(index + i), 0))
+
+
+@triton.jit
+def collatz(x, steps, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    n = tl.load(x + i).to(tl.int64)
+    count = tl.zeros((BLOCK,), tl.int32)
+    while tl.max((n != 1).to(tl.int32), 0) > 0:
+        odd = n % 2 == 1
+        count += (n != 1).to(tl.int32)
+        n = tl.where(n == 1, 1, tl.where(odd, 3 * n + 1, n // 2))
+    tl.store(steps + i, count)
+
+
+@triton.jit
+def waits(flags, o):
+    """Program n waits for program n + 1; the last one waits for nobody."""
+    me = tl.program_id(0)
+    if me < tl.num_programs(0) - 1:
+        while tl.atomic_add(flags + me + 1, 0) == 0:
+            pass
+    tl.store(o + me, me * 3)
+    tl.debug_barrier()
+    tl.atomic_add(flags + me, 1)
+
+
+@triton.jit
+def divided(x, y, quotient, exact, root, rest, power, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    a, b = tl.load(x + i), tl.load(y + i)
+    tl.store(quotient + i, a / b)
+    tl.store(exact + i, tl.div_rn(a, b))
+    tl.store(root + i, tl.sqrt_rn(tl.abs(a)))
+    tl.store(rest + i, a % b)
+    tl.store(power + i, tl.exp2(tl.minimum(a, 20.0)))
+
+
+@triton.jit
+def converted(x, h, b, e, i32, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    value = tl.load(x + i)
+    tl.store(h + i, value.to(tl.float16))
+    tl.store(b + i, value.to(tl.bfloat16))
+    tl.store(e + i, value.to(e.dtype.element_ty))
+    tl.store(i32 + i, value.to(tl.int32))
+
+
+@every
+def test_add_with_a_mask(arch):
+    x, y, o = torch.randn(1000), torch.randn(1000), torch.full((1024,), 7.0)
+    done = run(add, arch, (4,), {"x": x, "y": y, "o": o, "n": 1000}, {"BLOCK": 256})
+
+    assert torch.equal(o[:1000], x + y)
+    assert (o[1000:] == 7).all()
+    assert done.waves == 16  # four programs of four warps
+
+
+@every
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_softmax(arch, dtype):
+    x = torch.randn(5, 781).to(dtype)
+    o = torch.empty_like(x)
+    run(row_softmax, arch, (5,), {"x": x, "o": o, "columns": 781}, {"BLOCK": 1024})
+
+    torch.testing.assert_close(o, torch.softmax(x.float(), 1).to(dtype), rtol=2e-6 if dtype == torch.float32 else 1e-2, atol=1e-6)
+
+
+MATRICES = [torch.float32, "tf32", torch.float16, torch.bfloat16, torch.int8, "fp8", "bf8"]
+
+
+@every
+@pytest.mark.parametrize("dtype", MATRICES, ids=str)
+@pytest.mark.parametrize("size", [(70, 50, 100), (32, 64, 32)], ids=str)
+def test_matmul(arch, dtype, size):
+    """Every element type that Triton's `dot` takes there."""
+    m, n, k = size
+    eights = {"fp8": torch.float8_e4m3fnuz, "bf8": torch.float8_e5m2fnuz} if arch == "gfx942" else {}
+    eights = eights or {"fp8": torch.float8_e4m3fn, "bf8": torch.float8_e5m2}
+    if dtype == "tf32" and arch != "gfx942":
+        pytest.skip("no such matrix instruction there")
+    tolerance, precision = (5e-2, "tf32") if dtype == "tf32" else (1e-4, "ieee")
+    dtype = torch.float32 if dtype == "tf32" else eights.get(dtype, dtype)
+    if dtype == torch.int8:
+        a, b = torch.randint(-128, 128, (m, k), dtype=dtype), torch.randint(-128, 128, (k, n), dtype=dtype)
+        c, out = torch.zeros(m, n, dtype=torch.int32), tl.int32
+    else:
+        a, b = torch.randn(m, k).to(dtype), torch.randn(k, n).to(dtype)
+        c, out = torch.zeros(m, n), tl.float32
+    constants = {"BM": 32, "BN": 32, "BK": 32, "OUT": out, "PRECISION": precision}
+    run(matmul, arch, (-(-m // 32), -(-n // 32)), {"a": a, "b": b, "c": c, "M": m, "N": n, "K": k}, constants)
+
+    exact = a.double() @ b.double()
+    torch.testing.assert_close(c.double(), exact, rtol=1e-5, atol=tolerance)
+
+
+@every
+def test_atomics(arch):
+    x = torch.randint(0, 9, (512,)).float()
+    total, largest, count, taken = (
+        torch.zeros(7),
+        torch.zeros(3, dtype=torch.int32),
+        torch.zeros(2, dtype=torch.int32),
+        torch.zeros(4, dtype=torch.int32),
+    )
+    run(atomics, arch, (4,), {"x": x, "total": total, "largest": largest, "count": count, "taken": taken}, {"BLOCK": 128})
+
+    assert torch.equal(total, torch.zeros(7).index_add(0, torch.arange(512) % 7, x))
+    assert (largest.max().item(), count.tolist(), sorted(taken.tolist())) == (60, [4, 5], [0, 1, 2, 3])
+
+
+@every
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.int64, torch.int16])
+def test_scan(arch, dtype):
+    x = torch.randint(-50, 50, (1024,)).to(dtype)
+    o = torch.zeros_like(x)
+    run(scanned, arch, (1,), {"x": x, "o": o}, {"BLOCK": 1024})
+
+    assert torch.equal(o, x.cumsum(0).to(dtype))
+
+
+@every
+def test_sort_and_gather(arch):
+    x, index = torch.randn(256), torch.randint(0, 256, (256,), dtype=torch.int32)
+    o, g = torch.zeros(256), torch.zeros(256)
+    run(ordered, arch, (1,), {"x": x, "index": index, "o": o, "g": g}, {"BLOCK": 256})
+
+    assert torch.equal(o, x.sort().values)
+    assert torch.equal(g, x[index.long()])
+
+
+@every
+def test_a_loop_that_ends_when_all_lanes_are_done(arch):
+    x = torch.arange(1, 129, dtype=torch.int32)
+    steps = torch.zeros(128, dtype=torch.int32)
+    run(collatz, arch, (1,), {"x": x, "steps": steps}, {"BLOCK": 128})
+
+    def length(n: int) -> int:
+        return 0 if n == 1 else 1 + length(3 * n + 1 if n % 2 else n // 2)
+
+    assert steps.tolist() == [length(n) for n in range(1, 129)]
+
+
+@every
+def test_programs_that_wait_for_later_ones_end(arch):
+    flags, o = torch.zeros(4, dtype=torch.int32), torch.zeros(4, dtype=torch.int32)
+    run(waits, arch, (4,), {"flags": flags, "o": o}, {}, limit=50_000_000, num_warps=1)
+
+    assert (o.tolist(), flags.tolist()) == ([0, 3, 6, 9], [1, 1, 1, 1])
+
+
+@every
+def test_division_roots_and_remainders(arch):
+    x = torch.cat(
+        [torch.randn(500) * 100, torch.tensor([0.0, -0.0, 1e-40, 3e38, float("inf"), float("nan"), 1e-45, -3e38, 1.0, 2.0, 3.0, 5.0])]
+    )
+    y = torch.cat([torch.randn(500) * 3, torch.tensor([3.0, 2.0, 1e30, 1e-30, 2.0, 1.0, 1e-45, 3e-39, 3.0, 1e-44, 1e38, 3e38])])
+    into = {name: torch.zeros(512) for name in ("quotient", "exact", "root", "rest", "power")}
+    run(divided, arch, (1,), {"x": x, "y": y, **into}, {"BLOCK": 512})
+
+    torch.testing.assert_close(into["exact"], x / y, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(into["root"], x.abs().double().sqrt().float(), rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(into["quotient"][:500], (x / y)[:500], rtol=3e-7, atol=0)
+    torch.testing.assert_close(into["rest"][:500], torch.fmod(x, y)[:500], rtol=0, atol=0)
+    torch.testing.assert_close(into["power"], torch.exp2(torch.fmin(x, torch.tensor(20.0))), rtol=2e-7, atol=2e-45, equal_nan=True)
+
+
+@every
+def test_conversions(arch):
+    x = torch.cat(
+        [torch.randn(480) * 20, torch.tensor([0.0, -0.0, 1e-7, 6e-8, 65504.0, 65519.9, 65520.0, 1e-40, 3e38] * 3), torch.randn(5)]
+    )
+    eight = {"gfx942": torch.float8_e4m3fnuz, "gfx950": torch.float8_e4m3fn}.get(arch, torch.float8_e5m2)
+    h, b, e, i = (
+        torch.zeros(512, dtype=torch.float16),
+        torch.zeros(512, dtype=torch.bfloat16),
+        torch.zeros(512, dtype=eight),
+        torch.zeros(512, dtype=torch.int32),
+    )
+    run(converted, arch, (1,), {"x": x, "h": h, "b": b, "e": e, "i32": i}, {"BLOCK": 512})
+
+    assert torch.equal(h.view(torch.int16), x.to(torch.float16).view(torch.int16))
+    assert torch.equal(b.view(torch.int16), x.to(torch.bfloat16).view(torch.int16))
+    small = x.abs() < 200
+    assert torch.equal(e.view(torch.uint8)[small], x.to(eight).view(torch.uint8)[small])
+    assert torch.equal(i[:480], x[:480].to(torch.int32))
+
+
+@every
+def test_an_access_outside_of_the_buffers_is_refused_by_name(arch):
+    x, y, o = torch.randn(1000), torch.randn(1000), torch.zeros(1000)
+    with pytest.raises(OutOfMemoryBounds, match=r"test_kernels\.py:\d+.*outside of all buffers") as caught:
+        run(add, arch, (4,), {"x": x, "y": y[:990], "o": o, "n": 1000}, {"BLOCK": 256})
+
+    assert y.data_ptr() + 990 * 4 <= caught.value.address < y.data_ptr() + 1000 * 4
+    assert caught.value.workgroup == (3, 0, 0)
+
+
+@every
+def test_a_limit_ends_a_loop(arch):
+    x = torch.zeros(128, dtype=torch.int32)  # halved for ever, never 1
+    with pytest.raises(TimeLimit) as caught:
+        run(collatz, arch, (1,), {"x": x, "steps": x.clone()}, {"BLOCK": 128}, limit=1000)
+
+    assert caught.value.executed >= 1000
