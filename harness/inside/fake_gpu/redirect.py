@@ -15,7 +15,8 @@ from harness.inside.fake_gpu.host_side import is_host, is_pinned, pin, put_on_ho
 
 def switched_on(mode: torch.overrides.TorchFunctionMode | None) -> contextlib.AbstractContextManager[object]:
     """Turn a mode on, if it is not on already: of two, the second would take what the first sends to the CPU for a tensor of the host."""
-    stack: list[object] = torch.overrides._get_current_function_mode_stack()
+    overrides: Any = torch.overrides  # the function is not typed, and not public
+    stack = overrides._get_current_function_mode_stack()
     return contextlib.nullcontext() if mode is None or any(entry is mode for entry in stack) else mode
 
 
