@@ -52,7 +52,7 @@ def load(code_object: bytes) -> Kernel:
     from elftools.elf.elffile import ELFFile
 
     try:
-        elf = ELFFile(io.BytesIO(code_object))
+        elf: Any = ELFFile(io.BytesIO(code_object))  # a part that is missing is an AttributeError below
         metadata = _metadata(elf, msgpack.unpackb)
         kernels = metadata["amdhsa.kernels"]
         if len(kernels) != 1:

@@ -101,7 +101,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def move(self, tensor: torch.Tensor, device: Any, *rest: Any, **options: Any) -> torch.Tensor:
         """Return a tensor on another device; itself, if it is there."""
-        options.pop("non_blocking", None)
+        rest, options = conversion(rest, options)
         if self.is_gpu(device):
             return take_from_host(self.bring(tensor, rest, options)) if is_host(tensor) else self.convert(tensor, rest, options)
         if is_host(tensor) or not self.is_on_card(tensor):
@@ -172,6 +172,14 @@ class Redirect(torch.overrides.TorchFunctionMode):
             return self.call(func, args, kwargs)
         said = str(args[0].cpu().type() if args[0].is_meta else func(*args))
         return said.replace("torch.", f"torch.{self.claim.type}.") if self.is_on_card(args[0]) else said
+
+
+def conversion(rest: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return what `to` is asked for beside a device, without what it is not: torch's modules pass (None, False) on."""
+    named = dict(zip(("dtype", "non_blocking", "copy"), rest, strict=False))
+    wanted = {name: value for name, value in {**named, **options}.items() if name != "non_blocking" and value not in (None, False)}
+    dtype = wanted.pop("dtype", None)
+    return (() if dtype is None else (dtype,)), wanted
 
 
 _ACTIONS = {

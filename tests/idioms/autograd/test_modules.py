@@ -3,7 +3,7 @@
 import copy
 
 import torch
-from small_kernels import scale
+from small_kernels import add, scale
 from torch import nn
 
 
@@ -88,3 +88,24 @@ def test_a_file_from_the_host_loaded_to_the_card(tmp_path):
     weight = torch.load(tmp_path / "weights.pt", map_location="cuda")["weight"]
     assert weight.is_cuda
     assert (scale(weight, 2.0) == 2).all()
+
+
+class Counting(nn.Module):
+    """Has a buffer of whole numbers, which `to` moves without a dtype."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(300))
+        self.register_buffer("steps", torch.zeros(4, dtype=torch.int64))
+
+    def forward(self, x):
+        return add(x, self.weight)
+
+
+def test_a_buffer_of_whole_numbers_moves_with_its_module():
+    module = Counting().to("cuda", torch.float16)
+    assert module.steps.is_cuda
+    assert module.steps.dtype == torch.int64
+    assert module.weight.dtype == torch.float16
+    x = torch.ones(300, device="cuda", dtype=torch.float16)
+    assert (module(x) == 2).all()

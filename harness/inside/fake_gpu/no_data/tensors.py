@@ -13,7 +13,7 @@ import torch.utils._device as default_device
 from harness.inside.fake_gpu.host_side import forget, is_host, is_meta, know, known, put_on_host, tensors_in
 from harness.inside.fake_gpu.no_data.no_numbers import NoNumbers, dtype_of, no_numbers
 from harness.inside.fake_gpu.no_data.unknown import decide, size, unknown, unknown_list, whole
-from harness.inside.fake_gpu.redirect import Redirect
+from harness.inside.fake_gpu.redirect import Redirect, conversion
 from harness.inside.fake_gpu.torch_device import Patch
 from harness.inside.process.exceptions import DecidedByData, NotPretended
 
@@ -96,8 +96,7 @@ class WithoutData(Redirect):
 
     def move(self, tensor: torch.Tensor, device: Any, *rest: Any, **options: Any) -> torch.Tensor:  # noqa: D102
         if not is_meta(tensor) and self.is_gpu(device):
-            options.pop("non_blocking", None)
-            return self.bring(tensor, rest, options)
+            return self.bring(tensor, *conversion(rest, options))
         return super().move(tensor, device, *rest, **options)
 
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:  # noqa: D102
