@@ -13,7 +13,7 @@ from xml.parsers import expat
 
 from harness.collect.untrusted import Budget, RejectedError, Room, clip, opened
 from harness.records import MOST_SECONDS, CaseResult, NotRun, Verdict
-from harness.records.package import kernel_of
+from harness.records.selection.package import kernel_of
 
 MAX_XML_BYTES = 64 << 20
 MAX_XML_ELEMENTS = 1_000_000

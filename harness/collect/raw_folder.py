@@ -31,7 +31,7 @@ from harness.records import (
     Waiver,
     worst,
 )
-from harness.records.chosen import narrowed
+from harness.records.selection.chosen import narrowed
 
 _MARKERS = ("run.json", "job.json", "stages.json")
 MAX_FOLDERS = 10_000  # searched at most

@@ -18,7 +18,7 @@ from harness.commands.doctor import print_findings
 from harness.commands.options.common import COMMAND, FILE, FOLDER
 from harness.commands.parsing import parse_run
 from harness.errors import ExitCode, InfrastructureError, Outcome, UsageError
-from harness.records.shard import MOST_SHARDS
+from harness.records.selection.shard import MOST_SHARDS
 
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
 _SHARDS = click.IntRange(1, MOST_SHARDS)

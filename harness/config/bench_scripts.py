@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.config.pyproject import load_bench_scripts
 from harness.errors import UsageError
 from harness.records import BenchScript
-from harness.records.package import find_scripts
+from harness.records.selection.package import find_scripts
 
 _EXAMPLE = "For example --bench-script 'benchmarks/*.py -- --dtype bf16'."
 

@@ -21,7 +21,7 @@ from typing import Any
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
 from harness.records import Job, NotRun, Scalar, Verdict
-from harness.records.package import is_bench, kernel_of
+from harness.records.selection.package import is_bench, kernel_of
 
 
 @dataclass(frozen=True)

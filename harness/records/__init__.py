@@ -5,7 +5,6 @@ them, and the host reads them through `collect`, which validates every field aga
 `_ms` milliseconds, `_bytes` bytes, `_gbps` GB/s with G = 1e9.
 """
 
-from harness.records.chosen import Chosen, Narrowed, Selection
 from harness.records.enums import (
     EMULATED,
     GPU_PROPERTY,
@@ -25,7 +24,8 @@ from harness.records.gates import CANDIDATES, OPEN, Gates, Limits, Rule, Waiver,
 from harness.records.job import Arch, Architecture, BenchScript, Card, Job, JobOptions, Multiprocessor, PytestSettings
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
 from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
-from harness.records.shard import Shard
+from harness.records.selection.chosen import Chosen, Narrowed, Selection
+from harness.records.selection.shard import Shard
 from harness.records.stages import CHOSEN, STAGES, Output
 from harness.records.writing import dump, to_json, to_text, write_text
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Union
 
 from harness.records.enums import MOST_SECONDS
-from harness.records.shard import Shard
+from harness.records.selection.shard import Shard
 
 MOST_DEVICES = 4096
 _MOST_INDEX = (1 << 16) - 1

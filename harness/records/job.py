@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, Union
 
 from harness.records.bounds import Bound, Bytes, Few, Many, Name, Page, Word
-from harness.records.chosen import Chosen
 from harness.records.enums import SCHEMA_VERSION, STRICT, Stage, Verdict
 from harness.records.gates import Gates
-from harness.records.package import TEST_FILES
+from harness.records.selection.chosen import Chosen
+from harness.records.selection.package import TEST_FILES
 
 # What Triton's `GPUTarget` says of an architecture: a number, a text, or a mapping of facts, depending on the backend.
 Fact = Union[bool, int, float, str, None, list[Union[int, float, str]]]

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from harness.errors import UsageError
 from harness.options import RunOptions
 from harness.records import BenchScript, Selection, Shard
-from harness.records.package import find_scripts, is_bench, is_test, kernel_of
-from harness.records.shard import MOST_SHARDS
+from harness.records.selection.package import find_scripts, is_bench, is_test, kernel_of
+from harness.records.selection.shard import MOST_SHARDS
 
 NOTHING = "(no bench in this run)"  # a pattern that no file matches
 

@@ -13,7 +13,7 @@ import click
 
 from harness.errors import NothingRanError, UsageError
 from harness.records import Chosen, PytestSettings
-from harness.records.package import is_bench, is_test
+from harness.records.selection.package import is_bench, is_test
 from harness.run.choice.changed_files import changed_files
 from harness.run.choice.earlier_run import failed_tests, seconds_by_file
 from harness.run.choice.import_graph import ImportGraph

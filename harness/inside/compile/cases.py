@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from harness.inside.process.audit import Event
 from harness.records import HOST_CODE, CompiledKernel, Job, NotRun, StageReport, Verdict
-from harness.records.package import kernel_of
+from harness.records.selection.package import kernel_of
 
 
 class Cases:

@@ -15,8 +15,8 @@ import pytest
 from harness.inside.process.not_run import why_not_run
 from harness.inside.test.settings import selection, settings
 from harness.records import NotRun, Selection
-from harness.records.chosen import at_and_above, file_of
-from harness.records.package import TEST_FILES, is_bench, is_test
+from harness.records.selection.chosen import at_and_above, file_of
+from harness.records.selection.package import TEST_FILES, is_bench, is_test
 
 _BROKEN = "ConftestImportFailure"  # pytest's own name for it is not public
 

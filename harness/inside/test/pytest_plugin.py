@@ -26,7 +26,7 @@ from harness.inside.test.collection import Collection, Failure, last_line
 from harness.inside.test.quick import few_of_each
 from harness.inside.test.settings import settings
 from harness.records import Architecture, NotRun
-from harness.records.package import TEST_FILES, is_bench, is_test
+from harness.records.selection.package import TEST_FILES, is_bench, is_test
 
 BENCHES_VARIABLE = "WARPWAVE_BENCHES"
 CARD_VARIABLE = "WARPWAVE_CARD"

@@ -19,7 +19,7 @@ from typing import Any
 
 from harness.inside.process.package_path import package_folders, python_path, root_of
 from harness.records import Chosen, Job, Selection
-from harness.records.chosen import narrowed
+from harness.records.selection.chosen import narrowed
 
 SETTINGS_VARIABLE = "WARPWAVE_PYTEST"
 _PATHS = ("--ignore", "--ignore-glob")

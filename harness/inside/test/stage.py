@@ -52,7 +52,7 @@ from harness.records import (
     to_json,
     worst,
 )
-from harness.records.package import is_test
+from harness.records.selection.package import is_test
 
 _OUTCOMES = {
     "passed": Verdict.PASSED,

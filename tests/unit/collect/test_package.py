@@ -11,7 +11,7 @@ from harness.collect.cases import read_cases
 from harness.config.package_root import package_names
 from harness.inside.benchmarks import find_benches, kernel_name
 from harness.records import Job
-from harness.records.package import is_bench, is_test, kernel_of
+from harness.records.selection.package import is_bench, is_test, kernel_of
 
 JOB = Job("r", "t", (), "/root", "/out")
 KERNELS = {

@@ -11,7 +11,7 @@ from harness.config.bench_scripts import chosen_scripts
 from harness.errors import ConfigError, UsageError
 from harness.options import RunOptions
 from harness.records import BenchScript, Job, Shard, Stage, dump, to_json
-from harness.records.package import find_scripts
+from harness.records.selection.package import find_scripts
 from harness.run.sharding import share_scripts
 
 

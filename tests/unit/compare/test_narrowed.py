@@ -12,7 +12,7 @@ from harness.compare import compare
 from harness.compare.codegen.bundles import bundle, notes
 from harness.compare.tests.changed_tests import Fate, changed_tests
 from harness.records import Chosen, Narrowed, Stage, StageReport, Verdict
-from harness.records.chosen import narrowed
+from harness.records.selection.chosen import narrowed
 from harness.render.markdown import render_markdown
 
 WHY = ("1 of 3 test files and benches are touched by what has changed since main (1234567)", "k/test_k.py: needs k/k.py")
