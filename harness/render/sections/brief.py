@@ -11,13 +11,13 @@ from harness.compare.answer.shortfalls import shortfalls
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import Comparison
 from harness.compare.verdict import phrase
-from harness.render.sections import answer, findings, gates, generated_code
+from harness.render.sections import answer, cards, findings, gates, generated_code
 from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Line, Section, name, say
 from harness.render.sections.outline import did_not_pass
 from harness.render.text import asked_for, first_line, left_out
 
-_GAPS, _PROBLEMS, _TARGETS = 3, 5, 8
+_GAPS, _PROBLEMS, _TARGETS, _REMARKS = 3, 5, 8, 3
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 3, figur
         (_targets(comparison), 9),
         (did_not_pass(comparison, failures), 6),
         (findings.sections(comparison, failures), 6),
-        ([section for section in broken if section.title in (generated_code.UNCOMPILED, gates.BROKEN)], 6),
+        ([section for section in broken if section.title in (generated_code.UNCOMPILED, gates.BROKEN, gates.NOT_JUDGED)], 6),
         (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), 4), 6),
         (answer.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 20),
     )
@@ -54,7 +54,12 @@ def _targets(comparison: Comparison) -> list[Section]:
     lines: list[Line] = []
     gravest_first = sorted(comparison.targets, key=lambda target: target.complete)
     for target in gravest_first[:_TARGETS]:
-        lines.append(say(name(phrase(target))))
+        lines.append(say(name(phrase(target)), *([f" ({target.emulated}, emulated)"] if target.emulated else [])))
+        lines += [say(name(f"  {remark}")) for remark in cards.remarks(target)[:_REMARKS]]
+        lines += [
+            say(name(f"  attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 200)}"))
+            for position, attempt in enumerate(target.attempts[:_REMARKS], start=1)
+        ]
         lines += [say("  what to do: ", name(first_line(target.hint, 300)))] if target.hint else []
         by = tuple(option for option in target.narrowed if option != "--quick")
         ran = sum(target.tests.values())

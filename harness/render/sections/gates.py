@@ -13,6 +13,7 @@ from harness.render.sections.model import MOST_LINES, Bit, Line, Section, name, 
 from harness.render.text import plural
 
 BROKEN = "Gates broken"
+NOT_JUDGED = "Gates not judged"
 _FEW_PLACES = 3  # configurations of one finding
 
 
@@ -25,7 +26,7 @@ def sections(comparison: Comparison, few: int | None) -> list[Section]:
     if lines := _discarded(cell for row in comparison.codegen for cell in row.cells if cell.compiled.is_discarded):
         found.append(Section("Candidates that an autotuner discards", lines=shorten(lines, few)))
     if lines := _unjudged(cell for row in comparison.codegen for cell in row.cells):
-        found.append(Section("Gates not judged", lines=shorten(lines, few)))
+        found.append(Section(NOT_JUDGED, lines=shorten(lines, few)))
     if lines := [*map(_waiver, comparison.waivers), *_open(comparison)]:
         found.append(Section("Gates waived or open", lines=shorten(lines, few)))
     if lines := _left_out(comparison):
