@@ -79,6 +79,8 @@ def test_two_versions_of_a_real_package_are_told_apart(tmp_path):
     for name, values in (("base", {"warps": "(4, 8)", "block": 256, "n": 1000}), ("head", {"warps": "(4, 32)", "block": 16384, "n": 1000})):
         (tmp_path / name / "rows").mkdir(parents=True)
         (tmp_path / name / "rows" / "bench_rows.py").write_text(PACKAGE.format(**values))
+        # By default a configuration that a tuner would discard is no finding.
+        (tmp_path / name / "pyproject.toml").write_text('[tool.warpwave.gates]\ncandidates = "all"\n')
         arguments = ("run", "cpu", "--engine", "local", "--stage", "compile", "--kernels", name, "--targets", "two.yml", "--no-report")
         done = warpwave(*arguments, "--out", f"run-{name}", cwd=tmp_path, TRITON_CACHE_DIR=str(tmp_path / "cache"))
         assert (tmp_path / f"run-{name}/raw/cpu/compile/kernels.jsonl").is_file(), done.stdout + done.stderr
