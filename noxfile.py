@@ -86,7 +86,7 @@ def report(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """The project's own tests; no GPU and no Docker needed."""
-    session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test"))
+    session.install("-e", ".[emulator]", *nox.project.dependency_groups(GROUPS, "test"))
     install_inside(session)
     # One process more than there are cores, since many tests wait; what shares a run stays in one of them.
     session.run("pytest", "tests/unit", f"--numprocesses={(os.cpu_count() or 1) + 1}", "--dist=loadscope", *session.posargs)
