@@ -49,7 +49,7 @@ def diff(
     from harness.records import write_text
     from harness.render.html import render_sections
     from harness.render.markdown import render_page
-    from harness.render.sections.changed_code import diff_sections, sentence
+    from harness.render.sections.codegen.changed_code import diff_sections, sentence
     from harness.render.terminal import draw_page
 
     failing = parse_concerns(fail_on)
@@ -93,7 +93,7 @@ def parse_concerns(text: str) -> tuple[Concern, ...]:
 
 def outcome(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern]) -> Outcome:
     """Return 1 if a `failing` concern got worse, 4 if a run is incomplete (missing code cannot be judged), else 0."""
-    from harness.render.sections.changed_code import sentence
+    from harness.render.sections.codegen.changed_code import sentence
 
     if any(change.worse_in(failing) for change in found.changes):
         return Outcome(ExitCode.FAILED, sentence(found, failing).rstrip("."))

@@ -22,7 +22,7 @@ import junitparser
 from harness.compare.codegen.alignment import configuration
 from harness.compare.comparison import COMPLETE, Comparison, TargetSummary
 from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, NotRun, Stage, StageReport, Verdict
-from harness.render.sections.gates import how_to_waive
+from harness.render.sections.codegen.gates import how_to_waive
 from harness.render.sections.suspected import suspicion
 from harness.render.text import first_line, visible
 

@@ -9,8 +9,8 @@ from harness.compare.codegen.alignment import by_generation
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import FAILING, Comparison
 from harness.records import HOST_CODE, CompiledKernel, Verdict
-from harness.render.sections import fidelity, gates, generated_code
-from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
+from harness.render.sections.codegen import fidelity, gates, generated_code
+from harness.render.sections.codegen.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Section
 from harness.render.text import number
 

@@ -11,8 +11,9 @@ from harness.compare.answer.shortfalls import shortfalls
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import Comparison
 from harness.compare.verdict import phrase
-from harness.render.sections import answer, cards, findings, gates, generated_code
-from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
+from harness.render.sections import answer, cards, findings
+from harness.render.sections.codegen import gates, generated_code
+from harness.render.sections.codegen.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Line, Section, name, say
 from harness.render.sections.outline import did_not_pass
 from harness.render.text import asked_for, first_line, left_out

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
 from harness.records import GPU_PROPERTY, Verdict
-from harness.render.sections import cards, fidelity, findings, gates, generated_code, not_run, speeds
-from harness.render.sections.changed_code import ONE_VENDOR, vendor_section
+from harness.render.sections import cards, findings, not_run, speeds
+from harness.render.sections.codegen import fidelity, gates, generated_code
+from harness.render.sections.codegen.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Bit, Line, Section, name, names, say, shorten
 from harness.render.sections.suspected import suspicion
 from harness.render.text import NOTHING, asked_for, counts, first_line, gravest, left_out, number, plural

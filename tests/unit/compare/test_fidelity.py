@@ -17,7 +17,7 @@ from harness.compare.comparison import Likeness
 from harness.records import HOST_CODE, CompiledKernel, Verdict
 from harness.render.html import render_html
 from harness.render.markdown import render_markdown
-from harness.render.sections.fidelity import line
+from harness.render.sections.codegen.fidelity import line
 from harness.render.terminal import render_terminal
 
 ROW = CompiledKernel(

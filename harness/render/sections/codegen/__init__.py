@@ -1,0 +1,1 @@
+"""Sections about generated code: what was compiled, what a change did to it, and the gates."""
