@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from harness.inside.process.audit import Event
 from harness.records import HOST_CODE, CompiledKernel, Job, NotRun, StageReport, Verdict
@@ -27,9 +27,12 @@ class Cases:
             self.ended[event["id"]] = NotRun(why) if why else None
 
 
-def never_reached(architecture: str, cases: Mapping[str, Cases]) -> list[str]:
-    """Return the tests that did not end on an architecture. It may not have come to collect them; another one has."""
-    known = dict.fromkeys(identity for each in cases.values() for identity in each.announced)
+def never_reached(architecture: str, cases: Mapping[str, Cases], files: Iterable[str] = ()) -> list[str]:
+    """Return the tests that did not end on an architecture. It may not have come to collect them; another one has.
+
+    If none has, tests are not known, and `files` stand for those in them.
+    """
+    known = dict.fromkeys(identity for each in cases.values() for identity in each.announced) or dict.fromkeys(files)
     return [identity for identity in known if identity not in cases[architecture].ended]
 
 

@@ -30,6 +30,7 @@ from harness.inside.process.package_path import enter, package_folders, python_p
 from harness.inside.process.supervise import supervise
 from harness.inside.process.temporary_home import temporary_home
 from harness.inside.process.workers import as_stage, forked, time_is_up
+from harness.inside.test.settings import files_with_tests
 from harness.records import HOST_CODE, Architecture, CompiledKernel, Job, NotRun, Stage, StageReport, Verdict, to_json, worst
 
 
@@ -92,8 +93,9 @@ def compile_all(job: Job) -> StageReport:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
             up = time_is_up()
+            files = files_with_tests(job) if "test" in job.launches else []
             for card in job.architectures:
-                for identity in never_reached(card.name, cases):
+                for identity in never_reached(card.name, cases, files):
                     keep(never_ran(card.name, identity, job, up))
             ended = report()
             if up:

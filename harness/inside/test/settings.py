@@ -20,6 +20,7 @@ from typing import Any
 from harness.inside.process.package_path import package_folders, python_path, root_of
 from harness.records import Chosen, Job, Selection
 from harness.records.selection.chosen import narrowed
+from harness.records.selection.package import is_test
 
 SETTINGS_VARIABLE = "WARPWAVE_PYTEST"
 _PATHS = ("--ignore", "--ignore-glob")
@@ -64,6 +65,13 @@ def test_paths(job: Job) -> list[str]:
         return [job.kernels]
     found = [str(path) for pattern in job.pytest.testpaths for path in sorted(root.glob(pattern.strip("/") or "."))]
     return list(dict.fromkeys(found)) or [job.kernels]
+
+
+def files_with_tests(job: Job) -> list[str]:
+    """Return the files that pytest would take for ones with tests, before it has collected them; those that the run asks for."""
+    root, chosen = Path(job.kernels), selection_of(job)
+    paths = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.py"))]
+    return [path for path in paths if is_test(path, job.pytest.python_files) and chosen.looks_into(path)]
 
 
 def is_narrowed(job: Job) -> bool:

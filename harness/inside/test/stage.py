@@ -37,7 +37,7 @@ from harness.inside.test.pytest_plugin import (
     QUICK_VARIABLE,
     SANITIZE_VARIABLE,
 )
-from harness.inside.test.settings import is_narrowed, pytest_options, selection_of, test_paths
+from harness.inside.test.settings import files_with_tests, is_narrowed, pytest_options, test_paths
 from harness.records import (
     GPU_PROPERTY,
     MOST_FINDINGS,
@@ -52,7 +52,6 @@ from harness.records import (
     to_json,
     worst,
 )
-from harness.records.selection.package import is_test
 
 _OUTCOMES = {
     "passed": Verdict.PASSED,
@@ -149,10 +148,7 @@ class Results:
         then their files get rows.
         """
         if not self.collected and kind is NotRun.TIME_UP:
-            root = Path(self.job.kernels)
-            paths = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.py"))]
-            tests = [path for path in paths if is_test(path, self.job.pytest.python_files) and selection_of(self.job).looks_into(path)]
-            self.collected.update(path for path in tests if (path, 0) not in self.cases)
+            self.collected.update(path for path in files_with_tests(self.job) if (path, 0) not in self.cases)
         missing = [(case_id, n) for case_id, several in self.collected.items() for n in range(several) if (case_id, n) not in self.cases]
         for case_id, n in missing:
             row = {"event": "death", "id": case_id, "verdict": Verdict.NOT_RUN.value, "reason": why, "not_run": kind.value}

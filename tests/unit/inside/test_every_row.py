@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import pytest
 
 from harness.collect.cases import read_cases
 from harness.config.targets import load_targets
 from harness.inside.compile.cases import Cases, mostly_run, never_ran, never_reached
-from harness.records import Job, NotRun, Stage, StageReport, Verdict
+from harness.inside.test.settings import files_with_tests
+from harness.records import Chosen, Job, NotRun, Stage, StageReport, Verdict
 
 BROKEN = "ModuleNotFoundError: No module named 'no_such_module'"
 FILES = {
@@ -152,10 +154,21 @@ def test_a_card_that_was_not_begun_lacks_the_tests_of_the_others():
         cases["one"].note(event)
 
     assert never_reached("one", cases) == ["b"]
-    assert never_reached("two", cases) == ["a", "b"]
+    assert never_reached("two", cases, ["test_x.py"]) == ["a", "b"]
+    assert never_reached("one", {"one": Cases()}, ["test_x.py"]) == ["test_x.py"], "before the tests of a file are known"
     job = Job("r", "t", (), "/kernels", "/out")
     assert never_ran("two", "x/test_x.py::a", job, up=True).not_run is NotRun.TIME_UP
+    assert never_ran("two", "x/test_x.py", job, up=True).kernel == "x"
     assert never_ran("two", "x/test_x.py::a", job, up=False).not_run is NotRun.STOPPED
+
+
+def test_the_files_that_stand_for_their_tests(tmp_path):
+    """Those that pytest would match and the run asks for."""
+    package = _package(tmp_path / "package", {"a/test_a.py": "", "a/b_test.py": "", "a/other.py": "", "conftest.py": ""})
+    job = Job("r", "t", (), str(package), "/out")
+
+    assert files_with_tests(job) == ["a/b_test.py", "a/test_a.py"]
+    assert files_with_tests(replace(job, chosen=Chosen(tests=("a/test_a.py::test_x",)))) == ["a/test_a.py"]
 
 
 @pytest.mark.parametrize(("whole", "data", "skipped", "verdict"), [(1, 1, 9, "passed"), (1, 2, 0, "incomplete"), (0, 0, 3, "passed")])
