@@ -30,7 +30,8 @@ def _fault(failure: Failure, said: str) -> str:
 
     A control that says the same acquits us; the traceback tells whose it is then.
     """
-    if not said or "/harness/" in failure.where or NO_CARD.search(failure.message):
+    asks_for_a_card = failure.stage == "test" and NO_CARD.search(failure.message)
+    if not said or "/harness/" in failure.where or asks_for_a_card:
         return OURS
     if not same(said, failure.message):
         return UNDECIDED

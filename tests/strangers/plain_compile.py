@@ -107,6 +107,7 @@ def pretend(target: Any) -> None:
         get_current_target=lambda: target,
         get_active_torch_device=lambda: torch.device("cuda", 0),
         get_current_device=lambda: 0,
+        get_benchmarker=lambda: None,
         get_device_capability=lambda device=0: capability,
     )
     driver.utils = SimpleNamespace(
