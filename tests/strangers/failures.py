@@ -41,6 +41,7 @@ class Class:
 def shape(message: str) -> str:
     """Return a message without what differs from case to case."""
     first = next((line for line in message.splitlines() if line.strip()), "")
+    first = re.sub(r"/\S*/sources/[^/\s]+/", "", first)  # where this session keeps them
     return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?(e[-+]?\d+)?", "N", first)[:140]
 
 
