@@ -22,8 +22,8 @@ class Argument:
 class Kernel:
     """One kernel of a code object, read and checked.
 
-    `image` is the code object as it lies in memory, `entry`, `end` and `text` (all code, with the
-    functions that the kernel calls) are offsets in it. Sizes are in bytes; `lds` and `scratch`
+    `image` holds the bytes of the code object as loaded into memory. `entry` and `end` are the
+    kernel's offsets in it; `text` has those of all code, called functions included. Sizes are in bytes; `lds` and `scratch`
     (a lane's) are the fixed ones. `wavefront` is 32 or 64. `registers` are a lane's vector registers,
     `spills` those of them that are kept in scratch.
     """

@@ -24,7 +24,7 @@ _NOWHERE = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Descriptor:
-    """What a launch needs of it. `unsupported` is a reason, or None; `workgroup_ids` the SGPR of x, y and z."""
+    """The fields that a launch needs. `unsupported` says why it cannot run, or is None. `workgroup_ids` are the SGPRs of x, y, z."""
 
     user: dict[str, int]
     preload: tuple[int, int]

@@ -1,4 +1,4 @@
-"""Measure what scripts measure: each `do_bench` call is a point, and the script gets the number that it asked for."""
+"""Run benchmark scripts and record each `do_bench` call as a point. The script receives the number that it asked for."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from harness.inside.sanitize.races import Access, Conflict, Log
 from harness.inside.sanitize.written import Shadows
 from harness.records import Defect
 
-_FEW_KEYS = 16  # addresses of one atomic that are told apart as locks; more count as one
+_FEW_KEYS = 16  # an atomic on more addresses than this counts as one lock, not as one for each address
 Mask = Union[NDArray[np.bool_], None]
 
 

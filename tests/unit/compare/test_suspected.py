@@ -44,7 +44,7 @@ def test_what_has_another_explanation_is_not(others, why):
 
 @pytest.mark.parametrize("verdict", [Verdict.ERROR, Verdict.TIMEOUT, Verdict.CRASHED])
 def test_a_gap_of_the_emulator_is_no_suspicion(verdict):
-    """It is said by its own verdict: the kernel was not executed."""
+    """Its verdict already says that the kernel was not executed."""
     rows, _ = suspected(run("cpu", None, cases=(case(),)), emulated(case(verdict=verdict)))
 
     assert rows == [("failed-on", ())]

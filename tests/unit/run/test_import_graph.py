@@ -44,7 +44,7 @@ FILES = {
 ALL = ["mul", "top", "lazy", "norm", "star", "hack", "plain", "clash"]
 # What has changed → the tests that it touches; `bench` is the benchmark.
 TOUCHED = {
-    "src/ops/add.py": ["mul", "top", "lazy", "norm", "bench"],  # `ops/__init__.py` imports it, and whoever imports `ops.x` runs that
+    "src/ops/add.py": ["mul", "top", "lazy", "norm", "bench"],  # `import ops.x` runs `ops/__init__.py`, which imports it
     "src/ops/mul.py": ["mul", "bench"],
     "src/ops/utils.py": ["mul", "lazy", "bench"],
     "src/ops/deep/norm.py": ["norm"],

@@ -1,4 +1,4 @@
-"""`--shard I/N`: each file in exactly one shard, whoever asks, and no shard with much more than another."""
+"""`--shard I/N`: every job puts each file into the same one shard, and no shard gets much more than another."""
 
 from __future__ import annotations
 
