@@ -15,6 +15,7 @@ import secrets
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import nox
 import yaml
@@ -29,29 +30,65 @@ INSIDE = [f"torch=={CPU['TORCH_VERSION']}", f"triton=={CPU['TRITON_VERSION']}", 
 GROUPS = nox.project.load_toml("pyproject.toml")
 OUT = Path("reports") / "runs" / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
 EXPECTED: list[str] = []
+OVERLAYS: list[str] = []  # targets files that define some of them
+STARTED: dict[str, list[tuple[Path, str]]] = {}  # the targets that run already, with the folder and patterns of their records
 # nox would kill its children 0.5 s after Ctrl-C; a container needs longer to stop, and its results longer to be kept.
 PATIENCE = {"interrupt_timeout": 120, "terminate_timeout": 60}
 
 
 def install_inside(session: nox.Session) -> None:
     """torch (its CPU build, from PyTorch's own index where that can be reached), Triton and pytest, for running without a container."""
-    session.install("--retries", "1", "--index-url", CPU["TORCH_INDEX"], INSIDE[0], success_codes=[0, 1], silent=True)
-    session.install(*INSIDE)
+    # Compiling all of their modules ahead takes longer than installing them. Python compiles what is imported, on its first import.
+    session.install("--no-compile", "--retries", "1", "--index-url", CPU["TORCH_INDEX"], INSIDE[0], success_codes=[0, 1], silent=True)
+    session.install("--no-compile", *INSIDE)
 
 
 def run_target(session: nox.Session, target: str) -> None:
-    """Run one target; the report follows as a session of its own, once, whatever becomes of this one."""
-    session.install("-e", ".[emulator]" if TARGETS[target].get("emulate") else ".")
-    # `warpwave` alone parses its options, and says what they come to; nothing with --install-only.
-    said = session.run("warpwave", "ci", "options", target, *session.posargs, silent=True)
-    asked = json.loads(said.splitlines()[-1]) if isinstance(said, str) else {}
+    """Run one target; the report follows as a session of its own, once, whatever becomes of this one.
+
+    If a hosts file puts this target and those of later sessions on different machines, all of them run now, side by side.
+    """
+    names = [target, *later(session)]
+    session.install("-e", ".[emulator]" if any(TARGETS[name].get("emulate") for name in names) else ".")
+    if target in STARTED:
+        check_beside(session, target)
+        return
+    asked = ask(session, names)
+    if len(names) > 1 and len(asked.get("legs", ())) < 2:  # all on one machine: each session runs its own
+        names, asked = [target], ask(session, [target])
+    legs = [leg for lane in asked.get("legs", ()) for leg in lane]
     out = asked.get("resume") or asked.get("out")
-    EXPECTED.extend(asked.get("names", [target]))
-    session.notify("report", posargs=[out or str(OUT)])
-    if TARGETS[target].get("engine") == "local" and asked.get("engine") != "docker" and not asked.get("python"):
+    EXPECTED.extend([leg["name"] for leg in legs] or names)
+    where = Path(out or OUT)
+    STARTED.update({name: [(where, f"**/raw/{leg['name']}/run.json") for leg in legs if leg["target"] == name] for name in names})
+    OVERLAYS[:] = [asked["overlay"]] if asked.get("overlay") else OVERLAYS
+    session.notify("report", posargs=[str(where)])
+    local = any(leg["engine"] == "local" for leg in legs) if legs else TARGETS[target].get("engine") == "local"
+    if local and asked.get("engine") != "docker" and not asked.get("python"):
         install_inside(session)
-    where = [] if out else ["--out", str(OUT)]
-    session.run("warpwave", "run", target, *where, "--no-report", *session.posargs, **PATIENCE)
+    given = [] if out else ["--out", str(OUT)]
+    session.run("warpwave", "run", *names, *given, "--no-report", *session.posargs, **PATIENCE)
+
+
+def ask(session: nox.Session, names: list[str]) -> dict[str, Any]:
+    """Return what the options come to: `warpwave` alone parses them; nothing with --install-only."""
+    said = session.run("warpwave", "ci", "options", *names, *session.posargs, silent=True)
+    return json.loads(said.splitlines()[-1]) if isinstance(said, str) else {}
+
+
+def later(session: nox.Session) -> list[str]:
+    """Return the targets whose sessions are still to come in this call of nox."""
+    runner = getattr(session, "_runner", None)  # nox has no public way to ask
+    return [each.name for each, queued in runner.manifest.list_all_sessions() if queued and each.name in TARGETS] if runner else []
+
+
+def check_beside(session: nox.Session, target: str) -> None:
+    """End as the target's own run did, which an earlier session has started."""
+    found = [path for folder, pattern in STARTED[target] for path in folder.glob(pattern)]
+    verdicts = {json.loads(path.read_text())["verdict"] for path in found} or {"absent"}
+    session.log(f"{target} ran beside the first target of this command: {', '.join(sorted(verdicts))}")
+    if verdicts != {"passed"}:
+        session.error(f"{target}: {', '.join(sorted(verdicts))}")
 
 
 def define_session(name: str, label: str) -> None:
@@ -76,10 +113,21 @@ def emulated(session: nox.Session) -> None:
 
 
 @nox.session
+def upgrade(session: nox.Session) -> None:
+    """What another Triton does to the kernels, beside the pinned one: nox -s upgrade -- cpu --to newest --quick."""
+    session.install("-e", ".[emulator]")
+    install_inside(session)
+    words = [*session.posargs, *([] if "--out" in session.posargs else ["--out", str(OUT)])]
+    out = Path(words[words.index("--out") + 1])
+    pages = ["--markdown", str(out / "upgrade.md"), "--html", str(out / "upgrade.html"), "--summary", str(out / "upgrade.txt")]
+    session.run("warpwave", "upgrade", "--from", CPU["TRITON_VERSION"], *words, *pages, **PATIENCE)
+
+
+@nox.session
 def report(session: nox.Session) -> None:
     """Merge raw folders into one comparison: nox -s report -- artifacts/*."""
     session.install("-e", ".")
-    expected = [word for name in EXPECTED for word in ("--expect", name)]
+    expected = [word for name in EXPECTED for word in ("--expect", name)] + [word for file in OVERLAYS for word in ("--targets", file)]
     session.run("warpwave", "report", *(session.posargs or [str(OUT.parent)]), *expected)
 
 
@@ -96,6 +144,8 @@ def tests(session: nox.Session) -> None:
 def integration(session: nox.Session) -> None:
     """Tests against a real Docker Engine; see CONTRIBUTING.md for the variables that name a base image and a wheelhouse."""
     session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test"))
+    if shutil.which("slurmctld"):  # the jobs of those tests run kernels in this Python
+        install_inside(session)
     session.run("pytest", "tests/integration", *session.posargs)
 
 
@@ -141,6 +191,14 @@ def fuzz(session: nox.Session) -> None:
     # These try a few examples in the default run.
     searches = ("collect/test_hostile_values.py", "render/test_render_markdown.py", "compare/test_stats.py")
     session.run("pytest", *(f"tests/unit/{name}" for name in searches), env={"WARPWAVE_SEARCH": "1"})
+
+
+@nox.session
+def programs(session: nox.Session) -> None:
+    """Hold random Triton programs against numpy, Triton's interpreter and two emulated cards: nox -s programs -- --seconds 600."""
+    session.install("-e", ".[emulator]")
+    install_inside(session)
+    session.run("python", "tests/fuzz/programs.py", *session.posargs)
 
 
 @nox.session

@@ -66,6 +66,10 @@ from_torch_index() {
 from_default_index() {
     if [ -n "$wheels" ]; then pip install --no-index --find-links "$wheels" "$@"; else pip install "$@"; fi
 }
+# What a toolchain names (docker/targets.yml), over the base's own, from the index that has it.
+from_toolchain_index() {
+    if [ -z "$wheels" ] && [ -n "${TRITON_INDEX:-}" ]; then pip install --index-url "$TRITON_INDEX" "$@"; else from_default_index "$@"; fi
+}
 
 packages() {
     wheels=
@@ -99,10 +103,13 @@ EOF
             rm /tmp/torch-requirements.txt
         fi
     fi
-    if [ "${TORCH:-index}" != base ] && locked '' triton "$TRITON_VERSION"; then
+    if [ "${TORCH:-index}" != base ] && [ -z "${TOOLCHAIN:-}" ] && locked '' triton "$TRITON_VERSION"; then
         from_default_index --require-hashes --no-deps --requirement "$lock"
     else
-        if [ "${TORCH:-index}" != base ]; then from_default_index --no-deps "triton==$TRITON_VERSION"; fi
+        # shellcheck disable=SC2086 # a list of requirements
+        if [ -n "${TOOLCHAIN:-}" ]; then
+            from_toolchain_index --no-deps $TOOLCHAIN
+        elif [ "${TORCH:-index}" != base ]; then from_default_index --no-deps "triton==$TRITON_VERSION"; fi
         from_default_index 'pytest>=8,<10' 'numpy>=1.26,<3'
         # shellcheck disable=SC2086 # a list of requirements
         if [ -n "${EMULATOR:-}" ]; then from_default_index $EMULATOR; fi

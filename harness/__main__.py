@@ -1,4 +1,4 @@
-"""The command line: `warpwave run | report | compare | history | export | plot | codegen | list | doctor | clean | init | ci`.
+"""The command line: `warpwave COMMAND`; `warpwave --help` lists the commands.
 
 Results go to standard output. Progress and errors go to standard error. Any code may raise an error; only this file catches it.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shlex
 import sys
 import traceback
 from dataclasses import asdict
@@ -18,16 +19,19 @@ import click
 
 from harness import __version__, console
 from harness.commands.ci import ci
+from harness.commands.clean import clean
 from harness.commands.codegen import codegen
 from harness.commands.doctor import doctor
 from harness.commands.export import export, plot
-from harness.commands.options.common import FILE, FOLDER, json_option
+from harness.commands.options.common import FILE, FOLDER, Json, JsonCommand, complete_target, json_option, json_words
 from harness.commands.options.groups import output_options
 from harness.commands.run import run
-from harness.commands.show_report import draw_report, print_error, show_report
+from harness.commands.show_report import check_expected, draw_report, print_answer, print_error, show_report
 from harness.commands.speed import compare as compare_command
 from harness.commands.speed import history
 from harness.commands.streams import Streams
+from harness.commands.toolchains.search import bisect, isolate
+from harness.commands.toolchains.upgrade import upgrade
 from harness.engines import signals
 from harness.errors import ExitCode, InfrastructureError, Outcome, StoppedError, WarpwaveError, explain
 
@@ -41,26 +45,41 @@ def cli() -> None:
 cli.add_command(run)
 
 
-@cli.command()
+@cli.command(cls=JsonCommand)
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER...")
-@click.option("--out", type=FOLDER, help="Where to write the comparison.  [default: the first FOLDER]")
+@click.option("--out", type=FOLDER, help="Where to write the comparison.  [default: FOLDER; of several, a new folder in reports/runs]")
 @click.option("--svg", type=FILE, help="Also draw what the terminal shows into this file.")
 @click.option(
-    "--expect", multiple=True, metavar="TARGET", help="A target that the report must list; `absent` if it has no results. Repeatable."
+    "--expect",
+    multiple=True,
+    metavar="TARGET",
+    shell_complete=complete_target,
+    help="A target that the report must list; `absent` if it has no results. Repeatable.",
 )
+@click.option("--targets", "overlay", type=FILE, help="A targets file, whose targets --expect may name too.")
 @click.option("--base", multiple=True, type=FOLDER, help="Folder of an earlier run; the report shows how speeds changed since. Repeatable.")
 @output_options
 def report(
-    folders: tuple[Path, ...], out: Path | None, svg: Path | None, expect: tuple[str, ...], base: tuple[Path, ...], **options: Any
+    folders: tuple[Path, ...],
+    out: Path | None,
+    svg: Path | None,
+    expect: tuple[str, ...],
+    overlay: Path | None,
+    base: tuple[Path, ...],
+    **options: Any,
 ) -> Outcome:
-    """Merge raw results from this machine or others into one comparison."""
-    from harness.out_folder import check_writable
+    """Merge raw results from this machine or others into one comparison.
+
+    The report of several FOLDERs goes to a new folder, so that it replaces none of theirs.
+    """
+    from harness.out_folder import check_writable, report_folder
     from harness.report import make_report, without_collector
 
     expected = [name for value in expect for name in value.split(",")]
+    check_expected(expected, overlay, folders)
+    where = out or report_folder(folders)
     if out is not None:
         check_writable(out)
-    where = out or (folders[0] if folders[0].is_dir() else Path())
     with without_collector():
         made = make_report(list(folders), where, expected, base=base)
         if svg is not None:
@@ -68,6 +87,9 @@ def report(
         return show_report(made, where, options)
 
 
+cli.add_command(upgrade)
+cli.add_command(bisect)
+cli.add_command(isolate)
 cli.add_command(codegen)
 cli.add_command(export)
 cli.add_command(plot)
@@ -75,16 +97,16 @@ cli.add_command(compare_command)
 cli.add_command(history)
 
 
-@cli.command(name="list")
+@cli.command(name="list", cls=JsonCommand)
 @click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones.")
-@json_option("Print one JSON document.")
-def list_targets(overlay: Path | None, as_json: bool) -> Outcome:
+@json_option()
+def list_targets(overlay: Path | None, json: Json) -> Outcome:
     """Show every target with its engine, stages, image and architectures."""
     from harness.config.targets import load_targets
+    from harness.render.text import json_text
 
     targets = load_targets(overlay)
-    if as_json:
-        console.print_json([asdict(target) for target in targets.values()])
+    if print_answer(json, [json_text([asdict(target) for target in targets.values()], default=str) + "\n"]):
         return Outcome()
     for target in targets.values():
         console.say(f"{target.name:<7} {target.label}")
@@ -99,33 +121,25 @@ cli.add_command(doctor)
 cli.add_command(ci)
 
 
-@cli.command()
-@click.option("--yes", is_flag=True, help="Remove the containers instead of listing them.")
-def clean(yes: bool) -> Outcome:
-    """List or remove containers that killed runs left behind on this machine."""
-    from harness.engines.docker.engine import clean as clean_containers
-
-    found = clean_containers(dry_run=not yes)
-    for name in found:
-        console.say(f"{'removed' if yes else 'left behind'}: {name}")
-    console.say(f"{len(found)} container(s)" + ("" if yes or not found else "; `warpwave clean --yes` removes them"))
-    return Outcome()
+cli.add_command(clean)
 
 
 @cli.command()
 @click.argument("folder", type=FOLDER, default=Path())
-@click.option("--from", "source", metavar="REQUIREMENT", help="What the workflow installs.  [default: this warpwave]")
+@click.option("--from", "source", metavar="REQUIREMENT", help="What the workflow installs.  [default: the commit of this warpwave]")
 def init(folder: Path, source: str | None) -> Outcome:
     """Write a kernel with its test and bench, gates and a workflow into FOLDER (default: the current folder)."""
     from harness.install_source import requirement
     from harness.starter_package import write_starter
 
     own = requirement() if source is None else source
-    wanted = f"warpwave=={__version__}" if own is None else own
-    for path in write_starter(folder, wanted):
+    for path in write_starter(folder, own):
         console.say(f"wrote {folder / path}")
-    why = "" if own is not None else ", because others cannot install this copy"
-    console.say(f"The workflow installs {wanted}{why}. To install something else, use --from.")
+    if own is None:
+        console.say("No workflow was written: it would have to install warpwave, and nobody else can install this copy.")
+        console.say(f"To add it: `warpwave init {shlex.quote(str(folder))} --from git+https://HOST/OWNER/warpwave@COMMIT`")
+    else:
+        console.say(f"The workflow installs {own}. To install something else, use --from.")
     console.say(f"Next: `warpwave run cpu --kernels {folder / 'kernels'}`")
     return Outcome()
 
@@ -172,10 +186,9 @@ def _run_cli(arguments: list[str]) -> int:
 
 
 def _looks_like_json(problem: click.ClickException, arguments: list[str]) -> bool:
-    """Return whether an unparsable command line asks for JSON: the command has the flag, and `--json` is among the arguments."""
+    """Return whether an unparsable command line asks for JSON on standard output."""
     context = getattr(problem, "ctx", None)
-    flags = [parameter.name for parameter in context.command.params] if context else []
-    return "as_json" in flags and "--json" in arguments
+    return context is not None and isinstance(context.command, JsonCommand) and "--json=-" in json_words(context.command, arguments)
 
 
 def _explain(ended: object) -> int:

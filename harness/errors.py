@@ -84,6 +84,10 @@ class InfrastructureError(WarpwaveError):
     exit_code = ExitCode.INFRASTRUCTURE
 
 
+class UnreachableError(InfrastructureError):
+    """The machine of a leg does not answer, so nothing ran there. The leg is `absent`."""
+
+
 class InvalidInputError(WarpwaveError):
     """A raw folder cannot be read."""
 

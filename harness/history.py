@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Union
 
+from harness.compare.speeds.ceilings import dtype_in
 from harness.compare.speeds.rows import cells
 from harness.compare.speeds.trend import Measured, Series
 from harness.errors import InfrastructureError, InvalidInputError
@@ -72,7 +73,8 @@ def series(path: Path, kernel: Union[str, None] = None) -> list[Series]:
             f"There is no history at {path}.", "The first `warpwave history add` creates it.", "Add a run, or name the file with --file."
         )
     rows = """
-        SELECT kernel, case_id, provider, p.target, gpu, timer, flush_bytes, p.run_id, started, commit_id, median_ms, half_width
+        SELECT kernel, case_id, provider, p.target, gpu, timer, flush_bytes, p.run_id, started, commit_id, median_ms, half_width,
+            'triton ' || coalesce(triton, 'unknown') || ', torch ' || coalesce(torch, 'unknown')
         FROM points AS p JOIN runs AS r ON r.run_id = p.run_id AND r.target = p.target
         WHERE sound AND weak = '' AND median_ms BETWEEN :smallest AND :largest AND (:kernel IS NULL OR kernel = :kernel)
         ORDER BY kernel, provider, p.target, gpu, timer, flush_bytes, case_id, started, p.run_id
@@ -82,6 +84,15 @@ def series(path: Path, kernel: Union[str, None] = None) -> list[Series]:
         for row in store.execute(rows, {"kernel": kernel, "smallest": SMALLEST, "largest": LARGEST}):
             grouped.setdefault(row[:7], []).append(Measured(*row[7:]))
     return [Series(*key, points=tuple(points)) for key, points in grouped.items()]
+
+
+def dtypes(path: Path) -> dict[str, str]:
+    """Return the dtype in the name of each case in the file, empty if its name has none.
+
+    Raises:
+        InvalidInputError: the file does not exist.
+    """
+    return {one.case: dtype_in(one.case) for one in series(path)}
 
 
 def _insert(store: sqlite3.Connection, run: TargetRun) -> bool:

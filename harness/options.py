@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Union
 
+from harness.config.hosts import Host
 from harness.records import Gates, JobOptions, Shard, Stage
 
 GIB = 1 << 30
@@ -51,6 +52,9 @@ class RunOptions(JobOptions):
     `variables` are set for the kernels. `shard_times` are the seconds that an earlier run took for its files.
     `commit` is empty until the run has determined it. With `share`, the run's GPUs share its work. `limit_s` is the limit for one target.
     `grace_s` is how long a stopped target may take to write its results. `weaken` names the protections of the container to give up.
+    `compiled_folder` holds the kernels of which `compiled` is the hash.
+    `host` is the machine that runs the leg, as hosts.yml describes it; None: this machine. `whole` is the folder of the whole run, if `out`
+    is that of one of its shards. `snapshot` is a digest of the package and of warpwave, taken once for all legs.
     """
 
     run_id: str
@@ -61,6 +65,7 @@ class RunOptions(JobOptions):
     gpu: Union[str, None] = None
     share: bool = False
     commit: str = ""
+    repository: str = ""
     gates: Gates = field(default_factory=Gates, kw_only=True)
     limit_s: float = 3 * 3600.0
     grace_s: float = 30.0
@@ -77,6 +82,15 @@ class RunOptions(JobOptions):
     root: Union[Path, None] = None
     install: Install = field(default_factory=Install)
     variables: dict[str, str] = field(default_factory=dict)
+    compiled_folder: Union[Path, None] = None
+    host: Union[Host, None] = None
+    whole: Union[Path, None] = None
+    snapshot: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the whole run, which the user names."""
+        return self.whole or self.out
 
     @property
     def package(self) -> Path:

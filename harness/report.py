@@ -48,10 +48,16 @@ def make_report(
     """
     with without_collector():
         earlier = join(collect_all(find_raw(base))) if base else []
-        made = {(out / "raw" / record.target).resolve(): record for record in records}
+        made = {_folder(out, record).resolve(): record for record in records}
         folders = _find(paths, made)
         missing = [TargetRun(record) for folder, record in made.items() if folder not in folders]  # their folders could not be created
         return write_files(compare(join([*collect_all(folders, made), *missing]), expected, earlier), out)
+
+
+def _folder(out: Path, record: RunRecord) -> Path:
+    """Return the folder of a run below `out`: a leg that a hosts file divided has one for each shard."""
+    own = out / "shards" / record.shard.replace("/", "of")
+    return (own if record.shard and own.is_dir() else out) / "raw" / record.target
 
 
 def _find(paths: Iterable[Path], made: Collection[Path]) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from harness.errors import UsageError
@@ -21,36 +22,66 @@ def starter_files() -> list[Path]:
     return sorted(path.relative_to(source) for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
 
-_INSTALLED = '{WARPWAVE: "warpwave"}'  # in the workflow
+_EXAMPLE = "git+https://HOST/OWNER/warpwave@COMMIT"
+_FROM_INDEX = re.compile(r"warpwave(\[[\w,.-]*\])?\s*([=<>!~].*)?", re.IGNORECASE)
+_INSTALLED = f'{{WARPWAVE: "{_EXAMPLE}"}}'  # in the workflow
 
 
-def write_starter(folder: Path, requirement: str) -> list[Path]:
-    """Copy the starter into `folder` and return what was written. If any file exists already, write nothing.
+def write_starter(folder: Path, requirement: str | None) -> list[Path]:
+    """Copy the starter into `folder` and return what was written. If a file exists already and is another one, write nothing.
 
-    `requirement` is what pip installs in the workflow.
+    `requirement` is what pip installs in the workflow. Without one, no workflow is written: a guessed name could be anyone's package.
 
     Raises:
-        UsageError: a file exists already, the folder is not writable, or pip cannot install `requirement`.
+        UsageError: another file is in the way, the folder is not writable, or pip cannot install `requirement`.
     """
-    if not requirement.isprintable() or not requirement or requirement.startswith("-") or "${{" in requirement:
-        raise UsageError(
-            f"--from is not a requirement for pip: {requirement!r}.",
-            "The workflow passes it to `pipx install` unchanged.",
-            "Give a requirement: 'warpwave==0.1.0', or git+https://HOST/OWNER/NAME@COMMIT.",
-        )
-    files = starter_files()
-    if taken := [path for path in files if (folder / path).exists()]:
+    if requirement is not None:
+        _check_installable(requirement)
+    texts = {path: (starter() / path).read_text(encoding="utf-8") for path in starter_files()}
+    files = {
+        path: text.replace(_INSTALLED, f"{{WARPWAVE: {json.dumps(requirement)}}}")
+        for path, text in texts.items()
+        if requirement is not None or _INSTALLED not in text
+    }
+    if taken := [path for path, text in files.items() if (folder / path).exists() and not _holds(folder / path, text)]:
         raise UsageError(
             f"{', '.join(map(str, taken))} {'is' if len(taken) == 1 else 'are'} already in {folder}.",
             "`init` is for a repository without kernels, and never overwrites files.",
             "Give another folder: `warpwave init my-kernels`. An existing package needs no init: `warpwave run cpu --kernels FOLDER`.",
         )
+    new = [path for path in files if not (folder / path).exists()]
     try:
-        for path in files:
+        for path in new:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            text = (starter() / path).read_text(encoding="utf-8")
-            (folder / path).write_text(text.replace(_INSTALLED, f"{{WARPWAVE: {json.dumps(requirement)}}}"), encoding="utf-8")
+            (folder / path).write_text(files[path], encoding="utf-8")
     except OSError as error:
         meaning = "The folder belongs to someone else, or it is a file."
         raise UsageError(f"{folder} cannot be written to: {error.strerror}.", meaning, "Give another folder.") from None
-    return files
+    return new
+
+
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return path.read_text(encoding="utf-8") == text
+    except (OSError, ValueError):
+        return False
+
+
+def _check_installable(requirement: str) -> None:
+    """Refuse what pip cannot install, and a bare name: until there is a release, that name on a package index is someone else's.
+
+    Raises:
+        UsageError: it is one of those.
+    """
+    if not requirement.isprintable() or not requirement or requirement.startswith("-") or "${{" in requirement:
+        raise UsageError(
+            f"--from is not a requirement for pip: {requirement!r}.",
+            "The workflow passes it to `pipx install` unchanged.",
+            f"Give a requirement: {_EXAMPLE}.",
+        )
+    if _FROM_INDEX.fullmatch(requirement):
+        raise UsageError(
+            f"--from {requirement!r} would install a package from an index.",
+            "warpwave has no release on an index yet. Anyone could register that name, and run in your CI.",
+            f"Name a repository and a full commit: {_EXAMPLE}.",
+        )

@@ -24,6 +24,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 TOGETHER = tuple(
     f"tests/unit/{name}.py::"
     for name in (
+        "inside/test_candidates",
+        "inside/test_third_vendor",
         "inside/test_idioms",
         "inside/test_compile_stage",
         "inside/test_multi_gpu",
@@ -31,6 +33,9 @@ TOGETHER = tuple(
         "inside/test_launches",
         "inside/test_sanitizer",
         "inside/test_test_stage",
+        "inside/test_script_launches",
+        "inside/test_emulated_stage",
+        "commands/test_legs_command",
         "commands/test_cli",
         "project/test_release",
         "run/test_stale",
@@ -61,6 +66,16 @@ def no_plugins_of_ours():
     """What the tests run finds none of the plugins that the tests have, as in an image: Hypothesis' alone takes two seconds to load."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_kernels_of_earlier_runs(tmp_path_factory):
+    """Triton's cache is empty when the tests begin: what the user's own holds may come from another checkout, and names its files."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_CACHE_DIR", str(shared / "triton-cache"))
         yield
 
 

@@ -1,6 +1,8 @@
-"""A recorded comparison.html → the picture of it in README: its verdict, its table and two of one kernel's sweeps, as a browser draws them.
+"""A comparison.html → pictures for README and the docs, as a browser draws them; needs playwright and a Chromium.
 
-python tools/picture.py reports/h200/comparison.html docs/report.png softmax; needs playwright and a Chromium.
+Its verdict, its table and two of one kernel's sweeps: python tools/picture.py reports/h200/comparison.html docs/report.png softmax
+Its verdict, its table and its first gap: python tools/picture.py FOLDER/comparison.html docs/two-vendors.png, where FOLDER is from
+`python tests/unit/two_vendors.py FOLDER`. That picture says across its top that one of the vendors is made up.
 """
 
 from __future__ import annotations
@@ -34,5 +36,31 @@ def draw(report: Path, picture: Path, kernel: str) -> None:
         browser.close()
 
 
+_WARNING = "An example: the figures of “rocm (made up)” are invented. No AMD card has run this."
+_FIRST = ".cards, .rest, .legend, .tools, .note, #failures, #environment, #tests, #code, #kernels, #roofline, #refused, .anchor, footer"
+_FIRST += ", #gaps > :not(h2, article:first-of-type), #gaps details, #gaps .scroll, #gaps article ~ *, .overview tbody tr:nth-child(n + 8)"
+
+
+def draw_answer(report: Path, picture: Path) -> None:
+    """Take the first screen, without what folds, and the first gap below it; a band says that one vendor is made up."""
+    found = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        page = browser.new_context(bypass_csp=True, viewport={"width": 1120, "height": 900}, device_scale_factor=1).new_page()
+        page.goto(report.resolve().as_uri())
+        band = "#band { background: #7a3fa8; color: #fff; padding: .5rem 1.5rem; font-weight: 600; text-align: center }"
+        page.add_style_tag(content=f"{_FIRST} {{ display: none !important }} header {{ position: static !important }} {band}")
+        page.evaluate(
+            "text => { const band = document.createElement('p'); band.id = 'band'; band.textContent = text; document.body.prepend(band) }",
+            _WARNING,
+        )
+        bottom = page.evaluate("document.querySelector('#gaps article').getBoundingClientRect().bottom")
+        page.screenshot(path=str(picture), full_page=True, clip={"x": 0, "y": 0, "width": 1120, "height": min(bottom + 16, 1400)})
+        browser.close()
+
+
 if __name__ == "__main__":
-    draw(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    if len(sys.argv) > 3:
+        draw(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    else:
+        draw_answer(Path(sys.argv[1]), Path(sys.argv[2]))

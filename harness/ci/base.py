@@ -19,9 +19,9 @@ from harness.compare.tests.changed_tests import Fate, changed_tests
 from harness.errors import UsageError, WarpwaveError, explain
 from harness.records import TargetRun
 from harness.render.markdown import plain, render_page
-from harness.render.sections import changed_speeds as speed_page
-from harness.render.sections import changed_tests as test_page
-from harness.render.sections.codegen import changed_code as code_page
+from harness.render.sections.changes import code as code_page
+from harness.render.sections.changes import speeds as speed_page
+from harness.render.sections.changes import tests as test_page
 from harness.render.text import first_line, number, plural
 from harness.report import without_collector
 

@@ -10,8 +10,9 @@ from harness.config.targets import Target
 from harness.doctor import Finding
 from harness.doctor.finding import FAIL
 from harness.errors import InfrastructureError
+from harness.out_folder import new_run_id
 from harness.records import RunRecord, Verdict, dump
-from harness.run import commit_of, new_run_id
+from harness.run import commit_of
 from harness.run.sharding import parse_shard
 
 
@@ -22,7 +23,7 @@ def unfit(findings: Sequence[Finding]) -> list[Finding]:
 
 def end_leftovers() -> str:
     """Remove containers whose warpwave process has ended: they could still write. Return a sentence on the outcome."""
-    from harness.engines.docker.engine import clean
+    from harness.engines.choose import clean
 
     try:
         removed = clean(dry_run=False)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.config.hosts import Host
 from harness.errors import UsageError
 
 _EXAMPLE = """--runners '{"cpu": "ubuntu-latest"}', or a list of labels, or a list of such lists for several machines of one target."""
@@ -17,7 +18,8 @@ _MOST_LABELS = 16
 
 @dataclass(frozen=True)
 class Leg:
-    """One job of the matrix. `name` is unique among the target's legs and names the artifact. `shard` is such as `2/4`, or empty."""
+    """One job of the matrix. `target` is what `ci leg` is given: a target, or a leg of a hosts file. `name` is unique among the target's
+    legs and names the artifact. `shard` is such as `2/4`, or empty."""
 
     target: str
     runner: tuple[str, ...]
@@ -53,6 +55,33 @@ def plan_legs(text: str, known: Collection[str], shards: int = 1) -> tuple[Leg, 
         legs = [Leg(leg.target, leg.runner, f"{leg.name}-{number}of{shards}", f"{number}/{shards}") for leg, number in numbered]
     if not 0 < len(legs) <= _MOST_LEGS:
         raise UsageError(f"--runners asks for {len(legs)} jobs.", f"The number must be between 1 and {_MOST_LEGS}.", _EXAMPLE)
+    return tuple(legs)
+
+
+def plan_hosts(hosts: Collection[Host], shards: int = 1) -> tuple[Leg, ...]:
+    """Return the legs of a hosts file as jobs: each on the runner that has its card, which `runner` names by its labels.
+
+    A leg is divided as the file says, or else into `shards`.
+
+    Raises:
+        UsageError: a leg names no runner, or no good one.
+    """
+    legs: list[Leg] = []
+    for host in hosts:
+        if not host.runner:
+            raise UsageError(
+                f"The leg {host.name} of the hosts file names no runner.",
+                "A job runs on the machine that has the card, and a workflow finds that by its runner's labels.",
+                f"Add them, for example {host.name}: {{runner: [self-hosted, h100]}}, or give the jobs with --runners.",
+            )
+        (labels,) = _machines(host.name, list(host.runner))
+        parts = host.shards if host.shards > 1 else shards
+        numbers = [f"{number}/{parts}" for number in range(1, parts + 1)] if parts > 1 else [""]
+        legs += [Leg(host.name, labels, host.name + (f"-{text.replace('/', 'of')}" if text else ""), text) for text in numbers]
+    if not 0 < len(legs) <= _MOST_LEGS:
+        raise UsageError(
+            f"The hosts file asks for {len(legs)} jobs.", f"The number must be between 1 and {_MOST_LEGS}.", "Use fewer shards."
+        )
     return tuple(legs)
 
 

@@ -33,7 +33,15 @@ def ci() -> None:
 
 
 @ci.command()
-@click.option("--runners", required=True, metavar="JSON", envvar="RUNNERS", help="A JSON object: target to the labels of its runner.")
+@click.option(
+    "--runners",
+    default="",
+    metavar="JSON",
+    envvar="RUNNERS",
+    help="A JSON object: target to the labels of its runner.  [default: `runner` of each leg of the hosts file]",
+)
+@click.option("--hosts", type=FILE, help="A hosts file.  [default: hosts.yml beside the kernels]")
+@click.option("--kernels", type=FOLDER, default=Path("kernels"), envvar="KERNELS", show_default=True, help="Folder of the kernel package.")
 @click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones.")
 @click.option(
     "--shards", type=click.IntRange(1, MOST_SHARDS), default=1, show_default=True, envvar="SHARDS", help="Parallel jobs for each target."
@@ -46,18 +54,25 @@ def ci() -> None:
     metavar="NAME",
     help="The environment for jobs of pull requests from forks. The plan fails if it requires no reviewers.",
 )
-def plan(runners: str, overlay: Path | None, shards: int, output: Path | None, fork_environment: str) -> Outcome:
+def plan(
+    runners: str, hosts: Path | None, kernels: Path, overlay: Path | None, shards: int, output: Path | None, fork_environment: str
+) -> Outcome:
     """Show which job runs which target on which runner.
 
     In a job for a fork's pull request, this fails if self-hosted runners are named and the environment for forks is missing or requires no
     reviewers. The check needs GITHUB_TOKEN with `actions: read`.
     """
     from harness.ci.forks import check_forks
-    from harness.ci.plan import as_outputs, plan_legs
+    from harness.ci.plan import as_outputs, plan_hosts, plan_legs
     from harness.ci.workflow_commands import outputs
+    from harness.commands.options.legs import all_hosts
     from harness.config.targets import load_targets
 
-    legs = plan_legs(runners, load_targets(overlay), shards)
+    targets = load_targets(overlay)
+    if runners:
+        legs = plan_legs(runners, targets, shards)
+    else:
+        legs = plan_hosts(all_hosts({"here": False, "hosts": hosts, "kernels": kernels}, targets), shards)
     for leg in legs:
         console.say(f"{leg.name}: {leg.target} on {', '.join(leg.runner)}")
     if found := check_forks(legs, fork_environment, os.environ):
@@ -74,24 +89,30 @@ def plan(runners: str, overlay: Path | None, shards: int, output: Path | None, f
 @click.option("--shard", default="", envvar="SHARD", metavar="I/N", help="As in `warpwave run`.")
 @click.option("--options", default="", envvar="OPTIONS", help="More options of `warpwave run`, quoted as in a shell; not --out.")
 def leg(name: str, out: Path, kernels: Path, engine: str, shard: str, options: str) -> Outcome:
-    """Check this machine, and run TARGET on it if it is fit. If it is not, record the faults for the report."""
+    """Check this machine, and run TARGET on it if it is fit. If it is not, record the faults for the report.
+
+    TARGET may be a leg of the package's hosts file: this is then the machine that the leg's `runner` names.
+    """
     from harness.ci.job import put_on_record, unfit
-    from harness.config.targets import load_targets, select
+    from harness.commands.options.legs import chosen_targets
+    from harness.config.targets import load_targets
     from harness.doctor import examine
     from harness.run.sharding import parse_shard
 
     # If an option is given twice, the last one counts, so --options overrides the step's own options.
     words = [word for flag, value in (("--engine", engine), ("--shard", shard)) if value for word in (flag, value)] + split(options)
-    context = parse_run([name, "--kernels", str(kernels), "--out", str(out), "--no-report", *words])
+    # This is the machine with the card: a hosts file says where machines are that others reach.
+    context = parse_run([name, "--kernels", str(kernels), "--out", str(out), "--no-report", "--here", *words])
     asked = context.params
     _check_leg(name, out, asked)
     part = str(parse_shard(asked["shard"])) if asked["shard"] else ""
-    targets = load_targets(asked["overlay"])
-    select(targets, [name])
-    findings = examine(targets, [name], engine=asked["engine"])
+    # One leg for each toolchain; all of them are on this machine, so it is examined once.
+    legs = [target for target, _ in chosen_targets(asked, load_targets(asked["overlay"]))]
+    findings = examine({legs[0].name: legs[0]}, [legs[0].name], engine=asked["engine"])
     print_findings(findings)
     if faults := unfit(findings):
-        put_on_record(targets[name], faults, asked["kernels"], out, part, context.meta[COMMAND])
+        for target in legs:
+            put_on_record(target, faults, asked["kernels"], out, part, context.meta[COMMAND])
         return outcome_of_findings(faults)
     with context:
         ended: Outcome = context.command.invoke(context)
@@ -103,9 +124,11 @@ def leg(name: str, out: Path, kernels: Path, engine: str, shard: str, options: s
 def options(arguments: tuple[str, ...]) -> Outcome:
     """Print the parsed options of `warpwave run TARGET [OPTIONS]...` as one line of JSON. Runs nothing.
 
+    `legs` is what would run, in lanes: the legs of one run in turn, the lanes side by side.
     A script that wraps `warpwave run`, such as noxfile.py, can use this instead of parsing the options itself.
     """
-    console.print_json(parse_run(arguments).params)
+    params = parse_run(arguments).params
+    console.print_json({**params, "legs": _legs(params)})
     return Outcome()
 
 
@@ -209,11 +232,30 @@ def split(options: str) -> list[str]:
         raise UsageError(f"--options cannot be split: {error}.", "A quote is not closed.", example) from None
 
 
+def _legs(params: dict[str, Any]) -> list[list[dict[str, str]]]:
+    """Return the names of the legs that these options mean, with their targets, in lanes."""
+    from harness.commands.options.legs import chosen_targets
+    from harness.config.targets import load_targets
+    from harness.options import RunOptions
+    from harness.run.legs import Leg, lanes
+
+    chosen = chosen_targets(params, load_targets(params["overlay"]))
+    nothing = Path()
+    legs = [Leg(target, RunOptions("", nothing, nothing, host=host)) for target, host in chosen]
+    return [[{"name": leg.target.name, "target": leg.target.kind, "engine": leg.engine} for leg in lane] for lane in lanes(legs)]
+
+
 def _check_leg(name: str, out: Path, asked: dict[str, Any]) -> None:
     """Refuse options that would put the results where no later step of the workflow looks for them."""
     if asked["names"] != (name,):
         others = ", ".join(asked["names"][1:])
         raise UsageError(f"--options has words that are not options: {others!r}.", "A job runs one target.", "Remove them, or quote them.")
+    if asked["toolchains"] or asked["tritons"]:
+        raise UsageError(
+            "--options puts the target on a toolchain.",
+            "The report of this workflow expects the target itself, and would list it as absent.",
+            "Set the versions in a targets file, or compare toolchains with `warpwave upgrade`.",
+        )
     for option in ("out", "resume"):
         if asked[option] not in (None, out):
             raise UsageError(

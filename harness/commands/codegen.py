@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from harness import console
-from harness.commands.options.common import FILE, json_file_option
+from harness.commands.options.common import FILE, Json, JsonCommand, complete_list, json_option
+from harness.commands.show_report import print_answer
 from harness.errors import ExitCode, Outcome, UsageError
 
 if TYPE_CHECKING:
@@ -27,19 +28,22 @@ def codegen() -> None:
     """Compare generated code: registers, spills, occupancy and instructions, read from binaries. Needs no GPU."""
 
 
-@codegen.command()
+@codegen.command(cls=JsonCommand)
 @click.argument("base", type=_FOLDER)
 @click.argument("head", type=_FOLDER)
 @click.option(
-    "--fail-on", metavar="WHAT,WHAT", default=_DEFAULT, show_default=True, help="What must not get worse; or `any`, or `nothing`."
+    "--fail-on",
+    metavar="WHAT,WHAT",
+    default=_DEFAULT,
+    show_default=True,
+    shell_complete=complete_list(lambda: [*_concerns(), "any", "nothing"]),
+    help="What must not get worse; or `any`, or `nothing`.",
 )
 @click.option("--markdown", type=FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
 @click.option("--html", "html_file", type=FILE, help="Also write it as one HTML page.")
-@json_file_option("Also write the whole result as JSON.")
+@json_option()
 @click.option("--full", is_flag=True, help="Show every change, not only the ten worst of each kind.")
-def diff(
-    base: Path, head: Path, fail_on: str, markdown: Path | None, html_file: Path | None, json_file: Path | None, full: bool
-) -> Outcome:
+def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, html_file: Path | None, json: Json, full: bool) -> Outcome:
     """Show what changed in generated code from the run BASE to the run HEAD, the worst changes first.
 
     BASE and HEAD are folders of two runs (or of their artifacts) with a compile stage. Targets are joined.
@@ -49,7 +53,7 @@ def diff(
     from harness.records import write_text
     from harness.render.html import render_sections
     from harness.render.markdown import render_page
-    from harness.render.sections.codegen.changed_code import diff_sections, sentence
+    from harness.render.sections.changes.code import diff_sections, sentence
     from harness.render.terminal import draw_page
 
     failing = parse_concerns(fail_on)
@@ -60,12 +64,12 @@ def diff(
     lead = ended.lead(sentence(found, failing))
     sections = diff_sections(*sides, found, failing, full)
     if markdown is not None:
-        write_text(markdown, render_page(lead, sections, good=ended.ok, all_in="the JSON of `codegen diff --json FILE`"))
+        write_text(markdown, render_page(lead, sections, good=ended.ok, all_in="the JSON of `codegen diff --json`"))
     if html_file is not None:
-        source = "what `codegen diff --full --json FILE` writes"
+        source = "what `codegen diff --full --json` writes"
         write_text(html_file, render_sections(lead, sections, exit_code=int(ended.code), kind="codegen diff", source=source))
-    if json_file is not None:
-        write_text(json_file, _json(sides, found, failing, lead, ended))
+    if print_answer(json, [_json(sides, found, failing, lead, ended)]):
+        return ended
     console.show(draw_page(lead, sections, good=ended.ok))
     return ended
 
@@ -91,9 +95,15 @@ def parse_concerns(text: str) -> tuple[Concern, ...]:
     return tuple(known[word] for word in text.split(","))
 
 
+def _concerns() -> list[str]:
+    from harness.compare.codegen.deltas import Concern
+
+    return [concern.value for concern in Concern]
+
+
 def outcome(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern]) -> Outcome:
     """Return 1 if a `failing` concern got worse, 4 if a run is incomplete (missing code cannot be judged), else 0."""
-    from harness.render.sections.codegen.changed_code import sentence
+    from harness.render.sections.changes.code import sentence
 
     if any(change.worse_in(failing) for change in found.changes):
         return Outcome(ExitCode.FAILED, sentence(found, failing).rstrip("."))

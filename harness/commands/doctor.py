@@ -11,9 +11,11 @@ import click
 from rich.text import Text
 
 from harness import console
-from harness.commands.options.common import FILE, complete_target, json_option
+from harness.commands.hosts.doctor import as_file_or_leg, doctor_hosts
+from harness.commands.options.common import FILE, FOLDER, Json, JsonCommand, complete_target, json_option
+from harness.commands.show_report import print_answer
 from harness.errors import ExitCode, Outcome
-from harness.records.engines import ENGINES
+from harness.records.engines import HERE
 
 if TYPE_CHECKING:
     from harness.doctor import Finding
@@ -21,16 +23,33 @@ if TYPE_CHECKING:
 _COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 
 
-@click.command()
+@click.command(cls=JsonCommand)
 @click.argument("names", nargs=-1, metavar="[TARGET]...", shell_complete=complete_target)
 @click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones.")
-@click.option("--engine", type=click.Choice(list(ENGINES)), help="The engine that runs will use.  [default: the target's own]")
+@click.option("--engine", type=click.Choice(list(HERE)), help="The engine that runs will use.  [default: the target's own]")
 @click.option(
     "--run", "trial", is_flag=True, help="Also run a small kernel on each target that this machine has; may build its image first."
 )
+@click.option(
+    "--hosts",
+    is_flag=False,
+    flag_value="",
+    metavar="[FILE]",
+    help="Ask the machines of hosts.yml, or of FILE, instead of this one: all legs at once, or the named ones.",
+)
+@click.option("--kernels", type=FOLDER, default=Path("kernels"), show_default=True, help="Kernel package beside which hosts.yml is.")
 @click.option("--strict", is_flag=True, help="Treat warnings as failures.")
-@json_option("Print one JSON document.")
-def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, trial: bool, strict: bool, as_json: bool) -> Outcome:
+@json_option()
+def doctor(
+    names: tuple[str, ...],
+    overlay: Path | None,
+    engine: str | None,
+    trial: bool,
+    hosts: str | None,
+    kernels: Path,
+    strict: bool,
+    json: Json,
+) -> Outcome:
     """Show what is missing on this machine, target by target, and how to fix it. Changes nothing.
 
     A vendor whose card is missing is skipped, unless you name its TARGET.
@@ -39,17 +58,20 @@ def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, tri
     from harness.doctor import examine
     from harness.doctor.finding import bad, fit
     from harness.doctor.kernel import run_kernel
+    from harness.render.text import json_text
 
     targets = load_targets(overlay)
+    if hosts is not None:
+        file, legs = as_file_or_leg(hosts, names)
+        options = {"hosts": file, "here": False, "kernels": kernels, "names": legs}
+        return doctor_hosts(options, targets, strict=strict, json=json)
     select(targets, list(names))
     findings = examine(targets, names, engine=engine)
     if trial:
         findings += [run_kernel(targets[name], engine) for name in fit(findings, names or tuple(targets))]
     ended = outcome(bad(findings, strict=strict))
-    if as_json:
-        document = {"schema_version": 1, **ended.fields(), "findings": [asdict(finding) for finding in findings]}
-        console.print_json(document)
-    else:
+    document = {"schema_version": 1, **ended.fields(), "findings": [asdict(finding) for finding in findings]}
+    if not print_answer(json, [json_text(document, default=str) + "\n"]):
         print_findings(findings)
     return ended
 

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER...")
 
+_MEASURE = "Run the bench stage, which needs a GPU."
+
+
+def _formats() -> list[str]:
+    from harness.render.exports import FORMATS
+
+    return list(FORMATS)
+
 
 @click.command()
 @_FOLDERS
@@ -24,6 +32,7 @@ _FOLDERS = click.argument("folders", nargs=-1, required=True, type=click.Path(pa
     "name",
     required=True,
     metavar="FORMAT",
+    shell_complete=lambda context, parameter, typed: [name for name in _formats() if name.startswith(typed)],
     help="benchmark-action, benchmark-action-times, bencher, pytorch, openmetrics, csv.",
 )
 @click.option("--out", type=FILE, help="Write to this file instead of standard output.")
@@ -40,6 +49,8 @@ def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
     if name not in FORMATS:
         raise UsageError(f"There is no format {name!r}.", "Each format is for one tool.", f"Choose from {', '.join(FORMATS)}.")
     comparison = _compare(folders)
+    if not any(cell.value is not None for row in comparison.rows for cell in row.cells):
+        raise UsageError("There is nothing to export.", "No target has measured points.", _MEASURE)
     text = FORMATS[name](comparison)
     if (behind := left_out(comparison)) and name != "csv":
         console.say(f"{behind} of {sum(len(row.cells) for row in comparison.rows)} points are not sound and were left out.", err=True)
@@ -52,7 +63,9 @@ def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
 
 @click.command()
 @_FOLDERS
-@click.option("--out", type=FOLDER, help="Where to write the pictures.  [default: plots/ in the first FOLDER]")
+@click.option(
+    "--out", type=FOLDER, help="Where to write the pictures.  [default: plots/ in FOLDER; of several, a new folder in reports/runs]"
+)
 @click.option("--png", is_flag=True, help="Also write PNG files; needs `pip install 'warpwave[png]'`.")
 @click.option(
     "--theme",
@@ -63,17 +76,17 @@ def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
 )
 def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> Outcome:
     """Draw one picture for each kernel: its curves, their bands and the measured ceiling."""
-    from harness.out_folder import check_writable
+    from harness.out_folder import check_writable, report_folder
     from harness.records import write_text
     from harness.render.charts.pictures import pictures
 
     if out is not None:
         check_writable(out)
     comparison = _compare(folders)
-    where = out or (folders[0] if folders[0].is_dir() else Path()) / "plots"
+    where = out or report_folder(folders) / "plots"
     drawn = pictures(comparison, theme)
     if not drawn:
-        raise UsageError("There is nothing to draw.", "No target has measured points.", "Run the bench stage, which needs a GPU.")
+        raise UsageError("There is nothing to draw.", "No target has measured points.", _MEASURE)
     for picture in drawn:
         write_text(where / f"{picture.file}.svg", picture.svg)
         console.say(str(where / f"{picture.file}.svg"))

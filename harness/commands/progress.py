@@ -20,8 +20,8 @@ _PLAIN_PERIOD_S = 60.0
 class Progress:
     """Follows one target's events. Use as a context manager."""
 
-    def __init__(self, console: Console, target: str, quiet: bool = False) -> None:
-        self.console, self.target, self.quiet = console, target, quiet
+    def __init__(self, console: Console, target: str, quiet: bool = False, verbose: bool = False) -> None:
+        self.console, self.target, self.quiet, self.verbose = console, target, quiet, verbose and not quiet
         self._status: Status | None = None
         self._bad = 0
         self._said = time.monotonic()
@@ -50,6 +50,9 @@ class Progress:
         elif kind == "case":
             total = f"/{event['total']}" if event.get("total") else ""
             self._show(f"{event.get('stage')} {event.get('done', 0)}{total}  {event.get('id', '')}", counter=True)
+        elif kind == "result" and self.verbose:
+            message = f": {event['message']}" if event.get("message") else ""
+            self.say(f"{self.target}: {event.get('verdict')}: {event.get('id')}{message}"[:300])
         elif kind == "result" and event.get("verdict") not in ("passed", "not-run"):
             self._bad += 1
             if self._bad <= 10:
@@ -74,7 +77,7 @@ class Progress:
         line.append(visible(f"{verdict:<10}"), _STYLES.get(verdict, "red"))
         line.append(f"{seconds:7.1f} s")
         line.append(visible(f"  {note}" if note else ""))
-        self.console.print(line)
+        self.console.print(line, soft_wrap=True)  # a log's lines are not cut at 80 characters
 
 
 def _note(event: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`warpwave run`: run each target in turn, then write the report."""
+"""`warpwave run`: run each leg, side by side where they are on different machines, then write the report."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness import console
-from harness.commands.options.common import complete_target
+from harness.commands.options.common import JsonCommand, complete_target
 from harness.commands.options.groups import build_options, output_options, package_options, what_options, where_options
+from harness.commands.options.legs import chosen_targets, legs_of
 from harness.commands.options.parse import parse_options
 from harness.commands.options.tests import take_node_ids
 from harness.commands.show_report import print_error, show_records, show_report
@@ -18,12 +19,14 @@ from harness.engines import signals
 from harness.errors import ExitCode, Outcome, UsageError, WarpwaveError
 
 if TYPE_CHECKING:
-    from harness.config.targets import Target
-    from harness.options import RunOptions
     from harness.records import RunRecord
+    from harness.run.legs import Leg
 
 
-class _Run(click.Command):
+_MOST_LOGS = 6  # named at the end
+
+
+class _Run(JsonCommand):
     """Takes what stands behind `--` as options for pytest."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
@@ -42,57 +45,82 @@ class _Run(click.Command):
 @package_options
 @where_options
 @build_options
+@click.option("-v", "--verbose", is_flag=True, help="Print every test and point as it ends.")
 @click.option("--no-report", is_flag=True, help="Write no report; a later `warpwave report` can.")
 @output_options
 def run(**options: Any) -> Outcome:
-    """Run TARGETs (see `warpwave list`) in the given order, then write the comparison.
+    """Run TARGETs (see `warpwave list`), then write the comparison. What a hosts file puts on different machines runs side by side.
 
     An ID, such as tests/test_add.py::test_add, is a test to run, as with --test.
     """
-    from harness.config.targets import load_targets, select
-    from harness.out_folder import check_writable
+    from harness.config.targets import load_targets
+    from harness.out_folder import check_writable, ignored_by_git
     from harness.report import make_report
     from harness.run import check_target
+    from harness.run.legs import lanes
 
-    targets = select(load_targets(options["overlay"]), list(options["names"]))
-    asked = parse_options(options)
-    for target in targets:
-        check_target(target, asked)  # check all targets before the first one runs, which may take an hour
-    check_writable(asked.out)
-    records, refused = _run_all(targets, asked, quiet=options["quiet"])
+    chosen = chosen_targets(options, load_targets(options["overlay"]))
+    asked = parse_options(options, divided=any(host and (host.shards > 1 or host.also) for _, host in chosen))
+    legs = legs_of(chosen, asked)
+    for leg in legs:
+        check_target(leg.target, leg.options)  # check all targets before the first one runs, which may take an hour
+    check_writable(ignored_by_git(asked.out))
+    several = lanes(legs)
+    if len(several) > 1:
+        records, refused = _run_lanes(several, legs, quiet=options["quiet"], verbose=options["verbose"])
+    else:
+        records, refused = _run_in_turn(legs, quiet=options["quiet"], verbose=options["verbose"])
+    if refused and not records:
+        raise refused[0]
     ended = _cut_short(records, refused)
     if options["no_report"]:
         return show_records(records, asked.out, options, ended)
-    made = make_report([asked.out], asked.out, [target.name for target in targets], records)
-    return show_report(made, asked.out, options, ended)
+    made = make_report([asked.out], asked.out, [target.name for target, _ in chosen], records)
+    return show_report(made, asked.out, options, ended, next_too=True)
 
 
-def _run_all(targets: Sequence[Target], asked: RunOptions, *, quiet: bool) -> tuple[list[RunRecord], list[WarpwaveError]]:
-    """Run each target in turn, until the user stops the run. If a target is refused, the others still run.
-
-    Raises:
-        UsageError: all targets are refused.
-    """
+def _run_in_turn(legs: Sequence[Leg], *, quiet: bool, verbose: bool) -> tuple[list[RunRecord], list[WarpwaveError]]:
+    """Run each leg in turn, until the user stops the run. If a leg is refused, the others still run."""
     from harness.commands.progress import Progress
     from harness.run import run_target
 
     records: list[RunRecord] = []
     refused: list[WarpwaveError] = []
-    for target in targets:
-        with Progress(console.terminal(err=True), target.name, quiet=quiet) as progress:
-            for line in asked.chosen.why if target is targets[0] else ():
+    for leg in legs:
+        with Progress(console.terminal(err=True), leg.name, quiet=quiet, verbose=verbose) as progress:
+            for line in _said_before([leg], first=leg is legs[0]):
                 progress.say(line)
-            if asked.weaken:
-                progress.say(f"{target.name}: protections given up: {', '.join(asked.weaken)}")
             try:
-                records.append(run_target(target, asked, progress.say, progress.on_event))
+                records.append(run_target(leg.target, leg.options, progress.say, progress.on_event))
             except UsageError as error:
                 refused.append(error)
         if signals.asked():
             break
-    if refused and not records:
-        raise refused[0]
     return records, refused
+
+
+def _run_lanes(
+    several: Sequence[Sequence[Leg]], legs: Sequence[Leg], *, quiet: bool, verbose: bool
+) -> tuple[list[RunRecord], list[WarpwaveError]]:
+    """Run the lanes side by side, and name the legs' logs at the end."""
+    from harness.commands.hosts.view import LegsView
+    from harness.run.side_by_side import run_side_by_side
+
+    for line in [] if quiet else _said_before(legs):
+        console.say(line, err=True)
+    with LegsView(console.terminal(err=True), legs, quiet=quiet, verbose=verbose) as view:
+        records, refused = run_side_by_side(several, view)
+    if not quiet:
+        names = [leg.log.name for leg in legs]
+        some = names if len(names) <= _MOST_LOGS else [*names[: _MOST_LOGS - 1], f"and {len(names) - _MOST_LOGS + 1} more"]
+        console.say(f"Logs: {legs[0].log.parent}/{', '.join(some)}", err=True)
+    return records, refused
+
+
+def _said_before(legs: Sequence[Leg], *, first: bool = True) -> list[str]:
+    """Return the lines that precede legs: which tests were chosen and why, and which protections are given up."""
+    weakened = [f"{leg.name}: protections given up: {', '.join(leg.options.weaken)}" for leg in legs if leg.options.weaken]
+    return [*(legs[0].options.chosen.why if first else ()), *weakened]
 
 
 def _cut_short(records: Sequence[RunRecord], refused: Sequence[WarpwaveError]) -> Outcome:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,34 +12,71 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from harness import console
-from harness.errors import ExitCode, Outcome, WarpwaveError
+from harness.errors import ExitCode, Outcome, UsageError, WarpwaveError
 from harness.render.text import visible
 
 if TYPE_CHECKING:
+    from harness.commands.options.common import Json
     from harness.compare.comparison import Comparison
     from harness.records import RunRecord
     from harness.report import Report
 
 
-def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome | None = None) -> Outcome:
-    """Print the comparison. If something `ended` the command early, that comes first and decides the outcome."""
+def check_expected(names: Sequence[str], overlay: Path | None, folders: Sequence[Path]) -> None:
+    """Refuse an expected target that exists nowhere: neither in a targets file nor in the folders. Its absence would be no news.
+
+    Raises:
+        UsageError: there is such a name.
+    """
+    from harness.collect import find_raw
+    from harness.config.targets import load_targets
+
+    known = set(load_targets(overlay)) if names else set()
+    if any(name not in known for name in names):
+        known |= {folder.name for folder in find_raw(folders)}
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"--expect names {name!r}, and there is no such target.",
+                "It is in no targets file and in none of the folders, so it would be `absent` for ever.",
+                f"Choose from {', '.join(sorted(known))}, or give the file that defines it: --targets FILE.",
+            )
+
+
+def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome | None = None, *, next_too: bool = False) -> Outcome:
+    """Print the comparison. If something `ended` the command early, that comes first and decides the outcome.
+
+    With `next_too`, the commands that most users type next come at the end.
+    """
     from harness.compare import outcome
     from harness.render.files.comparison_json import json_pieces
+    from harness.render.next_commands import next_commands
     from harness.render.terminal import render_terminal
     from harness.render.text import json_text
 
     ended = ended if ended is not None and not ended.ok else outcome(made.comparison)
     comparison = replace(made.comparison, sentence=ended.lead(made.comparison.sentence))
-    if options["as_json"]:
-        # Print in pieces, like the file, so that a comparison of a million tests is not copied first.
-        console.document(f'{json_text({**ended.fields(), "out": str(out)})[:-1]}, "comparison": ')
-        for piece in json_pieces(comparison):
-            console.document(piece.replace("\n", ""))  # one line in all: a JSON string contains no line break
-        console.document("}\n")
+    # In pieces, like the report's own file, so that a comparison of a million tests is not copied first; and on one line.
+    head = f'{json_text({**ended.fields(), "out": str(out)})[:-1]}, "comparison": '
+    if print_answer(options["json"], itertools.chain([head], (piece.replace("\n", "") for piece in json_pieces(comparison)), ["}\n"])):
         return ended
     console.show(render_terminal(comparison, full=options["full"]))
     console.say(_list_files(made.files, _shorten(out)))
+    if next_too and "comparison.html" in made.files:
+        console.say(["Next:", *(f"  {command}" for command in next_commands(made.comparison, _shorten(out)))])
     return ended
+
+
+def print_answer(asked: Json, pieces: Iterable[str]) -> bool:
+    """Write the document that `--json` asked for to standard output or to its file. Return whether nothing else is printed."""
+    from harness.records import write_text
+
+    if asked is True:
+        for piece in pieces:
+            console.document(piece)
+    elif isinstance(asked, Path):
+        write_text(asked, pieces)
+    return asked is True
 
 
 def _list_files(files: Sequence[str], out: Path) -> str:
@@ -61,14 +99,15 @@ def draw_report(comparison: Comparison, path: Path, *, full: bool) -> None:
 
 def show_records(records: Sequence[RunRecord], out: Path, options: dict[str, Any], ended: Outcome) -> Outcome:
     """Print the records of the targets, without a report. The exit code is the worst target's."""
+    from harness.render.text import json_text
     from harness.run import exit_code_of
 
     code = max((exit_code_of(record.verdict) for record in records), default=ExitCode.NOTHING_RAN)
     if ended.ok and code is not ExitCode.GOOD:
         worst = [record for record in records if exit_code_of(record.verdict) is code]
         ended = Outcome(code, "; ".join(f"{each.target}: {each.verdict.value}: {each.reason}".rstrip(": .") for each in worst))
-    if options["as_json"]:
-        console.print_json({**ended.fields(), "out": str(out), "targets": [asdict(record) for record in records]})
+    document = {**ended.fields(), "out": str(out), "targets": [asdict(record) for record in records]}
+    if print_answer(options["json"], [json_text(document, default=str) + "\n"]):
         return ended
     for record in records:
         console.say(f"{record.target}: {record.verdict.value}{': ' + record.reason if record.reason else ''}".split("\n"))

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from harness import console
-from harness.commands.options.common import FILE, json_file_option
+from harness.commands.history_site import HISTORY, site
+from harness.commands.options.common import FILE, Json, JsonCommand, json_option
+from harness.commands.show_report import print_answer
 from harness.errors import ExitCode, Outcome
 
 if TYPE_CHECKING:
@@ -17,10 +19,9 @@ if TYPE_CHECKING:
     from harness.records import TargetRun
 
 _FOLDER = click.Path(path_type=Path)
-_HISTORY = Path("reports") / "history.sqlite"
 
 
-@click.command()
+@click.command(cls=JsonCommand)
 @click.argument("base", type=_FOLDER)
 @click.argument("head", type=_FOLDER)
 @click.option(
@@ -30,9 +31,9 @@ _HISTORY = Path("reports") / "history.sqlite"
     help="Treat a smaller change as noise, e.g. 0.02.  [default: the A/A run's]",
 )
 @click.option("--markdown", type=FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
-@json_file_option("Also write the whole result as JSON.")
+@json_option()
 @click.option("--full", is_flag=True, help="Show every point, not only the twenty that changed most.")
-def compare(base: Path, head: Path, threshold: float | None, markdown: Path | None, json_file: Path | None, full: bool) -> Outcome:
+def compare(base: Path, head: Path, threshold: float | None, markdown: Path | None, json: Json, full: bool) -> Outcome:
     """Show which points became faster or slower from the run BASE to the run HEAD. The exit code is 1 if one is slower.
 
     BASE and HEAD are folders of two runs (or of their artifacts) with a bench stage, for any targets.
@@ -40,7 +41,7 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
     from harness.compare.speeds.changed_speeds import changed_speeds
     from harness.records import write_text
     from harness.render.markdown import render_page
-    from harness.render.sections.changed_speeds import changed_speed_sections, sentence
+    from harness.render.sections.changes.speeds import changed_speed_sections, sentence
     from harness.render.terminal import draw_page
 
     found = changed_speeds(_read(base), _read(head), threshold)
@@ -48,9 +49,9 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
     lead = ended.lead(sentence(found))
     sections = changed_speed_sections(found, full)
     if markdown is not None:
-        write_text(markdown, render_page(lead, sections, good=ended.ok, all_in="the JSON of `compare --json FILE`"))
-    if json_file is not None:
-        write_text(json_file, _json(found, lead, ended))
+        write_text(markdown, render_page(lead, sections, good=ended.ok, all_in="the JSON of `compare --json`"))
+    if print_answer(json, [_json(found, lead, ended)]):
+        return ended
     console.show(draw_page(lead, sections, good=ended.ok))
     return ended
 
@@ -61,7 +62,7 @@ def outcome(found: SpeedChanges) -> Outcome:
     A point that both runs skip does not count.
     """
     from harness.compare.comparison import Change
-    from harness.render.sections.changed_speeds import sentence
+    from harness.render.sections.changes.speeds import sentence
     from harness.render.text import first_line, plural
 
     if found.lost or found.of(Change.SLOWER):
@@ -98,7 +99,8 @@ def history() -> None:
     """Store and show the speeds of many runs, in one SQLite file."""
 
 
-_file = click.option("--file", "path", type=FILE, default=_HISTORY, show_default=True, help="The history file.")
+history.add_command(site)
+_file = click.option("--file", "path", type=FILE, default=HISTORY, show_default=True, help="The history file.")
 
 
 @history.command(name="add")
@@ -114,32 +116,32 @@ def add_runs(bundles: tuple[Path, ...], path: Path) -> Outcome:
     return Outcome()
 
 
-@history.command()
+@history.command(cls=JsonCommand)
 @_file
 @click.option("--kernel", help="Show every case of this kernel, not one line for each kernel.")
 @click.option("--last", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Show this many runs.")
 @click.option("--markdown", type=FILE, help="Also write it as Markdown.")
-@json_file_option("Also write all series as JSON.")
-def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json_file: Path | None) -> Outcome:
+@json_option()
+def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json: Json) -> Outcome:
     """Draw how fast each kernel was in the last runs."""
     from harness.compare.speeds.trend import trends
     from harness.history import series
     from harness.records import write_text
     from harness.render.markdown import render_page
-    from harness.render.sections.changed_speeds import trend_sections
+    from harness.render.sections.changes.speeds import trend_sections
     from harness.render.terminal import draw_page
     from harness.render.text import json_text, plural
 
     found = series(path, kernel)
     drawn = trends(found, last, by_case=kernel is not None)
-    if json_file is not None:
-        write_text(json_file, json_text([asdict(one) for one in found], indent=1) + "\n")
+    answered = print_answer(json, [json_text([asdict(one) for one in found], indent=1) + "\n"])
     if not drawn:
         return Outcome(ExitCode.NOTHING_RAN, f"{path} has no speed{f' of {kernel}' if kernel else ''} yet")
     runs = len({run.run_id for trend in drawn for run in trend.runs})
     lead = f"{plural(runs, 'run')}, {plural(len(drawn), 'line')}."
     sections = trend_sections(drawn)
     if markdown is not None:
-        write_text(markdown, render_page(lead, sections, good=True, all_in="the JSON of `history show --json FILE`"))
-    console.show(draw_page(lead, sections, good=True))
+        write_text(markdown, render_page(lead, sections, good=True, all_in="the JSON of `history show --json`"))
+    if not answered:
+        console.show(draw_page(lead, sections, good=True))
     return Outcome()

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Union
 
 from harness.compare.comparison import DeviceSummary
+from harness.compare.speeds.ceilings import copies_gbps
 from harness.compare.speeds.noise import SMALLEST
-from harness.compare.speeds.rows import copies_gbps
 from harness.records import GPU_PROPERTY, Ceiling, DeviceFacts, TargetRun
 from harness.stats import measurable
 

@@ -120,5 +120,6 @@ def _facts(target: TargetSummary) -> Mapping[str, str]:
         "FP fusion": facts.fp_fusion,
         "kernel sources": facts.kernels_hash,
         "commit": target.commit,
+        "snapshot": target.snapshot,
     }
     return {name: value or "unknown" for name, value in found.items()}

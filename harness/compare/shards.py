@@ -52,12 +52,15 @@ def _record(parts: Sequence[TargetRun], known: Sequence[Facts]) -> tuple[RunReco
     the gravest one, or `incomplete` if a shard is missing, duplicated or ran in another environment.
     """
     records = [run.record for run in parts]
+    lost = next((record for record in records if record.verdict is Verdict.ABSENT), None)
     gravest = worst([record.verdict for record in records], Verdict.INCOMPLETE)
     one = next(record for record in records if record.verdict is gravest)
     reason = f"shard {one.shard}: {one.reason}" if one.reason else ""
     faults = [*_counted(records), *_agreed(known), *_divided(parts)]
     if faults and gravest.severity < Verdict.INCOMPLETE.severity:
-        gravest, reason = Verdict.INCOMPLETE, faults[0]
+        gravest, reason = Verdict.INCOMPLETE, f"{faults[0]}: {lost.reason}" if lost and lost.reason else faults[0]
+    if all(record.verdict is Verdict.ABSENT for record in records):
+        gravest = Verdict.ABSENT
     seconds = max(record.seconds for record in records)
     return dataclasses.replace(one, verdict=gravest, reason=reason, seconds=seconds, shard=""), tuple(faults)
 
@@ -73,7 +76,7 @@ def _counted(records: Sequence[RunRecord]) -> list[str]:
 def _missing(records: Sequence[RunRecord]) -> str:
     """`shards 2 and 3 of 4 are missing`; empty if all are present."""
     whole = Shard.parse(records[0].shard).of
-    numbers = {Shard.parse(record.shard).number for record in records}
+    numbers = {Shard.parse(record.shard).number for record in records if record.verdict is not Verdict.ABSENT}
     lacking = [str(number) for number in range(1, whole + 1) if number not in numbers]
     return f"{_shards(lacking, whole)} missing" if lacking else ""
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from harness.compare.cards import devices, disagreements
-from harness.compare.comparison import COMPLETE, FAILING, TargetSummary
+from harness.compare.comparison import COMPLETE, FAILING, CardUse, TargetSummary
 from harness.compare.speeds.rows import judge
 from harness.compare.tests.parity import count_reasons
 from harness.errors import ExitCode, Outcome
 from harness.records import NotRun, Stage, TargetRun, Verdict, reasons, worst
+from harness.records.selection.package import is_load
 
 _PHRASES = {
     Verdict.ABSENT: "is absent",
@@ -52,12 +53,12 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         if report.verdict is not Verdict.NOT_RUN or report.stage is Stage.TEST
     ]
     found += [(Verdict(verdict), _count_sentence(tests, "test")) for verdict in tests if Verdict(verdict) is not Verdict.NOT_RUN]
-    found += [(Verdict(verdict), _count_sentence(compiled, "kernel")) for verdict in compiled if Verdict(verdict) in FAILING]
+    found += [(Verdict(verdict), _count_sentence(compiled, "binary")) for verdict in compiled if Verdict(verdict) in FAILING]
     tested = any(report.stage is Stage.TEST for report in run.stages)
     if tests and set(tests) == {Verdict.NOT_RUN.value}:
         empty = set(count_reasons(run.cases)) == {NotRun.EMPTY.value}
         found.append((Verdict.NOT_RUN, "no test was found" if empty else "every test was skipped"))
-    elif (tested and not tests) or not (tests or points or compiled):
+    elif record.verdict is not Verdict.ABSENT and ((tested and not tests) or not (tests or points or compiled)):
         found.append((Verdict.NOT_RUN, "no test was found" if tested else "no test, no benchmark and no kernel was found"))
     verdict = worst([entry for entry, _ in found])
     reason = next((text for entry, text in found if entry is verdict and text), "")
@@ -73,6 +74,9 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         started=record.started,
         seconds=record.seconds,
         commit=record.commit,
+        host=record.host,
+        snapshot=record.snapshot,
+        repository=record.repository,
         command=record.command,
         devices=devices(run),
         facts=run.facts,
@@ -80,8 +84,10 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         stages=run.stages,
         emulated=record.emulated,
         suspected=suspected,
+        card_use=_card_use(run),
         ceilings=run.ceilings,
         tests=tests,
+        loads=sum(is_load(case.id) for case in run.cases),
         points=points,
         compiled=compiled,
         tests_not_run=count_reasons(run.cases),
@@ -96,14 +102,26 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     )
 
 
+def _card_use(run: TargetRun) -> CardUse | None:
+    """Return for how long the run had its cards, and what for; None if it had none."""
+    if not run.record.held:
+        return None
+    return CardUse(
+        held_s=round(sum(run.record.held.values()), 3),
+        used_s=round(sum(report.used_s or 0.0 for report in run.stages), 3),
+        compiled_ahead=sum(report.compiled_ahead for report in run.stages),
+        compiled_meanwhile=sum(report.compiled_here for report in run.stages if report.stage.value in run.record.held),
+    )
+
+
 def sentence(targets: Sequence[TargetSummary]) -> str:
     """Return the verdict in words: how many targets are complete, how much failed, and what each target did or why it did not."""
     complete = sum(target.complete for target in targets)
     verb = "is" if 1 in (complete, len(targets)) else "are"
     head = f"{complete} of {len(targets)} target{'' if len(targets) == 1 else 's'} {verb} complete"
-    failed = {"test": _failed(target.tests for target in targets), "kernel": _failed(target.compiled for target in targets)}
+    failed = {"test": _failed(target.tests for target in targets), "binary": _failed(target.compiled for target in targets)}
     if any(failed.values()):
-        head += ", with " + " and ".join(f"{count} failed {noun}{'' if count == 1 else 's'}" for noun, count in failed.items() if count)
+        head += ", with " + " and ".join(_nouns(count, f"failed {noun}") for noun, count in failed.items() if count)
     return f"{head}: {'; '.join(_phrases(targets))}." if targets else "Nothing ran: no target was asked for and no raw folder was given."
 
 
@@ -117,7 +135,8 @@ def outcome(targets: Sequence[TargetSummary]) -> Outcome:
     ]
     if failed:
         return Outcome(ExitCode.FAILED, "; ".join(map(_failure, failed)))
-    if broken := [target for target in targets if target.verdict is Verdict.INFRA]:
+    # A leg that has a record and is absent: its machine did not answer.
+    if broken := [target for target in targets if target.verdict is Verdict.INFRA or (target.verdict is Verdict.ABSENT and target.run_id)]:
         return Outcome(ExitCode.INFRASTRUCTURE, _named(broken))
     if all(target.verdict is Verdict.NOT_RUN for target in targets):
         return Outcome(ExitCode.NOTHING_RAN, _named(targets) or "nothing ran")
@@ -135,7 +154,7 @@ def _failure(target: TargetSummary) -> str:
     bad = {verdict.value for verdict in FAILING}
     if target.complete and not {*target.tests, *target.points, *target.compiled} <= {Verdict.PASSED.value, Verdict.NOT_RUN.value}:
         return phrase(target)
-    counts = {"test": target.tests, "kernel": target.compiled}
+    counts = {"test": target.tests, "binary": target.compiled}
     parts = [_count_sentence(count, noun) for noun, count in counts.items() if bad & {*count}]
     reason = " ".join(target.reason.split()).rstrip(".")[:_REASON_LIMIT]
     return (
@@ -172,7 +191,7 @@ def _phrases(targets: Sequence[TargetSummary]) -> list[str]:
 def phrase(target: TargetSummary) -> str:
     """Say what a target did, or why it did not: `a passed 3 tests and measured 3 points`."""
     measured = _count_sentence(target.points, "point", "measured", "could not measure")
-    compiled = _count_sentence(_compiles(target), "kernel", "compiled", "could not compile", target.compiled_not_run)
+    compiled = _count_sentence(_compiles(target), "binary", "compiled", "could not compile", target.compiled_not_run)
     gates = f"broke a gate with {target.only_gates} of them" if target.only_gates else ""
     reason = " ".join(target.reason.split()).rstrip(".")
     reason = f" ({reason if len(reason) <= _REASON_LIMIT else f'{reason[:_REASON_LIMIT]} …'})" if reason else ""
@@ -183,7 +202,7 @@ def phrase(target: TargetSummary) -> str:
         # Two options are enough to know that these were not all tests; the report lists them all.
         some = f" of those that {' and '.join(target.narrowed[:2])} chose" if target.narrowed and tests else ""
         suspected = f" ({target.suspected} of them suspected)" if target.suspected else ""
-        done = [tests + some + suspected, measured, compiled, gates]
+        done = [tests + some + suspected + _loads(target), measured, compiled, gates]
     else:
         done = [_PHRASES[target.verdict] + reason]
     parts = [text for text in done if text] or [target.verdict.value]
@@ -206,9 +225,18 @@ def _count_sentence(
         return ""
     passed, skipped = counts.get(Verdict.PASSED.value, 0), counts.get(Verdict.NOT_RUN.value, 0)
     wrong = total - passed - skipped
-    plural = "" if (total if wrong else passed) == 1 else "s"
-    text = f"{bad} {wrong} of {total} {noun}{plural}" if wrong else f"{good} {passed} {noun}{plural}"
+    text = f"{bad} {wrong} of {_nouns(total, noun)}" if wrong else f"{good} {_nouns(passed, noun)}"
     return f"{text} ({', '.join(reasons(skipped, not_run))})" if skipped else text
+
+
+def _nouns(count: int, noun: str) -> str:
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count} {noun if count == 1 else plural}"
+
+
+def _loads(target: TargetSummary) -> str:
+    """Say how many of the tests nobody wrote: warpwave adds one for each file of benchmarks, that it loads."""
+    return f" ({target.loads} of them load{'s' if target.loads == 1 else ''} benchmarks)" if target.loads else ""
 
 
 def _count(verdicts: Iterable[Verdict]) -> dict[str, int]:

@@ -6,8 +6,10 @@ Strict: a wrong key or value is refused, because a misspelt gate would silently 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +24,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model,
 from harness.config.strict import refuse, validate
 from harness.errors import ConfigError
 from harness.records import CANDIDATES, OPEN, Gates, Limits, Rule, Waiver, Which
+from harness.records.selection.package import kernel_of
 
 _PATTERNS = tuple(field.name for field in dataclasses.fields(Which))
 _LAUNCHERS = ("bench", "test")
@@ -62,8 +65,23 @@ def load_gates(kernels: Path) -> Gates:
     limits = _limits(table.gates, Limits()) if table.gates else Limits()
     rules = tuple(Rule(_which(rule), _limits(rule, OPEN)) for rule in table.rules)
     waivers = tuple(Waiver(waiver.gate, waiver.reason.strip(), _which(waiver)) for waiver in table.waivers)
+    if path.parent.resolve() != kernels.resolve():
+        # The file is about a larger package. What it waives elsewhere is not this run's, and not unused. What it waives nowhere is unused.
+        own = _groups(kernels)
+        waivers = tuple(waiver for waiver in waivers if _is_about(waiver, own) or not _is_about(waiver, _groups(path.parent)))
     candidates = table.gates.candidates if table.gates else CANDIDATES[0]
     return Gates(limits=limits, rules=rules, waivers=waivers, source=path.name, candidates=candidates)
+
+
+def _is_about(waiver: Waiver, groups: set[str]) -> bool:
+    return any(fnmatchcase(name, each) for each in waiver.which.kernel for name in groups)
+
+
+@functools.lru_cache(maxsize=4)
+def _groups(kernels: Path) -> set[str]:
+    """Return every name that a report of this folder may group its kernels by."""
+    paths = [path.relative_to(kernels).as_posix() for path in kernels.rglob("*.py")]
+    return {kernel_of(path) for path in paths} | {part for path in paths for part in path.split("/")[:-1]}
 
 
 def load_launches(kernels: Path) -> tuple[str, ...]:
@@ -112,6 +130,12 @@ def load_environment(kernels: Path) -> PackageEnvironment:
         return PackageEnvironment()
     files = tuple(path.parent / file for file in table.requirements)
     return PackageEnvironment(files, dict(table.env))
+
+
+def load_tuned(kernels: Path) -> tuple[Path | None, list[dict[str, str]]]:
+    """Return the folder of the same file, and its `tuned`: where the package keeps its tuned configurations. Raises as above."""
+    path, table = _warpwave(kernels)
+    return (path.parent if path else None), list(table.tuned)
 
 
 def _check_gate(is_allowed: Callable[[Any], bool], allowed: str, may_open: bool, value: Any) -> Any:
@@ -181,6 +205,13 @@ def _check_texts(value: Any) -> Any:
     return value
 
 
+def _check_tuned(value: Any) -> Any:
+    known = {"files", "function", "key"}
+    if not isinstance(value, list) or not all(isinstance(one, dict) and {"files"} <= one.keys() <= known for one in value):
+        refuse('a list of tables such as {files = "configs/*.json", function = "fused_kernel"}, with `key` if the entries are below one')
+    return [{name: str(text) for name, text in one.items()} for one in value]
+
+
 def _check_env(value: Any) -> Any:
     if not (isinstance(value, dict) and all(isinstance(text, str) for text in value.values())):
         refuse('a table of texts, such as {NAME = "VALUE"}; a file never takes a value of yours')
@@ -234,6 +265,7 @@ class _Warpwave(_Strict):
     peers: Annotated[Any, AfterValidator(_check_peers)] = ()
     bench_scripts: Annotated[Any, AfterValidator(_check_scripts)] = Field(default=(), alias="bench-scripts")
     requirements: Annotated[Any, AfterValidator(_check_texts)] = ()
+    tuned: Annotated[Any, AfterValidator(_check_tuned)] = ()
     env: Annotated[Any, AfterValidator(_check_env)] = Field(default_factory=dict)
 
 

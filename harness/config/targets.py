@@ -1,4 +1,4 @@
-"""`docker/targets.yml` (and a file of the user's laid over it) → `Target`. The only file of the harness that reads YAML.
+"""`docker/targets.yml` (and a file of the user's laid over it) → `Target`.
 
 Strict: a wrong key or value is refused with the file, the key path, what was found and what is allowed.
 """
@@ -7,26 +7,27 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union
 
-import yaml
 from pydantic import TypeAdapter
 
 from harness.config.doctor_checks import Doctor
 from harness.config.strict import refusal, validate
+from harness.config.yaml_files import keys, merge, read_yaml
 from harness.errors import ConfigError, UsageError
 from harness.records import CHOSEN, EMULATED, Architecture, Card, Stage
-from harness.records.engines import DEFAULT, ENGINES
+from harness.records.engines import DEFAULT, HERE
+from harness.records.toolchain import Linker, Toolchain, Toolchains
 
 _STRICT = {"extra": "forbid"}
-_EXAMPLE = "docker/targets.yml shows every key in use"
+_WHAT, _EXAMPLE = "targets file", "docker/targets.yml shows every key in use"
 if TYPE_CHECKING:
     _EngineName = str
     _ChosenStage = Stage
 else:  # what a targets file may say, for pydantic and for the schema
-    _EngineName = Literal[tuple(ENGINES)]
+    _EngineName = Literal[tuple(HERE)]
     _ChosenStage = Literal[CHOSEN]
 
 
@@ -47,6 +48,7 @@ class Devices:
 
     `gpus`: a device request, as `docker run --gpus`. `cdi`: a CDI device name; `{gpu}` in it becomes the index asked for, or `all`.
     `nodes`: glob patterns of device nodes. `volumes`: `source:destination[:ro]`. `groups`: numeric ids, added to those of the nodes.
+    `apptainer`: options of `apptainer exec`, on a Slurm site.
     """
 
     __pydantic_config__ = _STRICT
@@ -56,6 +58,7 @@ class Devices:
     volumes: tuple[str, ...] = ()
     groups: tuple[int, ...] = ()
     groups_from_nodes: bool = False
+    apptainer: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class _Entry:
-    """One target as written in the YAML file."""
+    """One target as written in the YAML file. `quick` are those of its `architectures` that a quick run compiles for; all if empty."""
 
     __pydantic_config__ = _STRICT
     label: str
@@ -104,6 +107,7 @@ class _Entry:
     probe: Probe = field(default_factory=Probe)
     doctor: Doctor = field(default_factory=Doctor)
     architectures: tuple[str, ...] = ()
+    quick: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,12 +118,15 @@ class _File:
     schema_version: Literal[1]
     targets: dict[str, _Entry]
     architectures: dict[str, Card] = field(default_factory=dict)
+    toolchains: dict[str, Toolchain] = field(default_factory=dict)
+    linker: Linker = field(default_factory=Linker)
 
 
 @dataclass(frozen=True)
 class Target:
     """One vendor's environment, ready for use: `dockerfile` is a path, `architectures` are resolved. `torch_devices` are torch's names for
-    the types of device of all architectures in the file, the target's own first."""
+    the types of device of all architectures in the file, the target's own first. `toolchain` is set for a leg on one. `entry` is its name
+    in the targets file: a leg may have another `name`."""
 
     name: str
     label: str
@@ -137,7 +144,20 @@ class Target:
     probe: Probe
     doctor: Doctor
     architectures: tuple[Architecture, ...]
+    quick: tuple[str, ...]
     torch_devices: tuple[str, ...]
+    toolchain: Union[Toolchain, None] = None
+    entry: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The name of the target in the targets file. Targets of one kind share images, locked packages and cards."""
+        return self.entry or self.name
+
+    @property
+    def has_card(self) -> bool:
+        """Whether it uses a GPU. If not, there is no driver or device to check."""
+        return bool(self.probe.driver_file or self.devices.nodes or self.devices.gpus or self.devices.cdi)
 
     @property
     def needs_card(self) -> bool:
@@ -158,17 +178,31 @@ def load_targets(overlay: Path | None = None) -> dict[str, Target]:
     Raises:
         ConfigError: a file is missing, is not YAML, or contains something that is not allowed.
     """
-    shipped = default_file()
-    raw, where = _read(shipped), shipped
-    folders = dict.fromkeys(raw["targets"], shipped.parent)
-    if overlay is not None:
-        extra, where = _read(overlay), overlay
-        raw = _merge(raw, extra)
-        # The path of a Dockerfile is relative to the file that names it.
-        folders.update({name: overlay.resolve().parent for name in _keys(raw["targets"]) if _names_dockerfile(extra, name)})
-    file = validate(_File, raw, where, _EXAMPLE)
+    file, folders, where = _load(overlay)
     cards = {name: _describe(name, card, where) for name, card in file.architectures.items()}
     return {name: _resolve(name, entry, folders[name], cards, where) for name, entry in file.targets.items()}
+
+
+def load_toolchains(overlay: Path | None = None) -> Toolchains:
+    """Return the toolchains of the same files. Raises as above."""
+    file, _, where = _load(overlay)
+    for name, entry in file.toolchains.items():
+        if entry.name or not re.fullmatch(r"[A-Za-z0-9][\w.+-]{0,79}", name):
+            raise _refusal(where, f"toolchains.{name}", "such a name", "letters, digits and . _ + - as the key, and no key `name` below it")
+    return Toolchains({name: replace(entry, name=name) for name, entry in file.toolchains.items()}, file.linker)
+
+
+def _load(overlay: Path | None) -> tuple[_File, dict[str, Path], Path]:
+    """Return the content of the files, the folder of each target's Dockerfile, and the path for messages."""
+    shipped = default_file()
+    raw, where = read_yaml(shipped, _WHAT, _EXAMPLE), shipped
+    folders = dict.fromkeys(raw["targets"], shipped.parent)
+    if overlay is not None:
+        extra, where = read_yaml(overlay, _WHAT, _EXAMPLE), overlay
+        raw = merge(raw, extra)
+        # The path of a Dockerfile is relative to the file that names it.
+        folders.update({name: overlay.resolve().parent for name in keys(raw["targets"]) if _names_dockerfile(extra, name)})
+    return validate(_File, raw, where, _EXAMPLE), folders, where
 
 
 def _names_dockerfile(extra: dict[str, Any], target: str) -> bool:
@@ -212,6 +246,9 @@ def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architectu
     if entry.probe.cards.run and not _names_a_card(entry.probe.cards.rows):
         allowed = "a regular expression with a group `uuid`"
         raise _refusal(where, f"targets.{name}.probe.cards.rows", repr(entry.probe.cards.rows), allowed)
+    # Not refused: one that the target does not compile for, since a file of the user's may replace its architectures only.
+    if unknown := [arch for arch in entry.quick if arch not in cards]:
+        raise _refusal(where, f"targets.{name}.quick", repr(unknown[0]), f"one of {', '.join(cards)}")
     if not entry.stages:
         raise _refusal(where, f"targets.{name}.stages", "an empty list", "at least one of test, bench, compile")
     if entry.emulate:
@@ -254,35 +291,6 @@ def _names_a_card(rows: str) -> bool:
         return "uuid" in re.compile(rows).groupindex
     except re.error:
         return False
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(
-            f"There is no targets file at {path}.", "The path given with --targets is misspelt.", "Give the path of an existing YAML file."
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.", "It is a folder, or not a text file.", "Give a UTF-8 YAML file.") from None
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:  # its dates, its numbers, its depth
-        happened = f"{path} is not valid YAML: {' '.join(str(error).split())}."
-        raise ConfigError(happened, "Usually the indentation is off, or a `:` needs quotes.", "Fix the line named above.") from None
-    if not isinstance(content, dict):
-        raise _refusal(path, "(top level)", repr(content)[:80], "a mapping with schema_version, targets and, optionally, architectures")
-    return content
-
-
-def _keys(value: Any) -> list[str]:
-    """Return the keys of a mapping, or nothing for any other value: validation reports that later."""
-    return list(value) if isinstance(value, dict) else []
-
-
-def _merge(below: Any, above: Any) -> Any:
-    """Merge `above` into `below`: mappings key by key; any other value of `above` replaces that of `below`."""
-    if isinstance(below, dict) and isinstance(above, dict):
-        return {**below, **{key: _merge(below.get(key), value) for key, value in above.items()}}
-    return above
 
 
 def _refusal(path: Path, where: str, found: str, allowed: str) -> ConfigError:

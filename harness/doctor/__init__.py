@@ -39,11 +39,6 @@ def examine(
     for target in chosen:
         if not ENGINES[target.engine].container:
             findings.append(examine_python(target, machine))
-        if _has_card(target):
+        if target.has_card:
             findings += examine_vendor(target, machine, answered.info, needed=target.name in named, contained=target in contained)
     return findings
-
-
-def _has_card(target: Target) -> bool:
-    """Return whether a target uses a GPU. If not, there is no driver or device to check."""
-    return bool(target.probe.driver_file or target.devices.nodes or target.devices.gpus or target.devices.cdi)

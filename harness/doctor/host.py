@@ -36,24 +36,29 @@ def examine_host(machine: Machine) -> list[Finding]:
     return [_version(), _disk(), _cache(machine), _shared_memory(machine), _clock(machine), _runner(machine)]
 
 
-def examine_python(target: Target, machine: Machine) -> Finding:
+def python_question(python: str) -> tuple[str, ...]:
+    """Return the command that tells what a Python has."""
+    return (python, "-c", _LOOK, *_NEEDS)
+
+
+def examine_python(target: Target, machine: Machine, python: str = sys.executable) -> Finding:
     """Check whether a target without a container has a Python with a suitable torch."""
-    answer = machine.run([sys.executable, "-c", _LOOK, *_NEEDS], limit_s=20.0)
+    answer = machine.run(python_question(python), limit_s=20.0)
     try:  # the last line: Python may print something at startup
         versions, torch = json.loads(answer.text.splitlines()[-1])
     except (IndexError, ValueError):
         versions, torch = {}, {}
     check, missing = f"{target.name}: python", [name for name in _NEEDS if name not in versions]
     if missing:
-        fix = f"`{sys.executable} -m pip install {' '.join(missing)}`, or {_ANOTHER}; `nox -s {target.name}` does it."
-        return Finding(check, WARN, f"{sys.executable} lacks {', '.join(missing)}", fix)
+        fix = f"`{python} -m pip install {' '.join(missing)}`, or {_ANOTHER}; `nox -s {target.name}` does it."
+        return Finding(check, WARN, f"{python} lacks {', '.join(missing)}", fix)
     built_for = (target.probe.require or "").rpartition(".")[2]
     if built_for in torch and torch[built_for] is None:
         index = target.image.build_args.get("TORCH_INDEX")
         wheels = f"torch --index-url {index}" if index else "torch"
-        fix = f"`{sys.executable} -m pip install --force-reinstall {wheels}`, or {_ANOTHER}."
-        return Finding(check, WARN, f"{sys.executable} has torch {versions['torch']}, which was built without {built_for}", fix)
-    return Finding(check, PASS, f"{sys.executable} has {', '.join(f'{name} {version}'.strip() for name, version in versions.items())}")
+        fix = f"`{python} -m pip install --force-reinstall {wheels}`, or {_ANOTHER}."
+        return Finding(check, WARN, f"{python} has torch {versions['torch']}, which was built without {built_for}", fix)
+    return Finding(check, PASS, f"{python} has {', '.join(f'{name} {version}'.strip() for name, version in versions.items())}")
 
 
 def _version() -> Finding:

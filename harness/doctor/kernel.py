@@ -11,8 +11,9 @@ from harness.compare.verdict import summarise
 from harness.config.targets import Target
 from harness.doctor.finding import Finding, found
 from harness.options import RunOptions
+from harness.out_folder import new_run_id
 from harness.records import Stage, Verdict
-from harness.run import new_run_id, run_target
+from harness.run import run_target
 from harness.starter_package import starter
 
 _LIMIT_S = 120.0

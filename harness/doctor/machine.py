@@ -14,19 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.config.targets import Target
+from harness.engines.protocol import Answer
 
 _WHOLE_S = 60.0
 _MOST_BYTES = 1 << 20
 _DISPLAY = ("0x03", "0x12")  # PCI classes: display controllers, processing accelerators
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The output of a command or file. `trouble` says why there is none: `absent`, `silent` (timed out), `refused`, or empty."""
-
-    text: str = ""
-    trouble: str = ""
-    seconds: float = 0.0
 
 
 @dataclass
@@ -70,6 +62,10 @@ class Machine:
     def nodes(self, target: Target) -> list[Path]:
         """Return the device nodes that a container of this target is given."""
         return [path for pattern in target.devices.nodes for path in self.paths(pattern)]
+
+    def may_use(self, path: Path) -> bool:
+        """Return whether this user may read and write a device node."""
+        return os.access(path, os.R_OK | os.W_OK)
 
     def has_driver(self, target: Target) -> bool:
         """Check for the vendor's kernel driver: by its file, or by its device nodes, some of which other vendors share."""

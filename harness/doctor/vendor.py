@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -12,7 +11,8 @@ from typing import Any, Union
 from harness.config.doctor_checks import Check
 from harness.config.targets import Target
 from harness.doctor.finding import FAIL, PASS, SKIP, Finding, found
-from harness.doctor.machine import Answer, Machine
+from harness.doctor.machine import Machine
+from harness.engines.protocol import Answer
 
 _SHOWN_ROWS = 4
 _LINE = 200
@@ -47,7 +47,7 @@ def _access(target: Target, machine: Machine) -> Finding:
     nodes = machine.nodes(target)
     if missing := [pattern for pattern in target.devices.nodes if not machine.paths(pattern)]:
         return Finding(target.name, FAIL, f"no device node {', '.join(missing)}, though the driver is loaded", target.probe.fix)
-    closed = [machine.name(node) for node in nodes if not os.access(node, os.R_OK | os.W_OK)]
+    closed = [machine.name(node) for node in nodes if not machine.may_use(node)]
     driver = _driver(target, machine)
     evidence = f"no access to {', '.join(closed)}" if closed else f"{len(nodes)} device nodes, all accessible" if nodes else ""
     return found(target.name, not closed, "; ".join(filter(None, (driver, evidence))), target.probe.fix)

@@ -19,13 +19,17 @@ from harness.emulator.errors import (
     Trap,
     Unimplemented,
 )
+from harness.emulator.findings import Access, Check, Found
 from harness.emulator.launch import Execution, Launch, execute
 
 __all__ = [
+    "Access",
     "Argument",
+    "Check",
     "Deadlock",
     "EmulatorError",
     "Execution",
+    "Found",
     "InvalidCodeObject",
     "Kernel",
     "Launch",

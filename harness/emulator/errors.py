@@ -8,12 +8,16 @@ from typing import Union
 
 @dataclass(frozen=True)
 class Place:
-    """Where in a kernel: `pc` is the byte offset from the kernel's entry, `line` is "file.py:12" or None without debug information."""
+    """Where in a kernel: `pc` is the byte offset from the kernel's entry.
+
+    `line` is "file.py:12" of the kernel's source, or None without debug information; `file` is the path of that file.
+    """
 
     kernel: str
     pc: int
     instruction: str
     line: Union[str, None] = None
+    file: str = ""
 
     def __str__(self) -> str:
         line = f", {self.line}" if self.line else ""

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Union
 from harness.emulator.code_object import Kernel
 from harness.emulator.descriptor import Descriptor, describe
 from harness.emulator.errors import Deadlock, EmulatorError, OutOfMemoryBounds, TimeLimit, Trap, Unimplemented
+from harness.emulator.findings import Found, room, told
 from harness.emulator.program import Program, at_fixed_address, program
 
 _SLICE = 200_000  # wave-instructions before another wave or workgroup has its turn
@@ -58,6 +59,7 @@ class _Machine(ctypes.Structure):
         ("accumulators", _U32), ("grid", _U32 * 3), ("threads", _U32), ("entry", _U32), ("mode", _U32), ("user_sgprs", _U32),
         ("kernarg_at", _U32), ("packet_at", _U32), ("preload_at", _U32), ("preload_words", _U32), ("enable_id", _U32), ("resident", _U32),
         ("ids_in_ttmp", _U32), ("generation", _U32), ("packed_ids", _U32), ("sgpr_ids", _U32 * 3),
+        ("findings", _U64), ("most_findings", _U32), ("lds_unit", _U32), ("global_unit", _U32), ("count_findings", _U32),
         ("executed", _U64), ("waves", _U64), ("fault_address", _U64),
         ("fault", _U32), ("fault_index", _U32), ("fault_lane", _U32), ("fault_size", _U32), ("fault_wave", _U32), ("fault_store", _U32),
         ("fault_group", _U32 * 3),
@@ -65,12 +67,18 @@ class _Machine(ctypes.Structure):
 
 
 def execute(
-    kernel: Kernel, launch: Launch, *, limit_instructions: Union[int, None] = None, limit_seconds: Union[float, None] = None
+    kernel: Kernel,
+    launch: Launch,
+    *,
+    limit_instructions: Union[int, None] = None,
+    limit_seconds: Union[float, None] = None,
+    findings: Union[list[Found], None] = None,
 ) -> Execution:
     """Execute all workgroups of one launch, to their end, before returning. Results are in the buffers.
 
     Deterministic: the same launch gives the same bits. Raise an `EmulatorError` if it did not end well; what was stored until then
-    stays stored. `limit_instructions` bounds the wave-instructions of the launch, `limit_seconds` its time (`TimeLimit`).
+    stays stored. `limit_instructions` bounds the wave-instructions of the launch, `limit_seconds` its time (`TimeLimit`). With a list of
+    `findings`, the launch is checked for races and the like, and what is found is appended; that takes longer.
     """
     made = program(kernel)
     setup = describe(kernel)
@@ -94,6 +102,7 @@ def execute(
     machine.grid, machine.threads = (_U32 * 3)(*launch.grid), launch.threads
     machine.lds_bytes, machine.scratch_bytes = (max(launch.lds, kernel.lds) + 3) & ~3, kernel.scratch
     machine.entry = made.entry
+    found = room(machine, made) if findings is not None else None
     setup.fill(machine)
     # C runs without Python's lock, and looks at its limit after each turn of a wave.
     timer = threading.Timer(limit_seconds, setattr, (machine, "limit", 1)) if limit_seconds is not None else None
@@ -103,6 +112,8 @@ def execute(
     fault = made.core.library.execute_launch(ctypes.byref(machine))
     if timer:
         timer.cancel()
+    if findings is not None:
+        findings += told(found, machine.count_findings, made, launch.threads)
     if fault != _FINE:
         _raise(fault, made, machine)
     return Execution(machine.executed, machine.waves)

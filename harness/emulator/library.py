@@ -69,14 +69,14 @@ def core(wavefront: int) -> Core:
 
 def _built(wavefront: int) -> Path:
     """Return the path of the shared library, named by a hash of its sources, flags, compiler and processor."""
-    sources = sorted(_CORE.glob("*.[ch]"))
+    sources = sorted(_CORE.rglob("*.[ch]"))
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     if os.environ.get("CC") is None and not _runs(compiler):
         compiler = ["cc"] if _runs(["cc"]) else ["gcc"]
     digest = hashlib.sha256("\0".join([*compiler, _FLAGS, str(wavefront), platform.machine(), _processor()]).encode())
     for source in sources:
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 - also without a home
     folder = Path(os.environ.get("WARPWAVE_CACHE") or cache_home / "warpwave") / "emulator"
     path = folder / f"wave{wavefront}-{digest.hexdigest()[:24]}.so"
     if path.exists():
@@ -102,7 +102,8 @@ def _compile(compiler: list[str], sources: list[Path], wavefront: int, path: Pat
     hint = "The emulator's core is C, built once on each machine, as Triton's launchers are. Install gcc or clang, or set CC."
     descriptor, new = tempfile.mkstemp(dir=path.parent, suffix=".so")
     os.close(descriptor)
-    command = [*compiler, *_FLAGS.split(), "-fPIC", "-shared", f"-DLANES={wavefront}"]
+    folders = sorted({source.parent for source in sources})
+    command = [*compiler, *_FLAGS.split(), "-fPIC", "-shared", f"-DLANES={wavefront}", *(f"-I{folder}" for folder in folders)]
     command += [*(str(source) for source in sources if source.suffix == ".c"), "-lm", "-o", new]
     try:
         done = subprocess.run(command, capture_output=True, text=True)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-import io
+import re
 import weakref
 from array import array
-from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Union
+from typing import Any
 
 from harness.emulator.code_object import Kernel
 from harness.emulator.decode.decoder import FAMILIES, context, decode
 from harness.emulator.decode.instruction import Instruction
 from harness.emulator.errors import Place, Unimplemented
 from harness.emulator.library import Core, core
+from harness.emulator.lines import source
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,13 @@ class Program:
     entry: int
     records: Any  # ctypes buffers: the core reads them where they are
     index_of: Any
+    units: tuple[int, int]  # bytes of the smallest access to LDS, and to global memory: 1, 2 or 4
 
     def place(self, index: int) -> Place:
         """Return where an instruction is, with its source line if the code object has one."""
         one = self.instructions[index]
-        return Place(self.kernel.name, one.pc - self.kernel.entry, str(one), source_line(self.kernel, one.pc))
+        file, line = source(self.kernel.elf, one.pc)
+        return Place(self.kernel.name, one.pc - self.kernel.entry, str(one), f"{PurePosixPath(file).name}:{line}" if file else None, file)
 
 
 _PROGRAMS: weakref.WeakKeyDictionary[Kernel, Program] = weakref.WeakKeyDictionary()
@@ -61,38 +63,25 @@ def program(kernel: Kernel) -> Program:
     # The code may end in an instruction that is no s_endpgm; what follows stops the wave.
     records = b"".join(one.record(one.operation or missing) for one in instructions) + Instruction("end", 4).record(missing)
     made = Program(
-        kernel, loaded, instructions, index_of[kernel.entry // 4], at_fixed_address(records), at_fixed_address(index_of.tobytes())
+        kernel,
+        loaded,
+        instructions,
+        index_of[kernel.entry // 4],
+        at_fixed_address(records),
+        at_fixed_address(index_of.tobytes()),
+        (_unit(instructions, ("ds_",)), _unit(instructions, ("global_", "buffer_", "flat_", "s_load", "s_buffer"))),
     )
     _PROGRAMS[kernel] = made
     return made
 
 
+def _unit(instructions: list[Instruction], prefixes: tuple[str, ...]) -> int:
+    names = {one.name for one in instructions if one.name.startswith(prefixes)}
+    if any(re.search(r"_[bui]8|byte", name) for name in names):
+        return 1
+    return 2 if any(re.search(r"_[bui]16|short|d16", name) for name in names) else 4
+
+
 def at_fixed_address(data: bytes) -> Any:
     """Return a ctypes buffer with a copy of `data`, which C may read while the buffer lives."""
     return (ctypes.c_char * max(len(data), 1)).from_buffer(bytearray(data or b"\0"))
-
-
-def source_line(kernel: Kernel, pc: int) -> Union[str, None]:
-    """Return "file.py:12" of an offset in the image, or None without debug information."""
-    from elftools.common.exceptions import DWARFError, ELFError
-    from elftools.elf.elffile import ELFFile
-
-    try:
-        elf = ELFFile(io.BytesIO(kernel.elf))
-        if not elf.has_dwarf_info():
-            return None
-        dwarf = elf.get_dwarf_info()
-        for unit in dwarf.iter_CUs():
-            program = dwarf.line_program_for_CU(unit)
-            if program is None:
-                continue
-            states = [entry.state for entry in program.get_entries() if entry.state is not None]
-            states = sorted((state for state in states if state.line), key=lambda state: state.address)
-            at = bisect_right([state.address for state in states], pc) - 1
-            if at >= 0:
-                offset = 0 if program.header.version >= 5 else 1
-                name = program.header["file_entry"][states[at].file - offset].name.decode()
-                return f"{PurePosixPath(name).name}:{states[at].line}"
-    except (ELFError, DWARFError, LookupError, AttributeError, ValueError):
-        return None
-    return None

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import math
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 import harness
+from harness.config.hosts import Host
 from harness.engines import signals
 from harness.engines.orphans import adopted
 from harness.engines.output import Reader
 from harness.engines.packages.plan import is_wanted
+from harness.engines.packages.toolchain import has_packages, provide_toolchain
 from harness.engines.packages.venv import provide
 from harness.engines.protocol import Layout, Request, Say, import_path
 from harness.engines.results_folder import tidy
@@ -39,7 +42,7 @@ _NEEDS = ("torch", "triton", "pytest", "numpy")
 _LOOK = "import importlib.util, sys; print(*[name for name in sys.argv[1:] if importlib.util.find_spec(name) is None])"
 
 
-def connect() -> LocalEngine:
+def connect(host: Host | None = None) -> LocalEngine:
     """Return the engine; there is nothing to connect to."""
     return LocalEngine()
 
@@ -50,7 +53,8 @@ class LocalEngine:
     name = "local"
 
     def prepare(self, request: Request, say: Say) -> Environment:
-        """Make sure that the chosen Python has what the inside needs."""
+        """Make sure that the Python of the toolchain has what the inside needs, and add what the package needs."""
+        request, toolchain = provide_toolchain(request, say)
         python = request.options.python or sys.executable
         try:
             done = subprocess.run([python, "-c", _LOOK, *_NEEDS], capture_output=True, text=True, timeout=60)
@@ -67,10 +71,13 @@ class LocalEngine:
                 "The local engine uses a Python of this machine as it is; it installs nothing.",
                 f"`{python} -m pip install {' '.join(_NEEDS)}`, or name another one with --python, or use `--engine docker`.",
             )
+        versions, notes = (toolchain.versions, toolchain.notes) if toolchain else ({}, ())
         if not is_wanted(request.options):
-            return Environment(engine=self.name, python=python)
+            return Environment(engine=self.name, python=python, packages=versions, notes=notes)
         packages = provide(request, say)
-        return Environment(engine=self.name, python=packages.python, packages=packages.versions, notes=packages.notes)
+        return Environment(
+            engine=self.name, python=packages.python, packages={**versions, **packages.versions}, notes=notes + packages.notes
+        )
 
     def image_id(self, request: Request) -> str | None:
         """Return None: this engine has no images."""
@@ -145,7 +152,7 @@ def _variables(request: Request, environment: Environment, layout: Layout) -> di
         **request.target.environment,
         **request.options.variables,
     }
-    if is_wanted(request.options):  # packages bring tools, such as ninja
+    if has_packages(request):  # packages bring tools, such as ninja
         chosen["PATH"] = os.pathsep.join([str(Path(environment.python).parent), os.environ.get("PATH", os.defpath)])
     if request.target.visible_devices and request.options.gpu is not None:
         chosen[request.target.visible_devices] = request.options.gpu
@@ -158,11 +165,24 @@ def _variables(request: Request, environment: Environment, layout: Layout) -> di
 
 def _ends_before(process: subprocess.Popen[bytes], deadline: float, quota: Watch) -> bool:
     """Return False if the time is up. Return True if the process has ended or exceeded its limit on results."""
-    while (left := deadline - time.monotonic()) > 0 and not quota.exceeded:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(min(left, _POLL_S))
-            return True
+    with _ending(process) as ended:
+        while (left := deadline - time.monotonic()) > 0 and not quota.exceeded:
+            ended.poll(1000 * min(left, _POLL_S))
+            if process.poll() is not None:
+                return True
     return bool(quota.exceeded) or process.poll() is not None
+
+
+@contextmanager
+def _ending(process: subprocess.Popen[bytes]) -> Iterator[select.poll]:
+    """Yield what tells the end of a process. `Popen.wait` with a limit would look twenty times a second, for hours."""
+    ended = select.poll()
+    with ExitStack() as stack:
+        with suppress(OSError):  # an old kernel, or a sandbox that forbids it: the end is then seen a little later
+            descriptor = os.pidfd_open(process.pid)
+            stack.callback(os.close, descriptor)
+            ended.register(descriptor, select.POLLIN)
+        yield ended
 
 
 def _stop(process: subprocess.Popen[bytes], grace_s: float, patient_with: int) -> None:

@@ -48,6 +48,15 @@ def import_path(harness: str, *variables: Mapping[str, str]) -> str:
     return os.pathsep.join([harness, *(found["PYTHONPATH"] for found in variables if found.get("PYTHONPATH"))])
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The output of a command or file. `trouble` says why there is none: `absent`, `silent` (timed out), `refused`, or empty."""
+
+    text: str = ""
+    trouble: str = ""
+    seconds: float = 0.0
+
+
 class Engine(Protocol):
     """Runs a job. If something is broken, every method raises `InfrastructureError` and never a library's own exception."""
 

@@ -7,6 +7,7 @@ Standard output holds only events, one JSON object per line.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -19,19 +20,20 @@ import time
 from pathlib import Path
 from typing import Any
 
+from harness.inside.environment.container_limits import NO_ROOM
 from harness.inside.process import sealing
-from harness.inside.process.container_limits import NO_ROOM
 from harness.inside.process.events import PIPE_VARIABLE
 from harness.inside.process.exceptions import doubted
 from harness.inside.process.supervise import describe_exit
 from harness.inside.process.workers import FOLDER_VARIABLE, UNTIL_VARIABLE, die_with_parent, end
-from harness.records import STAGES, UNWRITABLE, Job, Stage, StageReport, Stages, Verdict, to_text, write_text
+from harness.records import AHEAD_FILE, STAGES, UNWRITABLE, Job, Stage, StageReport, Stages, Verdict, to_text, write_text
 
 _GRACE_S = 20.0
 _LONGER = "Raise --timeout (seconds), or continue with --resume: what is finished does not run again. --quick runs less."
 _REAP_S = 1.0
 # A stage leaves this share of the time to each stage after it. Without it, slow tests could use up the time in which kernels are compiled.
 _LATER = 0.2
+_ON_CARD = (Stage.TEST, Stage.BENCH)
 # After any other verdict, a stage may not have run everything. It is started again and continues from its journal.
 _SHOWN = ("stage", "verdict", "seconds", "counts", "left_out", "not_run")
 _ORDERLY = (Verdict.PASSED, Verdict.NOT_RUN, Verdict.FAILED, Verdict.ERROR)
@@ -43,15 +45,24 @@ def run(job: Job, job_path: Path) -> None:
     finished = _finished(job)
     reports = [finished.get(report.stage, report) for report in reports]
     _save(job, reports, finished=False)
-    until = time.monotonic() + job.stage_limit_s
+    until, ahead, compiled = time.monotonic() + job.stage_limit_s, not job.needs_card, 0
+    notes: tuple[str, ...] = ()
     for position, planned in enumerate(reports):
         if planned.stage in finished:
             continue
         _say({"event": "stage", "stage": planned.stage.value})
         later = sum(other.stage not in finished for other in reports[position + 1 :])
         left = until - time.monotonic()
+        if planned.stage in _ON_CARD and not ahead and _knows_card(job):
+            ahead = True
+            compiled, notes = _compile_ahead(job, job_path, left / 2)
+            left = until - time.monotonic()
         report = _run_stage(job, job_path, planned.stage, left * max(_LATER, 1 - _LATER * later))
+        report = dataclasses.replace(report, compiled_ahead=compiled, notes=(*report.notes, *notes))
+        compiled, notes = 0, ()
         reports[position] = report
+        if job.lease:
+            _say({"event": "lease", "stage": planned.stage.value, "wanted": False})
         if report.stage is Stage.FACTS and report.verdict is not Verdict.PASSED:
             why = f"the environment is not usable: {report.reason}"
             reports[1:] = [finished.get(later.stage, StageReport(later.stage, Verdict.NOT_RUN, reason=why)) for later in reports[1:]]
@@ -125,6 +136,43 @@ def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float) -> StageRe
         why, code = f"the stage ran longer than {limit:.4g} s", process.returncode or None
         return dataclasses.replace(partial, verdict=Verdict.TIMEOUT, seconds=seconds, reason=why, hint=_LONGER, exit_code=code)
     return StageReport(stage, Verdict.CRASHED, seconds, f"its process {describe_exit(process.returncode)}", hint, process.returncode)
+
+
+def _knows_card(job: Job) -> bool:
+    """Return whether the targets file knows the card that the facts stage found: only such a card can be pretended."""
+    try:
+        device = json.loads((Path(job.output) / "facts.json").read_text(encoding="utf-8"))["devices"][0]
+        return any(card.name == device["architecture"] for card in job.architectures)
+    except (OSError, ValueError, KeyError, IndexError):
+        return False
+
+
+def _compile_ahead(job: Job, job_path: Path, limit_s: float) -> tuple[int, tuple[str, ...]]:
+    """Compile what tests and sweeps launch, before this run takes its card. What fails here is compiled when it is launched.
+
+    Return how many kernels were compiled, and what became of those that were compiled elsewhere.
+    """
+    log_path = Path(job.output) / "log-ahead.txt"
+    command = [sys.executable, "-m", "harness.inside.ahead", str(job_path)]
+    environment = {**os.environ, FOLDER_VARIABLE: str(Path.cwd())}
+    with open(log_path, "ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True, cwd=os.sep)
+    try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            _wait(process, time.monotonic() + limit_s)
+    finally:
+        end(process, _GRACE_S)
+        sealing.end_orphans(but=process.pid)
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        done = json.loads((Path(job.output) / AHEAD_FILE).read_text(encoding="utf-8"))
+        return max(0, int(done["compiled"])), _handed_over(done)
+    return 0, ()
+
+
+def _handed_over(done: dict[str, Any]) -> tuple[str, ...]:
+    if refused := done.get("refused"):
+        return (f"the kernels of --compiled were refused: {refused}",)
+    return (f"{done['handed_over']} kernels were compiled elsewhere",) if done.get("handed_over") else ()
 
 
 def _wait(process: subprocess.Popen[bytes], until: float) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 import traceback
 import unittest
@@ -149,14 +150,44 @@ def points(module: ModuleType, path: Path, job: Job) -> Iterator[Point]:
     import triton.testing
 
     kernel = kernel_name(path, job)
-    for mark in [value for value in vars(module).values() if isinstance(value, triton.testing.Mark)]:
-        yield from mark_points(mark, kernel, job.quick)
+    marks = [value for value in vars(module).values() if isinstance(value, triton.testing.Mark)]
+    own = next(
+        (str(_plain(bench.line_vals[0])) for mark in marks for bench in _benchmarks(mark) if bench.line_vals and not _by_dtype(bench)), _OWN
+    )
+    taken: set[Any] = set()
+    for mark in dict.fromkeys(marks):
+        names = {bench.plot_name for bench in _benchmarks(mark)}
+        # Two benchmarks of a file may have the same plot name. They are two, not one with each point twice.
+        plot = getattr(mark.fn, "__name__", "") if names & taken else None
+        taken |= names
+        yield from mark_points(mark, kernel, job.quick, own=own, plot=plot)
 
 
-def mark_points(mark: Any, kernel: str, quick: bool, more: Mapping[str, Any] | None = None) -> Iterator[Point]:
-    """Yield every point of one mark. `more` are arguments that its author gives to `Mark.run`."""
-    benchmarks = mark.benchmarks if isinstance(mark.benchmarks, (list, tuple)) else [mark.benchmarks]
-    for bench in benchmarks:
+_OWN = "triton"  # what a benchmark without providers measures
+
+
+def _benchmarks(mark: Any) -> list[Any]:
+    return list(mark.benchmarks) if isinstance(mark.benchmarks, (list, tuple)) else [mark.benchmarks]
+
+
+def _by_dtype(bench: Any) -> bool:
+    """Return whether the lines of a benchmark are dtypes: then it measures the kernel itself on each line, and no line is a provider."""
+    names = [str(_plain(value)) for value in bench.line_vals]
+    return bool(names) and (bench.line_arg == "dtype" or all(_DTYPE.fullmatch(name) for name in names))
+
+
+_DTYPE = re.compile(r"(tl\.)?(bf16|fp(8|16|32|64)\w*|float(8|16|32|64)\w*|bfloat16|tf32|u?int(4|8|16|32|64))")
+
+
+def mark_points(
+    mark: Any, kernel: str, quick: bool, more: Mapping[str, Any] | None = None, *, own: str = _OWN, plot: str | None = None
+) -> Iterator[Point]:
+    """Yield every point of one mark. `more` are arguments that its author gives to `Mark.run`.
+
+    If its lines are dtypes, they are parameters, and its provider is `own`. `plot` replaces the name of its plots.
+    """
+    for bench in _benchmarks(mark):
+        by_dtype = _by_dtype(bench)
         sizes = list(bench.x_vals)
         if quick and len(sizes) > 3:
             sizes = [sizes[0], sizes[len(sizes) // 2], sizes[-1]]
@@ -165,11 +196,12 @@ def mark_points(mark: Any, kernel: str, quick: bool, more: Mapping[str, Any] | N
             swept = dict(zip(bench.x_names, values, strict=True))
             fixed = {**bench.args, **(more or {})}
             for provider in bench.line_vals:
-                params = {key: _plain(value) for key, value in {**fixed, **swept}.items()}
+                line = {"dtype": _plain(provider)} if by_dtype else {}
+                params = {key: _plain(value) for key, value in {**fixed, **line, **swept}.items()}
                 yield Point(
-                    case=_case(kernel, bench.plot_name, swept, fixed),
+                    case=_case(kernel, bench.plot_name if plot is None else plot, swept, {**fixed, **line}),
                     kernel=kernel,
-                    provider=str(_plain(provider)),
+                    provider=own if by_dtype else str(_plain(provider)),
                     unit=str(bench.ylabel or ""),
                     params=params,
                     function=mark.fn,

@@ -10,6 +10,8 @@ from harness.records.enums import (
     GPU_PROPERTY,
     HOST_CODE,
     MOST_SECONDS,
+    OVERFULL,
+    OVERTIME,
     SCHEMA_VERSION,
     UNWRITABLE,
     NotRun,
@@ -21,7 +23,17 @@ from harness.records.enums import (
 )
 from harness.records.findings import MOST_FINDINGS, Defect, Finding
 from harness.records.gates import CANDIDATES, OPEN, Gates, Limits, Rule, Waiver, Which
-from harness.records.job import Arch, Architecture, BenchScript, Card, Job, JobOptions, Multiprocessor, PytestSettings
+from harness.records.job import (
+    Arch,
+    Architecture,
+    BenchScript,
+    Card,
+    Job,
+    JobOptions,
+    Multiprocessor,
+    PytestSettings,
+)
+from harness.records.paths import AHEAD_FILE, COMPILED_FOLDER, COMPILED_HERE, COMPILED_KINDS, COMPILED_MANIFEST, COMPILED_NAME, LEASE_FILE
 from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
 from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
 from harness.records.selection.chosen import Chosen, Narrowed, Selection
@@ -30,14 +42,23 @@ from harness.records.stages import CHOSEN, STAGES, Output
 from harness.records.writing import dump, to_json, to_text, write_text
 
 __all__ = [
+    "AHEAD_FILE",
     "CANDIDATES",
     "CHOSEN",
+    "COMPILED_FOLDER",
+    "COMPILED_HERE",
+    "COMPILED_KINDS",
+    "COMPILED_MANIFEST",
+    "COMPILED_NAME",
     "EMULATED",
     "GPU_PROPERTY",
     "HOST_CODE",
+    "LEASE_FILE",
     "MOST_FINDINGS",
     "MOST_SECONDS",
     "OPEN",
+    "OVERFULL",
+    "OVERTIME",
     "SCHEMA_VERSION",
     "STAGES",
     "UNWRITABLE",

@@ -16,6 +16,9 @@ Scalar = Union[int, float, str, bool, None]
 # The exit code of an inside that cannot write its results (EX_IOERR of <sysexits.h>); `harness/run/diagnose.py` maps it to infrastructure.
 UNWRITABLE = 74
 
+# The exit codes of a container that ended itself, because its time was up or its results were over their limit.
+OVERTIME, OVERFULL = 124, 122
+
 # A part of the name of every target whose tests run on no card: a CPU executes the card's machine code.
 EMULATED = "emulated"
 

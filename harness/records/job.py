@@ -120,7 +120,9 @@ class JobOptions:
     it; the half-width of the 95 % interval), or when its time is up. With `again` it measures everything twice: an A/A run. The compile
     stage leaves out the launches of the providers `peers`, which are not the package's own. Modules are imported from `import_folders`,
     which are relative to the package's root. `package_names` are what the package calls itself. `sanitize` says whether the test stage
-    checks the accesses of interpreted kernels to memory; None leaves that to warpwave.
+    checks the accesses of interpreted kernels to memory; None leaves that to warpwave. `test_workers` processes run tests at a
+    time, on each card; 0 means as many as fit. The compile stage packs what it compiled for the architectures
+    `save_compiled`. `compiled` is the SHA-256 of such kernels' list in another run, if this one is to use them.
     """
 
     __pydantic_config__ = STRICT
@@ -135,6 +137,9 @@ class JobOptions:
     autotune: str = "one"
     again: bool = False
     precision: float = 0.0075
+    test_workers: int = 1
+    save_compiled: Annotated[tuple[Name, ...], Few] = ()
+    compiled: Word = ""
     test_limit_s: float = 300.0
     stage_limit_s: float = 3600.0
     gates: Union[Gates, None] = None
@@ -154,6 +159,8 @@ class Job(JobOptions):
     `torch_devices` are torch's names for the types of device in the targets file, the target's own first. Where there is no card, a tensor
     that the package wants on one of them is put elsewhere. `interpret_as` is the card that host code sees in Triton's interpreter.
     `emulate` is the card whose machine code the test stage executes on the CPU; host code sees that card.
+    A quick run compiles for `architectures` and leaves out those of `not_compiled_for`. With `lease`, each stage asks the host for the card
+    before it uses it, and gives it back afterwards.
     If the job is a shard, `files` are its test files and benches, and `division` is a digest of what all shards have.
     """
 
@@ -171,6 +178,7 @@ class Job(JobOptions):
     driver_file: Union[str, None] = None
     workers: int = 0
     architectures: tuple[Architecture, ...] = ()
+    not_compiled_for: Annotated[tuple[Name, ...], Many] = ()
     device_faults: dict[str, Verdict] = field(default_factory=dict)
     probe_limit_s: float = 120.0
     visible_devices: Union[str, None] = None
@@ -181,6 +189,7 @@ class Job(JobOptions):
     package_root: Page = ""
     files: Union[tuple[Page, ...], None] = None
     division: Word = ""
+    lease: bool = False
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -190,8 +199,11 @@ class Job(JobOptions):
 
     @property
     def sanitizes(self) -> bool:
-        """Whether the test stage checks accesses to memory: where kernels are interpreted, unless the user says otherwise."""
-        return self.interpret and self.sanitize is not False
+        """Whether the test stage checks accesses to memory: where kernels are interpreted, unless the user says otherwise.
+
+        Where they are emulated, only if the user asks for it: that takes longer.
+        """
+        return (self.interpret and self.sanitize is not False) or (self.emulate is not None and self.sanitize is True)
 
     @classmethod
     def load(cls, path: Path) -> Job:
@@ -209,8 +221,10 @@ class Job(JobOptions):
             "pytest_args",
             "card_query",
             "torch_devices",
+            "not_compiled_for",
             "import_folders",
             "package_names",
+            "save_compiled",
         ):
             if key in raw:
                 raw[key] = tuple(raw[key])

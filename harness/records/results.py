@@ -70,7 +70,9 @@ class StageReport:
     `deselected` counts the tests that pytest found and that an option or the package deselected, `left_out` those of the rest that a quick
     run left out. `not_run` counts what did not run by its reason. `doubts` say why the results are unreliable. `notes` are what a reader
     should know and what does not change the verdict. `files` are the results, each with the SHA-256 that the stage computed when it wrote
-    them.
+    them. `used_s` is how long the stage used its card: at least one test ran and did not compile, or the device was busy with what was
+    timed; None if it uses none. `compiled_here` kernels were compiled by the stage, and `compiled_ahead` before it, on the machine that has
+    the card.
     """
 
     __pydantic_config__ = STRICT
@@ -87,6 +89,9 @@ class StageReport:
     doubts: Annotated[tuple[Prose, ...], Few] = ()
     notes: Annotated[tuple[Prose, ...], Few] = ()
     files: Annotated[dict[Name, Word], Few] = field(default_factory=dict)
+    used_s: Union[Seconds, None] = None
+    compiled_here: Count = 0
+    compiled_ahead: Count = 0
 
     @property
     def explained(self) -> bool:
@@ -129,13 +134,14 @@ class CaseResult:
 class Sample:
     """One point of a sweep: a case (`softmax/N=1024`) under one provider (`triton`, `torch`, …) on one device.
 
-    `value` is what the author's function returned, in `unit` (its ylabel); `low` and `high` are the author's own band, if any.
-    `times_ms` are the raw timings of the point's last `do_bench` call, in order; `rounds` says how many came from each round. Early rounds
-    may not count: their timings are `discarded`. Timings for which the device waited for the host are `late`. Neither kind is in
-    `times_ms`. `quiet`: the 95 % interval of the median is as narrow as the bench stage asks for; otherwise its time ran out. `flush_bytes`
-    were overwritten before each timing, on a device whose last-level cache has `cache_bytes` (None if unknown). `host_ms` is the median
-    time the host needs to enqueue a call. `graph_ms` is the device time of one call among many in a graph, with a warm cache. `weak` says
-    why the timings are unreliable.
+    `value` is what the author's function returned, in `unit` (its ylabel); `low` and `high` are the author's own band, if any. `times_ms`
+    are the raw timings of the point's last `do_bench` call, in order; `rounds` says how many came from each round. Early rounds may not
+    count: their timings are `discarded`. Timings for which the device waited for the host are `late`. Neither kind is in `times_ms`.
+    `quiet`: the 95 % interval of the median is as narrow as the bench stage asks for; otherwise its time ran out. `flush_bytes` were
+    overwritten before each timing, on a device whose last-level cache has `cache_bytes` (None if unknown). `host_ms` is the median time the
+    host needs to enqueue a call. `graph_ms` is the device time of one call among many in a graph, with a warm cache. `weak` says why the
+    timings are unreliable. `argument_bytes` are those of the distinct tensors that one call gave to Triton kernels, and `tuned` what its
+    autotuners chose, by kernel.
 
     A measurement in a script has its `source`, `file.py:line`, and the names of the kernels that its first call `launched`.
     """
@@ -166,6 +172,8 @@ class Sample:
     host_ms: Union[float, None] = None
     graph_ms: Union[float, None] = None
     bytes_moved: Union[int, None] = None
+    argument_bytes: Union[int, None] = None
+    tuned: Annotated[dict[Name, Prose], Few] = field(default_factory=dict)
     weak: Prose = ""
     reason: Prose = ""
     source: Prose = ""
@@ -174,7 +182,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The bandwidth of a device-to-device copy in this run: bytes read plus bytes written, over the median time."""
+    """What the device can do, measured in this run: the bandwidth of a copy, or with a `dtype` the speed of a matrix product.
+
+    A copy's bytes are those read plus those written; a product's are its three matrices, and `flops` its operations. `tf32` is a dtype
+    here: fp32 inputs, in the precision of the matrix units.
+    """
 
     __pydantic_config__ = STRICT
     device: Index
@@ -183,6 +195,13 @@ class Ceiling:
     p20_ms: float
     p80_ms: float
     when: Word
+    dtype: Name = ""
+    flops: Union[int, None] = None
+
+    @property
+    def tflops(self) -> float:
+        """The speed of a product in TFLOP/s, T = 1e12."""
+        return (self.flops or 0) / self.median_ms * 1e-9
 
     @property
     def gbps(self) -> float:

@@ -39,7 +39,7 @@ class Environment:
 class Exit:
     """How the process or container ended, as its engine saw it; `diagnose` turns it into a verdict.
 
-    `exceeded` is the limit on results, in words, for which the engine ended it.
+    `exceeded` is the limit on results, in words, for which the engine ended it. `hint` says what to do about an `error`.
     """
 
     __pydantic_config__ = STRICT
@@ -50,6 +50,7 @@ class Exit:
     interrupted: bool = False
     error: Page = ""
     exceeded: Prose = ""
+    hint: Prose = ""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,12 @@ class RunRecord:
     """The host's record of one target: `run.json`. `attempts` are the earlier attempts.
 
     `shard` is `2/4` if the target ran the second of four parts of the package. `stages_hash` is the SHA-256 of stages.json as the inside
-    last wrote it, if the inside reported it. `emulated` names the architecture whose machine code a CPU executed; empty on a real card.
+    last wrote it, if the inside reported it. `held` are the seconds for which each stage had its cards locked; empty if it used none of
+    this machine. `emulated` names the architecture whose machine code a CPU executed; empty on a real card. `toolchain` names the
+    toolchain that the target was put on; its name is then a part of `target`.
+    `host` says in words where the leg ran, if a hosts file said it. `snapshot` is a digest of the package and of warpwave, as the run found
+    them: the legs of one run have the same.
+    `repository` is the https address of the remote, and behind `#` the path of the package in it.
     """
 
     __pydantic_config__ = STRICT
@@ -106,6 +112,11 @@ class RunRecord:
     shard: ShardText = ""
     stages_hash: Word = ""
     emulated: Name = ""
+    toolchain: Name = ""
+    held: Annotated[dict[Name, Seconds], Few] = field(default_factory=dict)
+    host: Word = ""
+    snapshot: Word = ""
+    repository: Page = ""
     schema_version: int = SCHEMA_VERSION
 
 

@@ -90,7 +90,8 @@ def _section(section: Section) -> str:
 def _fenced(text: str) -> str:
     """Return a block of code, with a fence that the text does not end."""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    return f"\n{fence}toml\n" + "".join(f"{visible(line)}\n" for line in text.splitlines()) + f"{fence}\n"
+    language = "sh" if text.startswith("warpwave ") else "toml"
+    return f"\n{fence}{language}\n" + "".join(f"{visible(line)}\n" for line in text.splitlines()) + f"{fence}\n"
 
 
 def _table(section: Section) -> str:

@@ -14,18 +14,23 @@ from harness.render.text import visible
 _KEPT = frozenset(
     {
         *("--kernels", "--engine", "--python", "--targets", "--gpu", "--base-image", "--wheelhouse", "--ca-bundle", "--pip-config"),
-        *("--build-network", "--build-arg", "--weaken", "--test-timeout", "--requirements", "--env", "--autotune"),
+        *("--build-network", "--build-arg", "--weaken", "--test-timeout", "--requirements", "--env", "--autotune", "--hosts"),
+        *("--compiled", "--compiled-hash"),
     }
 )
-_KEPT_FLAGS = frozenset({"--install", "--install-no-deps"})
+_KEPT_FLAGS = frozenset({"--install", "--install-no-deps", "--here"})
 # The other options with a value, which may itself look like an option. A test checks both sets against the parser.
 _DROPPED = frozenset(
     {
         *("--stage", "--bench", "--launches", "-k", "--commit", "--gpus", "--shard", "--precision", "--timeout", "--out", "--resume"),
         *("--bench-script", "--gpu-wait", "--results-limit", "--results-files"),
         *("--test", "--last-failed", "--changed-since", "--deselect-from", "--pytest-args", "--shard-times"),
+        *("--test-workers", "--save-compiled"),
+        *("--toolchain", "--triton"),  # the target's name has it: `cpu@triton-3.8`
     }
 )
+# What stands behind them may be their value or the next option; neither is kept by itself.
+_OPTIONAL = frozenset({"--json"})
 _LONGEST = 4000  # characters of options; the command is repeated beside each failed test
 
 

@@ -9,8 +9,8 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass, fields, replace
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Union
@@ -20,10 +20,10 @@ from harness.collect.seals import was_changed
 from harness.collect.untrusted import clip
 from harness.config.targets import Target
 from harness.engines import signals
-from harness.engines.choose import choose_engine
+from harness.engines.choose import choose_engine, close
 from harness.engines.protocol import Engine, Layout, Request, Say
 from harness.engines.results_folder import tidy
-from harness.errors import InfrastructureError, UsageError, WarpwaveError, explain
+from harness.errors import InfrastructureError, UnreachableError, UsageError, WarpwaveError, explain
 from harness.options import RunOptions
 from harness.records import (
     UNWRITABLE,
@@ -40,11 +40,11 @@ from harness.records import (
     dump,
     write_text,
 )
-from harness.records.engines import ENGINES
-from harness.run import locks
+from harness.run import handover
 from harness.run.diagnose import diagnose
 from harness.run.disk_reserve import Reserve
 from harness.run.inputs import gather
+from harness.run.lease import Lease, lock_of
 from harness.run.resume import check_inputs, check_same
 from harness.run.sharding import part_of, share_scripts
 
@@ -68,6 +68,7 @@ class Ending:
     environment: Union[Environment, None] = None
     exit: Union[Exit, None] = None
     stages_hash: str = ""
+    held: dict[str, float] = field(default_factory=dict)
 
 
 def attempt(
@@ -88,14 +89,16 @@ def attempt(
     """
     target, options, raw = request.target, request.options, request.raw
     started, clock = datetime.now(timezone.utc), time.monotonic()
+    engine: Engine | None = None
     environment: Environment | None = None
     ended: Exit | None = None
     reserve = Reserve()
     # Written after the run: during it, the code under test can write to `raw` and could plant a link for us to follow.
     noise: deque[str] = deque(maxlen=_NOISE_LINES)
-    command = shlex.join(options.command) + ("" if options.resume else f" --resume {shlex.quote(str(options.out))}")
+    command = shlex.join(options.command) + ("" if options.resume else f" --resume {shlex.quote(str(options.folder))}")
     again = f"Continue it with `{command}`; what is finished is not run again."
     hashes: deque[str] = deque([""], maxlen=1)
+    lease = Lease(None, raw)
 
     def open_record() -> None:
         running = Ending(Verdict.INCOMPLETE, "the run has not ended: warpwave is still running, or was killed", again, environment)
@@ -120,7 +123,8 @@ def attempt(
                 engine = _engine(options, target, say, patient=resumed)
                 begun = time.monotonic()
                 environment = replace(engine.prepare(request, say), prepare_s=round(time.monotonic() - begun, 3))
-            job = job_of(engine.layout(request), request, stages)
+            lease = Lease(lock_of(engine, request, say), raw)
+            job = job_of(engine.layout(request), request, stages, lease.is_needed)
             inputs = gather(request, environment)
             if resumed:
                 tidy(raw)  # the first attempt may have left links, and we must not write through them
@@ -129,12 +133,16 @@ def attempt(
             open_record()
             dump(inputs, raw / "inputs.json")
             dump(job, raw / "job.json")
+            if request.options.compiled_folder and job.needs_card:
+                handover.copy(request.options.compiled_folder, raw, job.compiled)
             with ExitStack() as stack:
                 phase = "while it waited for its GPU"
+                stack.callback(lease.end)
                 with signals.interruptible():
-                    stack.enter_context(_own_gpu(engine, request, say))
+                    lease.take()  # or fail early
+                    lease.give_back()
                 phase = "while the kernels ran"
-                environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event, hashes))
+                environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event, hashes, lease))
             memory = environment.options.get("limits", {}).get("memory", "")
             outcome = diagnose(ended, _read_stages(raw), options.limit_s, memory)
             ending = Ending(outcome.verdict, outcome.reason, outcome.hint or (target.probe.fix if unusable(raw) else ""))
@@ -144,14 +152,18 @@ def attempt(
             ending = Ending(Verdict.INCOMPLETE, f"{_STOPPED} {phase}", again)
             ended = Exit(None, 0.0, interrupted=True)
         except UsageError:
+            close(engine)
             reserve.free()
             raise
         except WarpwaveError as error:
-            ending = Ending(Verdict.INFRA, f"{error.happened} {error.meaning}", error.remedy)
+            # If nothing ran yet, a machine that does not answer leaves no results at all.
+            verdict = Verdict.ABSENT if isinstance(error, UnreachableError) and not (raw / "stages.json").exists() else Verdict.INFRA
+            ending = Ending(verdict, f"{error.happened} {error.meaning}", error.remedy)
         except Exception as error:  # a bug in warpwave must not cost the other targets their results
             ending = _our_fault(error, raw, noise)
+        close(engine)
         seconds = round(time.monotonic() - clock, 3)
-        ending = replace(ending, environment=environment, exit=ended, stages_hash=hashes[-1])
+        ending = replace(ending, environment=environment, exit=ended, stages_hash=hashes[-1], held=lease.held)
         record = record_of(request, started, seconds, attempts, ending)
         reserve.free()
         try:
@@ -199,19 +211,13 @@ def _engine(options: RunOptions, target: Target, say: Say, patient: bool) -> Eng
     until = time.monotonic() + (_ENGINE_WAIT_S if patient else 0.0)
     while True:
         try:
-            return choose_engine(options.engine, target, say)
+            return choose_engine(options.engine, target, say, options.host)
+        except UnreachableError:
+            raise
         except InfrastructureError:
             if time.monotonic() >= until:
                 raise
             time.sleep(1.0)
-
-
-def _own_gpu(engine: Engine, request: Request, say: Say) -> AbstractContextManager[None]:
-    """Lock this run's GPUs against other runs on this machine. Lock nothing if the target or the engine uses none of them."""
-    options = request.options
-    if not ENGINES[engine.name].local_gpus or not (request.target.visible_devices or request.target.probe.require):
-        return nullcontext()
-    return locks.gpus(request.target.name, options.gpu, options.run_id, options.gpu_wait_s, say)
 
 
 def record_of(request: Request, started: datetime, seconds: float, attempts: tuple[Attempt, ...], ending: Ending) -> RunRecord:
@@ -227,18 +233,23 @@ def record_of(request: Request, started: datetime, seconds: float, attempts: tup
         started=started.isoformat(timespec="seconds"),
         seconds=seconds,
         commit=request.options.commit,
+        repository=options.repository,
         kernels=options.kernels.name,
         command=options.command,
         environment=ending.environment,
         exit=ending.exit,
         attempts=attempts,
         shard=str(options.shard or ""),
+        host=options.host.where if options.host else "",
+        snapshot=options.snapshot,
         stages_hash=ending.stages_hash,
+        toolchain=request.target.toolchain.name if request.target.toolchain else "",
         emulated=request.target.emulate.name if request.target.emulate else "",
+        held=ending.held,
     )
 
 
-def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...]) -> Job:
+def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...], lease: bool = False) -> Job:
     """Return the job for the inside."""
     target, options = request.target, request.options
     asked: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
@@ -246,6 +257,8 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...]) -> Job:
         part = part_of(options, options.shard)
         asked |= {"files": part.files, "benches": part.benches, "division": part.division}
         asked["bench_scripts"] = share_scripts(options)
+    few = tuple(card for card in target.architectures if options.quick and card.name in target.quick)
+    compiled_for = few or target.architectures
     return Job(
         run_id=options.run_id,
         target=target.name,
@@ -259,9 +272,11 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...]) -> Job:
         require=target.probe.require,
         probe=target.probe.command,
         driver_file=target.probe.driver_file,
-        architectures=target.architectures,
+        architectures=compiled_for,
+        not_compiled_for=tuple(card.name for card in target.architectures if card not in compiled_for),
         torch_devices=target.torch_devices,
         device_faults={pattern: Verdict(verdict) for pattern, verdict in target.probe.faults.items()},
+        lease=lease,
         visible_devices=target.visible_devices if options.share else None,
         gpus=len(options.gpu.split(",")) if options.share and options.gpu and target.visible_devices else 0,
         card_query=target.probe.cards.run if options.share else (),
@@ -270,7 +285,9 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...]) -> Job:
     )
 
 
-def _dispatch(line: str, noise: deque[str], on_event: OnEvent, hashes: Union[deque[str], None] = None) -> None:
+def _dispatch(
+    line: str, noise: deque[str], on_event: OnEvent, hashes: Union[deque[str], None] = None, lease: Union[Lease, None] = None
+) -> None:
     """Handle one line of output. The inside prints only events; other lines are from Python or the engine, and go to `noise`.
 
     The last of the `hashes` of stages.json counts: the inside sends it after all processes of the package have ended.
@@ -282,6 +299,9 @@ def _dispatch(line: str, noise: deque[str], on_event: OnEvent, hashes: Union[deq
     if isinstance(event, dict) and event.get("event") == "stages":
         if hashes is not None:
             hashes.append(clip(str(event.get("sha256")), 64))
+    elif isinstance(event, dict) and event.get("event") == "lease":
+        if lease is not None:
+            lease.on_event(event)
     elif isinstance(event, dict) and "event" in event:
         on_event(event)
     else:

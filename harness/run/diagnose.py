@@ -38,9 +38,8 @@ def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: s
         return Diagnosis(Verdict.INCOMPLETE, f"stopped by the user or the CI system{_during(stages)}", "What was finished has been kept.")
     if ended.error or ended.code is None:
         reason = ended.error or "the engine does not know how the run ended"
-        return Diagnosis(
-            Verdict.INFRA, reason, "This is not a verdict on the kernels: fix the machine (`warpwave doctor`), then run again."
-        )
+        hint = ended.hint or "This is not a verdict on the kernels: fix the machine (`warpwave doctor`), then run again."
+        return Diagnosis(Verdict.INFRA, reason, hint)
     if ended.exceeded:
         hint = "Write large files to /tmp, which is removed after the run, or raise the limit (--results-limit, --results-files)."
         return Diagnosis(Verdict.CRASHED, f"ended because {ended.exceeded}{_during(stages)}", hint)

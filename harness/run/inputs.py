@@ -19,14 +19,16 @@ from itertools import islice
 from pathlib import Path
 
 import harness
-from harness.engines.choose import load_engine
+from harness.engines.choose import close, load_engine
 from harness.engines.docker.layer import final_recipe
 from harness.engines.packages.plan import is_wanted, make_plan
+from harness.engines.packages.toolchain import on_toolchain
 from harness.engines.packages.venv import venv_of
 from harness.engines.protocol import Request
 from harness.errors import InfrastructureError
 from harness.options import RunOptions
 from harness.records import Environment, Inputs
+from harness.records.engines import ENGINES
 
 # Files and folders that tools leave in a package and that no kernel reads.
 _FOLDERS = frozenset({".git", ".hg", ".svn", ".nox", ".tox", ".hypothesis", ".idea", ".vscode", ".ipynb_checkpoints", "__pycache__"})
@@ -91,9 +93,12 @@ def gather(request: Request, environment: Environment) -> Inputs:
 
 def still_there(request: Request, recorded: Environment) -> Environment:
     """Return the environment that a finished run would have today, as far as we know without preparing it."""
+    request = on_toolchain(request)
     options = request.options
     if options.engine not in (None, recorded.engine):
         return replace(recorded, engine=str(options.engine))
+    if _is_elsewhere(recorded) and not ENGINES[recorded.engine].container:
+        return recorded  # nothing is known here of an environment that another machine has
     if recorded.image is None:
         own = venv_of(request, make_plan(request)) / "bin" / "python" if is_wanted(options) else None
         return replace(recorded, python=str(own or options.python or sys.executable))
@@ -105,7 +110,7 @@ def package(options: RunOptions) -> dict[str, str]:
 
     Caches, editors' files and results of runs do not count.
     """
-    found = dict(_files(options.kernels, options.out))
+    found = dict(_files(options.kernels, options.folder))
     if options.package != options.kernels:
         found |= dict(islice(_sources(options), _MOST_SOURCES))
     if len(found) <= _MOST_NAMED:
@@ -120,13 +125,19 @@ def _sources(options: RunOptions) -> Iterator[tuple[str, str]]:
     """Return the digests of a package's modules and settings outside the kernels folder: `../my_ops/relu.py`. Its data may be large."""
     for folder, folders, files in os.walk(options.package):
         here = Path(folder)
-        if here in (options.kernels, options.out) or any(name in files for name in _FOLDER_MARKS) or _is_run(here):
+        if here in (options.kernels, options.folder) or any(name in files for name in _FOLDER_MARKS) or _is_run(here):
             folders.clear()
             continue
         folders[:] = sorted(name for name in folders if name not in _FOLDERS | _BUILT and not name.startswith("."))
         for name in sorted(name for name in files if name.endswith(".py") or name in _SETTINGS):
             path = here / name
             yield os.fsencode(os.path.relpath(path, options.kernels)).decode("utf-8", "backslashreplace"), _content(path)
+
+
+def snapshot_of(options: RunOptions) -> str:
+    """Return one digest of what all legs of a run have in common: the package's files and the harness."""
+    lines = [harness_code(), *(f"{path} {digest}" for path, digest in sorted(package(options).items()))]
+    return _digest("\n".join(lines).encode(errors="surrogateescape"))
 
 
 def harness_code() -> str:
@@ -173,8 +184,8 @@ def _content(path: Path) -> str:
 
 
 def _installed(environment: Environment) -> dict[str, str]:
-    """Return what is installed in a Python of this machine. Return nothing for an image: its id identifies it."""
-    if environment.image is not None:
+    """Return what is installed in a Python of this machine. Return nothing for an image, which has an id, or for another machine."""
+    if environment.image is not None or _is_elsewhere(environment):
         return {}
     try:
         # Packages are listed without the caller's PYTHONPATH, which counts as a variable.
@@ -186,9 +197,14 @@ def _installed(environment: Environment) -> dict[str, str]:
     return found
 
 
+def _is_elsewhere(environment: Environment) -> bool:
+    entry = ENGINES.get(environment.engine)
+    return entry is not None and entry.needs_host
+
+
 def _calling(environment: Environment) -> dict[str, str]:
-    """Return the caller's variables that reach the kernels. A container gets none of them."""
-    if environment.image is not None:
+    """Return the caller's variables that reach the kernels. A container or another machine gets none of them."""
+    if environment.image is not None or _is_elsewhere(environment):
         return {}
     return {name: value for name, value in os.environ.items() if _VARIABLES.fullmatch(name) and not _NOT_THESE.fullmatch(name)}
 
@@ -196,10 +212,13 @@ def _calling(environment: Environment) -> dict[str, str]:
 def _image_id(request: Request, recorded: Environment) -> str | None:
     """Return the image's id today, or the recorded id if no engine answers or the image was removed: nothing suggests a change then."""
     try:
-        engine = load_engine(recorded.engine)
+        engine = load_engine(recorded.engine, request.options.host)
     except InfrastructureError:
         return recorded.image_id
-    found = engine.image_id(request)
+    try:
+        found = engine.image_id(request)
+    finally:
+        close(engine)
     return recorded.image_id if found is None else found
 
 

@@ -19,6 +19,9 @@ from harness.run.inputs import harness_code, package
 
 # Fields of a job that may differ when a run is resumed: paths, and limits on time and workers.
 _FREE = (
+    "lease",
+    "compiled",
+    "test_workers",
     "kernels",
     "package_root",
     "package_names",
@@ -46,7 +49,7 @@ def recorded_run_id(run: Path) -> str:
         UsageError: the folder contains no run.
         InvalidInputError: the folder contains a run, but its records cannot be read.
     """
-    folders = sorted(path for path in (run / "raw").glob("*") if path.is_dir())
+    folders = sorted(path for pattern in ("raw/*", "shards/*/raw/*") for path in run.glob(pattern) if path.is_dir())
     if not folders:
         raise UsageError(
             f"There is no run to resume in {run}.",
@@ -55,7 +58,7 @@ def recorded_run_id(run: Path) -> str:
         )
     for folder in folders:
         if found := run_id_of(folder):
-            return found
+            return re.sub(r"-\d+of\d+$", "", found)  # of a shard
     raise InvalidInputError(
         f"No run.json or job.json in {run}/raw can be read.", "They are damaged, or another version wrote them.", "Start a new run."
     )

@@ -112,17 +112,11 @@ def exit_code_of(verdict: Verdict) -> ExitCode:
         Verdict.PASSED: ExitCode.GOOD,
         Verdict.FAILED: ExitCode.FAILED,
         Verdict.ERROR: ExitCode.FAILED,
+        Verdict.ABSENT: ExitCode.INFRASTRUCTURE,
         Verdict.INFRA: ExitCode.INFRASTRUCTURE,
         Verdict.NOT_RUN: ExitCode.NOTHING_RAN,
     }
     return codes.get(verdict, ExitCode.INCOMPLETE)
-
-
-def new_run_id() -> str:
-    """Return an id that is sortable and readable, and differs for two runs that start in the same second."""
-    import secrets
-
-    return f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def commit_of(folder: Path) -> str:
@@ -154,18 +148,18 @@ def _stages(target: Target, options: RunOptions) -> tuple[Stage, ...]:
         raise UsageError(
             f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.stages)}.",
             "Each target lists its stages in targets.yml. A target without a GPU has no stage that measures time.",
-            f"Choose from {', '.join(stage.value for stage in target.stages)}, or leave --stage out.",
+            f"Choose from {', '.join(stage.value for stage in target.stages)}. Targets with a card can measure: `warpwave list`.",
         )
     return chosen
 
 
 def _check_sanitizable(target: Target, options: RunOptions) -> None:
     """Refuse to check accesses to memory where nothing stands between kernels and memory. By default, only other targets are checked."""
-    if options.sanitize and not target.interpret:
+    if options.sanitize and not target.interpret and not target.emulate:
         raise UsageError(
-            f"--sanitize was given, and the target {target.name!r} does not interpret its kernels.",
-            "Accesses to memory are checked in Triton's interpreter, which is where the target `cpu` runs tests.",
-            "Run that target, or leave --sanitize out.",
+            f"--sanitize was given, and the target {target.name!r} neither interprets nor emulates its kernels.",
+            "Accesses to memory are checked in Triton's interpreter, where the target `cpu` runs tests, and in the emulator.",
+            "Run such a target, or leave --sanitize out.",
         )
 
 

@@ -30,13 +30,17 @@ def matmul(a, b, c, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     tl.store(c + m[:, None] * N + n[None, :], total)
 
 
+TYPES = {**dict.fromkeys("abc", "*fp32"), "N": "i32", "K": "i32"}
+TILE = {"BM": 128, "BN": 128, "BK": 64}
+OPTIONS = {"num_warps": 8, "num_stages": 2, "kpack": 1}
+
+
 def assembly(architecture):
     """Return what Triton makes of 128 x 128 x 64 tiles with 8 warps, 2 stages and kpack 1."""
-    signature = {**dict.fromkeys("abc", "*fp32"), "N": "i32", "K": "i32", **dict.fromkeys(("BM", "BN", "BK"), "constexpr")}
+    signature = {**TYPES, **dict.fromkeys(TILE, "constexpr")}
     aligned = {(position,): [["tt.divisibility", 16]] for position in range(5)}
-    source = ASTSource(matmul, signature, {"BM": 128, "BN": 128, "BK": 64}, aligned)
-    options = {"num_warps": 8, "num_stages": 2, "kpack": 1}
-    return triton.compile(source, target=GPUTarget("hip", architecture, 64), options=options).asm["amdgcn"]
+    source = ASTSource(matmul, signature, TILE, aligned)
+    return triton.compile(source, target=GPUTarget("hip", architecture, 64), options=OPTIONS).asm["amdgcn"]
 
 
 def main():

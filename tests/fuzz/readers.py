@@ -39,9 +39,9 @@ from harness.render.charts.pictures import pictures
 from harness.render.exports import FORMATS
 from harness.render.html import render_sections
 from harness.render.markdown import render_page
-from harness.render.sections.changed_speeds import changed_speed_sections, trend_sections
-from harness.render.sections.changed_tests import changed_test_sections
-from harness.render.sections.codegen.changed_code import diff_sections
+from harness.render.sections.changes.code import diff_sections
+from harness.render.sections.changes.speeds import changed_speed_sections, trend_sections
+from harness.render.sections.changes.tests import changed_test_sections
 from harness.render.terminal import draw_page, render_terminal
 from harness.render.text import json_text
 from harness.report import WRITERS, write_files
@@ -203,7 +203,7 @@ def _keep(found: list[TargetRun], console: Console) -> None:
 
 def code(data: bytes) -> None:
     """Two files of compiled kernels, held against each other."""
-    from harness.render.sections.codegen.changed_code import sentence
+    from harness.render.sections.changes.code import sentence
 
     sides = []
     for position, piece in enumerate((data + SEPARATOR).split(SEPARATOR)[:2]):

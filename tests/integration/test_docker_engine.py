@@ -13,8 +13,8 @@ import pytest
 from engine_requests import change
 
 from harness.collect import collect
+from harness.engines.choose import clean
 from harness.engines.docker.container import container_name, container_options
-from harness.engines.docker.engine import clean
 from harness.engines.docker.host import boot
 from harness.options import Cap, RunOptions
 from harness.records import Stage, Verdict
@@ -107,7 +107,7 @@ def test_a_test_that_eats_all_memory_is_named(engine, built, request_, tmp_path,
     (tmp_path / "package" / "test_op.py").write_text(HUNGRY)
     observed = engine._host
     monkeypatch.setattr(engine, "_host", lambda request: replace(observed(request), memory_bytes=1920 << 20))
-    monkeypatch.setattr(attempt_module, "choose_engine", lambda asked, target, say: engine)
+    monkeypatch.setattr(attempt_module, "choose_engine", lambda *_: engine)
     target = replace(request_.target, interpret=False, stages=(Stage.TEST,))
     settings = RunOptions("run-oom", tmp_path / "out", tmp_path / "package", build=request_.options.build, commit=request_.options.commit)
     record = run_target(target, settings, lambda line: None, lambda event: None)

@@ -58,7 +58,7 @@ def test_a_package_beside_its_tests(engine, built, request_, tmp_path, monkeypat
         install=Install(package="alone"),
         variables={"A_SWITCH": "on"},
     ).options
-    monkeypatch.setattr(attempt_module, "choose_engine", lambda asked, target, say: engine)
+    monkeypatch.setattr(attempt_module, "choose_engine", lambda *_: engine)
     said: list[str] = []
     record = run_target(request_.target, options, said.append, lambda event: None)
     found = collect(tmp_path / "out" / "raw" / "cpu")
@@ -79,7 +79,7 @@ def test_a_requirement_that_cannot_be_installed(engine, built, request_, tmp_pat
     """The target could not run, with pip's last line and the log; nothing else is lost."""
     (tmp_path / "needs.txt").write_text("no-such-package-at-all\n")
     options = change(request_, out=tmp_path / "out", install=Install((tmp_path / "needs.txt",))).options
-    monkeypatch.setattr(attempt_module, "choose_engine", lambda asked, target, say: engine)
+    monkeypatch.setattr(attempt_module, "choose_engine", lambda *_: engine)
     record = run_target(request_.target, options, lambda line: None, lambda event: None)
 
     assert record.verdict is Verdict.INFRA

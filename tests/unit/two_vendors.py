@@ -4,7 +4,7 @@ What is real: the tests, speeds and code that the recorded run holds, and the ge
 compiler made without a card. What is made up: every test result, speed and copy of `rocm (made up)`. No such card has run this. The words
 "made up" are in the target's name, so that no table can lose them.
 
-`python tests/unit/two_vendors.py FOLDER` writes `comparison.html`, `.md` and `.json` of it.
+`python tests/unit/two_vendors.py FOLDER` writes `comparison.html`, `.md` and `.json` of it, and what a terminal shows as `terminal.svg`.
 """
 
 import dataclasses
@@ -90,10 +90,13 @@ def _sample(entry):
 
 def main(folder: Path) -> None:
     """Write the pages."""
+    from harness.commands.show_report import draw_report
     from harness.report import write_files
 
     folder.mkdir(parents=True, exist_ok=True)
-    write_files(compare(two_vendors()), folder)
+    comparison = compare(two_vendors())
+    write_files(comparison, folder)
+    draw_report(comparison, folder / "terminal.svg", full=False)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import zipfile
 from pathlib import Path
 
@@ -68,3 +69,30 @@ def make_package(root: Path) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     return root
+
+
+# A release of Triton that is the one below it, but for one line of code.
+_WRAPPER = """
+import os, sys
+_here = os.path.realpath(os.path.dirname(__file__))
+_below = [os.path.join(entry, "triton") for entry in sys.path if os.path.isfile(os.path.join(entry, "triton", "__init__.py"))]
+_real = next(folder for folder in _below if os.path.realpath(folder) != _here)
+__path__, __file__ = [_real], os.path.join(_real, "__init__.py")  # its tools are found beside it
+exec(compile(open(__file__).read(), __file__, "exec"))
+__version__ = {version!r}
+{code}
+"""
+
+
+def wrap_triton(folder: Path, version: str, code: str = "") -> Path:
+    """A wheel of Triton in that version: what this Python has, and then `code`. It is as small as its code."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path, info = folder / f"triton-{version}-py3-none-any.whl", f"triton-{version}.dist-info"
+    points = importlib.metadata.distribution("triton").read_text("entry_points.txt") or ""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("triton/__init__.py", _WRAPPER.format(version=version, code=code))
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: triton\nVersion: {version}\n")
+        archive.writestr(f"{info}/WHEEL", ABOUT)
+        archive.writestr(f"{info}/entry_points.txt", points)
+        archive.writestr(f"{info}/RECORD", "")
+    return path

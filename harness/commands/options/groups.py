@@ -6,17 +6,43 @@ from pathlib import Path
 
 import click
 
-from harness.commands.options.common import FILE, FOLDER, json_option, several
+from harness.commands.options.common import FILE, FOLDER, complete_list, complete_weakening, json_option, several
 from harness.commands.options.pytest_args import pytest_words
+from harness.errors import UsageError
 from harness.options import GIB, Cap
 from harness.records import CHOSEN, Job
-from harness.records.engines import ENGINES
+from harness.records.engines import HERE
 
 STAGES = [stage.value for stage in CHOSEN]
+MOST_WORKERS = 64
+
+
+def parse_workers(text: str) -> int:
+    """Return how many processes run tests on each card; 0 for as many as fit.
+
+    Raises:
+        UsageError: the text is neither a number from 1 to 64 nor `auto`.
+    """
+    if text == "auto":
+        return 0
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_WORKERS:
+        raise UsageError(
+            f"--test-workers {text!r} is neither a number nor `auto`.",
+            "Each worker is a process that imports torch and keeps tensors on the card.",
+            f"Give a number from 1 to {MOST_WORKERS}; 1 runs one test after the other.",
+        )
+    return int(text)
+
 
 what_options = several(
     click.option("--kernels", type=FOLDER, default=Path("kernels"), show_default=True, help="Folder of the kernel package."),
-    click.option("--stage", "stages", metavar="S,S", help=f"Run only these stages: {', '.join(STAGES)}.  [default: the target's own]"),
+    click.option(
+        "--stage",
+        "stages",
+        metavar="S,S",
+        shell_complete=complete_list(lambda: STAGES),
+        help=f"Run only these stages: {', '.join(STAGES)}.  [default: the target's own]",
+    ),
     click.option("--bench", "benches", multiple=True, help="Pattern of bench files; repeatable.  [default: bench_*.py]"),
     click.option(
         "--bench-script",
@@ -25,7 +51,12 @@ what_options = several(
         metavar="GLOB [-- ARGS]",
         help="Run these files of the package as they are, and measure each do_bench in them; repeatable.",
     ),
-    click.option("--launches", metavar="W,W", help="Compile the launches of bench, test or both.  [default: pyproject.toml's, or both]"),
+    click.option(
+        "--launches",
+        metavar="W,W",
+        shell_complete=complete_list(lambda: ("bench", "test")),
+        help="Compile the launches of bench, test or both.  [default: pyproject.toml's, or both]",
+    ),
     click.option("-k", "keyword", metavar="EXPR", help="Run only tests that match, as in pytest."),
     click.option("--test", "tests", multiple=True, metavar="ID", help="Run only this test, file or folder: pytest's node id; repeatable."),
     click.option("--last-failed", type=FOLDER, metavar="RUN", help="Run only the tests that did not pass in that earlier run."),
@@ -46,12 +77,12 @@ what_options = several(
     click.option(
         "--quick",
         is_flag=True,
-        help="Run three tests of each test function, and three sizes of each sweep with a fifth of the timing. For a quick look.",
+        help="A quick look: at most three tests of each function, three sizes of each sweep with a fifth of the timing, two architectures.",
     ),
     click.option(
         "--sanitize/--no-sanitize",
         default=None,
-        help="Check what interpreted kernels do to memory: bounds, unwritten data, races.  [default: where tests are interpreted]",
+        help="Check what interpreted or emulated kernels do to memory: bounds, unwritten data, races.  [default: where interpreted]",
     ),
     click.option(
         "--autotune",
@@ -69,6 +100,21 @@ what_options = several(
         help="Measure a point until its median is this precise, with 95 % confidence, or the benchmark's own time limit is reached.",
     ),
     click.option("--aa", "again", is_flag=True, help="Measure everything twice (A/A), to see how much speeds vary without a change."),
+    click.option(
+        "--test-workers",
+        metavar="N",
+        default="auto",
+        show_default=True,
+        callback=lambda context, parameter, text: parse_workers(text),
+        help="Run tests in N processes on each card, or on this machine's cores; auto: as many as fit. Never while anything is measured.",
+    ),
+    click.option(
+        "--save-compiled",
+        metavar="A,A",
+        help="Keep what the compile stage compiles for these architectures, for --compiled of another run.",
+    ),
+    click.option("--compiled", type=FOLDER, metavar="RUN", help="Use the kernels that this run compiled with --save-compiled."),
+    click.option("--compiled-hash", metavar="SHA256", help="Refuse --compiled if the list of its kernels has another SHA-256."),
     click.option("--test-timeout", type=float, metavar="S", help="Limit for one test or point.  [default: 300, or 120 with --quick]"),
     click.option(
         "--results-limit",
@@ -97,12 +143,24 @@ package_options = several(
     click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable for the kernels, or pass yours on; repeatable."),
 )
 where_options = several(
-    click.option("--engine", type=click.Choice(list(ENGINES)), help="Use this engine, with no fallback.  [default: the target's own]"),
+    click.option("--engine", type=click.Choice(list(HERE)), help="Use this engine, with no fallback.  [default: the target's own]"),
+    click.option(
+        "--toolchain",
+        "toolchains",
+        multiple=True,
+        metavar="NAME",
+        help="Run each target on this toolchain of the targets file, as a leg of its own; repeatable.",
+    ),
+    click.option("--triton", "tritons", multiple=True, metavar="VERSION", help="The same for a release, or `newest`; repeatable."),
     click.option("--python", metavar="PATH", help="Python of the local engine.  [default: this one]"),
     click.option("--out", type=FOLDER, help="Folder for the results.  [default: reports/runs/RUN_ID]"),
     click.option("--resume", type=FOLDER, metavar="RUN", help="Finish the run in that folder; finished parts are not run again."),
     click.option("--gpu-wait", type=float, default=600.0, show_default=True, metavar="S", help="How long to wait for a GPU in use."),
     click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones."),
+    click.option(
+        "--hosts", type=FILE, help="Run each leg where this file says.  [default: hosts.yml beside the kernels, or in ~/.config/warpwave]"
+    ),
+    click.option("--here", is_flag=True, help="Run on this machine, whatever hosts.yml says."),
 )
 build_options = several(
     click.option("--base-image", metavar="NAME", help="Base image instead of the target's, e.g. from your own registry."),
@@ -112,11 +170,17 @@ build_options = several(
     click.option("--build-network", metavar="MODE", help="Network of the build, e.g. host."),
     click.option("--build-arg", "build_args", multiple=True, metavar="K=V", help="Passed to the Dockerfile; repeatable."),
     click.option("--rebuild", is_flag=True, help="Build even if an image with the same contents exists."),
-    click.option("--weaken", multiple=True, metavar="NAME", help="Give up one protection of the container, by name; shown in the report."),
+    click.option(
+        "--weaken",
+        multiple=True,
+        metavar="NAME",
+        shell_complete=complete_weakening,
+        help="Give up one protection of the container, by name; shown in the report.",
+    ),
     click.option("--keep", is_flag=True, help="Keep the container after the run."),
 )
 output_options = several(
-    json_option("Print one JSON document and nothing else on standard output."),
+    json_option(),
     click.option("--quiet", is_flag=True, help="Show no progress."),
     click.option("--full", is_flag=True, help="Show every case in the table, not only one summary for each kernel."),
 )

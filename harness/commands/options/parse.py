@@ -19,18 +19,21 @@ from harness.config.bench_scripts import chosen_scripts
 from harness.config.package_root import find_root, import_folders, package_names
 from harness.config.pyproject import load_gates, load_launches, load_peers
 from harness.config.pytest_settings import load_pytest_settings
+from harness.engines.docker.relaxations import check_weakenings
 from harness.errors import UsageError
+from harness.install_source import repository_of
 from harness.options import GIB, Build, Cap, RunOptions
+from harness.out_folder import RUNS, new_run_id
 from harness.records import Job, Stage
-from harness.run import new_run_id
+from harness.run import handover
 from harness.run.resume import recorded_run_id
 from harness.run.sharding import parse_shard
 
 _QUICK_TEST_S = 120.0
 
 
-def parse_options(options: dict[str, Any]) -> RunOptions:
-    """Turn the options of `run` into one object.
+def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptions:
+    """Turn the options of `run` into one object. `divided`: a hosts file divides the package into shards.
 
     Raises:
         UsageError: an option asks for something that does not exist.
@@ -56,6 +59,7 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
                 "It is recorded in run.json, and JSON can hold only text.",
                 "Rename that file or folder, or give the option in UTF-8.",
             )
+    check_weakenings(options["weaken"])  # for every engine: a report must not claim that a protection was given up which does not exist
     root = find_root(kernels)
     settings, folders = load_pytest_settings(kernels, root), import_folders(root)
     patterns = options["benches"] or RunOptions.benches
@@ -63,20 +67,25 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
     gpu, share = chosen_gpus(options["gpu"], options["gpus"])
     run_id = recorded_run_id(options["resume"]) if options["resume"] else new_run_id()
     # Options that have the same name and value on the command line and in `RunOptions`.
+    folder = handover.find(options["compiled"]) if options["compiled"] else None
     same = {field.name: options[field.name] for field in fields(RunOptions) if field.name in options}
     return RunOptions(
         **{
             **same,
             "run_id": run_id,
-            "out": Path(os.path.realpath(options["resume"] or options["out"] or Path("reports") / "runs" / run_id)),
+            "out": Path(os.path.realpath(options["resume"] or options["out"] or RUNS / run_id)),
             "kernels": kernels.resolve(),
             "root": root,
+            "repository": repository_of(root),
             "import_folders": folders,
             "package_names": package_names(root),
             "pytest": settings,
             "chosen": chosen,
             "stages": _parse_stages(options["stages"]),
             "gpu": gpu,
+            "save_compiled": tuple(options["save_compiled"].split(",")) if options["save_compiled"] else (),
+            "compiled_folder": folder,
+            "compiled": handover.digest_of(folder, options["compiled_hash"] or "") if folder else "",
             "share": share,
             "commit": options["commit"] or "",
             "benches": benches,
@@ -97,7 +106,7 @@ def parse_options(options: dict[str, Any]) -> RunOptions:
             "install": chosen_packages(options, kernels),
             "variables": chosen_variables(options["env"], kernels),
             "shard": parse_shard(options["shard"]) if options["shard"] else None,
-            "shard_times": chosen_shard_times(options["shard_times"], options["shard"]),
+            "shard_times": chosen_shard_times(options["shard_times"], divided=bool(options["shard"]) or divided),
         }
     )
 

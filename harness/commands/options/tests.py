@@ -72,13 +72,13 @@ def chosen_tests(options: dict[str, Any], package: Package) -> tuple[Chosen, tup
     return _without(chosen, options["deselect_from"], package), benches
 
 
-def chosen_shard_times(run: Path | None, shard: str | None) -> dict[str, float]:
+def chosen_shard_times(run: Path | None, *, divided: bool) -> dict[str, float]:
     """Return the seconds that an earlier run took for each file; nothing without --shard-times.
 
     Raises:
         UsageError: there is no shard that they could balance, or the run timed nothing.
     """
-    if run is not None and not shard:
+    if run is not None and not divided:
         raise UsageError("--shard-times was given without --shard.", "It balances shards by an earlier run's times.", "Add --shard I/N.")
     return seconds_by_file(run) if run is not None else {}
 

@@ -32,8 +32,14 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
         (_count(targets, lambda target: sum(target.tests.get(verdict.value, 0) for verdict in FAILING)), "test", "fails", "fail"),
         (_count(targets, _not_compiled), "kernel", "does not compile", "do not compile"),
         (_count(targets, lambda target: target.only_gates), "kernel", "breaks a gate", "break a gate"),
-        (_far(lines, of_ceiling=True), "kernel", f"reaches less than {_LIMIT} of the copy", f"reach less than {_LIMIT} of the copy"),
-        (_far(lines, of_ceiling=False), "kernel", f"is below {_LIMIT} of its fastest peer", f"are below {_LIMIT} of their fastest peers"),
+        (_far(lines, "copy"), "kernel", f"reaches less than {_LIMIT} of the copy", f"reach less than {_LIMIT} of the copy"),
+        (
+            _far(lines, "product"),
+            "kernel",
+            f"reaches less than {_LIMIT} of a product",
+            f"reach less than {_LIMIT} of a product",
+        ),
+        (_far(lines, "peer"), "kernel", f"is below {_LIMIT} of its fastest peer", f"are below {_LIMIT} of their fastest peers"),
     )
     clauses = [phrase(target) for target in targets if not target.complete][:_MOST]
     before: list[str] = []
@@ -58,7 +64,7 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     tested = [target.target for target in comparison.targets if target.tests.get(Verdict.PASSED.value)]
     more = f" and {len(tested) - _MOST} more targets" if len(tested) > _MOST else ""
     clauses = [f"All tests that ran pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
-    shares = [(one.of_ceiling, target, line.kernel) for line, target, one in _each(lines) if one.of_ceiling is not None]
+    shares = [(one.of_ceiling, target, line.kernel) for line, target, one in _each(lines) if one.of_ceiling and one.ground == "copy"]
     if shares:
         share, target, kernel = min(shares)
         where = f"{kernel} on {target} is the furthest away"
@@ -74,12 +80,10 @@ def _not_compiled(target: TargetSummary) -> int:
     return sum(target.compiled.get(verdict.value, 0) for verdict in FAILING) - target.only_gates
 
 
-def _far(lines: Sequence[KernelLine], *, of_ceiling: bool) -> Counter[str]:
+def _far(lines: Sequence[KernelLine], ground: str) -> Counter[str]:
     """Count kernels by target that are far from the ceiling, or without one from the fastest provider."""
     found = {
-        (target, line.kernel)
-        for line, target, one in _each(lines)
-        if one.share is not None and one.share < FAR and (one.of_ceiling is not None) == of_ceiling
+        (target, line.kernel) for line, target, one in _each(lines) if one.share is not None and one.share < FAR and one.ground == ground
     }
     return Counter(target for target, _ in sorted(found))
 

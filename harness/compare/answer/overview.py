@@ -10,6 +10,7 @@ from typing import Union
 
 from harness.compare.comparison import FAILING, Comparison, Geomean, KernelTests, Row, Since, Speed
 from harness.compare.speeds.rows import is_memory, lower_is_better
+from harness.records.units import is_rate
 from harness.stats import median
 
 # A kernel this close to what the card can do is near; one below the other is far.
@@ -33,8 +34,8 @@ def distance(share: float) -> Distance:
 class Reached:
     """What a kernel's own provider reaches in one unit on a target: medians over its `n` cases.
 
-    `of_ceiling` is the share of the ceiling, None without one. `of_best` is the speed over that of the fastest provider of the same case,
-    None if it is the only provider.
+    `of_ceiling` is the share of the `ceiling` (`the copy`, or `the bf16 product`), None without one. `of_best` is the speed over that of
+    the fastest provider of the same case, None if it is the only provider.
     """
 
     unit: str
@@ -44,6 +45,12 @@ class Reached:
     of_ceiling: Union[float, None]
     of_best: Union[float, None]
     verified: bool
+    ceiling: str = ""
+
+    @property
+    def ground(self) -> str:
+        """What the share is of, in a word: `copy`, `product` or `peer`."""
+        return "peer" if self.of_ceiling is None else "product" if is_rate(self.unit) else "copy"
 
     @property
     def share(self) -> Union[float, None]:
@@ -146,7 +153,7 @@ def _line(comparison: Comparison, kernel: str, own: str, found: _Found) -> Kerne
 
 def _reached(speed: Speed, best: Mapping[tuple[str, str, str], float]) -> Reached:
     of_best = best.get((speed.unit, speed.target, speed.gpu))
-    return Reached(speed.unit, speed.provider, speed.n, speed.best, speed.median_share, of_best, speed.verified)
+    return Reached(speed.unit, speed.provider, speed.n, speed.best, speed.median_share, of_best, speed.verified, speed.share_of)
 
 
 def _of_best(rows: Iterable[Row], own: str) -> dict[tuple[str, str, str], float]:

@@ -99,7 +99,7 @@ class _Found:
             one.provider,
             one.unit,
             one.share,
-            "the copy" if ceiling else "the fastest peer",
+            one.ceiling if ceiling else "the fastest peer",
             one.n,
             worst.row.case,
             worst.share,

@@ -12,13 +12,14 @@ from typing import Union
 from harness.compare.comparison.codegen import CodegenCell, CodegenRow, Deviation, Fidelity, Likeness, WaiverUse
 from harness.compare.comparison.common import COMPLETE, FAILING, Strict
 from harness.compare.comparison.speeds import Cell, Change, Exclusion, Geomean, Noise, Portability, Ratio, Refusal, Row, Since, Speed
-from harness.compare.comparison.targets import DeviceSummary, Difference, TargetSummary
+from harness.compare.comparison.targets import CardUse, DeviceSummary, Difference, TargetSummary
 from harness.compare.comparison.tests import KernelTests, Parity, ParityRow, TestCell, TestFinding
 from harness.records import SCHEMA_VERSION, Stage
 
 __all__ = [
     "COMPLETE",
     "FAILING",
+    "CardUse",
     "Cell",
     "Change",
     "CodegenCell",

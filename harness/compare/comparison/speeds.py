@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Union
 
@@ -25,11 +25,12 @@ class Change(str, Enum):
 class Cell(Strict):
     """One number: a case under one provider on one GPU. `value` is None unless the verdict is `passed`.
 
-    `share` is the value over the largest copy bandwidth measured on that GPU in the same run. `verified`: the kernel's tests passed on that
-    target. `suspect`: the value exceeds the ceiling by more than memory can. `reason` explains any of these. `weak` says why the timings
-    are unreliable. `half_width` is half the 95 % interval of their median, over the median; `quiet` is whether that is as narrow as the
-    bench stage asks for. `graph_ms` is the time of one launch among many in a graph, with a warm cache: do not derive a memory bandwidth
-    from it.
+    `share` is the value over the ceiling that `share_of` names, measured on that GPU in the same run: `the copy`, or for operations a
+    second `the bf16 product` of the card's library. `flops_per_byte` are the operations for each byte of the tensors that its kernels were
+    given. `verified`: the kernel's tests passed on that target. `suspect`: the value exceeds the ceiling by more than memory can. `reason`
+    explains any of these. `weak` says why the timings are unreliable. `half_width` is half the 95 % interval of their median, over the
+    median; `quiet` is whether that is as narrow as the bench stage asks for. `graph_ms` is the time of one launch among many in a graph,
+    with a warm cache: do not derive a memory bandwidth from it. `tuned` is what autotuners chose, by function.
     """
 
     target: str
@@ -44,6 +45,8 @@ class Cell(Strict):
     p20_ms: Union[float, None] = None
     p80_ms: Union[float, None] = None
     share: Union[float, None] = None
+    share_of: str = ""
+    flops_per_byte: Union[float, None] = None
     verified: bool = False
     suspect: bool = False
     reason: str = ""
@@ -57,6 +60,7 @@ class Cell(Strict):
     graph_ms: Union[float, None] = None
     cache_bytes: Union[int, None] = None
     weak: str = ""
+    tuned: dict[str, str] = field(default_factory=dict)
 
     @property
     def sound(self) -> bool:
@@ -132,6 +136,7 @@ class Speed(Strict):
     reason: str = ""
     best: Union[float, None] = None
     best_share: Union[float, None] = None
+    share_of: str = ""
     best_case: str = ""
     median: Union[float, None] = None
     median_share: Union[float, None] = None

@@ -31,6 +31,20 @@ class DeviceSummary(Strict):
 
 
 @dataclass(frozen=True)
+class CardUse(Strict):
+    """For how long a run had its cards locked, in seconds, and what for.
+
+    `used_s` of them, a test ran and did not compile, or the device was busy with what was timed. On the machine of the card,
+    `compiled_ahead` kernels were compiled before it was locked, and `compiled_meanwhile` while it was.
+    """
+
+    held_s: float
+    used_s: float
+    compiled_ahead: int = 0
+    compiled_meanwhile: int = 0
+
+
+@dataclass(frozen=True)
 class TargetSummary(Strict):
     """One target. `tests`, `points` and `compiled` are counts per verdict, of tests, measured points and compiled kernels. `tests_not_run`
     and `compiled_not_run` count those with the verdict `not-run` by their reason.
@@ -40,7 +54,9 @@ class TargetSummary(Strict):
     crashed test does not change that, a crashed stage does. `attempts` are the earlier attempts. Whatever they finished was kept.
     `disagreements` are between the GPUs that shared the work. `narrowed` are the options by which the run had some of the package's tests
     only, and `chosen` says in lines what they chose and why. `emulated` names the architecture whose machine code a CPU executed; empty on
-    a real card. `suspected` counts the tests that failed only in the emulator.
+    a real card. `suspected` counts the tests that failed only in the emulator. `loads` counts those that load a file of benchmarks:
+    warpwave adds one for each. `card_use` is None if no card of this machine was locked. `repository` is the https address of the remote,
+    and behind `#` the path of the package in it.
     """
 
     target: str
@@ -53,6 +69,8 @@ class TargetSummary(Strict):
     started: str = ""
     seconds: float = 0.0
     commit: str = ""
+    host: str = ""
+    snapshot: str = ""
     command: tuple[str, ...] = ()
     devices: tuple[DeviceSummary, ...] = ()
     facts: Union[Facts, None] = None
@@ -73,6 +91,9 @@ class TargetSummary(Strict):
     chosen: tuple[str, ...] = ()
     emulated: str = ""
     suspected: int = 0
+    loads: int = 0
+    card_use: Union[CardUse, None] = None
+    repository: str = ""
 
     @property
     def deselected(self) -> int:

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Union
 
 from harness.compare.comparison import FAILING, Cell, Change, Noise, Ratio, Row
+from harness.compare.speeds.ceilings import copies_gbps, intensity, products_tflops, share_of
 from harness.compare.speeds.noise import threshold
 from harness.compare.speeds.speedup import speedup
-from harness.records import Ceiling, Sample, Stage, TargetRun, Verdict
+from harness.records import Sample, Stage, TargetRun, Verdict
 from harness.stats import LARGEST, harmonic_mean, measurable, median_interval
 
 # A kernel that only reads beats a copy by a few percent. Beyond this, the bytes are counted wrong or come from a cache.
@@ -49,15 +50,6 @@ def lower_is_better(unit: str) -> bool:
 def is_bandwidth(unit: str) -> bool:
     """Return whether a value in this unit can be compared with a copy."""
     return unit.strip().lower() == "gb/s"
-
-
-def copies_gbps(ceilings: Iterable[Ceiling]) -> dict[int, float]:
-    """Return the largest valid copy bandwidth measured on each device, in GB/s."""
-    found: dict[int, float] = {}
-    for ceiling in ceilings:
-        if measurable(ceiling.median_ms) and measurable(ceiling.gbps):
-            found[ceiling.device] = max(ceiling.gbps, found.get(ceiling.device, 0.0))
-    return found
 
 
 def judge(sample: Sample) -> tuple[Verdict, str]:
@@ -131,13 +123,14 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
     """Yield every sample of a target with its cell."""
     doubts = _doubts(run)
     gpus = {device.index: device.name for device in run.facts.devices} if run.facts else {}
-    ceilings = copies_gbps(run.ceilings)
+    copies, products = copies_gbps(run.ceilings), products_tflops(run.ceilings)
     for sample in run.samples:
         verdict, reason = judge(sample)
         value = sample.value if verdict is Verdict.PASSED else None
-        ceiling = ceilings.get(sample.device)
-        share = value / ceiling if value and ceiling and is_bandwidth(sample.unit) else None
-        suspect = share is not None and share > SUSPECT_SHARE
+        found = share_of(sample, value, copies, products)
+        share = found.value if found else None
+        # A library's product is no limit of the hardware; a copy nearly is one.
+        suspect = share is not None and is_bandwidth(sample.unit) and share > SUSPECT_SHARE
         doubt = doubts.get(sample.kernel, f"no test of {sample.kernel} passed here")
         above = f"{share:.2f} times the copy bandwidth measured here: bytes are counted wrong, or come from a cache" if suspect else ""
         yield (
@@ -155,6 +148,8 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
                 p20_ms=_time(sample.p20_ms),
                 p80_ms=_time(sample.p80_ms),
                 share=share,
+                share_of=found.of if found else "",
+                flops_per_byte=intensity(sample) if value else None,
                 verified=not doubt,
                 suspect=suspect,
                 reason="; ".join(text for text in (reason, above, doubt) if text),
@@ -168,6 +163,7 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
                 graph_ms=_time(sample.graph_ms),
                 cache_bytes=sample.cache_bytes,
                 weak=sample.weak or _too_even(sample),
+                tuned=sample.tuned,
             ),
         )
 

@@ -95,6 +95,7 @@ def _speed(kernel: str, provider: str, unit: str, group: list[tuple[Row, Cell]])
         | {
             "best": best.value,
             "best_share": best.share,
+            "share_of": _share_of(cell for _, _, cell in good),
             "best_case": best_row.case,
             "median": median([value for value, _, _ in good]),
             "median_share": median(shares) if shares else None,
@@ -103,6 +104,12 @@ def _speed(kernel: str, provider: str, unit: str, group: list[tuple[Row, Cell]])
             "largest_case": last_row.case,
         }
     )
+
+
+def _share_of(cells: Iterable[Cell]) -> str:
+    """Return the words for the ceiling of the shares; for products of several dtypes, those for all of them."""
+    found = {cell.share_of for cell in cells if cell.share is not None}
+    return found.pop() if len(found) == 1 else "the product of each dtype" if found else ""
 
 
 def _size(row: Row) -> float:

@@ -9,17 +9,19 @@ from typing import Union
 from harness.stats import geometric_mean
 
 _BARS = "▁▂▃▄▅▆▇█"
+_STEP = 0.02
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One point of one run: the median time in ms, and half its 95 % interval over the median."""
+    """One point of one run: the median time in ms, and half its 95 % interval over the median. `toolchain` is its Triton and torch."""
 
     run_id: str
     started: str
     commit: str
     median_ms: float
     half_width: Union[float, None]
+    toolchain: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,15 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Step:
+    """A kernel became `speedup` times as fast from one run to the next, and the two runs have different toolchains."""
+
+    speedup: float
+    before: Measured
+    after: Measured
+
+
+@dataclass(frozen=True)
 class Trend:
     """A kernel under a provider on a target's GPU. `speeds` are relative to the first run: one geometric mean over `n` cases per run.
 
@@ -51,6 +62,17 @@ class Trend:
     n: int
     speeds: tuple[float, ...]
     runs: tuple[Measured, ...]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of more than 2 % between a run and the one before, if the toolchain changed there too."""
+        found = []
+        for place in range(1, len(self.speeds)):
+            moved = self.speeds[place] / self.speeds[place - 1]
+            before, after = self.runs[place - 1 : place + 1]
+            if abs(moved - 1) > _STEP and before.toolchain != after.toolchain:
+                found.append(Step(moved, before, after))
+        return tuple(found)
 
     @property
     def line(self) -> str:

@@ -1,4 +1,5 @@
 /* Control flow, barriers, messages and the machine's own registers. */
+#include "checks.h"
 #include "numbers.h"
 
 #define WHOLE(name, D, A, body)                                                                                 \
@@ -46,8 +47,9 @@ NOTHING(buffer_wbinvl1) NOTHING(buffer_wbinvl1_vol) NOTHING(s_singleuse_vdst) NO
 NOTHING(s_version) NOTHING(s_round_mode_nearest)
 
 /* Barriers. A wave that has ended counts as arrived. */
-WHOLE(s_barrier, NONE, NONE, w->state = AT_BARRIER)
-WHOLE(s_barrier_signal, NONE, NONE, w->barrier_signalled = 1)
+static void tell(struct wave *w) { if (w->machine->checks) signalled(w); }
+WHOLE(s_barrier, NONE, NONE, tell(w); w->state = AT_BARRIER)
+WHOLE(s_barrier_signal, NONE, NONE, tell(w); w->barrier_signalled = 1)
 WHOLE(s_barrier_wait, NONE, NONE, if (!w->barrier_signalled) stop(w, DEADLOCK); w->barrier_signalled = 0; w->state = AT_BARRIER)
 
 /* Clocks count instructions: a kernel sees them go up, and the same at each run. */
@@ -75,6 +77,12 @@ static void set_register(struct wave *w, const struct instruction *i, u32 value)
 }
 static void s_setreg_b32(struct wave *w, const struct instruction *i) { set_register(w, i, scalar32(w, &i->s[0])); }
 static void s_setreg_imm32_b32(struct wave *w, const struct instruction *i) { set_register(w, i, scalar32(w, &i->s[0])); }
+/* Rounding and denormals, four bits of MODE each. */
+static void set_mode(struct wave *w, const struct instruction *i, int first) {
+    u32 changed = (w->mode & ~(15u << first)) | ((u32)i->imm & 15) << first;
+    if (changed != w->mode) stop(w, UNIMPLEMENTED);
+}
+WHOLE(s_round_mode, NONE, NONE, set_mode(w, i, 0)) WHOLE(s_denorm_mode, NONE, NONE, set_mode(w, i, 4))
 static const struct operation op_s_getreg TABLE = {"s_getreg_b32", s_getreg_b32, 0, B32, NONE, {NONE}, 0, {0}};
 static const struct operation op_s_setreg TABLE = {"s_setreg_b32", s_setreg_b32, 0, NONE, NONE, {B32}, 0, {0}};
 static const struct operation op_s_setreg_imm TABLE = {"s_setreg_imm32_b32", s_setreg_imm32_b32, 0, NONE, NONE, {B32}, 0, {0}};

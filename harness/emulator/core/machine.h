@@ -43,7 +43,8 @@ struct operand {
     u8 kind;
     u8 flags;
     u8 select;  /* SDWA: byte 0 to 3, word 4 and 5, dword 6 */
-    u8 unused[3];
+    u8 words;   /* registers */
+    u8 unused[2];
     u64 value;  /* of a constant */
 };
 
@@ -57,6 +58,7 @@ enum instruction_flag {
     OFFSET_LANE = 64, INDEX_LANE = 128, /* buffer: the address has an offset, an index */
     KEEP_OTHER_HALF = 256, /* a 16-bit result leaves the other half of the register as it is */
     FETCH_INACTIVE = 512,
+    VOLATILE = 1024, /* a load that goes past all caches */
 };
 
 struct wave;
@@ -71,6 +73,8 @@ struct instruction {
     u8 write_banks, write_rows; /* DPP */
     u8 keep;     /* SDWA: what happens to the rest of the destination: 0 zero, 1 sign, 2 keep */
     u8 scale;    /* output modifier: 1 times 2, 2 times 4, 3 half */
+    u8 event;    /* what it is to the counters that a wave waits for: checks.h */
+    u8 unused[7];
     struct operand d, e, s[4];
 };
 
@@ -100,6 +104,7 @@ struct group {
     u32 waves, live, waiting;
     u8 *lds;
     struct wave *wave;
+    struct lds_shadow *shadow;
 };
 
 struct wave {
@@ -114,6 +119,7 @@ struct wave {
     u8 *scratch;
     struct group *group;
     struct machine *machine;
+    struct wave_checks *checks;
 };
 
 struct machine {
@@ -126,12 +132,16 @@ struct machine {
     u32 grid[3], threads, entry, mode, user_sgprs, kernarg_at, packet_at, preload_at, preload_words, enable_id, resident;
     u32 ids_in_ttmp, generation, packed_ids;
     u32 sgpr_ids[3];
+    u64 findings; /* address of an array of them, if anything but the result is checked */
+    u32 most_findings, lds_unit, global_unit;
     /* found */
+    u32 count_findings;
     u64 executed, waves;
     u64 fault_address;
     u32 fault, fault_index, fault_lane, fault_size, fault_wave, fault_store;
     u32 fault_group[3];
     u32 last_range;
+    struct checks *checks;
     jmp_buf out;
 };
 

@@ -2,7 +2,7 @@
  *
  * A wave runs until a barrier, its end, or its slice of instructions is over. A workgroup whose slice is over stays resident while the
  * next ones start, so that programs that wait for each other go on. Registers and LDS hold a NaN pattern before each workgroup. */
-#include "numbers.h"
+#include "checks.h"
 #include <stdlib.h>
 
 enum { POISON = 0xffedffedu };
@@ -42,6 +42,7 @@ static void begin_wave(struct machine *m, struct group *g, u32 number) {
     } else {
         for (int axis = 0; axis < 3; axis++) if (m->sgpr_ids[axis] != ~0u) w->s[m->sgpr_ids[axis]] = g->id[axis];
     }
+    if (m->checks) begin_wave_checks(w);
 }
 
 static void begin_group(struct machine *m, struct group *g, u64 index) {
@@ -56,11 +57,13 @@ static void begin_group(struct machine *m, struct group *g, u64 index) {
         for (u32 n = 0; n < g->waves; n++) g->wave[n].scratch = malloc((size_t)m->scratch_bytes * LANES + 1);
     }
     for (u32 n = 0; n < m->lds_bytes / 4; n++) ((u32 *)g->lds)[n] = POISON;
+    if (m->checks) begin_group_checks(m, g);
     for (u32 n = 0; n < g->waves; n++) begin_wave(m, g, n);
     m->waves += g->waves;
 }
 
 static void end_group(struct group *g) {
+    end_group_checks(g);
     for (u32 n = 0; g->wave && n < g->waves; n++) free(g->wave[n].scratch);
     free(g->wave);
     free(g->lds);
@@ -69,6 +72,14 @@ static void end_group(struct group *g) {
 
 static void run_wave(struct machine *m, struct wave *w, u64 slice) {
     u64 left = slice;
+    while (m->checks && left && w->state == RUNNING) {
+        const struct instruction *i = &m->code[w->pc++];
+        left--;
+        before_instruction(w, i);
+        i->op->run(w, i);
+        after_instruction(w, i);
+        m->executed++;
+    }
     while (left-- && w->state == RUNNING) {
         const struct instruction *i = &m->code[w->pc++];
         i->op->run(w, i);
@@ -89,7 +100,11 @@ static int run_group(struct machine *m, struct group *g) {
         waiting += w->state == AT_BARRIER;
         live += w->state != ENDED;
     }
-    if (live && waiting == live) for (u32 n = 0; n < g->waves; n++) if (g->wave[n].state == AT_BARRIER) g->wave[n].state = RUNNING;
+    if (live && waiting == live) for (u32 n = 0; n < g->waves; n++) {
+        if (g->wave[n].state != AT_BARRIER) continue;
+        g->wave[n].state = RUNNING;
+        if (m->checks) passed(&g->wave[n]);
+    }
     return live == 0;
 }
 
@@ -100,6 +115,7 @@ u32 execute_launch(struct machine *m) {
     u8 *busy = calloc(m->resident, 1);
     volatile u32 fault;
     m->fault = FINE;
+    m->checks = m->findings ? begin_checks(m) : 0;
     if (!setjmp(m->out)) {
         for (u64 running = 0; next < groups || running;) {
             int waited = 0;
@@ -121,6 +137,7 @@ u32 execute_launch(struct machine *m) {
     }
     fault = m->fault;
     for (u32 n = 0; n < m->resident; n++) end_group(&resident[n]);
+    if (m->checks) end_checks(m);
     free(resident);
     free(busy);
     return fault;

@@ -1,52 +1,5 @@
 /* Scalar operations: arithmetic, logic, comparisons, branches, and the registers of the machine. */
-#include "numbers.h"
-
-#define READ_B32(w, o) scalar32(w, o)
-#define READ_I32(w, o) ((i32)scalar32(w, o))
-#define READ_B64(w, o) scalar64(w, o)
-#define READ_I64(w, o) ((i64)scalar64(w, o))
-#define READ_F32(w, o) as_f32(scalar32(w, o))
-#define READ_F16(w, o) half_to_float(scalar32(w, o))
-#define BITS_B32(x) ((u32)(x))
-#define BITS_I32(x) ((u32)(x))
-#define BITS_B64(x) ((u64)(x))
-#define BITS_I64(x) ((u64)(x))
-#define BITS_F32(x) bits_of(x)
-#define BITS_F16(x) float_to_half(x)
-typedef u32 value_B32; typedef i32 value_I32; typedef u64 value_B64; typedef i64 value_I64; typedef float value_F32; typedef float value_F16;
-#define WORDS(type) ((type) == B64 || (type) == I64 ? 2 : 1)
-
-/* `r` is the result, `scc` the condition code, before and after. */
-#define SCALAR(name, D, A, B, body)                                                                             \
-    static void name(struct wave *w, const struct instruction *i) {                                             \
-        value_##A a = READ_##A(w, &i->s[0]);                                                                    \
-        value_##B b = READ_##B(w, &i->s[1]);                                                                    \
-        value_##D r;                                                                                            \
-        u32 scc = w->scc;                                                                                       \
-        (void)a, (void)b;                                                                                       \
-        body;                                                                                                   \
-        set_scalar(w, &i->d, BITS_##D(r), WORDS(D));                                                            \
-        w->scc = scc;                                                                                           \
-    }                                                                                                           \
-    static const struct operation op_##name TABLE = {#name, name, 0, D, NONE, {A, B}, 0, {0}};
-/* One source: the second operand is not there. */
-#define SCALAR1(name, D, A, body)                                                                               \
-    static void name(struct wave *w, const struct instruction *i) {                                             \
-        value_##A a = READ_##A(w, &i->s[0]);                                                                    \
-        value_##D r;                                                                                            \
-        u32 scc = w->scc;                                                                                       \
-        (void)a;                                                                                                \
-        body;                                                                                                   \
-        set_scalar(w, &i->d, BITS_##D(r), WORDS(D));                                                            \
-        w->scc = scc;                                                                                           \
-    }                                                                                                           \
-    static const struct operation op_##name TABLE = {#name, name, 0, D, NONE, {A}, 0, {0}};
-#define COMPARE(name, A, test)                                                                                  \
-    static void name(struct wave *w, const struct instruction *i) {                                             \
-        value_##A a = READ_##A(w, &i->s[0]), b = READ_##A(w, &i->s[1]);                                         \
-        w->scc = (test) != 0;                                                                                   \
-    }                                                                                                           \
-    static const struct operation op_##name TABLE = {#name, name, 0, NONE, NONE, {A, A}, 0, {0}};
+#include "scalars.h"
 
 /* Arithmetic. */
 SCALAR(s_add_u32, B32, B32, B32, r = a + b; scc = r < a)
@@ -191,25 +144,3 @@ BIT(s_bitcmp1_b64, a >> (b & 63) & 1)
 #define SAVE_EXECS(name, result) SAVE_EXEC(s_##name##_saveexec_b64, 64, B64, result) SAVE_EXEC(s_##name##_saveexec_b32, 32, B32, result)
 SAVE_EXECS(and, a & x) SAVE_EXECS(or, a | x) SAVE_EXECS(xor, a ^ x) SAVE_EXECS(andn2, a & ~x) SAVE_EXECS(orn2, a | ~x)
 SAVE_EXECS(nand, ~(a & x)) SAVE_EXECS(nor, ~(a | x)) SAVE_EXECS(xnor, ~(a ^ x)) SAVE_EXECS(andn1, ~a & x) SAVE_EXECS(orn1, ~a | x)
-
-/* Floats on the scalar unit (RDNA3.5 and later). */
-SCALAR(s_add_f32, F32, F32, F32, r = a + b) SCALAR(s_sub_f32, F32, F32, F32, r = a - b) SCALAR(s_mul_f32, F32, F32, F32, r = a * b)
-SCALAR(s_max_num_f32, F32, F32, F32, r = max_number(a, b)) SCALAR(s_min_num_f32, F32, F32, F32, r = min_number(a, b))
-SCALAR(s_maximum_f32, F32, F32, F32, r = maximum_of(a, b)) SCALAR(s_minimum_f32, F32, F32, F32, r = minimum_of(a, b))
-SCALAR(s_fmamk_f32, F32, F32, F32, r = fmaf(a, as_f32(scalar32(w, &i->s[2])), b))
-SCALAR(s_fmaak_f32, F32, F32, F32, r = fmaf(a, b, as_f32(scalar32(w, &i->s[2]))))
-SCALAR(s_fmac_f32, F32, F32, F32, r = fmaf(a, b, as_f32(scalar32(w, &i->d))))
-SCALAR1(s_cvt_f32_i32, F32, I32, r = (float)a) SCALAR1(s_cvt_f32_u32, F32, B32, r = (float)a)
-SCALAR1(s_cvt_i32_f32, I32, F32, r = f32_to_i32(a)) SCALAR1(s_cvt_u32_f32, B32, F32, r = f32_to_u32(a))
-SCALAR1(s_cvt_f32_f16, F32, F16, r = a) SCALAR1(s_cvt_f16_f32, F16, F32, r = a)
-SCALAR1(s_ceil_f32, F32, F32, r = ceilf(a)) SCALAR1(s_floor_f32, F32, F32, r = floorf(a))
-SCALAR1(s_trunc_f32, F32, F32, r = truncf(a)) SCALAR1(s_rndne_f32, F32, F32, r = rintf(a))
-COMPARE(s_cmp_lt_f32, F32, a < b) COMPARE(s_cmp_eq_f32, F32, a == b) COMPARE(s_cmp_le_f32, F32, a <= b)
-COMPARE(s_cmp_gt_f32, F32, a > b) COMPARE(s_cmp_lg_f32, F32, a < b || a > b) COMPARE(s_cmp_ge_f32, F32, a >= b)
-COMPARE(s_cmp_o_f32, F32, a == a && b == b) COMPARE(s_cmp_u_f32, F32, a != a || b != b)
-COMPARE(s_cmp_nge_f32, F32, !(a >= b)) COMPARE(s_cmp_nlg_f32, F32, !(a < b || a > b)) COMPARE(s_cmp_ngt_f32, F32, !(a > b))
-COMPARE(s_cmp_nle_f32, F32, !(a <= b)) COMPARE(s_cmp_neq_f32, F32, a != b) COMPARE(s_cmp_nlt_f32, F32, !(a < b))
-
-/* Functions of the vector unit on one scalar (RDNA4). */
-SCALAR1(v_s_rcp_f32, F32, F32, r = 1 / a) SCALAR1(v_s_sqrt_f32, F32, F32, r = sqrtf(a)) SCALAR1(v_s_rsq_f32, F32, F32, r = (float)(1 / sqrt((double)a)))
-SCALAR1(v_s_exp_f32, F32, F32, r = (float)exp2((double)a)) SCALAR1(v_s_log_f32, F32, F32, r = (float)log2((double)a))

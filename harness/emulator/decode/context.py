@@ -61,6 +61,11 @@ class Context:
         self.types_of[name] = found or (_UNKNOWN_WIDE if name.endswith("64") else _UNKNOWN)
         return one
 
+    def vary(self, one: Instruction, suffix: str) -> None:
+        """Exchange an operation for a variant of it that the instruction's modifiers ask for; there may be none."""
+        self.types_of[one.name] = found = self.operations.get(f"{operation_name(one.name)}_{suffix}", _UNKNOWN)
+        one.operation = found.address or None
+
     def saturate(self, one: Instruction) -> None:
         """Exchange an integer operation for the one that clamps; there may be none."""
         found = self.operations.get(operation_name(one.name) + "_clamp")

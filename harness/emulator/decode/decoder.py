@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from harness.emulator.decode import matrix, memory, scalar, vector
 from harness.emulator.decode.context import Context
+from harness.emulator.decode.events import tell
 from harness.emulator.decode.instruction import M0, ROW, SGPR, Instruction
 from harness.emulator.decode.operands import Registers
 from harness.emulator.library import Operation
@@ -40,6 +41,8 @@ def _decode_one(at: Context) -> Instruction:
     except (ValueError, KeyError, IndexError):
         size = 4
         one = Instruction(f".long {at.word:#010x}", size, pc=at.pc)
+    else:
+        tell(at, one)
     if not _is_in_range(one):
         one.operation = None
     return one

@@ -132,6 +132,7 @@ def _buffer(at: Context, one: Instruction, address: int, data: int, resource: in
     _fill(one, types.d, types.s[1], [place], value, row(data, types.d, bool(acc)) if types.d else ABSENT, False)
     one.flags |= (OFFSET_LANE if offen else 0) | (INDEX_LANE if idxen else 0) | (TO_LDS if lds else 0) | (RETURNS if returns else 0)
     one.s = [place, one.s[1], descriptor, scalar]
+    one.d = ABSENT if lds else one.d
     one.shown = [*([] if lds else [value.text]), place.text, descriptor.text, scalar.text]
     one.modifiers = (["idxen"] if idxen else []) + (["offen"] if offen else []) + ([f"offset:{one.imm}"] if one.imm else [])
     one.modifiers += ["lds"] if lds else []

@@ -14,17 +14,21 @@ from harness.emulator.decode.instruction import (
     F16,
     F64,
     HALF_TYPES,
+    HIGH_FROM_HIGH,
     I64,
     M0,
     MASK,
     NULL,
+    PKF,
     PKH,
+    PKI,
     ROW,
     SCC,
     SGPR,
     TTMP,
     VCCZ,
     WIDE_TYPES,
+    Instruction,
     Operand,
     words_of,
 )
@@ -119,6 +123,13 @@ def with_flags(operand: Operand, flags: int) -> Operand:
     return replace(operand, flags=operand.flags | flags) if flags else operand
 
 
+def take_both_halves(one: Instruction, kinds: tuple[int, int, int, int]) -> None:
+    """Where an encoding has no op_sel, a packed operand gives its low half to the low result and its high half to the high one."""
+    for n, kind in enumerate(kinds[: len(one.s)]):
+        if kind in (PKH, PKI, PKF):
+            one.s[n] = with_flags(one.s[n], HIGH_FROM_HIGH)
+
+
 def half(operand: Operand, is_high: bool) -> Operand:
     """Return a 16-bit half of a register, with its name since RDNA3: v1.l, v1.h."""
     name, flags = register_text("v", operand.index, 1), operand.flags | (4 if is_high else 0)
@@ -126,4 +137,4 @@ def half(operand: Operand, is_high: bool) -> Operand:
     return replace(operand, flags=flags, text=text.replace(name, f"{name}.{'h' if is_high else 'l'}"))
 
 
-__all__ = ["DPP", "F16", "LITERAL", "SDWA", "Registers", "half", "register_text", "row", "with_flags"]
+__all__ = ["DPP", "F16", "LITERAL", "SDWA", "Registers", "half", "register_text", "row", "take_both_halves", "with_flags"]

@@ -71,6 +71,7 @@ def sopk(at: Context) -> Instruction:
         one.d, one.target = at.registers.scalar(at.word >> 16 & 0x7F, B64), at.pc + 4 + 4 * _signed(immediate, 16)
         return one
     if one.name.startswith("s_waitcnt"):
+        one.imm = immediate
         return one
     number = immediate if one.name.endswith("u32") else _signed(immediate, 16)
     constant = Operand(CONSTANT, value=number & 0xFFFFFFFF, text=f"{immediate:#x}")

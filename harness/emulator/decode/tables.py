@@ -62,7 +62,10 @@ _RENAMED = {
     "s_sub_nc_u64": "s_sub_u64", "ds_wrxchg_rtn_b32": "ds_wrxchg_rtn_b32", "ds_storexchg_rtn_b32": "ds_wrxchg_rtn_b32",
     "ds_storexchg_rtn_b64": "ds_wrxchg_rtn_b64", "ds_min_num_f32": "ds_min_f32", "ds_max_num_f32": "ds_max_f32",
     "ds_min_num_rtn_f32": "ds_min_rtn_f32", "ds_max_num_rtn_f32": "ds_max_rtn_f32", "ds_load_u16_d16": "ds_read_u16_d16",
-    "v_mad_co_u64_u32": "v_mad_u64_u32", "v_mad_co_i64_i32": "v_mad_i64_i32",
+    "v_mad_legacy_u16": "v_mad_u16", "v_mad_legacy_i16": "v_mad_i16",
+    "v_dot2acc_f32_f16": "v_dot2c_f32_f16", "v_dot2acc_f32_bf16": "v_dot2c_f32_bf16", "s_max_f32": "s_max_num_f32",
+    "s_min_f32": "s_min_num_f32", "s_max_f16": "s_max_num_f16", "s_min_f16": "s_min_num_f16", "v_minmax_num_f16": "v_minmax_f16",
+    "v_maxmin_num_f16": "v_maxmin_f16", "v_mad_co_u64_u32": "v_mad_u64_u32", "v_mad_co_i64_i32": "v_mad_i64_i32",
 }  # fmt: skip
 _ATOMIC_NAMES = {("min", "i"): "smin", ("max", "i"): "smax", ("min", "u"): "umin", ("max", "u"): "umax"}
 

@@ -32,10 +32,10 @@ from harness.emulator.decode.instruction import (
     Operand,
 )
 from harness.emulator.decode.modifiers import dpp, dpp8, marked, output, sdwa
-from harness.emulator.decode.operands import DPP, SDWA, half, row, with_flags
+from harness.emulator.decode.operands import DPP, SDWA, half, row, take_both_halves, with_flags
 
 _TO_SCALAR = frozenset({"v_readfirstlane_b32", "v_readlane_b32", "v_readlane_b32_e64"})
-_ACCUMULATES = ("v_fmac", "v_mac_", "v_dot2c", "v_dot4c", "v_dot8c", "v_pk_fmac")
+_ACCUMULATES = ("v_fmac", "v_mac_", "v_dot2c", "v_dot2acc", "v_dot4c", "v_dot8c", "v_pk_fmac")
 _CARRY_IN = ("v_addc", "v_subb", "v_add_co_ci", "v_sub_co_ci", "v_subrev_co_ci")
 _CARRY_OUT = (*_CARRY_IN, "v_add_co", "v_sub_co", "v_subrev_co")
 # 16-bit results that keep the other half of the register on CDNA; all others clear it. RDNA keeps it always.
@@ -71,6 +71,7 @@ def vop2(at: Context) -> Instruction:
         one.shown = [one.d.text, *(o.text for o in one.s)]
         return one
     _sources(at, one, [at.word & 0x1FF, second], types.s)
+    take_both_halves(one, types.s)
     vcc = at.registers.scalar(VCC, MASK)
     if one.name.startswith(_CARRY_OUT):
         one.e = vcc
@@ -103,6 +104,8 @@ def vop3(at: Context) -> Instruction:
         one, has_scalar = at.begin("VOP3SD", opcode, 8), True
     except ValueError:
         one, has_scalar = at.begin("VOP3", opcode, 8), False
+    if one.name.startswith("v_cvt_scalef32_pk_") and one.name.endswith("_fp4"):  # op_sel chooses the byte
+        at.vary(one, f"byte{at.word >> 11 & 3}")
     types = at.types(one)
     target = at.word & 0xFF
     if one.name.startswith("v_s_"):
@@ -128,9 +131,10 @@ def vop3(at: Context) -> Instruction:
     if one.name.startswith(("v_permlane16_b32", "v_permlanex16_b32")):
         count = 3
     _sources(at, one, codes[:count], types.s, plain=True)
+    take_both_halves(one, types.s)
     if one.name.startswith("v_bitop3"):
         return _truth_table(at, one, high)
-    select = 0 if has_scalar else at.word >> 11 & 15
+    select = 0 if has_scalar or one.name.endswith("_fp4") else at.word >> 11 & 15
     for n in range(count):
         flags = (NEGATE if high >> (29 + n) & 1 else 0) | (ABSOLUTE if not has_scalar and at.word >> (8 + n) & 1 else 0)
         if select >> n & 1:
@@ -165,6 +169,9 @@ def vop3p(at: Context) -> Instruction:
     """Packed: dst 7:0, neg_hi 10:8, op_sel 13:11, op_sel_hi 60:59 and 14, clamp 15, op 22:16, sources as in VOP3, neg 63:61."""
     high = at.word_at(1)
     one = at.begin("VOP3P", at.word >> 16 & 0x7F, 8)
+    if one.name == "v_dot4_i32_iu8":  # negations say which bytes are signed
+        at.vary(one, ("uu", "iu", "ui", "ii")[high >> 29 & 3])
+        high &= ~(3 << 29)
     types = at.types(one)
     _destination(at, one, at.word & 0xFF)
     codes = [high & 0x1FF, high >> 9 & 0x1FF, high >> 18 & 0x1FF]
@@ -285,10 +292,11 @@ def _half_of_two(at: Context, one: Instruction, first: Instruction, source: int,
     left = at.source(first, source, types.s[0])
     right = row(second, types.s[1]) if types.s[1] else None
     one.s = [left] if right is None else [left, right]
+    take_both_halves(one, types.s)
     if "mk_" in one.name or "ak_" in one.name:
         constant = at.registers.source(255, types.s[1], at.literal(first))
         one.s = [left, constant, row(second, types.s[2])] if "mk_" in one.name else [left, row(second, types.s[1]), constant]
-    elif "fmac" in one.name:
+    elif "fmac" in one.name or "dot2acc" in one.name:
         one.s.append(replace(one.d, text=""))
     elif "cndmask" in one.name:
         one.s.append(replace(at.registers.scalar(VCC, MASK), text=""))

@@ -86,13 +86,13 @@ def recipe(request: Request) -> Recipe:
         meaning = "`image.dockerfile` in the targets file is relative to that file."
         remedy = "Fix the name, or put the Dockerfile there."
         raise ConfigError(f"{error.filename} cannot be read: {error.strerror}.", meaning, remedy) from None
-    files |= _locks(target.dockerfile.parent / "locks", target.name)
+    files |= _locks(target.dockerfile.parent / "locks", target.kind)
     if build.pip_config:
         files["pip.conf"] = _read(build.pip_config, "pip settings")
     if build.ca_bundle:
         _read(build.ca_bundle, "CA bundle")
     return Recipe(
-        target=target.name,
+        target=target.kind,
         base=build.base_image or pinned(target.image.base, target.image.digest),
         files=files,
         wheels=_wheels(build.wheelhouse) if build.wheelhouse else (),

@@ -53,8 +53,13 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
 
 
-def container_options(request: Request, environment: Environment, host: Host, command: Sequence[str] = ()) -> Body:
-    """Return the complete body of the create call. `command` replaces the inside, for tests of the isolation."""
+def container_options(
+    request: Request, environment: Environment, host: Host, command: Sequence[str] = (), folders: Sequence[Body] | None = None
+) -> Body:
+    """Return the complete body of the create call.
+
+    `command` replaces the inside. `folders` replace the mounts of the harness, the package and the results.
+    """
     program = tuple(command) or (environment.python, "-m", "harness.inside", f"{_RESULTS}/job.json")
     uid, gid = container_user(request, host)
     body: Body = {
@@ -74,16 +79,16 @@ def container_options(request: Request, environment: Environment, host: Host, co
             "Tmpfs": {"/tmp": "rw,exec,nosuid,nodev,size=2g,mode=1777"},  # noqa: S108
             "NetworkMode": "none",
             "IpcMode": "private",
-            # An init process forwards signals and reaps the processes that a dead stage leaves behind.
-            "Init": True,
+            # An init process forwards signals and reaps the processes that a dead stage leaves behind; without one, the inside does.
+            "Init": host.processes is None,
             # Each process with torch starts threads in proportion to the number of CPUs.
             "PidsLimit": max(2048, 16 * host.cpus),
             "Memory": host.memory_limit,
             "MemorySwap": host.memory_limit,
             "ShmSize": GIB,
-            "Ulimits": [_limit("core", 0), _limit("nofile", host.open_files), _limit("fsize", _largest_file(request, host))],
+            "Ulimits": [_limit(name, most) for name, most in _limits(request, host).items()],
             "LogConfig": {"Type": "json-file", "Config": {"max-size": "50m", "max-file": "2"}},
-            "Mounts": _mounts(request),
+            "Mounts": [*(_folders(request) if folders is None else folders), *_volumes(request)],
             "Devices": [{"PathOnHost": node.path, "PathInContainer": node.path, "CgroupPermissions": "rw"} for node in host.nodes],
             "DeviceRequests": _device_requests(request),
             "GroupAdd": [str(group) for group in _groups(request, host)],
@@ -149,7 +154,7 @@ def _variables(request: Request) -> dict[str, str]:
     return variables
 
 
-def _mounts(request: Request) -> list[dict[str, Any]]:
+def _folders(request: Request) -> list[dict[str, Any]]:
     # `Mounts` and not `Binds`: the engine then refuses a missing source, instead of creating a folder owned by root. Colons are safe too.
     mounts = [
         _mount(str(PACKAGE), f"{_HARNESS}/harness", True),
@@ -159,6 +164,12 @@ def _mounts(request: Request) -> list[dict[str, Any]]:
     if (request.options.package / ".git").is_dir():
         # A clone's settings may hold a token, and no test needs the history.
         mounts.append({"Type": "tmpfs", "Target": f"{layout(request).package}/.git", "ReadOnly": True})
+    return mounts
+
+
+def _volumes(request: Request) -> list[dict[str, Any]]:
+    """Return the mounts that the target names."""
+    mounts = []
     for position, volume in enumerate(request.target.devices.volumes):
         source, _, rest = volume.partition(":")
         destination, _, mode = rest.partition(":")
@@ -176,6 +187,11 @@ def _mount(source: str, destination: str, read_only: bool) -> dict[str, Any]:
 
 def _limit(name: str, most: int) -> dict[str, Any]:
     return {"Name": name, "Soft": most, "Hard": most}
+
+
+def _limits(request: Request, host: Host) -> dict[str, int]:
+    limits = {"core": 0, "nofile": host.open_files, "fsize": _largest_file(request, host)}
+    return limits if host.processes is None else {**limits, "nproc": host.processes}
 
 
 def _largest_file(request: Request, host: Host) -> int:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.engines import signals
 from harness.engines.docker.build_context import Recipe, recipe
@@ -24,9 +24,13 @@ from harness.engines.docker.images import build, find, unnamed_stages, usable
 from harness.engines.docker.layer import final_recipe, layer_recipe, read_packages
 from harness.engines.docker.lifecycle import leftovers, watch
 from harness.engines.docker.relaxations import check_weakenings
+from harness.engines.docker.sockets import socket_of
 from harness.engines.packages.plan import is_wanted
 from harness.engines.packages.venv import FAILED, LOG, install_failed
 from harness.engines.protocol import Layout, Request, Say
+from harness.engines.remote.container import time_in
+from harness.engines.remote.lease import Claim, wait_for_others
+from harness.engines.remote.sweep import sweep
 from harness.engines.results_folder import clear
 from harness.engines.results_limit import Watch
 from harness.errors import InfrastructureError
@@ -36,8 +40,12 @@ try:
     import docker
     from docker.errors import DockerException
     from docker.utils.socket import frames_iter
+    from urllib3.exceptions import HTTPError
 except ImportError:  # in a checkout, Python finds the folder `docker/` instead, which has no `errors`
     docker = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from harness.config.hosts import Host as HostEntry
 
 _DEFAULT = "unix:///var/run/docker.sock"
 _CONNECT_S = 10  # for one read; connecting may take three times as long in all
@@ -45,6 +53,8 @@ _CALL_S = 60  # for a whole call
 _LONGEST_S = 3 * 3600.0  # for building an image, before the run's own limit is known
 # What the SDK raises, also if an answer is not JSON or has an unexpected shape.
 _BROKEN = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError)
+# A stream that breaks off raises what the library below the SDK has.
+BROKEN: tuple[type[Exception], ...] = (*_BROKEN, DockerException, HTTPError) if docker else _BROKEN
 _OLDEST_API = (1, 40)  # Docker 19.03: device requests
 
 
@@ -75,6 +85,7 @@ class DockerEngine:
         self._client = client
         self._api: Any = client.api
         self._bounds = Bounds(client.api, _LONGEST_S)
+        self._say: Say = lambda line: None
 
     def close(self) -> None:
         """Close the connections to the engine."""
@@ -83,6 +94,7 @@ class DockerEngine:
     def prepare(self, request: Request, say: Say) -> Environment:
         """Find the target's image by its hash, or build it."""
         started = time.monotonic()
+        self._say = lambda line: say(f"{request.target.name}: {line}")
         self._bounds.longest_s = request.options.limit_s
         check_weakenings(request.options.weaken)
         parts = recipe(request)
@@ -117,7 +129,8 @@ class DockerEngine:
                 write_text(request.raw / LOG, "\n".join(lines) + "\n")
         else:
             say(f"{parts.target}: image {parts.tag} is there already")
-        found = read_packages(self._api, str(image["Id"]), container_name(request), labels_of(request, self._host(request)))
+        name = f"{container_name(request)}-packages"
+        found = read_packages(self._api, str(image["Id"]), name, self._labels(request))
         return replace(
             below,
             python=found.python,
@@ -161,9 +174,12 @@ class DockerEngine:
                 for container, _ in containers:
                     self._remove(container)
                 for stage in stages:
-                    with suppress(DockerException, *_BROKEN):  # another image may be built on it
+                    with suppress(*BROKEN):  # another image may be built on it
                         self._api.remove_image(stage)
-        return [f"container {name}" for _, name in containers] + [f"build stage {stage.rpartition(':')[2][:12]}" for stage in stages]
+            remote = sweep(self._api, time_in(self._api.info()), dry_run)
+        return (
+            [f"container {name}" for _, name in containers] + remote + [f"build stage {stage.rpartition(':')[2][:12]}" for stage in stages]
+        )
 
     def _run(self, request: Request, environment: Environment, on_line: Say, command: Sequence[str] = ()) -> tuple[Environment, Exit]:
         check_weakenings(request.options.weaken)
@@ -183,8 +199,9 @@ class DockerEngine:
                         container = str(self._api.create_container_from_config(body, container_name(request))["Id"])
                         # Attach before the start: `docker logs --follow` can miss a last line that has no line end.
                         output = _Attached(self._api.attach_socket(container))
+                        self._wait_for_cards(request)
                         self._api.start(container)
-                except (DockerException, *_BROKEN) as error:
+                except BROKEN as error:
                     raise not_created(error, request) from None
                 except KeyboardInterrupt:  # the container may have started before the engine answered
                     self._remove(container or container_name(request))
@@ -200,6 +217,13 @@ class DockerEngine:
                     output.close()
         return replace(environment, options=readable(body, request.options.variables), weakened=request.options.weaken), ended
 
+    def _wait_for_cards(self, request: Request) -> None:
+        """Wait while a client of another machine has a card of this one. Runs of this machine have locked theirs before."""
+        target, chosen = request.target, request.options.gpu
+        if target.visible_devices or target.probe.require:
+            claim = Claim(target.kind, tuple(chosen.split(",")) if chosen else (), container_name(request), "", {}, "this machine")
+            wait_for_others(self._api, claim, request.options.gpu_wait_s, self._say, lambda: time_in(self._api.info()))
+
     def _sweep(self, request: Request) -> None:
         """Remove containers of killed runs, which may still hold a GPU, and the container of an earlier attempt at this run."""
         for leftover, _ in leftovers(self._api, kept=False):
@@ -207,11 +231,17 @@ class DockerEngine:
         self._remove(container_name(request))
 
     def _host(self, request: Request) -> Host:
-        return observe(request, self._api.info())
+        return observe(request, self._api.info(), podman=self._is_podman())
+
+    def _labels(self, request: Request) -> dict[str, str]:
+        return labels_of(request, self._host(request))
+
+    def _is_podman(self) -> bool:
+        return any("podman" in str(part.get("Name")).lower() for part in self._api.version().get("Components") or [])
 
     def _remove(self, container: str) -> None:
         # If this fails, the next run finds the container by its labels.
-        with suppress(DockerException, *_BROKEN):
+        with suppress(*BROKEN):
             self._api.remove_container(container, force=True, v=True)
 
     @contextmanager
@@ -219,31 +249,44 @@ class DockerEngine:
         """Turn the SDK's exceptions into an error that a user can act on."""
         try:
             yield
-        except (DockerException, *_BROKEN) as error:
+        except BROKEN as error:
             raise no_engine(error) from error
 
 
-def connect() -> DockerEngine:
-    """Connect to the engine that DOCKER_HOST names, or to the default one.
+def connect(host: HostEntry | None = None) -> DockerEngine:
+    """Connect to the engine of this machine that hosts.yml or DOCKER_HOST names, or to the default one.
+
+    Raises:
+        InfrastructureError: the SDK is missing, or no usable engine answers.
+    """
+    return DockerEngine(client_at(socket_of(host)))
+
+
+def client_at(address: str) -> docker.DockerClient:
+    """Connect to the engine at an address; if it is empty, to that of DOCKER_HOST, or the default one.
 
     Raises:
         InfrastructureError: the SDK is missing, or no usable engine answers.
     """
     if docker is None or not hasattr(docker, "from_env"):
         raise sdk_missing()
-    where = os.environ.get("DOCKER_HOST") or _DEFAULT
+    where = address or os.environ.get("DOCKER_HOST") or _DEFAULT
+
+    def make() -> docker.DockerClient:
+        return docker.DockerClient(address, timeout=_CONNECT_S) if address else docker.from_env(timeout=_CONNECT_S)
+
     try:
         _knock(where)
-        # `from_env` asks for the version before `Bounds` can be set up.
-        client = within(3 * _CONNECT_S, lambda: docker.from_env(timeout=_CONNECT_S), "GET /version")
-    except (DockerException, *_BROKEN) as error:
+        # The client asks for the version before `Bounds` can be set up.
+        client = within(3 * _CONNECT_S, make, "GET /version")
+    except BROKEN as error:
         raise no_engine(error, where) from None
     version = str(client.api.api_version)
     if tuple(int(part) for part in version.split(".") if part.isdigit()) < _OLDEST_API:
         client.close()
         raise no_engine(ValueError(f"its API version is {version}"), where)
     client.api.timeout = _CALL_S
-    return DockerEngine(client)
+    return client
 
 
 def _knock(where: str) -> None:
@@ -252,12 +295,3 @@ def _knock(where: str) -> None:
         with socket.socket(socket.AF_UNIX) as local:
             local.settimeout(_CONNECT_S)
             local.connect(where.removeprefix("unix://"))
-
-
-def clean(dry_run: bool) -> list[str]:
-    """Connect, and remove what finished runs left behind; with `dry_run`, only return the names."""
-    engine = connect()
-    try:
-        return engine.clean(dry_run)
-    finally:
-        engine.close()

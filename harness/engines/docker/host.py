@@ -11,14 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 from harness.engines.protocol import Request
 from harness.engines.results_folder import tidy
 from harness.errors import InfrastructureError
 
 NOBODY = 65534
-_OPEN_FILES = 65536
+OPEN_FILES = 65536
+_PROCESSES = 32768  # what Podman itself has where it may not raise limits
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Host:
     nodes: tuple[Node, ...] = ()
     rootless: bool = False
     file_bytes: int = -1  # the largest file that this process may write; -1 means no limit
+    processes: Union[int, None] = None  # set for Podman: its own limit may be one that it is not allowed to set
 
     @property
     def memory_limit(self) -> int:
@@ -51,27 +53,37 @@ class Host:
         return self.memory_bytes // 5 * 4
 
 
-def observe(request: Request, info: Mapping[str, Any]) -> Host:
+def observe(request: Request, info: Mapping[str, Any], podman: bool = False) -> Host:
     """Read the facts of this machine. `info` is the engine's description of itself.
 
     Raises:
         InfrastructureError: a device node that the target needs is missing.
     """
-    options = info.get("SecurityOptions") or []
     return Host(
         uid=os.getuid(),
         gid=os.getgid(),
         cpus=int(info.get("NCPU") or os.cpu_count() or 1),
         memory_bytes=int(info.get("MemTotal") or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")),
         # An engine that may not raise limits (rootless, or in a sandbox) has the limits of its user, and refuses higher ones.
-        open_files=min(_OPEN_FILES, hard) if (hard := resource.getrlimit(resource.RLIMIT_NOFILE)[1]) >= 0 else _OPEN_FILES,
+        open_files=min(OPEN_FILES, hard) if (hard := resource.getrlimit(resource.RLIMIT_NOFILE)[1]) >= 0 else OPEN_FILES,
         pid=os.getpid(),
         boot=boot(),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         nodes=tuple(_nodes(request)),
-        rootless=any("rootless" in str(option) for option in options),
+        rootless=is_rootless(info),
         file_bytes=resource.getrlimit(resource.RLIMIT_FSIZE)[1],
+        processes=process_limit(resource.getrlimit(resource.RLIMIT_NPROC)[1]) if podman else None,
     )
+
+
+def is_rootless(info: Mapping[str, Any]) -> bool:
+    """Return whether the engine runs as an ordinary user. Docker says so in one place, and Podman in another."""
+    return info.get("Rootless") is True or any("rootless" in str(option) for option in info.get("SecurityOptions") or [])
+
+
+def process_limit(hard: int) -> int:
+    """Return the limit of processes for a container of Podman, from the hard limit of its user; -1 if there is none."""
+    return min(_PROCESSES, hard) if hard >= 0 else _PROCESSES
 
 
 def boot() -> str:

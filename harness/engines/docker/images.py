@@ -89,7 +89,7 @@ def build(api: Api, request: Request, parts: Recipe, say: Say, on_line: Say | No
                 tail.append(line)
                 if on_line:
                     on_line(line)
-                if re.match(r"step \d+/\d+", line, re.IGNORECASE):
+                if re.match(r"(\[\d+/\d+\] )?step \d+/\d+", line, re.IGNORECASE):  # Podman counts the stages too
                     step = line
                     say(f"{parts.target}: {line}")
             # Read to the end after an error too: the engine sends nothing more, and the connection is released.

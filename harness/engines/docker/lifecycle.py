@@ -58,8 +58,20 @@ class _LostError(Exception):
     """The engine does not answer any more, or does not know the container any more."""
 
 
-def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float, grace_s: float, quota: Quota | None = None) -> Exit:
-    """Watch a started container until it ends, exceeds a limit, or the user stops it. Then make sure that it is not running."""
+def watch(
+    api: Api,
+    container: str,
+    output: Output,
+    on_line: Say,
+    limit_s: float,
+    grace_s: float,
+    quota: Quota | None = None,
+    poll_s: float = _POLL_S,
+) -> Exit:
+    """Watch a started container until it ends, exceeds a limit, or the user stops it. Then make sure that it is not running.
+
+    `poll_s` is how often to ask for its state; the end of its output is noticed at once.
+    """
     quota = quota or _NoQuota()
     started = time.monotonic()
     reader = Reader(output, on_line)
@@ -70,7 +82,7 @@ def watch(api: Api, container: str, output: Output, on_line: Say, limit_s: float
         try:
             with signals.interruptible():
                 reader.start()
-                ends = _ends_before(api, container, reader.ended, started + limit_s, quota)
+                ends = _ends_before(api, container, reader.ended, started + limit_s, quota, poll_s)
             if not ends:
                 timed_out = not quota.exceeded
                 end(api, container, min(grace_s, _WRITING_S) if quota.exceeded else grace_s, quota=quota)
@@ -117,11 +129,11 @@ def leftovers(api: Api, kept: bool) -> list[tuple[str, str]]:
     return found
 
 
-def _ends_before(api: Api, container: str, ended: threading.Event, deadline: float, quota: Quota) -> bool:
+def _ends_before(api: Api, container: str, ended: threading.Event, deadline: float, quota: Quota, poll_s: float) -> bool:
     while (left := deadline - time.monotonic()) > 0 and not quota.exceeded:
         if ended.is_set():
             time.sleep(min(left, 0.1))  # the output ends a moment before the engine notices the end of the container
-        ended.wait(min(left, _POLL_S))
+        ended.wait(min(left, poll_s))
         if not _state(api, container)["Running"]:
             return True
     return not _state(api, container)["Running"]

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.engines.packages.environments import environments, use
 from harness.engines.packages.plan import Plan, make_plan
 from harness.engines.protocol import Request, Say
 from harness.errors import InfrastructureError
@@ -50,10 +51,12 @@ class Packages:
 def venv_of(request: Request, plan: Plan) -> Path:
     """Return the folder of the environment for this request. It exists if it was made before."""
     python = request.options.python or sys.executable
-    done = subprocess.run([python, "-c", _BASE], capture_output=True, text=True, timeout=60, check=False)
-    key = hashlib.sha256(f"{done.stdout}{plan.key}".encode()).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.path.expanduser("~"), ".cache"))  # noqa: PTH111 - also without a home
-    return cache / "warpwave" / "environments" / key
+    try:
+        below = subprocess.run([python, "-c", _BASE], capture_output=True, text=True, timeout=60, check=False).stdout
+    except FileNotFoundError:  # of a toolchain that is not made yet
+        below = python
+    key = hashlib.sha256(f"{below}{plan.key}".encode()).hexdigest()[:16]
+    return environments() / key
 
 
 def provide(request: Request, say: Say) -> Packages:
@@ -62,13 +65,22 @@ def provide(request: Request, say: Say) -> Packages:
     Raises:
         InfrastructureError: something cannot be installed.
     """
-    plan = make_plan(request)
+    return provide_plan(request, make_plan(request), say)
+
+
+def provide_plan(request: Request, plan: Plan, say: Say) -> Packages:
+    """Find the environment of a plan, or make it.
+
+    Raises:
+        InfrastructureError: something cannot be installed.
+    """
     venv = venv_of(request, plan)
     venv.parent.mkdir(parents=True, exist_ok=True)
     with _alone(venv.with_name(f"{venv.name}.lock"), say):
         if not (venv / "warpwave.json").is_file():
             say(f"{request.target.name}: installing packages into {venv}; the next run with the same inputs finds them there")
             _make(request, plan, venv)
+        use(venv)
     return read_result(str(venv / "bin" / "python"), (venv / "warpwave.json").read_text())
 
 

@@ -47,6 +47,7 @@ class Bursts:
         self.device, self._flush = device, flush
         self._events: list[Any] = []
         self._flush_ms: float | None = None
+        self.busy_ms = 0.0  # device time of all bursts so far
 
     def take(
         self,
@@ -93,9 +94,10 @@ class Bursts:
         reached = [origin.elapsed_time(start) for start in starts[timed]]
         in_time = [taken for taken, at, host in zip(times, reached, enqueued_s[timed], strict=True) if host * 1e3 <= at]
         host_ms, flush_host_ms = (statistics.median(taken[:_HOST_REPETITIONS]) * 1e3 for taken in (host_s, flush_s))
-        pace_ms = first.elapsed_time(ends[-1]) / count
+        pace_ms, spent_ms = first.elapsed_time(ends[-1]) / count, origin.elapsed_time(ends[-1])
+        self.busy_ms += spent_ms
         self._events = [origin, first, *events]
-        return Burst(in_time or times, len(times) - len(in_time or times), host_ms, flush_host_ms, pace_ms, origin.elapsed_time(ends[-1]))
+        return Burst(in_time or times, len(times) - len(in_time or times), host_ms, flush_host_ms, pace_ms, spent_ms)
 
     def flushes(self, host_ms: float, device_ms: float = 0.0) -> int:
         """Return how many flushes keep the device busy while the host enqueues a repetition; its own device time may be included."""

@@ -11,12 +11,13 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
 from harness.inside.bench.batches import Bursts
 from harness.inside.bench.stopping_rule import Gathered, Rounds, Rule
+from harness.inside.bench.touched import touched
 from harness.stats import quantile
 
 # Overwrite this multiple of the last-level cache before each timing. Twice the size clears caches that do not evict in order.
@@ -36,7 +37,8 @@ class Timing:
     """What one `do_bench` call measured. `returned_ms` is the number that the author's code received.
 
     `host_ms` is the time the host needs to enqueue a call. `discarded` counts timings of early rounds that do not count, `late` those for
-    which the device waited for the host. `graph_ms` is the time of a launch in a graph, with a warm cache.
+    which the device waited for the host. `graph_ms` is the time of a launch in a graph, with a warm cache. `argument_bytes` are those of
+    the tensors that one call gave to kernels.
     """
 
     times_ms: tuple[float, ...]
@@ -50,6 +52,8 @@ class Timing:
     quiet: bool | None = None
     cache_bytes: int | None = None
     graph_ms: float | None = None
+    argument_bytes: int | None = None
+    tuned: dict[str, str] = field(default_factory=dict)
     timer: str = "device events, cache flushed, host ahead"
 
     @property
@@ -80,23 +84,45 @@ class Timer:
         self.rule = rule or Rule()
         self.last: Timing | None = None
         self.series: Rounds | None = None
+        self._known_cache: Callable[[], int | None] = lambda: cache_bytes
         self._busy = False
         self._began = 0.0
 
     @classmethod
     def on_active_device(cls, quick: bool = False, cache_bytes: int | None = None, rule: Rule | None = None) -> Timer:
         """Return a timer for the device that Triton uses. `cache_bytes` is what targets.yml says about its last-level cache."""
+        timer = cls.when_used(quick, rule, lambda: cache_bytes)
+        timer.begin()
+        return timer
+
+    @classmethod
+    def when_used(cls, quick: bool, rule: Rule | None, known_cache: Callable[[], int | None]) -> Timer:
+        """Return the same timer, but leave the device alone until `begin`, or until something is timed."""
+        timer = cls(None, lambda: None, 0, quick, None, rule)
+        timer._known_cache = known_cache
+        return timer
+
+    def begin(self) -> None:
+        """Begin to use the device, unless this timer does already."""
+        if self.device is not None:
+            return
         import torch
         import triton
 
         driver = triton.runtime.driver.active
-        device = driver.get_device_interface()
-        reported = getattr(device.get_device_properties(driver.get_current_device()), "L2_cache_size", 0)
+        self.device = driver.get_device_interface()
+        reported = getattr(self.device.get_device_properties(driver.get_current_device()), "L2_cache_size", 0)
+        known = self._known_cache()
         # Drivers do not report caches on the memory side. The reported cache is the last one only if targets.yml has no larger one.
-        last = max(reported, cache_bytes) if cache_bytes is not None else None
-        flush_bytes = FLUSH_MARGIN * last if last else max(FLUSH_FLOOR_BYTES, 4 * reported)
-        buffer = torch.empty(flush_bytes // 4, dtype=torch.int32, device=driver.get_active_torch_device())
-        return cls(device, buffer.zero_, flush_bytes, quick, last, rule)
+        self.cache_bytes = max(reported, known) if known is not None else None
+        self.flush_bytes = FLUSH_MARGIN * self.cache_bytes if self.cache_bytes else max(FLUSH_FLOOR_BYTES, 4 * reported)
+        buffer = torch.empty(self.flush_bytes // 4, dtype=torch.int32, device=driver.get_active_torch_device())
+        self._bursts = Bursts(self.device, buffer.zero_)
+
+    def busy_s(self) -> float:
+        """Return for how many seconds the device was busy with what was timed, since the last call."""
+        busy_ms, self._bursts.busy_ms = self._bursts.busy_ms, 0.0
+        return round(busy_ms / 1e3, 6)
 
     def turn(self, series: Rounds) -> None:
         """Prepare for the next call of a point's function."""
@@ -117,6 +143,7 @@ class Timer:
 
         The result covers all rounds so far of this call site in the point's function.
         """
+        self.begin()
         if self.quick:
             warmup, rep = warmup / 5, rep / 5
         if self._busy or self.series is None:  # autotuning inside the timed function, or a ceiling
@@ -152,7 +179,8 @@ class Timer:
 
     def _prepare(self, fn: Callable[[], Any], found: Gathered, warmup: float, rep: float, grad_to_none: Sequence[Any] | None) -> None:
         """Compile, estimate the pace, and warm up."""
-        fn()
+        with touched() as found.touched:
+            fn()
         self.device.synchronize()
         pilot = self._bursts.take(fn, 3, grad_to_none)
         found.pace_ms, found.cap_ms = max(pilot.pace_ms, 1e-3), rep
@@ -180,6 +208,8 @@ class Timer:
             quiet=found.quiet,
             cache_bytes=self.cache_bytes,
             graph_ms=found.graph_ms,
+            argument_bytes=found.touched.nbytes if found.touched else None,
+            tuned=found.touched.tuned if found.touched else {},
         )
 
     def _replay(self, fn: Callable[[], Any]) -> float | None:

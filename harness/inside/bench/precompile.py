@@ -17,33 +17,42 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.inside.benchmarks import Point, load_module, points
-from harness.inside.process.package_path import enter, package_folders, python_path
+from harness.inside.environment.package_path import enter, package_folders, python_path
+from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.process.workers import Worker, forked, hash_triton
 from harness.inside.scripts.script import benches_of
-from harness.records import Architecture, Job, Stage, write_text
+from harness.records import AHEAD_FILE, Architecture, Job, Stage, write_text
 
-_MARKER = "ahead.json"
 MARKER_VARIABLE = "WARPWAVE_AHEAD"
 # With more processes, imports slow each other down. What is not compiled after this time is compiled when it is launched.
 _MOST_WORKERS = 16
 _LIMIT_S = 300.0
 _POLL_S = 0.02
+Each = Callable[[Job, Architecture, int, int], None]
+_NOTHING: Mapping[str, object] = {}
+
+
+def marker_of(job: Job) -> Path:
+    """Return the file that says that everything is compiled."""
+    return Path(job.output) / AHEAD_FILE
 
 
 def start(job: Job) -> None:
-    """Begin to compile, while a bench worker imports torch and then calls `wait`."""
-    marker = Path(job.output) / Stage.BENCH.value / _MARKER
+    """Begin to compile, while a bench worker imports torch and then calls `wait`. Do nothing if that was done before this stage."""
+    marker = marker_of(job)
     os.environ[MARKER_VARIABLE] = str(marker)
+    if marker.exists():
+        return
     card = card_of(job)
     if card is None:
         write_text(marker, json.dumps({"workers": 0, "reason": "targets.yml does not know this card"}) + "\n")
         return
-    threading.Thread(target=_run, args=(job, card, marker), daemon=True).start()
+    threading.Thread(target=run, args=(job, card, marker), daemon=True).start()
 
 
 def wait() -> None:
@@ -71,19 +80,32 @@ def card_of(job: Job) -> Architecture | None:
 
 def work(job: Job, card: Architecture, share: int, shares: int) -> None:
     """Run a share of all points once on a pretended `card`; files that the package writes to its home are deleted."""
-    from harness.inside.fake_gpu.driver import pretended_device
-    from harness.inside.process.temporary_home import temporary_home
+    with on_pretended(job, card):
+        launch_points(job, share, shares)
 
+
+@contextlib.contextmanager
+def on_pretended(job: Job, card: Architecture) -> Iterator[set[str]]:
+    """Pretend a `card`, and put into Triton's cache what is compiled. Yield a set: while it is not empty, binaries are read, too."""
+    from harness.inside.environment.temporary_home import temporary_home
+    from harness.inside.fake_gpu.driver import pretended_device
+
+    reading = {"binaries"}
     pretended = pretended_device(card, lambda binary: (32, 0, card.program_threads), job.torch_devices)
     with temporary_home(Path(job.output) / Stage.BENCH.value), pretended:
-        _make_ready_to_launch(card)
+        _make_ready_to_launch(card, reading)
         enter(package_folders(job), first=python_path(job))
-        for point in share_of(_points(job), share, shares):
-            with contextlib.suppress(Exception):  # the bench stage reports the error
-                point.run()
+        yield reading
 
 
-def _make_ready_to_launch(card: Architecture) -> None:
+def launch_points(job: Job, share: int, shares: int) -> None:
+    """Run a share of all points once."""
+    for point in share_of(_points(job), share, shares):
+        with contextlib.suppress(Exception):  # the bench stage reports the error
+            point.run()
+
+
+def _make_ready_to_launch(card: Architecture, reading: set[str]) -> None:
     """From here on, put into Triton's cache, beside each compiled kernel, what its first launch would wait for."""
     import triton.compiler
 
@@ -93,8 +115,9 @@ def _make_ready_to_launch(card: Architecture) -> None:
 
     def compile_and_more(*args: Any, **options: Any) -> Any:
         compiled = compile_alone(*args, **options)
-        with contextlib.suppress(Exception):
-            read_once(compiled)
+        if reading:
+            with contextlib.suppress(Exception):
+                read_once(compiled)
         with contextlib.suppress(Exception):  # Triton 3.6 compiles one of C for each signature, in a quarter of a second
             _launcher(card)(compiled.src, compiled.metadata)
         return compiled
@@ -130,17 +153,25 @@ def _points(job: Job) -> list[Point]:
     return found
 
 
-def _run(job: Job, card: Architecture, marker: Path) -> None:
-    started = time.monotonic()
+def run(
+    job: Job,
+    card: Architecture,
+    marker: Path,
+    each: Callable[[Job, Architecture, int, int], None] = work,
+    told: Mapping[str, object] = _NOTHING,
+) -> None:
+    """Run `each` worker, and write the marker when all of them have ended, with what is `told` beside it."""
+    started, before = time.monotonic(), compiled_kernels()
     shares = min(_MOST_WORKERS, job.workers or os.cpu_count() or 1)
     ended: list[int | None] = []
     try:
         log = marker.with_name("log-ahead.txt")
-        workers = [forked(work, job, card, share, shares)(marker, log) for share in range(shares)]
+        workers = [forked(each, job, card, share, shares)(marker, log) for share in range(shares)]
         ended = [_finish(worker, started + _LIMIT_S) for worker in workers]
     finally:
-        told = {"workers": shares, "seconds": round(time.monotonic() - started, 3), "exit_codes": ended}
-        write_text(marker, json.dumps(told) + "\n")
+        seconds, compiled = round(time.monotonic() - started, 3), compiled_kernels() - before
+        done = {"workers": shares, "seconds": seconds, "compiled": compiled, "exit_codes": ended, **told}
+        write_text(marker, json.dumps(done) + "\n")
 
 
 def _finish(worker: Worker, ends: float) -> int | None:

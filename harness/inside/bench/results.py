@@ -10,6 +10,7 @@ from harness.inside.process import sealing
 from harness.inside.process.audit import Event
 from harness.inside.process.events import emit
 from harness.inside.process.exceptions import doubted, few
+from harness.inside.process.lease import Lease
 from harness.inside.process.supervise import LOST_DEVICE, Death
 from harness.records import Sample, Stage, StageReport, Verdict, to_json, worst
 
@@ -17,8 +18,9 @@ from harness.records import Sample, Stage, StageReport, Verdict, to_json, worst
 class Sink:
     """The files of one sweep: `name` for the points, and in the first pass of an A/A run also ceilings and compiled kernels."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder, self.name, self.first = folder, name, name == "samples.jsonl"
+    def __init__(self, folder: Path, name: str, lease: Lease | None = None) -> None:
+        self.folder, self.name, self.first, self.lease = folder, name, name == "samples.jsonl", lease
+        self.used_s = 0.0  # the time for which a device was busy with what was timed
         self.pending: dict[str, Sample] = {}
         self.verdicts: list[Verdict] = []
         self.reasons: list[str] = []
@@ -28,9 +30,13 @@ class Sink:
         for old in (name, "ceilings.jsonl", "kernels.jsonl") if self.first else (name,):
             sealing.remove(folder / old)  # from an interrupted run; the journal holds everything
 
-    def on_event(self, event: Event, card: int = 0) -> None:
-        """Emit progress and write results."""
+    def on_event(self, event: Event, on: int | None = None) -> None:
+        """Emit progress and write results. `on` is the index of the worker's GPU, if there are several."""
+        card = on or 0
         kind = event["event"]
+        self.used_s += event.get("timed_s", 0.0)
+        if kind == "card" and self.lease:
+            self.lease.ask()
         if kind == "collected":
             self.pending.update({identity: Sample(**fields, verdict=Verdict.NOT_RUN) for identity, fields in event["points"].items()})
         elif kind == "start":

@@ -55,6 +55,8 @@ def with_timing(sample: Sample, timing: Timing) -> Sample:
         warmup=timing.warmup,
         host_ms=timing.host_ms,
         graph_ms=timing.graph_ms,
+        argument_bytes=timing.argument_bytes,
+        tuned=timing.tuned,
         bytes_moved=round(sample.value * timing.returned_ms * 1e6) if in_gbps and sample.value else None,
     )
 

@@ -18,12 +18,12 @@ from harness.inside.bench.interference import Watch
 from harness.inside.bench.samples import fields_of, fields_of_call, finite, verdict_of, with_timing
 from harness.inside.benchmarks import Point
 from harness.inside.codegen.recorder import Recorder
+from harness.inside.environment.package_path import root_of
 from harness.inside.facts.device import is_usable
 from harness.inside.multi_gpu.cards import is_shared, own_index
 from harness.inside.multi_gpu.claims import claimed_scripts
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Event, Journal
-from harness.inside.process.package_path import root_of
 from harness.inside.scripts.calls import Call, Names
 from harness.inside.scripts.hooks import TIMER_METHODS, Hooks, Measurement
 from harness.inside.scripts.launched import Launched

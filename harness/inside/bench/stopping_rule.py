@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from harness.inside.bench.batches import Burst
+from harness.inside.bench.touched import Touched
 from harness.records import Job
 from harness.stats import median_interval
 
@@ -57,6 +58,7 @@ class Gathered:
     untimed: int = 0
     late: int = 0
     graph_ms: float | None = None
+    touched: Touched | None = None
     planned: int | None = None
     look_at: int = 0
     looked_behind: int | None = None

@@ -142,7 +142,8 @@ def read_once(compiled: Any) -> Reading:
         told = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
         return Reading(**told)
     reading = read(compiled.asm)
-    kept.put(json.dumps(dataclasses.asdict(reading)), _READING, binary=False)
+    if reading.registers is not None:  # otherwise a tool was missing or hung, and may be there the next time
+        kept.put(json.dumps(dataclasses.asdict(reading)), _READING, binary=False)
     return reading
 
 

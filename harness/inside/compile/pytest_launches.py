@@ -6,7 +6,7 @@ gets a row with that reason, because its later launches are not seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -84,11 +84,13 @@ class _Runner:
             self.ended = failed or call.excinfo.value
 
 
-def run_tests(options: list[str], choice: Choice, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd) -> None:
+def run_tests(
+    options: list[str], choice: Choice, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd, plugins: Sequence[object] = ()
+) -> None:
     """Run every chosen test that these options select. `on_end` receives what ended it early, or None."""
     collection = Collection(elsewhere=choice.benches)
     runner = _Runner(choice, collection, on_collected, on_start, on_end)
-    ended = pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options], plugins=[collection, runner])
+    ended = pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options], plugins=[collection, runner, *plugins])
     if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED):
         said = (
             f"pytest ended early ({pytest.ExitCode(ended).name.lower().replace('_', ' ')}), so some tests did not run: see the stage's log"

@@ -8,8 +8,8 @@ from typing import Any
 from harness.inside.benchmarks import Point
 from harness.inside.codegen.recorder import Recorder
 from harness.inside.compile.launches import finish
+from harness.inside.environment.package_path import root_of
 from harness.inside.process.journal import Journal
-from harness.inside.process.package_path import root_of
 from harness.inside.scripts.calls import Call, Names
 from harness.inside.scripts.hooks import TIMER_METHODS, Hooks, Measurement
 from harness.inside.scripts.script import Script, run, scripts_of

@@ -20,15 +20,16 @@ from pathlib import Path
 from harness.inside.codegen.recorder import Recorder
 from harness.inside.compile.candidates import Candidates, Discarded
 from harness.inside.compile.cases import Cases, mostly_run, never_ran, never_reached
+from harness.inside.compile.pack import pack
+from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
+from harness.inside.environment.temporary_home import temporary_home
 from harness.inside.process import sealing
 from harness.inside.process.audit import Event
 from harness.inside.process.events import emit
 from harness.inside.process.exceptions import doubted
 from harness.inside.process.journal import Journal
 from harness.inside.process.not_run import with_reasons
-from harness.inside.process.package_path import enter, package_folders, python_path, root_of
 from harness.inside.process.supervise import supervise
-from harness.inside.process.temporary_home import temporary_home
 from harness.inside.process.workers import as_stage, forked, time_is_up
 from harness.inside.test.settings import files_with_tests
 from harness.records import HOST_CODE, Architecture, CompiledKernel, Job, NotRun, Stage, StageReport, Verdict, to_json, worst
@@ -114,6 +115,9 @@ def _report(
     verdict = worst([row.verdict for row in rows if row.verdict is not Verdict.NOT_RUN])
     reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.launches)})"
     hint = "" if rows else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
+    if left_out := job.not_compiled_for:
+        compiled_for = ", ".join(card.name for card in job.architectures)
+        notes = (f"--quick compiled for {compiled_for} only, and left out {', '.join(left_out)}", *notes)
     report = StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts, notes=tuple(notes), **unseen)  # type: ignore[arg-type]
     gap = next((f"{row.origin}: {row.reason}" for row in rows if row.not_run is NotRun.NOT_PRETENDED), "")
     report = with_reasons(report, Counter(row.not_run for row in rows if row.not_run), "launch", gap)
@@ -186,6 +190,7 @@ def main() -> None:
     folder = Path(job.output) / Stage.COMPILE.value
     with temporary_home(folder):
         report = compile_all(job)
+        pack(job)
     sealing.close(report, job)
 
 

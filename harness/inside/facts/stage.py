@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib
 import importlib.util
 import json
 import os
@@ -17,13 +18,15 @@ import subprocess
 import sys
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from harness.inside.environment.package_path import root_of
 from harness.inside.facts.architecture import architecture_name, described
 from harness.inside.facts.device import accelerator
 from harness.inside.process import sealing
-from harness.inside.process.package_path import root_of
+from harness.inside.process.lease import Lease
 from harness.inside.process.workers import as_stage
 from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict, to_json, to_text
 
@@ -258,11 +261,22 @@ def _driver(job: Job) -> str | None:
         return None
 
 
+def _with_card(lease: Lease) -> str:
+    """Import what takes seconds, then wait for the card. Return why this run cannot have it; empty if it has it."""
+    with suppress(ImportError):  # reported when it is needed
+        importlib.import_module("torch")
+        importlib.import_module("triton")
+    return lease.await_answer()
+
+
 def main() -> None:
     """Entry of the stage's process."""
     job = Job.load(Path(sys.argv[1]))
     output = Path(job.output)
+    lease = Lease(job, Stage.FACTS)
     try:
+        if refused := _with_card(lease):
+            raise UnusableError(refused, "Wait for that run, or raise --gpu-wait.")
         facts = gather(job)
         changed = _changed(facts, output / "facts.json")
         if not changed:

@@ -15,6 +15,8 @@ from typing import Any
 from harness.records import Job
 
 CARD_VARIABLE = "WARPWAVE_CARD"
+SEAT_VARIABLE = "WARPWAVE_SEAT"
+SEAT_STEP = 1000  # more cards than a host has
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,16 @@ def cards(job: Job) -> tuple[Card, ...]:
 def own_index() -> int:
     """In a worker: return the index of its GPU; 0 if the GPUs are not shared out."""
     return int(os.environ.get(CARD_VARIABLE, "0"))
+
+
+def own_seat() -> int:
+    """In a worker: return the number of its seat; 0 if no other worker shares its stage."""
+    return int(os.environ.get(SEAT_VARIABLE, "0"))
+
+
+def card_of(seat: int) -> int:
+    """Return the index of the card of a seat, by the seat's number."""
+    return seat % SEAT_STEP
 
 
 def is_shared() -> bool:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 from harness.inside.benchmarks import Point
-from harness.inside.multi_gpu.cards import cards
+from harness.inside.multi_gpu.cards import card_of, cards
 from harness.inside.multi_gpu.ledger import Ledger
 from harness.inside.multi_gpu.share import done_by_all, ledger_here
 from harness.inside.process.journal import Journal
@@ -59,7 +59,8 @@ def claimed_scripts(job: Job, journal: Journal, scripts: Sequence[Script]) -> It
 
 def given_up(ledger: Ledger, journal: Journal, case: str) -> bool:
     """Record a case as crashed instead of running it, if two GPUs were lost during it. Return whether it was."""
-    cost = " and ".join(map(str, ledger.lost_during(case)))
+    cost = list(dict.fromkeys(map(card_of, ledger.lost_during(case))))
     if cost:
-        journal.write("death", id=case, verdict=Verdict.CRASHED.value, reason=f"GPUs {cost} were lost during it")
+        told = f"GPUs {' and '.join(map(str, cost))} were" if len(cost) > 1 else f"GPU {cost[0]} was"
+        journal.write("death", id=case, verdict=Verdict.CRASHED.value, reason=f"{told} lost during it")
     return bool(cost)

@@ -1,8 +1,8 @@
-"""The division of work between GPUs: a file that their workers read and write in turn.
+"""The division of work between seats, which are GPUs or several workers on one: a file that their workers read and write in turn.
 
 A worker claims a unit of work (a test file, or a case with all its providers) before it starts, and marks it when done. A unit may have a
-home: the GPU that does it unless that GPU is lost. So what is measured on one GPU today is measured on the same one tomorrow. Access is
-guarded by a kernel lock (`flock`), which ends with the process that holds it. Every line is complete, except perhaps the last.
+home: the seat that does it unless that seat's GPU is lost. So what is measured on one GPU today is measured on the same one tomorrow.
+Access is guarded by a kernel lock (`flock`), which ends with the process that holds it. Every line is complete, except perhaps the last.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from harness.inside.multi_gpu.cards import card_of
 
 LEDGER_VARIABLE = "WARPWAVE_LEDGER"
 _POLL_S = 0.05
@@ -29,6 +31,8 @@ class _State:
     done: set[str] = field(default_factory=set)
     gone: set[int] = field(default_factory=set)
     lost_during: dict[str, set[int]] = field(default_factory=dict)
+    postponed: dict[str, None] = field(default_factory=dict)
+    seats: set[int] = field(default_factory=set)
 
     def take(self, entry: dict[str, object]) -> None:
         """Apply one line."""
@@ -41,6 +45,10 @@ class _State:
             self.gone.add(card)
             if entry.get("during"):
                 self.lost_during.setdefault(str(entry["during"]), set()).add(card)
+        elif entry["event"] == "postpone":
+            self.postponed[str(entry["unit"])] = None
+        elif entry["event"] == "seat":
+            self.seats.add(card)
 
 
 class Ledger:
@@ -51,33 +59,58 @@ class Ledger:
         self.inherited = False  # whether another GPU had started the unit that was claimed last
         self._state, self._offset = _State(), 0
 
-    def next(self, units: Sequence[str], home: Mapping[str, int], beat: Callable[[], None]) -> str | None:
-        """Claim the next of `units`, in order, starting with what this GPU has begun already. Return None if all are done.
+    def next(
+        self, units: Sequence[str], home: Mapping[str, int], beat: Callable[[], None], wait: bool = True, but: str | None = None
+    ) -> str | None:
+        """Claim the next of `units`, in order, starting with what this seat has begun already, `but` one. Return None if all are done.
 
-        If none is free, but other GPUs are working on some that may come free, wait, and call `beat` once a minute.
+        If none is free, but others are working on some that may come free, `wait`, and call `beat` once a minute.
         """
         beaten = time.monotonic()
         while True:
             with self._turn() as write:
                 state = self._state
-                mine = [unit for unit in units if unit not in state.done and state.holder.get(unit) == self.card]
+                mine = [unit for unit in units if unit not in state.done and state.holder.get(unit) == self.card and unit != but]
                 free = [unit for unit in units if self._is_free(unit, home)]
                 if claimed := next(iter(mine or free), None):
                     self.inherited = state.holder.get(claimed, self.card) != self.card
                     if not mine:
                         write("claim", unit=claimed)
                     return claimed
-                if all(unit in state.done for unit in units):
+                if not wait or all(unit in state.done for unit in units):
                     return None
-            if time.monotonic() - beaten > _HEARTBEAT_S:
-                beat()
-                beaten = time.monotonic()
-            time.sleep(_POLL_S)
+            beaten = _pause(beaten, beat)
+
+    def wait_until_alone(self, beat: Callable[[], None]) -> None:
+        """Wait until no other worker is on this seat's card."""
+        beaten = time.monotonic()
+        while self.neighbours():
+            beaten = _pause(beaten, beat)
 
     def finish(self, unit: str) -> None:
         """Mark a unit as done."""
         with self._turn() as write:
             write("done", unit=unit)
+
+    def sit(self) -> None:
+        """Announce this seat, before any worker starts."""
+        with self._turn() as write:
+            write("seat")
+
+    def neighbours(self) -> set[int]:
+        """Return the other seats of this card whose workers have not all ended."""
+        with self._turn():
+            return {seat for seat in self._state.seats - self._state.gone - {self.card} if card_of(seat) == card_of(self.card)}
+
+    def postpone(self, case: str) -> None:
+        """Have a case run again, when no other worker is on the card."""
+        with self._turn() as write:
+            write("postpone", unit=case)
+
+    def postponed(self) -> list[str]:
+        """Return the cases that are to run again alone, in the order in which they were postponed."""
+        with self._turn():
+            return list(self._state.postponed)
 
     def leave(self, during: str = "") -> None:
         """Leave:
@@ -126,3 +159,12 @@ class Ledger:
                 self._state.take(json.loads(line))
             except (ValueError, KeyError):
                 continue
+
+
+def _pause(beaten: float, beat: Callable[[], None]) -> float:
+    """Sleep for a moment, and call `beat` if the last time, `beaten`, was a minute ago. Return when it was called last."""
+    if time.monotonic() - beaten > _HEARTBEAT_S:
+        beat()
+        beaten = time.monotonic()
+    time.sleep(_POLL_S)
+    return beaten

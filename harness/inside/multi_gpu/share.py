@@ -1,7 +1,7 @@
-"""Share a stage's work between several GPUs: one supervised worker per GPU, and one place that joins the results.
+"""Share a stage's work between several seats: one supervised worker on each, and one place that joins the results.
 
-Each GPU's worker has its own folder `<stage>/<index>/` with its journal and log. `<stage>/` holds the same files as on a single GPU,
-written as results arrive. A worker that dies is replaced on its GPU. The other GPUs finish the work of a GPU that is lost.
+Each seat has its own folder `<stage>/<number>/` with its journal and log. `<stage>/` holds the same files as with a single worker, written
+as results arrive. A worker that dies is replaced on its seat. The others finish the work of a seat that is lost. With several GPUs,
 `<stage>/cards.jsonl` records this, one line per GPU.
 """
 
@@ -12,10 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Union
 
-from harness.inside.multi_gpu.cards import Card, own_index
+from harness.inside.multi_gpu.cards import card_of, own_seat
 from harness.inside.multi_gpu.ledger import LEDGER_VARIABLE, Ledger
+from harness.inside.multi_gpu.seats import Seat
 from harness.inside.process import sealing
 from harness.inside.process.audit import Event
 from harness.inside.process.journal import Journal
@@ -23,65 +26,101 @@ from harness.inside.process.supervise import Death, supervise
 from harness.inside.process.workers import spawned
 from harness.records import CardShare, Job, Stage, Verdict, to_json, worst
 
-# Takes a worker's event and the index of its GPU. Calls never overlap.
-OnCardEvent = Callable[[Event, int], None]
+# Takes a worker's event and the index of its GPU, None if there is only one. Calls never overlap.
+OnCardEvent = Callable[[Event, Union[int, None]], None]
 _OWN = ("finish", "death")
+_LOG_BYTES = 1 << 20  # of each worker's log in the joined one
 
 
-def share(job: Job, stage: Stage, found: Sequence[Card], command: list[str], journal: str, on_event: OnCardEvent) -> list[Death]:
-    """Run `command` as the worker of each GPU until everything is done. Raises what `supervise` raises.
+def share(job: Job, stage: Stage, seats: Sequence[Seat], command: list[str], journal: str, on_event: OnCardEvent) -> list[Death]:
+    """Run `command` as the worker of each seat until everything is done. Raises what `supervise` raises.
 
-    Return the deaths of the workers. The last one is that of a GPU only if no GPU was left to finish the work.
+    Return the deaths of the workers. The last one is that of a seat only if no seat was left to finish the work.
     """
     folder = Path(job.output) / stage.value
     ledger = folder / f"ledger-{journal}"
     ledger.unlink(missing_ok=True)  # from an interrupted run: the journals hold what was done, and who claimed it does not matter
     hub = _Hub(on_event)
     stop = threading.Event()
+    for seat in seats:
+        Ledger(ledger, seat.number).sit()
 
-    def run(card: Card) -> tuple[CardShare, list[Death]]:
-        own = folder / str(card.index)
+    def run(seat: Seat) -> tuple[CardShare, list[Death]]:
+        own = folder / str(seat.number)
         own.mkdir(exist_ok=True)
-        start = spawned(command, {**card.variables, LEDGER_VARIABLE: str(ledger)})
-        seat, began = hub.seat(card.index), time.monotonic()
-        deaths = supervise(start, Journal(own / journal), job.test_limit_s, own / "log.txt", seat.take, stop, job.device_faults)
-        lost = deaths[-1].reason if deaths and deaths[-1].case is None else ""
-        Ledger(ledger, card.index).leave(during=seat.lost_during)
-        return CardShare(stage, card.index, len(seat.cases), round(time.monotonic() - began, 3), lost), deaths
+        start = spawned(command, {**seat.variables, LEDGER_VARIABLE: str(ledger)})
+        listener, began, book = hub.listener(seat.card), time.monotonic(), Ledger(ledger, seat.number)
 
-    with ThreadPoolExecutor(len(found)) as pool:
-        futures = [pool.submit(run, card) for card in found]
+        def runs_again(death: Death) -> bool:
+            """Postpone a case whose process a neighbour may have ended."""
+            if death.case is None or not death.by_others or not book.neighbours() or death.case in book.postponed():
+                return False
+            book.postpone(death.case)
+            return True
+
+        limit, log = job.test_limit_s, own / "log.txt"
+        deaths = supervise(start, Journal(own / journal), limit, log, listener.take, stop, job.device_faults, runs_again)
+        lost = deaths[-1].reason if deaths and deaths[-1].case is None else ""
+        book.leave(during=listener.lost_during)
+        return CardShare(stage, card_of(seat.number), len(listener.cases), round(time.monotonic() - began, 3), lost), deaths
+
+    with ThreadPoolExecutor(len(seats)) as pool:
+        futures = [pool.submit(run, seat) for seat in seats]
         try:
             ended = [future.result() for future in futures]
         except BaseException:
             # Leaving the `with` block waits for the threads, which receive no signal.
             stop.set()
             raise
-    sealing.replace(folder / "cards.jsonl", "".join(to_json(card) + "\n" for card, _ in ended))
+        finally:
+            _join_logs(folder, seats)
+    shares = _by_card([share for share, _ in ended])
+    if len(shares) > 1:
+        sealing.replace(folder / "cards.jsonl", "".join(to_json(share) + "\n" for share in shares))
     return _deaths([deaths for _, deaths in ended])
 
 
+def _by_card(shares: Sequence[CardShare]) -> list[CardShare]:
+    """Return one share for each card: that of all its seats. A card is lost if every seat was."""
+    found = []
+    for card in dict.fromkeys(share.device for share in shares):
+        own = [share for share in shares if share.device == card]
+        lost = own[0].lost if all(share.lost for share in own) else ""
+        seconds = max(share.seconds for share in own)
+        found.append(CardShare(own[0].stage, card, sum(share.cases for share in own), seconds, lost))
+    return found
+
+
+def _join_logs(folder: Path, seats: Sequence[Seat]) -> None:
+    """Write the ends of the workers' logs, one after the other, where the log of a single worker would be."""
+    with open(folder / "log.txt", "ab") as all_logs:
+        for seat in seats:
+            with suppress(OSError), open(folder / str(seat.number) / "log.txt", "rb") as log:
+                log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_BYTES))
+                all_logs.write(f"\n--- {folder.name}/{seat.number}/log.txt\n".encode() + log.read())
+
+
 class _Hub:
-    """Receives the events of all GPUs, one at a time."""
+    """Receives the events of all seats, one at a time."""
 
     def __init__(self, on_event: OnCardEvent) -> None:
         self.on_event, self.lock = on_event, threading.Lock()
 
-    def seat(self, card: int) -> _Seat:
-        """Return a GPU's seat."""
-        return _Seat(self, card)
+    def listener(self, card: int | None) -> _Listener:
+        """Return what listens to one seat."""
+        return _Listener(self, card)
 
 
-class _Seat:
-    """What one GPU has reported: the ids of its cases, and the case during which it was lost."""
+class _Listener:
+    """What one seat has reported: the ids of its cases, and the case during which it was lost."""
 
-    def __init__(self, hub: _Hub, card: int) -> None:
+    def __init__(self, hub: _Hub, card: int | None) -> None:
         self.hub, self.card = hub, card
         self.cases: set[str] = set()
         self.lost_during = ""
 
     def take(self, event: Event) -> None:
-        """Take one event of the GPU's worker."""
+        """Take one event of the seat's worker."""
         if event["event"] in _OWN and event.get("id") and "ceiling" not in event:
             self.cases.add(event["id"])
         if event["event"] == "lost":
@@ -91,7 +130,7 @@ class _Seat:
 
 
 def _deaths(by_card: Sequence[list[Death]]) -> list[Death]:
-    """Return all deaths. If any GPU survived, the deaths of lost GPUs are left out: others did their work."""
+    """Return all deaths. If any seat survived, the deaths of lost seats are left out: others did their work."""
     last = [deaths[-1] for deaths in by_card if deaths and deaths[-1].case is None]
     named = [death for deaths in by_card for death in deaths if death.case is not None]
     if len(last) < len(by_card):
@@ -102,9 +141,9 @@ def _deaths(by_card: Sequence[list[Death]]) -> list[Death]:
 
 def ledger_here() -> Ledger:
     """In a worker: return the ledger that its supervisor named."""
-    return Ledger(Path(os.environ[LEDGER_VARIABLE]), own_index())
+    return Ledger(Path(os.environ[LEDGER_VARIABLE]), own_seat())
 
 
 def done_by_all(journal: Path) -> set[str]:
-    """In a worker: return the ids that need not run again, whichever GPU they ran on."""
+    """In a worker: return the ids that need not run again, whichever seat they ran on."""
     return set().union(*(Journal(path).done() for path in journal.parent.parent.glob(f"*/{journal.name}")))

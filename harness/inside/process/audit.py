@@ -19,9 +19,9 @@ from harness.records import Verdict
 Event = dict[str, Any]
 
 _FROM_WORKERS = {"collected", "start", "turn", "ready", "waiting", "finish", "poisoned", "lost", "kernel", "candidates", "finding"}
-_FROM_WORKERS |= {"note", "end"}
+_FROM_WORKERS |= {"note", "end", "postponed", "card"}
 _KINDS = _FROM_WORKERS | {"worker", "death", "wrong"}
-_OF_A_CASE = {"start", "turn", "ready", "finish", "poisoned", "death", "lost", "finding"}
+_OF_A_CASE = {"start", "turn", "ready", "finish", "poisoned", "postponed", "death", "lost", "finding"}
 _OUTCOMES = {"passed", "failed", "error", "skipped", "invalid", "timeout"}
 _VERDICTS = {verdict.value for verdict in Verdict}
 _CUT, _LONG, _MOST = 200, 1000, 1000  # characters of an id in a reason, of a reason; and cases counted per reason
@@ -111,7 +111,7 @@ class Audit:
             self._announced |= Counter(list(event.get("ids") or event.get("points") or ()))
         elif kind in ("start", "turn"):
             self._open.add(event["id"])
-        elif kind == "ready":
+        elif kind in ("ready", "postponed"):
             self._open.discard(event["id"])
         elif kind == "poisoned":
             self._open.discard(event["id"])
@@ -215,7 +215,7 @@ def _is_whole(event: Event) -> bool:
         return isinstance(rows, list) and all(isinstance(row, str) for row in rows) and all(type(count) is int for count in counts)
     if kind == "note":
         return isinstance(event.get("text"), str)
-    if kind in ("lost", "wrong"):
+    if kind in ("lost", "wrong", "postponed"):
         return isinstance(event.get("reason"), str)
     if kind not in ("finish", "poisoned", "death"):
         return True

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from harness.inside.environment.container_limits import NO_ROOM
 from harness.inside.process.audit import Event as Event
 from harness.inside.process.audit import parse
-from harness.inside.process.container_limits import NO_ROOM
 from harness.inside.process.workers import JOURNAL_VARIABLE
 from harness.records import UNWRITABLE
 
@@ -70,9 +70,9 @@ class Journal:
         """Return the outcome of the case after which the device stopped answering, if no later worker has settled it."""
         found: Event | None = None
         for event in self.read():
-            if event["event"] == "poisoned":
+            if event["event"] == "poisoned" or (event["event"] == "postponed" and event.get("poisoned")):
                 found = event
-            elif found and event["event"] in ("lost", "finish"):
+            elif found and event["event"] in ("lost", "finish", "ready"):
                 found = None
         return found
 
@@ -93,5 +93,8 @@ def settle(journal: Journal, ask: Callable[[], str]) -> bool:
         reason = f"the device was lost during {case['id']}, and does not answer in a fresh process either: {trouble}"
         journal.write("lost", id=case["id"], reason=reason)
         return False
+    if case["event"] == "postponed":  # it runs again, and gets its outcome then
+        journal.write("ready", id=case["id"])
+        return True
     journal.write("finish", **{key: value for key, value in case.items() if key not in ("event", "at")})
     return True

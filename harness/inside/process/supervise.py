@@ -1,7 +1,8 @@
 """Run cases in a worker process that may crash, hang or break its device, without losing any other case.
 
 The worker appends to a journal: `collected` (the ids it will run), `start` and `finish` around each case, and `end`. `ready` ends a step
-that is no case, `turn` continues one of several open cases, and `waiting` is written now and then while others finish. If the worker dies
+that is no case, `turn` continues one of several open cases, `postponed` ends a case without a result, because it runs again when no other
+worker is on the card, and `waiting` is written now and then while others finish. If the worker dies
 between a start and its finish, that case is the culprit: it is recorded, and a new worker continues with the rest. Plain pytest leaves no
 result at all after a crash or hang. This leaves a named one, without another dependency in the container.
 
@@ -24,8 +25,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.inside.environment.container_limits import memory_kills, past_memory_limit
 from harness.inside.process.audit import Audit, Event, Tail
-from harness.inside.process.container_limits import memory_kills, past_memory_limit
 from harness.inside.process.journal import Journal
 from harness.inside.process.workers import Start, end
 from harness.records import UNWRITABLE, Verdict
@@ -44,11 +45,15 @@ OnEvent = Callable[[Event], None]
 
 @dataclass(frozen=True)
 class Death:
-    """A worker that did not reach its end. `case` is the culprit, or None if it died outside of any case."""
+    """A worker that did not reach its end. `case` is the culprit, or None if it died outside of any case.
+
+    `by_others`: other processes on the same machine or device may have caused it.
+    """
 
     case: str | None
     verdict: Verdict
     reason: str
+    by_others: bool = False
 
 
 def supervise(
@@ -59,11 +64,13 @@ def supervise(
     on_event: OnEvent,
     stop: threading.Event | None = None,
     faults: dict[str, Verdict] | None = None,
+    runs_again: Callable[[Death], bool] | None = None,
 ) -> list[Death]:
     """Run workers, another after each death, until every case has an outcome. Return the deaths, in order.
 
     Ends early only if a worker dies outside of any case, or twice during the same case: then there is no culprit to leave out. `faults`
-    maps patterns of what a runtime prints before it aborts the process because of its device to verdicts.
+    maps patterns of what a runtime prints before it aborts the process because of its device to verdicts. `runs_again` says of a death
+    whether its case runs again later, so that this death does not count.
 
     Raises:
         OSError: the journal cannot be written any more.
@@ -74,7 +81,7 @@ def supervise(
     audit = Audit()
     on_event = _careful(on_event, audit)
     for event in filter(audit.check, journal.read()):
-        if event["event"] not in ("start", "turn", "ready", "lost"):  # open cases are reported again when they run again
+        if event["event"] not in ("start", "turn", "ready", "lost", "postponed"):  # open cases are reported again when they run again
             on_event(event)
     tail = Tail(journal.path)
     while not finished:
@@ -82,6 +89,10 @@ def supervise(
         finished, death = _run_worker(start, journal, audit, tail, case_limit_s, log, on_event, stop or threading.Event())
         if death is not None:
             death = _explain(death, log, printed, faults or {})
+            if runs_again is not None and runs_again(death):
+                journal.write("postponed", id=death.case, reason=death.reason)
+                on_event({"event": "postponed", "id": death.case, "reason": death.reason})
+                continue
             # Its worker did not leave out a case that kills twice. Continuing would never end.
             finished = death.case is None or death.case in {earlier.case for earlier in deaths}
             deaths.append(death)
@@ -130,7 +141,7 @@ def _run_worker(
                 last = kind = event["event"]
                 if kind in ("start", "turn"):
                     running, since = event["id"], time.monotonic()
-                elif kind in ("finish", "ready", "poisoned", "waiting"):
+                elif kind in ("finish", "ready", "poisoned", "waiting", "postponed"):
                     running, since = None, time.monotonic()
                 elif kind == "lost":
                     lost = event["reason"]
@@ -152,7 +163,7 @@ def _run_worker(
         return False, Death(running, Verdict.TIMEOUT, reason)
     if lost:
         return False, Death(None, Verdict.INFRA, lost)
-    if running is None and last in ("end", "poisoned"):
+    if running is None and last in ("end", "poisoned", "postponed"):
         # After a sticky device error, a new worker takes over: the case has its outcome, and the others need a working device.
         return last == "end", None
     if worker.returncode == UNWRITABLE:
@@ -160,8 +171,8 @@ def _run_worker(
         raise OSError(errno.ENOSPC, "no space left for the results")
     how = describe_exit(worker.returncode or 0)
     if worker.returncode == -signal.SIGKILL and memory_kills() > kills:
-        return False, Death(running, Verdict.OOM, f"its process {how}: {past_memory_limit()}")
-    return False, Death(running, Verdict.CRASHED, f"its process {how}")
+        return False, Death(running, Verdict.OOM, f"its process {how}: {past_memory_limit()}", by_others=True)
+    return False, Death(running, Verdict.CRASHED, f"its process {how}", by_others=worker.returncode == -signal.SIGKILL)
 
 
 def describe_exit(code: int) -> str:
@@ -183,5 +194,5 @@ def _explain(death: Death, log: Path, printed: int, faults: dict[str, Verdict]) 
         text = file.read().decode("utf-8", "replace")
     for pattern, verdict in faults.items():
         if line := next((line for line in text.splitlines() if re.search(pattern, line)), None):
-            return Death(death.case, verdict, f"{death.reason}: {line.strip()[:300]}")
+            return Death(death.case, verdict, f"{death.reason}: {line.strip()[:300]}", by_others=True)
     return death

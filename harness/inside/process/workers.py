@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.inside.process.container_limits import NO_ROOM
+from harness.inside.environment.container_limits import NO_ROOM
 from harness.records import UNWRITABLE
 
 JOURNAL_VARIABLE = "WARPWAVE_JOURNAL"

@@ -4,33 +4,54 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Protocol
 
 import pytest
 
+from harness.inside.fake_gpu.emulated.findings import Collected
 from harness.inside.fake_gpu.redirect import Redirect
 from harness.inside.process.journal import Journal
 from harness.inside.sanitize.origins import Patch
 from harness.inside.sanitize.sanitizer import Sanitizer
 from harness.records import Finding
 
+_NAME = "warpwave-sanitized"
+
 
 class FoundError(Exception):
     """A test failed, and the sanitizer found something in it, which usually is why."""
 
 
+class Findings(Protocol):
+    """Where a sanitizer collects what it finds."""
+
+    def take(self) -> list[Finding]:
+        """Return what was found, and forget it."""
+
+
+def of_interpreted_kernels(plugins: pytest.PytestPluginManager) -> list[Patch]:
+    """Check interpreted kernels; return what the interpreter and torch must do instead, so that the sanitizer sees it."""
+    sanitizer = Sanitizer()
+    plugins.register(Sanitized(Journal.from_environment(), sanitizer.findings), _NAME)
+    return [*sanitizer.patches(), (Redirect, "watch", staticmethod(sanitizer.shadows.called))]
+
+
+def of_machine_code(plugins: pytest.PytestPluginManager) -> Collected:
+    """Check emulated kernels; return what collects the findings of the emulator."""
+    checks = Collected()
+    plugins.register(Sanitized(Journal.from_environment(), checks), _NAME)
+    return checks
+
+
 class Sanitized:
     """A pytest plugin. What a fixture does before the test counts as the test's."""
 
-    def __init__(self, journal: Journal) -> None:
-        self.sanitizer, self.journal = Sanitizer(), journal
-
-    def patches(self) -> list[Patch]:
-        """Return what the interpreter and torch must do instead, so that the sanitizer sees it."""
-        return [*self.sanitizer.patches(), (Redirect, "watch", staticmethod(self.sanitizer.shadows.called))]
+    def __init__(self, journal: Journal, findings: Findings) -> None:
+        self.journal, self.findings = journal, findings
 
     def pytest_runtest_logstart(self) -> None:
         """Leave to nobody what was found between tests."""
-        self.sanitizer.findings.take()
+        self.findings.take()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
@@ -46,7 +67,7 @@ class Sanitized:
         return result
 
     def _found(self, case: str) -> str:
-        rows = self.sanitizer.findings.take()
+        rows = self.findings.take()
         for row in rows:
             self.journal.write("finding", id=case, row=dataclasses.asdict(row))
         return _message(rows)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from harness.inside.benchmarks import find_benches, kernel_name, triton_settings_kept
-from harness.inside.process.package_path import root_of
+from harness.inside.environment.package_path import root_of
 from harness.records import Job
 from harness.records.selection.package import find_scripts
 

@@ -10,25 +10,25 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.inside.benchmarks import load_module
+from harness.inside.codegen.compiling import Compiling
 from harness.inside.facts.device import accelerator, ask_afresh, trouble
+from harness.inside.multi_gpu.neighbours import Neighbours
+from harness.inside.multi_gpu.pytest_plugin import NEIGHBOURS
 from harness.inside.process.journal import Journal, settle
+from harness.inside.process.lease import await_card, await_card_at_first_use
 from harness.inside.process.not_run import why_not_run
 from harness.inside.process.workers import die_with_parent
 from harness.inside.test.autotuned import Autotuned
+from harness.inside.test.bench_modules import pytest_collect_file as pytest_collect_file
 from harness.inside.test.called_tests import code_of, watched
 from harness.inside.test.collection import Collection, Failure, last_line
 from harness.inside.test.quick import few_of_each
-from harness.inside.test.settings import settings
 from harness.records import Architecture, NotRun
-from harness.records.selection.package import TEST_FILES, is_bench, is_test
 
-BENCHES_VARIABLE = "WARPWAVE_BENCHES"
 CARD_VARIABLE = "WARPWAVE_CARD"
 DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
 EMULATED_VARIABLE = "WARPWAVE_EMULATED"  # the seconds that a test has in the emulator
@@ -46,8 +46,11 @@ class Reporter:
     The reporter shares a process with the package, which may change anything. It reports the changes it finds; see `SECURITY.md`.
     """
 
-    def __init__(self, journal: Journal, collection: Collection, pretended: bool, account: Any = None) -> None:
+    def __init__(
+        self, journal: Journal, collection: Collection, pretended: bool, account: Any = None, neighbours: Neighbours | None = None
+    ) -> None:
         self.journal, self.collection, self.pretended, self.account = journal, collection, pretended, account
+        self.neighbours, self.compiling = neighbours, Compiling()
         self.done = journal.done()
         self.reports: list[pytest.TestReport] = []
         self.raised: dict[str, BaseException | None] = {}  # by phase of the test
@@ -92,8 +95,12 @@ class Reporter:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record the start: from here on, a crash is this case's."""
         self.reports, self.raised, self.called = [], {}, ()
+        self.compiling.seconds = 0.0
+        self.compiling.watch()
         if self.account:
             self.account.begin()
+        if self.neighbours:
+            self.neighbours.begin()
         self.journal.write("start", id=nodeid)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -141,10 +148,23 @@ class Reporter:
             # Launches are asynchronous: a fault that this test caused would otherwise be blamed on the next one.
             outcome, message = "failed", f"after this test the device no longer answers: {wrong}"
         self._look_for_replaced()
-        kind = "poisoned" if wrong else "finish"
-        self._finish(nodeid, outcome, message[:2000], detail[-_CUT:], kind, seconds=seconds, properties=properties, not_run=why)
+        if not self._postponed(nodeid, outcome, f"{message}\n{detail}", bool(wrong)):
+            kind = "poisoned" if wrong else "finish"
+            took = {"seconds": seconds, "compiling_s": round(self.compiling.seconds, 3)}
+            self._finish(nodeid, outcome, message[:2000], detail[-_CUT:], kind, **took, properties=properties, not_run=why)
         if wrong:
             os._exit(1)  # a normal exit would run teardowns against a dead device
+
+    def _postponed(self, nodeid: str, outcome: str, text: str, poisoned: bool) -> bool:
+        """Have a test run again if its neighbours on the card may have caused this outcome. Return whether it does."""
+        if self.neighbours is None:
+            return False
+        skips = [raised for raised in self.raised.values() if isinstance(raised, pytest.skip.Exception)]
+        in_body = any(not getattr(skip, "_use_item_location", False) for skip in skips)  # True if a mark skipped it
+        why = self.neighbours.why_again(outcome, text, in_body, poisoned)
+        if why:
+            self.neighbours.postpone(self.journal, nodeid, why, poisoned)
+        return bool(why)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Keep the reason of `pytest.exit` outside of a test."""
@@ -207,26 +227,6 @@ _COLLECTION = Collection()
 _ACCOUNT: pytest.StashKey[Any] = pytest.StashKey()  # of what the emulator executed
 
 
-class BenchModule(pytest.File):
-    """A bench file as a test: it must load, and its assertions must hold."""
-
-    def collect(self) -> Iterator[pytest.Item]:
-        """Yield one item: the module itself."""
-        yield BenchItem.from_parent(self, name="module")
-
-
-class BenchItem(pytest.Item):
-    """Loads the module without running its sweeps."""
-
-    def runtest(self) -> None:
-        """Run the module's top level."""
-        load_module(self.path, Path(settings().get("kernels", self.config.rootpath)))
-
-    def reportinfo(self) -> tuple[Path, None, str]:
-        """Return the location that a failure points to."""
-        return self.path, None, f"{self.path.name} loads"
-
-
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
     """Register what must see the first conftest.py."""
     pluginmanager.register(_COLLECTION, "warpwave-collection")
@@ -235,6 +235,7 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Provide a fake GPU if tests run in Triton's interpreter or in the emulator: the first conftest.py may ask for one."""
+    await_card_at_first_use(Journal.from_environment())
     seconds = float(os.environ.get(EMULATED_VARIABLE) or 0)
     if CARD_VARIABLE not in os.environ or not (seconds or _interpreted()):
         return
@@ -245,20 +246,30 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         from harness.inside.fake_gpu.emulated.driver import emulated_device
 
         early_config.stash[_ACCOUNT] = account = Account(card.name, seconds)
-        tuning, undo = emulated_device(card, kinds, account)
+        checks = None
+        if os.environ.get(SANITIZE_VARIABLE):
+            from harness.inside.sanitize.pytest_plugin import of_machine_code as check
+
+            checks = check(early_config.pluginmanager)
+        tuning, undo = emulated_device(card, kinds, account, checks)
     else:
         from harness.inside.fake_gpu.interpreter import interpreted_device
 
-        patches = []
+        patches: list[tuple[Any, str, Any]] = []
         if os.environ.get(SANITIZE_VARIABLE):
-            from harness.inside.sanitize.pytest_plugin import Sanitized
+            from harness.inside.sanitize.pytest_plugin import of_interpreted_kernels
 
-            sanitized = Sanitized(Journal.from_environment())
-            early_config.pluginmanager.register(sanitized, "warpwave-sanitized")
-            patches = sanitized.patches()
+            patches = of_interpreted_kernels(early_config.pluginmanager)
         tuning, undo = interpreted_device(card, kinds, patches)
     early_config.add_cleanup(undo)
     early_config.pluginmanager.register(Autotuned(tuning, bool(os.environ.get(AUTOTUNE_VARIABLE))), "warpwave-autotuned")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Wait for the card before the first test."""
+    if session.items and not session.config.option.collectonly:
+        await_card(Journal.from_environment())
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -266,22 +277,12 @@ def pytest_configure(config: pytest.Config) -> None:
     die_with_parent()
     account = config.stash.get(_ACCOUNT, None)
     pretended = _interpreted() or account is not None
-    config.pluginmanager.register(Reporter(Journal.from_environment(), _COLLECTION, pretended, account), "warpwave-reporter")
+    reporter = Reporter(Journal.from_environment(), _COLLECTION, pretended, account, config.stash.get(NEIGHBOURS, None))
+    config.pluginmanager.register(reporter, "warpwave-reporter")
 
 
 def _interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect the job's benches, except those that pytest collects as test files anyway."""
-    patterns = os.environ.get(BENCHES_VARIABLE, "").split(os.pathsep)
-    root = parent.config.rootpath
-    path = file_path.relative_to(root).as_posix() if file_path.is_relative_to(root) else file_path.name
-    if is_test(path, settings().get("python_files", TEST_FILES)) or not is_bench(path, patterns):
-        return None
-    module: pytest.Collector = BenchModule.from_parent(parent, path=file_path)
-    return module
 
 
 def _device_trouble() -> str:

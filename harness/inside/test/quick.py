@@ -1,4 +1,4 @@
-"""Choose the tests of a `--quick` run: at most three of each test function, spread over its parameters.
+"""Choose the tests of a `--quick` run: at most three of each test function, spread over its parameters; fewer if there are many functions.
 
 The choice follows from the parameters alone, so it is the same on every machine and in every stage.
 """
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 MOST = 3  # like the sizes of a sweep: the first, the last and one between
+ENOUGH = 150  # tests in all: with more, each function gets two, and with still more one
 
 
 def few_of_each(items: Sequence[pytest.Item]) -> list[pytest.Item]:
@@ -17,7 +18,8 @@ def few_of_each(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     functions: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:
         functions.setdefault(_function(item), []).append(item)
-    kept = {id(item) for several in functions.values() for item in _spread(several)}
+    most = next((few for few in range(MOST, 1, -1) if sum(min(few, len(several)) for several in functions.values()) <= ENOUGH), 1)
+    kept = {id(item) for several in functions.values() for item in _spread(several, most)}
     return [item for item in items if id(item) in kept]
 
 
@@ -27,19 +29,21 @@ def _function(item: pytest.Item) -> tuple[str, str]:
     return (item.parent.nodeid if item.parent else "", name)
 
 
-def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the first, the last, and those that add most values of parameters to what is covered.
+def _spread(items: list[pytest.Item], most: int) -> list[pytest.Item]:
+    """Return the first, the last, and those that add most values of parameters to what is covered. If only one may be, the middle one.
 
     If several add as many, the one that is nearest to the middle of every parameter is taken, then the earlier one.
     """
-    if len(items) <= MOST:
+    if len(items) <= most:
         return items
     # Plugins may shuffle tests, and pytest groups them by fixtures. The places of values in their lists depend on neither.
     ordered = sorted(items, key=lambda item: tuple(_places(item).values()))
     middle = {name: place / 2 for name, place in _places(ordered[-1]).items()}
+    if most == 1:
+        return [max(ordered, key=lambda item: _worth(_places(item), set(), middle))]
     chosen = [ordered.pop(0), ordered.pop()]
     covered = {value for item in chosen for value in _places(item).items()}
-    while len(chosen) < MOST:
+    while len(chosen) < most:
         best = max(ordered, key=lambda item: _worth(_places(item), covered, middle))
         ordered.remove(best)
         chosen.append(best)

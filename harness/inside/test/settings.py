@@ -17,7 +17,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from harness.inside.process.package_path import package_folders, python_path, root_of
+from harness.inside.environment.package_path import package_folders, python_path, root_of
 from harness.records import Chosen, Job, Selection
 from harness.records.selection.chosen import narrowed
 from harness.records.selection.package import is_test

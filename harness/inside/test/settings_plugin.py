@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.inside.environment.package_path import enter
 from harness.inside.process.journal import Journal
-from harness.inside.process.package_path import enter
 from harness.inside.process.workers import JOURNAL_VARIABLE
 from harness.inside.test.settings import settings
 

@@ -8,28 +8,31 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 from harness.inside.benchmarks import kernel_name
-from harness.inside.fake_gpu.emulated.account import executed
+from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.multi_gpu.cards import cards
+from harness.inside.multi_gpu.seats import seats_for_tests
 from harness.inside.multi_gpu.share import share
 from harness.inside.process import sealing
 from harness.inside.process.audit import Event
 from harness.inside.process.events import emit
 from harness.inside.process.exceptions import doubted, few
 from harness.inside.process.journal import Journal
+from harness.inside.process.lease import Lease
 from harness.inside.process.not_run import with_reasons
 from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
+from harness.inside.process.used import Used
 from harness.inside.process.workers import as_stage, spawned, time_is_up
+from harness.inside.test.bench_modules import BENCHES_VARIABLE
 from harness.inside.test.junit import junit_xml
+from harness.inside.test.notes import again_alone, executed_by_emulator, refusal
 from harness.inside.test.pytest_plugin import (
     AUTOTUNE_VARIABLE,
-    BENCHES_VARIABLE,
     CARD_VARIABLE,
     DEVICES_VARIABLE,
     EMULATED_VARIABLE,
@@ -68,7 +71,9 @@ class Results:
     """The cases so far, and the JUnit file that is updated with them. Each collected test has a row, even if ids repeat."""
 
     def __init__(self, job: Job, folder: Path) -> None:
-        self.job, self.folder = job, folder
+        self.job, self.folder, self.several = job, folder, False
+        self.lease = Lease(job, Stage.TEST)
+        self.used, self.compiled_before = Used(), compiled_kernels()
         self.cases: dict[tuple[str, int], CaseResult] = {}
         self.collected: Counter[str] = Counter()
         self.wrong: dict[str, None] = {}
@@ -76,12 +81,14 @@ class Results:
         self.findings: list[Finding] = []
         self.deselected = self.left_out = 0
         self.stopped = ""
+        self.postponed: dict[str, None] = {}
         self._reported: Counter[str] = Counter()
         self._due, self._behind = 0.0, False
 
     def on_event(self, event: Event, card: int | None = None) -> None:
         """Process one journal event. `card` is the index of its GPU, if there are several."""
         kind = event["event"]
+        self.used.note(event)
         if kind == "collected":
             self.collected |= Counter(event["ids"])  # a new worker announces only what is left
             self.deselected = max(self.deselected, int(event.get("deselected", 0)))
@@ -90,10 +97,10 @@ class Results:
             emit("case", stage="test", id=event["id"], done=len(self.cases), total=self.collected.total())
         elif kind in ("finish", "death"):
             case = self._case(event)
+            # a module that does not import fails in every worker; report it once
+            if self.several and (case.id, 0) in self.cases and case.id not in self.collected:
+                return
             if card is not None:
-                # a module that does not import fails on every GPU; report it once
-                if (case.id, 0) in self.cases and case.id not in self.collected:
-                    return
                 case = dataclasses.replace(case, properties={**case.properties, GPU_PROPERTY: str(card)})
             self._add(case)
             emit("result", stage="test", id=case.id, verdict=case.verdict.value, message=case.message)
@@ -104,6 +111,10 @@ class Results:
             self.wrong[event["reason"]] = None
         elif kind == "finding":
             self._find(event)
+        elif kind == "postponed":
+            self.postponed[event["id"]] = None
+        elif kind == "card":
+            self.lease.ask()
         elif kind == "note":
             self.notes[event["text"]] = None
         if self._behind and time.monotonic() > self._due:
@@ -211,6 +222,7 @@ def verify(job: Job) -> StageReport:
             why, kind = "the time was up before this test", NotRun.TIME_UP
         raise
     finally:
+        results.lease.give_back()
         results.never_ran(why, kind)
         results.write()
         if kind is NotRun.TIME_UP:
@@ -219,23 +231,15 @@ def verify(job: Job) -> StageReport:
 
 
 def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[Death]:
-    """Run one pytest over everything, or one per GPU."""
-    if several := cards(job):
+    """Run one pytest over everything, or several that share the files."""
+    if seats := seats_for_tests(job, cards(job), len(files_with_tests(job))):
+        results.several = True
         shared = [*command[:3], "-p", "harness.inside.multi_gpu.pytest_plugin", *command[3:]]
-        deaths = share(job, Stage.TEST, several, shared, "journal.jsonl", results.on_event)
+        deaths = share(job, Stage.TEST, seats, shared, "journal.jsonl", results.on_event)
         results.put_in_order()
         return deaths
     journal = Journal(folder / "journal.jsonl")
     return supervise(spawned(command), journal, job.test_limit_s, folder / "log.txt", results.on_event, faults=job.device_faults)
-
-
-def _executed(job: Job, cases: list[CaseResult]) -> list[str]:
-    """Say how much of an emulated run the emulator did: a test may pass without a launch."""
-    if job.emulate is None or not cases:
-        return []
-    counts = [count for case in cases if (count := executed(case.properties)) is not None]
-    did = f"{len(counts)} of {len(cases)} tests launched kernels, which executed {sum(counts):,} wave-instructions of {job.emulate.name}"
-    return [did]
 
 
 def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
@@ -257,12 +261,20 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     elif any(case.verdict is Verdict.ERROR and "::" not in case.id for case in bad):
         hint = "A module does not import: the environment lacks what it needs, or its code is broken. Its traceback is in test/log.txt."
     started = not deaths or deaths[-1].case is not None
-    if not started and not results.collected and (refused := _refusal(folder / "log.txt")):
+    refused = refusal(folder / "log.txt") if not results.collected and not tests else ""
+    if refused and not started:
         verdict, reason, hint = Verdict.ERROR, f"pytest did not start: {refused}", "Its options or its settings are wrong for this pytest."
     elif not started:
         verdict, reason, hint = deaths[-1].verdict, f"pytest: {deaths[-1].reason}", f"The end of {folder.name}/log.txt says why."
         if verdict is Verdict.INFRA:
             reason, hint = deaths[-1].reason, LOST_DEVICE
+    elif refused:
+        verdict, reason, hint = (
+            Verdict.ERROR,
+            f"pytest ran no test: {refused}",
+            "An option for pytest is wrong, such as the expression of -k.",
+        )
+    job = results.job
     report = StageReport(
         Stage.TEST,
         verdict,
@@ -271,17 +283,12 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         counts=counts,
         deselected=results.deselected,
         left_out=results.left_out,
-        notes=(*results.notes, *_executed(results.job, cases)),
+        used_s=round(results.used.seconds, 3) if job.needs_card else None,
+        compiled_here=compiled_kernels() - results.compiled_before,
+        notes=(*results.notes, *again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases)),
     )
     gap = next((f"{case.id}: {case.message}" for case in cases if case.not_run is NotRun.NOT_PRETENDED), "")
     return doubted(with_reasons(report, Counter(case.not_run for case in cases if case.not_run), "test", gap), results.wrong)
-
-
-def _refusal(log: Path) -> str:
-    """Return what pytest said instead of starting; empty if it did start."""
-    lines = log.read_text(errors="replace").splitlines()[-20:] if log.exists() else []
-    found = re.search(r"^.*: error: (.*)|^ERROR: (.*)", "\n".join(reversed(lines)), re.MULTILINE)
-    return (found[1] or found[2]) if found else ""
 
 
 def main() -> None:

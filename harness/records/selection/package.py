@@ -65,6 +65,11 @@ def is_bench(path: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(path, pattern) for pattern in patterns)
 
 
+def is_load(test: str) -> bool:
+    """Return whether a test's id stands for the load of a file of benchmarks: warpwave adds such a test for each, `bench_x.py::module`."""
+    return test.endswith(".py::module")
+
+
 def find_scripts(pattern: str, *folders: Path) -> list[tuple[Path, str]]:
     """Return the files that a glob matches, sorted, each with its path in its folder. The first folder where it matches anything counts."""
     for folder in folders:

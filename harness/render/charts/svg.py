@@ -39,32 +39,32 @@ def _curves(sweep: Sweep, sizes: tuple[float, ...]) -> Drawing:
     left, right, top, bottom = 52, _WIDTH - 22, 24, _HEIGHT - 38
     x = sizes_scale(sizes, left + 6, right)
     y, ticks = values_scale(_values(sweep), bottom, top)
-    parts = [_tag("text", sweep.unit, x=left - 8, y=top - 12, _class="unit", text_anchor="end")]
+    parts = [tag("text", sweep.unit, x=left - 8, y=top - 12, _class="unit", text_anchor="end")]
     for tick in ticks:
-        parts.append(_tag("line", x1=left, x2=right, y1=y(tick), y2=y(tick), _class="grid" if tick else "axis"))
-        parts.append(_tag("text", _plain(tick), x=left - 8, y=y(tick) + 4, _class="tick", text_anchor="end"))
+        parts.append(tag("line", x1=left, x2=right, y1=y(tick), y2=y(tick), _class="grid" if tick else "axis"))
+        parts.append(tag("text", _plain(tick), x=left - 8, y=y(tick) + 4, _class="tick", text_anchor="end"))
     for size in size_ticks(x):
-        parts.append(_tag("line", x1=x(size), x2=x(size), y1=bottom, y2=bottom + 4, _class="axis"))
-        parts.append(_tag("text", short(size), x=x(size), y=bottom + 17, _class="tick", text_anchor="middle"))
-    parts.append(_tag("text", sweep.x_name, x=(left + right) / 2, y=_HEIGHT - 5, _class="unit", text_anchor="middle"))
+        parts.append(tag("line", x1=x(size), x2=x(size), y1=bottom, y2=bottom + 4, _class="axis"))
+        parts.append(tag("text", short(size), x=x(size), y=bottom + 17, _class="tick", text_anchor="middle"))
+    parts.append(tag("text", sweep.x_name, x=(left + right) / 2, y=_HEIGHT - 5, _class="unit", text_anchor="middle"))
     for position, ceiling in enumerate(sweep.ceilings):
-        parts.append(_tag("line", x1=left, x2=right, y1=y(ceiling.gbps), y2=y(ceiling.gbps), _class=f"ceiling t{ceiling.target_style % 4}"))
+        parts.append(tag("line", x1=left, x2=right, y1=y(ceiling.gbps), y2=y(ceiling.gbps), _class=f"ceiling t{ceiling.target_style % 4}"))
         whose = f"{ceiling.target} " if len(sweep.ceilings) > 1 else ""
         label = f"{whose}copy, measured {number(ceiling.gbps)}"
         # Put the label above the drawing. On the line, it would hide kernels that reach the ceiling.
-        parts.append(_tag("text", label, x=right - 185 * position, y=top - 12, _class="ceiling-label", text_anchor="end"))
+        parts.append(tag("text", label, x=right - 185 * position, y=top - 12, _class="ceiling-label", text_anchor="end"))
     # Draw the kernel's own provider last, on top of the others.
     for index, entry in reversed(list(enumerate(sweep.series))):
         style = f"s{entry.style % STYLES} t{entry.target_style % 4}"
         placed = [(x(size), point) for size, point in zip(sizes, entry.points, strict=True)]
         marks = [_area(run, y) for run in _runs(placed, banded=True)]
-        inner = "".join(_tag("path", d=path, _class=f"band {style}") for path in marks)
+        inner = "".join(tag("path", d=path, _class=f"band {style}") for path in marks)
         lines = [_line(run, y) for run in _runs(placed)]
-        inner += _tag("path", d="".join(lines), _class=f"line {style}")
+        inner += tag("path", d="".join(lines), _class=f"line {style}")
         few = len(placed) <= _MANY
         inner += "".join(_dot(at, _clipped(y, point.value), entry, point, 2.6) for at, point in placed if point and (few or point.state))
         parts.append(f'<g data-series="{index}">{inner}</g>')
-    parts.append(_tag("line", x1=left, x2=left, y1=top, y2=bottom, _class="guide"))
+    parts.append(tag("line", x1=left, x2=left, y1=top, y2=bottom, _class="guide"))
     return Drawing("".join(parts), _WIDTH, _HEIGHT, tuple(x(size) for size in sizes), vertical=False)
 
 
@@ -73,20 +73,20 @@ def _list(sweep: Sweep) -> Drawing:
     left, right, top = 20 + max(120, math.ceil(max(map(len, labels)) * _LETTER)), _LIST_WIDTH - 24, 30
     bottom = top + _ROW * len(labels)
     x, ticks = values_scale(_values(sweep), left, right)
-    parts = [_tag("text", sweep.unit, x=left - 10, y=top - 9, _class="unit", text_anchor="end")]
+    parts = [tag("text", sweep.unit, x=left - 10, y=top - 9, _class="unit", text_anchor="end")]
     positions = tuple(top + _ROW * (row + 0.5) for row in range(len(labels)))
     for at, label in zip(positions, labels, strict=True):
-        parts.append(_tag("line", x1=left, x2=right, y1=at, y2=at, _class="grid"))
-        parts.append(_tag("text", label, x=left - 10, y=at + 4, _class="label", text_anchor="end"))
+        parts.append(tag("line", x1=left, x2=right, y1=at, y2=at, _class="grid"))
+        parts.append(tag("text", label, x=left - 10, y=at + 4, _class="label", text_anchor="end"))
     for tick in ticks:
-        parts.append(_tag("line", x1=x(tick), x2=x(tick), y1=top - 4, y2=bottom, _class="grid" if tick else "axis"))
-        parts.append(_tag("text", _plain(tick), x=x(tick), y=top - 9, _class="tick", text_anchor="middle"))
+        parts.append(tag("line", x1=x(tick), x2=x(tick), y1=top - 4, y2=bottom, _class="grid" if tick else "axis"))
+        parts.append(tag("text", _plain(tick), x=x(tick), y=top - 9, _class="tick", text_anchor="middle"))
     for ceiling in sweep.ceilings:
         at = x(ceiling.gbps)
-        parts.append(_tag("line", x1=at, x2=at, y1=top - 4, y2=bottom, _class=f"ceiling t{ceiling.target_style % 4}"))
+        parts.append(tag("line", x1=at, x2=at, y1=top - 4, y2=bottom, _class=f"ceiling t{ceiling.target_style % 4}"))
         whose = f"{ceiling.target} " if len(sweep.ceilings) > 1 else ""
-        parts.append(_tag("text", f"{whose}copy {number(ceiling.gbps)}", x=at, y=bottom + 13, _class="ceiling-label", text_anchor="middle"))
-    parts.append(_tag("line", x1=left, x2=right, y1=top, y2=top, _class="guide"))
+        parts.append(tag("text", f"{whose}copy {number(ceiling.gbps)}", x=at, y=bottom + 13, _class="ceiling-label", text_anchor="middle"))
+    parts.append(tag("line", x1=left, x2=right, y1=top, y2=top, _class="guide"))
     for index, entry in reversed(list(enumerate(sweep.series))):
         style = f"s{entry.style % STYLES}"
         inner = ""
@@ -94,7 +94,7 @@ def _list(sweep: Sweep) -> Drawing:
             if point is None:
                 continue
             if point.low is not None and point.high is not None:
-                inner += _tag("line", x1=_clipped(x, point.low), x2=_clipped(x, point.high), y1=at, y2=at, _class=f"whisker {style}")
+                inner += tag("line", x1=_clipped(x, point.low), x2=_clipped(x, point.high), y1=at, y2=at, _class=f"whisker {style}")
             inner += _dot(_clipped(x, point.value), at, entry, point, 4.5)
         parts.append(f'<g data-series="{index}">{inner}</g>')
     return Drawing("".join(parts), _LIST_WIDTH, bottom + 20, positions, vertical=True)
@@ -134,16 +134,26 @@ def _clipped(scale: Scale, value: float) -> float:
 
 def _dot(at: float, height: float, entry: Curve, point: CurvePoint, radius: float) -> str:
     """Draw a circle for the first target, then a diamond, a square and a triangle. Points that are not sound are hollow."""
-    style = f"dot s{entry.style % STYLES}" + (" unsound" if point.state else "")
-    shape = entry.target_style % 4
-    r = radius
+    return mark(at, height, entry.style, entry.target_style, radius, sound=not point.state)
+
+
+def mark(at: float, height: float, colour: int, shape: int, r: float, *, sound: bool, title: str = "") -> str:
+    """Draw a mark: its colour and shape are numbers. Hollow if the point is not sound. A browser shows the title."""
+    style, shape = f"dot s{colour % STYLES}" + ("" if sound else " unsound"), shape % 4
+    inner = tag("title", title) if title else ""
     if shape == 0:
-        return _tag("circle", cx=at, cy=height, r=r, _class=style)
+        return with_inner(tag("circle", cx=at, cy=height, r=r, _class=style), inner)
     corners = {1: ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)), 2: ((-1, -1), (1, -1), (1, 1), (-1, 1)), 3: ((0, -1.2), (1.2, 1), (-1.2, 1))}
-    return _tag("polygon", points=" ".join(f"{at + dx * r:.1f},{height + dy * r:.1f}" for dx, dy in corners[shape]), _class=style)
+    points = " ".join(f"{at + dx * r:.1f},{height + dy * r:.1f}" for dx, dy in corners[shape])
+    return with_inner(tag("polygon", points=points, _class=style), inner)
 
 
-def _tag(_name: str, _text: str = "", **attributes: object) -> str:
+def with_inner(element: str, inner: str) -> str:
+    """Put elements into an empty one."""
+    return f"{element[:-2]}>{inner}</{element[1:].split(' ', 1)[0]}>" if inner else element
+
+
+def tag(_name: str, _text: str = "", **attributes: object) -> str:
     """Return an element with escaped text and attributes; `_class` and `text_anchor` avoid names that Python forbids."""
     listed = "".join(f" {key.strip('_').replace('_', '-')}={quoteattr(_attribute(value))}" for key, value in attributes.items())
     return f"<{_name}{listed}>{escape(visible(_text))}</{_name}>" if _text else f"<{_name}{listed}/>"

@@ -110,6 +110,21 @@ def sweeps(comparison: Comparison) -> tuple[Sweep, ...]:
     return tuple(sweep for found in curves.values() for sweep in found)
 
 
+def swept(rows: Iterable[Row]) -> dict[tuple[str, str, str], float]:
+    """Return the size on the axis by kernel, unit and case: the one swept, or else the only number of the case. Others have none."""
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.kernel, row.unit, row.case.rpartition("/")[0]), []).append(row)
+    found = {}
+    for (kernel, unit, _), group in groups.items():
+        axis = _axis(group)
+        for row in group:
+            only = list(_numbers({name: value for name, value in row.params.items() if isinstance(value, (int, float))}).values())
+            if axis or len(only) == 1:
+                found[kernel, unit, row.case] = axis[1][row.case] if axis else only[0]
+    return found
+
+
 def band(cell: Cell) -> tuple[float | None, float | None]:
     """Return the author's own band, or the values at the 80th and 20th percentile of the time."""
     if cell.low is not None and cell.high is not None:

@@ -30,5 +30,9 @@ def _entry(point: Measured) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": point.name, "unit": visible(point.cell.unit), "value": point.value}
     if point.low is not None and point.high is not None:
         entry["range"] = f"± {(point.high - point.low) / 2:.4g}"
-    share = f"\nshare of copy {point.cell.share:.1%}" if point.cell.share is not None else ""
+    share = (
+        f"\nshare of {(point.cell.share_of or 'the copy').removeprefix('the ')} {point.cell.share:.1%}"
+        if point.cell.share is not None
+        else ""
+    )
     return {**entry, "extra": f"timer {visible(point.cell.timer) or 'unknown'}\ntimings {point.cell.timings}{share}"}

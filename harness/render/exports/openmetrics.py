@@ -43,7 +43,9 @@ def render_openmetrics(comparison: Comparison) -> str:
         _family("speed_low", "The lower end of its 20 to 80 percent band.", [(on, p.low) for on, p in points if p.low is not None]),
         _family("speed_high", "The upper end of its 20 to 80 percent band.", [(on, p.high) for on, p in points if p.high is not None]),
         _family(
-            "ceiling_share", "Its share of the copy measured in the same run.", [(on, p.cell.share) for on, p in points if p.cell.share]
+            "ceiling_share",
+            "Its share of the ceiling (copy, or matrix product) measured in the same run.",
+            [(on, p.cell.share) for on, p in points if p.cell.share],
         ),
         _family("copy_bytes_per_second", "Copy bandwidth measured on a GPU.", copies, unit="bytes_per_second"),
         _family("tests", "Tests of a kernel by what became of them.", tests),

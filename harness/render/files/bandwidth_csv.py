@@ -7,11 +7,12 @@ import re
 
 from harness.compare.comparison import Cell, Comparison, Row
 from harness.compare.speeds.rows import is_bandwidth, is_memory, is_time
+from harness.render.charts.sweeps import swept
 from harness.render.text import visible
 
 COLUMNS = (
-    *("kernel", "case", "provider", "dtype", "x", "metric", "unit", "value", "median_ms", "p20_ms", "p80_ms"),
-    *("ceiling_share", "target", "device", "verdict", "gpu"),
+    *("kernel", "case", "provider", "dtype", "x", "x_label", "metric", "unit", "value", "median_ms", "p20_ms", "p80_ms"),
+    *("ceiling_share", "target", "device", "verdict", "gpu", "commit", "run"),
 )
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - some spreadsheets take the wide ones too
 _DTYPE = re.compile(r"(torch\.|tl\.)?(bf16|fp?\d+\w*|float\d+\w*|bfloat16|half|double|u?int\d+|i\d+)")
@@ -22,10 +23,13 @@ def render_csv(comparison: Comparison) -> str:
     lines = _Lines()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(COLUMNS)
+    origins = {target.target: (_inert(target.commit), _inert(target.run_id)) for target in comparison.targets}
+    axes = swept(comparison.rows)
     for row in comparison.rows:
-        dtype, x = _parameters(row)
+        dtype, label = _parameters(row)
+        x = axes.get((row.kernel, row.unit, row.case))
         for cell in row.cells:
-            writer.writerow(_line(row, cell, dtype, x))
+            writer.writerow([*_line(row, cell, dtype, label, x), *origins.get(cell.target, ("", ""))])
     return "".join(lines)
 
 
@@ -41,22 +45,23 @@ class _Lines(list[str]):
 
 
 def _parameters(row: Row) -> tuple[str, str]:
-    """Return the type, and the size or sizes. Long lists are cut, because the line of every target repeats them."""
+    """Return the type, and the other parameters as text. Long lists are cut, because the line of every target repeats them."""
     dtype = next((key for key, value in row.params.items() if key == "dtype" or (isinstance(value, str) and _DTYPE.fullmatch(value))), "")
     others = {key: value for key, value in row.params.items() if key != dtype}
-    x = str(next(iter(others.values()))) if len(others) == 1 else " ".join(f"{key}={value}" for key, value in others.items())
-    return str(row.params.get(dtype, "")), x if len(x) <= _LONGEST else f"{x[:_LONGEST]}…"
+    label = " ".join(f"{key}={value}" for key, value in others.items())
+    return str(row.params.get(dtype, "")), label if len(label) <= _LONGEST else f"{label[:_LONGEST]}…"
 
 
-def _line(row: Row, cell: Cell, dtype: str, x: str) -> list[str]:
+def _line(row: Row, cell: Cell, dtype: str, label: str, x: float | None) -> list[str]:
     metric = (
         "bandwidth" if is_bandwidth(cell.unit) else "time" if is_time(cell.unit) else "memory" if is_memory(cell.unit) else "throughput"
     )
-    names = (row.kernel, row.case, row.provider, dtype, x, metric, cell.unit)
+    size = "" if x is None else f"{x:.17g}"
     numbers = (cell.value, cell.median_ms, cell.p20_ms, cell.p80_ms, cell.share)
     state = "suspect" if cell.suspect else "unverified" if cell.value is not None and not cell.verified else cell.verdict.value
     figures = ("" if number is None else repr(number) for number in numbers)
-    return [*map(_inert, names), *figures, _inert(cell.target), _inert(cell.gpu), state, str(cell.device)]
+    origin = [*map(_inert, (row.kernel, row.case, row.provider, dtype)), size, _inert(label), metric, _inert(cell.unit)]
+    return [*origin, *figures, _inert(cell.target), _inert(cell.gpu), state, str(cell.device)]
 
 
 def _inert(text: str) -> str:

@@ -23,7 +23,7 @@ from harness.compare.codegen.alignment import configuration
 from harness.compare.comparison import COMPLETE, Comparison, TargetSummary
 from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, NotRun, Stage, StageReport, Verdict
 from harness.render.sections.codegen.gates import how_to_waive
-from harness.render.sections.suspected import suspicion
+from harness.render.sections.testing.suspected import suspicion
 from harness.render.text import first_line, visible
 
 _MARKUP = re.compile('[&<>"]')
@@ -152,7 +152,9 @@ def _facts(target: TargetSummary) -> dict[str, str]:
         "triton": facts.triton if facts else None,
         "image": environment.image if environment else None,
         "image_digest": environment.image_id if environment else None,
+        "host": target.host,
         "commit": target.commit,
+        "snapshot": target.snapshot,
         "run_id": target.run_id,
         "verdict": target.verdict.value,
     }

@@ -90,5 +90,5 @@ def _cell(square: Square) -> Cell:
 
 def _bar(one: Reached) -> Bar:
     css = distance(one.share).value if one.share is not None else ""
-    of = "of copy" if one.of_ceiling is not None else "of peer"
+    of = f"of {one.ground}"
     return Bar(one.share, css, of if one.share is not None else "", f"{number(one.best)} {one.unit}".strip(), one.verified)

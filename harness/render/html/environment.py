@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.compare.comparison import Comparison, DeviceSummary, TargetSummary
-from harness.render.sections.cards import remarks, several
+from harness.render.sections.cards import remarks, several, use_of_cards
 from harness.render.text import number
 
 _MOST = 16  # different GPUs per target
@@ -62,13 +62,14 @@ def _told(target: TargetSummary) -> dict[str, str]:
             "kernel sources": seen.kernels_hash[:12],
             "platform": seen.platform,
         }
-    found |= {"commit": target.commit}
+    found |= {"host": target.host, "commit": target.commit, "snapshot": target.snapshot}
     if environment is not None:
         image = environment.image or ""
         digest = f" {environment.image_id[:19]}" if environment.image_id else ""
         found |= {"engine": environment.engine, "image": image + digest, "protections given up": ", ".join(environment.weakened)}
         installed = [f"{package} {version}" for package, version in environment.packages.items()]
         found |= {"installed for it": _joined(installed, _MOST_PACKAGES), "not installed as asked": "; ".join(environment.notes)}
+    found |= {"use of the card": use_of_cards(target)}
     return found | {"run": target.run_id, "started": target.started, "took": f"{target.seconds:.0f} s" if target.seconds else ""}
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from harness.compare.codegen.alignment import by_generation
 from harness.compare.codegen.vendors import one_vendor
-from harness.compare.comparison import FAILING, Comparison
+from harness.compare.comparison import FAILING, Comparison, TargetSummary
 from harness.records import HOST_CODE, CompiledKernel, Verdict
+from harness.render.sections.changes.code import ONE_VENDOR, vendor_section
 from harness.render.sections.codegen import fidelity, gates, generated_code
-from harness.render.sections.codegen.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Section
+from harness.render.source_links import source_link
 from harness.render.text import number
 
 _FEW = 60
@@ -41,13 +42,15 @@ class Figures:
 
 @dataclass(frozen=True)
 class Function:
-    """A kernel function with a cell per column; None if it was not compiled. `source` is its file and line, if known."""
+    """A kernel function with a cell per column; None if it was not compiled. `source` is its file and line, if known, and `link` an
+    address of it."""
 
     kernel: str
     name: str
     n: int
     cells: tuple[Figures | None, ...]
     source: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,11 @@ def generated(comparison: Comparison) -> Generated:
         group = groups.setdefault((row.kernel, row.function), {})
         for cell in row.cells:
             group.setdefault(Column(cell.compiled.architecture, cell.target), []).append(cell.compiled)
+    targets = {target.target: target for target in comparison.targets}
     functions = tuple(
-        Function(kernel, name, counted[kernel, name], tuple(_figures(group.get(column, [])) for column in columns), _source(group))
+        Function(
+            kernel, name, counted[kernel, name], tuple(_figures(group.get(column, [])) for column in columns), *_source(group, targets)
+        )
         for (kernel, name), group in groups.items()
     )
     notes = [section for section in generated_code.codegen(comparison, every=False) if not section.heads]
@@ -87,8 +93,10 @@ def generated(comparison: Comparison) -> Generated:
     return Generated(columns, functions, broken, rest, len({column.target for column in columns}) > 1)
 
 
-def _source(group: Mapping[Column, Sequence[CompiledKernel]]) -> str:
-    return next((row.source for rows in group.values() for row in rows if row.source), "")
+def _source(group: Mapping[Column, Sequence[CompiledKernel]], targets: Mapping[str, TargetSummary]) -> tuple[str, str]:
+    """Return where the function is in the source, and the address of that place."""
+    found = [(row.source, source_link(targets[column.target], row.source)) for column, rows in group.items() for row in rows if row.source]
+    return next((entry for entry in found if entry[1]), found[0] if found else ("", ""))
 
 
 def _figures(rows: list[CompiledKernel]) -> Figures | None:

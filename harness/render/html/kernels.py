@@ -8,12 +8,15 @@ from dataclasses import dataclass, replace
 from harness.compare.answer.overview import KernelLine
 from harness.compare.comparison import Comparison
 from harness.records import Verdict
+from harness.records.selection.package import is_load
 from harness.render.html.generated_code import Function
 from harness.render.html.speeds import Kernel
 from harness.render.html.tests import Numeric
 from harness.render.text import counts, gravest
 
 _MOST_TESTS = 60  # test functions in a section
+_FEW_CASES, _MOST_CHOICES = 3, 60  # of what an autotuner chose
+_FEW_FUNCTIONS = 6  # whose code is shown at first
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,17 @@ class TestLine:
     file: str
     name: str
     cells: tuple[tuple[str, Verdict] | None, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A configuration that an autotuner chose: on which target, for which cases (the first of them, and how many)."""
+
+    function: str
+    target: str
+    config: str
+    cases: tuple[str, ...]
+    n: int
 
 
 @dataclass(frozen=True)
@@ -37,6 +51,15 @@ class Page:
     functions: tuple[Function, ...]
     configurations: int
     numerics: tuple[Numeric, ...]
+    chosen: tuple[Choice, ...] = ()
+
+    @property
+    def open(self) -> tuple[Function, ...]:
+        """The functions that a reader sees first: those with a fault, and the largest of the others, six in all or more."""
+        faulty = [entry for entry in self.functions if any(cell and (cell.failed or cell.gated or cell.spills) for cell in entry.cells)]
+        rest = sorted((entry for entry in self.functions if entry not in faulty), key=lambda entry: -entry.n)
+        shown = faulty + rest[: max(0, _FEW_FUNCTIONS - len(faulty))]
+        return tuple(entry for entry in self.functions if entry in shown)
 
 
 def pages(
@@ -56,6 +79,7 @@ def pages(
     numbers: dict[str, list[Numeric]] = {}
     for numeric in numerics:
         numbers.setdefault(numeric.kernel, []).append(numeric)
+    chosen = _chosen(comparison)
     found = []
     for kernel, line in _every(lines, code):
         mine = tests.get(kernel, [])
@@ -70,9 +94,26 @@ def pages(
                 tuple(own),
                 sum(function.n for function in own),
                 tuple(numbers.get(kernel, ())),
+                chosen.get(kernel, ()),
             )
         )
     return tuple(sorted(found, key=lambda page: page.line.kernel))
+
+
+def _chosen(comparison: Comparison) -> dict[str, tuple[Choice, ...]]:
+    """Return by kernel what autotuners chose, the configurations of most cases first."""
+    groups: dict[str, dict[tuple[str, str, str], list[str]]] = {}
+    for row in comparison.rows:
+        for cell in row.cells:
+            for function, config in cell.tuned.items():
+                groups.setdefault(row.kernel, {}).setdefault((function, cell.target, config), []).append(row.case)
+    return {
+        kernel: tuple(
+            Choice(*key, tuple(dict.fromkeys(cases))[:_FEW_CASES], len(set(cases)))
+            for key, cases in sorted(found.items(), key=lambda entry: (entry[0][:2], -len(entry[1])))
+        )[:_MOST_CHOICES]
+        for kernel, found in groups.items()
+    }
 
 
 def named(lines: Sequence[KernelLine], functions: Sequence[Function]) -> list[str]:
@@ -98,7 +139,7 @@ def _tests(comparison: Comparison) -> dict[str, list[TestLine]]:
     for (kernel, test), group in groups.items():
         file, _, name = test.partition("::")
         cells = tuple((counts(group[target]), gravest(group[target])) if target in group else None for target in targets)
-        found.setdefault(kernel, []).append(TestLine(file, name or test, cells))
+        found.setdefault(kernel, []).append(TestLine(file, "module: the file loads" if is_load(test) else name or test, cells))
     return {kernel: sorted(made, key=lambda test: -max(_severity(test))) for kernel, made in found.items()}
 
 

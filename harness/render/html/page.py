@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from markupsafe import Markup
+
 from harness.compare.answer.headline import headline
 from harness.compare.answer.overview import overview, own_providers
 from harness.compare.answer.shortfalls import shortfalls
 from harness.compare.comparison import Comparison
+from harness.render.charts.roofline import roofline
 from harness.render.charts.sweeps import sweeps
 from harness.render.excerpt import shown
 from harness.render.html import answer, environment, generated_code, kernels, speeds, tests
 from harness.render.html.anchors import anchors
 from harness.render.html.data import embedded, most_tests
 from harness.render.html.shell import draw
-from harness.render.sections import findings
+from harness.render.sections.testing import findings
 from harness.render.text import UNTESTED
 
 
@@ -33,6 +36,7 @@ def render_html(comparison: Comparison) -> str:
     own = own_providers(comparison)
     drawings = [kernels.with_shown(kernel, own.get(kernel.name, "")) for kernel in speeds.by_kernel(comparison, figures)]
     open_gaps, more_gaps = answer.gaps(comparison, shortfalls(comparison, lines), idents)
+    roof = roofline(comparison)
     left_out = [*found.left_out, *(f"{count} {what}. Everything is in comparison.json." for count, what in more if count > 0)]
     return draw(
         "page.html.jinja",
@@ -48,6 +52,8 @@ def render_html(comparison: Comparison) -> str:
         rows=answer.rows(lines, idents),
         gaps=open_gaps,
         more_gaps=more_gaps,
+        roof=roof,
+        roof_body=Markup(roof.body if roof else ""),  # noqa: S704 - the chart escapes all texts
         pages=kernels.pages(comparison, lines, idents, drawings, generated.functions, numerics),
         failures=tests.failures(comparison),
         findings=findings.sections(comparison, tests.MOST_FINDINGS),

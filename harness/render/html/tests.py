@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow
 from harness.records import CaseResult, Verdict
 from harness.render.repro import repro
-from harness.render.sections.suspected import suspicion
+from harness.render.sections.testing.suspected import suspicion
 from harness.render.text import first_line
 
 _FAILURES, _DETAIL, _ALL_DETAILS = 200, 8_000, 160_000  # failures shown, characters of one traceback, and of all tracebacks

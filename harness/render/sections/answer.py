@@ -15,6 +15,7 @@ from harness.render.text import NOTHING, UNVERIFIED_MARK, counts, gravest, numbe
 _CELLS = 4  # of a bar
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _PEER = "*"
+_PRODUCT = "^"  # of a matrix product
 _MOST_WIDE = 3  # targets beside each other
 _MOST_HINTS = 2  # of a gap
 KERNELS, GAPS = "Kernels", "Where is the gap, what next"
@@ -89,7 +90,7 @@ def _reached(one: Reached, *, untested: bool) -> list[Bit]:
     mark = "" if one.verified or untested else UNVERIFIED_MARK
     if one.share is None:
         return [Bit(f"{number(one.best)} "), name(one.unit), Bit(f"{mark} ")] if one.best is not None else []
-    of = "" if one.of_ceiling is not None else _PEER
+    of = {"peer": _PEER, "product": _PRODUCT}.get(one.ground, "")
     return [Bit(f"{draw_bar(one.share)} {one.share:.0%}{of}{mark}", far=distance(one.share)), Bit(" ")]
 
 
@@ -105,10 +106,12 @@ def _percent(value: float | None) -> Line:
 def _legend(comparison: Comparison, lines: Sequence[KernelLine], pairs: Sequence[tuple[str, str]], *, ported: bool) -> tuple[str, ...]:
     reached = [one for line in lines for square in line.squares for one in square.reached]
     words = []
-    if any(one.of_ceiling is not None for one in reached):
+    if any(one.ground == "copy" for one in reached):
         words.append("%: of the copy measured on that GPU in the same run, median over the cases.")
     if any(one.of_ceiling is None and one.share is not None for one in reached):
         words.append(f"{_PEER}: without a ceiling, of the fastest provider.")
+    if any(one.ground == "product" for one in reached):
+        words.append(f"{_PRODUCT}: of a matrix product of its dtype by the card's library, in the same run.")
     if pairs:
         words.append(f"Ratio: {', '.join(f'{target}/{baseline}' for target, baseline in pairs[:_MOST_WIDE])}.")
     if comparison.since:

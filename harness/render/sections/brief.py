@@ -11,11 +11,12 @@ from harness.compare.answer.shortfalls import shortfalls
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import Comparison
 from harness.compare.verdict import phrase
-from harness.render.sections import answer, cards, findings
+from harness.render.sections import answer, cards
+from harness.render.sections.changes.code import ONE_VENDOR, vendor_section
 from harness.render.sections.codegen import gates, generated_code
-from harness.render.sections.codegen.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Line, Section, name, say
 from harness.render.sections.outline import did_not_pass
+from harness.render.sections.testing import findings
 from harness.render.text import asked_for, first_line, left_out
 
 _GAPS, _PROBLEMS, _TARGETS, _REMARKS = 3, 5, 8, 3
@@ -29,7 +30,7 @@ class Brief:
     sections: tuple[tuple[Section, int], ...]
 
 
-def brief(whole: Comparison, comparison: Comparison, *, failures: int = 3, figures: bool = False) -> Brief:
+def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figures: bool = False) -> Brief:
     """Return the answer. The headline is about the `whole`, the sections about the part of it that a page shows.
 
     `failures` are the lines about failed tests. With `figures`, every gap is listed with all figures of its code.
@@ -40,8 +41,8 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 3, figur
     parts: Sequence[tuple[list[Section], int]] = (
         (answer.kernels(comparison, lines), 22),
         (_targets(comparison), 9),
-        (did_not_pass(comparison, failures), 6),
-        (findings.sections(comparison, failures), 6),
+        (did_not_pass(comparison, failures), 9),
+        (findings.sections(comparison, min(failures, 3)), 6),
         ([section for section in broken if section.title in (generated_code.UNCOMPILED, gates.BROKEN, gates.NOT_JUDGED)], 6),
         (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), 4), 6),
         (answer.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 20),
@@ -56,6 +57,7 @@ def _targets(comparison: Comparison) -> list[Section]:
     gravest_first = sorted(comparison.targets, key=lambda target: target.complete)
     for target in gravest_first[:_TARGETS]:
         lines.append(say(name(phrase(target)), *([f" ({target.emulated}, emulated)"] if target.emulated else [])))
+        lines += [say(f"  {use}")] if (use := cards.use_of_cards(target)) else []
         lines += [say(name(f"  {remark}")) for remark in cards.remarks(target)[:_REMARKS]]
         lines += [
             say(name(f"  attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 200)}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.compare.comparison import Comparison, DeviceSummary, TargetSummary
 from harness.render.sections.model import MOST_LINES, Line, Section, name, say, shorten
-from harness.render.text import NOTHING, first_line, number
+from harness.render.text import NOTHING, first_line, number, plural
 
 _MOST = 64  # GPUs per target; a file from elsewhere may name any number
 _ID = 13  # characters of a long id: enough to distinguish the GPUs of one host
@@ -49,3 +49,14 @@ def _row(target: TargetSummary, device: DeviceSummary) -> tuple[Line, ...]:
     )
     copied = number(device.ceiling_gbps) if device.ceiling_gbps else NOTHING
     return (*names, say(str(device.tests)), say(str(device.points)), say(copied))
+
+
+def use_of_cards(target: TargetSummary) -> str:
+    """Return for how long the run had its cards and what for, in one sentence; empty if it had none."""
+    use = target.card_use
+    if use is None:
+        return ""
+    share = f" ({use.used_s / use.held_s:.0%})" if use.held_s else ""
+    several = "cards" if len(target.devices) > 1 else "card"
+    compiled = f"{plural(use.compiled_ahead, 'kernel')} compiled on that machine before, {use.compiled_meanwhile} meanwhile"
+    return f"held its {several} for {use.held_s:.0f} s, {use.used_s:.0f} s{share} for tests and timing; {compiled}"

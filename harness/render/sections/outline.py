@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
 from harness.records import GPU_PROPERTY, Verdict
-from harness.render.sections import cards, findings, not_run, speeds
+from harness.records.selection.package import is_load
+from harness.render.repro import repro
+from harness.render.sections import cards, speeds
+from harness.render.sections.changes.code import ONE_VENDOR, vendor_section
 from harness.render.sections.codegen import fidelity, gates, generated_code
-from harness.render.sections.codegen.changed_code import ONE_VENDOR, vendor_section
 from harness.render.sections.model import Bit, Line, Section, name, names, say, shorten
-from harness.render.sections.suspected import suspicion
+from harness.render.sections.testing import findings, not_run
+from harness.render.sections.testing.suspected import suspicion
 from harness.render.text import NOTHING, asked_for, counts, first_line, gravest, left_out, number, plural
 
 _FEW = 30  # lines per section before "and n more"
@@ -76,6 +80,7 @@ def _targets(comparison: Comparison) -> Section:
             for stage in target.stages
             for note in stage.notes[:_FEW]
         ]
+        lines += [say(name(target.target), f": {use}")] if (use := cards.use_of_cards(target)) else []
         told = target.environment.notes if target.environment else ()
         lines += [say(name(f"{target.target}: {first_line(note, 400)}")) for note in told]
         if target.environment and target.environment.weakened:
@@ -162,10 +167,20 @@ def _tests(comparison: Comparison, few: int | None) -> list[Section]:
 
 
 def did_not_pass(comparison: Comparison, few: int | None) -> list[Section]:
-    """Return the tests that failed, and below each a line per target on which it did not pass; the first `few` lines."""
-    look = (line for row in comparison.tests if _failed(row) for line in _story(row, comparison.targets))
-    stories = sum(1 + _behind(row) + len(row.suspected) for row in comparison.tests if _failed(row))
-    return _listing("Tests that did not pass", look, few, stories)
+    """Return the tests that failed, and below each a line per target on which it did not pass; the first `few` lines.
+
+    Below them is the command that runs the first one alone. Its id is pytest's own, quoted for a shell.
+    """
+    failed = [row for row in comparison.tests if _failed(row)]
+    look = (line for row in failed for line in _story(row, comparison.targets))
+    stories = sum(1 + _behind(row) + len(row.suspected) for row in failed)
+    sections = _listing("Tests that did not pass", look, few, stories)
+    targets = {target.target: target for target in comparison.targets}
+    bad = next((cell for cell in failed[0].cells if cell.result.verdict in FAILING), None) if failed else None
+    if bad is None or "::" not in failed[0].id:
+        return sections
+    legend = ("The first of them alone:",) if len(failed) > 1 else ("That test alone:",)
+    return [replace(section, legend=legend, paste=repro(targets[bad.target], failed[0].id)) for section in sections]
 
 
 def _parity(comparison: Comparison) -> tuple[Line, ...]:
@@ -191,7 +206,8 @@ def _failed(row: ParityRow) -> bool:
 
 
 def _id(row: ParityRow) -> str:
-    return row.id if row.occurrence == 1 else f"{row.id} ({row.occurrence})"
+    what = " (the file loads)" if is_load(row.id) else ""
+    return f"{row.id}{what}" if row.occurrence == 1 else f"{row.id}{what} ({row.occurrence})"
 
 
 def _story(row: ParityRow, targets: Sequence[TargetSummary]) -> list[Line]:

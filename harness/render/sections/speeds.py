@@ -107,7 +107,8 @@ def _legend(shown: list[Speed], compared: bool, *, single: bool, untested: bool)
     left = sum(speed.left_out for speed in shown)
     legend = [] if single else ["n cases; best and median over them; largest: at the largest size."]
     if any(speed.best_share is not None for speed in shown):
-        legend.append("%: of the copy bandwidth measured on that GPU in the same run.")
+        of = {speed.share_of for speed in shown if speed.share_of}
+        legend.append(f"%: of {' or '.join(sorted(of)) or 'the copy'}, measured on that GPU in the same run.")
     if untested:
         legend.append(UNTESTED)
     elif any(not speed.verified for speed in shown):

@@ -3,8 +3,9 @@
 import ctypes
 import struct
 import time
+from pathlib import Path
 
-from harness.emulator import Execution, OutOfMemoryBounds, TimeLimit, Trap, Unimplemented
+from harness.emulator import Access, Check, Execution, Found, OutOfMemoryBounds, TimeLimit, Trap, Unimplemented
 from harness.emulator.errors import Place
 from harness.inside.fake_gpu.emulated import driver
 
@@ -29,7 +30,14 @@ def send(buffer, control, form, number):
         name = ctypes.c_uint64.from_address(slot).value >> 8
 
 
-def execute(kernel, launch, *, limit_instructions=None, limit_seconds=None):
+def race(kernel):
+    """Make up what a check finds."""
+    place = Place(kernel, 64, "ds_made_up v1", "test_ends.py:9", str(Path(__file__).with_name("test_ends.py")))
+    where = {"address": 512, "size": 4, "workgroup": (0, 0, 0), "wave": 1, "lane": 3, "thread": 67, "threads": 256, "times": 2}
+    return Found(Check.LDS_RACE, place, Access.LOAD, **where, other=place, other_access=Access.STORE, other_wave=2, in_flight=True)
+
+
+def execute(kernel, launch, *, limit_instructions=None, limit_seconds=None, findings=None):
     assert 0 < limit_seconds <= 120
     place = Place(kernel.name, 64, "v_made_up_b32", "test_ends.py:12")
     if kernel.name == "unknown":
@@ -47,6 +55,8 @@ def execute(kernel, launch, *, limit_instructions=None, limit_seconds=None):
     out, value = struct.unpack_from("<Qi", launch.arguments)
     assert (launch.grid, launch.threads, [start for start, _ in launch.buffers]) == ((1, 1, 1), 256, [out])
     ctypes.memmove(out, struct.pack("<i", value), 4)
+    if findings is not None and kernel.name == "good":
+        findings.append(race(kernel.name))
     return Execution(instructions=100, waves=4)
 
 

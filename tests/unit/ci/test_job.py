@@ -70,7 +70,7 @@ def test_leftovers_are_named(monkeypatch):
             raise found
         return found
 
-    monkeypatch.setattr("harness.engines.docker.engine.clean", clean)
+    monkeypatch.setattr("harness.engines.choose.clean", clean)
     said = [job.end_leftovers() for _ in range(3)]
 
     assert asked == [False] * 3

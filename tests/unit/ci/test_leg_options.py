@@ -93,6 +93,7 @@ def test_the_command_on_record_is_one_that_can_be_resumed(leg):
         ("--out=elsewhere", "--options sets --out to elsewhere"),
         ("--out elsewhere", "--options sets --out to elsewhere"),
         ("--resume=elsewhere", "--options sets --resume to elsewhere"),
+        ("--triton 3.8.0", "--options puts the target on a toolchain"),
         ("-- cuda", "'cuda'"),
         ("cuda", "'cuda'"),
         ("--help", "ask for help"),
@@ -120,6 +121,14 @@ def test_options_are_told_as_they_are_parsed(capsys):
     assert (told["resume"], told["kernels"]) == (None, "kernels")
 
 
+def test_the_names_are_those_of_the_legs(capsys):
+    """So that a report expects what will be there."""
+    assert _run_cli(["ci", "options", "cpu", "--triton", "3.8.0", "--toolchain", "triton-3.9"]) == 0
+    (lane,) = json.loads(capsys.readouterr().out)["legs"]
+
+    assert [leg["name"] for leg in lane] == ["cpu@triton-3.9", "cpu@triton-3.8.0"]
+
+
 @pytest.mark.parametrize("words", [["cpu", "--no-such"], ["cpu", "--help"], []])
 def test_options_that_are_wrong_are_refused(words):
     """So that a script stops there."""
@@ -130,7 +139,8 @@ def test_a_recorded_command_is_read_as_it_was_parsed():
     """The line that reproduces a failure keeps what decides the environment: a value that looks like an option is a value."""
     valued = {name for one in cli.run.params if isinstance(one, click.Option) and not one.is_flag for name in one.opts}
 
-    assert valued == repro._KEPT | repro._DROPPED
+    assert valued == repro._KEPT | repro._DROPPED | repro._OPTIONAL
+    assert repro._kept(["warpwave", "run", "cpu", "--json", "--gpu", "1"]) == ["--gpu", "1"]
     assert repro._kept(["warpwave", "run", "cpu", "-k", "--gpu", "--kernels=x", "--out", "--engine", "--gpu", "1", "--quick"]) == [
         *("--kernels=x", "--gpu", "1"),
     ]

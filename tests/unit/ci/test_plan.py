@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from harness.__main__ import _run_cli
 from harness.ci.plan import Leg, as_outputs, plan_legs
 from harness.errors import UsageError
 
@@ -88,3 +89,37 @@ def test_the_outputs_of_a_plan():
     assert told["expect"] == "a,b"
     assert as_outputs(plan_legs(asked(a=[["x"], ["y"], ["z"]], b="x"), ["a", "b"]))["expect"] == "a,a (2),a (3),b"
     assert set(told) == {"matrix", "expect"}
+
+
+HOSTS = """
+cuda: {runner: [self-hosted, h100], shards: 2}
+big: {target: cuda, ssh: b200, runner: [self-hosted, b200]}
+"""
+
+
+def test_a_hosts_file_is_a_plan(tmp_path, capsys):
+    """Each leg on the runner that has its card, in the file's own parts; the report expects the legs."""
+    (tmp_path / "hosts.yml").write_text(HOSTS)
+    assert _run_cli(["ci", "plan", "--kernels", str(tmp_path), "--output", str(tmp_path / "outputs")]) == 0
+    told = (tmp_path / "outputs").read_text()
+
+    assert capsys.readouterr().out.splitlines() == [
+        "cuda-1of2: cuda on self-hosted, h100",
+        "cuda-2of2: cuda on self-hosted, h100",
+        "big: big on self-hosted, b200",
+    ]
+    assert "cuda,big" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("cuda: {ssh: a}", "names no runner"), ("cuda: {runner: [self-hosted]}", "`self-hosted` alone"), (None, "There is no hosts.yml")],
+)
+def test_a_hosts_file_without_runners_is_refused(tmp_path, capsys, monkeypatch, text, said):
+    """No job would find its machine."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    if text:
+        (tmp_path / "hosts.yml").write_text(text)
+
+    assert _run_cli(["ci", "plan", "--kernels", str(tmp_path)]) == 2
+    assert said in capsys.readouterr().err

@@ -79,7 +79,7 @@ def test_no_job_runs_on_just_any_machine():
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_no_trigger_runs_a_pull_request_with_our_rights(name):
     """Rule 3. (`on` is what YAML 1.1 takes for true.)"""
-    assert set(WORKFLOWS[name][True]) <= {"push", "pull_request", "workflow_call", "workflow_dispatch", "workflow_run"}
+    assert set(WORKFLOWS[name][True]) <= {"push", "pull_request", "workflow_call", "workflow_dispatch", "workflow_run", "schedule"}
 
 
 def test_the_job_that_may_write_has_no_code_of_the_pull_request():

@@ -75,9 +75,9 @@ esac"""
 def gpu(runner, legs, gh=NO_BASE, more=None):
     """gpu.yml from plan to report. `legs`: what stands for warpwave on each target's machine; None where the job never came."""
     jobs = WORKFLOWS["gpu.yml"]["jobs"]
-    planned = runner("plan", {"inputs.shards": 1, "inputs.runners": json.dumps({name: RUNNERS[name] for name in legs})}).run(
-        jobs["plan"]["steps"]
-    )
+    runners = json.dumps({name: RUNNERS[name] for name in legs})
+    asked = {"inputs.shards": 1, "inputs.runners": runners, "inputs.kernels": "kernels"}
+    planned = runner("plan", asked).run(jobs["plan"]["steps"])
     assert planned["status"] == "success", planned["log"]
     ran = {}
     for leg in json.loads(planned["outputs"]["steps.plan.outputs.matrix"])["include"]:

@@ -23,7 +23,7 @@ from harness.errors import UsageError
 from harness.records import Ceiling, CompiledKernel, Facts, Inputs, Job, RunRecord, Sample, Stages, TargetRun, dump, to_json
 from harness.render.charts.pictures import pictures
 from harness.render.exports import FORMATS
-from harness.render.sections.codegen.changed_code import diff_sections, sentence
+from harness.render.sections.changes.code import diff_sections, sentence
 from harness.render.terminal import render_terminal
 from harness.report import WRITERS
 

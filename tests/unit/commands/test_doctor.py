@@ -169,7 +169,7 @@ def test_a_tool_that_hangs_is_a_finding_and_costs_no_more_than_its_time(tmp_path
 def test_a_node_that_is_closed_to_this_user_is_named(tmp_path, monkeypatch):
     """With the command that opens it."""
     machine = machine_of(yaml.safe_load(MACHINES["amd-healthy"].read_text()), tmp_path)
-    monkeypatch.setattr("harness.doctor.vendor.os.access", lambda path, _: "kfd" not in str(path))
+    monkeypatch.setattr("harness.doctor.machine.os.access", lambda path, _: "kfd" not in str(path))
     first = examine_vendor(load_targets()["rocm"], machine, None, needed=False)[0]
 
     assert (first.state, first.evidence) == ("fail", "driver loaded: /sys/module/amdgpu/version says 6.16.6; no access to /dev/kfd")

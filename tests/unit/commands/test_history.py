@@ -17,6 +17,7 @@ from harness.compare.speeds.trend import trends
 from harness.errors import ExitCode, InfrastructureError, InvalidInputError
 from harness.history import add, series
 from harness.records import Verdict
+from harness.render.sections.changes.speeds import trend_sections
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -106,6 +107,19 @@ def test_a_trend_is_over_the_cases_that_all_runs_have(path):
     assert (last.n, last.speeds, last.line) == (3, pytest.approx((1.0, 1.0)), "▄▄")
     assert [trend.name for trend in trends(series(path, "softmax"), 20, by_case=True)] == ["softmax/N=1", "softmax/N=2", "softmax/N=4"]
     assert series(path, "gelu") == []
+
+
+def test_a_step_that_came_with_another_toolchain_says_so(path):
+    """Not a step without one, and not a new toolchain without a step of more than 2 %."""
+    newer = facts(triton="3.10.0")
+    days = [day(1, 1.0), day(2, 2.0), dataclasses.replace(day(3, 4.0), facts=newer), dataclasses.replace(day(4, 4.0), facts=facts())]
+    add(path, days)
+    (found,) = trends(series(path), 20)
+    text = "".join(bit.text for bit in trend_sections([found])[0].lines[0])
+
+    assert [(step.speedup, step.before.run_id, step.after.run_id) for step in found.steps] == [(pytest.approx(0.5), "run-2", "run-3")]
+    assert "-50.0% with triton 3.9.0, torch 2.13.0+synthetic → triton 3.10.0, torch" in text
+    assert "the commit changed too: c2 → c3" in text
 
 
 def test_runs_without_a_case_in_common_say_so(path):

@@ -112,7 +112,7 @@ def test_an_impossible_file_is_the_users_mistake(place, bundle, tmp_path, name):
     for words in (
         ("export", bundle, "--format", "csv", "--out", where),
         ("report", bundle, "--out", tmp_path / "out", "--svg", where),
-        ("codegen", "diff", bundle, bundle, "--json", where),
+        ("codegen", "diff", bundle, bundle, f"--json={where}"),
         ("codegen", "diff", bundle, bundle, "--html", where),
         ("compare", bundle, bundle, "--markdown", where),
         ("ci", "plan", "--runners", '{"cuda": ["self-hosted", "gpu"]}', "--output", where),

@@ -109,8 +109,8 @@ def test_an_absent_target_is_the_reason(tmp_path, capsys):
     """Not only of the exit code: it is named."""
     write_raw(tmp_path / "raw" / "alpha", run())
 
-    assert _run_cli(["report", str(tmp_path), "--expect", "alpha,beta"]) == 4
-    assert "exit code 4: beta is absent (no raw folder was given)" in capsys.readouterr().err
+    assert _run_cli(["report", str(tmp_path), "--expect", "alpha,cuda"]) == 4
+    assert "exit code 4: cuda is absent (no raw folder was given)" in capsys.readouterr().err
 
 
 def test_a_report_that_cannot_be_written_is_the_reason(tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.config.package_root import find_root, import_folders
+from harness.config.pyproject import load_gates
 from harness.config.pytest_settings import load_pytest_settings
 from harness.records import PytestSettings
 
@@ -100,3 +101,12 @@ def test_files_and_folders_of_tests(tmp_path):
     found = load_pytest_settings(tmp_path, tmp_path)
 
     assert (found.python_files, found.testpaths) == (("check_*.py", "*_check.py"), ("tests", "more/tests"))
+
+
+def test_waivers_of_other_packages_are_not_this_ones(tmp_path):
+    """A pyproject.toml above the folder is about more than it; one in it may have stale waivers, which are reported."""
+    waivers = "".join(f'[[tool.warpwave.waivers]]\ngate = "spills"\nkernel = "{name}"\nreason = "known"\n' for name in ("relu", "gelu"))
+    write(tmp_path, {"pyproject.toml": waivers, "ops/relu/test_relu.py": "", "gelu/test_gelu.py": ""})
+
+    assert [waiver.which.kernel for waiver in load_gates(tmp_path / "ops").waivers] == [("relu",)]
+    assert len(load_gates(tmp_path).waivers) == 2

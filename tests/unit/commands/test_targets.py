@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.config.targets import _merge, load_targets, select
+from harness.config.targets import load_targets, select
+from harness.config.yaml_files import merge
 from harness.errors import ConfigError, UsageError
 from harness.records import Job, Stage, dump
 
@@ -185,9 +186,20 @@ tree = st.recursive(leaf, lambda inner: st.dictionaries(st.text(max_size=2), inn
 @given(tree, tree)
 def test_merging_keeps_what_the_overlay_does_not_name(below, above):
     """Laying a tree over itself changes nothing, and every leaf of the overlay wins."""
-    assert _merge(below, below) == below
-    merged = _merge(below, above)
+    assert merge(below, below) == below
+    merged = merge(below, above)
     if isinstance(below, dict) and isinstance(above, dict):
         assert set(merged) == set(below) | set(above)
     else:
         assert merged == above
+
+
+def test_a_file_that_replaces_the_architectures_need_not_name_those_of_a_quick_run(tmp_path):
+    """What is left of them is compiled; a name that is no architecture is refused."""
+    overlay = tmp_path / "targets.yml"
+    overlay.write_text("schema_version: 1\ntargets:\n  cpu: {architectures: [sm_90]}\n")
+
+    assert [card.name for card in load_targets(overlay)["cpu"].architectures] == ["sm_90"]
+    overlay.write_text("schema_version: 1\ntargets:\n  cpu: {quick: [sm_99]}\n")
+    with pytest.raises(ConfigError, match="quick"):
+        load_targets(overlay)

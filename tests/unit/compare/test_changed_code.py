@@ -19,7 +19,7 @@ from harness.compare.codegen.deltas import Concern, Trend, deltas
 from harness.errors import ExitCode, UsageError
 from harness.records import Stage, StageReport, Verdict
 from harness.render.markdown import render_page
-from harness.render.sections.codegen.changed_code import diff_sections, sentence
+from harness.render.sections.changes.code import diff_sections, sentence
 from harness.render.terminal import draw_page
 
 DEFAULT = (Concern.VERDICT, Concern.MATRIX, Concern.SPILLS, Concern.OCCUPANCY)

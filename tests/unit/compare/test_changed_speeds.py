@@ -18,7 +18,7 @@ from harness.compare.speeds.changed_speeds import changed_speeds
 from harness.errors import ExitCode, UsageError
 from harness.records import Verdict
 from harness.render.markdown import render_page
-from harness.render.sections.changed_speeds import changed_speed_sections, sentence
+from harness.render.sections.changes.speeds import changed_speed_sections, sentence
 from harness.render.terminal import draw_page
 
 SIZES = (1024, 2048, 4096)

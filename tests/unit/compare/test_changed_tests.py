@@ -15,7 +15,7 @@ from harness.compare.shards import join
 from harness.compare.tests.changed_tests import ChangedTests, Fate, changed_tests
 from harness.records import Stage, StageReport, Verdict
 from harness.render.markdown import render_page
-from harness.render.sections.changed_tests import changed_test_sections, sentence
+from harness.render.sections.changes.tests import changed_test_sections, sentence
 
 PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.NOT_RUN
 

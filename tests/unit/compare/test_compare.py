@@ -45,7 +45,7 @@ def test_a_target_without_tests_says_what_it_did_instead():
     stages = (StageReport(Stage.COMPILE, Verdict.PASSED),)
     comparison = compare([run(stages=stages, cases=(), samples=())], A)
 
-    assert comparison.sentence == "1 of 1 target is complete: alpha compiled 1 kernel."
+    assert comparison.sentence == "1 of 1 target is complete: alpha compiled 1 binary."
     assert exit_code(comparison) is ExitCode.GOOD
 
 

@@ -31,7 +31,7 @@ from harness.render.excerpt import shown
 from harness.render.html import render_html
 from harness.render.html.tests import numerics, parity
 from harness.render.markdown import render_markdown
-from harness.render.sections.codegen.changed_code import sentence
+from harness.render.sections.changes.code import sentence
 
 
 def targets(n, **more):

@@ -30,22 +30,26 @@ DONE = {
     "the only test failed": (target(tests={"failed": 1}), "alpha failed 1 of 1 test"),
     "points": (target(points={"passed": 2}), "alpha measured 2 points"),
     "a point that failed": (target(points={"passed": 2, "error": 1}), "alpha could not measure 1 of 3 points"),
-    "kernels": (target(compiled={"passed": 1}), "alpha compiled 1 kernel"),
-    "a kernel that failed": (target(compiled={"passed": 1, "failed": 1}), "alpha could not compile 1 of 2 kernels"),
-    "a gate": (target(compiled={"passed": 1, "failed": 1}, only_gates=1), "alpha compiled 2 kernels and broke a gate with 1 of them"),
+    "loads of benchmarks": (
+        target(tests={"passed": 3}, loads=1),
+        "alpha passed 3 tests (1 of them loads benchmarks)",
+    ),
+    "kernels": (target(compiled={"passed": 1}), "alpha compiled 1 binary"),
+    "a kernel that failed": (target(compiled={"passed": 1, "failed": 1}), "alpha could not compile 1 of 2 binaries"),
+    "a gate": (target(compiled={"passed": 1, "failed": 1}, only_gates=1), "alpha compiled 2 binaries and broke a gate with 1 of them"),
     "a gate, and a kernel that failed": (
         target(compiled={"passed": 1, "failed": 2}, only_gates=1),
-        "alpha could not compile 1 of 3 kernels and broke a gate with 1 of them",
+        "alpha could not compile 1 of 3 binaries and broke a gate with 1 of them",
     ),
     "all of it": (
         target(tests={"passed": 1}, points={"passed": 2}, compiled={"passed": 3}),
-        "alpha passed 1 test, measured 2 points and compiled 3 kernels",
+        "alpha passed 1 test, measured 2 points and compiled 3 binaries",
     ),
     "two things": (target(tests={"passed": 1}, points={"passed": 2}), "alpha passed 1 test and measured 2 points"),
     "nothing": (target(), "alpha passed"),
     "no test": (
         target(verdict=NOT_RUN, complete=False, reason="no test was found.", points={"passed": 2}, compiled={"passed": 1}),
-        "alpha ran no test (no test was found), measured 2 points and compiled 1 kernel",
+        "alpha ran no test (no test was found), measured 2 points and compiled 1 binary",
     ),
     "nothing at all": (target(verdict=NOT_RUN, complete=False, reason="a\n b."), "alpha ran nothing (a b)"),
     "absence": (target(verdict=Verdict.ABSENT, complete=False), "alpha is absent"),
@@ -82,9 +86,9 @@ HEADS = [
     ([target(tests={"failed": 1, "passed": 9})], "1 of 1 target is complete, with 1 failed test"),
     (
         [target(tests={"failed": 1, "error": 1}), target("b", compiled={"failed": 1}, tests={"crashed": 1})],
-        "2 of 2 targets are complete, with 3 failed tests and 1 failed kernel",
+        "2 of 2 targets are complete, with 3 failed tests and 1 failed binary",
     ),
-    ([target(compiled={"failed": 2}, tests={"passed": 1})], "1 of 1 target is complete, with 2 failed kernels"),
+    ([target(compiled={"failed": 2}, tests={"passed": 1})], "1 of 1 target is complete, with 2 failed binaries"),
 ]
 
 
@@ -116,7 +120,7 @@ OUTCOMES = {
     ),
     "a failed test of a target that crashed": (
         [target("a", Verdict.CRASHED, False, tests={"failed": 1, "passed": 1}, compiled={"failed": 1})],
-        Outcome(ExitCode.FAILED, "a failed 1 of 2 tests and failed 1 of 1 kernel"),
+        Outcome(ExitCode.FAILED, "a failed 1 of 2 tests and failed 1 of 1 binary"),
     ),
     "a stage as a whole": ([target("a", Verdict.ERROR, reason="it\n broke.")], Outcome(ExitCode.FAILED, "a is error (it broke)")),
     "a stage without a reason": ([target("a", Verdict.ERROR)], Outcome(ExitCode.FAILED, "a is error (without a reason)")),
@@ -159,7 +163,7 @@ SUMMARIES = {
     "one test skipped": ({"cases": (case(verdict=NOT_RUN), case("b"))}, PASSED, ""),
     "a failed test": ({"cases": (case(verdict=FAILED), case("b"))}, FAILED, "failed 1 of 2 tests"),
     "a kernel that was not compiled": ({"compiled": (compiled(verdict=NOT_RUN), compiled())}, PASSED, ""),
-    "a kernel that failed": ({"compiled": (compiled(verdict=Verdict.CRASHED),)}, Verdict.CRASHED, "failed 1 of 1 kernel"),
+    "a kernel that failed": ({"compiled": (compiled(verdict=Verdict.CRASHED),)}, Verdict.CRASHED, "failed 1 of 1 binary"),
 }  # fmt: skip
 
 

@@ -55,7 +55,7 @@ def test_a_target_field_by_field():
         label="A label",
         verdict=FAILED,
         complete=True,
-        reason="failed 2 of 3 kernels",
+        reason="failed 2 of 3 binaries",
         hint="a hint",
         run_id="run-1",
         started="2026-01-02T03:04:05+00:00",

@@ -70,7 +70,11 @@ def assembled(arch: str, body: str) -> bytes:
     """Assemble and link a kernel `k` of two pointers; LLVM encodes it, so that nothing here shares a table with the decoder."""
     cdna = WAVES[arch] == 64
     more = "\t\t.amdhsa_accum_offset 64" if cdna else "\t\t.amdhsa_wavefront_size32 1"
-    source = _ASSEMBLY.format(arch=arch, body=body, wave=WAVES[arch], vgprs=128 if cdna else 64, more=more)
+    return linked(_ASSEMBLY.format(arch=arch, body=body, wave=WAVES[arch], vgprs=128 if cdna else 64, more=more), arch)
+
+
+def linked(source: str, arch: str) -> bytes:
+    """Assemble and link a whole program."""
     relocatable = assemble_amdgcn(source, arch, "")
     with tempfile.TemporaryDirectory() as folder:
         before, after = Path(folder) / "k.o", Path(folder) / "k.so"
@@ -131,17 +135,23 @@ def compiled(function, arch: str, arguments: dict, constants: dict, **options):
     return triton.compile(source, target=GPUTarget("hip", arch, WAVES[arch]), options=options)
 
 
-def run(function, arch: str, grid: tuple[int, ...], arguments: dict, constants: dict, limit: int | None = None, **options) -> Execution:
-    """Compile and execute a Triton function over CPU tensors."""
-    made = compiled(function, arch, arguments, constants, **options)
-    kernel = load(made.asm["hsaco"])
+def pack(kernel, values: list) -> bytes:
+    """Return the arguments of a launch: CPU tensors and numbers."""
     packed = bytearray(kernel.kernarg_bytes)
-    values = [arguments[name] for name in function.arg_names if name not in constants] + [0, 0]
     for argument, value in zip(kernel.arguments, values, strict=False):
         number = value.data_ptr() if isinstance(value, torch.Tensor) else value
         layout = "<f" if isinstance(number, float) else {8: "<Q", 4: "<i"}[argument.size]
         struct.pack_into(layout, packed, argument.offset, number)
+    return bytes(packed)
+
+
+def run(function, arch: str, grid: tuple[int, ...], arguments: dict, constants: dict, limit: int | None = None, **options) -> Execution:
+    """Compile and execute a Triton function over CPU tensors."""
+    made = compiled(function, arch, arguments, constants, **options)
+    kernel = load(made.asm["hsaco"])
+    values = [arguments[name] for name in function.arg_names if name not in constants] + [0, 0]
+    packed = pack(kernel, values)
     buffers = [(value.data_ptr(), value.nbytes) for value in values if isinstance(value, torch.Tensor)]
     shape = (*grid, 1, 1)[:3]
     threads = made.metadata.num_warps * WAVES[arch]
-    return execute(kernel, Launch(shape, threads, bytes(packed), made.metadata.shared, buffers), limit_instructions=limit)
+    return execute(kernel, Launch(shape, threads, packed, made.metadata.shared, buffers), limit_instructions=limit)

@@ -13,7 +13,8 @@ from test_kernels import add
 
 from harness.emulator import EmulatorError, InvalidCodeObject, Launch, execute, load
 from harness.emulator.descriptor import describe
-from harness.emulator.program import program, source_line
+from harness.emulator.lines import source
+from harness.emulator.program import program
 
 X = torch.zeros(1024)
 
@@ -50,7 +51,7 @@ def test_lines_are_those_of_the_python_file(made):
     kernel = load(made.asm["hsaco"])
     stores = [one for one in program(kernel).instructions if "store" in one.name]
 
-    assert source_line(kernel, stores[0].pc) == f"test_kernels.py:{add.fn.__code__.co_firstlineno + 3}"
+    assert source(kernel.elf, stores[0].pc) == (add.fn.__code__.co_filename, add.fn.__code__.co_firstlineno + 3)
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x7fELF", b"not a code object" * 20, "cut", "host"])

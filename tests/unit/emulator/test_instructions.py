@@ -403,3 +403,17 @@ def test_scalars(text):
     expected = [SCALARS[text](a, b) for a, b in zip(rows_of(A)[:, 0].tolist(), rows_of(B)[:, 0].tolist())]
 
     assert list(zip(*results)) == [(int(a), int(b)) for a, b in expected]
+
+
+DOTS = [("gfx942", "v_dot2c_f32_f16 v40, v10, v11"), ("gfx1100", "v_dot2acc_f32_f16 v40, v10, v11"), ("gfx1100", "v_dual_dot2acc_f32_f16 v40, v10, v11 :: v_dual_mov_b32 v41, v11"), ("gfx1201", "v_dot2_f32_f16 v40, v10, v11, v40")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arch", "text"), DOTS, ids=str)
+def test_dots_of_halves(arch, text):
+    """Both halves take part, also where the encoding has no room to choose them."""
+    with np.errstate(all="ignore"):
+        pairs = [(low | high << 16).astype(np.uint32) for low, high in ((H[0], H[1]), (H[2], H[0]))]
+        exact = HA.astype(np.float64) * HC + HB.astype(np.float64) * HA + 1
+    result = f32(lanes(arch, f"v_mov_b32 v40, 1.0\n {text}", pairs, 1)[0])
+
+    np.testing.assert_allclose(result, exact, rtol=1e-5, atol=1e-5 * float(np.abs(exact).max()))

@@ -11,7 +11,7 @@ import pytest
 from engine_requests import ask, change
 
 from harness.config.targets import Devices, load_targets
-from harness.engines.docker.host import Host, boot, check_readable, lent, observe, owner_is_dead
+from harness.engines.docker.host import Host, boot, check_readable, is_rootless, lent, observe, owner_is_dead
 from harness.engines.protocol import Request
 from harness.errors import InfrastructureError
 
@@ -123,3 +123,17 @@ def test_a_tree_without_end_is_left_behind(tmp_path):
         os.close(here)
     with lent(tmp_path, (os.getuid(), os.getgid()), replace(HOST, uid=os.getuid(), gid=os.getgid())):
         pass
+
+
+@pytest.mark.parametrize(
+    ("info", "rootless"),
+    [
+        ({"SecurityOptions": ["name=seccomp", "name=rootless"]}, True),
+        ({"Rootless": True}, True),
+        ({"SecurityOptions": None}, False),
+        ({}, False),
+    ],
+)
+def test_an_engine_without_root_is_known(info, rootless):
+    """Docker says it among its security options, Podman in a field of its own: the user inside is then the caller outside."""
+    assert is_rootless(info) is rootless

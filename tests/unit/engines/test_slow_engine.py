@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from harness.config.targets import load_targets
+from harness.engines import choose
 from harness.engines.docker import deadlines, images, lifecycle
 from harness.engines.docker import engine as engine_module
 from harness.errors import InfrastructureError
@@ -278,6 +279,7 @@ PROGRAM = """
 import sys, harness.__main__ as cli
 from harness.engines.docker import engine
 from harness.engines.docker import lifecycle
+from harness.engines import choose
 from harness.engines.docker import deadlines
 engine._CONNECT_S = engine._CALL_S = 600
 deadlines.IMPATIENT_S = lifecycle._KILL_S = lifecycle._RECONNECT_S = 1.0
@@ -324,7 +326,7 @@ def test_leftovers_are_looked_for_with_an_end(server):
 
     server.broken, server.fault = "GET /containers/json", trickle
     with pytest.raises(InfrastructureError, match="within"):
-        engine_module.clean(dry_run=True)
+        choose.clean(dry_run=True)
     assert "within" in ask_engine().error.happened
     server.broken = "GET /info"
     assert "within" in ask_engine().error.happened

@@ -14,7 +14,7 @@ from harness.inside.process.journal import Journal
 from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import spawned
 from harness.inside.scripts.script import benches_of
-from harness.records import BenchScript, Job, Sample, Stage, Verdict
+from harness.records import BenchScript, Job, Sample, Stage, StageReport, Verdict
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -33,8 +33,8 @@ device = FakeDevice()
 do_bench.time = type("Still", (), dict(perf_counter=staticmethod(lambda: 0.0)))
 driver.PretendedDriver.launcher_cls = lambda self, source, metadata: lambda *args, **kwargs: device.work(0.25)
 torch.relu = lambda x: device.work(0.5)
-stage.Timer.on_active_device = classmethod(lambda cls, *told: cls(device, device.flush, 1 << 20, told[0]))
-stage._ceiling, scripts.is_usable, stage.is_usable = lambda *arguments: None, lambda: True, lambda: True
+stage.Timer.when_used = classmethod(lambda cls, *told: cls(device, device.flush, 1 << 20, told[0]))
+stage.copy_ceiling, scripts.is_usable, stage.is_usable = lambda *arguments: None, lambda: True, lambda: True
 card = next(card for card in load_targets()["cpu"].architectures if card.name == "sm_90")
 asked = tuple(BenchScript(pattern, tuple(arguments)) for pattern, arguments in {scripts!r})
 with driver.pretended_device(card, lambda binary: (32, 0, 1024)):
@@ -161,12 +161,12 @@ def test_a_stage_with_scripts_only_is_no_empty_one(tmp_path, data, monkeypatch):
     """And one whose globs match nothing says what it looked for."""
     from harness.inside.bench import stage
 
-    monkeypatch.setattr(stage, "_sweep", lambda *arguments: "swept")
+    monkeypatch.setattr(stage, "_sweep", lambda *arguments: StageReport(Stage.BENCH, Verdict.PASSED, reason="swept"))
     (tmp_path / "bench").mkdir()
     for pattern, found in (("benchmarks/loop.py", True), ("no/*.py", False)):
         job = Job("r", "cuda", (Stage.BENCH,), str(data / "scripts"), str(tmp_path), benches=(), bench_scripts=(BenchScript(pattern),))
         report = stage.measure(job)
-        assert (report == "swept") is found
+        assert (report.reason == "swept") is found
     assert "no/*.py" in report.hint
     assert list((tmp_path / "bench").iterdir()) == []
 

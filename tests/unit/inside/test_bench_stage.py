@@ -14,7 +14,7 @@ import pytest
 from benching import FakeDevice, point
 
 from harness.config.targets import load_targets
-from harness.inside.bench import stage
+from harness.inside.bench import ceilings, stage
 from harness.inside.bench.do_bench import Timer
 from harness.inside.bench.interference import Watch
 from harness.inside.bench.results import Sink
@@ -136,8 +136,8 @@ def test_a_worker_takes_up_where_another_died(tmp_path, monkeypatch, device):
     journal.write("finish", id="op/N=1 [triton]", verdict="passed", reason="")
     journal.write("death", id="op/N=2 [triton]", verdict="crashed", reason="SIGSEGV")
     monkeypatch.setenv("WARPWAVE_JOURNAL", str(journal.path))
-    monkeypatch.setattr(stage.Timer, "on_active_device", lambda *told: Timer(device, device.flush, 1 << 20))
-    monkeypatch.setattr(stage, "_ceiling", lambda *arguments: None)
+    monkeypatch.setattr(stage.Timer, "when_used", lambda *told: Timer(device, device.flush, 1 << 20))
+    monkeypatch.setattr(stage, "copy_ceiling", lambda *arguments: None)
     monkeypatch.setattr(stage, "card_here", lambda known: SimpleNamespace(name="sm_90"))
     monkeypatch.setattr(stage, "Recorder", lambda card, journal, root: SimpleNamespace())
     monkeypatch.setattr("triton.testing.do_bench", None)
@@ -165,8 +165,8 @@ class Once(Timer):
         return call_once(fn, **options)
 
 card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
-stage.Timer.on_active_device = classmethod(lambda cls, *told: Once(None, None, 0))
-stage._ceiling, stage.is_usable = lambda *arguments: None, lambda: True
+stage.Timer.when_used = classmethod(lambda cls, *told: Once(object(), None, 0))
+stage.copy_ceiling, stage.is_usable = lambda *arguments: None, lambda: True
 with pretended_device(card, lambda binary: (32, 0, 1024)):
     stage.work(Job("run-1", "rocm", (Stage.BENCH,), {str(data / "limits")!r}, {str(tmp_path)!r}))
 """
@@ -200,11 +200,11 @@ def test_the_ceiling_is_a_copy_well_past_the_caches(monkeypatch, tmp_path, devic
     import torch
 
     card = SimpleNamespace(mem_get_info=lambda: (1 << 20, 1 << 30), empty_cache=lambda: None)
-    monkeypatch.setattr(stage, "accelerator", lambda: ("card", card))
+    monkeypatch.setattr(ceilings, "accelerator", lambda: ("card", card))
     monkeypatch.setattr("triton.runtime.driver", SimpleNamespace(active=SimpleNamespace(get_active_torch_device=lambda: "cpu")))
     journal = Journal(tmp_path / "journal.jsonl")
     monkeypatch.setattr(torch.Tensor, "copy_", lambda self, other: device.work(2.0))
-    stage._ceiling(journal, timer, "before", set())
+    ceilings.copy_ceiling(journal, timer, "before", set())
     record = json.loads(journal.read()[-1]["ceiling"])
 
     assert (record["bytes_moved"], record["median_ms"], record["when"]) == (1 << 19, 2.0, "before")

@@ -11,7 +11,7 @@ import pytest
 from harness.config.targets import load_targets
 from harness.inside.codegen.binary import read
 from harness.inside.codegen.occupancy import occupancy
-from harness.inside.process import temporary_home
+from harness.inside.environment import temporary_home
 from harness.records import Stage
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")

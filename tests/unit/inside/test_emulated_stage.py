@@ -6,6 +6,7 @@ import json
 import struct
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,31 @@ def test_each_end_has_its_verdict_and_the_others_run(stage):
         "test_after": "passed",
         "test_a_compiled_backward_is_on_the_card": "passed",
     }
+
+
+def test_what_the_checks_find_fails_a_test_and_is_a_row(run_inside, data):
+    """A race, which the result does not show, and an access outside, with the tensor that is nearest."""
+    chosen = ("-k", "test_good or test_outside or test_wrong")
+    output = run_inside(
+        data / "emulated", Stage.TEST, interpret=False, emulate=CARD, benches=(), test_limit_s=120.0, sanitize=True, pytest_args=chosen
+    )
+    rows = {row["case"].partition("::")[2]: row for row in map(json.loads, (output / "test" / "findings.jsonl").read_text().splitlines())}
+    failed = {case.get("name") for case in ElementTree.parse(output / "test" / "junit.xml").getroot().iter("testcase") if len(case)}
+
+    assert failed == set(rows) | {"test_wrong"} == {"test_good", "test_outside", "test_wrong"}
+    race, outside = rows["test_good"], rows["test_outside"]
+    assert (race["defect"], race["access"], race["tensor"], race["index"], race["lane"], race["line"]) == (
+        "race",
+        "load",
+        "LDS",
+        512,
+        67,
+        9,
+    )
+    words = ("wave 1, lane 3", "ds_made_up v1", "wave 2 stores to it", "had not waited for that", "test_ends.py:9")
+    assert all(word in race["other"] for word in words)
+    assert race["text"] == Path(data / "emulated" / "test_ends.py").read_text().splitlines()[8].strip()
+    assert (outside["defect"], outside["tensor"], outside["lane"], outside["program"]) == ("out-of-bounds", "out", 3, [0, 0, 0])
 
 
 def test_the_words_name_instruction_kernel_and_line(stage):

@@ -400,7 +400,7 @@ def test_what_a_reader_sees_of_gates():
     text = render_markdown(comparison)
 
     assert comparison.exit_code == 1
-    assert "compiled 3 kernels (1 skipped) and broke a gate with 1 of them" in comparison.sentence
+    assert "compiled 3 binaries (1 skipped) and broke a gate with 1 of them" in comparison.sentence
     assert "`softmax _softmax_fwd` on `alpha` for `sy_80`: ❌ failed: `spills: 6 registers, 0 allowed`" in text
     assert "Did not compile" not in text
     assert "`spills` of `softmax, sy_90`: ⚠️ waived for 1 of 2 kernels: `on purpose <b>`" in text
@@ -499,7 +499,7 @@ def test_discarded_candidates_are_counted_and_never_red():
     text = render_markdown(comparison)
 
     assert comparison.exit_code == 0
-    assert "compiled 1 kernel (1 discarded by an autotuner)" in comparison.sentence
+    assert "compiled 1 binary (1 discarded by an autotuner)" in comparison.sentence
     assert "`softmax _softmax_fwd` on `alpha` for `sy_90`, 1 candidate: " in text
     assert "host code that does not run" not in text
     assert "6s" not in text

@@ -14,7 +14,7 @@ import pytest
 from harness.config.package_root import import_folders
 from harness.config.pytest_settings import load_pytest_settings
 from harness.config.targets import load_targets
-from harness.inside.process.package_path import enter
+from harness.inside.environment.package_path import enter
 from harness.records import Job, Stage
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -147,7 +147,7 @@ def test_the_compile_stage_has_the_same_settings(run_inside, package):
 
 def run(code: str, *folders: Path, **variables: str) -> str:
     """Run code after `enter` in a fresh process."""
-    program = f"from harness.inside.process.package_path import enter; enter({[str(folder) for folder in folders]!r})\n{code}"
+    program = f"from harness.inside.environment.package_path import enter; enter({[str(folder) for folder in folders]!r})\n{code}"
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), **variables}
     return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True).stdout.strip()
 

@@ -112,3 +112,17 @@ def test_the_choice_does_not_depend_on_the_order_of_collection():
         shuffled = random.Random(seed).sample(items, len(items))
         assert set(map(id, few_of_each(shuffled))) == set(map(id, chosen))
     assert {item.callspec.indices["b"] for item in chosen} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(("functions", "each"), [(50, 3), (51, 2), (75, 2), (76, 1), (200, 1)])
+def test_of_many_functions_each_gets_fewer_tests(functions, each):
+    """A quick look stays one. A single test is the one in the middle."""
+    from harness.inside.test.quick import few_of_each
+
+    items = [Item(a=a) for _ in range(functions) for a in range(5)]
+    for position, item in enumerate(items):
+        item.originalname = f"test_{position // 5}"
+    chosen = few_of_each(items)
+
+    assert len(chosen) == functions * each
+    assert each > 1 or {item.callspec.indices["a"] for item in chosen} == {2}

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from harness.records import Stage
+from harness.records import Job, Stage, Verdict
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -89,3 +89,16 @@ def test_scripts_with_a_hard_coded_device_run_in_the_interpreter(run_inside, dat
     report = json.loads((output / "stages.json").read_text())["reports"][1]
 
     assert (report["verdict"], report["counts"]) == ("passed", {"passed": 1}), (output / "test" / "log.txt").read_text()
+
+
+def test_an_expression_that_pytest_refuses_is_shown_in_its_own_words(tmp_path):
+    """pytest has collected by then, and ends as if there were no tests."""
+    (tmp_path / "log.txt").write_text("collected 5 items\nERROR: Wrong expression passed to '-k': test_(: at column 7\n")
+    from harness.inside.test import stage  # imports torch
+
+    report = stage._report(stage.Results(Job("r", "t", (), "/kernels", "/out"), tmp_path), [], tmp_path)
+
+    assert (report.verdict, report.reason) == (
+        Verdict.ERROR,
+        "pytest ran no test: Wrong expression passed to '-k': test_(: at column 7",
+    )

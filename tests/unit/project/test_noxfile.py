@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import command
@@ -140,3 +141,48 @@ def test_a_run_has_time_to_stop():
     assert patience["terminate_timeout"] > lifecycle._KILL_S + lifecycle._DRAIN_S
     assert runs
     assert all("**PATIENCE" in line for line in runs)
+
+
+class Queued(Session):
+    """A session of a call of nox in which those of `waiting` follow."""
+
+    def __init__(self, posargs, waiting):
+        super().__init__(posargs)
+        self.said = []
+        sessions = [(types.SimpleNamespace(name=name), name in waiting) for name in ("cpu", "cuda", "rocm", "lint")]
+        self._runner = types.SimpleNamespace(manifest=types.SimpleNamespace(list_all_sessions=lambda: sessions))
+
+    def log(self, text):
+        self.said.append(text)
+
+    def error(self, text):
+        raise RuntimeError(text)
+
+
+def test_the_first_session_starts_what_can_run_beside_it(noxfile, tmp_path):
+    """Where a hosts file puts targets on different machines; a later session then ends as its target did."""
+    hosts, out = tmp_path / "hosts.yml", tmp_path / "out"
+    hosts.write_text("cuda: {ssh: a}\nsmall: {target: rocm, ssh: b}\nbig: {target: rocm, ssh: c}\n")
+    options = ["--hosts", str(hosts), "--out", str(out)]
+    first, second = Queued(options, ["rocm", "lint"]), Queued(options, ["lint"])
+    noxfile.run_target(first, "cuda")
+
+    assert first.ran[:5] == ("warpwave", "run", "cuda", "rocm", "--no-report")
+    assert noxfile.EXPECTED == ["cuda", "small", "big"]
+    for leg in ("small", "big"):
+        (out / "raw" / leg).mkdir(parents=True)
+        (out / "raw" / leg / "run.json").write_text('{"verdict": "passed"}')
+    noxfile.run_target(second, "rocm")
+    assert second.ran == ()
+    assert second.said == ["rocm ran beside the first target of this command: passed"]
+    (out / "raw" / "big" / "run.json").write_text('{"verdict": "absent"}')
+    with pytest.raises(RuntimeError, match="rocm: absent, passed"):
+        noxfile.run_target(Queued(options, []), "rocm")
+
+
+def test_targets_of_one_machine_run_in_turn(noxfile):
+    """Each in its own session, as without a hosts file."""
+    noxfile.run_target(session := Queued(["--out=x"], ["rocm"]), "cuda")
+
+    assert session.ran[:4] == ("warpwave", "run", "cuda", "--no-report")
+    assert noxfile.EXPECTED == ["cuda"]

@@ -90,7 +90,7 @@ def test_the_version_is_in_one_place():
 def test_it_runs_where_it_is_installed(program, tmp_path):
     """Outside of the repository: its version, its targets, its doctor, and what `init` writes."""
     told = json.loads(call(program, "doctor", "--json", cwd=tmp_path).stdout)
-    written = call(program, "init", cwd=tmp_path)
+    written = call(program, "init", "--from", f"git+https://code.example/them/warpwave@{'5e' * 20}", cwd=tmp_path)
 
     assert call(program, "--version", cwd=tmp_path).stdout == f"warpwave, version {harness.__version__}\n"
     assert "gfx942" in call(program, "list", cwd=tmp_path).stdout

@@ -18,7 +18,7 @@ INSIDE = sorted((HARNESS / "inside").rglob("*.py"))
 # Who alone may import these.
 OWNERS = {
     "docker": {"engines/docker/engine.py"},
-    "yaml": {"config/targets.py"},
+    "yaml": {"config/yaml_files.py"},
     "xml.parsers": {"collect/cases.py"},
     "xml.etree": set(),
     "sqlite3": {"history.py"},
@@ -112,13 +112,29 @@ ROOMS = {
     "compare": GROUND,
     "collect": GROUND,
     "render": GROUND | {"harness.compare"},
-    "run": GROUND | {"harness.collect", "harness.engines", "harness.options", "harness.config.targets"},
-    "engines": GROUND | {"harness.options", "harness.config.targets"},
+    "run": GROUND | {"harness.collect", "harness.engines", "harness.options", "harness.config.hosts", "harness.config.targets"},
+    "engines": GROUND | {"harness.options", "harness.config.hosts", "harness.config.targets"},
 }
 # The folders and files of a room, from the ground up: each imports only those before it.
 FLOORS = {
-    "inside": ("process", "benchmarks", "scripts", "facts", "codegen", "fake_gpu", "sanitize", "multi_gpu", "test", "compile", "bench"),
-    "compare": ("comparison", "speeds", "codegen", "tests", "answer"),
+    "inside": (
+        *(
+            "environment",
+            "process",
+            "benchmarks",
+            "scripts",
+            "facts",
+            "codegen",
+            "fake_gpu",
+            "sanitize",
+            "multi_gpu",
+            "test",
+            "compile",
+            "bench",
+            "ahead",
+        ),
+    ),
+    "compare": ("comparison", "speeds", "codegen", "tests", "answer", "toolchains"),
     "render": ("text", "sections", "excerpt", "charts", "files", "exports", "html"),
 }
 

@@ -129,3 +129,15 @@ def test_export_prints_or_writes(tmp_path, capsys):
 
     assert _run_cli(["export", str(tmp_path), "--format", "xlsx"]) == 2
     assert "Choose from benchmark-action, " in capsys.readouterr().err
+
+
+def test_a_run_without_speeds_has_nothing_to_export_or_plot(tmp_path, capsys):
+    """An empty document would look like a result."""
+    from synthetic import write_raw
+
+    write_raw(tmp_path / "raw" / "alpha", run(samples=()))
+
+    for words in (["export", "--format", "bencher"], ["export", "--format", "csv"], ["plot"]):
+        assert _run_cli([*words, str(tmp_path)]) == 2
+        said = capsys.readouterr()
+        assert (said.out, "No target has measured points." in said.err) == ("", True)

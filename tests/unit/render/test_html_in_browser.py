@@ -16,7 +16,7 @@ from harness.compare import compare
 from harness.compare.codegen.changed_code import diff
 from harness.compare.codegen.deltas import Concern
 from harness.render.html import render_html, render_sections
-from harness.render.sections.codegen.changed_code import diff_sections, sentence
+from harness.render.sections.changes.code import diff_sections, sentence
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no browser can be driven")
 CHROMIUM = os.environ.get("WARPWAVE_CHROMIUM") or next(

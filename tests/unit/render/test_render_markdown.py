@@ -121,10 +121,10 @@ def test_names_stay_names(name):
     html = draw(text)
 
     own = {"details", "summary", "sub", "br"}
-    drawn = {"h3", "h4", "p", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "code", "strong", "em"}
+    drawn = {"h3", "h4", "p", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "pre", "code", "strong", "em"}
     assert set(re.findall(r"<\s*/?\s*([a-z0-9]+)", html)) <= own | drawn
     assert html.count("<details>") == html.count("</details>")
-    outside_code = re.sub(r"<code>.*?</code>", "", html, flags=re.DOTALL)
+    outside_code = re.sub(r"<code[^>]*>.*?</code>", "", html, flags=re.DOTALL)
     assert "@somebody" not in outside_code
     assert "http://" not in outside_code
     assert "www.evil" not in outside_code
@@ -196,10 +196,11 @@ def everywhere(name: str):
 def test_no_name_changes_the_shape_of_the_page(name):
     """The tags are the same, in the same order, as with a harmless name of the same length, and there is no CI command."""
     shapes = []
-    for text in (render_markdown(everywhere("n" * len(name))), render_markdown(everywhere(name))):
+    harmless = re.sub("[^:]", "n", name) if "::" in name else "n" * len(name)  # an id with `::` is a test that can be run alone
+    for text in (render_markdown(everywhere(harmless)), render_markdown(everywhere(name))):
         assert all(character.isprintable() for line in text.splitlines() for character in line.replace("\ufe0f", ""))
         assert not any(line.lstrip("> -#\t").startswith("::") or "##[" in line for line in text.splitlines())
-        outside = re.sub(r"<code>.*?</code>", "", draw(text), flags=re.DOTALL)
+        outside = re.sub(r"<code\b[^>]*>.*?</code>", "", draw(text), flags=re.DOTALL)
         assert not re.search(r"@\w|https?://|www\.|#\d", html.unescape(outside))
         shapes.append(
             re.findall(r"<(/?(?:h\d|ul|li|table|tr|td|th|details|summary|sub|em|strong|a|img|script|blockquote|pre|hr))\b", outside)

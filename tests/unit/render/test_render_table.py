@@ -1,6 +1,7 @@
 """bandwidth.csv. All data is synthetic."""
 
 import csv
+import dataclasses
 
 import pytest
 from synthetic import case, run, sample, two_targets
@@ -25,6 +26,7 @@ def test_a_line_per_number_with_all_that_a_plot_needs():
         "provider": "triton",
         "dtype": "fp32",
         "x": "1024",
+        "x_label": "N=1024",
         "metric": "bandwidth",
         "unit": "GB/s",
         "value": "2000.0",
@@ -36,6 +38,8 @@ def test_a_line_per_number_with_all_that_a_plot_needs():
         "device": "Synthetic GPU A",
         "verdict": "passed",
         "gpu": "0",
+        "commit": "0123abc",
+        "run": "run-1",
     }
     assert tuple(line) == COLUMNS
 
@@ -63,21 +67,29 @@ def test_an_unsound_number_says_so(changes, tests, verdict):
 
 
 @pytest.mark.parametrize(
-    ("params", "dtype", "x"),
+    ("params", "dtype", "x", "label"),
     [
-        ({"N": 8}, "", "8"),
-        ({"M": 4, "N": 8}, "", "M=4 N=8"),
-        ({"M": 4, "N": 8, "in_dtype": "bf16"}, "bf16", "M=4 N=8"),
-        ({"N": 8, "dtype": "torch.float16"}, "torch.float16", "8"),
-        ({"N": 8, "mode": "fwd"}, "", "N=8 mode=fwd"),
-        ({}, "", ""),
+        ({"N": 8}, "", "8", "N=8"),
+        ({"M": 4, "N": 8}, "", "", "M=4 N=8"),
+        ({"M": 4, "N": 8, "in_dtype": "bf16"}, "bf16", "", "M=4 N=8"),
+        ({"N": 8, "dtype": "torch.float16"}, "torch.float16", "8", "N=8"),
+        ({"N": 8, "mode": "fwd"}, "", "8", "N=8 mode=fwd"),
+        ({}, "", "", ""),
     ],
 )
-def test_size_and_type_are_columns_of_their_own(params, dtype, x):
+def test_size_and_type_are_columns_of_their_own(params, dtype, x, label):
     """Whatever the author called them."""
     (line,) = read([run(samples=(sample(params=params),))])
 
-    assert (line["dtype"], line["x"]) == (dtype, x)
+    assert (line["dtype"], line["x"], line["x_label"]) == (dtype, x, label)
+
+
+def test_of_several_sizes_the_swept_one_is_x():
+    """It is the one on the axis of the drawing."""
+    sizes = [(4096, 256), (4096, 512), (4096, 1024)]
+    samples = tuple(dataclasses.replace(sample(params={"M": m, "N": n}), case=f"softmax/M={m},N={n}") for m, n in sizes)
+
+    assert [line["x"] for line in read([run(samples=samples)])] == ["256", "512", "1024"]
 
 
 @pytest.mark.parametrize(("unit", "metric"), [("GB/s", "bandwidth"), ("ms", "time"), ("TFLOPS", "throughput")])
@@ -92,7 +104,7 @@ def test_no_cell_is_a_formula_or_breaks_its_line(name):
     lines = read([run(samples=(sample(kernel=name, provider=name, params={"N": name}), sample(2048)))])
 
     assert len(lines) == 2
-    for column in ("kernel", "provider", "x"):
+    for column in ("kernel", "provider", "x_label"):
         assert lines[0][column][:1] not in ("=", "+", "-", "@")
         assert not lines[0][column].lstrip().startswith(("=", "+", "-", "@"))
         assert lines[0][column].isprintable()

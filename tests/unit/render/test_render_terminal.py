@@ -74,7 +74,7 @@ What each target did
 beta is absent (no raw folder was given)
   what to do: Run it, or give its raw folder or artifact beside the others:
   raw/beta.
-alpha passed 3 tests, measured 3 points and compiled 1 kernel
+alpha passed 3 tests, measured 3 points and compiled 1 binary
 
 Where is the gap, what next
 softmax on alpha: 81% of the copy
@@ -140,7 +140,7 @@ def test_two_targets_show_ratio_difference_and_what_failed():
     text = show(two_targets(), ["alpha", "beta"])
 
     assert text.startswith("1 test fails on beta.\n")
-    assert "alpha passed 12 tests, measured 64 points and compiled 12 kernels\nbeta failed 1 of 11 tests" in text
+    assert "alpha passed 12 tests, measured 64 points and compiled 12 binaries\nbeta failed 1 of 11 tests" in text
     for expected in ("beta/alpha", "1.20 (8)", "1.20 (7)", "4560 91%?", "? unverified", "1 test failed on beta", "1 test missing on beta"):
         assert expected in text
     assert "beta failed: AssertionError: max_abs_err 0.3 > 1e-5" in text
@@ -271,3 +271,11 @@ def test_what_a_quick_run_left_out_is_counted():
     assert "--quick left out 640 of 643 tests" in show([run(stages=reports)], full=False)
     assert "--quick left out 640 tests" in show([run(stages=reports[1:], cases=())])
     assert "--quick" not in show([run()])
+
+
+def test_the_first_failed_test_comes_with_the_command_that_runs_it_alone():
+    """By pytest's own id, exact, and quoted for a shell."""
+    failed = case("softmax/test_softmax.py::test_shapes[(3, 4)-it's]", Verdict.FAILED, message="wrong")
+    shown = " ".join(show([run(cases=(failed, case()))], [], False).split())
+
+    assert """--stage test --test 'softmax/test_softmax.py::test_shapes[(3, 4)-it'"'"'s]'""" in shown

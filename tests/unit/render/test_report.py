@@ -4,6 +4,7 @@ import dataclasses
 import gc
 import json
 import sys
+from pathlib import PurePath
 
 import pytest
 from click.testing import CliRunner
@@ -11,10 +12,12 @@ from pydantic import TypeAdapter
 from synthetic import no_gpu, record, two_targets, write_raw
 
 from harness import __main__, report
+from harness.compare import compare
 from harness.compare.comparison import Comparison
 from harness.errors import InvalidInputError
 from harness.records import Verdict
 from harness.render.files.comparison_json import json_pieces
+from harness.render.next_commands import next_commands
 from harness.report import write_report
 
 FILES = {"junit.xml", "bandwidth.csv", "comparison.html", "comparison.md", "comparison.json"}
@@ -123,7 +126,8 @@ def test_a_target_without_a_gpu_alone_makes_a_report(tmp_path):
     comparison = write_report([tmp_path], tmp_path, ["cpu"])
 
     assert (
-        comparison.sentence == "1 of 1 target is complete, with 1 failed kernel: cpu passed 27 tests and could not compile 1 of 96 kernels."
+        comparison.sentence
+        == "1 of 1 target is complete, with 1 failed binary: cpu passed 27 tests and could not compile 1 of 96 binaries."
     )
     assert (tmp_path / "bandwidth.csv").read_text().count("\n") == 1
 
@@ -141,3 +145,13 @@ def test_a_record_of_infrastructure_needs_no_other_file(tmp_path):
 
     assert comparison.exit_code == 3
     assert "alpha could not run (no driver)." in comparison.sentence
+
+
+def test_a_run_ends_with_the_next_two_commands():
+    """What failed again, with the options that decide a test's environment; or all of it. And the page."""
+    good = compare([dataclasses.replace(no_gpu(), compiled=())])
+    bad = dataclasses.replace(good, targets=(dataclasses.replace(good.targets[0], tests={"failed": 1}),))
+    bad = dataclasses.replace(bad, targets=(dataclasses.replace(bad.targets[0], command=("warpwave", "run", "cpu", "--kernels", "a b")),))
+
+    assert next_commands(good, PurePath("out")) == ("warpwave report out --full", "xdg-open out/comparison.html")
+    assert next_commands(bad, PurePath("out"))[0] == "warpwave run cpu --kernels 'a b' --stage test --last-failed out"

@@ -17,6 +17,7 @@ from harness.options import RunOptions
 from harness.records import Environment, Exit, Stage, StageReport, Stages, Verdict, dump
 from harness.records.engines import Entry
 from harness.run import attempt as attempt_module
+from harness.run import lease as lease_module
 from harness.run import run_target
 from harness.run.target import check_target
 
@@ -44,7 +45,7 @@ def outcome(tmp_path, monkeypatch):
     """Run the cpu target on a fake engine; returns the record and what is on disk."""
 
     def run(act):
-        monkeypatch.setattr(attempt_module, "choose_engine", lambda asked, target, say: FakeEngine(act))
+        monkeypatch.setattr(attempt_module, "choose_engine", lambda *_: FakeEngine(act))
         settings = RunOptions("run-1", tmp_path / "out", tmp_path)
         record = run_target(load_targets()["cpu"], settings, lambda line: None, lambda event: None)
         return record, json.loads((tmp_path / "out" / "raw" / "cpu" / "run.json").read_text())
@@ -185,6 +186,16 @@ def test_events_may_hold_anything(event):
     assert "\x1b" not in text.getvalue()
 
 
+@pytest.mark.parametrize("verbose", [False, True])
+def test_each_test_has_a_line_if_that_is_asked_for(verbose):
+    """Also one that passed."""
+    text = io.StringIO()
+    with Progress(Console(file=text, force_terminal=False), "cpu", verbose=verbose) as progress:
+        progress.on_event({"event": "result", "stage": "test", "id": "test_a.py::test_a[1]", "verdict": "passed", "message": ""})
+
+    assert text.getvalue() == ("cpu: passed: test_a.py::test_a[1]\n" if verbose else "")
+
+
 def test_a_stage_says_what_a_quick_run_left_out():
     """In its own line, as it ends."""
     text = io.StringIO()
@@ -203,9 +214,9 @@ def test_only_an_engine_with_local_gpus_locks_them(local_gpus, tmp_path, monkeyp
         locked.append(target)
         return contextlib.nullcontext()
 
-    monkeypatch.setattr(attempt_module.locks, "gpus", gpus)
-    monkeypatch.setattr(attempt_module, "ENGINES", {"docker": Entry("", local_gpus=local_gpus, container=True)})
-    monkeypatch.setattr(attempt_module, "choose_engine", lambda asked, target, say: FakeEngine(lambda raw, on_line: finish(raw)))
+    monkeypatch.setattr(lease_module.locks, "gpus", gpus)
+    monkeypatch.setattr(lease_module, "ENGINES", {"docker": Entry("", local_gpus=local_gpus, container=True)})
+    monkeypatch.setattr(attempt_module, "choose_engine", lambda *_: FakeEngine(lambda raw, on_line: finish(raw)))
     options = RunOptions("run-1", tmp_path / "out", tmp_path)
     run_target(load_targets()["cuda"], options, lambda line: None, lambda event: None)
 
@@ -213,13 +224,14 @@ def test_only_an_engine_with_local_gpus_locks_them(local_gpus, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("name", ["cuda", "rocm"])
-def test_accesses_to_memory_are_checked_only_where_kernels_are_interpreted(name, tmp_path):
+def test_accesses_to_memory_are_checked_only_where_no_card_runs_kernels(name, tmp_path):
     """Asking for it elsewhere is refused; that it is on by default asks for nothing."""
     options = {choice: RunOptions("run-1", tmp_path / "out", tmp_path, sanitize=choice) for choice in (None, False, True)}
     targets = load_targets()
 
     check_target(targets["cpu"], options[True])
+    check_target(targets["gfx942-emulated"], options[True])
     check_target(targets[name], options[None])
     check_target(targets[name], options[False])
-    with pytest.raises(UsageError, match=f"--sanitize was given, and the target '{name}' does not interpret its kernels"):
+    with pytest.raises(UsageError, match=f"--sanitize was given, and the target '{name}' neither interprets nor emulates its kernels"):
         check_target(targets[name], options[True])

@@ -122,7 +122,7 @@ OPTIONS = {
     "quick": (["--quick"], "its quick"),
     "shard": (["--shard", "1/1"], "shard has changed"),
     "gpu": (["--gpu", "1"], "gpu has changed"),
-    "protections": (["--weaken", "network"], "protections has changed"),
+    "protections": (["--weaken", "network=host"], "protections has changed"),
 }
 
 
@@ -215,8 +215,8 @@ def run(tmp_path, monkeypatch):
 
     def start(act, name="cpu", *, image="sha256:1", again=False, **more):
         engine = Fake(act, image)
-        monkeypatch.setattr(attempt_module, "choose_engine", lambda asked, target, say: engine)
-        monkeypatch.setattr(inputs_module, "load_engine", lambda name: engine)
+        monkeypatch.setattr(attempt_module, "choose_engine", lambda *_: engine)
+        monkeypatch.setattr(inputs_module, "load_engine", lambda *_: engine)
         monkeypatch.setattr(inputs_module, "final_recipe", lambda request: type("Recipe", (), {"tag": "fake:1"}))
         settings = RunOptions("run-1", tmp_path / "out", tmp_path / "kernels", resume=again, **more)
         return run_target(load_targets()[name], settings, lambda line: None, lambda event: None)

@@ -11,6 +11,7 @@ from typing import Any
 from .calls import FailedError, run_pip
 from .project import declared, helpers_of, is_installable, leave_metadata, listed, read_toml, wheel_requires
 from .requirements import is_protected, name_of, own_packages, parse, plain, present, sort_out, unmet, without_protected
+from .toolchain import install_toolchain
 
 _BUILD_LIMIT_S = 1800
 _RESOLVE_LIMIT_S = 1800
@@ -23,6 +24,8 @@ def install(plan: Path) -> dict[str, Any]:
         FailedError: something that was asked for cannot be installed.
     """
     about = json.loads((plan / "plan.json").read_text())
+    if "toolchain" in about:
+        return install_toolchain(plan, about["toolchain"])
     notes: list[str] = []
     lines = (plan / "requirements.txt").read_text().splitlines()
     locked = any("--hash" in line for line in lines)

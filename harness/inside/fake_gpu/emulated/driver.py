@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
-from harness.emulator import EmulatorError, Kernel, Launch, execute, load
+from harness.emulator import EmulatorError, Found, Kernel, Launch, OutOfMemoryBounds, execute, load
 from harness.inside.fake_gpu.driver import PretendedDriver
 from harness.inside.fake_gpu.emulated.account import Account
 from harness.inside.fake_gpu.emulated.arguments import PRINTS, LaunchError, flatten, pack
+from harness.inside.fake_gpu.emulated.findings import Collected, Given, given
 from harness.inside.fake_gpu.emulated.memory import buffers
 from harness.inside.fake_gpu.emulated.printing import Printer
 from harness.inside.fake_gpu.streams import Graph
@@ -22,25 +23,28 @@ from harness.inside.fake_gpu.with_data import card_with_data
 from harness.records import Architecture
 
 
-def emulated_device(card: Architecture, kinds: Sequence[str], account: Account) -> tuple[Tuning, Callable[[], None]]:
+def emulated_device(
+    card: Architecture, kinds: Sequence[str], account: Account, checks: Collected | None = None
+) -> tuple[Tuning, Callable[[], None]]:
     """Pretend that tensors on a GPU of any of these types are on `card`, and execute what is launched there.
 
-    Return what autotuners choose, and what undoes it all. `account` counts what is executed.
+    Return what autotuners choose, and what undoes it all. `account` counts what is executed. With `checks`, launches are
+    checked for more than their results, and `checks` collects what is found.
     """
-    return card_with_data(card, kinds, partial(EmulatedDriver, account), ())
+    return card_with_data(card, kinds, partial(EmulatedDriver, account, checks), ())
 
 
 class EmulatedDriver(PretendedDriver):
     """A driver of a card whose machine code a CPU executes."""
 
-    def __init__(self, account: Account, card: Architecture, device: torch.device) -> None:
+    def __init__(self, account: Account, checks: Collected | None, card: Architecture, device: torch.device) -> None:
         super().__init__(card, device, card.properties, lambda binary: (0, 0, card.program_threads))
-        self._account, self._threads = account, card.program_threads
+        self._account, self._checks, self._threads = account, checks, card.program_threads
         self.utils.load_binary = self._load
 
     def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
         """Return what Triton calls to launch."""
-        return _Launcher(source, metadata, self._account)
+        return _Launcher(source, metadata, self._account, self._checks)
 
     def _load(self, name: str, binary: bytes, *rest: object) -> tuple[object, Kernel, int, int, int]:
         """Return a module, the kernel, its registers, its spilled registers and its largest number of threads."""
@@ -55,8 +59,8 @@ class EmulatedDriver(PretendedDriver):
 class _Launcher:
     """Launches one compiled kernel, with the arguments that Triton gives to every backend's launcher."""
 
-    def __init__(self, source: Any, metadata: Any, account: Account) -> None:
-        self._signature, self._metadata, self._account = tuple(source.signature.values()), metadata, account
+    def __init__(self, source: Any, metadata: Any, account: Account, checks: Collected | None) -> None:
+        self._signature, self._metadata, self._account, self._checks = dict(source.signature), metadata, account, checks
 
     def __call__(
         self, x: int, y: int, z: int, stream: int, kernel: Kernel, packed: object, told: object, enter: Any, leave: Any, *args: Any
@@ -67,13 +71,15 @@ class _Launcher:
             if enter is not None:
                 enter(told)
             with torch._C.DisableTorchFunction():
-                self._execute(kernel, (x, y, z), [*flatten(self._signature, args), *scratch])
+                tensors = given(self._signature.items(), args) if self._checks else []
+                self._execute(kernel, (x, y, z), [*flatten(self._signature.values(), args), *scratch], tensors)
             if leave is not None:
                 leave(told)
         for graph in Graph.capturing:
             graph.remember(self, (x, y, z, stream, kernel, packed, told, enter, leave, *args), {}, None)
 
-    def _execute(self, kernel: Kernel, grid: tuple[int, int, int], values: list[tuple[str, Any]]) -> None:
+    def _execute(self, kernel: Kernel, grid: tuple[int, int, int], values: list[tuple[str, Any]], tensors: list[Given]) -> None:
+        found: list[Found] | None = None if self._checks is None else []
         threads = self._metadata.num_warps * self._metadata.warp_size
         waves = grid[0] * grid[1] * grid[2] * self._metadata.num_warps
         printer = Printer(waves) if any(argument.kind == PRINTS for argument in kernel.arguments) else None
@@ -83,14 +89,19 @@ class _Launcher:
             launch = Launch(grid, threads, packed, self._metadata.shared, [*buffers(values), *shared])
             with printer or nullcontext():
                 account = self._account
-                account.add(execute(kernel, launch, limit_instructions=account.left, limit_seconds=account.seconds_left))
+                limit, seconds = account.left, account.seconds_left
+                account.add(execute(kernel, launch, limit_instructions=limit, limit_seconds=seconds, findings=found))
         except EmulatorError as error:
             self._account.fail(error, printer.complaints if printer else "")
+            if self._checks is not None and isinstance(error, OutOfMemoryBounds):
+                self._checks.outside(error, tensors, kernel.wavefront, threads)
             raise
         except LaunchError as error:
             self._account.refuse(kernel.name, error)
             raise
         finally:
+            if self._checks is not None:
+                self._checks.add(found or (), tensors, max(self._metadata.shared, kernel.lds))
             if printer:
                 sys.stdout.write(printer.printed)
                 sys.stderr.write(printer.complaints)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Union
 
 import torch
 
@@ -40,6 +40,14 @@ def buffers(values: Iterable[tuple[str, Any]]) -> list[Buffer]:
     return [buffer for buffer in found if buffer[1]]
 
 
+def _storage_of_any(tensor: torch.Tensor) -> Union[Buffer, None]:
+    """Return a storage, or None for a tensor without memory, such as one that torch's compiler traces with."""
+    try:
+        return _storage(tensor)
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
 def _storage(tensor: torch.Tensor) -> Buffer:
     storage = tensor.untyped_storage()
     return storage.data_ptr(), storage.nbytes()
@@ -58,7 +66,7 @@ def _within(number: int, found: Iterable[Buffer]) -> bool:
 def _living(addresses: set[int]) -> list[Buffer]:
     """Return the storages of living tensors that these addresses are in. torch keeps no list of its tensors; Python's collector does."""
     tensors = [entry for entry in gc.get_objects() if issubclass(type(entry), torch.Tensor)]
-    known = sorted({_storage(tensor) for tensor in tensors if type(tensor).__name__ != "FakeTensor" and tensor.device.type == "cpu"})
+    known = sorted({storage for tensor in tensors if tensor.device.type == "cpu" and (storage := _storage_of_any(tensor))})
     starts = [start for start, _ in known]
     nearest = {known[place - 1] for number in addresses if (place := bisect_right(starts, number))}
     return [(start, size) for start, size in nearest if any(start <= number < start + size for number in addresses)]

@@ -12,7 +12,7 @@ import torch.utils._device as default_device
 
 from harness.inside.fake_gpu.host_side import forget, is_host, is_meta, know, known, put_on_host, tensors_in
 from harness.inside.fake_gpu.no_data.no_numbers import NoNumbers, dtype_of, no_numbers
-from harness.inside.fake_gpu.no_data.unknown import decide, size, unknown, unknown_list, whole
+from harness.inside.fake_gpu.no_data.unknown import Guesses, decide, size, unknown, unknown_list, whole
 from harness.inside.fake_gpu.redirect import Redirect, conversion
 from harness.inside.fake_gpu.torch_device import Patch
 from harness.inside.process.exceptions import DecidedByData, NotPretended
@@ -134,6 +134,8 @@ class WithoutData(Redirect):
         except (NotImplementedError, RuntimeError) as error:
             if "meta" not in str(error).lower():
                 raise
+            if Guesses.allowed and name == "__getitem__" and (chosen := _all_of(*args)) is not None:
+                return chosen
             if name in (*_SHAPED_BY_DATA, *_ALSO_SHAPED):
                 raise DecidedByData(f"the shape of what torch.{name} returns depends on the data of a tensor") from error
             raise NotPretended(f"torch.{name} does not work on tensors without data") from error
@@ -143,6 +145,13 @@ class WithoutData(Redirect):
         result = func(*_each(args, _data), **_each(kwargs, _data))
         on_host = all(map(is_host, tensors_in(args, kwargs)))
         return put_on_host(result) if on_host else _each(result, lambda tensor: know(tensor.to(self.to), tensor))
+
+
+def _all_of(tensor: torch.Tensor, index: object) -> torch.Tensor | None:
+    """Return what a mask would choose if it held everywhere; None if the index is no mask."""
+    if not isinstance(index, torch.Tensor) or index.dtype is not torch.bool:
+        return None
+    return torch.empty((index.numel(), *tensor.shape[index.dim() :]), dtype=tensor.dtype, device="meta")
 
 
 def arrays() -> list[Patch]:

@@ -140,7 +140,7 @@
         }
       });
     }
-    const heads = ["sweep", "case", "provider", "target", "value", "unit", "20 to 80 %", "of copy", ""];
+    const heads = ["sweep", "case", "provider", "target", "value", "unit", "20 to 80 %", "of ceiling", "state"];
     long(details, heads, rows, (column) => (column === 4 || column === 6 || column === 7 ? "num" : ""));
   });
   once("[data-tests]", (details) => {
@@ -154,6 +154,18 @@
     const heads = [...(kernel ? [] : ["kernel"]), "function", "configuration", ...data.code.columns];
     long(details, heads, rows, (column) => (column > heads.indexOf("configuration") - 1 ? "cellcode" : ""));
   });
+
+  // Rows that most readers skip are on request; without a script they are all there.
+  for (const button of document.querySelectorAll("[data-more]")) {
+    const rows = [...button.parentElement.querySelectorAll("tr.other")];
+    for (const row of rows) row.hidden = true;
+    button.hidden = false;
+    button.ariaExpanded = "false";
+    button.addEventListener("click", () => {
+      for (const row of rows) row.hidden = !row.hidden;
+      button.ariaExpanded = rows[0]?.hidden ? "false" : "true";
+    });
+  }
 
   // The overview: columns sort by mouse and keyboard, and a filter keeps the rows that contain all of its words.
   for (const table of document.querySelectorAll("[data-sortable]")) {
@@ -205,6 +217,7 @@
   reveal();
   addEventListener("beforeprint", () => {
     for (const page of document.querySelectorAll("details.page")) page.open = true;
+    for (const row of document.querySelectorAll("tr.other")) row.hidden = false;
   });
 
   const themes = ["system", "light", "dark"];

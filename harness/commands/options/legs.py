@@ -1,0 +1,138 @@
+"""The names on the command line → the legs of a run: what runs, where, with which options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.commands.options.toolchains import on_toolchains, with_named
+from harness.config.hosts import Host, find_hosts, load_hosts
+from harness.config.package_root import find_root
+from harness.config.targets import Target, select
+from harness.errors import ConfigError, UsageError
+from harness.options import RunOptions
+from harness.records import Shard
+from harness.run import commit_of
+from harness.run.inputs import snapshot_of
+from harness.run.legs import Leg
+
+
+def hosts_file(options: Mapping[str, Any]) -> tuple[Path | None, bool]:
+    """Return the hosts file that the options mean, and whether the user wrote or named it; no file if there is none."""
+    if options["here"] and options["hosts"]:
+        raise UsageError("--here and --hosts were both given.", "--here runs every leg on this machine.", "Give one of them.")
+    if options["hosts"]:
+        return options["hosts"], True
+    kernels: Path = options["kernels"].resolve()
+    root = find_root(kernels) if kernels.is_dir() else kernels
+    found = find_hosts(kernels, root)
+    return found, found is not None and not found.is_relative_to(root)
+
+
+def all_hosts(options: Mapping[str, Any], targets: dict[str, Target]) -> list[Host]:
+    """Return every leg of the hosts file that the options mean.
+
+    Raises:
+        ConfigError: there is no hosts file, or it is not valid.
+    """
+    path, trusted = hosts_file(options)
+    if path is None:
+        raise ConfigError(
+            "There is no hosts.yml.",
+            "It says where each leg runs; it is looked for beside the kernels and in ~/.config/warpwave.",
+            "Write one (docs/guides/hosts.md), or name it: --hosts FILE.",
+        )
+    return list(load_hosts(path, targets, trusted=trusted).values())
+
+
+def chosen_targets(options: Mapping[str, Any], targets: dict[str, Target]) -> list[tuple[Target, Host | None]]:
+    """Return what the names mean, in their order: a leg of the hosts file, else every leg of that target, else the target, here.
+
+    With `--here`, nothing has a host, and a target's name means the target. A leg's name still means its target, by that name.
+
+    Raises:
+        UsageError: a name is unknown.
+        ConfigError: the hosts file is not valid.
+    """
+    path, trusted = hosts_file(options)
+    known = options["here"] and set(options["names"]) <= set(targets)  # then the file says nothing that matters
+    hosts = load_hosts(path, targets, trusted=trusted) if path and not known else {}
+    chosen: dict[str, tuple[Target, Host | None]] = {}
+    named = with_named(targets, options)
+    for name in options["names"]:
+        found = [hosts[name]] if name in hosts else [host for host in hosts.values() if host.target == name]
+        if options["here"] and name in targets:
+            found = []
+        for host in found:
+            target = replace(targets[host.target], name=host.name, entry=host.target)
+            chosen[host.name] = (target, None if options["here"] else host)
+        if not found:
+            (target,) = select(named, [name])
+            chosen[name] = (target, None)
+    return [(leg, host) for target, host in chosen.values() for leg in on_toolchains(target, options)]
+
+
+def legs_of(chosen: Sequence[tuple[Target, Host | None]], asked: RunOptions) -> list[Leg]:
+    """Return the legs of a run: each target with the options that its host changes, and one leg for each shard.
+
+    All have one commit and one snapshot, taken now.
+
+    Raises:
+        UsageError: an option cannot be used with a leg's host.
+    """
+    legs = []
+    asked = replace(asked, commit=asked.commit or commit_of(asked.kernels), snapshot=snapshot_of(asked))
+    for target, host in chosen:
+        if host is None:
+            legs.append(Leg(target, asked))
+            continue
+        _check_options(host, asked)
+        options = _on_host(asked, host)
+        machines = [replace(host, ssh=ssh, also=()) for ssh in (host.ssh, *host.also)]
+        shards = max(host.shards, len(machines))
+        if shards == 1:
+            legs.append(Leg(target, options))
+        for number in range(1, shards + 1) if shards > 1 else ():
+            own = machines[(number - 1) % len(machines)]
+            part = Shard(number, shards)
+            folder = asked.out / "shards" / f"{number}of{shards}"
+            run_id = f"{asked.run_id}-{number}of{shards}"
+            legs.append(Leg(target, replace(options, host=own, shard=part, out=folder, whole=asked.out, run_id=run_id)))
+    return legs
+
+
+def _on_host(asked: RunOptions, host: Host) -> RunOptions:
+    """Return the options of a leg: those of the command line, then those of its host."""
+    build = replace(
+        asked.build,
+        base_image=asked.build.base_image or host.build.base_image or None,
+        network=asked.build.network or host.build.network or None,
+        args={**host.build.args, **asked.build.args},
+    )
+    return replace(
+        asked,
+        host=host,
+        engine=host.runs_with or asked.engine,
+        python=host.python or asked.python,
+        gpu=asked.gpu or host.gpu or None,
+        weaken=tuple(dict.fromkeys((*asked.weaken, *host.weaken))),
+        variables={**host.environment, **asked.variables},
+        build=build,
+    )
+
+
+def _check_options(host: Host, asked: RunOptions) -> None:
+    """Refuse options that describe this machine for a leg on another one."""
+    for option, value in (("--engine", asked.engine), ("--python", asked.python)):
+        if value and host.runs_with:
+            raise UsageError(
+                f"{option} {value} was given, and the hosts file says where {host.name} runs: {host.where}.",
+                f"{option} describes this machine.",
+                f"Leave {option} out, or add --here to run on this machine.",
+            )
+    if asked.shard and (host.shards > 1 or host.also):
+        raise UsageError(
+            f"--shard was given, and the hosts file divides {host.name} already.", "A shard cannot be divided again.", "Leave --shard out."
+        )

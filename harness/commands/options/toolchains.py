@@ -1,0 +1,45 @@
+"""Turn `--toolchain` and `--triton` into legs: each target on each toolchain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.config.targets import Target, load_targets, load_toolchains, select
+from harness.config.toolchains import chosen, legs, split_legs
+
+
+def with_named(targets: dict[str, Target], options: Mapping[str, Any]) -> dict[str, Target]:
+    """Return the targets, and the legs that the options' names mean, such as `cpu@triton-3.8`."""
+    return split_legs(targets, options["names"], load_toolchains(options.get("overlay")), lambda: newest(options))
+
+
+def on_toolchains(target: Target, options: Mapping[str, Any]) -> list[Target]:
+    """Return a leg of the target for each toolchain that the options name; the target as it is if they name none."""
+    names, versions = options.get("toolchains", ()), options.get("tritons", ())
+    if not names and not versions:
+        return [target]
+    known = load_toolchains(options.get("overlay"))
+    return legs([target], chosen(known, names, versions, lambda: newest(options)), known)
+
+
+def legs_of(names: Sequence[str], options: dict[str, Any]) -> list[Target]:
+    """Return the legs of a run: the named targets as they are, unless the options or the names (`cpu@triton-3.8`) put them on toolchains.
+
+    Raises:
+        UsageError: a target or a toolchain is unknown, or a toolchain cannot compile for a target.
+    """
+    known = load_toolchains(options["overlay"])
+    targets = split_legs(load_targets(options["overlay"]), names, known, lambda: newest(options))
+    return legs(select(targets, list(names)), chosen(known, options["toolchains"], options["tritons"], lambda: newest(options)), known)
+
+
+def newest(options: Mapping[str, Any]) -> str:
+    """Return the newest release of Triton that can be had.
+
+    Raises:
+        InfrastructureError: the package index cannot be asked.
+    """
+    from harness.engines.packages.toolchain import releases
+
+    return releases(options["python"], options["wheelhouse"])[-1]

@@ -1,0 +1,1 @@
+"""The commands about toolchains: `upgrade`, `bisect`, `isolate`."""

@@ -1,0 +1,185 @@
+"""`warpwave bisect` and `warpwave isolate`: which step made it bad, and which part of the stack does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness import console
+from harness.commands.options.common import JsonCommand, complete_target
+from harness.commands.options.groups import build_options, output_options, package_options, what_options, where_options
+from harness.commands.options.questions import asked_question, page_options, question_options
+from harness.commands.options.stacks import listed, one_target, options_maker, toolchain_of
+from harness.commands.show_report import print_answer
+from harness.errors import ExitCode, Outcome, UsageError
+
+if TYPE_CHECKING:
+    from harness.compare.toolchains.bisection import Bisection
+    from harness.compare.toolchains.question import Question
+    from harness.render.sections.model import Section
+    from harness.search.steps import Step, Steps
+
+
+@click.command(cls=JsonCommand)
+@click.argument("name", metavar="TARGET", shell_complete=complete_target)
+@click.option(
+    "--over",
+    required=True,
+    metavar="WHAT",
+    help="`commits` of the package, releases of `triton`, or a list of toolchains a,b,c, the good one first.",
+)
+@click.option("--good", metavar="STEP", help="A commit, or a release of Triton, that is good.")
+@click.option("--bad", metavar="STEP", help="A later one that is bad.")
+@question_options
+@page_options
+@what_options
+@package_options
+@where_options
+@build_options
+@output_options
+def bisect(**options: Any) -> Outcome:
+    """Find the first bad step: a commit of the package, a release of Triton, or a toolchain of a list.
+
+    A step is good or bad by a test, a gate, a figure of the generated code, or a speed. What does not build is skipped; what is ambiguous
+    is measured again. The same command with --out FOLDER continues a search that was stopped.
+    """
+    from harness.render.sections.search import bisection_sections, bisection_sentence
+
+    question = asked_question(options)
+    found, code = (_over_commits if options["over"] == "commits" else _over_toolchains)(question, options)
+    text = bisection_sentence(found, question.fixed)
+    ended = Outcome() if found.first_bad else Outcome(ExitCode.INCOMPLETE, text.rstrip("."))
+    return _show(text, [*bisection_sections(found, question.fixed), *code], ended, options, "bisect", found)
+
+
+@click.command(cls=JsonCommand)
+@click.argument("name", metavar="TARGET", shell_complete=complete_target)
+@click.option("--from", "good", required=True, metavar="TOOLCHAIN", help="The good stack: a toolchain, or a release of Triton.")
+@click.option("--to", "bad", required=True, metavar="TOOLCHAIN", help="The bad one.")
+@click.option("--from-commit", metavar="COMMIT", help="The package's commit in the good stack.  [default: its folder as it is]")
+@click.option("--to-commit", metavar="COMMIT", help="The package's commit in the bad stack.")
+@question_options
+@page_options
+@what_options
+@package_options
+@where_options
+@build_options
+@output_options
+def isolate(**options: Any) -> Outcome:
+    """Find which part of two stacks makes the difference: each part is swapped alone, in both directions."""
+    from harness.render.sections.search import isolation_sections, isolation_sentence
+    from harness.search.isolate import Stacks, isolate_stacks
+
+    question, (target, known) = asked_question(options), one_target(options)
+    commits = options["from_commit"], options["to_commit"]
+    if (commits[0] is None) != (commits[1] is None):
+        meaning = "The package's commit is a part of both stacks."
+        raise UsageError("One of two commits is missing.", meaning, "Give --from-commit and --to-commit.")
+    good, bad = (toolchain_of(options[side], known, options) for side in ("good", "bad"))
+    stacks = Stacks(target, known, good, bad, None if commits[0] is None else commits)
+    with ExitStack() as stack:
+        found = isolate_stacks(question, stacks, options_maker(options), _out(options), *_progress(options, stack))
+    text = isolation_sentence(found)
+    ended = Outcome(ExitCode.INCOMPLETE, text.rstrip(".")) if found.fault else Outcome()
+    return _show(text, isolation_sections(found), ended, options, "isolate", found)
+
+
+def _over_toolchains(question: Question, options: dict[str, Any]) -> tuple[Bisection, list[Section]]:
+    from harness.compare.toolchains.bisection import bisect as search
+    from harness.config.toolchains import leg
+    from harness.search.steps import Step, Steps, stepper
+
+    target, known = one_target(options)
+    toolchains = {toolchain.name: toolchain for toolchain in listed(known, options)}
+    make, out = options_maker(options), _out(options)
+
+    def step(name: str) -> Step:
+        return Step(name, leg(target, toolchains[name], known), make(None, out))
+
+    with ExitStack() as stack:
+        steps = Steps(question, {"target": target.name, "steps": list(toolchains)}, out, *_progress(options, stack))
+        found = search(question.words, list(toolchains), stepper(steps, step))
+        return found, _code_beside(found, steps, step)
+
+
+def _over_commits(question: Question, options: dict[str, Any]) -> tuple[Bisection, list[Section]]:
+    from harness.search.commits import bisect_commits, commit_id, tree_of
+    from harness.search.steps import Step, Steps, stepper
+
+    if not (options["good"] and options["bad"]):
+        raise UsageError("A commit is missing.", "The search runs between a good and a bad commit.", "Give --good and --bad.")
+    target, _ = one_target(options)
+    kernels, out, make = options["kernels"], _out(options), options_maker(options)
+    ends = commit_id(kernels, options["good"]), commit_id(kernels, options["bad"])
+    with ExitStack() as stack:
+        steps = Steps(question, {"target": target.name, "commits": list(ends)}, out, *_progress(options, stack))
+        tree = stack.enter_context(tree_of(kernels, out / "tree"))
+
+        def step(commit: str) -> Step:
+            tree.at(commit)
+            options = replace(make(tree.kernels, out), commit=commit[:12])
+            return Step(commit[:12], target, options, ready=lambda: tree.at(commit))
+
+        found = bisect_commits(question.words, tree, *ends, stepper(steps, step))
+        return found, _code_beside(found, steps, step)
+
+
+def _code_beside(found: Bisection, steps: Steps, step: Callable[[str], Step]) -> list[Section]:
+    """Return what the first bad step changed in the generated code, compiled for it if the question did not need that."""
+    from harness.commands.codegen import parse_concerns
+    from harness.compare.codegen.bundles import bundle, check_comparable
+    from harness.compare.codegen.changed_code import diff
+    from harness.compare.toolchains.question import plain
+    from harness.errors import WarpwaveError
+    from harness.records import Stage
+    from harness.render.sections.changes.code import diff_sections
+    from harness.render.sections.model import Section, name, say
+
+    if found.first_bad is None or found.last_good is None:
+        return []
+    stages = None if Stage.COMPILE in steps.question.stages else (Stage.COMPILE,)
+    try:
+        sides = [bundle(one, plain(steps.runs(step(one), stages))) for one in (found.last_good, found.first_bad)]
+        check_comparable(*sides)
+    except WarpwaveError as error:
+        return [Section("Generated code", lines=(say("Not compared: ", name(error.happened)),))]
+    return diff_sections(sides[0], sides[1], diff(sides[0].kernels, sides[1].kernels), parse_concerns("any"), False)
+
+
+def _out(options: dict[str, Any]) -> Path:
+    from harness.out_folder import RUNS, check_writable, ignored_by_git, new_run_id
+
+    out = Path(options["out"] or options["resume"] or RUNS / new_run_id()).resolve()
+    check_writable(ignored_by_git(out))
+    console.say(f"Answers are kept in {out}", err=True)
+    return out
+
+
+def _progress(options: dict[str, Any], stack: ExitStack) -> tuple[Any, Any]:
+    from harness.commands.progress import Progress
+
+    progress = stack.enter_context(Progress(console.terminal(err=True), "search", quiet=options["quiet"]))
+    return progress.say, progress.on_event
+
+
+def _show(text: str, sections: Sequence[Section], ended: Outcome, options: dict[str, Any], kind: str, found: Any) -> Outcome:
+    from harness.records import SCHEMA_VERSION, write_text
+    from harness.render.html import render_sections
+    from harness.render.markdown import render_page
+    from harness.render.terminal import draw_page
+    from harness.render.text import json_text
+
+    source = f"what `{kind} --json` prints"
+    if options["markdown"] is not None:
+        write_text(options["markdown"], render_page(text, sections, good=ended.ok, all_in=source))
+    if options["html_file"] is not None:
+        write_text(options["html_file"], render_sections(text, sections, exit_code=int(ended.code), kind=kind, source=source))
+    body = {**ended.fields(), "sentence": text, kind: asdict(found), "schema_version": SCHEMA_VERSION}
+    if not print_answer(options["json"], [json_text(body, indent=1) + "\n"]):
+        console.show(draw_page(text, sections, good=ended.ok))
+    return ended

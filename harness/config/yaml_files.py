@@ -1,0 +1,43 @@
+"""Read a YAML file of the user's, and lay one over another. The only file of the harness that reads YAML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.config.strict import refusal
+from harness.errors import ConfigError
+
+
+def read_yaml(path: Path, what: str, example: str, mapping: str = "a mapping, such as `schema_version: 1`") -> dict[str, Any]:
+    """Return the mapping in a file. `what` names the kind of file, `example` the page that shows every key, `mapping` what it has to hold.
+
+    Raises:
+        ConfigError: the file is missing, is not YAML, or holds something else.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"There is no {what} at {path}.", "The path is misspelt.", "Give the path of an existing YAML file.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}.", "It is a folder, or not a text file.", "Give a UTF-8 YAML file.") from None
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:  # its dates, its numbers, its depth
+        happened = f"{path} is not valid YAML: {' '.join(str(error).split())}."
+        raise ConfigError(happened, "Usually the indentation is off, or a `:` needs quotes.", "Fix the line named above.") from None
+    if not isinstance(content, dict):
+        raise refusal(path, "(top level)", repr(content)[:80], mapping, example)
+    return content
+
+
+def keys(value: Any) -> list[str]:
+    """Return the keys of a mapping, or nothing for any other value: validation reports that later."""
+    return list(value) if isinstance(value, dict) else []
+
+
+def merge(below: Any, above: Any) -> Any:
+    """Merge `above` into `below`: mappings key by key; any other value of `above` replaces that of `below`."""
+    if isinstance(below, dict) and isinstance(above, dict):
+        return {**below, **{key: merge(below.get(key), value) for key, value in above.items()}}
+    return above

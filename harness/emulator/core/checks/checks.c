@@ -1,0 +1,89 @@
+/* Checks of one launch: their memory, what they found, and what happens around each instruction. */
+#include "checks.h"
+#include <stdlib.h>
+
+enum { MOST_WATCHED = 64 << 20 }; /* bytes of a buffer that is watched for races between workgroups */
+
+struct checks *begin_checks(struct machine *m) {
+    struct checks *c = calloc(1, sizeof *c);
+    c->findings = (struct finding *)(uintptr_t)m->findings, c->room = m->most_findings;
+    c->lds_unit = m->lds_unit, c->global_unit = m->global_unit, c->time = 1;
+    c->cells = calloc(m->count_ranges + 1, sizeof *c->cells);
+    u64 groups = (u64)m->grid[0] * m->grid[1] * m->grid[2];
+    for (u32 n = 0; n < m->count_ranges && groups > 1 && groups < ~0u; n++) {
+        u64 size = m->ranges[n].end - m->ranges[n].start;
+        if (size <= MOST_WATCHED) c->cells[n] = calloc(size / c->global_unit + 2, sizeof(struct cell)); /* touched pages alone exist */
+    }
+    return c;
+}
+
+void end_checks(struct machine *m) {
+    for (u32 n = 0; n < m->count_ranges; n++) free(m->checks->cells[n]);
+    m->count_findings = m->checks->count;
+    free(m->checks->cells);
+    free(m->checks);
+    m->checks = 0;
+}
+
+void begin_group_checks(struct machine *m, struct group *g) {
+    u32 units = m->lds_bytes / m->checks->lds_unit + 1;
+    if (!g->shadow) {
+        g->shadow = calloc(1, sizeof *g->shadow);
+        g->shadow->writer = malloc(units * 3 * sizeof(u32));
+        g->shadow->reader = g->shadow->writer + units, g->shadow->other_reader = g->shadow->reader + units;
+        for (u32 n = 0; n < g->waves; n++) g->wave[n].checks = malloc(sizeof(struct wave_checks));
+    }
+    memset(g->shadow->writer, 0, units * 3 * sizeof(u32));
+    g->shadow->count = 1;
+}
+
+void end_group_checks(struct group *g) {
+    if (!g->shadow) return;
+    for (u32 n = 0; n < g->waves; n++) free(g->wave[n].checks);
+    free(g->shadow->writer);
+    free(g->shadow->done);
+    free(g->shadow);
+    g->shadow = 0;
+}
+
+/* What the hardware sets up counts as written. */
+void begin_wave_checks(struct wave *w) {
+    struct wave_checks *c = w->checks;
+    memset(c, 0, sizeof *c);
+    c->written[0] = ~(mask)0;
+    if (!w->machine->packed_ids) c->written[1] = c->written[2] = ~(mask)0;
+    c->scalars = 1;
+}
+
+/* A new finding, or null if this pair of instructions has one: then it is counted. */
+struct finding *find(struct wave *w, u32 kind, u32 other, u64 address, u32 size, int lane, int access) {
+    struct checks *c = w->machine->checks;
+    u32 index = w->pc - 1;
+    for (u32 n = 0; n < c->count; n++) if (c->findings[n].kind == kind && c->findings[n].index == index && c->findings[n].other == other) {
+        c->findings[n].times++;
+        return 0;
+    }
+    if (c->count == c->room) return 0;
+    struct finding *f = &c->findings[c->count++];
+    *f = (struct finding){.address = address, .kind = kind, .index = index, .other = other, .access = (u32)access, .wave = w->number,
+        .other_wave = w->number, .lane = (u32)lane, .size = size, .times = 1};
+    memcpy(f->group, w->group->id, sizeof f->group);
+    memcpy(f->other_group, w->group->id, sizeof f->group);
+    return f;
+}
+
+/* Stores are judged when the instruction is over: what they did not change is no conflict. */
+void after_instruction(struct wave *w, const struct instruction *i) {
+    struct checks *c = w->machine->checks;
+    (void)i;
+    for (u32 n = 0; n < c->count_stores; n++) {
+        u64 address = c->stores[n].address;
+        u32 size = c->stores[n].size;
+        const void *now = c->stores[n].is_lds ? (const void *)(w->group->lds + address) : (const void *)(uintptr_t)address;
+        int changed = memcmp(now, c->stores[n].old, size) != 0;
+        if (c->stores[n].is_lds) lds_stored(w, (u32)address, size, (int)c->stores[n].lane, (int)c->stores[n].access, changed);
+        else global_stored(w, address, size, (int)c->stores[n].lane, (int)c->stores[n].access, changed);
+    }
+    c->count_stores = 0;
+    if (w->state == ENDED) for (int counter = 0; counter < COUNTERS; counter++) complete(w, counter, 0);
+}

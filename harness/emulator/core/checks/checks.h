@@ -1,0 +1,73 @@
+/* What an execution is checked for, beside its result: races in LDS and in global memory, what is used before it is there, and what
+ * nobody wrote. Off, it costs one test of a pointer an access. */
+#ifndef CHECKS_H
+#define CHECKS_H
+
+#include "machine.h"
+
+/* What a memory instruction is to the counters that a wave waits for; the decoder says it (`event` of an instruction). */
+enum event { NO_EVENT, EVENT_LDS, EVENT_SCALAR, EVENT_LOAD, EVENT_STORE, EVENT_FLAT, EVENT_LOAD_TO_LDS, EVENT_WAIT, EVENT_BOTH_STORE };
+/* Global loads (and stores, where they share it), LDS, stores, scalar loads where they have their own. */
+enum counter { COUNT_LOADS, COUNT_LDS, COUNT_STORES, COUNT_SCALARS, COUNTERS };
+enum { NO_WAIT = 127 };
+enum found { FOUND_LDS_RACE = 1, FOUND_GLOBAL_RACE, FOUND_LDS_UNWRITTEN, FOUND_REGISTER_UNWRITTEN, FOUND_USED_EARLY, FOUND_LDS_USED_EARLY };
+/* How an access touches memory. */
+enum access { READS, WRITES, UPDATES };
+
+/* One defect of a pair of instructions, with its first example; `access` is `enum access`. Python reads it as `_Found`. */
+struct finding {
+    u64 address;
+    u32 kind, index, other, access, other_access, wave, other_wave, lane, size, times, in_flight;
+    u32 group[3], other_group[3];
+};
+
+/* One instruction of a wave that touched LDS. `until` counts the barriers that its wave had signalled when it was known to be done. */
+struct lds_access { u32 index, until; u16 wave; u8 access, counter; };
+struct lds_shadow {
+    struct lds_access *done;
+    u32 count, room;
+    u32 *writer, *reader, *other_reader; /* by unit of LDS: the last write, the last read, and the last one of another wave; 0: none */
+};
+
+enum { QUEUE = 1024 };
+struct wave_checks {
+    u32 passed, signalled;
+    u32 issued[COUNTERS], done[COUNTERS];
+    u32 scalars; /* scalar loads since the last wait for all of them have this number */
+    struct { u32 serial, access; } queue[COUNTERS][QUEUE];
+    u32 first[COUNTERS], last[COUNTERS];
+    u32 current; /* the access that this instruction is, once it has touched LDS */
+    u8 counter_of_row[ROWS], counter_of_scalar[SGPRS];
+    u32 serial_of_row[ROWS], serial_of_scalar[SGPRS];
+    mask written[ROWS];
+    u32 horizon; /* global accesses before this time are ordered before this workgroup's */
+};
+
+struct cell { u32 writer, written_at, written_by, reader, read_at, read_by, other_reader, released; };
+struct checks {
+    u32 lds_unit, global_unit, room, count;
+    struct finding *findings;
+    struct cell **cells; /* by range; null: too large to watch */
+    u32 time;
+    struct { u64 address; u32 size, lane, access, is_lds; u8 old[16]; } stores[4 * LANES];
+    u32 count_stores;
+};
+
+struct checks *begin_checks(struct machine *m);
+void end_checks(struct machine *m);
+void begin_group_checks(struct machine *m, struct group *g);
+void end_group_checks(struct group *g);
+void begin_wave_checks(struct wave *w);
+void before_instruction(struct wave *w, const struct instruction *i);
+void after_instruction(struct wave *w, const struct instruction *i);
+void saw_lds(struct wave *w, u32 address, u32 size, int lane, int access);
+void saw_global(struct wave *w, u64 address, u32 size, int lane, int access);
+void signalled(struct wave *w);
+void passed(struct wave *w);
+struct finding *find(struct wave *w, u32 kind, u32 other, u64 address, u32 size, int lane, int access);
+void lds_stored(struct wave *w, u32 address, u32 size, int lane, int access, int changed);
+void global_stored(struct wave *w, u64 address, u32 size, int lane, int access, int changed);
+void complete(struct wave *w, int counter, u32 left);
+u32 current_lds_access(struct wave *w, int access);
+
+#endif

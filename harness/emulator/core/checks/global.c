@@ -1,0 +1,82 @@
+/* Global memory: races between workgroups of a launch. A shadow has the last writer and two readers of each unit.
+ *
+ * Workgroups are ordered by atomics only. An atomic of one workgroup on an address that another one's atomic had touched orders all that
+ * anybody did before that: this may hide a race, and blames no lock and no counter. A store that changes nothing is no conflict. */
+#include "checks.h"
+
+static u32 number_of(const struct wave *w) {
+    const struct machine *m = w->machine;
+    const u32 *id = w->group->id;
+    return id[0] + m->grid[0] * (id[1] + m->grid[1] * id[2]) + 1;
+}
+
+static void name_group(const struct machine *m, u32 number, u32 *id) {
+    number--;
+    id[0] = number % m->grid[0], id[1] = number / m->grid[0] % m->grid[1], id[2] = number / m->grid[0] / m->grid[1];
+}
+
+static struct cell *cell_at(struct wave *w, u64 address) {
+    struct machine *m = w->machine;
+    struct cell *cells = m->checks->cells[m->last_range];
+    return cells ? &cells[(address - m->ranges[m->last_range].start) / m->checks->global_unit] : 0;
+}
+
+static u32 horizon(const struct wave *w) { return w->group->wave[0].checks->horizon; }
+static void synchronise(struct wave *w, u32 time) {
+    u32 *mine = &w->group->wave[0].checks->horizon;
+    if (time > *mine) *mine = time;
+}
+
+static void conflict(struct wave *w, u32 by, u32 index, int other_access, u64 address, u32 size, int lane, int access) {
+    struct finding *f = find(w, FOUND_GLOBAL_RACE, index, address, size, lane, access);
+    if (!f) return;
+    f->other_access = (u32)other_access;
+    name_group(w->machine, by, f->other_group);
+}
+
+static int is_volatile(const struct wave *w) { return w->machine->code[w->pc - 1].flags & VOLATILE; }
+
+void saw_global(struct wave *w, u64 address, u32 size, int lane, int access) {
+    struct checks *c = w->machine->checks;
+    struct cell *at = cell_at(w, address);
+    if (!at) return;
+    if (access != READS) {
+        c->stores[c->count_stores].address = address, c->stores[c->count_stores].size = size, c->stores[c->count_stores].lane = (u32)lane;
+        c->stores[c->count_stores].access = (u32)access, c->stores[c->count_stores].is_lds = 0;
+        memcpy(c->stores[c->count_stores++].old, (const void *)(uintptr_t)address, size);
+        if (access == UPDATES) synchronise(w, at->released);
+        return;
+    }
+    u32 me = number_of(w), units = (u32)((address + size - 1) / c->global_unit - address / c->global_unit + 1);
+    for (u32 n = 0; n < units; n++, at++) {
+        int atomic = at->written_by >> 31;
+        if (is_volatile(w)) {
+            synchronise(w, at->released > at->written_at + 1 ? at->released : at->written_at + 1);
+            continue; /* how kernels wait for others */
+        }
+        if (at->writer && at->writer != me && at->written_at >= horizon(w))
+            conflict(w, at->writer, at->written_by & 0x7fffffff, atomic ? UPDATES : WRITES, address, size, lane, READS);
+        if (at->reader && at->reader != me) at->other_reader = at->reader;
+        at->reader = me, at->read_at = c->time, at->read_by = w->pc - 1;
+    }
+}
+
+void global_stored(struct wave *w, u64 address, u32 size, int lane, int access, int changed) {
+    struct checks *c = w->machine->checks;
+    for (u32 n = 0; n < w->machine->count_ranges; n++) /* one instruction may store to several buffers */
+        if (address >= w->machine->ranges[n].start && address < w->machine->ranges[n].end) w->machine->last_range = n;
+    struct cell *at = cell_at(w, address);
+    u32 me = number_of(w), units = (u32)((address + size - 1) / c->global_unit - address / c->global_unit + 1);
+    if (access == UPDATES) c->time++;
+    for (u32 n = 0; n < units; n++, at++) {
+        int atomic = at->written_by >> 31;
+        if (changed || !at->writer) {
+            if (changed && at->writer && at->writer != me && at->written_at >= horizon(w) && !(atomic && access == UPDATES))
+                conflict(w, at->writer, at->written_by & 0x7fffffff, atomic ? UPDATES : WRITES, address, size, lane, access);
+            u32 reader = at->reader != me ? at->reader : at->other_reader;
+            if (changed && reader && reader != me && at->read_at >= horizon(w)) conflict(w, reader, at->read_by, READS, address, size, lane, access);
+            at->writer = me, at->written_at = access == UPDATES ? c->time - 1 : c->time, at->written_by = (w->pc - 1) | (access == UPDATES ? 1u << 31 : 0);
+        }
+        if (access == UPDATES) at->released = c->time;
+    }
+}

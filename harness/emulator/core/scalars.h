@@ -1,0 +1,54 @@
+/* How an operation on scalars is written: its name, what it writes, what it reads, and its statements. */
+#ifndef SCALARS_H
+#define SCALARS_H
+
+#include "numbers.h"
+
+#define READ_B32(w, o) scalar32(w, o)
+#define READ_I32(w, o) ((i32)scalar32(w, o))
+#define READ_B64(w, o) scalar64(w, o)
+#define READ_I64(w, o) ((i64)scalar64(w, o))
+#define READ_F32(w, o) as_f32(scalar32(w, o))
+#define READ_F16(w, o) half_to_float(scalar32(w, o))
+#define BITS_B32(x) ((u32)(x))
+#define BITS_I32(x) ((u32)(x))
+#define BITS_B64(x) ((u64)(x))
+#define BITS_I64(x) ((u64)(x))
+#define BITS_F32(x) bits_of(x)
+#define BITS_F16(x) float_to_half(x)
+typedef u32 value_B32; typedef i32 value_I32; typedef u64 value_B64; typedef i64 value_I64; typedef float value_F32; typedef float value_F16;
+#define WORDS(type) ((type) == B64 || (type) == I64 ? 2 : 1)
+
+/* `r` is the result, `scc` the condition code, before and after. */
+#define SCALAR(name, D, A, B, body)                                                                             \
+    static void name(struct wave *w, const struct instruction *i) {                                             \
+        value_##A a = READ_##A(w, &i->s[0]);                                                                    \
+        value_##B b = READ_##B(w, &i->s[1]);                                                                    \
+        value_##D r;                                                                                            \
+        u32 scc = w->scc;                                                                                       \
+        (void)a, (void)b;                                                                                       \
+        body;                                                                                                   \
+        set_scalar(w, &i->d, BITS_##D(r), WORDS(D));                                                            \
+        w->scc = scc;                                                                                           \
+    }                                                                                                           \
+    static const struct operation op_##name TABLE = {#name, name, 0, D, NONE, {A, B}, 0, {0}};
+/* One source: the second operand is not there. */
+#define SCALAR1(name, D, A, body)                                                                               \
+    static void name(struct wave *w, const struct instruction *i) {                                             \
+        value_##A a = READ_##A(w, &i->s[0]);                                                                    \
+        value_##D r;                                                                                            \
+        u32 scc = w->scc;                                                                                       \
+        (void)a;                                                                                                \
+        body;                                                                                                   \
+        set_scalar(w, &i->d, BITS_##D(r), WORDS(D));                                                            \
+        w->scc = scc;                                                                                           \
+    }                                                                                                           \
+    static const struct operation op_##name TABLE = {#name, name, 0, D, NONE, {A}, 0, {0}};
+#define COMPARE(name, A, test)                                                                                  \
+    static void name(struct wave *w, const struct instruction *i) {                                             \
+        value_##A a = READ_##A(w, &i->s[0]), b = READ_##A(w, &i->s[1]);                                         \
+        w->scc = (test) != 0;                                                                                   \
+    }                                                                                                           \
+    static const struct operation op_##name TABLE = {#name, name, 0, NONE, NONE, {A, A}, 0, {0}};
+
+#endif

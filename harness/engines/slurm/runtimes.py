@@ -1,0 +1,175 @@
+"""Start the inside on a node: in a container of Apptainer or of enroot (through pyxis), or without one. Pure.
+
+A site's runtime gives what it can. Protections that Docker's containers have and a runtime lacks are named, and the results record them as
+if the user had given them up with --weaken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from harness.config.hosts import Host
+from harness.config.targets import Target
+from harness.engines.protocol import Layout, import_path
+from harness.engines.slurm.script import Scratch, Words
+from harness.errors import ConfigError, UsageError
+from harness.options import RunOptions
+
+NO_CONTAINER = "container=none"
+_NETWORK = "network=host"
+_UNSAFE = frozenset(',:"\\')  # separators of the options that name mounts
+
+
+@dataclass(frozen=True)
+class Places:
+    """Absolute paths on the node: the folder that holds `harness`, the one that holds the package, the results."""
+
+    harness: str
+    packages: str
+    results: str
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A way to start the inside.
+
+    `weakened` are the protections that it cannot give, `can_weaken` those that the user may give up. It takes variables into the container
+    whose names have the `prefix`.
+    """
+
+    words: Callable[[Host, Target, Places, Sequence[str]], Words]
+    contains: bool
+    weakened: tuple[str, ...]
+    can_weaken: tuple[str, ...] = ()
+    prefix: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def start_command(host: Host, target: Target, places: Places, python: str, options: RunOptions) -> Words:
+    """Return the words that start the inside on a node, under a guard that keeps the run's limits also if no client watches."""
+    limits = (f"{options.limit_s:g}", f"{options.grace_s:g}", str(options.cap.bytes), str(options.cap.files))
+    inside = (python, "-m", "harness.inside.guard", *limits, f"{layout_of(host, places, '', '.').output}/job.json")
+    return [*runtime_of(host).words(host, target, places, options.weaken), *inside]
+
+
+def layout_of(host: Host, places: Places, name: str, kernels: str) -> Layout:
+    """Return the paths that the inside sees. `name` is the package's folder, and `kernels` the path in it."""
+    if not runtime_of(host).contains:
+        package = PurePosixPath(places.packages, name)
+        return Layout(places.harness, str(package / kernels), places.results, str(package))
+    package = PurePosixPath("/packages", name)
+    return Layout("/warpwave", str(package / kernels), "/results", str(package))
+
+
+def variables_of(host: Host, target: Target, places: Places, chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the inside, without those of Slurm."""
+    own = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "TRITON_DEFAULT_FP_FUSION": "1"}
+    given = {**runtime_of(host).variables, **own, **target.environment, **chosen}
+    harness = layout_of(host, places, "", ".").harness
+    return {**given, "PYTHONPATH": import_path(harness, target.environment, chosen)}
+
+
+def protections(host: Host, asked: Sequence[str]) -> tuple[str, ...]:
+    """Return the protections that a leg lacks: those that its runtime cannot give, and those that the user gives up.
+
+    Raises:
+        UsageError: the user gives up a protection that this runtime does not have.
+    """
+    runtime = runtime_of(host)
+    for name in asked:
+        if name not in (*runtime.can_weaken, *runtime.weakened):
+            allowed = ", ".join(runtime.can_weaken) or "nothing: it has no protection to give up"
+            meaning = f"{host.name} runs with `container: {host.container}`, which does not give this protection."
+            raise UsageError(f"There is no weakening named {name!r} for {host.name}.", meaning, f"Choose from: {allowed}.")
+    return tuple(dict.fromkeys([*runtime.weakened, *asked]))
+
+
+def runtime_of(host: Host) -> Runtime:
+    """Return the runtime that a leg names.
+
+    Raises:
+        ConfigError: it names none, or has no image for it.
+    """
+    where = f"hosts.yml: {host.name}.{'image' if host.container else 'container'}"
+    if host.container not in _RUNTIMES:
+        raise ConfigError(
+            f"{where}: nothing found, allowed is {', '.join(_RUNTIMES)}.",
+            "A site has one of these runtimes. Without a container, kernels run with all of your rights, so you have to ask for that.",
+            "Name the site's runtime; or `container: none`, with `python:`, a Python there that has torch, triton, pytest and numpy.",
+        )
+    runtime = _RUNTIMES[host.container]
+    if runtime.contains and not host.image:
+        raise ConfigError(
+            f"{where}: nothing found, allowed is an image for {host.container}: a file that the nodes see, or an address.",
+            "A Slurm site builds no image from the target's Dockerfile.",
+            "Build one from docker/*.Dockerfile, as docs/guides/slurm.md shows, and give its path.",
+        )
+    return runtime
+
+
+def _none(host: Host, target: Target, places: Places, given_up: Sequence[str]) -> Words:
+    return []
+
+
+def _apptainer(host: Host, target: Target, places: Places, given_up: Sequence[str]) -> Words:
+    words: list[str | Scratch] = ["apptainer", "exec", "--containall", "--cleanenv", "--no-eval", "--no-privs", "--pwd", "/tmp"]  # noqa: S108
+    words += [] if _NETWORK in given_up else ["--net", "--network", "none"]
+    words += ["--writable-tmpfs"] if "writable-root" in given_up else []
+    # /tmp in the container: the tmpfs that Apptainer uses without it holds 64 MiB on most sites.
+    words += ["--workdir", Scratch()]
+    for source, destination, mode in _mounts(places):
+        words += ["--mount", f"type=bind,source={source},destination={destination}" + (",ro" if mode == "ro" else "")]
+    return [*words, *target.devices.apptainer, host.image]
+
+
+def _enroot(host: Host, target: Target, places: Places, given_up: Sequence[str]) -> Words:
+    mounts = ",".join(f"{source}:{destination}{':ro' if mode == 'ro' else ''}" for source, destination, mode in _mounts(places))
+    words: list[str | Scratch] = [
+        "srun",
+        "--export=ALL",
+        "--ntasks=1",
+        "--no-container-mount-home",
+        "--no-container-remap-root",
+        "--no-container-entrypoint",
+    ]
+    words += ["--container-writable" if "writable-root" in given_up else "--container-readonly", "--container-workdir=/tmp"]
+    return [*words, f"--container-image={host.image}", "--container-env=PYTHONPATH", Scratch(f"--container-mounts={mounts},", ":/tmp")]
+
+
+def _mounts(places: Places) -> list[tuple[str, str, str]]:
+    for path in (places.harness, places.packages, places.results):
+        if unsafe := _UNSAFE & set(path):
+            raise ConfigError(
+                f"{path} cannot be mounted into a container.",
+                f"{' '.join(sorted(unsafe))} separates the parts of a mount in this runtime's options.",
+                "Set `slurm.folder` in hosts.yml to a folder without such a character in its path.",
+            )
+    return [
+        (f"{places.harness}/harness", "/warpwave/harness", "ro"),
+        (places.packages, "/packages", "ro"),
+        (places.results, "/results", "rw"),
+    ]
+
+
+_PLAIN = {"USER": "warpwave", "LOGNAME": "warpwave", "TRITON_CACHE_DIR": "/tmp/triton"}  # noqa: S108 - the container's own
+# What each gives is from its documentation. None of the two containers has run in the project's own tests.
+_RUNTIMES = {
+    "apptainer": Runtime(
+        _apptainer,
+        contains=True,
+        weakened=("seccomp=unconfined",),
+        can_weaken=(_NETWORK, "writable-root"),
+        prefix="APPTAINERENV_",
+        variables=_PLAIN,
+    ),
+    "enroot": Runtime(
+        _enroot,
+        contains=True,
+        weakened=("seccomp=unconfined", _NETWORK, "ipc=host"),
+        can_weaken=("writable-root",),
+        variables=_PLAIN,
+    ),
+    "none": Runtime(_none, contains=False, weakened=(NO_CONTAINER,)),
+}

@@ -1,0 +1,1 @@
+"""Compile what tests and sweeps launch before the run takes its card."""

@@ -1,0 +1,51 @@
+"""The limits of this container that end a process silently: its memory, and the disk of its results."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)
+# cgroup version 2, then version 1. In a container, its own group is the root.
+_COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/memory/memory.oom_control"))
+_USED = (Path("/sys/fs/cgroup/memory.current"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"))
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+def memory_kills() -> int:
+    """Return how many processes of this container the kernel killed for memory so far; 0 if unknown."""
+    for path in _COUNTERS:
+        try:
+            counters = dict(line.split(maxsplit=1) for line in path.read_text().splitlines() if line.strip())
+            return int(counters["oom_kill"])
+        except (OSError, ValueError, KeyError):
+            continue
+    return 0
+
+
+def free_memory() -> int:
+    """Return the bytes of the host's memory that this container's processes can still take; a large number if nothing says it."""
+    found = [1 << 50]
+    for limit, used in zip(_LIMITS, _USED, strict=True):
+        try:
+            found.append(int(limit.read_text()) - int(used.read_text()))
+        except (OSError, ValueError):
+            continue
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    except (OSError, ValueError):
+        pass
+    return min(found)
+
+
+def past_memory_limit() -> str:
+    """Say what a kill for memory means, with the limit if the kernel reports one."""
+    for path in _LIMITS:
+        try:
+            limit = int(path.read_text())
+        except (OSError, ValueError):
+            continue
+        if limit < 1 << 60:
+            return f"this container's memory grew past its limit of {limit / 2**30:.1f} GiB (the host's memory, not the GPU's)"
+    return "the machine ran out of memory (the host's, not the GPU's)"

@@ -1,0 +1,1 @@
+"""Sections about what changed between two runs: speeds and tests."""

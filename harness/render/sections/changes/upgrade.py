@@ -1,0 +1,191 @@
+"""What an upgrade changes → a sentence, and sections: the worst first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from harness.compare.codegen.changed_code import Change, dead
+from harness.compare.codegen.deltas import Concern, Trend
+from harness.compare.comparison import Change as SpeedChange
+from harness.compare.tests.changed_tests import Fate
+from harness.compare.toolchains.numerics import ChangedError
+from harness.compare.toolchains.tuned import Stale
+from harness.compare.toolchains.upgrade import Upgrade
+from harness.compare.toolchains.waits import ChangedWaits
+from harness.records import Verdict
+from harness.render.sections.changes.code import diff_sections
+from harness.render.sections.changes.speeds import changed_speed_sections
+from harness.render.sections.changes.tests import changed_test_sections
+from harness.render.sections.model import Bit, Line, Section, name, say
+from harness.render.text import plural
+from harness.stats import geometric_mean
+
+_FEW = 10
+_WORDS = {
+    Concern.MATRIX: "matrix instructions",
+    Concern.SPILLS: "spills and private memory",
+    Concern.OCCUPANCY: "occupancy",
+    Concern.ACCESS: "access widths",
+    Concern.REGISTERS: "registers",
+    Concern.SHARED: "shared memory",
+    Concern.SIZE: "size of the binary",
+}
+
+
+_MINOR = (Concern.REGISTERS, Concern.SHARED, Concern.SIZE)
+
+
+def sentence(found: Upgrade, stale: Sequence[Stale] = ()) -> str:
+    """Return the answer in one line: `Triton 3.8.0 → 3.9.0: 2 kernels spill more (gfx942), 1 test fails now (cpu).`"""
+    parts = [*_tests(found), *_code(found), *_waits(found)]
+    parts += [f"{plural(len(stale), 'tuned configuration')} {'is' if len(stale) == 1 else 'are'} stale"] if stale else []
+    grown = sum(one.worse for one in found.errors)
+    parts += [f"{plural(grown, 'recorded error')} grew"] if grown else []
+    if not parts:
+        minor = [_WORDS[concern] for concern in _MINOR if found.code and any(one.worse_in([concern]) for one in found.code.diff.changes)]
+        parts = [f"nothing got worse{f' but {_and(minor)}' if minor else ''}"]
+    parts += _speeds(found)
+    parts += [f"incomplete: {found.faults[0]}"] if found.faults else []
+    return f"{_title(found)}: {', '.join(parts)}."
+
+
+def _and(words: Sequence[str]) -> str:
+    """`registers, shared memory and size of the binary`."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def _title(found: Upgrade) -> str:
+    """`Triton 3.8.0 → 3.9.0` if the two differ in nothing else, else the toolchains' names."""
+    if list(found.versions) == ["triton"]:
+        return f"Triton {' → '.join(found.versions['triton'])}"
+    return f"{found.base} → {found.head}"
+
+
+def _tests(found: Upgrade) -> list[str]:
+    broken = found.tests.of(Fate.BROKEN)
+    parts = [f"{plural(len(broken), 'test')} {'fails' if len(broken) == 1 else 'fail'} now ({_where(one.target for one in broken)})"]
+    lost = found.tests.lost
+    gone = f"{plural(len(lost), 'test')} that passed {'is' if len(lost) == 1 else 'are'} gone or skipped"
+    return [*(parts if broken else []), *([gone] if lost else [])]
+
+
+def _code(found: Upgrade) -> list[str]:
+    if found.code is None:
+        return []
+    changes = found.code.diff.changes
+    broken = [one for one in changes if _died(one)]
+    wordings = [(broken, "no longer compiles", "no longer compile")]
+    for concern, one, many in (
+        (Concern.SPILLS, "spills more", "spill more"),
+        (Concern.MATRIX, "loses matrix instructions", "lose matrix instructions"),
+        (Concern.OCCUPANCY, "loses occupancy", "lose occupancy"),
+        (Concern.ACCESS, "has narrower accesses", "have narrower accesses"),
+    ):
+        wordings.append(([change for change in changes if change.worse_in([concern]) and not _died(change)], one, many))
+    return [
+        f"{plural(len(kernels), 'kernel')} {one if len(kernels) == 1 else many} ({_where(change.architecture for change in group)})"
+        for group, one, many in wordings
+        if (kernels := {(change.kernel, change.function) for change in group})
+    ]
+
+
+def _waits(found: Upgrade) -> list[str]:
+    worse = [one for one in found.waits if one.worse]
+    kernels = {(one.kernel, one.function) for one in worse}
+    return [f"{plural(len(kernels), 'kernel')} may race in LDS ({_where(one.architecture for one in worse)})"] if worse else []
+
+
+def _speeds(found: Upgrade) -> list[str]:
+    """Return the geometric mean of all speedups on each target: BASE's time over HEAD's."""
+    means: dict[str, list[float]] = {}
+    for point in found.speeds.points if found.speeds else ():
+        if point.speedup is not None:
+            means.setdefault(point.target, []).append(point.speedup)
+    return [f"geomean {geometric_mean(values):.2f} on {target}" for target, values in means.items()]
+
+
+def _where(names: Iterable[str]) -> str:
+    return ", ".join(sorted(set(names)))
+
+
+def _died(change: Change) -> bool:
+    return change.after is not None and dead(change.after) and (change.before is None or not dead(change.before))
+
+
+def upgrade_sections(found: Upgrade, failing: Sequence[Concern], stale: Sequence[Stale], full: bool) -> list[Section]:
+    """Return the page: a summary, then tests, code, waits, errors and speeds, each with what got worse first."""
+    sections = [_summary(found)]
+    tests = changed_test_sections(found.tests)
+    sections += [section for section in tests if not section.folded]
+    sections += _waits_section(found.waits, full)
+    if found.code is not None:
+        sections += diff_sections(found.code.base, found.code.head, found.code.diff, failing, full)
+    sections += _errors_section(found.errors, full)
+    sections += _stale_section(stale, full)
+    if found.speeds is not None:
+        sections += changed_speed_sections(found.speeds, full)
+    sections += [section for section in tests if section.folded]
+    notes = [*found.faults, *found.lacking]
+    return sections + (
+        [Section("Not compared", lines=tuple(say(Bit("! ", Verdict.ABSENT), name(text)) for text in notes))] if notes else []
+    )
+
+
+def _summary(found: Upgrade) -> Section:
+    """A row for each thing that was compared: how often it got worse, and better."""
+    rows = [_row("tests", len(found.tests.of(Fate.BROKEN)) + len(found.tests.lost), len(found.tests.of(Fate.FIXED)), found.tests.compared)]
+    if found.code is not None:
+        changes, compared = found.code.diff.changes, found.code.diff.compared
+        alive = sum(one.before is not None and one.after is not None and dead(one.before) and not dead(one.after) for one in changes)
+        rows.append(_row("configurations that compile", sum(map(_died, changes)), alive, compared))
+        for concern, words in _WORDS.items():
+            counts = [sum(any(d.concern is concern and d.trend is trend for d in one.deltas) for one in changes) for trend in _TRENDS]
+            rows.append(_row(words, counts[0], counts[1], compared))
+        waits = [sum(abs(one.after - one.before) for one in found.waits if one.worse is worse) for worse in (True, False)]
+        rows.append(_row("barriers with LDS accesses in flight", waits[0], waits[1], compared))
+    rows.append(_row("recorded errors", sum(one.worse for one in found.errors), sum(not one.worse for one in found.errors), None))
+    if found.speeds is not None:
+        rows.append(_row("points", found.broken[2], len(found.speeds.of(SpeedChange.FASTER)), len(found.speeds.points)))
+    differ = [say(name(fact), ": ", name(old), " → ", name(new)) for fact, (old, new) in found.versions.items()]
+    lines = (say("Targets: ", name(", ".join(found.targets))), *(differ or [say("No version differs: the settings alone do.")]))
+    emulated = ("Emulated targets execute machine code on a CPU. A failure that only they see is suspected.",) if found.emulated else ()
+    heads = tuple(say(head) for head in ("", "worse", "better", "compared"))
+    return Section("What changes", heads=heads, rows=tuple(rows), lines=lines, legend=emulated, right=(1, 2, 3))
+
+
+_TRENDS = (Trend.WORSE, Trend.BETTER)
+
+
+def _row(what: str, worse: int, better: int, compared: int | None) -> tuple[Line, ...]:
+    bad = say(Bit(str(worse), Verdict.FAILED)) if worse else say("0")
+    return say(what), bad, say(str(better)), say("" if compared is None else str(compared))
+
+
+def _waits_section(found: Sequence[ChangedWaits], full: bool) -> list[Section]:
+    sections = []
+    for title, worse in (("Barriers with LDS accesses in flight: new", True), ("Barriers with LDS accesses in flight: gone", False)):
+        lines: list[Line] = []
+        for one in [one for one in found if one.worse is worse]:
+            counts = f"{one.before} → {one.after} of {plural(one.configurations, 'configuration')}"
+            lines.append(say(name(f"{one.kernel} {one.function}"), " for ", name(one.architecture), f": {counts}"))
+            lines.append(say("  ", name(one.origin), ": ", name(one.example)))
+        if lines:
+            sections.append(Section(title, lines=_cut(lines, 2 * _FEW, full)))
+    return sections
+
+
+def _errors_section(found: Sequence[ChangedError], full: bool) -> list[Section]:
+    grown = [one for one in found if one.worse]
+    lines = [say(name(one.id), " on ", name(one.target), f": {one.name} {one.before:.3g} → {one.after:.3g}") for one in grown]
+    return [Section("Recorded errors that grew", lines=_cut(lines, _FEW, full))] if lines else []
+
+
+def _stale_section(found: Sequence[Stale], full: bool) -> list[Section]:
+    lines = [say(name(one.file), " [", name(one.entry), "] for ", name(one.architecture), ": ", name(one.why)) for one in found]
+    return [Section("Tuned configurations that are stale", lines=_cut(lines, _FEW, full))] if lines else []
+
+
+def _cut(lines: Sequence[Line], few: int, full: bool) -> tuple[Line, ...]:
+    if full or len(lines) <= few:
+        return tuple(lines)
+    return (*lines[:few], say(f"… and {len(lines) - few} more lines; --full shows them"))

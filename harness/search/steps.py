@@ -1,0 +1,116 @@
+"""Ask a question of one step after another. Answers are kept on disk, so a search that was stopped continues."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from harness.compare.toolchains.question import Answer, Question, Reply, reply
+from harness.config.targets import Target
+from harness.engines.protocol import Say
+from harness.errors import ConfigError, InfrastructureError, UsageError
+from harness.options import RunOptions
+from harness.records import Stage, TargetRun, write_text
+from harness.run.attempt import OnEvent
+from harness.search.legs import read_runs, run_legs
+
+_TRIES = 3  # of a step whose answer is ambiguous
+_RECORD = "search.json"
+_ANSWER = "answer.json"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is tried: a leg, and the options of its run, which name the folder of the kernels. `name` identifies it within the search.
+
+    `ready` puts that folder into the state of this step, before each run: several commits share one work tree.
+    """
+
+    name: str
+    leg: Target
+    options: RunOptions
+    ready: Callable[[], None] = field(default=lambda: None, compare=False)
+
+
+class Steps:
+    """The steps of one search, below the folder `out`. The first one that is asked is what the others are compared with."""
+
+    def __init__(self, question: Question, about: dict[str, object], out: Path, say: Say, on_event: OnEvent) -> None:
+        self.question, self.out, self.say, self.on_event = question, out, say, on_event
+        self._base: list[list[TargetRun]] = []  # the runs of the first step, by try
+        self._first: Step | None = None
+        _check_same(out, {"question": question.words, "fixed": question.fixed, **about})
+
+    def ask(self, step: Step) -> Reply:
+        """Return the step's answer: the recorded one, or that of a run. An ambiguous one is asked again, at most three times in all.
+
+        Raises:
+            UsageError: the step's run makes no sense for its target.
+            StoppedError: the user stopped it.
+        """
+        self._first = self._first or step
+        record = self.folder(step) / _ANSWER
+        if record.is_file():
+            known = json.loads(record.read_text())
+            self.say(f"{step.name}: {known['answer']} (known)")
+            return Reply(Answer(known["answer"]), known["reason"])
+        found = self._try(step)
+        write_text(record, json.dumps({"answer": found.answer.value, "reason": found.reason}) + "\n")
+        self.say(f"{step.name}: {found.answer.value}: {found.reason}"[:300])
+        return found
+
+    def runs(self, step: Step, stages: Sequence[Stage] | None = None, number: int = 1) -> list[TargetRun]:
+        """Return the runs of a step with these stages, or with those that the question needs. What has run already runs no more."""
+        folder = self.folder(step) / ("-".join(stage.value for stage in stages) if stages else str(number))
+        wanted = tuple(stages) if stages else step.options.stages or self.question.stages
+        if not (folder / "done").is_file():
+            step.ready()
+            run_legs([step.leg], replace(step.options, out=folder, stages=wanted), self.say, self.on_event)
+            write_text(folder / "done", "")
+        return read_runs([folder])
+
+    def folder(self, step: Step) -> Path:
+        """Return where a step's runs and its answer are."""
+        return self.out / "steps" / re.sub(r"[^\w.+-]", "-", step.name)
+
+    def _try(self, step: Step) -> Reply:
+        found = Reply(Answer.SKIPPED, "it was never tried")
+        for number in range(1, _TRIES + 1):
+            try:
+                runs = self.runs(step, number=number)
+            except (InfrastructureError, ConfigError) as error:
+                return Reply(Answer.SKIPPED, error.happened)
+            found = reply(self.question, self._compared(step, runs, number), runs)
+            if found.answer is not Answer.AMBIGUOUS:
+                return found
+            self.say(f"{step.name}: ambiguous ({number} of {_TRIES} tries)")
+        return found
+
+    def _compared(self, step: Step, runs: list[TargetRun], number: int) -> list[TargetRun]:
+        """Return the first step's runs for a question that compares with them. Another try measures them again, too."""
+        if not self.question.compares or self._first is None:
+            return []
+        return runs if step == self._first else self.runs(self._first, number=number)
+
+
+def _check_same(out: Path, about: dict[str, object]) -> None:
+    """Refuse to mix two searches in one folder."""
+    path = out / _RECORD
+    if not path.is_file():
+        out.mkdir(parents=True, exist_ok=True)
+        write_text(path, json.dumps(about, indent=1) + "\n")
+    elif (before := json.loads(path.read_text())) != about:
+        name = next(key for key in {**before, **about} if before.get(key) != about.get(key))
+        raise UsageError(
+            f"The search in {out} is another one: its {name} was {before.get(name)!r}, now it is {about.get(name)!r}.",
+            "A search continues in its own folder, with the answers that it has.",
+            "Give the options of that search, or another --out.",
+        )
+
+
+def stepper(steps: Steps, make: Callable[[str], Step]) -> Callable[[str], Reply]:
+    """Return a function from a step's name to its answer."""
+    return lambda name: steps.ask(make(name))

@@ -1,0 +1,318 @@
+"""Runs in the engine of another machine: a real ssh server and a real engine, both on this machine, with no folder in common."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+import yaml
+from engine_requests import change
+from own_sshd import OwnSshd, missing
+
+from harness.config.hosts import Host
+from harness.engines import snapshot
+from harness.engines.remote import engine as module
+from harness.engines.remote.container import KEPT_UNTIL, MADE, RUN, UNTIL, code_volume
+from harness.engines.remote.engine import connect
+from harness.engines.ssh import ask as ask_module
+from harness.errors import InfrastructureError, UnreachableError
+from harness.records import Verdict
+from harness.run import run_target
+
+SECRET = "hunter2-of-the-tests"
+KERNEL = """
+import pytest, torch, triton, triton.language as tl
+
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
+
+def test_add(device="cpu"):
+    x, y = torch.rand(100), torch.rand(100)
+    out = torch.empty_like(x)
+    add[(2,)](x, y, out, 100, BLOCK=64)
+    torch.testing.assert_close(out, x + y)
+"""
+
+
+@pytest.fixture(scope="module")
+def sshd():
+    if lacking := missing():
+        pytest.skip(lacking)
+    server = OwnSshd()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def host(sshd, engine) -> Host:
+    """This machine, as another one."""
+    address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    return Host(name="cpu", target="cpu", ssh="card", ssh_config=sshd.config, socket=address.removeprefix("unix://"))
+
+
+@pytest.fixture
+def asked(request_, host):
+    """A request for that machine, with a job that no program here reads."""
+    (request_.raw / "job.json").write_text("{}")
+    return change(request_, host=host)
+
+
+@pytest.fixture
+def remote(host):
+    connected = connect(host)
+    yield connected
+    connected.close()
+
+
+@pytest.fixture
+def left(engine):
+    """What a run has left in the engine: containers and volumes, not the archive, which other runs share."""
+
+    def left(run_id: str) -> list[str]:
+        containers = engine._api.containers(all=True, filters={"label": f"{RUN}={run_id}"})
+        volumes = engine._api.volumes(filters={"label": f"{RUN}={run_id}"})["Volumes"] or []
+        return [entry["Names"][0] for entry in containers] + [volume["Name"] for volume in volumes]
+
+    return left
+
+
+def execute(remote, request, built, program: str, said=None, on_line=lambda line: None):
+    """Run a Python program in a container as the inside would be run."""
+    lines: list[str] = []
+    remote._say = remote._reconnecting.say = (said if said is not None else []).append
+    return *remote._run(request, built[0], lambda line: (lines.append(line), on_line(line)), ["python3", "-c", program]), lines
+
+
+def test_a_program_runs_there_with_the_same_protections(remote, asked, built, left):
+    """An ordinary user, a read-only root, no network; what it wrote comes back as files, and nothing is left there."""
+    program = (
+        "import os, socket; print(os.getuid(), os.listdir('/sys/class/net'));"
+        "[print(p, os.access(p, os.W_OK)) for p in ('/', '/warpwave', '/warpwave/harness', '/results', '/results/run')];"
+        "open('/results/run/found', 'w').write('x'); os.symlink('/etc/passwd', '/results/run/link'); os.mkfifo('/results/run/pipe');"
+        "print(open('/proc/self/status').read().split('CapEff:')[1].split()[0])"
+    )
+    environment, ended, lines = execute(remote, asked, built, program)
+
+    assert lines[0] == "65534 ['lo']"
+    assert lines[1:6] == ["/ False", "/warpwave False", "/warpwave/harness False", "/results False", "/results/run True"]
+    assert int(lines[6], 16) == 0
+    assert (ended.code, ended.error) == (0, "")
+    assert sorted(path.name for path in asked.raw.iterdir()) == ["found", "job.json"]
+    assert environment.options["archive"] == snapshot.take_once(asked.options).digest
+    assert left(asked.options.run_id) == []
+
+
+def test_a_connection_that_breaks_loses_nothing(remote, asked, built, left):
+    """ssh is killed in the middle of a run; each line comes once, and the results too."""
+    said: list[str] = []
+    program = "import time\nfor n in range(8): print(n, flush=True); time.sleep(0.5)\nopen('/results/run/end', 'w')"
+    _, ended, lines = execute(remote, asked, built, program, said, lambda line: remote._tunnel._process.kill() if line == "2" else None)
+
+    assert (ended.code, lines) == (0, [str(number) for number in range(8)])
+    assert [line for line in said if "connected to card again" in line]
+    assert (asked.raw / "end").exists()
+    assert left(asked.options.run_id) == []
+
+
+def test_a_second_client_waits_for_the_card_or_is_refused(remote, host, asked, built, tmp_path):
+    """The lease is in the engine: another process, user or machine finds it. The first run is not disturbed."""
+    target = replace(asked.target, visible_devices="SOME_VISIBLE_DEVICES")
+    first, second = change(asked, target), change(asked, target, raw=tmp_path / "second", run_id="second", gpu_wait_s=0.0)
+    second.raw.mkdir()
+    started, ended = threading.Event(), []
+
+    def run_first():
+        lines: list[str] = []
+        remote._run(
+            first,
+            built[0],
+            lambda line: (lines.append(line), started.set()),
+            ["python3", "-c", "import time; print(1, flush=True); time.sleep(4)"],
+        )
+        ended.append(lines)
+
+    thread = threading.Thread(target=run_first)
+    thread.start()
+    other, said = connect(host), []
+    try:
+        assert started.wait(30)
+        with pytest.raises(InfrastructureError, match=f"the GPUs of cpu on card is in use by run {first.options.run_id} of "):
+            execute(other, second, built, "print(2)")
+        _, after, lines = execute(other, change(second, gpu_wait_s=60.0), built, "print(2)", said)
+    finally:
+        thread.join()
+        other.close()
+
+    assert ended == [["1"]]
+    assert [line for line in said if "waiting up to 60 s" in line]
+    assert (after.code, lines) == (0, ["2"])
+
+
+def test_a_full_disk_there_is_said(remote, engine, asked, built, left):
+    """It is the engine's machine that has no room; the archive's volume is one of 64 KiB here."""
+    archive = snapshot.take_once(asked.options)
+    with_room = {"type": "tmpfs", "device": "tmpfs", "o": "size=64k"}
+    engine._api.create_volume(code_volume(archive), driver="local", driver_opts=with_room)
+    try:
+        with pytest.raises(InfrastructureError, match="The disk of the engine on card is full"):
+            execute(remote, asked, built, "print(1)")
+    finally:
+        with suppress(OSError):  # the run has done it
+            engine._api.remove_volume(code_volume(archive))
+
+    assert left(asked.options.run_id) == []
+
+
+def test_what_dead_clients_left_goes_at_its_time(remote, engine, asked, built):
+    """A container past its limit is killed, one past its time is removed with its volume; others stay."""
+    base = {"Image": built[0].image_id, "Entrypoint": ["sleep", "100"], "HostConfig": {"NetworkMode": "none"}}
+    past, soon = str(int(time.time()) - 10), str(int(time.time()) + 1000)
+    for name, labels in {
+        "old": {KEPT_UNTIL: past},
+        "stuck": {UNTIL: past, KEPT_UNTIL: soon},
+        "fine": {UNTIL: soon, KEPT_UNTIL: soon},
+    }.items():
+        engine._api.create_container_from_config({**base, "Labels": {MADE: "true", **labels}}, f"warpwave-test-{name}")
+        engine._api.start(f"warpwave-test-{name}")
+    engine._api.create_volume("warpwave-test-volume", labels={MADE: "true", KEPT_UNTIL: past})
+    try:
+        found = [name for name in remote.clean(dry_run=True) if "warpwave-test-" in name]
+        remote.prepare(asked, lambda line: None)
+        states = {entry["Names"][0]: entry["State"] for entry in engine._api.containers(all=True, filters={"name": "warpwave-test-"})}
+
+        assert found == ["container warpwave-test-old", "volume warpwave-test-volume"]
+        assert states == {"/warpwave-test-stuck": "exited", "/warpwave-test-fine": "running"}
+        assert "warpwave-test-volume" not in [one["Name"] for one in engine._api.volumes()["Volumes"]]
+    finally:
+        for name in ("old", "stuck", "fine"):
+            engine._remove(f"warpwave-test-{name}")
+
+
+def test_a_machine_that_cannot_be_reached_is_said_soon(sshd, host, monkeypatch):
+    """A wrong host key, a key that it does not take, a closed port, a name that nobody knows, and one that hangs."""
+    monkeypatch.setattr(ask_module, "ANSWER_S", 3.0)
+    cases = {
+        "host key": replace(host, ssh_config=sshd.another_host_key()),
+        "refused this user's keys": replace(host, ssh_config=sshd.configuration("config-key", key="stranger")),
+        "is off or hangs": replace(host, ssh_config=sshd.configuration("config-port", port=9)),
+        "No machine has this name": replace(host, ssh="no-such-host.invalid"),
+    }
+    for meaning, wrong in cases.items():
+        with pytest.raises(UnreachableError) as refused:
+            connect(wrong)
+        assert meaning in refused.value.meaning
+    sshd.hang()
+    try:
+        with pytest.raises(UnreachableError, match="card did not answer within 3 s"):
+            connect(host)
+    finally:
+        sshd.wake()
+
+
+def test_a_server_that_forwards_no_sockets_is_named(sshd, host):
+    """ssh connects there, and the engine stays out of reach: it is the server's setting that has to change."""
+    sshd.end()
+    sshd.start("AllowStreamLocalForwarding no")
+    try:
+        with pytest.raises(InfrastructureError, match="cannot be reached through ssh") as refused:
+            connect(host)
+        assert "AllowStreamLocalForwarding" in refused.value.remedy
+    finally:
+        sshd.end()
+        sshd.start()
+
+
+@pytest.fixture(scope="module")
+def killed(sshd, host, built, session_request, tmp_path_factory):
+    """A run of Triton's interpreter whose client was killed while the tests ran; its package, its folder and its command."""
+    folder = tmp_path_factory.mktemp("killed")
+    package = folder / "my_ops"
+    package.mkdir()
+    (package / "test_add.py").write_text(KERNEL)
+    (package / "test_slow.py").write_text("import time\ndef test_slow(): time.sleep(6)\n")
+    leg = {"ssh": "card", "ssh_config": host.ssh_config, "socket": host.socket, "environment": {"TOKEN": SECRET}}
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"cpu": leg}))
+    build = session_request.options.build
+    where = ["--hosts", str(folder / "hosts.yml"), "--kernels", str(package), "--stage", "test", "--no-report"]
+    command = [
+        sys.executable,
+        "-m",
+        "harness",
+        "run",
+        "cpu",
+        *where,
+        "--base-image",
+        str(build.base_image),
+        "--wheelhouse",
+        str(build.wheelhouse),
+    ]
+    with open(folder / "log", "wb") as log:
+        client = subprocess.Popen([*command, "--out", str(folder / "out")], stdout=log, stderr=log, start_new_session=True)
+    processes, until = "", time.monotonic() + 120
+    while not (folder / "log").read_text().count("facts ") and time.monotonic() < until and client.poll() is None:
+        processes += subprocess.run(["ps", "axeww", "-o", "args"], capture_output=True, text=True).stdout if not processes else ""
+        time.sleep(0.2)
+    assert client.poll() is None, (folder / "log").read_text()
+    arguments = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True).stdout
+    os.killpg(client.pid, signal.SIGKILL)
+    client.wait()
+    return folder, command, arguments
+
+
+def test_a_killed_client_is_taken_up_again(killed, engine, left):
+    """The container has gone on. `--resume` finds it, follows it to its end and brings the results; nothing runs twice."""
+    folder, command, _ = killed
+    run_id = json.loads((folder / "out" / "raw" / "cpu" / "run.json").read_text())["run_id"]
+    before = left(run_id)
+    done = subprocess.run([*command, "--resume", str(folder / "out")], capture_output=True, text=True)
+    record = json.loads((folder / "out" / "raw" / "cpu" / "run.json").read_text())
+    report = json.loads((folder / "out" / "raw" / "cpu" / "test" / "report.json").read_text())
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len([name for name in before if name.endswith("-results")]) == 1
+    assert "found the container on card" in done.stderr + done.stdout
+    assert (record["verdict"], len(record["attempts"])) == (Verdict.PASSED.value, 1)
+    assert report["counts"] == {"passed": 2}
+    assert left(run_id) == []
+
+
+def test_secrets_stay_where_they_are_used(killed):
+    """Not in a process list, not in what was packed, not in a record or a report."""
+    folder, _, arguments = killed
+    written = [path for path in (folder / "out").rglob("*") if path.is_file()]
+
+    assert "ssh" in arguments
+    assert SECRET not in arguments
+    assert written
+    assert [path for path in written if SECRET.encode() in path.read_bytes()] == []
+
+
+def test_the_container_ends_itself(host, asked, built, tmp_path, monkeypatch, left):
+    """At its limit, although its client does not: the guard is the first process in it."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "test_slow.py").write_text("import time\ndef test_slow(): time.sleep(300)\n")
+    monkeypatch.setattr("harness.engines.remote.container._SPARE_S", 0.0)
+    patient = module.watch
+    monkeypatch.setattr(
+        module, "watch", lambda api, name, output, say, limit, *more, **also: patient(api, name, output, say, 300.0, *more, **also)
+    )
+    options = change(asked, limit_s=12.0, grace_s=20.0, out=tmp_path / "out", kernels=package).options
+    record = run_target(asked.target, replace(options, engine="ssh"), lambda line: None, lambda event: None)
+
+    assert record.verdict is Verdict.TIMEOUT, record.reason
+    assert record.exit is not None
+    assert (record.exit.code, record.exit.timed_out) == (124, True)
+    assert (tmp_path / "out" / "raw" / "cpu" / "stages.json").exists()
+    assert left(asked.options.run_id) == []

@@ -1,0 +1,148 @@
+"""Bisecting a list, isolating a part, and the question that both ask, on answers and runs that are made up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic import case, compiled, run, sample
+
+from harness.compare.toolchains.bisection import bisect
+from harness.compare.toolchains.isolation import Role, isolate
+from harness.compare.toolchains.question import Answer, Kind, Question, Reply, reply
+from harness.records import Verdict
+from harness.render.markdown import render_page
+from harness.render.sections.search import bisection_sections, bisection_sentence, isolation_sections, isolation_sentence
+
+
+def said(bad: bool) -> Reply:
+    return Reply(Answer.BAD if bad else Answer.GOOD, "seen")
+
+
+@given(st.integers(2, 60), st.data())
+def test_the_first_bad_step_is_found(count, data):
+    """Whatever is skipped, and with a logarithm of questions if nothing is."""
+    first = data.draw(st.integers(1, count - 1))
+    skipped = data.draw(st.sets(st.integers(1, count - 2), max_size=8)) if count > 2 else set()
+    names = [f"s{position}" for position in range(count)]
+    asked = []
+
+    def ask(name: str) -> Reply:
+        asked.append(name)
+        position = int(name[1:])
+        return Reply(Answer.SKIPPED, "no build") if position in skipped else said(position >= first)
+
+    found = bisect("?", names, ask)
+    good, bad = (int(name[1:]) for name in (found.last_good, found.first_bad))
+
+    assert good < first <= bad
+    assert set(found.suspects) == {f"s{position}" for position in range(good + 1, bad)} <= {f"s{position}" for position in skipped}
+    assert len(set(asked)) == len(asked) <= (count - 1).bit_length() + 2 + len(skipped)
+
+
+def test_ends_that_are_not_what_they_should_be():
+    """The search says so, and asks no more."""
+    assert "a is bad, and should be good" in bisect("?", "abc", lambda name: said(True)).fault
+    assert bisection_sentence(bisect("?", "abc", lambda name: said(False))).startswith("Nothing to search: c is good")
+
+
+def test_words_of_a_bisection():
+    """Skipped steps between the two are named."""
+    found = bisect("?", "abcd", lambda name: Reply(Answer.SKIPPED, "no") if name == "c" else said(name == "d"))
+
+    assert bisection_sentence(found) == "d or one that was skipped before it (c) is the first bad one; b is the last good one."
+    assert "has it no more" in render_page("x", bisection_sections(found, fixed=True), good=True, all_in="x")
+
+
+PARTS = {"triton": ("1", "2"), "torch": ("3", "4"), "$A": ("", "1")}
+
+
+@pytest.mark.parametrize(
+    ("bad_if", "roles"),
+    [
+        (lambda have: "triton" in have, {("triton",): Role.CAUSE, ("torch",): Role.NONE, ("$A",): Role.NONE}),
+        (lambda have: bool(have & {"triton", "$A"}), {("triton",): Role.ENOUGH, ("$A",): Role.ENOUGH, ("torch",): Role.NONE}),
+        (
+            lambda have: {"triton", "$A"} <= have,
+            {("triton", "$A"): Role.CAUSE, ("triton",): Role.NEEDED, ("$A",): Role.NEEDED, ("torch",): Role.NONE},
+        ),
+    ],
+    ids=["one does it", "each is enough", "both are needed"],
+)
+def test_each_part_is_swapped_in_both_directions(bad_if, roles):
+    """A part alone, then those that are needed together."""
+    found = isolate("?", ("old", "new"), PARTS, lambda good, swapped: said(bad_if(set(swapped) if good else set(PARTS) - swapped)))
+
+    assert {swap.parts: swap.role for swap in found.swaps} == roles
+    assert found.swaps[0].role in (Role.CAUSE, Role.ENOUGH)
+    assert found.swaps[0].parts[0] in isolation_sentence(found)
+
+
+def test_two_parts_that_need_each_other():
+    """There is no third part to leave out: the two ends are those two swapped together."""
+    parts = {name: PARTS[name] for name in ("triton", "$A")}
+    found = isolate("?", ("old", "new"), parts, lambda good, swapped: said((set(swapped) if good else set(parts) - swapped) == set(parts)))
+
+    assert isolation_sentence(found) == "triton; $A: new needs each of them, and none is enough alone."
+
+
+def test_a_swap_that_cannot_be_tried_decides_nothing():
+    """Also, two stacks that differ in one part need no swap at all."""
+    asked = []
+
+    def ask(good, swapped):
+        asked.append(swapped)
+        return Reply(Answer.SKIPPED, "no wheel") if swapped else said(not good)
+
+    found = isolate("?", ("old", "new"), PARTS, ask)
+    assert {swap.role for swap in found.swaps} == {Role.OPEN}
+    assert "No part that could be swapped decides it." in isolation_sentence(found)
+    assert "no wheel" in render_page("x", isolation_sections(found), good=True, all_in="x")
+    asked.clear()
+    assert isolate("?", ("old", "new"), {"triton": ("1", "2")}, ask).causes[0].parts == ("triton",)
+    assert len(asked) == 2
+    assert "old is bad" in isolate("?", ("old", "new"), PARTS, lambda good, swapped: said(True)).fault
+
+
+def ask(kind: Kind, what: str, base, head, **more) -> Answer:
+    return reply(Question(kind, what, **more), [base], [head]).answer
+
+
+def test_a_question_about_tests():
+    """A failed test is bad; none at all, or a machine that could not run it, says nothing."""
+    good, bad = run(cases=(case(),)), run(cases=(case(), case(verdict=Verdict.FAILED)))
+    lost = replace(good, record=replace(good.record, verdict=Verdict.INFRA), cases=bad.cases)
+
+    assert [ask(Kind.TEST, "x", good, one) for one in (good, bad, replace(good, cases=()), lost)] == [
+        *(Answer.GOOD, Answer.BAD, Answer.SKIPPED, Answer.SKIPPED)
+    ]
+    assert ask(Kind.TEST, "x", good, bad, fixed=True) is Answer.GOOD
+
+
+def test_a_question_about_code():
+    """A gate is asked of the step alone, a figure is compared with the first step's. What does not compile says nothing."""
+    good, spilling = (
+        run(compiled=(compiled(), compiled("sy_80"))),
+        run(compiled=(compiled(spills=4, broken={"spills": "4"}), compiled("sy_80"))),
+    )
+    dead = run(compiled=(compiled(verdict=Verdict.FAILED, registers=None),))
+
+    for kind, what in ((Kind.GATE, "spills"), (Kind.WORSE, "spills")):
+        assert ask(kind, what, good, good) is Answer.GOOD
+        assert ask(kind, what, good, spilling) is Answer.BAD
+        assert ask(kind, what, good, spilling, architecture="sy_80") is Answer.GOOD
+        assert ask(kind, what, good, spilling, kernel="other") is Answer.SKIPPED
+        assert ask(kind, what, good, dead) is Answer.SKIPPED
+    assert ask(Kind.WORSE, "registers", good, spilling) is Answer.GOOD
+
+
+def test_a_question_about_speed():
+    """Slower is bad, the same is good, and what the intervals do not decide is ambiguous: it is never guessed."""
+    base = run(samples=(sample(value=3000.0),))
+    slow, doubtful = run(samples=(sample(value=1500.0),)), run(samples=(sample(value=3000.0, weak="a low clock"),))
+
+    assert [ask(Kind.SLOWER, what, base, head) for what, head in (("softmax", base), ("*", slow), ("*", doubtful), ("other", slow))] == [
+        *(Answer.GOOD, Answer.BAD, Answer.AMBIGUOUS, Answer.SKIPPED)
+    ]

@@ -1,0 +1,139 @@
+"""What only an emulator sees: planted faults are reported, with both instructions; what looks alike and is right stays silent."""
+
+# ruff: noqa: E501 - a fault is a line
+
+from __future__ import annotations
+
+import re
+import struct
+
+import numpy as np
+import pytest
+import torch
+import triton
+import triton.language as tl
+from machine_code import WAVES, assembled, compiled, linked, pack
+
+from harness.emulator import Access, Check, Launch, execute, load
+
+# s[0:1]: pointers in and out; v0: the thread. v1: four times the thread.
+BEGIN = "s_load_dwordx4 s[4:7], s[0:1], 0x0\n s_waitcnt lgkmcnt(0)\n v_lshlrev_b32 v1, 2, v0\n v_mov_b32 v3, 0\n"
+WRITE = "ds_write_b32 v1, v0\n s_waitcnt lgkmcnt(0)\n"
+# v2: the address of the other of two waves.
+OTHER = "v_xor_b32 v2, 0x100, v1\n"
+STORE = "global_store_dword v1, v4, s[6:7]\n"
+BARRIER = "s_barrier\n"
+READ = "ds_read_b32 v4, v2\n s_waitcnt lgkmcnt(0)\n"
+ADD = "v_mov_b32 v5, 1\n global_atomic_add v3, v5, s[6:7]\n"
+
+
+def check(body: str, groups: int = 1, threads: int = 128) -> list:
+    """Return what is found in an assembled kernel of `groups` workgroups; it reads ones and stores to zeros."""
+    kernel = load(assembled("gfx942", "\n".join("\t" + line for line in (BEGIN + body).splitlines())))
+    source, out = np.ones(4096, np.uint32), np.zeros(4096, np.uint32)
+    buffers = [(memory.ctypes.data, memory.nbytes) for memory in (source, out)]
+    found: list = []
+    execute(kernel, Launch((groups, 1, 1), threads, struct.pack("<QQ", *(start for start, _ in buffers)), 4096, buffers), findings=found)
+    return found
+
+
+RIGHT = {
+    "a barrier between a write and a read": OTHER + WRITE + BARRIER + READ + STORE,
+    "a wave reads what it wrote": WRITE + "ds_read_b32 v4, v1\n s_waitcnt lgkmcnt(0)\n" + STORE,
+    "a wait for all but the youngest": "global_load_dword v4, v1, s[4:5]\n global_load_dword v6, v1, s[4:5] offset:4\n s_waitcnt vmcnt(1)\n" + STORE,
+    "a second load into a register": "global_load_dword v4, v1, s[4:5]\n global_load_dword v4, v1, s[4:5]\n s_waitcnt vmcnt(0)\n" + STORE,
+    "a store in flight at a barrier": "v_mov_b32 v4, 1\n" + STORE + BARRIER + WRITE,
+    "waves write the same": "v_mov_b32 v4, 7\n ds_write_b32 v3, v4\n s_waitcnt lgkmcnt(0)\n s_barrier\n ds_read_b32 v4, v3\n s_waitcnt lgkmcnt(0)\n" + STORE,
+    "LDS atomics": "v_mov_b32 v4, v0\n ds_write_b32 v1, v3\n s_waitcnt lgkmcnt(0)\n s_barrier\n ds_add_u32 v3, v4\n s_waitcnt lgkmcnt(0)\n",
+    "a load straight to LDS, waited for": "s_mov_b32 m0, 0\n global_load_lds_dword v1, s[4:5]\n s_waitcnt vmcnt(0)\n ds_read_b32 v4, v3\n s_waitcnt lgkmcnt(0)\n" + STORE,
+}  # fmt: skip
+WRONG = {
+    "no barrier": (WRITE + BARRIER + OTHER + "v_mov_b32 v5, 9\n ds_write_b32 v1, v5\n s_waitcnt lgkmcnt(0)\n" + READ + STORE, Check.LDS_RACE, Access.LOAD),
+    "a read in flight at a barrier": (WRITE + BARRIER + OTHER + "ds_read_b32 v4, v2\n" + BARRIER + "v_mov_b32 v5, 9\n ds_write_b32 v1, v5\n s_waitcnt lgkmcnt(0)\n", Check.LDS_RACE, Access.STORE),
+    "a write in flight at a barrier": (OTHER + "ds_write_b32 v1, v0\n" + BARRIER + READ + STORE, Check.LDS_RACE, Access.LOAD),
+    "nobody wrote to LDS": ("ds_read_b32 v4, v1\n s_waitcnt lgkmcnt(0)\n" + STORE, Check.LDS_UNWRITTEN, Access.LOAD),
+    "no wait for a global load": ("global_load_dword v4, v1, s[4:5]\n v_add_u32 v4, v4, v4\n" + STORE, Check.USED_EARLY, Access.LOAD),
+    "a wait for too few": ("global_load_dword v4, v1, s[4:5]\n global_load_dword v6, v1, s[4:5] offset:4\n s_waitcnt vmcnt(1)\n v_mov_b32 v4, v6\n", Check.USED_EARLY, Access.LOAD),
+    "no wait for LDS": (WRITE + "ds_read_b32 v4, v1\n v_add_u32 v5, v4, v4\n", Check.USED_EARLY, Access.LOAD),
+    "no wait for a scalar load": ("s_load_dword s12, s[4:5], 0x0\n v_mov_b32 v4, s12\n", Check.USED_EARLY, Access.LOAD),
+    "a load that comes after what overwrites it": ("global_load_dword v4, v1, s[4:5]\n v_mov_b32 v4, 1\n", Check.USED_EARLY, Access.STORE),
+    "nobody wrote to what is stored": (STORE, Check.REGISTER_UNWRITTEN, Access.LOAD),
+    "no wait for a load to LDS": ("s_mov_b32 m0, 0\n global_load_lds_dword v1, s[4:5]\n ds_read_b32 v4, v1\n s_waitcnt lgkmcnt(0)\n", Check.LDS_USED_EARLY, Access.LOAD),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_right_stays_silent(name):
+    assert check(RIGHT[name], threads=64 if "straight" in name or "wave reads" in name else 128) == []
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_planted_faults_are_found(name):
+    body, expected, access = WRONG[name]
+    found = check(body, threads=64 if "load to LDS" in name else 128)
+
+    assert (expected, access) in {(one.check, one.access) for one in found}
+    assert {one.check for one in found} == {expected}
+    assert "in_flight=True" in repr(found) if "in flight" in name else all(one.times >= 1 for one in found)
+
+
+# Each workgroup stores to its own place; the last one reads all places.
+LAST = "v_mov_b32 v4, 3\n v_lshl_add_u32 v1, s2, 8, v1\n global_store_dword v1, v4, s[6:7] offset:256\n s_waitcnt vmcnt(0)\n" + ADD
+LAST += "s_waitcnt vmcnt(0)\n s_cmp_lg_u32 s2, 2\n s_cbranch_scc1 .Lend2\n v_lshlrev_b32 v1, 2, v0\n global_load_dword v6, v1, s[6:7] offset:256\n"
+LAST += "s_waitcnt vmcnt(0)\n.Lend2:\n"
+BETWEEN_GROUPS = {
+    "each its own": ("v_mov_b32 v4, s2\n v_lshl_add_u32 v1, s2, 9, v1\n" + STORE, set()),
+    "the same to the same": ("v_mov_b32 v4, 5\n" + STORE, set()),
+    "atomics": (ADD, set()),
+    "another value to the same": ("v_add_u32 v4, 1, v0\n v_add_u32 v4, s2, v4\n" + STORE, {Access.STORE}),
+    "one reads what another wrote": ("global_load_dword v6, v1, s[6:7] offset:4\n s_waitcnt vmcnt(0)\n v_add_u32 v4, 1, v0\n" + STORE, {Access.LOAD}),
+    "a plain read of what others add to": (ADD + "s_waitcnt vmcnt(0)\n global_load_dword v6, v3, s[6:7]\n s_waitcnt vmcnt(0)\n", {Access.ATOMIC}),
+    "the last one reads all, behind an atomic": (LAST, set()),
+    "it reads before its atomic": (LAST.replace(ADD, ""), {Access.LOAD}),
+    "no atomic before a plain read": ("s_cmp_eq_u32 s2, 0\n s_cbranch_scc1 .Ladd\n global_load_dword v6, v3, s[6:7]\n s_waitcnt vmcnt(0)\n s_endpgm\n.Ladd:\n " + ADD, {Access.LOAD}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BETWEEN_GROUPS)
+def test_races_between_workgroups(name):
+    body, expected = BETWEEN_GROUPS[name]
+    found = check(body, groups=3, threads=64)
+
+    assert {one.check for one in found} <= {Check.GLOBAL_RACE}
+    assert {one.access for one in found} == expected
+
+
+@triton.jit
+def reduce(x, out, N: tl.constexpr, M: tl.constexpr):
+    at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    value = tl.load(x + at)
+    tl.store(out + tl.arange(0, M), tl.sum(value, 1))
+    tl.store(out + M + tl.arange(0, N), tl.cumsum(tl.sum(value, 0), 0))
+
+
+def checked(binary: bytes, made, arch: str, x: torch.Tensor, out: torch.Tensor) -> list:
+    kernel, found = load(binary), []
+    buffers = [(tensor.data_ptr(), tensor.nbytes) for tensor in (x, out)]
+    launch = Launch((1, 1, 1), made.metadata.num_warps * WAVES[arch], pack(kernel, [x, out, 0, 0]), made.metadata.shared, buffers)
+    execute(kernel, launch, findings=found)
+    return found
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
+def test_each_barrier_that_is_missing_is_told(arch):
+    """With all its barriers, the kernel is silent; without any one of them, waves race in the line of the kernel."""
+    x, out = torch.arange(64 * 128, dtype=torch.float32).reshape(64, 128), torch.zeros(512)
+    made = compiled(reduce, arch, {"x": x, "out": out}, {"N": 128, "M": 64})
+    text = made.asm["amdgcn"]
+    barriers = [*re.finditer(r"^\ts_barrier(_wait)?\b.*\n", text, re.MULTILINE)]
+
+    assert checked(made.asm["hsaco"], made, arch, x, out) == []
+    assert len(barriers) > 3
+    for barrier in barriers if arch == "gfx942" else barriers[:3]:
+        start = barrier.start() if arch == "gfx942" else text.rindex("\ts_barrier_signal", 0, barrier.start())
+        kept = "" if arch == "gfx942" else text[text.index("\n", start) + 1 : barrier.start()]
+        found = checked(linked(text[:start] + kept + text[barrier.end() :], arch), made, arch, x, out)
+        assert {one.check for one in found} <= {Check.LDS_RACE, Check.LDS_UNWRITTEN}
+        lines = {one.place.line for one in found}
+        assert lines
+        assert lines <= {f"test_checks.py:{reduce.fn.__code__.co_firstlineno + n}" for n in (4, 5)}
