@@ -53,9 +53,20 @@ PartitionName=mi300x Nodes=warp MaxTime=60 State=UP
 PartitionName=urgent Nodes=warp MaxTime=60 PriorityTier=10 State=UP
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
+PlugStackConfig={folder}/plugstack.conf
 """
 # Slurm asks only that the files of cards exist.
 _GRES = "NodeName=warp Name=gpu Type=h100 File=/dev/null\nNodeName=warp Name=gpu Type=mi300x File=/dev/zero\n"
+
+
+# Where Slurm's plugins are. `WARPWAVE_PYXIS` names a plugin that was built elsewhere.
+_PLUGINS = ("/usr/lib/x86_64-linux-gnu/slurm-wlm", "/usr/lib64/slurm", "/usr/lib/slurm", "/usr/local/lib/slurm")
+
+
+def pyxis() -> str:
+    """Return the path of the plugin pyxis; empty if this machine has none."""
+    named = os.environ.get("WARPWAVE_PYXIS", "")
+    return named or next((path for folder in _PLUGINS if Path(path := f"{folder}/spank_pyxis.so").exists()), "")
 
 
 def missing() -> str:
@@ -89,6 +100,7 @@ class OwnSlurm:
         conf = _CONF.format(host=socket.gethostname(), user="root", folder=self.folder, ports=ports)
         (self.folder / "slurm.conf").write_text(conf)
         (self.folder / "gres.conf").write_text(_GRES)
+        (self.folder / "plugstack.conf").write_text(f"required {plugin} runtime_path={self.folder}/pyxis\n" if (plugin := pyxis()) else "")
         names = ("key-file", "socket", "pid-file", "log-file", "seed-file")
         files = [
             f"--{name}={self.folder}/{file}" for name, file in zip(names, ("key", "munge.sock", "m.pid", "m.log", "seed"), strict=True)

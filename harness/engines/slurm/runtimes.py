@@ -39,7 +39,7 @@ class Runtime:
     whose names have the `prefix`.
     """
 
-    words: Callable[[Host, Target, Places, Sequence[str]], Words]
+    words: Callable[[Host, Target, Places, RunOptions], Words]
     contains: bool
     weakened: tuple[str, ...]
     can_weaken: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ def start_command(host: Host, target: Target, places: Places, python: str, optio
     """Return the words that start the inside on a node, under a guard that keeps the run's limits also if no client watches."""
     limits = (f"{options.limit_s:g}", f"{options.grace_s:g}", str(options.cap.bytes), str(options.cap.files))
     inside = (python, "-m", "harness.inside.guard", *limits, f"{layout_of(host, places, '', '.').output}/job.json")
-    return [*runtime_of(host).words(host, target, places, options.weaken), *inside]
+    return [*runtime_of(host).words(host, target, places, options), *inside]
 
 
 def layout_of(host: Host, places: Places, name: str, kernels: str) -> Layout:
@@ -109,14 +109,14 @@ def runtime_of(host: Host) -> Runtime:
     return runtime
 
 
-def _none(host: Host, target: Target, places: Places, given_up: Sequence[str]) -> Words:
+def _none(host: Host, target: Target, places: Places, options: RunOptions) -> Words:
     return []
 
 
-def _apptainer(host: Host, target: Target, places: Places, given_up: Sequence[str]) -> Words:
+def _apptainer(host: Host, target: Target, places: Places, options: RunOptions) -> Words:
     words: list[str | Scratch] = ["apptainer", "exec", "--containall", "--cleanenv", "--no-eval", "--no-privs", "--pwd", "/tmp"]  # noqa: S108
-    words += [] if _NETWORK in given_up else ["--net", "--network", "none"]
-    words += ["--writable-tmpfs"] if "writable-root" in given_up else []
+    words += [] if _NETWORK in options.weaken else ["--net", "--network", "none"]
+    words += ["--writable-tmpfs"] if "writable-root" in options.weaken else []
     # /tmp in the container: the tmpfs that Apptainer uses without it holds 64 MiB on most sites.
     words += ["--workdir", Scratch()]
     for source, destination, mode in _mounts(places):
@@ -124,7 +124,7 @@ def _apptainer(host: Host, target: Target, places: Places, given_up: Sequence[st
     return [*words, *target.devices.apptainer, host.image]
 
 
-def _enroot(host: Host, target: Target, places: Places, given_up: Sequence[str]) -> Words:
+def _enroot(host: Host, target: Target, places: Places, options: RunOptions) -> Words:
     mounts = ",".join(f"{source}:{destination}{':ro' if mode == 'ro' else ''}" for source, destination, mode in _mounts(places))
     words: list[str | Scratch] = [
         "srun",
@@ -134,8 +134,11 @@ def _enroot(host: Host, target: Target, places: Places, given_up: Sequence[str])
         "--no-container-remap-root",
         "--no-container-entrypoint",
     ]
-    words += ["--container-writable" if "writable-root" in given_up else "--container-readonly", "--container-workdir=/tmp"]
-    return [*words, f"--container-image={host.image}", "--container-env=PYTHONPATH", Scratch(f"--container-mounts={mounts},", ":/tmp")]
+    words += ["--container-writable" if "writable-root" in options.weaken else "--container-readonly", "--container-workdir=/tmp"]
+    # Of a variable that the image sets too, pyxis keeps the image's value, unless it is named here.
+    names = ",".join(variables_of(host, target, places, options.variables))
+    # srun looks for a program on the node and passes its path on, so a bare `python3` would be the node's. `env` finds that of the image.
+    return [*words, f"--container-image={host.image}", f"--container-env={names}", Scratch(f"--container-mounts={mounts},", ":/tmp"), "/usr/bin/env"]
 
 
 def _mounts(places: Places) -> list[tuple[str, str, str]]:
