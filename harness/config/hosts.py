@@ -87,7 +87,7 @@ class Entry:
     engine: Literal["", "docker", "podman", "local"] = ""
     socket: Absolute = ""
     slurm: Union[Slurm, None] = None
-    container: Literal["", "apptainer", "enroot", "none"] = ""
+    container: Literal["", "apptainer", "enroot", "pyxis", "none"] = ""
     image: PathText = ""
     python: PathText = ""
     module: tuple[Word, ...] = ()
@@ -101,9 +101,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Host(Entry):
-    """Where one leg runs. `name` is the leg's name, `target` never empty."""
+    """Where one leg runs. `name` is the leg's name, `target` never empty. `trusted`: the user wrote or named the file that says so."""
 
     name: str = field(kw_only=True)
+    trusted: bool = field(default=True, kw_only=True)
 
     @property
     def runs_with(self) -> str:
@@ -156,7 +157,7 @@ def _checked(name: str, entry: Entry, targets: Mapping[str, Target], path: Path,
     def refused(key: str, found: str, allowed: str) -> ConfigError:
         return refusal(path, f"{name}.{key}", found, allowed, _EXAMPLE)
 
-    host = Host(**{**vars(entry), "target": entry.target or name}, name=name)
+    host = Host(**{**vars(entry), "target": entry.target or name}, name=name, trusted=trusted)
     if host.target not in targets:
         found = repr(entry.target) if entry.target else "nothing, and no target has the leg's name"
         raise refused("target", found, f"one of {', '.join(targets)}")
@@ -171,6 +172,12 @@ def _checked(name: str, entry: Entry, targets: Mapping[str, Target], path: Path,
                 raise refused(key, "it without `slurm`", "`slurm` beside it: Docker and Podman use the target's own image")
     elif host.engine or host.socket:
         raise refused("engine" if host.engine else "socket", "it beside `slurm`", "`container`, which names the runtime of a Slurm site")
+    elif not host.container:
+        allowed = "the site's runtime: apptainer, enroot or pyxis; or none, with `python`: kernels then run with all of your rights"
+        raise refused("container", "nothing beside `slurm`", allowed)
+    elif host.container != "none" and not host.image:
+        allowed = "an image for it, a file that the nodes see or an address: a site builds none (docs/guides/slurm.md shows how)"
+        raise refused("image", f"nothing beside `container: {host.container}`", allowed)
     if host.also and not host.ssh:
         raise refused("also", "it without `ssh`", "`ssh` beside it")
     if not trusted:

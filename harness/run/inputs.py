@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 
 import harness
+from harness.config.targets import Target
 from harness.engines.choose import close, load_engine
 from harness.engines.docker.layer import final_recipe
 from harness.engines.packages.plan import is_wanted, make_plan
@@ -81,8 +82,7 @@ def gather(request: Request, environment: Environment) -> Inputs:
         **_installed(environment),
         # Store digests only: a variable may hold a secret.
         **{f"variable {name}": _digest(value.encode(errors="surrogateescape")) for name, value in variables.items()},
-        "driver": _text(target.probe.driver_file),
-        "cards": " ".join(_cards(target.doctor.pci)),
+        **({} if _is_elsewhere(environment) else _hardware(target)),
         "gpu": options.gpu or "",
         "shard": str(options.shard or ""),
         **({"requirements": make_plan(request).key} if is_wanted(options) else {}),
@@ -220,6 +220,11 @@ def _image_id(request: Request, recorded: Environment) -> str | None:
     finally:
         close(engine)
     return recorded.image_id if found is None else found
+
+
+def _hardware(target: Target) -> dict[str, str]:
+    """Return the driver and the cards of this machine. Those of another one are not known here: the results of its leg name them."""
+    return {"driver": _text(target.probe.driver_file), "cards": " ".join(_cards(target.doctor.pci))}
 
 
 def _cards(vendor: str | None) -> list[str]:

@@ -1,13 +1,12 @@
 """Real jobs in the containers of Slurm sites: Apptainer, and enroot through pyxis.
 
-An image has Python, torch, triton, pytest and numpy. Two variables name one each, made from the image that the other integration tests build:
-`WARPWAVE_APPTAINER_IMAGE` (`apptainer build cpu.sif docker-daemon://warpwave/cpu:TAG`) and `WARPWAVE_ENROOT_IMAGE` (`enroot import -o cpu.sqsh
-dockerd://warpwave/cpu:TAG`).
+Two variables name an image each, made from the one that the other tests here build: `WARPWAVE_APPTAINER_IMAGE` (`apptainer build cpu.sif
+docker-daemon://warpwave/cpu:TAG`) and `WARPWAVE_ENROOT_IMAGE` (`enroot import -o cpu.sqsh dockerd://warpwave/cpu:TAG`). pyxis has to be among
+Slurm's plugins, or `WARPWAVE_PYXIS` names it.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 
@@ -17,6 +16,7 @@ from slurm_runs import make_runs
 
 from harness.collect import collect
 from harness.config.hosts import Slurm
+from harness.engines.slurm.runtimes import runtime_of
 from harness.records import Verdict
 
 pytestmark = pytest.mark.skipif(bool(own_slurm.missing()), reason=own_slurm.missing())
@@ -54,34 +54,55 @@ def runs(cluster, tmp_path_factory):
     return made
 
 
-@pytest.mark.parametrize("container", ["apptainer", "enroot"])
-def test_kernels_run_in_the_sites_container(container, runs):
+@pytest.mark.parametrize(("container", "network", "processes"), [("apptainer", "lo", "own"), ("enroot", "host", "host")])
+def test_kernels_run_in_the_sites_container(container, network, processes, runs):
+    """What the guide's table says of each is what a test sees inside."""
     if why := _lacking(container):
         pytest.skip(why)
-    image = os.environ[f"WARPWAVE_{container.upper()}_IMAGE"]
-    environment = {"A_SECRET": "$(touch pwned)'\"\n\\", "PYTHONHASHSEED": "7"}
     slurm = Slurm(partition="h100", gres="gpu:h100:1")
-    (leg,) = runs.leg(container, slurm, container=container, image=image, python="python3", environment=environment)
+    image = os.environ[f"WARPWAVE_{container.upper()}_IMAGE"]
+    (leg,) = runs.leg(container, slurm, container=container, image=image, python="python3", environment={"A_SECRET": SECRET})
     record = runs.run(leg)
-    run = collect(leg.raw)
-    print("\n".join(runs.said)); print(record); print([(c.id, c.verdict, c.properties if hasattr(c,'properties') else c) for c in run.cases])
-    assert record.verdict is Verdict.PASSED
+    cases = {case.id: case for case in collect(leg.raw).cases}
+
+    assert record.verdict is Verdict.PASSED, record.reason
+    assert record.environment.weakened == runtime_of(leg.options.host).weakened
+    assert cases["test_add.py::test_add"].verdict is Verdict.PASSED
+    seen = cases["test_walls.py::test_walls"].properties
+    assert (seen["network"], seen["processes"], seen["secret"], seen["caller"]) == (network, processes, SECRET, "False")
+    assert (seen["cards"], seen["capabilities"], seen["user"]) == ("0", "0", "warpwave")
 
 
+@pytest.mark.parametrize("container", ["apptainer", "enroot"])
+def test_an_image_that_is_missing_is_said(container, runs):
+    if why := _lacking(container):
+        pytest.skip(why)
+    (leg,) = runs.leg(f"no-{container}", Slurm(partition="h100", gpus=0), container=container, image="/nowhere/image", python="python3")
+    record = runs.run(leg)
+
+    assert record.verdict is Verdict.INFRA
+    assert "/nowhere/image" in record.reason
+
+
+SECRET = "$(touch pwned)'\"\n\\"
 WALLS = """
-import json, os, socket
+import os
 import pytest
 
 def test_walls(record_property):
     for folder in ("/packages", "/warpwave", "/", "/usr"):
         with pytest.raises(OSError):
             open(f"{folder}/written", "w")
-    record_property("cards", os.environ.get("CUDA_VISIBLE_DEVICES", "none"))
-    record_property("network", "lo" if [line.split(":")[0].strip() for line in open("/proc/net/dev").readlines()[2:]] == ["lo"] else "host")
+    with open("/tmp/written", "w") as file:
+        file.write("x")
+    interfaces = [line.partition(":")[0].strip() for line in open("/proc/net/dev").readlines()[2:]]
+    record_property("network", "lo" if interfaces == ["lo"] else "host")
+    names = [open(f"/proc/{number}/comm").read().strip() for number in os.listdir("/proc") if number.isdigit()]
+    record_property("processes", "host" if "slurmd" in names else "own")
     record_property("secret", os.environ.get("A_SECRET"))
     record_property("caller", str("A_TOKEN_OF_THE_CALLER" in os.environ))
-    record_property("env", json.dumps(dict(os.environ)))
-    record_property("home", os.path.expanduser("~"))
-    record_property("status", open("/proc/self/status").read())
-    open("/tmp/written", "w").write("x" * (1 << 20))
+    record_property("cards", os.environ.get("CUDA_VISIBLE_DEVICES", "none"))
+    record_property("user", os.environ["USER"])
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    record_property("capabilities", str(int(status["CapEff"], 16)))
 """

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness import console
 from harness.commands.options.toolchains import on_toolchains, with_named
 from harness.config.hosts import Host, find_hosts, load_hosts
 from harness.config.package_root import find_root
+from harness.config.pyproject import load_environment
 from harness.config.targets import Target, select
 from harness.errors import ConfigError, UsageError
 from harness.options import RunOptions
@@ -45,6 +48,15 @@ def all_hosts(options: Mapping[str, Any], targets: dict[str, Target]) -> list[Ho
             "Write one (docs/guides/hosts.md), or name it: --hosts FILE.",
         )
     return list(load_hosts(path, targets, trusted=trusted).values())
+
+
+def say_runs_here(names: Sequence[str], kernels: Path) -> None:
+    """Say that a command compares on this machine, if a hosts file has a leg for what it runs."""
+    kernels = kernels.resolve()
+    path = find_hosts(kernels, find_root(kernels)) if kernels.is_dir() else None
+    text = path.read_text(errors="replace") if path else ""
+    if found := [name for name in names if re.search(rf"(^|[\s{{,:\"']){re.escape(name)}([\s}},:\"']|$)", text, re.MULTILINE)]:
+        console.say(f"{', '.join(found)}: this command runs here; {path} counts for `warpwave run` and `doctor --hosts`.", err=True)
 
 
 def chosen_targets(options: Mapping[str, Any], targets: dict[str, Target]) -> list[tuple[Target, Host | None]]:
@@ -89,6 +101,7 @@ def legs_of(chosen: Sequence[tuple[Target, Host | None]], asked: RunOptions) -> 
             legs.append(Leg(target, asked))
             continue
         _check_options(host, asked)
+        _check_secrets(host, asked)
         options = _on_host(asked, host)
         machines = [replace(host, ssh=ssh, also=()) for ssh in (host.ssh, *host.also)]
         shards = max(host.shards, len(machines))
@@ -121,6 +134,26 @@ def _on_host(asked: RunOptions, host: Host) -> RunOptions:
         variables={**host.environment, **asked.variables},
         build=build,
     )
+
+
+def _check_secrets(host: Host, asked: RunOptions) -> None:
+    """Refuse to send what the user gives, and the package does not have, to a machine that the package's own file names."""
+    if host.trusted or not host.ssh:
+        return
+    package = load_environment(asked.kernels)
+    build = asked.build
+    files = {"--pip-config": build.pip_config, "--wheelhouse": build.wheelhouse, "--ca-bundle": build.ca_bundle}
+    given = [f"--env {name}" for name, value in asked.variables.items() if package.env.get(name) != value]
+    given += [f"--build-arg {name}" for name in build.args]
+    given += [option for option, value in files.items() if value]
+    own = {path.resolve() for path in package.requirements}
+    given += ["--requirements"] if any(path not in own for path in asked.install.requirements) else []
+    if given:
+        raise UsageError(
+            f"{', '.join(given)} would go to {host.ssh}, which the package's own hosts.yml names for {host.name}.",
+            "Whoever wrote the package chose that machine, and could read there what you give.",
+            "Leave it out; or, if you trust that machine, name the file (--hosts FILE) or put the leg into your own.",
+        )
 
 
 def _check_options(host: Host, asked: RunOptions) -> None:

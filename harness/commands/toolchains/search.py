@@ -13,6 +13,7 @@ import click
 from harness import console
 from harness.commands.options.common import JsonCommand, complete_target
 from harness.commands.options.groups import build_options, output_options, package_options, what_options, where_options
+from harness.commands.options.legs import say_runs_here
 from harness.commands.options.questions import asked_question, page_options, question_options
 from harness.commands.options.stacks import listed, one_target, options_maker, toolchain_of
 from harness.commands.show_report import print_answer
@@ -50,6 +51,7 @@ def bisect(**options: Any) -> Outcome:
     """
     from harness.render.sections.search import bisection_sections, bisection_sentence
 
+    say_runs_here([options["name"]], options["kernels"])
     question = asked_question(options)
     found, code = (_over_commits if options["over"] == "commits" else _over_toolchains)(question, options)
     text = bisection_sentence(found, question.fixed)
@@ -75,6 +77,7 @@ def isolate(**options: Any) -> Outcome:
     from harness.render.sections.search import isolation_sections, isolation_sentence
     from harness.search.isolate import Stacks, isolate_stacks
 
+    say_runs_here([options["name"]], options["kernels"])
     question, (target, known) = asked_question(options), one_target(options)
     commits = options["from_commit"], options["to_commit"]
     if (commits[0] is None) != (commits[1] is None):

@@ -101,6 +101,7 @@ def outcome(found: Upgrade, failing: Sequence[Concern], text: str) -> Outcome:
 
 def _run(sides: list[Toolchain], options: dict[str, Any]) -> Path:
     """Run each target on both toolchains, one right after the other, and return the folder of the results."""
+    from harness.commands.options.legs import say_runs_here
     from harness.commands.options.parse import parse_options
     from harness.commands.progress import Progress
     from harness.config.targets import load_targets, load_toolchains, select
@@ -110,7 +111,9 @@ def _run(sides: list[Toolchain], options: dict[str, Any]) -> Path:
 
     known, targets = load_toolchains(options["overlay"]), load_targets(options["overlay"])
     asked = parse_options(options)
-    wanted = legs(select(targets, list(options["names"]) or _default_targets(targets)), sides, known)
+    chosen = select(targets, list(options["names"]) or _default_targets(targets))
+    say_runs_here([target.name for target in chosen], options["kernels"])
+    wanted = legs(chosen, sides, known)
     check_writable(ignored_by_git(asked.out))
     for leg in wanted:
         with Progress(console.terminal(err=True), leg.name, quiet=options["quiet"]) as progress:

@@ -113,7 +113,10 @@ def pinned(base: str, digest: str | None) -> str:
 
 
 def proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the caller's proxy settings as build arguments. Engines know these names and keep them out of the image's history."""
+    """Return the proxy settings among a machine's variables, as build arguments.
+
+    Engines know these names and keep them out of the image's history.
+    """
     names = [spelling for name in _PROXIES for spelling in (name, name.lower())]
     return {name: environment[name] for name in names if environment.get(name)}
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from harness.engines import signals
-from harness.engines.docker.build_context import Recipe, recipe
+from harness.engines.docker.build_context import Recipe, proxies, recipe
 from harness.engines.docker.container import PACKAGE, container_name, container_options, container_user, labels_of, layout, readable
 from harness.engines.docker.deadlines import Bounds, within
 from harness.engines.docker.errors import no_engine, not_created, sdk_missing
@@ -104,7 +104,7 @@ class DockerEngine:
             image = None if request.options.build.rebuild else usable(self._api, parts)
             built = image is None
             if image is None:
-                image = build(self._api, request, parts, say)
+                image = build(self._api, request, parts, say, proxies=self._proxies())
             else:
                 say(f"{parts.target}: image {parts.tag} is there already")
             environment = Environment(
@@ -120,7 +120,7 @@ class DockerEngine:
         lines: list[str] = []
         if image is None:
             try:
-                image = build(self._api, request, parts, say, lines.append)
+                image = build(self._api, request, parts, say, lines.append, self._proxies())
             except InfrastructureError as error:
                 if not any(line.startswith(FAILED) for line in lines):
                     raise
@@ -229,6 +229,9 @@ class DockerEngine:
         for leftover, _ in leftovers(self._api, kept=False):
             self._remove(leftover)
         self._remove(container_name(request))
+
+    def _proxies(self) -> dict[str, str]:
+        return proxies(os.environ)
 
     def _host(self, request: Request) -> Host:
         return observe(request, self._api.info(), podman=self._is_podman())

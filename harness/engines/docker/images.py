@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import IO, Any, Protocol
 
-from harness.engines.docker.build_context import Recipe, pack, proxies
+from harness.engines.docker.build_context import Recipe, pack
 from harness.engines.docker.container import LABEL
 from harness.engines.docker.errors import build_failed, pull_failed
 from harness.engines.protocol import Request, Say
@@ -60,8 +60,10 @@ def usable(api: Api, parts: Recipe) -> dict[str, Any] | None:
     return image if recorded == digest(base) else None
 
 
-def build(api: Api, request: Request, parts: Recipe, say: Say, on_line: Say | None = None) -> dict[str, Any]:
-    """Build the image of a recipe, and print a line for each step. `on_line` gets every line.
+def build(
+    api: Api, request: Request, parts: Recipe, say: Say, on_line: Say | None = None, proxies: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Build the image of a recipe, and print a line for each step. `on_line` gets every line. `proxies` are those of the engine's machine.
 
     Raises:
         InfrastructureError: the base image cannot be pulled, or a step failed.
@@ -80,7 +82,7 @@ def build(api: Api, request: Request, parts: Recipe, say: Say, on_line: Say | No
             forcerm=True,
             nocache=request.options.build.rebuild,
             network_mode=request.options.build.network,
-            buildargs={**proxies(os.environ), **parts.arguments, "BASE_IMAGE": parts.base},
+            buildargs={**proxies, **parts.arguments, "BASE_IMAGE": parts.base},
             labels=parts.labels(request.options.commit, digest(base)),
             timeout=None,
         )

@@ -16,6 +16,7 @@ from typing import Any
 
 from harness.config.hosts import Host as HostEntry
 from harness.engines import signals, snapshot
+from harness.engines.docker.build_context import proxies
 from harness.engines.docker.container import container_name, container_user, readable
 from harness.engines.docker.engine import BROKEN, DockerEngine, client_at
 from harness.engines.docker.errors import not_created
@@ -49,6 +50,7 @@ from harness.records import OVERFULL, OVERTIME, Environment, Exit
 
 _COLLECT_S = 1800.0
 _BUILDS = 3  # attempts at an image, if the connection breaks meanwhile
+_ENV_S = 10.0
 _POLL_S = 3.0  # the end of the output tells the end of a container sooner
 
 
@@ -220,6 +222,11 @@ class RemoteEngine(DockerEngine):
     def _sweep(self, request: Request) -> None:
         """Remove what is left of runs whose time is over. An earlier container of this run stays: it may have results."""
         sweep(self._api, self._now(), dry_run=False)
+
+    def _proxies(self) -> dict[str, str]:
+        """Return the proxy settings of that machine: those of this one may not be reachable there, or hold a password."""
+        told = answer_of(self._place, ["env"], _ENV_S).text.splitlines()
+        return proxies(dict(line.partition("=")[::2] for line in told if line.isprintable()))
 
     def _host(self, request: Request) -> Host:
         return hardware(self._place, request, self._api.info(), self._is_podman())

@@ -5,6 +5,7 @@ Whatever Slurm or an operator does to a job says nothing about the kernels: such
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Union
 
 from harness.engines.slurm.queue import Entry, Status
@@ -12,6 +13,7 @@ from harness.options import GIB, Cap
 from harness.records import OVERFULL, OVERTIME, Exit
 
 _RESUME = "Continue with --resume: what is finished does not run again."
+_SAID = 500  # characters of what a job printed that are shown
 _KILLED = 137
 _STOPPED = 143  # not None: warpwave does not repeat by itself what an operator or a limit has ended
 
@@ -44,6 +46,18 @@ def ending(job: str, status: Status, entry: Union[Entry, None], interrupted: boo
         hint = "Most often the node does not see the folder of the job's files. Set `slurm.folder` in hosts.yml to a shared one."
         return Exit(1, seconds, error=error, hint=hint)
     return Exit(_STOPPED, seconds, error=f"Slurm job {job} ended without saying how; {how}", hint=_RESUME)
+
+
+def not_begun(ended: Exit, job: str, status: Status, container: str, words: Sequence[str]) -> Exit:
+    """Return how a job ended that failed before the inside said anything. `words` are the last lines that it printed."""
+    if ended.code in (None, 0) or ended.error or ended.exceeded or ended.timed_out or ended.interrupted or ended.oom_killed:
+        return ended
+    what = "The Python" if container == "none" else f"The container ({container})"
+    said = "; ".join(line.strip().rstrip(".") for line in words if line.strip())
+    said = "".join(character if character.isprintable() else "?" for character in said)[-_SAID:]
+    error = f"{what} of Slurm job {job} did not start on {status.node or 'its node'}: {said or f'exit code {ended.code}, without a word'}"
+    hint = "Look at `image:`, `python:` and `container:` in hosts.yml; `warpwave doctor --hosts` asks a node for them."
+    return Exit(ended.code, ended.seconds, error=error, hint=hint)
 
 
 def _slurms_doing(job: str, status: Status, entry: Union[Entry, None], state: str) -> tuple[Union[int, None], str, str] | None:

@@ -6,6 +6,7 @@ Slurm's controller serves a whole site, so we ask it rarely. While a job runs, w
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -14,7 +15,7 @@ from harness.config.hosts import Host
 from harness.engines import signals
 from harness.engines.output import split_lines
 from harness.engines.protocol import Say
-from harness.engines.slurm.endings import ending
+from harness.engines.slurm.endings import ending, not_begun
 from harness.engines.slurm.errors import hopeless, is_silent
 from harness.engines.slurm.files import Folders, broadcast
 from harness.engines.slurm.queue import HOPELESS, PIECE, Entry, Seen, Status, ask_accounting, look, look_at_node
@@ -23,6 +24,7 @@ from harness.errors import InfrastructureError
 from harness.options import RunOptions
 from harness.records import Exit
 
+_WORDS = 6  # lines, of a job that fails before the inside says anything
 _FIRST_S = 0.2
 _SLOWER = 1.4
 _LONGEST_S = 15.0  # between two looks while a job waits
@@ -52,15 +54,22 @@ class Follower:
         self._shown = ("", 0.0)
         self._started = self._begun = time.monotonic()
         self._running = False
+        self._heard = False
+        self._words: deque[str] = deque(maxlen=_WORDS)
 
     def lines(self) -> Iterator[str]:
         """Yield each line of the job's output, until it has ended."""
-        return split_lines(self._pieces())
+        for line in split_lines(self._pieces()):
+            self._heard = self._heard or line.startswith('{"event"')
+            self._words.append(line)
+            yield line
 
     @property
     def ended(self) -> Exit:
         """How the job ended."""
-        return ending(self.job, self.status, self.entry, self.interrupted, round(time.monotonic() - self._begun, 3), self.options.cap)
+        seconds = round(time.monotonic() - self._begun, 3)
+        ended = ending(self.job, self.status, self.entry, self.interrupted, seconds, self.options.cap)
+        return ended if self._heard else not_begun(ended, self.job, self.status, self.host.container, self._words)
 
     def _pieces(self) -> Iterator[bytes]:
         """Look again and again, and yield what is new.

@@ -87,26 +87,8 @@ def protections(host: Host, asked: Sequence[str]) -> tuple[str, ...]:
 
 
 def runtime_of(host: Host) -> Runtime:
-    """Return the runtime that a leg names.
-
-    Raises:
-        ConfigError: it names none, or has no image for it.
-    """
-    where = f"hosts.yml: {host.name}.{'image' if host.container else 'container'}"
-    if host.container not in _RUNTIMES:
-        raise ConfigError(
-            f"{where}: nothing found, allowed is {', '.join(_RUNTIMES)}.",
-            "A site has one of these runtimes. Without a container, kernels run with all of your rights, so you have to ask for that.",
-            "Name the site's runtime; or `container: none`, with `python:`, a Python there that has torch, triton, pytest and numpy.",
-        )
-    runtime = _RUNTIMES[host.container]
-    if runtime.contains and not host.image:
-        raise ConfigError(
-            f"{where}: nothing found, allowed is an image for {host.container}: a file that the nodes see, or an address.",
-            "A Slurm site builds no image from the target's Dockerfile.",
-            "Build one from docker/*.Dockerfile, as docs/guides/slurm.md shows, and give its path.",
-        )
-    return runtime
+    """Return the runtime that a leg names. The reader of hosts.yml has checked that there is one, with its image."""
+    return _RUNTIMES[host.container]
 
 
 def _none(host: Host, target: Target, places: Places, options: RunOptions) -> Words:
@@ -137,8 +119,15 @@ def _enroot(host: Host, target: Target, places: Places, options: RunOptions) -> 
     words += ["--container-writable" if "writable-root" in options.weaken else "--container-readonly", "--container-workdir=/tmp"]
     # Of a variable that the image sets too, pyxis keeps the image's value, unless it is named here.
     names = ",".join(variables_of(host, target, places, options.variables))
-    # srun looks for a program on the node and passes its path on, so a bare `python3` would be the node's. `env` finds that of the image.
-    return [*words, f"--container-image={host.image}", f"--container-env={names}", Scratch(f"--container-mounts={mounts},", ":/tmp"), "/usr/bin/env"]
+    place = (f"--container-image={host.image}", f"--container-env={names}", Scratch(f"--container-mounts={mounts},", ":/tmp"))
+    return [*words, *place, "/bin/sh", "-c", _IMAGES_PATH, "sh"]
+
+
+# srun looks for a program on the node, so a bare `python3` would be the node's. enroot keeps the image's PATH in /etc/environment, and then
+# starts a login shell, in which /etc/profile of Debian sets another one.
+_IMAGES_PATH = """found=$(sed -n 's/^PATH=//p' /etc/environment 2>/dev/null | tr -d '"' | tail -n 1)
+[ -z "$found" ] || export PATH="$found"
+exec "$@\""""
 
 
 def _mounts(places: Places) -> list[tuple[str, str, str]]:
@@ -157,7 +146,13 @@ def _mounts(places: Places) -> list[tuple[str, str, str]]:
 
 
 _PLAIN = {"USER": "warpwave", "LOGNAME": "warpwave", "TRITON_CACHE_DIR": "/tmp/triton"}  # noqa: S108 - the container's own
-# What each gives is from its documentation. None of the two containers has run in the project's own tests.
+_PYXIS = Runtime(
+    _enroot,
+    contains=True,
+    weakened=("seccomp=unconfined", _NETWORK, "ipc=host"),
+    can_weaken=("writable-root",),
+    variables=_PLAIN,
+)
 _RUNTIMES = {
     "apptainer": Runtime(
         _apptainer,
@@ -167,12 +162,7 @@ _RUNTIMES = {
         prefix="APPTAINERENV_",
         variables=_PLAIN,
     ),
-    "enroot": Runtime(
-        _enroot,
-        contains=True,
-        weakened=("seccomp=unconfined", _NETWORK, "ipc=host"),
-        can_weaken=("writable-root",),
-        variables=_PLAIN,
-    ),
+    "enroot": _PYXIS,
+    "pyxis": _PYXIS,
     "none": Runtime(_none, contains=False, weakened=(NO_CONTAINER,)),
 }
