@@ -175,9 +175,6 @@ def _checked(name: str, entry: Entry, targets: Mapping[str, Target], path: Path,
     elif not host.container:
         allowed = "the site's runtime: apptainer, enroot or pyxis; or none, with `python`: kernels then run with all of your rights"
         raise refused("container", "nothing beside `slurm`", allowed)
-    elif host.container != "none" and not host.image:
-        allowed = "an image for it, a file that the nodes see or an address: a site builds none (docs/guides/slurm.md shows how)"
-        raise refused("image", f"nothing beside `container: {host.container}`", allowed)
     if host.also and not host.ssh:
         raise refused("also", "it without `ssh`", "`ssh` beside it")
     if not trusted:

@@ -1,7 +1,7 @@
 """Real jobs in the containers of Slurm sites: Apptainer, and enroot through pyxis.
 
-Two variables name an image each, made from the one that the other tests here build: `WARPWAVE_APPTAINER_IMAGE` (`apptainer build cpu.sif
-docker-daemon://warpwave/cpu:TAG`) and `WARPWAVE_ENROOT_IMAGE` (`enroot import -o cpu.sqsh dockerd://warpwave/cpu:TAG`). pyxis has to be among
+Two variables name an image each, made from the one that the other tests here build: `WARPWAVE_APPTAINER_IMAGE` (`apptainer build X.sif
+docker-daemon://warpwave/cpu:TAG`) and `WARPWAVE_ENROOT_IMAGE` (`enroot import -o X.sqsh dockerd://warpwave/cpu:TAG`). pyxis is among
 Slurm's plugins, or `WARPWAVE_PYXIS` names it.
 """
 
@@ -70,7 +70,8 @@ def test_kernels_run_in_the_sites_container(container, network, processes, runs)
     assert cases["test_add.py::test_add"].verdict is Verdict.PASSED
     seen = cases["test_walls.py::test_walls"].properties
     assert (seen["network"], seen["processes"], seen["secret"], seen["caller"]) == (network, processes, SECRET, "False")
-    assert (seen["cards"], seen["capabilities"], seen["user"]) == ("0", "0", "warpwave")
+    assert (seen["cards"], seen["user"]) == ("0", "warpwave")
+    assert container == "enroot" or seen["capabilities"] == "0"  # enroot makes root, which runs this, root in a namespace of its own
 
 
 @pytest.mark.parametrize("container", ["apptainer", "enroot"])

@@ -165,6 +165,12 @@ def _check_options(host: Host, asked: RunOptions) -> None:
                 f"{option} describes this machine.",
                 f"Leave {option} out, or add --here to run on this machine.",
             )
+    if host.slurm and host.container != "none" and not host.image:
+        raise ConfigError(
+            f"hosts.yml: {host.name}.image: found nothing, allowed is an image for {host.container}: a file that the nodes see, or an address.",
+            "A Slurm site builds no image from the target's Dockerfile.",
+            "Build one from docker/*.Dockerfile, as docs/guides/slurm.md shows, and give its path.",
+        )
     if asked.shard and (host.shards > 1 or host.also):
         raise UsageError(
             f"--shard was given, and the hosts file divides {host.name} already.", "A shard cannot be divided again.", "Leave --shard out."

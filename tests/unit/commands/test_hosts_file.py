@@ -12,7 +12,7 @@ from harness.commands.options.legs import chosen_targets, hosts_file, legs_of
 from harness.config.hosts import Entry, Host, Slurm, find_hosts, load_hosts
 from harness.config.targets import load_targets
 from harness.errors import ConfigError, UsageError
-from harness.options import Build, RunOptions
+from harness.options import Build, Install, RunOptions
 from harness.records import Shard
 
 TARGETS = load_targets()
@@ -78,6 +78,7 @@ REFUSED = {
     "a container without slurm": ("cuda: {ssh: a, container: apptainer}", "cuda.container: found it without `slurm`"),
     "an engine beside slurm": ("cuda: {slurm: {}, engine: docker}", "cuda.engine: found it beside `slurm`"),
     "more machines without a first": ("cuda: {also: [a]}", "cuda.also: found it without `ssh`"),
+    "slurm without a container": ("cuda: {slurm: {partition: a}}", "cuda.container: found nothing beside `slurm`, allowed is the site's"),
     "a list": ("[cuda]", "a mapping of legs"),
     "no YAML": ("cuda: {", "is not valid YAML"),
     "very deep": ("cuda: " + "[" * 500, "is not valid YAML"),
@@ -185,9 +186,9 @@ def test_here_a_leg_is_its_target_on_this_machine(tmp_path, package):
     assert chosen_targets(asked(tmp_path, "cuda", here=True), TARGETS) == [(TARGETS["cuda"], None)]
 
 
-def legs(tmp_path, entry, **more):
-    host = load(tmp_path, f"cuda: {entry}")["cuda"]
-    options = RunOptions("run-1", tmp_path / "out", tmp_path, **more)
+def legs(tmp_path, entry, trusted=True, **more):
+    host = load(tmp_path, f"cuda: {entry}", trusted=trusted)["cuda"]
+    options = RunOptions("run-1", tmp_path / "out", **{"kernels": tmp_path, **more})
     return legs_of([(replace(TARGETS["cuda"], name="cuda"), host)], options)
 
 
@@ -225,12 +226,42 @@ def test_shards_are_legs_of_their_own(tmp_path):
 
 @pytest.mark.parametrize(
     ("entry", "option", "more"),
-    [("{ssh: a}", "--engine local", {"engine": "local"}), ("{slurm: {}}", "--python x", {"python": "x"})],
+    [("{ssh: a}", "--engine local", {"engine": "local"}), ("{slurm: {}, container: none}", "--python x", {"python": "x"})],
 )
 def test_options_of_this_machine_do_not_reach_another(tmp_path, entry, option, more):
     """They would be ignored there, or mean another file."""
     with pytest.raises(UsageError, match=option):
         legs(tmp_path, entry, **more)
+
+
+def test_a_slurm_leg_without_an_image_is_refused_before_anything_connects(tmp_path):
+    """The file is read all the same: its other legs run, and doctor asks that site."""
+    with pytest.raises(ConfigError, match="cuda.image: found nothing"):
+        legs(tmp_path, "{slurm: {}, container: apptainer}")
+    legs(tmp_path, "{slurm: {}, container: apptainer, image: /a.sif}")
+
+
+SECRETS = {
+    "--env TOKEN": {"variables": {"TOKEN": "secret", "FROM_THE_PACKAGE": "1"}},
+    "--build-arg TOKEN": {"build": Build(args={"TOKEN": "secret"})},
+    "--pip-config": {"build": Build(pip_config=Path("pip.conf"))},
+    "--wheelhouse": {"build": Build(wheelhouse=Path("wheels"))},
+    "--requirements": {"install": Install((Path("private.txt"),))},
+}
+
+
+@pytest.mark.parametrize("option", SECRETS)
+def test_what_the_user_gives_stays_off_a_machine_that_the_package_names(tmp_path, option):
+    """Its author is a stranger. What the package itself has may go there, and everything to a machine that the user named."""
+    (tmp_path / "pyproject.toml").write_text('[tool.warpwave]\nenv = {FROM_THE_PACKAGE = "1"}\n')
+    with pytest.raises(UsageError) as refused:
+        legs(tmp_path, "{ssh: a}", trusted=False, kernels=tmp_path, **SECRETS[option])
+
+    assert refused.value.happened.startswith(f"{option} would go to a,")
+    assert "secret" not in str(refused.value)
+    assert "--hosts FILE" in refused.value.remedy
+    legs(tmp_path, "{ssh: a}", kernels=tmp_path, **SECRETS[option])
+    legs(tmp_path, "{ssh: a}", trusted=False, kernels=tmp_path, variables={"FROM_THE_PACKAGE": "1"})
 
 
 def test_a_shard_is_not_divided_again(tmp_path):

@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from harness.config.hosts import Host, Slurm
-from harness.engines.slurm.endings import ending
+from harness.engines.slurm.endings import ending, not_begun
 from harness.engines.slurm.errors import hopeless, not_submitted
 from harness.engines.slurm.queue import Entry, Status, ask_accounting, look, read_entry, read_status
 from harness.engines.slurm.site import Done
@@ -102,6 +102,19 @@ def test_what_slurm_does_to_a_job_is_infra_in_its_own_words(status, entry, reaso
 )
 def test_other_endings_are_the_kernels_or_the_users(status, entry, interrupted, expected):
     assert ending("7", status, entry, interrupted, 1.0, Cap()) == expected
+
+
+def test_a_container_that_does_not_start_is_infra_in_its_own_words():
+    """Only its runtime has spoken then. What has begun, or was ended by a limit, keeps its own ending."""
+    failed, node = Exit(255, 1.0), Status(True, "n1", code=255)
+    ended = not_begun(failed, "7", node, "apptainer", ["INFO: x", "FATAL: could not open image /a.sif\x1b."])
+    found = diagnose(ended, None, 60.0, "")
+
+    said = "The container (apptainer) of Slurm job 7 did not start on n1: INFO: x; FATAL: could not open image /a.sif?"
+    assert (found.verdict, found.reason) == (Verdict.INFRA, said)
+    assert "image:" in found.hint
+    for other in (Exit(0, 1.0), Exit(124, 1.0, timed_out=True), Exit(130, 1.0, interrupted=True), Exit(1, 1.0, error="known")):
+        assert not_begun(other, "7", node, "none", []) == other
 
 
 def test_results_over_their_limit_are_named():
