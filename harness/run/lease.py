@@ -9,15 +9,15 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Union
 
 from harness.engines.protocol import Engine, Request, Say
 from harness.errors import InfrastructureError
-from harness.records import LEASE_FILE, Stage
+from harness.records import LEASE_FILE, Environment, Stage
 from harness.records.engines import ENGINES
 from harness.run import locks
 
@@ -107,9 +107,20 @@ class Lease:
                 os.close(folder)
 
 
-def lock_of(engine: Engine, request: Request, say: Say) -> Union[Lock, None]:
-    """Return what locks this run's GPUs against other runs on this machine; None if the target or the engine uses none of them."""
+def lock_of(engine: Engine, request: Request, environment: Environment, say: Say) -> Union[Lock, None]:
+    """Return what locks this run's GPUs against other runs; None if the target or the engine uses none of this machine.
+
+    Runs of this machine lock files. An engine that clients of other machines use as well keeps a lease beside it, which they see.
+    """
     options = request.options
     if not ENGINES[engine.name].local_gpus or not (request.target.visible_devices or request.target.probe.require):
         return None
-    return partial(locks.gpus, request.target.kind, options.gpu, options.run_id, options.gpu_wait_s, say)
+    here = partial(locks.gpus, request.target.kind, options.gpu, options.run_id, options.gpu_wait_s, say)
+    leased = getattr(engine, "leased", None)
+    return partial(_both, here, partial(leased, request, environment)) if leased else here
+
+
+@contextmanager
+def _both(first: Lock, second: Lock) -> Iterator[None]:
+    with first(), second():
+        yield

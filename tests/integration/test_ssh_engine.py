@@ -159,6 +159,31 @@ def test_a_second_client_waits_for_the_card_or_is_refused(remote, host, asked, b
     assert (after.code, lines) == (0, ["2"])
 
 
+@pytest.mark.parametrize("first_is", ["here", "over ssh"])
+def test_a_run_of_the_machine_itself_and_a_client_over_ssh_never_share_a_card(first_is, remote, engine, asked, built):
+    """Both keep their lease in the engine; which of them comes first decides. A card is free while a run here does not measure."""
+    target = replace(asked.target, visible_devices="SOME_VISIBLE_DEVICES")
+    environment = built[0]
+    there = change(asked, target, gpu_wait_s=0.0)
+    local = change(asked, target, run_id="local", gpu_wait_s=0.0, host=None)
+    remote._say = lambda line: None
+    if first_is == "here":
+        with engine.leased(local, environment), pytest.raises(InfrastructureError, match="in use by run local of "):
+            execute(remote, there, built, "print(1)")
+        assert execute(remote, there, built, "print(1)")[1].code == 0
+    else:
+        refused = pytest.raises(InfrastructureError, match=f"on this machine is in use by run {there.options.run_id} of ")
+        with remote._cards(there, environment.image_id), refused, engine.leased(local, environment):
+            pytest.fail("two runs have one card")
+        with engine.leased(local, environment):
+            pass
+    assert not [name for name in containers_of(engine) if "lease" in name]
+
+
+def containers_of(engine):
+    return [entry["Names"][0] for entry in engine._api.containers(all=True)]
+
+
 def test_a_full_disk_there_is_said(remote, engine, asked, built, left):
     """It is the engine's machine that has no room; the archive's volume is one of 64 KiB here."""
     archive = snapshot.take_once(asked.options)

@@ -167,7 +167,7 @@ def _check_options(host: Host, asked: RunOptions) -> None:
             )
     if host.slurm and host.container != "none" and not host.image:
         raise ConfigError(
-            f"hosts.yml: {host.name}.image: found nothing, allowed is an image for {host.container}: a file that the nodes see, or an address.",
+            f"hosts.yml: {host.name}.image: found nothing, allowed is an image for {host.container}: a file on the nodes, or an address.",
             "A Slurm site builds no image from the target's Dockerfile.",
             "Build one from docker/*.Dockerfile, as docs/guides/slurm.md shows, and give its path.",
         )

@@ -10,7 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +28,9 @@ from harness.engines.docker.sockets import socket_of
 from harness.engines.packages.plan import is_wanted
 from harness.engines.packages.venv import FAILED, LOG, install_failed
 from harness.engines.protocol import Layout, Request, Say
+from harness.engines.remote.container import labels_of as lease_labels
 from harness.engines.remote.container import time_in
-from harness.engines.remote.lease import Claim, wait_for_others
+from harness.engines.remote.lease import Claim, leased, release
 from harness.engines.remote.sweep import sweep
 from harness.engines.results_folder import clear
 from harness.engines.results_limit import Watch
@@ -158,6 +159,23 @@ class DockerEngine:
         """Run the job in a new container, and remove the container afterwards."""
         return self._run(request, environment, on_line)
 
+    @contextmanager
+    def leased(self, request: Request, environment: Environment) -> Iterator[None]:
+        """Hold the run's cards in this engine too, where clients of other machines look. The lock of this machine is held already.
+
+        Raises:
+            InfrastructureError: a client of another machine has one of them, and did not release it in time.
+        """
+        options, image = request.options, str(environment.image_id or environment.image)
+        chosen = tuple(options.gpu.split(",")) if options.gpu else ()
+        cards = chosen if all(card.isdigit() for card in chosen) else ()  # a card that is named by its UUID may be any of them
+        with ExitStack() as stack:
+            with self._answering():
+                labels = lease_labels(request, self._now())
+                claim = Claim(request.target.kind, cards, container_name(request), image, labels, "this machine")
+                stack.enter_context(leased(self._api, claim, options.gpu_wait_s, self._say, self._now))
+            yield
+
     def info(self) -> dict[str, Any]:
         """Return the engine's description of itself, as `docker info` shows it."""
         with self._answering():
@@ -176,7 +194,7 @@ class DockerEngine:
                 for stage in stages:
                     with suppress(*BROKEN):  # another image may be built on it
                         self._api.remove_image(stage)
-            remote = sweep(self._api, time_in(self._api.info()), dry_run)
+            remote = sweep(self._api, self._now(), dry_run)
         return (
             [f"container {name}" for _, name in containers] + remote + [f"build stage {stage.rpartition(':')[2][:12]}" for stage in stages]
         )
@@ -199,7 +217,6 @@ class DockerEngine:
                         container = str(self._api.create_container_from_config(body, container_name(request))["Id"])
                         # Attach before the start: `docker logs --follow` can miss a last line that has no line end.
                         output = _Attached(self._api.attach_socket(container))
-                        self._wait_for_cards(request)
                         self._api.start(container)
                 except BROKEN as error:
                     raise not_created(error, request) from None
@@ -217,18 +234,15 @@ class DockerEngine:
                     output.close()
         return replace(environment, options=readable(body, request.options.variables), weakened=request.options.weaken), ended
 
-    def _wait_for_cards(self, request: Request) -> None:
-        """Wait while a client of another machine has a card of this one. Runs of this machine have locked theirs before."""
-        target, chosen = request.target, request.options.gpu
-        if target.visible_devices or target.probe.require:
-            claim = Claim(target.kind, tuple(chosen.split(",")) if chosen else (), container_name(request), "", {}, "this machine")
-            wait_for_others(self._api, claim, request.options.gpu_wait_s, self._say, lambda: time_in(self._api.info()))
-
     def _sweep(self, request: Request) -> None:
         """Remove containers of killed runs, which may still hold a GPU, and the container of an earlier attempt at this run."""
-        for leftover, _ in leftovers(self._api, kept=False):
+        for leftover, name in leftovers(self._api, kept=False):
             self._remove(leftover)
+            release(self._api, name)
         self._remove(container_name(request))
+
+    def _now(self) -> float:
+        return time_in(self._api.info())
 
     def _proxies(self) -> dict[str, str]:
         return proxies(os.environ)

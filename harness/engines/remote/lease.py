@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from harness.engines.docker.container import LABEL, slug
+from harness.engines.docker.container import slug
 from harness.engines.protocol import Say
 from harness.engines.remote.container import MADE, OWNER, RUN, UNTIL, is_past
 from harness.errors import InfrastructureError
@@ -97,15 +97,6 @@ def _wait(other_run: Callable[[], str], claim: Claim, wait_s: float, say: Say) -
         time.sleep(_POLL_S * random.uniform(0.5, 1.5))  # noqa: S311 - so that two clients do not meet for ever; this is no secret
 
 
-def wait_for_others(api: Api, claim: Claim, wait_s: float, say: Say, now: Callable[[], float]) -> None:
-    """Wait while a client of another machine has the cards of a claim. A run on the machine itself takes no lease: it locks them.
-
-    Raises:
-        InfrastructureError: the other client did not release them within `wait_s` seconds.
-    """
-    _wait(lambda: _in_the_way(api, claim, now(), here=True), claim, wait_s, say)
-
-
 def release(api: Api, holder: str) -> None:
     """Give up all leases of a container."""
     with suppress(OSError):
@@ -135,8 +126,8 @@ def _take(api: Api, claim: Claim, now: float) -> str:
     return ""
 
 
-def _in_the_way(api: Api, claim: Claim, now: float, here: bool = False) -> str:
-    """Return who holds a card of the claim. Take leases away whose runs are over. `here`: the claim is a run on the machine itself."""
+def _in_the_way(api: Api, claim: Claim, now: float) -> str:
+    """Return who holds a card of the claim. Take leases away whose runs are over."""
     found = ""
     containers = {_name(entry): entry for entry in api.containers(all=True, filters={})}
     wanted = {*claim.names, f"warpwave-lease-{slug(claim.kind)}-{ALL}"}
@@ -147,9 +138,6 @@ def _in_the_way(api: Api, claim: Claim, now: float, here: bool = False) -> str:
                 _remove(api, entry["Id"])
             elif not claim.cards or name in wanted:
                 found = f"run {_text(labels, RUN)} of {_text(labels, OWNER)}"
-        # A run that was started on that machine itself locks its cards with files that are not seen from here. (Images have a target too.)
-        elif not here and f"{LABEL}.run" in labels and labels.get(f"{LABEL}.target") == claim.kind and entry.get("State") == "running":
-            found = f"run {_text(labels, f'{LABEL}.run')}, which was started there"
     return found
 
 

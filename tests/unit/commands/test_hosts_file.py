@@ -236,7 +236,7 @@ def test_options_of_this_machine_do_not_reach_another(tmp_path, entry, option, m
 
 def test_a_slurm_leg_without_an_image_is_refused_before_anything_connects(tmp_path):
     """The file is read all the same: its other legs run, and doctor asks that site."""
-    with pytest.raises(ConfigError, match="cuda.image: found nothing"):
+    with pytest.raises(ConfigError, match=r"cuda\.image: found nothing"):
         legs(tmp_path, "{slurm: {}, container: apptainer}")
     legs(tmp_path, "{slurm: {}, container: apptainer, image: /a.sif}")
 

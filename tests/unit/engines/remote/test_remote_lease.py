@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.engines.docker.container import LABEL
 from harness.engines.remote import lease as module
 from harness.engines.remote.container import MADE, OWNER, RUN, UNTIL
-from harness.engines.remote.lease import Claim, leased, wait_for_others
+from harness.engines.remote.lease import Claim, leased
 from harness.errors import InfrastructureError
 
 NOW = 1_800_000_000.0
@@ -99,29 +98,6 @@ def test_the_second_client_waits_and_says_so(engine):
 
     with hold(engine, claim("second", "0"), wait_s=60.0, say=told):
         assert said == ["GPU 0 of cuda on h100-01 is in use by run first of first@laptop: waiting up to 60 s"]
-
-
-def test_a_run_that_started_there_is_in_the_way(engine):
-    """It locks with files that no other machine sees; its container has warpwave's labels."""
-    engine.add("an-image-of-ours", "running", {f"{LABEL}.target": "cuda"})
-    with hold(engine, claim("second", "0")):
-        pass
-    engine.add("warpwave-local-cuda", "running", {f"{LABEL}.run": "local", f"{LABEL}.target": "cuda"})
-    with pytest.raises(InfrastructureError, match="run local, which was started there"), hold(engine, claim("second", "0")):
-        pytest.fail("two runs have one card")
-
-
-def test_a_run_on_the_machine_itself_waits_for_other_clients(engine):
-    """It takes no lease, because its machine locks the card; another run of that machine is not its concern."""
-    engine.add("warpwave-other-cuda", "running", {f"{LABEL}.run": "other", f"{LABEL}.target": "cuda"})
-    here = Claim("cuda", ("0",), "warpwave-here", "", {}, "this machine")
-    wait_for_others(engine, here, 0.0, lambda line: None, lambda: NOW)
-    engine.there.clear()
-    begin(engine, claim("first", "0"))
-    with pytest.raises(InfrastructureError, match="GPU 0 of cuda on this machine is in use by run first of first@laptop"):
-        wait_for_others(engine, here, 0.0, lambda line: None, lambda: NOW)
-    engine.there["warpwave-first"]["State"] = "exited"
-    wait_for_others(engine, here, 0.0, lambda line: None, lambda: NOW)
 
 
 @pytest.mark.parametrize(
