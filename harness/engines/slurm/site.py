@@ -1,6 +1,6 @@
 """Run commands where Slurm is: on this machine, or on a login node over the system's ssh.
 
-Each command is a list of words. Over ssh it becomes one line for the login shell, with every word quoted.
+Each command is a list of words. Over ssh it becomes one line for the login shell, which may be any: bash, fish and tcsh quote differently.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import textwrap
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +20,7 @@ from harness.errors import InfrastructureError
 
 _CALL_S = 60.0
 _END_S = 10.0
+_PIECE = 900  # letters of one word: tcsh takes no long ones
 _SAID = 600  # characters of an error message that are shown
 LOST = 255  # ssh's own exit code if there is no connection
 
@@ -83,7 +86,7 @@ class Site:
             SiteLostError: it cannot be started.
         """
         words = [*self.before, *words]
-        command = [*self.ssh, shlex.join(words)] if self.ssh else words
+        command = [*self.ssh, _one_line(words)] if self.ssh else words
         variables = {**(surroundings() if self.ssh else os.environ), "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
         try:
             process = subprocess.Popen(command, env=variables, start_new_session=True, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr)
@@ -112,3 +115,9 @@ class Site:
             "The machine is down, or ssh has no key or no known host for it. A job that was submitted goes on; it ends by its time limit.",
             f"Try `ssh {shlex.quote(self.name)} true`. When it works without a question, --resume follows the job or collects its results.",
         )
+
+
+def _one_line(words: Sequence[str]) -> str:
+    """Return a line that runs the words, for any login shell. What varies in it are letters, digits and + / = only."""
+    encoded = b64encode(shlex.join(words).encode(errors="surrogateescape")).decode()
+    return " ".join(["""sh -c 'eval "$(printf %s "$@" | base64 -d)"' warpwave""", *textwrap.wrap(encoded, _PIECE)])

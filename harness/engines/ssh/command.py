@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
+import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
@@ -97,8 +100,18 @@ def checked(destination: str) -> str:
 def ssh(place: Place, *options: str, command: Sequence[str] = ("sh", "-s")) -> list[str]:
     """Return the command that runs `command` there. What depends on anybody's input goes to its standard input, never into `command`."""
     configured = ["-F", os.path.expanduser(place.configuration)] if place.configuration else []  # noqa: PTH111 - as a word for ssh
-    settings = [word for option in _OPTIONS for word in ("-o", option)]
+    settings = [word for option in (*_OPTIONS, *_newer()) for word in ("-o", option)]
     return ["ssh", "-T", *configured, *settings, *options, "--", place.destination, *command]
+
+
+@functools.cache
+def _newer() -> tuple[str, ...]:
+    """Return the options that an old ssh does not know: it would end at their names."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        said = subprocess.run(["ssh", "-V"], capture_output=True, text=True, errors="replace", timeout=CONNECT_S).stderr
+        found = re.search(r"OpenSSH_(\d+)\.(\d+)", said)
+        return ("RemoteCommand=none",) if found and (int(found[1]), int(found[2])) >= (7, 6) else ()
+    return ()
 
 
 def surroundings() -> dict[str, str]:

@@ -59,6 +59,7 @@ class Tunnel:
         self.path = self._folder / "engine"
         self._said: Union[IO[bytes], None] = None
         self._process: Union[subprocess.Popen[bytes], None] = None
+        self._forward = ""
         self._lock = threading.Lock()
 
     def open(self) -> None:
@@ -70,12 +71,15 @@ class Tunnel:
         self._end()
         self.path.unlink(missing_ok=True)
         socket = self._there.socket or f"{self._there.start}/warpwave-{secrets.token_hex(6)}.sock"
+        # A new name each time: a connection that the user keeps open may still hold the last one.
+        local = self._folder / secrets.token_hex(4)
+        forward = self._forward = f"{local}:{socket}"
         facts = {"socket": socket, "start": "" if self._there.socket else "podman", "idle": str(_IDLE_S)}
         script = f"{_HOLD}{''.join(f'{name}={shlex.quote(value)}{chr(10)}' for name, value in facts.items())}hold\n"
         said = self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the tunnel
         try:
             process = subprocess.Popen(
-                ssh(self.place, "-L", f"{self.path}:{socket}"),
+                ssh(self.place, "-L", forward),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,
@@ -94,10 +98,11 @@ class Tunnel:
             slow, words = process.poll() is None, self.said()
             self._end(0.0)
             raise too_slow(self.place, ANSWER_S) if slow else not_reached(self.place, words)
-        if not self.path.exists():
+        if not local.exists():
             words = self.said()
             self._end()
             raise not_forwarded(self.place, words)
+        self.path.symlink_to(local.name)
 
     def said(self) -> str:
         """Return what ssh has printed, such as that the other side refused to open the socket."""
@@ -161,6 +166,15 @@ class Tunnel:
         if self._said is not None:
             self._said.close()
             self._said = None
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """End the forwarding in a connection that the user keeps open. ssh itself has removed the socket if the connection was its own."""
+        forward, self._forward = self._forward, ""
+        if forward and Path(forward.partition(":")[0]).exists():
+            command = ssh(self.place, "-O", "cancel", "-L", forward, command=())
+            with suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=surroundings(), timeout=_END_S)
 
 
 def opened(place: Place, there: There) -> Tunnel:
