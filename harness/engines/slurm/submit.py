@@ -15,11 +15,12 @@ from harness.options import RunOptions
 _WRITING_S = 30.0  # on top of the grace: Slurm sends its signal up to this much late
 _COLLECT_S = 60.0  # for the client to collect results from the node
 _SUBMIT_S = 120.0  # a busy controller keeps sbatch waiting
-# Writes the job's id to each leg in the same step, so that no client can die between the two.
+# Writes the job's id to each leg in the same step, so that no client can die between the two. A site's sbatch may print more than the id.
 _SUBMIT = r"""
 count=$1 array=$2; shift 2; legs=("${@:1:count}"); shift "$count"
 said=$(sbatch "$@") || exit
-id=$(printf '%s\n' "$said" | tail -n 1); id=${id%%;*}
+id=$(printf '%s\n' "$said" | grep -Ex '[0-9]+(;.*)?' | tail -n 1); id=${id%%;*}
+[ -n "$id" ] || { printf '%s\n' "$said" >&2; exit 1; }
 task=1
 for leg in "${legs[@]}"; do
   printf '%s\n' "$id${array:+_$task}" >"$leg/id.new" && mv -- "$leg/id.new" "$leg/id"

@@ -1,0 +1,92 @@
+"""Slurm as sites have it: an sbatch that talks, a full shared disk, an array of which only a part works."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import own_slurm
+import pytest
+from slurm_runs import Beside, make_runs
+
+from harness.config.hosts import Slurm
+from harness.records import Verdict
+
+pytestmark = pytest.mark.skipif(bool(own_slurm.missing()), reason=own_slurm.missing())
+NO_CARD = Slurm(partition="h100", gpus=0)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    own = own_slurm.OwnSlurm()
+    patch = pytest.MonkeyPatch()
+    try:
+        own.start()
+        for name, value in own.environment.items():
+            patch.setenv(name, value)
+        yield own
+    finally:
+        patch.undo()
+        own.stop()
+
+
+@pytest.fixture(scope="module")
+def runs(cluster, tmp_path_factory):
+    return make_runs(tmp_path_factory.mktemp("oddities"))
+
+
+def wrap(monkeypatch, folder: Path, program: str, text: str) -> None:
+    """Put a site's own version of a program before the real one, which is `$real` in it."""
+    path = folder / "bin" / program
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/bash\nreal={shutil.which(program)}\n{text}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
+
+
+def test_an_sbatch_that_talks_submits_one_job(runs, cluster, tmp_path, monkeypatch):
+    """Its id is found between greetings, before and after; nothing is left in the queue."""
+    text = 'echo "Your project has 7 hours left"; echo "sbatch: lua: hello" >&2; "$real" "$@" || exit; echo "2 jobs of 100 are yours"'
+    wrap(monkeypatch, tmp_path, "sbatch", text)
+    (leg,) = runs.leg("talks", NO_CARD)
+
+    assert runs.run(leg).verdict is Verdict.PASSED
+    assert cluster.command("squeue", "-h", "-o", "%i") == ""
+
+
+def test_a_full_shared_disk_is_said_and_resumed(runs, tmp_path):
+    """It is the site's disk; the results folder here is fine."""
+    full = tmp_path / "full"
+    full.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(full)], check=True)
+    try:
+        (leg,) = runs.leg("full", Slurm(partition="h100", gpus=0, folder=str(full)))
+        record = runs.run(leg)
+        assert record.verdict is Verdict.INFRA
+        assert f"could not be written to {full}" in record.reason
+        assert "No space left on device" in record.reason
+        assert "--resume" in record.hint
+        assert list(full.iterdir()) == []
+
+        subprocess.run(["mount", "-o", "remount,size=64m", str(full)], check=True)
+        (leg,) = runs.leg("full", Slurm(partition="h100", gpus=0, folder=str(full)), resume=True)
+        assert runs.run(leg).verdict is Verdict.PASSED
+    finally:
+        subprocess.run(["umount", "-l", str(full)], check=True)
+
+
+def test_of_an_array_one_task_is_cancelled_and_the_other_counts(runs, cluster):
+    """Each shard has its own ending."""
+    legs = runs.leg("part", NO_CARD, shards=2, environment={"MODE": "wait"})
+    besides = [Beside(lambda leg=leg: runs.run(leg)) for leg in legs]
+    job = runs.job("part").partition("_")[0]
+    folders = [runs.folder / "part" / "slurm" / f"part.{number}of2" / "results" for number in (1, 2)]
+    runs.wait_until(lambda: all((folder / "seen.json").exists() for folder in folders))
+    cluster.command("scancel", f"{job}_1")
+    (folders[1] / "release").touch()
+    first, second = (beside.outcome() for beside in besides)
+
+    assert (first.verdict, second.verdict) == (Verdict.INFRA, Verdict.PASSED)
+    assert "was cancelled by someone else" in first.reason
