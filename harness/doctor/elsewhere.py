@@ -33,6 +33,8 @@ _WHOLE_S = 60.0
 _OWN_S = 20.0
 _MOST_FILES = 2000
 _CONTAINER = ENGINES[DEFAULT]
+_PYXIS = ("sh", "-c", "enroot version && srun --help 2>&1 | grep -qe --container-image")  # a plugin of Slurm, without a program of its own
+_RUNTIMES = {"enroot": _PYXIS, "pyxis": _PYXIS}
 _BUS = ("/sys/bus/pci/devices/*/vendor", "/sys/bus/pci/devices/*/class")
 # Patterns are expanded by the shell there, but nothing else in them is.
 _SCRIPT = """
@@ -71,7 +73,8 @@ def examine_leg(host: Host, target: Target) -> list[Finding]:
     module = importlib.import_module(ENGINES[host.runs_with].module)
     python = host.python or target.python
     contained = host.container != "none" and (host.slurm is not None or ENGINES.get(host.engine, _CONTAINER).container)
-    own = ((host.container, "version"),) if host.container and contained else () if contained else (python_question(python),)
+    runtime = _RUNTIMES.get(host.container, (host.container, "version"))
+    own = (runtime,) if host.container and contained else () if contained else (python_question(python),)
     asked = {**dict.fromkeys(own, _OWN_S), **{check.run: check.limit_s for check in target.doctor.checks if check.run}}
     mark = f"ww{secrets.token_hex(8)}"
     started = time.monotonic()

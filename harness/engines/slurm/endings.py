@@ -56,7 +56,7 @@ def not_begun(ended: Exit, job: str, status: Status, container: str, words: Sequ
     said = "; ".join(line.strip().rstrip(".") for line in words if line.strip())
     said = "".join(character if character.isprintable() else "?" for character in said)[-_SAID:]
     error = f"{what} of Slurm job {job} did not start on {status.node or 'its node'}: {said or f'exit code {ended.code}, without a word'}"
-    hint = "Look at `image:`, `python:` and `container:` in hosts.yml; `warpwave doctor --hosts` asks a node for them."
+    hint = "Look at `image:`, `python:` and `container:` in hosts.yml; `warpwave doctor --hosts` asks a node for the runtime."
     return Exit(ended.code, ended.seconds, error=error, hint=hint)
 
 

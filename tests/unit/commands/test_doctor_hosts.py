@@ -93,7 +93,7 @@ def test_the_vendors_questions_are_asked_there(third):
 @pytest.mark.parametrize(
     ("entry", "check", "state", "evidence"),
     [
-        ({"container": "apptainer"}, "container", "fail", "no apptainer there"),
+        ({"container": "no-runtime"}, "container", "fail", "no no-runtime there"),
         ({"container": "true"}, "container", "pass", "true"),
         ({"container": "none", "python": sys.executable}, "third: python", "pass", f"{sys.executable} has "),
         ({"container": "none", "python": "/no/python"}, "third: python", "warn", "/no/python lacks torch"),
