@@ -18,6 +18,7 @@ from pathlib import Path
 from harness.inside.process import sealing
 from harness.records import OVERFULL, OVERTIME
 
+_STOP = ".stop"
 _TICK_S = 0.1
 _LOOK_S = 2.0  # between two measurements of the results
 _SHARE = 4  # measuring takes at most one part in four of the time
@@ -31,11 +32,18 @@ class Guard:
         """Start the command."""
         self._process = subprocess.Popen(command)
         self._code: int | None = None
+        self._asked = False
 
     def pass_on(self, number: int, frame: object) -> None:
         """Send a signal to the command."""
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, number)
+
+    def heed(self, request: Path) -> None:
+        """Pass a request to stop on that comes as a file, where a runtime passes no signal on."""
+        if not self._asked and request.exists():
+            self._asked = True
+            self.pass_on(signal.SIGTERM, None)
 
     def lasts(self, seconds: float, enough: Callable[[], bool] = lambda: False) -> bool:
         """Wait, and reap orphans. Return whether the command still runs when the time is up, or when it is `enough`."""
@@ -114,7 +122,12 @@ def watch(command: list[str], output: Path, seconds: float, grace_s: float, most
     guard, meter = Guard(command), Meter(output, most_bytes, most_files)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, guard.pass_on)
-    if not guard.lasts(seconds, meter.look):
+
+    def is_enough() -> bool:
+        guard.heed(output / _STOP)
+        return meter.look()
+
+    if not guard.lasts(seconds, is_enough):
         return guard.code()
     guard.end(min(grace_s, _WRITING_S) if meter.is_over else grace_s)
     return OVERFULL if meter.is_over else OVERTIME

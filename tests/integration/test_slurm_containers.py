@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+from dataclasses import replace
 
 import own_slurm
 import pytest
-from slurm_runs import make_runs
+from slurm_runs import Client, make_runs
 
 from harness.collect import collect
 from harness.config.hosts import Slurm
@@ -83,6 +85,30 @@ def test_an_image_that_is_missing_is_said(container, runs):
 
     assert record.verdict is Verdict.INFRA
     assert "/nowhere/image" in record.reason
+
+
+@pytest.mark.parametrize("container", ["apptainer", "enroot"])
+def test_ctrl_c_lets_a_container_write_its_results(container, runs, cluster):
+    """The signal goes through the runtime to the inside, which keeps what has run."""
+    if why := _lacking(container):
+        pytest.skip(why)
+    image = os.environ[f"WARPWAVE_{container.upper()}_IMAGE"]
+    package = runs.package.parent / f"slow-{container}"
+    package.mkdir()
+    (package / "test_slow.py").write_text("import time\ndef test_one(): pass\ndef test_slow(): time.sleep(120)\n")
+    name = f"stopped-{container}"
+    slow = replace(runs, package=package)
+    more = {"container": container, "image": image, "python": "python3", "grace_s": 90.0}
+    (leg,) = slow.leg(name, Slurm(partition="h100", gpus=0), **more)
+    client = Client(leg)
+    journal = runs.folder / name / "slurm" / name / "results" / "test" / "journal.jsonl"
+    runs.wait_until(lambda: journal.exists() and "test_slow" in journal.read_text(), 240.0)
+    record = client.ends(signal.SIGINT)
+    verdicts = {case.id: case.verdict for case in collect(leg.raw).cases}
+
+    assert (record.verdict, record.exit.interrupted, record.exit.code) == (Verdict.INCOMPLETE, True, 130), record
+    assert verdicts["test_slow.py::test_one"] is Verdict.PASSED
+    assert cluster.command("squeue", "-h", "-o", "%i") == ""
 
 
 SECRET = "$(touch pwned)'\"\n\\"

@@ -119,7 +119,8 @@ class SlurmEngine:
         host, target, options, places = self._host, request.target, request.options, folders.places
         start = start_command(host, target, places, environment.python, options)
         variables, cards = variables_of(host, target, places, options.variables), target.visible_devices or ""
-        job = leg_file(start, variables, prefix=runtime_of(host).prefix, modules=host.module, cards=cards)
+        runtime = runtime_of(host)
+        job = leg_file(start, variables, prefix=runtime.prefix, modules=host.module, cards=cards, relays=runtime.relays)
         send_leg(self.site, folders, request.raw, job)
         (send_archive if folders.node else send_tree)(self.site, folders, self._taken)
 

@@ -36,7 +36,7 @@ class Runtime:
     """A way to start the inside.
 
     `weakened` are the protections that it cannot give, `can_weaken` those that the user may give up. It takes variables into the container
-    whose names have the `prefix`.
+    whose names have the `prefix`. It `relays` SIGTERM to the inside; srun would cancel the whole step, so its inside is asked by a file.
     """
 
     words: Callable[[Host, Target, Places, RunOptions], Words]
@@ -44,6 +44,7 @@ class Runtime:
     weakened: tuple[str, ...]
     can_weaken: tuple[str, ...] = ()
     prefix: str = ""
+    relays: bool = True
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -151,6 +152,7 @@ _PYXIS = Runtime(
     contains=True,
     weakened=("seccomp=unconfined", _NETWORK, "ipc=host"),
     can_weaken=("writable-root",),
+    relays=False,
     variables=_PLAIN,
 )
 _RUNTIMES = {

@@ -27,19 +27,22 @@ scratch=$(mktemp -d "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/warpwave.XXXXXXXX") || {
 export TRITON_CACHE_DIR=$scratch/triton
 # The client waits for the job to begin, and then for its end. It sees both here, also where Slurm forgets jobs at once.
 note "started $(date +%s) ${SLURM_JOB_ID:-} $(uname -n) ${SLURM_JOB_GPUS:-}"
-child= stop=
-forward() { stop=$1; note "signal $1"; [ -z "$child" ] || kill -TERM "$child"; }
+child= stop= relays=1
+# The package may write to `results` too: a folder is made through no link of it.
+halt() { if [ -n "$relays" ]; then kill -TERM "$child"; else mkdir results/.stop 2>/dev/null; fi; }
+forward() { stop=$1; note "signal $1"; [ -z "$child" ] || halt; }
 trap 'forward limit' USR1
 trap 'forward term' TERM INT
 . ./job
-rm -f -- job
+rm -rf -- job results/.stop
 if [ -z "$stop" ]; then
   "${command[@]}" </dev/null &
   child=$!
-  [ -z "$stop" ] || kill -TERM "$child"
+  [ -z "$stop" ] || halt
   # A trap ends `wait` early.
   while wait "$child"; code=$?; kill -0 "$child" 2>/dev/null; do :; done
   wait "$child"; code=$?
+  rm -rf -- results/.stop
   [ "$code" != 127 ] || note "missing ${command[0]}"
 else
   code=143
@@ -90,13 +93,13 @@ class Scratch:
 Words = Sequence[Union[str, Scratch]]
 
 
-def leg_file(command: Words, variables: Mapping[str, str], *, prefix: str, modules: Sequence[str], cards: str) -> str:
+def leg_file(command: Words, variables: Mapping[str, str], *, prefix: str, modules: Sequence[str], cards: str, relays: bool = True) -> str:
     """Return the file `job` of a leg, which the script sources: modules, variables, and the command.
 
     A runtime may take variables into its container by names with a `prefix`. `cards` is the variable that selects the cards that a process
-    sees, which Slurm sets; empty if the target has none.
+    sees, which Slurm sets; empty if the target has none. A command that `relays` passes SIGTERM on to the inside.
     """
-    lines = []
+    lines = [] if relays else ["relays="]
     if modules:
         # Where sites define `module`. Their files may use unset variables, and the script sets no -u.
         lines += [

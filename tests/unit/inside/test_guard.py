@@ -80,3 +80,11 @@ def test_signals_are_passed_on(tmp_path):
 
     assert process.wait(30) == 130
     process.stdout.close()
+
+
+def test_a_request_to_stop_may_come_as_a_file(tmp_path):
+    """Where a runtime passes no signal on; it is made while the run works, and passed on once."""
+    threading.Timer(1.0, (tmp_path / ".stop").mkdir).start()
+    code = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(130))\ntime.sleep(60)"
+
+    assert watch(python(code), tmp_path, 60, 5, 1 << 20, 100) == 130

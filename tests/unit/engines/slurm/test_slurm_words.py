@@ -208,3 +208,17 @@ def test_the_script_is_valid_bash(sent):
     assert subprocess.run(["bash", "-n"], input=batch_script(["/a", "/b"], sent), text=True).returncode == 0
     assert shlex.split(batch_script(["/a b"]).splitlines()[2].removeprefix("legs=(").removesuffix(")")) == ["/a b"]
     assert Path("/bin/bash").exists()
+
+
+def test_what_relays_no_signal_is_asked_by_a_folder_that_follows_no_link(tmp_path):
+    """The package can write to its results: a link that it plants there leads nowhere."""
+    text = batch_script([str(tmp_path)])
+    halt = next(line for line in text.splitlines() if line.startswith("halt()"))
+    (tmp_path / "results").mkdir()
+    (tmp_path / "mine").write_text("kept")
+    (tmp_path / "results" / ".stop").symlink_to(tmp_path / "mine")
+    subprocess.run(["bash", "-c", f"cd {shlex.quote(str(tmp_path))}; relays=; {halt}; halt; rm results/.stop; halt"], check=True)
+
+    assert (tmp_path / "mine").read_text() == "kept"
+    assert (tmp_path / "results" / ".stop").is_dir()
+    assert "relays=" in leg_file([], {}, prefix="", modules=(), cards="", relays=False).splitlines()
