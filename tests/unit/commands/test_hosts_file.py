@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.options.legs import chosen_targets, hosts_file, legs_of
+from harness.commands.options.legs import chosen_targets, hosts_file, legs_of, say_runs_here
 from harness.config.hosts import Entry, Host, Slurm, find_hosts, load_hosts
 from harness.config.targets import load_targets
 from harness.errors import ConfigError, UsageError
@@ -281,3 +281,12 @@ def test_the_guide_shows_files_that_are_read_and_names_every_key(tmp_path):
     assert {key for key in named if "." not in key} == {field.name for field in fields(Entry)}
     assert all(f"`{field.name}`" in table or f"`slurm.{field.name}`" in table for field in fields(Slurm))
     assert {key for key in BEYOND if f"`{key}`" not in page.partition("A hosts file *in a package*")[2]} <= {"engine", "container"}
+
+
+@pytest.mark.parametrize(("name", "said"), [("cuda", True), ("rocm", True), ("cpu", False), ("cud", False)])
+def test_a_search_says_that_it_runs_here(package, capsys, name, said):
+    """Only if the hosts file has a leg for what it runs."""
+    (package / "hosts.yml").write_text("cuda: {ssh: a}\nfar: {target: rocm, ssh: b}\n")
+    say_runs_here([name], package / "kernels")
+
+    assert (f"{name}: this command runs here" in capsys.readouterr().err) is said
