@@ -53,6 +53,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
     return Scheduling(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """With several processes of pytest, one server each for all of them."""
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput") and not config.option.collectonly:
+        import command  # this file is also that of the packages in tests/data
+
+        command.share_servers()
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """Packages and recordings that the tests read."""
@@ -86,7 +94,7 @@ def run_inside(tmp_path_factory):
     """
 
     def run(package: Path, *stages: Stage, light: bool = False, **overrides) -> Path:
-        import command  # this file is also that of the packages in tests/data
+        import command  # as above
 
         output = tmp_path_factory.mktemp("raw")
         cards = load_targets()["cpu"].architectures

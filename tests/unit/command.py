@@ -23,6 +23,7 @@ from forking import client
 from light import light_python
 
 _CLOSED = -1
+_SHARED = "WARPWAVE_TEST_SERVERS"
 _SERVER = Path(client.__file__).with_name("server.py")
 
 
@@ -81,9 +82,26 @@ def _run(
         return subprocess.CompletedProcess(words, status, *(file.read().decode() for file in said))
 
 
+def share_servers() -> None:
+    """Start what the processes of all of pytest's workers are forked from: called in the process that starts those."""
+    os.environ[_SHARED] = os.pathsep.join(f"{kind}={_start((), kind)}" for kind in ("stages", "compiler"))
+
+
 @functools.cache
 def _server(before: tuple[str, ...], kind: str) -> str:
-    """The socket of what processes are forked from. That ends when this process does."""
+    """The socket of what processes are forked from."""
+    shared = dict(entry.split("=", 1) for entry in os.environ.get(_SHARED, "").split(os.pathsep) if entry)
+    socket = Path(shared[kind] if kind in shared and not before else _start(before, kind))
+    until = time.monotonic() + 120
+    while not socket.exists():
+        assert socket.parent.exists(), "what processes are forked from has not started"
+        assert time.monotonic() < until, "what processes are forked from takes too long to start"
+        time.sleep(0.01)
+    return str(socket)
+
+
+def _start(before: tuple[str, ...], kind: str) -> str:
+    """Start a server, which ends when this process does, or removes its folder if it cannot serve; the socket that it will have."""
     folder = Path(tempfile.mkdtemp(prefix="warpwave-command-"))
     reading, writing = os.pipe()
     words = [*before, sys.executable, str(_SERVER), kind, light_python(), str(folder / "socket"), str(reading)]
@@ -92,9 +110,4 @@ def _server(before: tuple[str, ...], kind: str) -> str:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     atexit.register(process.wait, 60)
     atexit.register(os.close, writing)
-    until = time.monotonic() + 120
-    while not (folder / "socket").exists():
-        assert process.poll() is None, "what processes are forked from has not started"
-        assert time.monotonic() < until, "what processes are forked from takes too long to start"
-        time.sleep(0.01)
     return str(folder / "socket")

@@ -70,14 +70,14 @@ def parse(words: Sequence[str]) -> Program | None:
     return Program(rest[0], rest[1], tuple(rest[2:]))
 
 
-def same_start(variables: Mapping[str, str], mine: Mapping[str, str], more: Sequence[str] = ()) -> bool:
-    """Whether a process with these variables would have imported what the server with `mine` has."""
+def same_start(variables: Mapping[str, str], more: Sequence[str] = ()) -> bool:
+    """Whether a process with these variables would have imported what the server has."""
 
     def chosen(names: Mapping[str, str]) -> dict[str, str]:
         return {key: value for key, value in names.items() if key.startswith((*_READ_AT_START, *more)) and key not in _READ_LATER}
 
-    places = variables.get("PYTHONPATH", "").split(os.pathsep)
-    return chosen(variables) == chosen(mine) and not any(os.path.exists(os.path.join(at, name)) for at in places for name in _CUSTOM)  # noqa: PTH110, PTH118
+    places = [Path(place) for place in variables.get("PYTHONPATH", "").split(os.pathsep)]
+    return chosen(variables) == chosen(START.variables) and not any((place / name).exists() for place in places for name in _CUSTOM)
 
 
 def run(python: Python, program: Program, variables: Mapping[str, str]) -> NoReturn:
@@ -210,6 +210,7 @@ class _Start:
     """What a Python that has just started has."""
 
     def __init__(self) -> None:
+        self.variables = dict(os.environ)  # before an import changes them
         self.meta_path, self.path_hooks, self.filters = list(sys.meta_path), list(sys.path_hooks), list(warnings.filters)
         self.standard = frozenset({*sys.stdlib_module_names, *(name for name in sys.modules if name.startswith("_"))})
 

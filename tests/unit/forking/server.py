@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import select
+import shutil
 import socket
 import subprocess
 import sys
@@ -151,4 +152,8 @@ def main(kind: str, light: str, where: str, pipe: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except BaseException:
+        shutil.rmtree(Path(sys.argv[3]).parent, ignore_errors=True)  # nobody needs to wait
+        raise

@@ -21,7 +21,7 @@ class Forks:
     """Stands in for `_posixsubprocess.fork_exec`: forks for `pythons`, by executable, and for any program but installers."""
 
     def __init__(self, pythons: Mapping[str, Python], more: Sequence[str]) -> None:
-        self._pythons, self._more, self._variables = pythons, more, dict(os.environ)
+        self._pythons, self._more = pythons, more
 
     def install(self) -> None:
         """Use it in this process and in its forks."""
@@ -32,7 +32,7 @@ class Forks:
         python, program = self._pythons.get(words[0]), become.parse(words[1:])
         if python is None or program is None or (program.option == "-m" and program.what in _INSTALLERS):
             return None
-        return (python, program) if become.same_start(variables, self._variables, self._more) else None
+        return (python, program) if become.same_start(variables, self._more) else None
 
     def __call__(self, args: Sequence[Any], executables: Any, close: bool, keep: Any, cwd: Any, variables: Any, *more: Any) -> int:
         """As the original: `more` begins with the descriptors p2c, c2p, err and errpipe, a pair each, then signals, session and others."""

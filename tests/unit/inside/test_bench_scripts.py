@@ -45,8 +45,9 @@ from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import spawned
 from harness.records import dump
 
-sink, start = Sink(Path(), "samples.jsonl"), spawned([sys.executable, "program.py"])
-deaths = supervise(start, Journal(Path("journal.jsonl")), 120.0, Path("log.txt"), sink.on_event)
+folder, start = Path.cwd(), spawned([sys.executable, "program.py"])
+sink = Sink(folder, "samples.jsonl")
+deaths = supervise(start, Journal(folder / "journal.jsonl"), 120.0, folder / "log.txt", sink.on_event)
 dump(sink.report(deaths), Path("report.json"))
 """
 
