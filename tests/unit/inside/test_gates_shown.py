@@ -8,11 +8,10 @@ import re
 import shutil
 import xml.etree.ElementTree as ElementTree
 
+import command
 import pytest
-from click.testing import CliRunner
 from synthetic import compiled, run, write_raw
 
-from harness.__main__ import cli
 from harness.collect import collect
 from harness.compare import compare
 from harness.compare.codegen.alignment import configuration
@@ -190,7 +189,7 @@ def test_a_spilling_package_end_to_end(data, tmp_path):
     shutil.copytree(data / "spilling", tmp_path / "spilling")
     (tmp_path / "two.yml").write_text("targets: {cpu: {architectures: [sm_80, gfx1100]}}\n")
     arguments = ["--kernels", tmp_path / "spilling", "--targets", tmp_path / "two.yml", "--out", tmp_path / "out", "--stage", "compile"]
-    done = CliRunner().invoke(cli, ["run", "cpu", *map(str, arguments), "--quiet"], standalone_mode=False)
+    done = command.warpwave("run", "cpu", *arguments, "--quiet")
     comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
     rows = {
         (cell["compiled"]["architecture"], cell["compiled"]["origin"].split("[")[1].rstrip("]")): cell["compiled"]
@@ -198,7 +197,7 @@ def test_a_spilling_package_end_to_end(data, tmp_path):
         for cell in entry["cells"]
     }
 
-    assert done.return_value.code == 1, done.output
+    assert done.returncode == 1, done.stderr
     assert {name: made["verdict"] for name, made in rows.items()} == {
         ("sm_80", "wide"): "passed",
         ("gfx1100", "wide"): "failed",

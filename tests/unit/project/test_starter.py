@@ -78,6 +78,7 @@ def test_what_it_writes_passes_its_own_tests(repository):
     assert "6 passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_what_it_writes_goes_through_the_harness(repository):
     """Tests and generated code, its gates included; and the gate bites: a kernel that loads four bytes a time breaks it."""
     pytest.importorskip("triton", reason="the local engine needs torch and triton")
@@ -94,6 +95,7 @@ def test_what_it_writes_goes_through_the_harness(repository):
     assert broken.returncode == 1, broken.stdout
 
 
+@pytest.mark.slow
 def test_its_workflow_does_what_it_says(repository, tmp_path):
     """Step by step, on a machine whose `pipx` is a stub and whose engine is this Python."""
     pytest.importorskip("triton", reason="the local engine needs torch and triton")
