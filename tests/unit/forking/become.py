@@ -33,7 +33,22 @@ from typing import NoReturn
 
 _PR_SET_DUMPABLE = 4  # <linux/prctl.h>
 # Read by what the server has imported, when it was imported: with another value of one of them, a fork is no new process.
-_READ_AT_START = ("PYTHON", "TORCH", "PYTORCH", "OMP_", "MKL_", "OPENBLAS_", "GOMP_", "KMP_", "LD_", "CUDA_", "HIP_", "MALLOC_")
+_READ_AT_START = (
+    "PYTHON",
+    "TORCH",
+    "PYTORCH",
+    "OMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "GOMP_",
+    "KMP_",
+    "LD_",
+    "CUDA_",
+    "HIP_",
+    "MALLOC_",
+    "LC_",
+    "LANG",
+)
 _READ_LATER = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"}
 _CUSTOM = ("sitecustomize.py", "usercustomize.py")
 
@@ -137,8 +152,8 @@ def _forget() -> None:
     sys.excepthook, threading.excepthook = sys.__excepthook__, threading.__excepthook__
     sys.meta_path[:] = START.meta_path
     sys.path_hooks[:] = START.path_hooks
+    warnings.resetwarnings()
     warnings.filters[:] = START.filters  # type: ignore[index]
-    warnings._filters_mutated()  # type: ignore[attr-defined]
     logging.root.handlers.clear()
     tempfile.tempdir = None
     linecache.clearcache()
@@ -149,8 +164,7 @@ def _stream(number: int, mode: str, unbuffered: bool) -> io.TextIOWrapper | None
         raw = open(number, f"{mode}b", buffering=0 if unbuffered and mode == "w" else -1, closefd=False)  # noqa: SIM115
     except OSError:
         return None  # as Python does for a closed one
-    encoding = "utf-8" if sys.flags.utf8_mode else None
-    errors = "backslashreplace" if number == 2 else None
+    encoding, errors = START.texts[number]
     stream = io.TextIOWrapper(raw, encoding, errors, line_buffering=number == 2 or raw.isatty(), write_through=unbuffered and mode == "w")
     stream.mode = mode  # type: ignore[misc]
     return stream
@@ -178,18 +192,23 @@ def _status(program: Program) -> int:
             return (end.code or 0) & 0xFF
         sys.stderr.write(f"{end.code}\n")
         return 1
-    except KeyboardInterrupt:
-        sys.excepthook(*sys.exc_info())
+    except KeyboardInterrupt as error:
+        _show(error)
         _finish(0)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     except BaseException as error:
-        head = error.__traceback__  # without this file and runpy, as Python shows it
-        while head is not None and head.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
-            head = head.tb_next
-        sys.excepthook(type(error), error, head)
+        _show(error)
         return 1
     return 0
+
+
+def _show(error: BaseException) -> None:
+    """Print its traceback as Python does, without this file."""
+    head = error.__traceback__
+    while head is not None and head.tb_frame.f_code.co_filename == __file__:
+        head = head.tb_next
+    sys.excepthook(type(error), error.with_traceback(head), head)
 
 
 def _finish(status: int) -> int:
@@ -210,6 +229,7 @@ class _Start:
     """What a Python that has just started has."""
 
     def __init__(self) -> None:
+        self.texts = [(stream.encoding, stream.errors) for stream in (sys.__stdin__, sys.__stdout__, sys.__stderr__) if stream]
         self.variables = dict(os.environ)  # before an import changes them
         self.meta_path, self.path_hooks, self.filters = list(sys.meta_path), list(sys.path_hooks), list(warnings.filters)
         self.standard = frozenset({*sys.stdlib_module_names, *(name for name in sys.modules if name.startswith("_"))})

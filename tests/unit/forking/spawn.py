@@ -7,6 +7,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,7 +45,9 @@ class Forks:
             return _real(args, executables, close, keep, cwd, variables, *more)
         sys.stdout and _try(sys.stdout.flush)
         sys.stderr and _try(sys.stderr.flush)
-        pid = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads, which Python 3.12 warns of
+            pid = os.fork()
         if pid:
             return pid
         try:
