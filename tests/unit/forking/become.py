@@ -33,22 +33,7 @@ from typing import NoReturn
 
 _PR_SET_DUMPABLE = 4  # <linux/prctl.h>
 # Read by what the server has imported, when it was imported: with another value of one of them, a fork is no new process.
-_READ_AT_START = (
-    "PYTHON",
-    "TORCH",
-    "PYTORCH",
-    "OMP_",
-    "MKL_",
-    "OPENBLAS_",
-    "GOMP_",
-    "KMP_",
-    "LD_",
-    "CUDA_",
-    "HIP_",
-    "MALLOC_",
-    "LC_",
-    "LANG",
-)
+_READ_AT_START = ("PYTHON", "TORCH", "PYTORCH", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "LD_", "CUDA_", "HIP_", "LC_", "LANG")
 _READ_LATER = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"}
 _CUSTOM = ("sitecustomize.py", "usercustomize.py")
 
@@ -137,6 +122,7 @@ def _forget() -> None:
     """Drop what the parent has set up for itself."""
     atexit._clear()
     weakref.finalize._registry.clear()  # type: ignore[attr-defined]  # its folders are not ours to remove
+    weakref.finalize._registered_with_atexit = False  # type: ignore[attr-defined]
     atexit.register(logging.shutdown)
     atexit.register(multiprocessing.util._exit_function)
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1)

@@ -11,7 +11,8 @@ import command
 import pytest
 
 SHOW = """
-import json, os, signal, sys, threading, warnings
+import json, os, signal, sys, tempfile, threading, warnings
+gone = tempfile.TemporaryDirectory(prefix="gone-", dir=".")
 own = {number.name: str(signal.getsignal(number)).partition(" at ")[0] for number in signal.Signals if number not in (9, 19)}
 json.dump({
     "argv": sys.argv, "path": sys.path, "executable": sys.executable, "prefix": sys.prefix, "folder": os.getcwd(),
@@ -24,14 +25,14 @@ json.dump({
 """
 # As the inside starts a stage: below a process that has set up signals and exits of its own.
 START = """
-import atexit, signal, subprocess, sys, tempfile
+import atexit, click, os, signal, subprocess, sys, tempfile
 kept = tempfile.TemporaryDirectory()
 atexit.register(print, "of the parent")
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 sys.argv.append("the parent's")
 child = subprocess.Popen([sys.executable, *{words!r}], start_new_session=True, stdout=subprocess.PIPE, text=True)
 print(child.communicate()[0], end="")
-assert __import__("os").path.isdir(kept.name)
+assert os.path.isdir(kept.name) and not [name for name in os.listdir() if name.startswith("gone-")]
 atexit.unregister(print)
 sys.exit(child.returncode)
 """
