@@ -8,6 +8,8 @@ import xml.etree.ElementTree as ElementTree
 import command
 import pytest
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
 # What is launched → architecture → what is said of it; where nothing is, it passes.
