@@ -41,7 +41,7 @@ def python(*arguments: object, light: bool = False, **more) -> subprocess.Comple
 
     Args:
         light: It finds tests/data/light in place of torch.
-        kind: `compiler` for the compile stage alone: Triton is imported too, and does not interpret.
+        kind: `compiler` for the compile stage alone: Triton is imported too, and does not interpret. `command` has no torch.
         cwd, env: As for `subprocess.run`.
         before: A command that starts what the process is forked from, such as `setpriv` with its options.
         descriptors: The process's 0, 1 and 2. None is /dev/null or what this returns as text, -1 a closed one.

@@ -1,7 +1,7 @@
 """What processes are forked from: `python server.py KIND LIGHT SOCKET PIPE` serves until the other end of the pipe is closed.
 
 KIND `stages` has what the `warpwave` command needs and, apart from it, what a stage needs: torch, NumPy and pytest. It has no Triton, which
-decides at its import whether it interprets. KIND `compiler` has what the compile stage needs.
+decides at its import whether it interprets. KIND `compiler` has what the compile stage needs, and `command` what the command needs.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ def _become(asked: dict, files: list[int], command: Modules, forks: Forks) -> No
 def main(kind: str, light: str, where: str, pipe: str) -> None:
     """Import everything, then serve."""
     warnings.simplefilter("ignore")
-    command = load_command() if kind == "stages" else {}
-    forks = Forks(pythons(kind, light), ("TRITON_INTERPRET",) if kind == "compiler" else ())
+    command = {} if kind == "compiler" else load_command()
+    forks = Forks({} if kind == "command" else pythons(kind, light), ("TRITON_INTERPRET",) if kind == "compiler" else ())
     forks.install()
     gc.collect()
     gc.freeze()
