@@ -12,7 +12,10 @@ import own_slurm
 import own_sshd
 import pytest
 
-pytestmark = pytest.mark.skipif(bool(own_slurm.missing() or own_sshd.missing()), reason=own_slurm.missing() or own_sshd.missing())
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(own_slurm.missing() or own_sshd.missing()), reason=own_slurm.missing() or own_sshd.missing()),
+]
 HOSTS = """
 gone: {{target: cpu, ssh: card, ssh_config: {config}}}
 lost: {{target: cpu, ssh: no-such-host.invalid}}

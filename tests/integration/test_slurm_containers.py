@@ -21,7 +21,10 @@ from harness.config.hosts import Slurm
 from harness.engines.slurm.runtimes import runtime_of
 from harness.records import Verdict
 
-pytestmark = pytest.mark.skipif(bool(own_slurm.missing()), reason=own_slurm.missing())
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(own_slurm.missing()), reason=own_slurm.missing()),
+]
 
 
 def _lacking(container):

@@ -14,7 +14,10 @@ from slurm_runs import Beside, make_runs
 from harness.config.hosts import Slurm
 from harness.records import Verdict
 
-pytestmark = pytest.mark.skipif(bool(own_slurm.missing()), reason=own_slurm.missing())
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(own_slurm.missing()), reason=own_slurm.missing()),
+]
 NO_CARD = Slurm(partition="h100", gpus=0)
 
 

@@ -17,7 +17,10 @@ from harness.engines.slurm.site import Site
 from harness.engines.ssh.ask import answer_of
 from harness.engines.ssh.command import place_of, ssh
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(missing()), reason=missing()),
+]
 HOSTILE = ["a b", "'; touch pwned; '", "$(touch pwned)", "!!", "\\\\n\\'", "line\nline", "*", "~", "%h", "`id`", "ü", ""]
 # What runs in place of the login shell, as the server would start it.
 SHELLS = {
