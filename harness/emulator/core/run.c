@@ -132,6 +132,7 @@ u32 execute_launch(struct machine *m) {
                 while (turns-- && !(ended = run_group(m, &resident[n])) && m->executed - before < m->slice * 4) {}
                 if (ended) busy[n] = 0, running--;
                 else waited = 1;
+                if (!running) break; /* the next workgroup takes the first place, whose memory is in the caches */
             }
         }
     }
