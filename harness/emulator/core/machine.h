@@ -64,8 +64,13 @@ enum instruction_flag {
 struct wave;
 struct operation;
 
+struct instruction;
+typedef void whole(struct wave *w, const struct instruction *i);
+typedef void lanes(u32 *d, u32 *e, const u32 *a, const u32 *b, const u32 *c, const u32 *m);
+
 struct instruction {
-    const struct operation *op;
+    const struct operation *op; /* as an index before `prepare_code` */
+    whole *run;  /* how it is executed: `prepare_code` chooses */
     u32 pc;      /* bytes from the start of the image */
     i32 imm;     /* offset, immediate, or index of a branch's target */
     u16 flags;
@@ -77,9 +82,6 @@ struct instruction {
     u8 unused[7];
     struct operand d, e, s[4];
 };
-
-typedef void whole(struct wave *w, const struct instruction *i);
-typedef void lanes(u32 *d, u32 *e, const u32 *a, const u32 *b, const u32 *c, const u32 *m);
 
 struct operation {
     char name[48];
@@ -127,7 +129,7 @@ struct machine {
     const struct instruction *code;
     const u32 *index_of; /* instruction index by word of the image; ~0 inside of one */
     const struct range *ranges;
-    u64 image, kernarg, packet, limit, slice;
+    u64 image, kernarg, packet, limit, slice, until; /* `until`: nanoseconds of the monotonic clock; 0: no limit */
     u32 count_code, count_ranges, words, lds_bytes, scratch_bytes, rows, accumulators;
     u32 grid[3], threads, entry, mode, user_sgprs, kernarg_at, packet_at, preload_at, preload_words, enable_id, resident;
     u32 ids_in_ttmp, generation, packed_ids;
@@ -166,6 +168,7 @@ static inline mask vcc_of(const struct wave *w) {
 const u32 *fetch(struct wave *w, const struct operand *from, int type, u32 *room);
 const u32 *writable(struct wave *w);
 void run_lanes(struct wave *w, const struct instruction *i);
+whole *quickest(const struct instruction *i);
 u32 scalar32(const struct wave *w, const struct operand *from);
 u64 scalar64(const struct wave *w, const struct operand *from);
 void set_scalar(struct wave *w, const struct operand *to, u64 value, int words);

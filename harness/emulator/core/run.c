@@ -4,6 +4,7 @@
  * next ones start, so that programs that wait for each other go on. Registers and LDS hold a NaN pattern before each workgroup. */
 #include "checks.h"
 #include <stdlib.h>
+#include <time.h>
 
 enum { POISON = 0xffedffedu };
 
@@ -76,15 +77,21 @@ static void run_wave(struct machine *m, struct wave *w, u64 slice) {
         const struct instruction *i = &m->code[w->pc++];
         left--;
         before_instruction(w, i);
-        i->op->run(w, i);
+        i->run(w, i);
         after_instruction(w, i);
         m->executed++;
     }
     while (left-- && w->state == RUNNING) {
         const struct instruction *i = &m->code[w->pc++];
-        i->op->run(w, i);
+        i->run(w, i);
         m->executed++;
     }
+}
+
+static int is_late(const struct machine *m) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (u64)now.tv_sec * 1000000000 + (u64)now.tv_nsec >= m->until;
 }
 
 /* Run each wave of a workgroup once; return whether the workgroup has ended. */
@@ -93,7 +100,7 @@ static int run_group(struct machine *m, struct group *g) {
     for (u32 n = 0; n < g->waves; n++) {
         struct wave *w = &g->wave[n];
         if (w->state == RUNNING) run_wave(m, w, m->slice);
-        if (m->limit && m->executed >= m->limit) {
+        if ((m->limit && m->executed >= m->limit) || (m->until && is_late(m))) {
             m->fault = LIMIT;
             longjmp(m->out, 1);
         }
@@ -142,6 +149,14 @@ u32 execute_launch(struct machine *m) {
     free(resident);
     free(busy);
     return fault;
+}
+
+/* Turn the numbers of operations into their addresses, and choose how each instruction is executed. */
+void prepare_code(struct instruction *code, u32 count) {
+    for (u32 n = 0; n < count; n++) {
+        code[n].op = &__start_operations[(uintptr_t)code[n].op];
+        code[n].run = code[n].op->lanes ? quickest(&code[n]) : code[n].op->run;
+    }
 }
 
 /* What the decoder and the caller need to know. */

@@ -7,6 +7,39 @@
 
 #if LANES == 64
 
+/* Eight doubles at once. A product of two numbers of 24 bits is exact in a double, so that it makes no difference whether it is fused. */
+typedef double eight_doubles __attribute__((vector_size(64)));
+#if defined __AVX512F__
+#include <immintrin.h>
+static inline eight_doubles add_product(double a, eight_doubles b, eight_doubles c) { return _mm512_fmadd_pd(_mm512_set1_pd(a), b, c); }
+#else
+static inline eight_doubles add_product(double a, eight_doubles b, eight_doubles c) { return a * b + c; }
+#endif
+
+/* `sum` += the product of m by k (held by columns) and k by m, four rows at a time so that sums stay in registers. */
+static inline __attribute__((always_inline)) void add_products(double *sum, const double *a, const double *b, const u32 m, const u32 k) {
+    if (m < 8) {
+        for (u32 row = 0; row < m; row++) for (u32 depth = 0; depth < k; depth++)
+            for (u32 column = 0; column < m; column++) sum[row * m + column] = __builtin_fma(a[depth * m + row], b[depth * m + column], sum[row * m + column]);
+        return;
+    }
+    for (u32 row = 0; row < m; row += 4) {
+        eight_doubles kept[4][4];
+        _Pragma("GCC unroll 4") for (u32 r = 0; r < 4; r++) _Pragma("GCC unroll 4") for (u32 c = 0; c < m / 8; c++)
+            memcpy(&kept[r][c], &sum[(row + r) * m + 8 * c], sizeof kept[r][c]);
+        for (u32 depth = 0; depth < k; depth++) {
+            const double *left = &a[depth * m + row], *right = &b[depth * m];
+            _Pragma("GCC unroll 4") for (u32 c = 0; c < m / 8; c++) {
+                eight_doubles from;
+                memcpy(&from, &right[8 * c], sizeof from);
+                _Pragma("GCC unroll 4") for (u32 r = 0; r < 4; r++) kept[r][c] = add_product(left[r], from, kept[r][c]);
+            }
+        }
+        _Pragma("GCC unroll 4") for (u32 r = 0; r < 4; r++) _Pragma("GCC unroll 4") for (u32 c = 0; c < m / 8; c++)
+            memcpy(&sum[(row + r) * m + 8 * c], &kept[r][c], sizeof kept[r][c]);
+    }
+}
+
 enum element { E_F32, E_F16, E_BF16, E_XF32, E_I8, E_F64, E_FP8 };
 static float eight[4][256];
 static void __attribute__((constructor)) fill_tables(void) {
@@ -48,14 +81,14 @@ static inline __attribute__((always_inline)) void multiply(struct wave *w, const
     u32 spread = i->shuffle & 7, chosen = i->shuffle >> 3 & 15, pattern = i->shuffle >> 7 & 7;
     const u32 parts = 64 / m, held = registers / blocks; /* lanes in groups of m; registers of one block, where blocks do not lie in lanes */
     /* As doubles: what is read often is converted once. The inner loops go along lanes, so that they vectorise. */
-    float a[m * k * blocks];
-    double b[m * k * blocks], sum[m * m * blocks];
+    double a[m * k * blocks] __attribute__((aligned(64))), b[m * k * blocks] __attribute__((aligned(64)));
+    double sum[m * m * blocks] __attribute__((aligned(64)));
     if (pattern) stop(w, UNIMPLEMENTED);
     for (u32 n = 0; n < per_lane; n++) for (u32 part = 0; part < parts; part++) {
         u32 block = part / (k / per_lane), depth = part % (k / per_lane) * per_lane + n;
-        float *left = &a[block * m * k + depth];
+        double *left = &a[(block * k + depth) * m];
         double *right = &b[(block * k + depth) * m];
-        for (u32 at = 0; at < m; at++) left[at * k] = element_at(w, i->s[0].index, part * m + at, n, element, x);
+        _Pragma("GCC ivdep") for (u32 at = 0; at < m; at++) left[at] = element_at(w, i->s[0].index, part * m + at, n, element, x);
         _Pragma("GCC ivdep") for (u32 at = 0; at < m; at++) right[at] = element_at(w, i->s[1].index, part * m + at, n, element, y);
     }
     for (u32 n = 0; n < registers; n++) for (u32 part = 0; part < parts; part++) {
@@ -66,14 +99,9 @@ static inline __attribute__((always_inline)) void multiply(struct wave *w, const
         else if (i->s[2].kind != OPERAND_ROW) for (u32 at = 0; at < m; at++) to[at] = as_f32((u32)i->s[2].value);
         else _Pragma("GCC ivdep") for (u32 at = 0; at < m; at++) to[at] = as_f32(from[at]);
     }
-    for (u32 block = 0; block < blocks; block++) for (u32 row = 0; row < m; row++) {
-        double *wide = &sum[(block * m + row) * m];
+    for (u32 block = 0; block < blocks; block++) {
         u32 from = spread ? (block >> spread << spread) + chosen : block; /* cbsz: blocks share one block of A */
-        for (u32 depth = 0; depth < k; depth++) {
-            double factor = a[(from * m + row) * k + depth];
-            const double *right = &b[(block * k + depth) * m];
-            _Pragma("GCC ivdep") for (u32 column = 0; column < m; column++) wide[column] = __builtin_fma(factor, right[column], wide[column]);
-        }
+        add_products(&sum[block * m * m], &a[from * k * m], &b[block * k * m], m, k);
     }
     for (u32 n = 0; n < registers; n++) for (u32 part = 0; part < parts; part++) {
         u32 block = m == 4 ? part : n / held, row = row_of(m, m == 4 ? n : n % held, part * m);

@@ -83,11 +83,12 @@ int locate_lds(struct wave *w, const u32 *addresses, u32 offset, u32 size, struc
     u32 most = 0;
     a->on = a->valid = exec_of(w);
     if (w->machine->checks || size > w->machine->lds_bytes) return 0;
+    const u32 *counted = writable(w);
     for (int l = 0; l < LANES; l++) {
-        u32 at = addresses[l] + offset, counted = a->on >> l & 1 ? at : 0;
-        most = counted > most ? counted : most;
-        a->at[l] = start + at;
+        u32 at = (addresses[l] + offset) & counted[l];
+        most = at > most ? at : most;
     }
+    EACH_LANE a->at[l] = start + (addresses[l] + offset);
     return most <= w->machine->lds_bytes - size;
 }
 
