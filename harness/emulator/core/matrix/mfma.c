@@ -16,26 +16,27 @@ static inline eight_doubles add_product(double a, eight_doubles b, eight_doubles
 static inline eight_doubles add_product(double a, eight_doubles b, eight_doubles c) { return a * b + c; }
 #endif
 
-/* `sum` += the product of m by k (held by columns) and k by m, four rows at a time so that sums stay in registers. */
+/* `sum` += the product of m by k (held by columns) and k by m, as many rows at a time as have their sums in registers. */
 static inline __attribute__((always_inline)) void add_products(double *sum, const double *a, const double *b, const u32 m, const u32 k) {
     if (m < 8) {
         for (u32 row = 0; row < m; row++) for (u32 depth = 0; depth < k; depth++)
             for (u32 column = 0; column < m; column++) sum[row * m + column] = __builtin_fma(a[depth * m + row], b[depth * m + column], sum[row * m + column]);
         return;
     }
-    for (u32 row = 0; row < m; row += 4) {
-        eight_doubles kept[4][4];
-        _Pragma("GCC unroll 4") for (u32 r = 0; r < 4; r++) _Pragma("GCC unroll 4") for (u32 c = 0; c < m / 8; c++)
+    const u32 several = m == 16 ? 8 : 4;
+    for (u32 row = 0; row < m; row += several) {
+        eight_doubles kept[8][4];
+        _Pragma("GCC unroll 8") for (u32 r = 0; r < several; r++) _Pragma("GCC unroll 4") for (u32 c = 0; c < m / 8; c++)
             memcpy(&kept[r][c], &sum[(row + r) * m + 8 * c], sizeof kept[r][c]);
         for (u32 depth = 0; depth < k; depth++) {
             const double *left = &a[depth * m + row], *right = &b[depth * m];
             _Pragma("GCC unroll 4") for (u32 c = 0; c < m / 8; c++) {
                 eight_doubles from;
                 memcpy(&from, &right[8 * c], sizeof from);
-                _Pragma("GCC unroll 4") for (u32 r = 0; r < 4; r++) kept[r][c] = add_product(left[r], from, kept[r][c]);
+                _Pragma("GCC unroll 8") for (u32 r = 0; r < several; r++) kept[r][c] = add_product(left[r], from, kept[r][c]);
             }
         }
-        _Pragma("GCC unroll 4") for (u32 r = 0; r < 4; r++) _Pragma("GCC unroll 4") for (u32 c = 0; c < m / 8; c++)
+        _Pragma("GCC unroll 8") for (u32 r = 0; r < several; r++) _Pragma("GCC unroll 4") for (u32 c = 0; c < m / 8; c++)
             memcpy(&sum[(row + r) * m + 8 * c], &kept[r][c], sizeof kept[r][c]);
     }
 }
