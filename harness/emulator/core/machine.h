@@ -59,6 +59,7 @@ enum instruction_flag {
     KEEP_OTHER_HALF = 256, /* a 16-bit result leaves the other half of the register as it is */
     FETCH_INACTIVE = 512,
     VOLATILE = 1024, /* a load that goes past all caches */
+    FLUSHES = 2048, /* a matrix instruction that flushes denormals, in and out */
 };
 
 struct wave;
@@ -163,6 +164,9 @@ static inline mask vcc_of(const struct wave *w) {
 
 #define EACH_LANE _Pragma("GCC ivdep") for (int l = 0; l < LANES; l++)
 #define EACH_ACTIVE(w) for (mask on_ = exec_of(w); on_; on_ &= on_ - 1) for (int l = LANES == 64 ? __builtin_ctzll(on_) : __builtin_ctz(on_), once_ = 1; once_; once_ = 0)
+
+/* MODE: what happens to denormals of float; of half and double they are kept. */
+enum { KEEPS_DENORMAL_SOURCES = 1 << 4, KEEPS_DENORMAL_RESULTS = 1 << 5, KEEPS_DENORMALS = 3 << 4 };
 
 /* operands.c */
 const u32 *fetch(struct wave *w, const struct operand *from, int type, u32 *room);

@@ -74,6 +74,11 @@ static u32 start_value(struct wave *w, const struct operand *from, u32 n, u32 l)
     return (u32)from->value;
 }
 
+/* The 16-bit ones of gfx90a flush denormals of A, B, C and D (PyTorch, "Numerical accuracy", on MI200). */
+static void flush_small(double *from, u32 count, double least) {
+    for (u32 n = 0; n < count; n++) from[n] = fabs(from[n]) < least ? copysign(0, from[n]) : from[n];
+}
+
 /* M = N, K, blocks, elements, formats of A and of B, integer result. `shuffle` holds cbsz, abid and blgp.
  * Inlined into each instruction, so that all of these are constants there. */
 static inline __attribute__((always_inline)) void multiply(struct wave *w, const struct instruction *i, const u32 m, const u32 k,
@@ -100,10 +105,15 @@ static inline __attribute__((always_inline)) void multiply(struct wave *w, const
         else if (i->s[2].kind != OPERAND_ROW) for (u32 at = 0; at < m; at++) to[at] = as_f32((u32)i->s[2].value);
         else _Pragma("GCC ivdep") for (u32 at = 0; at < m; at++) to[at] = as_f32(from[at]);
     }
+    if (i->flags & FLUSHES) {
+        double least = element == E_F16 ? 0x1p-14 : 0x1p-126;
+        flush_small(a, m * k * blocks, least), flush_small(b, m * k * blocks, least), flush_small(sum, m * m * blocks, 0x1p-126);
+    }
     for (u32 block = 0; block < blocks; block++) {
         u32 from = spread ? (block >> spread << spread) + chosen : block; /* cbsz: blocks share one block of A */
         add_products(&sum[block * m * m], &a[from * k * m], &b[block * k * m], m, k);
     }
+    if (i->flags & FLUSHES) flush_small(sum, m * m * blocks, 0x1p-126);
     for (u32 n = 0; n < registers; n++) for (u32 part = 0; part < parts; part++) {
         u32 block = m == 4 ? part : n / held, row = row_of(m, m == 4 ? n : n % held, part * m);
         const double *from = &sum[(block * m + row) * m];
