@@ -54,7 +54,7 @@ class _Machine(ctypes.Structure):
 
     _fields_ = (
         ("code", ctypes.c_void_p), ("index_of", ctypes.c_void_p), ("ranges", ctypes.c_void_p),
-        ("image", _U64), ("kernarg", _U64), ("packet", _U64), ("limit", _U64), ("slice", _U64), ("until", _U64),
+        ("image", _U64), ("kernarg", _U64), ("packet", _U64), ("limit", _U64), ("slice", _U64), ("until", _U64), ("random", _U64),
         ("count_code", _U32), ("count_ranges", _U32), ("words", _U32), ("lds_bytes", _U32), ("scratch_bytes", _U32), ("rows", _U32),
         ("accumulators", _U32), ("grid", _U32 * 3), ("threads", _U32), ("entry", _U32), ("mode", _U32), ("user_sgprs", _U32),
         ("kernarg_at", _U32), ("packet_at", _U32), ("preload_at", _U32), ("preload_words", _U32), ("enable_id", _U32), ("resident", _U32),
@@ -73,12 +73,14 @@ def execute(
     limit_instructions: Union[int, None] = None,
     limit_seconds: Union[float, None] = None,
     findings: Union[list[Found], None] = None,
+    order: int = 0,
 ) -> Execution:
     """Execute all workgroups of one launch, to their end, before returning. Results are in the buffers.
 
     Deterministic: the same launch gives the same bits. Raise an `EmulatorError` if it did not end well; what was stored until then
     stays stored. `limit_instructions` bounds the wave-instructions of the launch, `limit_seconds` its time (`TimeLimit`). With a list of
-    `findings`, the launch is checked for races and the like, and what is found is appended; that takes longer.
+    `findings`, the launch is checked for races and the like, and what is found is appended; that takes longer. An `order` other than 0
+    seeds a random order of waves and workgroups.
     """
     made = program(kernel)
     setup = describe(kernel)
@@ -101,7 +103,7 @@ def execute(
     machine.resident = max(1, min(_RESIDENT_BYTES // (wave_bytes * waves), 1024))
     machine.grid, machine.threads = (_U32 * 3)(*launch.grid), launch.threads
     machine.lds_bytes, machine.scratch_bytes = (max(launch.lds, kernel.lds) + 3) & ~3, kernel.scratch
-    machine.entry = made.entry
+    machine.entry, machine.random = made.entry, order
     found = room(machine, made) if findings is not None else None
     setup.fill(machine)
     if limit_seconds is not None:  # C looks at the clock after each turn of a wave

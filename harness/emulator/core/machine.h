@@ -130,7 +130,9 @@ struct machine {
     const struct instruction *code;
     const u32 *index_of; /* instruction index by word of the image; ~0 inside of one */
     const struct range *ranges;
-    u64 image, kernarg, packet, limit, slice, until; /* `until`: nanoseconds of the monotonic clock; 0: no limit */
+    u64 image, kernarg, packet, limit, slice;
+    u64 until;  /* nanoseconds of the monotonic clock; 0: no limit */
+    u64 random; /* a seed for the order of waves and workgroups, then its state; 0: in order */
     u32 count_code, count_ranges, words, lds_bytes, scratch_bytes, rows, accumulators;
     u32 grid[3], threads, entry, mode, user_sgprs, kernarg_at, packet_at, preload_at, preload_words, enable_id, resident;
     u32 ids_in_ttmp, generation, packed_ids;
