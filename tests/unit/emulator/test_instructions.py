@@ -422,3 +422,16 @@ def test_dots_of_halves(arch, text):
     result = f32(lanes(arch, f"v_mov_b32 v40, 1.0\n {text}", pairs, 1)[0])
 
     np.testing.assert_allclose(result, exact, rtol=1e-5, atol=1e-5 * float(np.abs(exact).max()))
+
+
+def test_a_buffers_offset_is_a_sum_of_32_bits():
+    """An offset that is out of range alone comes back into it with a scalar offset: triton-lang/triton#10673, measured on gfx942."""
+    words = np.arange(64, dtype=np.uint32) + 100
+    offsets = np.where(np.arange(64) % 2, np.uint32(0xFFFFFFFC), np.uint32(0)).astype(np.uint32)
+    code = "s_mov_b32 s20, s4\n s_mov_b32 s21, s5\n s_mov_b32 s22, {}\n s_mov_b32 s23, 0x27000\n s_mov_b32 s24, 8\n"
+    code += "v_mov_b32 v40, 7\n v_mov_b32 v41, 7\n buffer_load_dword v40, v11, s[20:23], s24 offen\n buffer_load_dword v41, v11, s[20:23], 0 offen"
+    for size in (256, 8):
+        added, alone = lanes("gfx942", code.format(size), [words, offsets], 2)
+
+        np.testing.assert_array_equal(added, np.where(np.arange(64) % 2, 101, 102 if size > 8 else 0))
+        np.testing.assert_array_equal(alone, np.where(np.arange(64) % 2, 0, 100))

@@ -60,13 +60,14 @@ static u8 *locate(struct wave *w, const struct instruction *i, int form, u32 siz
         u32 offset = i->flags & OFFSET_LANE ? w->v[row + (i->flags & INDEX_LANE ? 1 : 0)][l] : 0;
         u32 scalar = scalar32(w, &i->s[3]);
         if (resource[1] >> 31 || resource[3] >> 23 & 1) stop(w, UNIMPLEMENTED); /* swizzled, or lane ids added */
-        u64 within = (u64)offset + (u32)i->imm;
+        /* A sum of 32 bits: a scalar offset may carry an offset that was to be out of range back into it (triton-lang/triton#10673). */
+        u32 within = offset + (u32)i->imm, whole = within + scalar;
         if (i->flags & INDEX_LANE) {
             if (index >= records || within >= stride) return 0;
-        } else if (within + scalar + size > records) {
+        } else if ((u64)whole + size > records) {
             return 0;
         }
-        return touch(w, start + (u64)index * stride + within + scalar, size, l, store);
+        return touch(w, start + (u64)index * stride + whole, size, l, store);
     }
     u64 at = (u64)(i64)i->imm;
     if (base->kind == OPERAND_SGPR) at += scalar64(w, base) + w->v[address->index][l];

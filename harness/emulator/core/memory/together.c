@@ -46,16 +46,16 @@ int locate_all(struct wave *w, const struct instruction *i, int form, u32 size, 
     const u32 *low = w->v[address->index], *high = w->v[(address->index + 1) % ROWS];
     if (form == BUFFER) {
         const u32 *resource = &w->s[base->index];
-        u64 start = resource[0] | (u64)(resource[1] & 0xffff) << 32, scalar = scalar32(w, &i->s[3]), fixed = (u32)i->imm + scalar;
-        u64 most = resource[2];
+        u64 start = resource[0] | (u64)(resource[1] & 0xffff) << 32, most = resource[2];
+        u32 fixed = (u32)i->imm + scalar32(w, &i->s[3]);
         if (resource[1] >> 31 || resource[3] >> 23 & 1) return 0;
         if (!(i->flags & OFFSET_LANE)) {
             EACH_LANE a->at[l] = start + fixed;
-            if (fixed + size > most) a->valid = 0;
+            if ((u64)fixed + size > most) a->valid = 0;
         } else {
             u64 outside = 0;
-            EACH_LANE a->at[l] = start + fixed + low[l];
-            EACH_LANE outside |= (u64)(low[l] + fixed + size > most) << (l % 64);
+            EACH_LANE a->at[l] = start + (u32)(low[l] + fixed);
+            EACH_LANE outside |= (u64)((u64)(u32)(low[l] + fixed) + size > most) << (l % 64);
             a->valid &= (mask)~outside;
         }
     } else if (form == SCRATCH) {
