@@ -174,6 +174,9 @@ enum { KEEPS_DENORMAL_SOURCES = 1 << 4, KEEPS_DENORMAL_RESULTS = 1 << 5, KEEPS_D
 const u32 *fetch(struct wave *w, const struct operand *from, int type, u32 *room);
 const u32 *writable(struct wave *w);
 void run_lanes(struct wave *w, const struct instruction *i);
+int is_modified(const struct operand *by, int type);
+
+/* plain.c */
 whole *quickest(const struct instruction *i);
 u32 scalar32(const struct wave *w, const struct operand *from);
 u64 scalar64(const struct wave *w, const struct operand *from);

@@ -1,5 +1,6 @@
 /* Where operands come from and where results go: scalars, rows, constants, source modifiers, DPP, SDWA, clamping, and the lanes that
  * are on. Operations on lanes know nothing of this. */
+#include "masks.h"
 #include "numbers.h"
 
 enum { ALL_ROWS = 0xf };
@@ -35,29 +36,6 @@ mask mask_operand(const struct wave *w, const struct operand *from) {
 
 void set_mask(struct wave *w, const struct operand *to, mask value) { set_scalar(w, to, value, sizeof(mask) / 4); }
 
-/* A mask's bits as a row, and back. */
-#ifdef __AVX512F__
-#include <immintrin.h>
-static void expand(mask from, u32 *to, u32 on) {
-    for (int l = 0; l < LANES; l += 16) _mm512_storeu_si512(to + l, _mm512_maskz_set1_epi32((__mmask16)(from >> l), (int)on));
-}
-
-static mask collect(const u32 *from) {
-    mask all = 0;
-    for (int l = 0; l < LANES; l += 16) all |= (mask)_mm512_test_epi32_mask(_mm512_loadu_si512(from + l), _mm512_set1_epi32(1)) << l;
-    return all;
-}
-#else
-static void expand(mask from, u32 *to, u32 on) {
-    for (int l = 0; l < LANES; l++) to[l] = from >> l & 1 ? on : 0;
-}
-
-static mask collect(const u32 *from) {
-    mask all = 0;
-    for (int l = 0; l < LANES; l++) all |= (mask)(from[l] & 1) << l;
-    return all;
-}
-#endif
 
 /* All ones in the lanes that are on, zero elsewhere; remembered until EXEC changes. */
 const u32 *writable(struct wave *w) {
@@ -116,7 +94,7 @@ static const u32 *modified(const u32 *from, const struct operand *by, int type, 
     }
 }
 
-static int is_modified(const struct operand *by, int type) {
+int is_modified(const struct operand *by, int type) {
     if (type == PKH || type == PKI || type == PKF) return by->flags != HIGH_FROM_HIGH;
     if (type == MIX) return by->flags != 0;
     return (by->flags & (NEGATE | ABSOLUTE | HIGH)) != 0;
@@ -220,10 +198,6 @@ static void finish(u32 *d, const struct instruction *i, int type) {
     }
 }
 
-static void blend(u32 *to, const u32 *from, const u32 *on) {
-    EACH_LANE to[l] = (from[l] & on[l]) | (to[l] & ~on[l]);
-}
-
 /* A part of a word: SDWA's, or one half of a register. */
 static void place(u32 *result, const u32 *old, const struct instruction *i, int half) {
     int select = i->flags & SUBWORD ? i->d.select : i->d.flags & HIGH ? 5 : half ? 4 : 6;
@@ -294,54 +268,4 @@ void run_lanes(struct wave *w, const struct instruction *i) {
     blend(to, d, lanes_on);
     if (wide) blend(to + LANES, d + LANES, lanes_on);
     if (op->e == MASK) set_mask(w, &i->e, collect(e) & on);
-}
-
-/* Most instructions have no modifiers: rows as they are, scalars and constants in all lanes. */
-static inline __attribute__((always_inline)) const u32 *plain(struct wave *w, const struct operand *from, int type, u32 *room) {
-    return type == NONE ? room : from->kind == OPERAND_ROW ? w->v[from->index] : fetch(w, from, type, room);
-}
-
-static int keeps_denormals(const struct wave *w) { return (w->mode & KEEPS_DENORMALS) == KEEPS_DENORMALS; }
-
-static void run_plain(struct wave *w, const struct instruction *i) {
-    const struct operation *op = i->op;
-    if (!keeps_denormals(w)) {
-        run_lanes(w, i);
-        return;
-    }
-    u32 room[4][2 * LANES] __attribute__((aligned(64))), d[2 * LANES] __attribute__((aligned(64)));
-    const u32 *a = plain(w, &i->s[0], op->s[0], room[0]), *b = plain(w, &i->s[1], op->s[1], room[1]);
-    const u32 *c = plain(w, &i->s[2], op->s[2], room[2]), *m = plain(w, &i->s[3], op->s[3], room[3]);
-    u32 *to = w->v[i->d.index];
-    if (exec_of(w) == (mask)~(mask)0) {
-        op->lanes(to, d, a, b, c, m);
-        return;
-    }
-    op->lanes(d, d, a, b, c, m);
-    const u32 *lanes_on = writable(w);
-    blend(to, d, lanes_on);
-    if (op->d == B64 || op->d == I64 || op->d == F64 || op->d == PKF) blend(to + LANES, d + LANES, lanes_on);
-}
-
-static void run_comparison(struct wave *w, const struct instruction *i) {
-    const struct operation *op = i->op;
-    if (!keeps_denormals(w)) {
-        run_lanes(w, i);
-        return;
-    }
-    u32 room[2][2 * LANES] __attribute__((aligned(64))), d[LANES] __attribute__((aligned(64)));
-    op->lanes(d, d, plain(w, &i->s[0], op->s[0], room[0]), plain(w, &i->s[1], op->s[1], room[1]), d, d);
-    mask result = collect(d) & exec_of(w);
-    if (i->d.kind != OPERAND_NONE) set_mask(w, &i->d, result);
-    if (i->e.kind != OPERAND_NONE) set_mask(w, &i->e, result);
-}
-
-whole *quickest(const struct instruction *i) {
-    const struct operation *op = i->op;
-    if (op->run != run_lanes || op->e != NONE || i->scale || i->d.flags & HIGH) return op->run;
-    if (i->flags & (CLAMP | LANE_SHUFFLE | SUBWORD | KEEP_OTHER_HALF)) return op->run;
-    for (int n = 0; n < 4; n++)
-        if (op->s[n] != NONE && (i->s[n].select != 6 || is_modified(&i->s[n], op->s[n]))) return op->run;
-    if (op->d != MASK) return run_plain;
-    return op->s[2] == NONE && op->s[3] == NONE ? run_comparison : op->run;
 }

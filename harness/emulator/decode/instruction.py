@@ -73,7 +73,18 @@ class Instruction:
         """Pack for the C core, with the number of the operation in its table."""
         operands = [self.d, self.e, *self.s, ABSENT, ABSENT, ABSENT, ABSENT][:6]
         packed = [value for o in operands for value in (o.index, o.kind, o.flags, o.select, o.words, o.value)]
-        head = (operation, self.pc, self.imm, self.flags, self.shuffle, self.write_banks, self.write_rows, self.keep, self.scale, self.event)
+        head = (
+            operation,
+            self.pc,
+            self.imm,
+            self.flags,
+            self.shuffle,
+            self.write_banks,
+            self.write_rows,
+            self.keep,
+            self.scale,
+            self.event,
+        )
         return _RECORD.pack(*head, *packed)
 
     def __str__(self) -> str:

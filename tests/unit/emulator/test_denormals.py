@@ -70,7 +70,9 @@ def test_arithmetic_flushes_as_mode_says(text, mode, arch):
 
 
 def test_classes_and_moves_see_denormals_in_every_mode():
-    text = "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0\n v_cmp_class_f32 vcc, v10, v11\n v_cndmask_b32 v40, 0, 1, vcc\n v_mov_b32 v41, v10"
+    text = (
+        "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0\n v_cmp_class_f32 vcc, v10, v11\n v_cndmask_b32 v40, 0, 1, vcc\n v_mov_b32 v41, v10"
+    )
     denormal = np.full(COUNT, 0x90, np.uint32)
     classes, moved = lanes("gfx942", text, [A.view(np.uint32), denormal], 2)
 

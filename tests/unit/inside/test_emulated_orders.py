@@ -10,17 +10,17 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 for needed in ("elftools", "msgpack", "tinygrad"):
     pytest.importorskip(needed, reason="the emulator's extra; `nox -s tests` installs it")
 
-import torch
-import triton
-import triton.language as tl
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+import torch  # noqa: E402
+import triton  # noqa: E402
+import triton.language as tl  # noqa: E402
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.compiler import ASTSource  # noqa: E402
 
-from harness.emulator import Launch, execute, load
-from harness.inside.fake_gpu.emulated.arguments import pack
-from harness.inside.fake_gpu.emulated.findings import Collected, Given
-from harness.inside.fake_gpu.emulated.reordered import Orders
-from harness.records import Defect
+from harness.emulator import Launch, execute, load  # noqa: E402
+from harness.inside.fake_gpu.emulated.arguments import pack  # noqa: E402
+from harness.inside.fake_gpu.emulated.findings import Collected, Given  # noqa: E402
+from harness.inside.fake_gpu.emulated.reordered import Orders  # noqa: E402
+from harness.records import Defect  # noqa: E402
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns where it is not set
 CARDS = {"gfx942": 64, "gfx1201": 32}

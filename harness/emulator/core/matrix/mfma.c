@@ -125,26 +125,27 @@ static inline __attribute__((always_inline)) void multiply(struct wave *w, const
 }
 
 static void multiply_double(struct wave *w, const struct instruction *i) {
-    u32 m = (u32)i->op->parameters[0], blocks = (u32)i->op->parameters[2], registers = m == 16 ? 4 : 1;
+    u32 m = (u32)i->op->parameters[0], registers = m == 16 ? 4 : 1;
     double a[64], b[64], result[4][64];
     if (i->shuffle >> 7 || i->shuffle & 7) stop(w, UNIMPLEMENTED);
-    for (u32 l = 0; l < 64; l++) {
-        a[l] = as_f64(w->v[i->s[0].index][l] | (u64)w->v[i->s[0].index + 1][l] << 32);
-        b[l] = as_f64(w->v[i->s[1].index][l] | (u64)w->v[i->s[1].index + 1][l] << 32);
+    EACH_LANE a[l] = as_f64(w->v[i->s[0].index][l] | (u64)w->v[i->s[0].index + 1][l] << 32);
+    EACH_LANE b[l] = as_f64(w->v[i->s[1].index][l] | (u64)w->v[i->s[1].index + 1][l] << 32);
+    for (u32 n = 0; n < registers; n++) {
+        const u32 *low = &w->v[i->s[2].index][0] + 2 * n * LANES;
+        if (i->s[2].kind == OPERAND_ROW) EACH_LANE result[n][l] = as_f64(low[l] | (u64)low[l + LANES] << 32);
+        else EACH_LANE result[n][l] = as_f64(i->s[2].value);
     }
-    for (u32 l = 0; l < 64; l++) for (u32 n = 0; n < registers; n++) {
-        /* 16x16x4: k is l / 16; rows come one by one. 4x4x4, 4 blocks: block is l / 4 mod 4, k of A and B is l / 16. */
-        u32 row = m == 16 ? n * 4 + l / 16 : l / 16, column = l % m, block = m == 16 ? 0 : l / 4 % 4;
-        double sum = i->s[2].kind == OPERAND_ROW
-            ? as_f64(w->v[i->s[2].index + 2 * n][l] | (u64)w->v[i->s[2].index + 2 * n + 1][l] << 32) : as_f64(i->s[2].value);
-        for (u32 depth = 0; depth < 4; depth++) {
-            u32 base = m == 16 ? depth * 16 : depth * 16 + block * 4;
-            sum = __builtin_fma(a[base + row], b[base + column], sum);
-        }
-        result[n][l] = sum;
+    /* 16x16x4: k is l / 16; rows come one by one. 4x4x4, 4 blocks: block is l / 4 mod 4, k of A and B is l / 16. */
+    if (m == 16) for (u32 n = 0; n < registers; n++) for (u32 part = 0; part < 4; part++) for (u32 depth = 0; depth < 4; depth++) {
+        double *to = &result[n][part * 16], factor = a[depth * 16 + n * 4 + part];
+        const double *right = &b[depth * 16];
+        _Pragma("GCC ivdep") for (u32 column = 0; column < 16; column++) to[column] = __builtin_fma(factor, right[column], to[column]);
     }
-    (void)blocks;
-    for (u32 l = 0; l < 64; l++) for (u32 n = 0; n < registers; n++) {
+    else for (u32 l = 0; l < 64; l++) for (u32 depth = 0; depth < 4; depth++) {
+        u32 base = depth * 16 + l / 4 % 4 * 4;
+        result[0][l] = __builtin_fma(a[base + l / 16], b[base + l % 4], result[0][l]);
+    }
+    for (u32 n = 0; n < registers; n++) EACH_LANE {
         u64 bits = bits_of64(result[n][l]);
         w->v[i->d.index + 2 * n][l] = (u32)bits;
         w->v[i->d.index + 2 * n + 1][l] = (u32)(bits >> 32);

@@ -77,5 +77,3 @@ def _unequal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     allowed = _RELATIVE * torch.maximum(a.abs(), b.abs()) + _OF_LARGEST * known.max()
     same = (a == b) | (a.isnan() & b.isnan()) | ((a - b).abs() <= allowed)
     return (~same).nonzero().flatten()
-
-
