@@ -83,6 +83,6 @@ def _unsupported(mode: int) -> Union[str, None]:
     """Return why a kernel cannot be executed: what is not implemented is refused, never guessed."""
     if mode & 0xF:
         return "it does not round to nearest"
-    if mode >> 4 != 0xF:
-        return "it flushes denormals"
+    if mode >> 6 & 3 != 3:
+        return "it flushes denormals of 16 or 64 bits"
     return None

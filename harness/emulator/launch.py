@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Union
@@ -54,7 +54,7 @@ class _Machine(ctypes.Structure):
 
     _fields_ = (
         ("code", ctypes.c_void_p), ("index_of", ctypes.c_void_p), ("ranges", ctypes.c_void_p),
-        ("image", _U64), ("kernarg", _U64), ("packet", _U64), ("limit", _U64), ("slice", _U64),
+        ("image", _U64), ("kernarg", _U64), ("packet", _U64), ("limit", _U64), ("slice", _U64), ("until", _U64), ("random", _U64),
         ("count_code", _U32), ("count_ranges", _U32), ("words", _U32), ("lds_bytes", _U32), ("scratch_bytes", _U32), ("rows", _U32),
         ("accumulators", _U32), ("grid", _U32 * 3), ("threads", _U32), ("entry", _U32), ("mode", _U32), ("user_sgprs", _U32),
         ("kernarg_at", _U32), ("packet_at", _U32), ("preload_at", _U32), ("preload_words", _U32), ("enable_id", _U32), ("resident", _U32),
@@ -73,12 +73,14 @@ def execute(
     limit_instructions: Union[int, None] = None,
     limit_seconds: Union[float, None] = None,
     findings: Union[list[Found], None] = None,
+    order: int = 0,
 ) -> Execution:
     """Execute all workgroups of one launch, to their end, before returning. Results are in the buffers.
 
     Deterministic: the same launch gives the same bits. Raise an `EmulatorError` if it did not end well; what was stored until then
     stays stored. `limit_instructions` bounds the wave-instructions of the launch, `limit_seconds` its time (`TimeLimit`). With a list of
-    `findings`, the launch is checked for races and the like, and what is found is appended; that takes longer.
+    `findings`, the launch is checked for races and the like, and what is found is appended; that takes longer. An `order` other than 0
+    seeds a random order of waves and workgroups.
     """
     made = program(kernel)
     setup = describe(kernel)
@@ -95,23 +97,18 @@ def execute(
     machine.code, machine.index_of, machine.ranges = (ctypes.addressof(kept) for kept in (made.records, made.index_of, ranges))
     machine.image, machine.kernarg, machine.packet = (ctypes.addressof(kept) for kept in (image, arguments, packet))
     machine.limit, machine.slice = limit_instructions or 0, min(_SLICE, limit_instructions or _SLICE)
-    machine.count_code, machine.count_ranges, machine.words = len(made.instructions), len(ranges) // 16, len(kernel.image) // 4
+    machine.count_code, machine.count_ranges, machine.words = made.count, len(ranges) // 16, len(kernel.image) // 4
     waves = -(-launch.threads // kernel.wavefront)
     wave_bytes = 512 * kernel.wavefront * 4 + kernel.scratch * kernel.wavefront
     machine.resident = max(1, min(_RESIDENT_BYTES // (wave_bytes * waves), 1024))
     machine.grid, machine.threads = (_U32 * 3)(*launch.grid), launch.threads
     machine.lds_bytes, machine.scratch_bytes = (max(launch.lds, kernel.lds) + 3) & ~3, kernel.scratch
-    machine.entry = made.entry
+    machine.entry, machine.random = made.entry, order
     found = room(machine, made) if findings is not None else None
     setup.fill(machine)
-    # C runs without Python's lock, and looks at its limit after each turn of a wave.
-    timer = threading.Timer(limit_seconds, setattr, (machine, "limit", 1)) if limit_seconds is not None else None
-    if timer:
-        timer.daemon = True
-        timer.start()
+    if limit_seconds is not None:  # C looks at the clock after each turn of a wave
+        machine.until = time.monotonic_ns() + max(1, int(limit_seconds * 1e9))
     fault = made.core.library.execute_launch(ctypes.byref(machine))
-    if timer:
-        timer.cancel()
     if findings is not None:
         findings += told(found, machine.count_findings, made, launch.threads)
     if fault != _FINE:
@@ -152,7 +149,7 @@ def _raise(fault: int, made: Program, machine: _Machine) -> NoReturn:
     if fault == _LIMIT:
         message = f"Kernel {kernel} executed {machine.executed} instructions, its limit. Raise the limit, or launch less work."
         raise TimeLimit(message, machine.executed)
-    place = made.place(min(machine.fault_index, len(made.instructions) - 1))
+    place = made.place(min(machine.fault_index, made.count - 1))
     group = (machine.fault_group[0], machine.fault_group[1], machine.fault_group[2])
     where = f"lane {machine.fault_lane} of wave {machine.fault_wave}, workgroup {group}"
     verb = "stored" if machine.fault_store else "loaded"

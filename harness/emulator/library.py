@@ -39,6 +39,11 @@ class Core:
     library: ctypes.CDLL
     operations: dict[str, Operation]
     machine_bytes: int
+    path: Path
+
+    def number(self, address: int) -> int:
+        """Return the number of an operation in the table, by its address."""
+        return (address - ctypes.addressof(self.library.operations().contents)) // ctypes.sizeof(_Entry)
 
 
 class _Entry(ctypes.Structure):
@@ -55,7 +60,8 @@ class _Entry(ctypes.Structure):
 @cache
 def core(wavefront: int) -> Core:
     """Build, if this machine has not yet, and load the core for waves of 32 or 64 lanes; raise `NoCompiler`."""
-    library = ctypes.CDLL(str(_built(wavefront)))
+    path = _built(wavefront)
+    library = ctypes.CDLL(str(path))
     library.operations.restype = ctypes.POINTER(_Entry)
     table = library.operations()
     base = ctypes.addressof(table.contents)
@@ -64,7 +70,7 @@ def core(wavefront: int) -> Core:
         entry, types = table[n], table[n].types
         name = entry.name.decode()
         operations[name] = Operation(base + n * ctypes.sizeof(_Entry), name, types[0], types[1], (types[2], types[3], types[4], types[5]))
-    return Core(library, operations, library.size_of(3))
+    return Core(library, operations, library.size_of(3), path)
 
 
 def _built(wavefront: int) -> Path:

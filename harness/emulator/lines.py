@@ -8,9 +8,17 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from harness.emulator.code_object import Kernel
+
 # A kernel calls the functions of its language: the line of the call says more than the line of the function.
 _LANGUAGE = "/triton/language/"
 Line = tuple[str, int]
+
+
+def first_line(kernel: Kernel) -> Line:
+    """Return the first line of a kernel that its debug information knows."""
+    found = (source(kernel.elf, pc) for pc in range(kernel.entry, kernel.end, 4))
+    return next((line for line in found if line[0] and line[1]), ("", 0))
 
 
 def source(elf: bytes, pc: int) -> Line:

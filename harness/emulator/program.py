@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import re
 import weakref
 from array import array
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -14,21 +16,27 @@ from harness.emulator.code_object import Kernel
 from harness.emulator.decode.decoder import FAMILIES, context, decode
 from harness.emulator.decode.instruction import Instruction
 from harness.emulator.errors import Place, Unimplemented
+from harness.emulator.kept import Decoded, kept
 from harness.emulator.library import Core, core
 from harness.emulator.lines import source
 
 
 @dataclass(frozen=True)
 class Program:
-    """Decoded instructions, their records, and the index of each by word of the image."""
+    """A kernel's decoded code: the records of its `count` instructions, and the index of each by word of the image."""
 
     kernel: Kernel
     core: Core
-    instructions: list[Instruction]
+    count: int
     entry: int
     records: Any  # ctypes buffers: the core reads them where they are
     index_of: Any
     units: tuple[int, int]  # bytes of the smallest access to LDS, and to global memory: 1, 2 or 4
+
+    @cached_property
+    def instructions(self) -> list[Instruction]:
+        """The instructions for people. Only a place that a message names needs them: what was decoded before comes from the disk."""
+        return _instructions(self.kernel, self.core)
 
     def place(self, index: int) -> Place:
         """Return where an instruction is, with its source line if the code object has one."""
@@ -50,8 +58,27 @@ def program(kernel: Kernel) -> Program:
             f"Kernel {kernel.name} is compiled for {kernel.architecture}, which the emulator does not have. Compile it for {known_names}."
         )
     loaded = core(kernel.wavefront)
-    at = context(kernel.image, kernel.architecture, kernel.wavefront, loaded.operations)
-    instructions = decode(at, *kernel.text)
+    found = kept(kernel, loaded.path, lambda: _decoded(kernel, loaded))
+    records = at_fixed_address(found.records)
+    loaded.library.prepare_code(records, found.count + 1)
+    entry = array("I", found.index_of)[kernel.entry // 4]
+    made = Program(kernel, loaded, found.count, entry, records, at_fixed_address(found.index_of), found.units)
+    _PROGRAMS[kernel] = made
+    return made
+
+
+def _instructions(kernel: Kernel, loaded: Core) -> list[Instruction]:
+    collects = gc.isenabled()
+    gc.disable()  # thousands of small objects, all of which stay: every collection would look through all modules in vain
+    try:
+        return decode(context(kernel.image, kernel.architecture, kernel.wavefront, loaded.operations), *kernel.text)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _decoded(kernel: Kernel, loaded: Core) -> Decoded:
+    instructions = _instructions(kernel, loaded)
     index_of = array("I", [0xFFFFFFFF]) * (len(kernel.image) // 4 + 1)
     for n, one in reversed(list(enumerate(instructions))):
         index_of[one.pc // 4] = n  # of the first half, where two are executed at once
@@ -61,18 +88,9 @@ def program(kernel: Kernel) -> Program:
             index = index_of[one.target // 4] if 0 <= one.target < len(kernel.image) else 0xFFFFFFFF
             one.imm, one.operation = (0, None) if index == 0xFFFFFFFF else (index, one.operation)
     # The code may end in an instruction that is no s_endpgm; what follows stops the wave.
-    records = b"".join(one.record(one.operation or missing) for one in instructions) + Instruction("end", 4).record(missing)
-    made = Program(
-        kernel,
-        loaded,
-        instructions,
-        index_of[kernel.entry // 4],
-        at_fixed_address(records),
-        at_fixed_address(index_of.tobytes()),
-        (_unit(instructions, ("ds_",)), _unit(instructions, ("global_", "buffer_", "flat_", "s_load", "s_buffer"))),
-    )
-    _PROGRAMS[kernel] = made
-    return made
+    records = [one.record(loaded.number(one.operation or missing)) for one in (*instructions, Instruction("end", 4))]
+    units = _unit(instructions, ("ds_",)), _unit(instructions, ("global_", "buffer_", "flat_", "s_load", "s_buffer"))
+    return Decoded(len(instructions), b"".join(records), index_of.tobytes(), units)
 
 
 def _unit(instructions: list[Instruction], prefixes: tuple[str, ...]) -> int:

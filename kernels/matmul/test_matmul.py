@@ -45,6 +45,13 @@ def test_transposes_are_read_in_place(dtype, transposed, device, compare, monkey
     compare(matmul, torch.matmul, *(x.t() if swap else x for x, swap in zip(made, transposed, strict=True)))
 
 
+@pytest.fixture
+def quick_pytorch(monkeypatch):
+    """oneDNN for PyTorch's own products, where the CPU computes them: without it, those of 16 bits take a minute."""
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", True)
+
+
+@pytest.mark.usefixtures("quick_pytorch")
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_many_tiles_in_every_layout(dtype, device, compare):
     """More tiles than a card has multiprocessors, ragged at every edge, if a card is present."""
@@ -125,6 +132,7 @@ def test_linear(dtype, activation, device, compare):
     compare(linear, pytorch_linear, x[0], w / 4, activation=activation, gradients=False)
 
 
+@pytest.mark.usefixtures("quick_pytorch")
 @pytest.mark.parametrize("activation", [None, "gelu", "silu"])
 def test_linear_of_many_tiles(activation, device, compare):
     """Each program has several tiles, if a card is present, and finishes one while it multiplies the next."""

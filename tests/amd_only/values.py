@@ -36,6 +36,19 @@ def product(a, b, out, N: tl.constexpr):
 
 
 @triton.jit
+def padded(a, b, c, count, M: tl.constexpr, K: tl.constexpr):
+    """What is beyond `count` counts as 1 in a and as 2 in b."""
+    row, k = tl.arange(0, M), tl.arange(0, K)
+    total = tl.zeros((M, M), tl.float32)
+    for first in range(0, tl.cdiv(count, K)):
+        at = first * K + k
+        left = tl.load(a + row[:, None] * count + at[None, :], mask=at[None, :] < count, other=1.0)
+        right = tl.load(b + at[:, None] * M + row[None, :], mask=at[:, None] < count, other=2.0)
+        total = tl.dot(left, right, total)
+    tl.store(c + row[:, None] * M + row[None, :], total)
+
+
+@triton.jit
 def logarithm(x, y, out, count, N: tl.constexpr):
     at = tl.program_id(0) * N + tl.arange(0, N)
     mask = at < count
@@ -69,6 +82,7 @@ KERNELS = {
     "exchange-fp32": (exchange, {"x": "*fp32", "out": "*fp32"}, {"N": 256}, {}),
     "bf16-product": (multiply, {"x": "*bf16", "y": "*bf16", "out": "*bf16"}, {"N": 4096}, {}),
     "tf32-nan": (product, {"a": "*fp32", "b": "*fp32", "out": "*fp32"}, {"N": 32}, {"num_warps": 1}),
+    "padded": (padded, {"a": "*fp16", "b": "*fp16", "c": "*fp32", "count": "i32"}, {"M": 64, "K": 64}, {"num_stages": 3}),
     "logarithm": (logarithm, {"x": "*bf16", "y": "*i64", "out": "*bf16", "count": "i32"}, {"N": 1024}, {}),
     "scan": (scan, {"x": "*fp32", "out": "*fp32"}, {"N": 4096}, {"num_warps": 8}),
 }  # fmt: skip
@@ -80,7 +94,9 @@ def main():
     function, types, constants, options = KERNELS[name]
     names = function.arg_names
     signature = {name: types.get(name, "constexpr") for name in names}
-    aligned = {(n,): [["tt.divisibility", 16]] for n, name in enumerate(names) if types.get(name, "").startswith(("*", "i"))}
+    # Alignment, and that all of a tensor is in reach of 32 bits, as the JIT finds out of its arguments.
+    hints = {"*": [["tt.divisibility", 16], ["tt.pointer_range", 32]], "i": [["tt.divisibility", 16]]}
+    aligned = {(n,): hints[types[name][0]] for n, name in enumerate(names) if types.get(name, "").startswith(("*", "i"))}
     source = ASTSource(function, signature, {(names.index(key),): value for key, value in constants.items()}, aligned)
     made = triton.compile(source, target=GPUTarget("hip", architecture, WAVES[architecture]), options=options)
     Path(file).write_bytes(made.asm["hsaco"])

@@ -1,12 +1,17 @@
 """How many wave-instructions a second does the emulator execute? `PYTHONPATH=.:tests/unit/emulator python tests/bench/emulator.py [ARCH]`.
 
 CPU time of `execute` alone, the best of five, after the C core is built and the kernel decoded. State the machine with the numbers.
+`ARCH --before FOLDER` measures another checkout beside this one, in turns and each three times, and prints the ratios of the best.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import machine_code
 import torch
@@ -34,8 +39,29 @@ def measured(kernel, launch, **options) -> Execution:
 execute, machine_code.execute = machine_code.execute, measured
 
 
+_SPEED = re.compile(r"^(\S+) +([\d,]+) instructions .* ([\d.]+) M/s$", re.MULTILINE)
+
+
+def compare(arch: str, before: Path) -> None:
+    """Measure two checkouts in turns; a row is a kernel, by its name and its place in the output."""
+    best: dict[tuple[str, int], list[float]] = {}
+    for _ in range(3):
+        for which, folder in enumerate((before, Path(__file__).parents[2])):
+            path = os.pathsep.join(str(folder / name) for name in ("", "tests/unit/emulator"))
+            command = [sys.executable, "tests/bench/emulator.py", arch]
+            output = subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, check=True, text=True, capture_output=True)
+            for n, (kernel, _count, speed) in enumerate(_SPEED.findall(output.stdout)):
+                both = best.setdefault((kernel, n), [0.0, 0.0])
+                both[which] = max(both[which], float(speed))
+    for (kernel, _), (old, new) in best.items():
+        print(f"{kernel:14} {old:6.2f} M/s before, {new:6.2f} M/s now: {new / old:5.2f} times")
+
+
 def main() -> None:
     arch = sys.argv[1] if len(sys.argv) > 1 else "gfx942"
+    if "--before" in sys.argv:
+        compare(arch, Path(sys.argv[sys.argv.index("--before") + 1]).resolve())
+        return
     start = time.perf_counter()
     core(machine_code.WAVES[arch])
     print(f"{arch}: core built or found in {time.perf_counter() - start:.1f} s")

@@ -59,13 +59,19 @@ enum instruction_flag {
     KEEP_OTHER_HALF = 256, /* a 16-bit result leaves the other half of the register as it is */
     FETCH_INACTIVE = 512,
     VOLATILE = 1024, /* a load that goes past all caches */
+    FLUSHES = 2048, /* a matrix instruction that flushes denormals, in and out */
 };
 
 struct wave;
 struct operation;
 
+struct instruction;
+typedef void whole(struct wave *w, const struct instruction *i);
+typedef void lanes(u32 *d, u32 *e, const u32 *a, const u32 *b, const u32 *c, const u32 *m);
+
 struct instruction {
-    const struct operation *op;
+    const struct operation *op; /* as an index before `prepare_code` */
+    whole *run;  /* how it is executed: `prepare_code` chooses */
     u32 pc;      /* bytes from the start of the image */
     i32 imm;     /* offset, immediate, or index of a branch's target */
     u16 flags;
@@ -77,9 +83,6 @@ struct instruction {
     u8 unused[7];
     struct operand d, e, s[4];
 };
-
-typedef void whole(struct wave *w, const struct instruction *i);
-typedef void lanes(u32 *d, u32 *e, const u32 *a, const u32 *b, const u32 *c, const u32 *m);
 
 struct operation {
     char name[48];
@@ -128,6 +131,8 @@ struct machine {
     const u32 *index_of; /* instruction index by word of the image; ~0 inside of one */
     const struct range *ranges;
     u64 image, kernarg, packet, limit, slice;
+    u64 until;  /* nanoseconds of the monotonic clock; 0: no limit */
+    u64 random; /* a seed for the order of waves and workgroups, then its state; 0: in order */
     u32 count_code, count_ranges, words, lds_bytes, scratch_bytes, rows, accumulators;
     u32 grid[3], threads, entry, mode, user_sgprs, kernarg_at, packet_at, preload_at, preload_words, enable_id, resident;
     u32 ids_in_ttmp, generation, packed_ids;
@@ -162,10 +167,17 @@ static inline mask vcc_of(const struct wave *w) {
 #define EACH_LANE _Pragma("GCC ivdep") for (int l = 0; l < LANES; l++)
 #define EACH_ACTIVE(w) for (mask on_ = exec_of(w); on_; on_ &= on_ - 1) for (int l = LANES == 64 ? __builtin_ctzll(on_) : __builtin_ctz(on_), once_ = 1; once_; once_ = 0)
 
+/* MODE: what happens to denormals of float; of half and double they are kept. */
+enum { KEEPS_DENORMAL_SOURCES = 1 << 4, KEEPS_DENORMAL_RESULTS = 1 << 5, KEEPS_DENORMALS = 3 << 4 };
+
 /* operands.c */
 const u32 *fetch(struct wave *w, const struct operand *from, int type, u32 *room);
 const u32 *writable(struct wave *w);
 void run_lanes(struct wave *w, const struct instruction *i);
+int is_modified(const struct operand *by, int type);
+
+/* plain.c */
+whole *quickest(const struct instruction *i);
 u32 scalar32(const struct wave *w, const struct operand *from);
 u64 scalar64(const struct wave *w, const struct operand *from);
 void set_scalar(struct wave *w, const struct operand *to, u64 value, int words);

@@ -10,6 +10,10 @@ static inline u32 bits_of(float f) { u32 bits; memcpy(&bits, &f, 4); return bits
 static inline double as_f64(u64 bits) { double f; memcpy(&f, &bits, 8); return f; }
 static inline u64 bits_of64(double f) { u64 bits; memcpy(&bits, &f, 8); return bits; }
 
+/* A denormal becomes the zero of its sign. */
+static inline u32 flushed_bits(u32 bits) { return bits & 0x7f800000 ? bits : bits & 0x80000000; }
+static inline float flushed(float f) { return as_f32(flushed_bits(bits_of(f))); }
+
 static inline float half_to_float(u32 half) {
     u32 magnitude = half & 0x7fff, sign = (half & 0x8000) << 16;
     u32 finite = bits_of(as_f32(magnitude << 13) * 0x1p112f);

@@ -1,5 +1,6 @@
 /* Where operands come from and where results go: scalars, rows, constants, source modifiers, DPP, SDWA, clamping, and the lanes that
  * are on. Operations on lanes know nothing of this. */
+#include "masks.h"
 #include "numbers.h"
 
 enum { ALL_ROWS = 0xf };
@@ -35,15 +36,6 @@ mask mask_operand(const struct wave *w, const struct operand *from) {
 
 void set_mask(struct wave *w, const struct operand *to, mask value) { set_scalar(w, to, value, sizeof(mask) / 4); }
 
-static void expand(mask from, u32 *to, u32 on) {
-    for (int l = 0; l < LANES; l++) to[l] = from >> l & 1 ? on : 0;
-}
-
-static mask collect(const u32 *from) {
-    mask all = 0;
-    for (int l = 0; l < LANES; l++) all |= (mask)(from[l] & 1) << l;
-    return all;
-}
 
 /* All ones in the lanes that are on, zero elsewhere; remembered until EXEC changes. */
 const u32 *writable(struct wave *w) {
@@ -102,7 +94,7 @@ static const u32 *modified(const u32 *from, const struct operand *by, int type, 
     }
 }
 
-static int is_modified(const struct operand *by, int type) {
+int is_modified(const struct operand *by, int type) {
     if (type == PKH || type == PKI || type == PKF) return by->flags != HIGH_FROM_HIGH;
     if (type == MIX) return by->flags != 0;
     return (by->flags & (NEGATE | ABSOLUTE | HIGH)) != 0;
@@ -206,10 +198,6 @@ static void finish(u32 *d, const struct instruction *i, int type) {
     }
 }
 
-static void blend(u32 *to, const u32 *from, const u32 *on) {
-    EACH_LANE to[l] = (from[l] & on[l]) | (to[l] & ~on[l]);
-}
-
 /* A part of a word: SDWA's, or one half of a register. */
 static void place(u32 *result, const u32 *old, const struct instruction *i, int half) {
     int select = i->flags & SUBWORD ? i->d.select : i->d.flags & HIGH ? 5 : half ? 4 : 6;
@@ -225,6 +213,19 @@ static void place(u32 *result, const u32 *old, const struct instruction *i, int 
     }
 }
 
+static int is_float(int type) { return type == F32 || type == PKF || type == MIX; }
+
+static void flush(u32 *to, const u32 *from, int type) {
+    for (int r = 0; r < (type == PKF ? 2 : 1); r++) EACH_LANE to[r * LANES + l] = flushed_bits(from[r * LANES + l]);
+}
+
+/* An operand whose denormals MODE flushes; its copy is in `room`. The class of a number is asked for before. */
+static const u32 *without_denormals(const struct wave *w, const struct operation *op, int n, const u32 *from, u32 *room) {
+    if (w->mode & KEEPS_DENORMAL_SOURCES || !is_float(op->s[n]) || !strncmp(op->name, "v_cmp_class", 11)) return from;
+    flush(room, from, op->s[n]);
+    return room;
+}
+
 /* Run one operation on lanes: fetch, compute, store. */
 void run_lanes(struct wave *w, const struct instruction *i) {
     const struct operation *op = i->op;
@@ -234,9 +235,14 @@ void run_lanes(struct wave *w, const struct instruction *i) {
     const u32 *a = fetch(w, &i->s[0], op->s[0], room[0]), *b = fetch(w, &i->s[1], op->s[1], room[1]);
     const u32 *c = fetch(w, &i->s[2], op->s[2], room[2]), *m = fetch(w, &i->s[3], op->s[3], room[3]);
     if (i->flags & LANE_SHUFFLE) on = shuffled(w, i, &a, room[0], on);
+    if ((w->mode & KEEPS_DENORMALS) != KEEPS_DENORMALS) {
+        a = without_denormals(w, op, 0, a, room[0]), b = without_denormals(w, op, 1, b, room[1]);
+        c = without_denormals(w, op, 2, c, room[2]);
+    }
+    int flushes = !(w->mode & KEEPS_DENORMAL_RESULTS) && is_float(op->d);
     int half = op->d == F16 || op->d == B16 || op->d == I16 || op->d == BF16;
     int wide = op->d == B64 || op->d == I64 || op->d == F64 || op->d == PKF;
-    int plain = !(i->flags & (CLAMP | SUBWORD | KEEP_OTHER_HALF)) && !i->scale && !(i->d.flags & HIGH);
+    int plain = !flushes && !(i->flags & (CLAMP | SUBWORD | KEEP_OTHER_HALF)) && !i->scale && !(i->d.flags & HIGH);
 
     if (op->d == MASK) { /* a comparison: one bit a lane, zero where a lane is off */
         op->lanes(d, e, a, b, c, m);
@@ -251,6 +257,7 @@ void run_lanes(struct wave *w, const struct instruction *i) {
         return;
     }
     op->lanes(d, e, a, b, c, m);
+    if (flushes) flush(d, d, op->d);
     if (i->flags & CLAMP || i->scale) finish(d, i, op->d);
     if (half || i->flags & SUBWORD) place(d, to, i, half);
     const u32 *lanes_on = writable(w);

@@ -4,8 +4,11 @@
  * next ones start, so that programs that wait for each other go on. Registers and LDS hold a NaN pattern before each workgroup. */
 #include "checks.h"
 #include <stdlib.h>
+#include <time.h>
 
 enum { POISON = 0xffedffedu };
+/* In a random order: instructions of a wave in a turn, turns of a workgroup, and one of how many chances of the next one to start beside it. */
+enum { SHORT_SLICE = 500, FEW_TURNS = 16, RARELY = 8 };
 
 void stop(struct wave *w, int fault) {
     struct machine *m = w->machine;
@@ -76,24 +79,53 @@ static void run_wave(struct machine *m, struct wave *w, u64 slice) {
         const struct instruction *i = &m->code[w->pc++];
         left--;
         before_instruction(w, i);
-        i->op->run(w, i);
+        i->run(w, i);
         after_instruction(w, i);
         m->executed++;
     }
     while (left-- && w->state == RUNNING) {
         const struct instruction *i = &m->code[w->pc++];
-        i->op->run(w, i);
+        i->run(w, i);
         m->executed++;
     }
 }
 
+static int is_late(const struct machine *m) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (u64)now.tv_sec * 1000000000 + (u64)now.tv_nsec >= m->until;
+}
+
+/* A number below `count`, of a generator whose state is `random` (splitmix64, by Sebastiano Vigna). */
+static u64 draw(struct machine *m, u64 count) {
+    u64 z = m->random += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return (z ^ z >> 31) % count;
+}
+
+/* An order of `count` things: number n comes at (first + n * step) mod count. In order, unless there is a seed. */
+struct order { u64 first, step, count; };
+static struct order ordered(struct machine *m, u64 count) {
+    struct order o = {0, 1, count};
+    if (!m->random || count < 2) return o;
+    o.first = draw(m, count);
+    for (u64 a = count, b; a != 1;) { /* until it has no divisor in common with `count` */
+        o.step = 1 + draw(m, count - 1);
+        for (a = count, b = o.step; b;) { u64 rest = a % b; a = b; b = rest; }
+    }
+    return o;
+}
+static u64 nth(const struct order *o, u64 n) { return (u64)((o->first + (unsigned __int128)n * o->step) % o->count); }
+
 /* Run each wave of a workgroup once; return whether the workgroup has ended. */
 static int run_group(struct machine *m, struct group *g) {
     u32 waiting = 0, live = 0;
+    struct order waves = ordered(m, g->waves);
     for (u32 n = 0; n < g->waves; n++) {
-        struct wave *w = &g->wave[n];
-        if (w->state == RUNNING) run_wave(m, w, m->slice);
-        if (m->limit && m->executed >= m->limit) {
+        struct wave *w = &g->wave[nth(&waves, n)];
+        if (w->state == RUNNING) run_wave(m, w, m->random ? 1 + draw(m, SHORT_SLICE) : m->slice);
+        if ((m->limit && m->executed >= m->limit) || (m->until && is_late(m))) {
             m->fault = LIMIT;
             longjmp(m->out, 1);
         }
@@ -114,6 +146,7 @@ u32 execute_launch(struct machine *m) {
     struct group *resident = calloc(m->resident, sizeof *resident);
     u8 *busy = calloc(m->resident, 1);
     volatile u32 fault;
+    struct order places = ordered(m, groups);
     m->fault = FINE;
     m->checks = m->findings ? begin_checks(m) : 0;
     if (!setjmp(m->out)) {
@@ -123,15 +156,17 @@ u32 execute_launch(struct machine *m) {
                 if (!busy[n]) {
                     /* A new workgroup only if all others used up a turn: one after the other, as long as they end. */
                     if (next >= groups || (running && !waited)) continue;
-                    begin_group(m, &resident[n], next++);
+                    if (running && m->random && draw(m, RARELY)) break;
+                    begin_group(m, &resident[n], nth(&places, next++));
                     busy[n] = 1, running++;
                 }
-                u32 turns = 64; /* barriers of a workgroup before the next has its turn */
+                u64 turns = m->random ? 1 + draw(m, FEW_TURNS) : 64; /* barriers of a workgroup before the next has its turn */
                 int ended = 0;
                 u64 before = m->executed;
                 while (turns-- && !(ended = run_group(m, &resident[n])) && m->executed - before < m->slice * 4) {}
                 if (ended) busy[n] = 0, running--;
                 else waited = 1;
+                if (!running) break; /* the next workgroup takes the first place, whose memory is in the caches */
             }
         }
     }
@@ -141,6 +176,14 @@ u32 execute_launch(struct machine *m) {
     free(resident);
     free(busy);
     return fault;
+}
+
+/* Turn the numbers of operations into their addresses, and choose how each instruction is executed. */
+void prepare_code(struct instruction *code, u32 count) {
+    for (u32 n = 0; n < count; n++) {
+        code[n].op = &__start_operations[(uintptr_t)code[n].op];
+        code[n].run = code[n].op->lanes ? quickest(&code[n]) : code[n].op->run;
+    }
 }
 
 /* What the decoder and the caller need to know. */

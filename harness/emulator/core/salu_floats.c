@@ -19,8 +19,9 @@ COMPARE(s_cmp_nge_f32, F32, !(a >= b)) COMPARE(s_cmp_nlg_f32, F32, !(a < b || a 
 COMPARE(s_cmp_nle_f32, F32, !(a <= b)) COMPARE(s_cmp_neq_f32, F32, a != b) COMPARE(s_cmp_nlt_f32, F32, !(a < b))
 
 /* Functions of the vector unit on one scalar (RDNA4). */
-SCALAR1(v_s_rcp_f32, F32, F32, r = 1 / a) SCALAR1(v_s_sqrt_f32, F32, F32, r = sqrtf(a)) SCALAR1(v_s_rsq_f32, F32, F32, r = (float)(1 / sqrt((double)a)))
-SCALAR1(v_s_exp_f32, F32, F32, r = (float)exp2((double)a)) SCALAR1(v_s_log_f32, F32, F32, r = (float)log2((double)a))
+SCALAR1(v_s_rcp_f32, F32, F32, r = flushed(1 / flushed(a))) SCALAR1(v_s_sqrt_f32, F32, F32, r = sqrtf(flushed(a)))
+SCALAR1(v_s_rsq_f32, F32, F32, r = (float)(1 / sqrt((double)flushed(a))))
+SCALAR1(v_s_exp_f32, F32, F32, r = flushed((float)exp2((double)a))) SCALAR1(v_s_log_f32, F32, F32, r = (float)log2((double)flushed(a)))
 SCALAR1(v_s_rcp_f16, F16, F16, r = 1 / a) SCALAR1(v_s_sqrt_f16, F16, F16, r = sqrtf(a)) SCALAR1(v_s_rsq_f16, F16, F16, r = (float)(1 / sqrt((double)a)))
 SCALAR1(v_s_exp_f16, F16, F16, r = (float)exp2((double)a)) SCALAR1(v_s_log_f16, F16, F16, r = (float)log2((double)a))
 

@@ -8,13 +8,18 @@
 #define READ_I32(w, o) ((i32)scalar32(w, o))
 #define READ_B64(w, o) scalar64(w, o)
 #define READ_I64(w, o) ((i64)scalar64(w, o))
-#define READ_F32(w, o) as_f32(scalar32(w, o))
+/* Floats lose their denormals where MODE says so. */
+static inline float float_source(const struct wave *w, const struct operand *o) {
+    u32 bits = scalar32(w, o);
+    return as_f32(w->mode & KEEPS_DENORMAL_SOURCES ? bits : flushed_bits(bits));
+}
+#define READ_F32(w, o) float_source(w, o)
 #define READ_F16(w, o) half_to_float(scalar32(w, o))
 #define BITS_B32(x) ((u32)(x))
 #define BITS_I32(x) ((u32)(x))
 #define BITS_B64(x) ((u64)(x))
 #define BITS_I64(x) ((u64)(x))
-#define BITS_F32(x) bits_of(x)
+#define BITS_F32(x) (w->mode & KEEPS_DENORMAL_RESULTS ? bits_of(x) : flushed_bits(bits_of(x)))
 #define BITS_F16(x) float_to_half(x)
 typedef u32 value_B32; typedef i32 value_I32; typedef u64 value_B64; typedef i64 value_I64; typedef float value_F32; typedef float value_F16;
 #define WORDS(type) ((type) == B64 || (type) == I64 ? 2 : 1)

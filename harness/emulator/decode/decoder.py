@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from harness.emulator.decode import matrix, memory, scalar, vector
@@ -13,6 +14,10 @@ from harness.emulator.library import Operation
 
 FAMILIES = {"gfx90a": "cdna", "gfx942": "cdna", "gfx950": "cdna", "gfx1100": "rdna3", "gfx1201": "rdna4"}
 _Decoder = Callable[[Context], Instruction]
+
+_SIZES, _LONGEST = (4, 8, 12), 12
+_MOST_KNOWN = 1 << 16
+_KNOWN: dict[tuple[str, int, bytes], Instruction] = {}
 
 
 def context(code: bytes, architecture: str, wavefront: int, operations: dict[str, Operation]) -> Context:
@@ -27,11 +32,26 @@ def decode(at: Context, start: int, end: int) -> list[Instruction]:
     found, pc = [], start
     while pc < end:
         at.move(pc)
-        one = _decode_one(at)
+        one = _known(at)
         pair = [one] if one.second is None else [one.second, one] if one.swapped else [one, one.second]
         found += pair
         pc += one.size
     return found
+
+
+def _known(at: Context) -> Instruction:
+    """Return a copy of an instruction of the same words, or decode it and remember it. Branches depend on where they are."""
+    words = at.code[at.pc : at.pc + _LONGEST]
+    for size in _SIZES:
+        if (one := _KNOWN.get((at.architecture, at.wavefront, words[:size]))) is not None:
+            made = object.__new__(Instruction)
+            made.__dict__.update(one.__dict__)
+            made.pc = at.pc
+            return made
+    one = _decode_one(at)
+    if one.target is None and one.second is None and len(_KNOWN) < _MOST_KNOWN:
+        _KNOWN[at.architecture, at.wavefront, words[: one.size]] = dataclasses.replace(one)
+    return one
 
 
 def _decode_one(at: Context) -> Instruction:

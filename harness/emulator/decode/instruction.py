@@ -9,8 +9,8 @@ from typing import Union
 # enum operand_kind, operand_flag, instruction_flag and type of core/machine.h; a test holds them against the header.
 NO_OPERAND, SGPR, ROW, CONSTANT, VCCZ, EXECZ, SCC = range(7)
 NEGATE, ABSOLUTE, HIGH, NEGATE_HIGH, LOW_FROM_HIGH, HIGH_FROM_HIGH, SIGN_EXTEND = (1 << n for n in range(7))
-CLAMP, LANE_SHUFFLE, SUBWORD, BOUND_ZERO, RETURNS, TO_LDS, OFFSET_LANE, INDEX_LANE, KEEP_OTHER_HALF, FETCH_INACTIVE, VOLATILE = (
-    1 << n for n in range(11)
+CLAMP, LANE_SHUFFLE, SUBWORD, BOUND_ZERO, RETURNS, TO_LDS, OFFSET_LANE, INDEX_LANE, KEEP_OTHER_HALF, FETCH_INACTIVE, VOLATILE, FLUSHES = (
+    1 << n for n in range(12)
 )
 NONE, B16, I16, F16, B32, I32, F32, B64, I64, F64, MASK, PKH, PKI, PKF, MIX, BF16 = range(16)
 REGS = 32
@@ -18,7 +18,7 @@ HALF_TYPES = frozenset({B16, I16, F16, BF16})
 WIDE_TYPES = frozenset({B64, I64, F64, PKF})
 VCC, TTMP, NULL, M0, EXEC, ACC = 106, 108, 124, 125, 126, 256
 
-_RECORD = struct.Struct("<QIiHHBBBBB7x" + "HBBBB2xQ" * 6)
+_RECORD = struct.Struct("<Q8xIiHHBBBBB7x" + "HBBBB2xQ" * 6)
 
 
 def words_of(kind: int, wavefront: int = 64) -> int:
@@ -69,11 +69,22 @@ class Instruction:
     shown: Union[list[str], None] = None  # operands in the assembler's order, where that is not the order of the fields
     modifiers: list[str] = field(default_factory=list)
 
-    def record(self, address: int) -> bytes:
-        """Pack for the C core; `address` is that of the operation."""
+    def record(self, operation: int) -> bytes:
+        """Pack for the C core, with the number of the operation in its table."""
         operands = [self.d, self.e, *self.s, ABSENT, ABSENT, ABSENT, ABSENT][:6]
         packed = [value for o in operands for value in (o.index, o.kind, o.flags, o.select, o.words, o.value)]
-        head = (address, self.pc, self.imm, self.flags, self.shuffle, self.write_banks, self.write_rows, self.keep, self.scale, self.event)
+        head = (
+            operation,
+            self.pc,
+            self.imm,
+            self.flags,
+            self.shuffle,
+            self.write_banks,
+            self.write_rows,
+            self.keep,
+            self.scale,
+            self.event,
+        )
         return _RECORD.pack(*head, *packed)
 
     def __str__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.emulator.decode.context import Context
-from harness.emulator.decode.instruction import B32, F32, F64, REGS, Instruction
+from harness.emulator.decode.instruction import B32, F32, F64, FLUSHES, REGS, Instruction
 from harness.emulator.decode.operands import row
 
 
@@ -33,6 +33,8 @@ def mfma(at: Context) -> Instruction:
     third = high >> 18 & 0x1FF
     kind = F64 if "f64" in one.name else F32
     one.s.append(row(third - 256, types.s[2], in_acc) if third >= 256 else at.registers.source(third, kind))
+    if at.architecture == "gfx90a" and one.name.endswith("f16"):
+        one.flags |= FLUSHES
     cbsz, abid, blgp = word >> 8 & 7, word >> 11 & 15, high >> 29
     one.shuffle = cbsz | abid << 3 | blgp << 7
     one.modifiers = [f"{name}:{value}" for name, value in (("cbsz", cbsz), ("abid", abid), ("blgp", blgp)) if value]

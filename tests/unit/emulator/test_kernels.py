@@ -226,7 +226,9 @@ def test_division_roots_and_remainders(arch):
     torch.testing.assert_close(into["root"], x.abs().double().sqrt().float(), rtol=0, atol=0, equal_nan=True)
     torch.testing.assert_close(into["quotient"][:500], (x / y)[:500], rtol=3e-7, atol=0)
     torch.testing.assert_close(into["rest"][:500], torch.fmod(x, y)[:500], rtol=0, atol=0)
-    torch.testing.assert_close(into["power"], torch.exp2(torch.fmin(x, torch.tensor(20.0))), rtol=2e-7, atol=2e-45, equal_nan=True)
+    power = torch.exp2(torch.fmin(x, torch.tensor(20.0)))
+    power[power < 2.0**-126] = 0  # Triton lets exp2 flush on AMD
+    torch.testing.assert_close(into["power"], power, rtol=2e-7, atol=0, equal_nan=True)
 
 
 @every

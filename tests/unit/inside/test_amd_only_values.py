@@ -62,6 +62,15 @@ def test_reads_that_a_barrier_does_not_complete(version, tmp_path):
         assert {one.place.line for one in found} == {one.other.line for one in found} == {"pingpong.py:27"}
 
 
+@pytest.mark.parametrize("version", ["3.7.1", "3.8.0", "3.9.0"])
+def test_what_is_masked_has_the_value_that_the_load_names(version, tmp_path):
+    """triton-lang/triton#11256 is not in the code of this kernel: the result is right, and the checks are silent."""
+    a, b, c = torch.randn(64, 160).half(), torch.randn(160, 64).half(), torch.zeros(64, 64)
+
+    assert executed("padded", "gfx950", version, tmp_path, [a, b, c, 160]) == []
+    torch.testing.assert_close(c, a.float() @ b.float() + 2.0 * 32, rtol=0, atol=1e-3)
+
+
 @pytest.mark.parametrize("version", [*HAVE_IT, "3.9.0"])
 @pytest.mark.parametrize("architecture", ["gfx90a", "gfx950", "gfx1201"])
 def test_nan_of_eight_bits(architecture, version, tmp_path):

@@ -1,7 +1,8 @@
 /* Floating-point arithmetic on lanes: float, double, half, packed, and conversions. Rounding is to nearest, ties to even.
  *
  * Functions that the hardware approximates (rcp, rsq, sqrt, exp, log, sin, cos) are computed in double and rounded once: at least as
- * accurate as the hardware, and possibly different in the last bit. */
+ * accurate as the hardware, and possibly different in the last bit. Those of float but sin and cos flush denormals, whatever MODE says: ISA
+ * guides ("denormals are flushed"), and what LLVM and Triton scale where denormals must stay (triton-lang/triton#3816, #5422). */
 #include "lanes.h"
 
 /* float */
@@ -28,9 +29,10 @@ static inline float fraction(float a) {
     return f >= 1 ? 0x1.fffffep-1f : f;
 }
 LANES1(v_fract_f32, F32, F32, fraction(a))
-LANES1(v_rcp_f32, F32, F32, 1 / a) LANES1(v_rcp_iflag_f32, F32, F32, 1 / a) LANES1(v_sqrt_f32, F32, F32, __builtin_sqrtf(a))
-LANES1(v_rsq_f32, F32, F32, (float)(1 / __builtin_sqrt((double)a)))
-LANES1(v_exp_f32, F32, F32, (float)exp2((double)a)) LANES1(v_log_f32, F32, F32, (float)log2((double)a))
+LANES1(v_rcp_f32, F32, F32, flushed(1 / flushed(a))) LANES1(v_rcp_iflag_f32, F32, F32, flushed(1 / flushed(a)))
+LANES1(v_sqrt_f32, F32, F32, __builtin_sqrtf(flushed(a)))
+LANES1(v_rsq_f32, F32, F32, (float)(1 / __builtin_sqrt((double)flushed(a))))
+LANES1(v_exp_f32, F32, F32, flushed((float)exp2((double)a))) LANES1(v_log_f32, F32, F32, (float)log2((double)flushed(a)))
 /* The argument is in turns. */
 static inline float turned(float a, int cosine) {
     double turns = (double)a - floor((double)a);

@@ -7,6 +7,40 @@
 
 #if LANES == 64
 
+/* Eight doubles at once. A product of two numbers of 24 bits is exact in a double, so that it makes no difference whether it is fused. */
+typedef double eight_doubles __attribute__((vector_size(64)));
+#if defined __AVX512F__
+#include <immintrin.h>
+static inline eight_doubles add_product(double a, eight_doubles b, eight_doubles c) { return _mm512_fmadd_pd(_mm512_set1_pd(a), b, c); }
+#else
+static inline eight_doubles add_product(double a, eight_doubles b, eight_doubles c) { return a * b + c; }
+#endif
+
+/* `sum` += the product of m by k (held by columns) and k by m, as many rows at a time as have their sums in registers. */
+static inline __attribute__((always_inline)) void add_products(double *sum, const double *a, const double *b, const u32 m, const u32 k) {
+    if (m < 8) {
+        for (u32 row = 0; row < m; row++) for (u32 depth = 0; depth < k; depth++)
+            for (u32 column = 0; column < m; column++) sum[row * m + column] = __builtin_fma(a[depth * m + row], b[depth * m + column], sum[row * m + column]);
+        return;
+    }
+    const u32 several = m == 16 ? 8 : 4;
+    for (u32 row = 0; row < m; row += several) {
+        eight_doubles kept[8][4];
+        _Pragma("GCC unroll 8") for (u32 r = 0; r < several; r++) _Pragma("GCC unroll 4") for (u32 c = 0; c < m / 8; c++)
+            memcpy(&kept[r][c], &sum[(row + r) * m + 8 * c], sizeof kept[r][c]);
+        for (u32 depth = 0; depth < k; depth++) {
+            const double *left = &a[depth * m + row], *right = &b[depth * m];
+            _Pragma("GCC unroll 4") for (u32 c = 0; c < m / 8; c++) {
+                eight_doubles from;
+                memcpy(&from, &right[8 * c], sizeof from);
+                _Pragma("GCC unroll 8") for (u32 r = 0; r < several; r++) kept[r][c] = add_product(left[r], from, kept[r][c]);
+            }
+        }
+        _Pragma("GCC unroll 8") for (u32 r = 0; r < several; r++) _Pragma("GCC unroll 4") for (u32 c = 0; c < m / 8; c++)
+            memcpy(&sum[(row + r) * m + 8 * c], &kept[r][c], sizeof kept[r][c]);
+    }
+}
+
 enum element { E_F32, E_F16, E_BF16, E_XF32, E_I8, E_F64, E_FP8 };
 static float eight[4][256];
 static void __attribute__((constructor)) fill_tables(void) {
@@ -40,6 +74,11 @@ static u32 start_value(struct wave *w, const struct operand *from, u32 n, u32 l)
     return (u32)from->value;
 }
 
+/* The 16-bit ones of gfx90a flush denormals of A, B, C and D (PyTorch, "Numerical accuracy", on MI200). */
+static void flush_small(double *from, u32 count, double least) {
+    for (u32 n = 0; n < count; n++) from[n] = fabs(from[n]) < least ? copysign(0, from[n]) : from[n];
+}
+
 /* M = N, K, blocks, elements, formats of A and of B, integer result. `shuffle` holds cbsz, abid and blgp.
  * Inlined into each instruction, so that all of these are constants there. */
 static inline __attribute__((always_inline)) void multiply(struct wave *w, const struct instruction *i, const u32 m, const u32 k,
@@ -48,14 +87,14 @@ static inline __attribute__((always_inline)) void multiply(struct wave *w, const
     u32 spread = i->shuffle & 7, chosen = i->shuffle >> 3 & 15, pattern = i->shuffle >> 7 & 7;
     const u32 parts = 64 / m, held = registers / blocks; /* lanes in groups of m; registers of one block, where blocks do not lie in lanes */
     /* As doubles: what is read often is converted once. The inner loops go along lanes, so that they vectorise. */
-    float a[m * k * blocks];
-    double b[m * k * blocks], sum[m * m * blocks];
+    double a[m * k * blocks] __attribute__((aligned(64))), b[m * k * blocks] __attribute__((aligned(64)));
+    double sum[m * m * blocks] __attribute__((aligned(64)));
     if (pattern) stop(w, UNIMPLEMENTED);
     for (u32 n = 0; n < per_lane; n++) for (u32 part = 0; part < parts; part++) {
         u32 block = part / (k / per_lane), depth = part % (k / per_lane) * per_lane + n;
-        float *left = &a[block * m * k + depth];
+        double *left = &a[(block * k + depth) * m];
         double *right = &b[(block * k + depth) * m];
-        for (u32 at = 0; at < m; at++) left[at * k] = element_at(w, i->s[0].index, part * m + at, n, element, x);
+        _Pragma("GCC ivdep") for (u32 at = 0; at < m; at++) left[at] = element_at(w, i->s[0].index, part * m + at, n, element, x);
         _Pragma("GCC ivdep") for (u32 at = 0; at < m; at++) right[at] = element_at(w, i->s[1].index, part * m + at, n, element, y);
     }
     for (u32 n = 0; n < registers; n++) for (u32 part = 0; part < parts; part++) {
@@ -66,15 +105,15 @@ static inline __attribute__((always_inline)) void multiply(struct wave *w, const
         else if (i->s[2].kind != OPERAND_ROW) for (u32 at = 0; at < m; at++) to[at] = as_f32((u32)i->s[2].value);
         else _Pragma("GCC ivdep") for (u32 at = 0; at < m; at++) to[at] = as_f32(from[at]);
     }
-    for (u32 block = 0; block < blocks; block++) for (u32 row = 0; row < m; row++) {
-        double *wide = &sum[(block * m + row) * m];
-        u32 from = spread ? (block >> spread << spread) + chosen : block; /* cbsz: blocks share one block of A */
-        for (u32 depth = 0; depth < k; depth++) {
-            double factor = a[(from * m + row) * k + depth];
-            const double *right = &b[(block * k + depth) * m];
-            _Pragma("GCC ivdep") for (u32 column = 0; column < m; column++) wide[column] = __builtin_fma(factor, right[column], wide[column]);
-        }
+    if (i->flags & FLUSHES) {
+        double least = element == E_F16 ? 0x1p-14 : 0x1p-126;
+        flush_small(a, m * k * blocks, least), flush_small(b, m * k * blocks, least), flush_small(sum, m * m * blocks, 0x1p-126);
     }
+    for (u32 block = 0; block < blocks; block++) {
+        u32 from = spread ? (block >> spread << spread) + chosen : block; /* cbsz: blocks share one block of A */
+        add_products(&sum[block * m * m], &a[from * k * m], &b[block * k * m], m, k);
+    }
+    if (i->flags & FLUSHES) flush_small(sum, m * m * blocks, 0x1p-126);
     for (u32 n = 0; n < registers; n++) for (u32 part = 0; part < parts; part++) {
         u32 block = m == 4 ? part : n / held, row = row_of(m, m == 4 ? n : n % held, part * m);
         const double *from = &sum[(block * m + row) * m];
@@ -86,26 +125,27 @@ static inline __attribute__((always_inline)) void multiply(struct wave *w, const
 }
 
 static void multiply_double(struct wave *w, const struct instruction *i) {
-    u32 m = (u32)i->op->parameters[0], blocks = (u32)i->op->parameters[2], registers = m == 16 ? 4 : 1;
+    u32 m = (u32)i->op->parameters[0], registers = m == 16 ? 4 : 1;
     double a[64], b[64], result[4][64];
     if (i->shuffle >> 7 || i->shuffle & 7) stop(w, UNIMPLEMENTED);
-    for (u32 l = 0; l < 64; l++) {
-        a[l] = as_f64(w->v[i->s[0].index][l] | (u64)w->v[i->s[0].index + 1][l] << 32);
-        b[l] = as_f64(w->v[i->s[1].index][l] | (u64)w->v[i->s[1].index + 1][l] << 32);
+    EACH_LANE a[l] = as_f64(w->v[i->s[0].index][l] | (u64)w->v[i->s[0].index + 1][l] << 32);
+    EACH_LANE b[l] = as_f64(w->v[i->s[1].index][l] | (u64)w->v[i->s[1].index + 1][l] << 32);
+    for (u32 n = 0; n < registers; n++) {
+        const u32 *low = &w->v[i->s[2].index][0] + 2 * n * LANES;
+        if (i->s[2].kind == OPERAND_ROW) EACH_LANE result[n][l] = as_f64(low[l] | (u64)low[l + LANES] << 32);
+        else EACH_LANE result[n][l] = as_f64(i->s[2].value);
     }
-    for (u32 l = 0; l < 64; l++) for (u32 n = 0; n < registers; n++) {
-        /* 16x16x4: k is l / 16; rows come one by one. 4x4x4, 4 blocks: block is l / 4 mod 4, k of A and B is l / 16. */
-        u32 row = m == 16 ? n * 4 + l / 16 : l / 16, column = l % m, block = m == 16 ? 0 : l / 4 % 4;
-        double sum = i->s[2].kind == OPERAND_ROW
-            ? as_f64(w->v[i->s[2].index + 2 * n][l] | (u64)w->v[i->s[2].index + 2 * n + 1][l] << 32) : as_f64(i->s[2].value);
-        for (u32 depth = 0; depth < 4; depth++) {
-            u32 base = m == 16 ? depth * 16 : depth * 16 + block * 4;
-            sum = __builtin_fma(a[base + row], b[base + column], sum);
-        }
-        result[n][l] = sum;
+    /* 16x16x4: k is l / 16; rows come one by one. 4x4x4, 4 blocks: block is l / 4 mod 4, k of A and B is l / 16. */
+    if (m == 16) for (u32 n = 0; n < registers; n++) for (u32 part = 0; part < 4; part++) for (u32 depth = 0; depth < 4; depth++) {
+        double *to = &result[n][part * 16], factor = a[depth * 16 + n * 4 + part];
+        const double *right = &b[depth * 16];
+        _Pragma("GCC ivdep") for (u32 column = 0; column < 16; column++) to[column] = __builtin_fma(factor, right[column], to[column]);
     }
-    (void)blocks;
-    for (u32 l = 0; l < 64; l++) for (u32 n = 0; n < registers; n++) {
+    else for (u32 l = 0; l < 64; l++) for (u32 depth = 0; depth < 4; depth++) {
+        u32 base = depth * 16 + l / 4 % 4 * 4;
+        result[0][l] = __builtin_fma(a[base + l / 16], b[base + l % 4], result[0][l]);
+    }
+    for (u32 n = 0; n < registers; n++) EACH_LANE {
         u64 bits = bits_of64(result[n][l]);
         w->v[i->d.index + 2 * n][l] = (u32)bits;
         w->v[i->d.index + 2 * n + 1][l] = (u32)(bits >> 32);

@@ -7,6 +7,12 @@ static void read_lds(struct wave *w, const struct instruction *i) {
     int bytes = i->op->parameters[0], kind = i->op->parameters[1];
     u32 row = i->d.index, words = bytes < 4 ? 1 : (u32)bytes / 4;
     u32 into[4][LANES];
+    struct addresses all;
+    if (locate_lds(w, w->v[i->s[0].index], (u32)i->imm, (u32)bytes, &all)) {
+        if (bytes < 4) load_parts(w, row, &all, bytes, kind);
+        else load_rows(w, row, &all, words);
+        return;
+    }
     EACH_ACTIVE(w) {
         u32 value[4] = {0};
         memcpy(value, touch_lds(w, w->v[i->s[0].index][l] + (u32)i->imm, (u32)bytes, l, 0), (size_t)bytes);
@@ -24,6 +30,12 @@ static void read_lds(struct wave *w, const struct instruction *i) {
 static void write_lds(struct wave *w, const struct instruction *i) {
     int bytes = i->op->parameters[0], high = i->op->parameters[1];
     u32 row = i->s[1].index, words = bytes < 4 ? 1 : (u32)bytes / 4;
+    struct addresses all;
+    if (locate_lds(w, w->v[i->s[0].index], (u32)i->imm, (u32)bytes, &all)) {
+        if (bytes < 4) store_parts(w, row, &all, bytes, high);
+        else store_rows(w, row, &all, words);
+        return;
+    }
     EACH_ACTIVE(w) {
         u32 value[4];
         for (u32 n = 0; n < words; n++) value[n] = w->v[row + n][l];
@@ -37,6 +49,13 @@ static u32 pair_offset(const struct instruction *i, int which) {
 }
 static void read_pair(struct wave *w, const struct instruction *i) {
     u32 bytes = (u32)i->op->parameters[0], words = bytes / 4, into[4][LANES];
+    const u32 *addresses = w->v[i->s[0].index];
+    struct addresses first, second;
+    if (locate_lds(w, addresses, pair_offset(i, 0), bytes, &first) && locate_lds(w, addresses, pair_offset(i, 1), bytes, &second)) {
+        load_rows(w, i->d.index, &first, words);
+        load_rows(w, i->d.index + words, &second, words);
+        return;
+    }
     EACH_ACTIVE(w) for (int which = 0; which < 2; which++) {
         u32 value[2];
         memcpy(value, touch_lds(w, w->v[i->s[0].index][l] + pair_offset(i, which), bytes, l, 0), bytes);
@@ -46,6 +65,13 @@ static void read_pair(struct wave *w, const struct instruction *i) {
 }
 static void write_pair(struct wave *w, const struct instruction *i) {
     u32 bytes = (u32)i->op->parameters[0], words = bytes / 4;
+    const u32 *addresses = w->v[i->s[0].index];
+    struct addresses first, second;
+    if (locate_lds(w, addresses, pair_offset(i, 0), bytes, &first) && locate_lds(w, addresses, pair_offset(i, 1), bytes, &second)) {
+        store_rows(w, i->s[1].index, &first, words);
+        store_rows(w, i->s[2].index, &second, words);
+        return;
+    }
     EACH_ACTIVE(w) for (int which = 0; which < 2; which++) {
         u32 value[2];
         for (u32 n = 0; n < words; n++) value[n] = w->v[i->s[1 + which].index + n][l];

@@ -4,8 +4,6 @@
 #include "checks.h"
 #include "numbers.h"
 
-
-
 static void fault_at(struct wave *w, u64 address, u32 size, int lane, int store, int fault) {
     struct machine *m = w->machine;
     m->fault_address = address, m->fault_size = size, m->fault_lane = (u32)lane, m->fault_store = (u32)store;
@@ -45,9 +43,7 @@ static u8 *touch_scratch(struct wave *w, u32 address, u32 size, int lane, int st
     return w->scratch + (u64)lane * bytes + address;
 }
 
-/* Where each form of instruction points to, for one lane; null where a buffer instruction is out of range. */
-enum form { GLOBAL, FLAT, SCRATCH, BUFFER };
-
+/* Where an instruction points to, for one lane; null where a buffer instruction is out of range. */
 static u8 *locate(struct wave *w, const struct instruction *i, int form, u32 size, int l, int store) {
     const struct operand *address = &i->s[0], *base = &i->s[2];
     if (form == SCRATCH) {
@@ -64,13 +60,14 @@ static u8 *locate(struct wave *w, const struct instruction *i, int form, u32 siz
         u32 offset = i->flags & OFFSET_LANE ? w->v[row + (i->flags & INDEX_LANE ? 1 : 0)][l] : 0;
         u32 scalar = scalar32(w, &i->s[3]);
         if (resource[1] >> 31 || resource[3] >> 23 & 1) stop(w, UNIMPLEMENTED); /* swizzled, or lane ids added */
-        u64 within = (u64)offset + (u32)i->imm;
+        /* A sum of 32 bits: a scalar offset may carry an offset that was to be out of range back into it (triton-lang/triton#10673). */
+        u32 within = offset + (u32)i->imm, whole = within + scalar;
         if (i->flags & INDEX_LANE) {
             if (index >= records || within >= stride) return 0;
-        } else if (within + scalar + size > records) {
+        } else if ((u64)whole + size > records) {
             return 0;
         }
-        return touch(w, start + (u64)index * stride + within + scalar, size, l, store);
+        return touch(w, start + (u64)index * stride + whole, size, l, store);
     }
     u64 at = (u64)(i64)i->imm;
     if (base->kind == OPERAND_SGPR) at += scalar64(w, base) + w->v[address->index][l];
@@ -93,6 +90,12 @@ static void load(struct wave *w, const struct instruction *i) {
     u32 row = i->d.index, words = bytes < 4 ? 1 : (u32)bytes / 4;
     u32 into[4][LANES];
     u32 base = 0;
+    struct addresses all;
+    if (locate_all(w, i, form, (u32)bytes, &all)) {
+        if (bytes < 4) load_parts(w, row, &all, bytes, kind);
+        else load_rows(w, row, &all, words);
+        return;
+    }
     if (i->flags & TO_LDS) base = (w->s[M0] & (w->machine->lds_bytes > 65536 ? 0x3ffff : 0xffff)) + (u32)i->imm;
     EACH_ACTIVE(w) {
         u32 value[4] = {0};
@@ -118,6 +121,12 @@ static void load(struct wave *w, const struct instruction *i) {
 static void store(struct wave *w, const struct instruction *i) {
     int form = i->op->parameters[0], bytes = i->op->parameters[1], high = i->op->parameters[2];
     u32 row = i->s[1].index, words = bytes < 4 ? 1 : (u32)bytes / 4;
+    struct addresses all;
+    if (locate_all(w, i, form, (u32)bytes, &all)) {
+        if (bytes < 4) store_parts(w, row, &all, bytes, high);
+        else store_rows(w, row, &all, words);
+        return;
+    }
     EACH_ACTIVE(w) {
         u32 value[4];
         for (u32 n = 0; n < words; n++) value[n] = w->v[row + n][l];

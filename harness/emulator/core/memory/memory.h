@@ -8,6 +8,20 @@
 enum part { UNSIGNED, SIGNED, LOW_HALF, HIGH_HALF, LOW_SIGNED, HIGH_SIGNED };
 enum atomic { SWAP, CMPSWAP, ADD, SUB, RSUB, SMIN, UMIN, SMAX, UMAX, AND, OR, XOR, INC, DEC, ADD_F, MIN_F, MAX_F, PK_F16, PK_BF16, CLAMP_SUB };
 
+/* Where each form of instruction points to. */
+enum form { GLOBAL, FLAT, SCRATCH, BUFFER };
+
+/* Of one access: the lanes that are on, those of them that touch memory (a buffer's range bounds them), and where. */
+struct addresses { u64 at[LANES]; mask on, valid; };
+
+/* together.c: whether all lanes may be moved at once; then where from or to, and the moves, of words or of less than one. */
+int locate_all(struct wave *w, const struct instruction *i, int form, u32 size, struct addresses *a);
+int locate_lds(struct wave *w, const u32 *addresses, u32 offset, u32 size, struct addresses *a);
+void load_rows(struct wave *w, u32 row, const struct addresses *a, u32 words);
+void store_rows(struct wave *w, u32 row, const struct addresses *a, u32 words);
+void load_parts(struct wave *w, u32 row, const struct addresses *a, int bytes, int kind);
+void store_parts(struct wave *w, u32 row, const struct addresses *a, int bytes, int high);
+
 u8 *touch_lds(struct wave *w, u32 address, u32 size, int lane, int store);
 u64 atomic_result(int operation, u64 old, u64 data, u64 expected, int bytes);
 

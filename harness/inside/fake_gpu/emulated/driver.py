@@ -17,6 +17,7 @@ from harness.inside.fake_gpu.emulated.arguments import PRINTS, LaunchError, flat
 from harness.inside.fake_gpu.emulated.findings import Collected, Given, given
 from harness.inside.fake_gpu.emulated.memory import buffers
 from harness.inside.fake_gpu.emulated.printing import Printer
+from harness.inside.fake_gpu.emulated.reordered import Orders
 from harness.inside.fake_gpu.streams import Graph
 from harness.inside.fake_gpu.tuner import Tuning
 from harness.inside.fake_gpu.with_data import card_with_data
@@ -87,10 +88,14 @@ class _Launcher:
         try:
             packed = pack(kernel.arguments, kernel.kernarg_bytes, values, grid, threads, shared[0][0] if shared else 0)
             launch = Launch(grid, threads, packed, self._metadata.shared, [*buffers(values), *shared])
+            orders = Orders(launch) if found is not None and printer is None else None
             with printer or nullcontext():
                 account = self._account
                 limit, seconds = account.left, account.seconds_left
                 account.add(execute(kernel, launch, limit_instructions=limit, limit_seconds=seconds, findings=found))
+            if orders and self._checks is not None:
+                again = partial(_execute_again, kernel, launch, limit, account)
+                self._checks.reordered(kernel, orders.compare(again, tensors))
         except EmulatorError as error:
             self._account.fail(error, printer.complaints if printer else "")
             if self._checks is not None and isinstance(error, OutOfMemoryBounds):
@@ -119,3 +124,7 @@ class _Launcher:
                 memory = allocate(programs * size, getattr(self._metadata, f"{purpose}_scratch_align"), stream)
             found.append(("*i8", memory))
         return found
+
+
+def _execute_again(kernel: Kernel, launch: Launch, limit: int, account: Account, seed: int) -> None:
+    execute(kernel, launch, limit_instructions=limit, limit_seconds=account.seconds_left, order=seed)

@@ -10,8 +10,9 @@ from typing import Any, Union
 
 import torch
 
-from harness.emulator import Access, Check, Found, OutOfMemoryBounds
+from harness.emulator import Access, Check, Found, Kernel, OutOfMemoryBounds
 from harness.emulator.errors import Place
+from harness.emulator.lines import first_line
 from harness.records import Defect, Finding
 
 _MOST = 50  # rows of one test
@@ -78,12 +79,32 @@ class Collected:
         thread = error.wave * wavefront + error.lane
         self._keep(_finding(Defect.OUT_OF_BOUNDS, error.place, access, where, thread, threads, error.workgroup, f"wave {error.wave}", 1))
 
+    def reordered(self, kernel: Kernel, found: Iterable[Different]) -> None:
+        """Add elements that depend on the order of waves and workgroups. Which store is to blame is not known: the kernel is."""
+        file, line = first_line(kernel)
+        for one in found:
+            values = f"{one.in_order:g} in order, {one.in_random_order:g} in a random order of waves and workgroups"
+            where = _Where(one.tensor.name, tuple(one.tensor.tensor.shape), *one.tensor.index(one.address))
+            place = Place(kernel.name, 0, "", f"{file}:{line}" if file else None, file)
+            self._keep(_finding(Defect.ORDER, place, Access.STORE, where, 0, 1, (), values, one.count))
+
     def _keep(self, row: Finding) -> None:
         key = (row.defect, row.access, row.tensor, row.file, row.line, row.other.rpartition("; ")[2])
         if known := self._rows.get(key):
             self._rows[key] = dataclasses.replace(known, times=known.times + row.times)
         elif len(self._rows) < _MOST:
             self._rows[key] = row
+
+
+@dataclass(frozen=True)
+class Different:
+    """Elements of a tensor that came out differently: the `address` of the first one, its values, and how many there are."""
+
+    tensor: Given
+    address: int
+    count: int
+    in_order: float
+    in_random_order: float
 
 
 @dataclass(frozen=True)
@@ -112,7 +133,7 @@ def _finding(
     where: _Where,
     thread: int,
     threads: int,
-    program: tuple[int, int, int],
+    program: tuple[int, ...],
     other: str,
     times: int,
 ) -> Finding:

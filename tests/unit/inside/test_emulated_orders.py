@@ -1,0 +1,118 @@
+"""Waves and workgroups in random orders: what depends on them is reported, what may not depend on them comes out the same."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+for needed in ("elftools", "msgpack", "tinygrad"):
+    pytest.importorskip(needed, reason="the emulator's extra; `nox -s tests` installs it")
+
+import torch  # noqa: E402
+import triton  # noqa: E402
+import triton.language as tl  # noqa: E402
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.compiler import ASTSource  # noqa: E402
+
+from harness.emulator import Launch, execute, load  # noqa: E402
+from harness.inside.fake_gpu.emulated.arguments import pack  # noqa: E402
+from harness.inside.fake_gpu.emulated.findings import Collected, Given  # noqa: E402
+from harness.inside.fake_gpu.emulated.reordered import Orders  # noqa: E402
+from harness.records import Defect  # noqa: E402
+
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns where it is not set
+CARDS = {"gfx942": 64, "gfx1201": 32}
+TYPES = {torch.float32: "*fp32", torch.int32: "*i32"}
+PROGRAMS = 12
+
+
+@triton.jit
+def first_come(x, counter, out, BLOCK: tl.constexpr):
+    """Whoever is first leaves its number: no race, because the counter orders them, and no fixed result either."""
+    me = tl.program_id(0)
+    if tl.atomic_add(counter, 1) == 0:
+        tl.store(out, me)
+
+
+@triton.jit
+def added_up(x, counter, out, BLOCK: tl.constexpr):
+    """The order of the programs rounds differently, which is no fault."""
+    lane = tl.arange(0, BLOCK)
+    tl.atomic_add(out, tl.sum(tl.load(x + tl.program_id(0) * BLOCK + lane)))
+
+
+@triton.jit
+def last_adds_up(x, counter, out, BLOCK: tl.constexpr):
+    """Which program is the last one depends on the order; what it adds up does not."""
+    lane, me = tl.arange(0, BLOCK), tl.program_id(0)
+    tl.store(out + 1 + me, tl.sum(tl.load(x + me * BLOCK + lane)))
+    tl.debug_barrier()
+    if tl.atomic_add(counter, 1) == tl.num_programs(0) - 1:
+        parts = tl.load(out + 1 + tl.arange(0, 16), mask=tl.arange(0, 16) < tl.num_programs(0), other=0)
+        tl.store(out, tl.sum(parts))
+
+
+@triton.jit
+def next_first(x, counter, out, BLOCK: tl.constexpr):
+    """Each program waits for the next one."""
+    me = tl.program_id(0)
+    if me < tl.num_programs(0) - 1:
+        while tl.atomic_add(counter + me + 1, 0) == 0:
+            pass
+    tl.store(out + me, me)
+    tl.debug_barrier()
+    tl.atomic_xchg(counter + me, 1)
+
+
+def launched(function, arch: str, out: torch.Tensor):
+    """Return the kernel, its launch, and the tensors, which live as long as the launch is used."""
+    tensors = {"x": torch.rand(PROGRAMS * 256), "counter": torch.zeros(16, dtype=torch.int32), "out": out}
+    signature = {name: TYPES[tensor.dtype] for name, tensor in tensors.items()} | {"BLOCK": "constexpr"}
+    made = triton.compile(ASTSource(function, signature, {(3,): 256}, {}), target=GPUTarget("hip", arch, CARDS[arch]))
+    kernel, threads = load(made.asm["hsaco"]), made.metadata.num_warps * CARDS[arch]
+    values = [*((signature[name], tensor) for name, tensor in tensors.items()), ("*i8", None), ("*i8", None)]
+    packed = pack(kernel.arguments, kernel.kernarg_bytes, values, (PROGRAMS, 1, 1), threads)
+    buffers = [(tensor.data_ptr(), tensor.nbytes) for tensor in tensors.values()]
+    return kernel, Launch((PROGRAMS, 1, 1), threads, packed, made.metadata.shared, buffers), tensors
+
+
+def compared(function, arch: str, out: torch.Tensor):
+    kernel, launch, tensors = launched(function, arch, out)
+    orders = Orders(launch)
+    execute(kernel, launch, limit_instructions=10_000_000)
+    given = [Given(name, tensor) for name, tensor in tensors.items()]
+    return kernel, orders.compare(lambda seed: execute(kernel, launch, limit_instructions=10_000_000, order=seed), given)
+
+
+@pytest.mark.parametrize("arch", CARDS)
+def test_a_result_that_depends_on_the_order_is_a_finding(arch):
+    out = torch.full((4,), -1, dtype=torch.int32)
+    kernel, found = compared(first_come, arch, out)
+    checks = Collected()
+    checks.reordered(kernel, found)
+    (row,) = checks.take()
+
+    assert (row.defect, row.tensor, row.index, row.function) == (Defect.ORDER, "out", 0, "first_come")
+    assert row.place.startswith("test_emulated_orders.py:")
+    assert out.tolist() == [0, -1, -1, -1]  # memory keeps the result in order
+
+
+@pytest.mark.parametrize("arch", CARDS)
+@pytest.mark.parametrize("function", [added_up, last_adds_up, next_first])
+def test_what_is_right_in_every_order_is_none(function, arch):
+    assert compared(function, arch, torch.zeros(16))[1] == []
+
+
+@pytest.mark.parametrize("arch", CARDS)
+def test_every_order_ends_and_the_same_seed_is_the_same_order(arch):
+    winners = []
+    for seed in (*range(1, 21), *range(1, 21)):
+        kernel, launch, tensors = launched(first_come, arch, torch.full((4,), -1, dtype=torch.int32))
+        execute(kernel, launch, limit_instructions=1_000_000, order=seed)
+        winners.append(int(tensors["out"][0]))
+        assert int(tensors["counter"][0]) == PROGRAMS
+
+    assert winners[:20] == winners[20:]
+    assert len(set(winners)) > 4
