@@ -163,4 +163,4 @@ def _compiled(whole: Comparison) -> tuple[Comparison, str]:
             count -= len(cells)
             break
         rows += [dataclasses.replace(row, cells=cells)] if cells else []
-    return dataclasses.replace(whole, codegen=tuple(rows)), f"{count} of {plural(total, 'compiled kernel')} are shown"
+    return dataclasses.replace(whole, codegen=tuple(rows)), f"{count} of {plural(total, 'binary', 'binaries')} are shown"

@@ -72,6 +72,7 @@ def _kernel(speeds: list[Speed], name: str, group: list[Figure]) -> Kernel:
     providers = {entry.provider: f"s{entry.style % STYLES}" for entry in series}
     targets = {entry.target: f"t{entry.target_style % 4}" for entry in series}
     order = {provider: position for position, provider in enumerate(providers)}
+    shared = {speed.unit for speed in speeds if speed.best_share is not None}
     units = dict.fromkeys(figure.sweep.unit for figure in group)
     return Kernel(
         name,
@@ -80,7 +81,7 @@ def _kernel(speeds: list[Speed], name: str, group: list[Figure]) -> Kernel:
         tuple(figure for figure in group if not figure.drawing.vertical),
         tuple(figure for figure in group if figure.drawing.vertical),
         tuple(sorted(speeds, key=lambda speed: order.get(speed.provider, len(order)))),
-        tuple(unit or "no unit" for unit in units if not is_bandwidth(unit)),
+        tuple(unit or "no unit" for unit in units if not is_bandwidth(unit) and unit not in shared),
     )
 
 

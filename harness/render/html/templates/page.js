@@ -161,7 +161,7 @@
   const configurations = (details) => {
     const kernel = details.dataset.code; // empty for those of all kernels
     const rows = kernel ? data.code.rows.filter((row) => row[0] === kernel).map((row) => row.slice(1)) : data.code.rows;
-    const heads = [...(kernel ? [] : ["group"]), "kernel", "configuration", ...data.code.columns];
+    const heads = [...(kernel ? [] : ["kernel"]), "function", "configuration", ...data.code.columns];
     long(details, heads, rows, (column) => (column > heads.indexOf("configuration") - 1 ? "cellcode" : ""));
   };
 
