@@ -18,7 +18,7 @@ from harness.render.text import counts, first_line, number, plural, trend, visib
 def draw(
     template: str, *, sentence: str, exit_code: int, kind: str, script: str | None = None, rest: str | None = None, **values: Any
 ) -> str:
-    """Render a template that extends `shell.html.jinja`. `script` names the packaged script that the page runs after that of its theme, if any.
+    """Render a template that extends `shell.html.jinja`. `script` names the packaged script that runs after that of the theme.
 
     The headline is the sentence and `rest` comes below it; without `rest`, the sentence is split at its first colon.
     """
