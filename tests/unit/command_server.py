@@ -79,6 +79,7 @@ def _become(asked: dict, files: list[int]) -> None:
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["env"])
+    tempfile.tempdir = None  # it was read from the server's own TMPDIR
     sys.executable = asked["python"]
     sys.argv = ["warpwave", *asked["words"]]
     sys.path[0] = asked["cwd"]

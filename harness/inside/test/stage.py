@@ -10,13 +10,14 @@ import dataclasses
 import os
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Union
 
 from harness.inside.benchmarks import kernel_name
 from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.multi_gpu.cards import cards
-from harness.inside.multi_gpu.seats import seats_for_tests
+from harness.inside.multi_gpu.seats import regroup, seats_for_tests
 from harness.inside.multi_gpu.share import share
 from harness.inside.process import sealing
 from harness.inside.process.audit import Event
@@ -73,7 +74,7 @@ class Results:
     def __init__(self, job: Job, folder: Path) -> None:
         self.job, self.folder, self.several = job, folder, False
         self.lease = Lease(job, Stage.TEST)
-        self.used, self.compiled_before = Used(), compiled_kernels()
+        self.used, self.compiled_before = defaultdict[Union[int, None], Used](Used), compiled_kernels()
         self.cases: dict[tuple[str, int], CaseResult] = {}
         self.collected: Counter[str] = Counter()
         self.wrong: dict[str, None] = {}
@@ -88,7 +89,7 @@ class Results:
     def on_event(self, event: Event, card: int | None = None) -> None:
         """Process one journal event. `card` is the index of its GPU, if there are several."""
         kind = event["event"]
-        self.used.note(event)
+        self.used[card].note(event)
         if kind == "collected":
             self.collected |= Counter(event["ids"])  # a new worker announces only what is left
             self.deselected = max(self.deselected, int(event.get("deselected", 0)))
@@ -232,10 +233,12 @@ def verify(job: Job) -> StageReport:
 
 def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[Death]:
     """Run one pytest over everything, or several that share the files."""
-    if seats := seats_for_tests(job, cards(job), len(files_with_tests(job))):
+    seats = seats_for_tests(job, cards(job), len(files_with_tests(job)))
+    regroup(folder, "journal.jsonl", seats)
+    if seats:
         results.several = True
         shared = [*command[:3], "-p", "harness.inside.multi_gpu.pytest_plugin", *command[3:]]
-        deaths = share(job, Stage.TEST, seats, shared, "journal.jsonl", results.on_event)
+        deaths = share(job, Stage.TEST, seats, shared, "journal.jsonl", results.on_event, results.lease)
         results.put_in_order()
         return deaths
     journal = Journal(folder / "journal.jsonl")
@@ -283,7 +286,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         counts=counts,
         deselected=results.deselected,
         left_out=results.left_out,
-        used_s=round(results.used.seconds, 3) if job.needs_card else None,
+        used_s=round(sum(used.seconds for used in results.used.values()), 3) if job.needs_card else None,
         compiled_here=compiled_kernels() - results.compiled_before,
         notes=(*results.notes, *again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases)),
     )
