@@ -9,6 +9,7 @@ from harness.compare.answer.overview import overview, own_providers
 from harness.compare.answer.shortfalls import shortfalls
 from harness.compare.comparison import Comparison
 from harness.render.charts.roofline import roofline
+from harness.render.charts.svg import mark
 from harness.render.charts.sweeps import sweeps
 from harness.render.excerpt import shown
 from harness.render.html import answer, environment, generated_code, kernels, speeds, tests
@@ -58,6 +59,7 @@ def render_html(comparison: Comparison) -> str:
         gaps=open_gaps,
         more_gaps=more_gaps,
         roof=roof,
+        roof_marks=[Markup(mark(5, 5, 7, shape, 3.4, sound=True)) for shape in range(4)],  # noqa: S704 - numbers only
         roof_body=Markup(roof.body if roof else ""),  # noqa: S704 - the chart escapes all texts
         pages=pages,
         bodies=bodies_shown,

@@ -18,9 +18,8 @@ from harness.config.targets import load_targets
 from harness.errors import UsageError
 from harness.inside.bench.results import Sink
 from harness.inside.facts.stage import ask_about_cards
-from harness.inside.multi_gpu.cards import cards
+from harness.inside.multi_gpu.cards import SEAT_STEP, cards
 from harness.inside.multi_gpu.claims import homes
-from harness.inside.multi_gpu.cards import SEAT_STEP
 from harness.inside.multi_gpu.ledger import Ledger
 from harness.records import CardShare, DeviceFacts, Job, Sample, Stage, Verdict, dump, to_json
 from harness.render.html import render_html
