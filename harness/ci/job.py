@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from harness.config.targets import Target
 from harness.doctor import Finding
 from harness.doctor.finding import FAIL
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, UsageError
 from harness.out_folder import new_run_id
 from harness.records import RunRecord, Verdict, dump
 from harness.run import commit_of
@@ -54,3 +55,23 @@ def put_on_record(
     folder.mkdir(parents=True)
     dump(record, folder / "run.json")
     return record
+
+
+def check_options(name: str, out: Path, asked: dict[str, Any]) -> None:
+    """Refuse options that would put the results where no later step of the workflow looks for them."""
+    if asked["names"] != (name,):
+        others = ", ".join(asked["names"][1:])
+        raise UsageError(f"--options has words that are not options: {others!r}.", "A job runs one target.", "Remove them, or quote them.")
+    if asked["toolchains"] or asked["tritons"]:
+        raise UsageError(
+            "--options puts the target on a toolchain.",
+            "The report of this workflow expects the target itself, and would list it as absent.",
+            "Set the versions in a targets file, or compare toolchains with `warpwave upgrade`.",
+        )
+    for option in ("out", "resume"):
+        if asked[option] not in (None, out):
+            raise UsageError(
+                f"--options sets --{option} to {asked[option]}, but this job's results go to {out}.",
+                "The workflow uploads only the folder that it passes with its own --out.",
+                f"Leave --{option} out of --options.",
+            )

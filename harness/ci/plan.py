@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from harness.config.hosts import Host
@@ -19,12 +20,13 @@ _MOST_LABELS = 16
 @dataclass(frozen=True)
 class Leg:
     """One job of the matrix. `target` is what `ci leg` is given: a target, or a leg of a hosts file. `name` is unique among the target's
-    legs and names the artifact. `shard` is such as `2/4`, or empty."""
+    legs and names the artifact. `shard` is such as `2/4`, or empty. `entry` is the target of a hosts file's leg, if it has another name."""
 
     target: str
     runner: tuple[str, ...]
     name: str
     shard: str = ""
+    entry: str = field(default="", compare=False)
 
 
 def plan_legs(text: str, known: Collection[str], shards: int = 1) -> tuple[Leg, ...]:
@@ -77,7 +79,7 @@ def plan_hosts(hosts: Collection[Host], shards: int = 1) -> tuple[Leg, ...]:
         (labels,) = _machines(host.name, list(host.runner))
         parts = host.shards if host.shards > 1 else shards
         numbers = [f"{number}/{parts}" for number in range(1, parts + 1)] if parts > 1 else [""]
-        legs += [Leg(host.name, labels, host.name + (f"-{text.replace('/', 'of')}" if text else ""), text) for text in numbers]
+        legs += [Leg(host.name, labels, host.name + (f"-{text.replace('/', 'of')}" if text else ""), text, host.target) for text in numbers]
     if not 0 < len(legs) <= _MOST_LEGS:
         raise UsageError(
             f"The hosts file asks for {len(legs)} jobs.", f"The number must be between 1 and {_MOST_LEGS}.", "Use fewer shards."
@@ -85,11 +87,17 @@ def plan_hosts(hosts: Collection[Host], shards: int = 1) -> tuple[Leg, ...]:
     return tuple(legs)
 
 
-def as_outputs(legs: Sequence[Leg]) -> dict[str, str]:
+def as_outputs(legs: Sequence[Leg], cards: Mapping[str, Sequence[str]] = MappingProxyType({}), compiler: str = "") -> dict[str, str]:
     """Return the plan as outputs of a job, each on one line: a `matrix` for `strategy`, and the targets that a report should `expect`.
 
     A target on several machines is expected once for each, under the names that a report uses: `x`, `x (2)`. Shards are one run.
+
+    `cards` has the architectures of each target with a card. A job without a card runs the target `compiler` first: it compiles for the
+    architectures that `compile` lists. `artifact` is the name of what it leaves; the report has it, unless `compiler` is a leg itself.
     """
+    ahead = dict.fromkeys(card for leg in legs for card in cards.get((leg.entry or leg.target).partition("@")[0], ()))
+    compiles = bool(ahead and compiler)
+    reported = compiles and all(leg.target != compiler for leg in legs)
     runs = dict.fromkeys((leg.target, leg.name if not leg.shard else "") for leg in legs)
     counts: Counter[str] = Counter()
     expect = []
@@ -97,7 +105,13 @@ def as_outputs(legs: Sequence[Leg]) -> dict[str, str]:
         counts[target] += 1
         expect.append(target if counts[target] == 1 else f"{target} ({counts[target]})")
     matrix = {"include": [{"target": leg.target, "runner": list(leg.runner), "name": leg.name, "shard": leg.shard} for leg in legs]}
-    return {"matrix": json.dumps(matrix), "expect": ",".join(expect)}
+    expect += [compiler] if reported else []
+    return {
+        "matrix": json.dumps(matrix),
+        "expect": ",".join(expect),
+        "compile": ",".join(ahead) if compiles else "",
+        "artifact": "raw-compile" if reported else "compiled",
+    }
 
 
 def _parse(text: str) -> dict[str, Any]:

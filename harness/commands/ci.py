@@ -1,4 +1,4 @@
-"""`warpwave ci plan | leg | options | tidy | report | comment`: the steps of a workflow that need logic, kept out of the workflow."""
+"""`warpwave ci plan | leg | compiled | options | tidy | report | comment`: what a workflow needs logic for."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def ci() -> None:
 @click.option(
     "--shards", type=click.IntRange(1, MOST_SHARDS), default=1, show_default=True, envvar="SHARDS", help="Parallel jobs for each target."
 )
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Add `matrix` and `expect` to this file of outputs.")
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Add the plan to this file of outputs.")
 @click.option(
     "--fork-environment",
     default="",
@@ -62,6 +62,7 @@ def plan(
     In a job for a fork's pull request, this fails if self-hosted runners are named and the environment for forks is missing or requires no
     reviewers. The check needs GITHUB_TOKEN with `actions: read`.
     """
+    from harness.ci import compiled as compiled_jobs
     from harness.ci.forks import check_forks
     from harness.ci.plan import as_outputs, plan_hosts, plan_legs
     from harness.ci.workflow_commands import outputs
@@ -77,7 +78,10 @@ def plan(
         console.say(f"{leg.name}: {leg.target} on {', '.join(leg.runner)}")
     if found := check_forks(legs, fork_environment, os.environ):
         console.say(found)
-    _append(output, outputs(as_outputs(legs), secrets.token_hex(16)))
+    made = as_outputs(legs, compiled_jobs.cards(), compiled_jobs.COMPILER)
+    if made["compile"]:
+        console.say(f"before them: {compiled_jobs.COMPILER} compiles for {made['compile']}, without a card")
+    _append(output, outputs(made, secrets.token_hex(16)))
     return Outcome()
 
 
@@ -88,23 +92,35 @@ def plan(
 @click.option("--engine", default="", envvar="ENGINE", help="docker or local.  [default: the target's own]")
 @click.option("--shard", default="", envvar="SHARD", metavar="I/N", help="As in `warpwave run`.")
 @click.option("--options", default="", envvar="OPTIONS", help="More options of `warpwave run`, quoted as in a shell; not --out.")
-def leg(name: str, out: Path, kernels: Path, engine: str, shard: str, options: str) -> Outcome:
+@click.option("--compile-for", default="", envvar="COMPILE_FOR", metavar="A,A", help="Only compile, and keep it for jobs on these cards.")
+@click.option("--compiled", type=FOLDER, envvar="COMPILED", help="What such a job left; without a hash it is not used.")
+@click.option("--compiled-hash", default="", envvar="COMPILED_HASH", metavar="SHA256", help="The hash that `ci compiled` gave there.")
+def leg(
+    name: str, out: Path, kernels: Path, engine: str, shard: str, options: str, compile_for: str, compiled: Path | None, compiled_hash: str
+) -> Outcome:
     """Check this machine, and run TARGET on it if it is fit. If it is not, record the faults for the report.
 
     TARGET may be a leg of the package's hosts file: this is then the machine that the leg's `runner` names.
+
+    With kernels of another job, its stages are test and bench, unless --options say so. Without, this one does everything itself.
     """
-    from harness.ci.job import put_on_record, unfit
+    from harness.ci.compiled import keeping, taking
+    from harness.ci.job import check_options, put_on_record, unfit
     from harness.commands.options.legs import chosen_targets
     from harness.config.targets import load_targets
     from harness.doctor import examine
     from harness.run.sharding import parse_shard
 
     # If an option is given twice, the last one counts, so --options overrides the step's own options.
-    words = [word for flag, value in (("--engine", engine), ("--shard", shard)) if value for word in (flag, value)] + split(options)
+    words = [word for flag, value in (("--engine", engine), ("--shard", shard)) if value for word in (flag, value)]
+    words += split(options) + keeping(compile_for)
     # This is the machine with the card: a hosts file says where machines are that others reach.
-    context = parse_run([name, "--kernels", str(kernels), "--out", str(out), "--no-report", "--here", *words])
+    first = [name, "--kernels", str(kernels), "--out", str(out), "--no-report", "--here"]
+    context = parse_run([*first, *words])
+    if any(target.visible_devices for target, _ in chosen_targets(context.params, load_targets(context.params["overlay"]))):
+        context = parse_run([*first, *taking(compiled, compiled_hash), *words])
     asked = context.params
-    _check_leg(name, out, asked)
+    check_options(name, out, asked)
     part = str(parse_shard(asked["shard"])) if asked["shard"] else ""
     # One leg for each toolchain; all of them are on this machine, so it is examined once.
     legs = [target for target, _ in chosen_targets(asked, load_targets(asked["overlay"]))]
@@ -117,6 +133,18 @@ def leg(name: str, out: Path, kernels: Path, engine: str, shard: str, options: s
     with context:
         ended: Outcome = context.command.invoke(context)
     return ended
+
+
+@ci.command()
+@click.argument("folder", type=FOLDER)
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Add `hash` to this file of outputs.")
+def compiled(folder: Path, output: Path | None) -> Outcome:
+    """Print the hash of the kernels that a job left in FOLDER, for `ci leg --compiled-hash`. Without kernels, it is empty."""
+    from harness.ci.compiled import digest_in
+    from harness.ci.workflow_commands import outputs
+
+    _append(output, outputs({"hash": digest_in(folder)}, secrets.token_hex(16)))
+    return Outcome()
 
 
 @ci.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -243,26 +271,6 @@ def _legs(params: dict[str, Any]) -> list[list[dict[str, str]]]:
     nothing = Path()
     legs = [Leg(target, RunOptions("", nothing, nothing, host=host)) for target, host in chosen]
     return [[{"name": leg.target.name, "target": leg.target.kind, "engine": leg.engine} for leg in lane] for lane in lanes(legs)]
-
-
-def _check_leg(name: str, out: Path, asked: dict[str, Any]) -> None:
-    """Refuse options that would put the results where no later step of the workflow looks for them."""
-    if asked["names"] != (name,):
-        others = ", ".join(asked["names"][1:])
-        raise UsageError(f"--options has words that are not options: {others!r}.", "A job runs one target.", "Remove them, or quote them.")
-    if asked["toolchains"] or asked["tritons"]:
-        raise UsageError(
-            "--options puts the target on a toolchain.",
-            "The report of this workflow expects the target itself, and would list it as absent.",
-            "Set the versions in a targets file, or compare toolchains with `warpwave upgrade`.",
-        )
-    for option in ("out", "resume"):
-        if asked[option] not in (None, out):
-            raise UsageError(
-                f"--options sets --{option} to {asked[option]}, but this job's results go to {out}.",
-                "The workflow uploads only the folder that it passes with its own --out.",
-                f"Leave --{option} out of --options.",
-            )
 
 
 def _names(text: str) -> list[str]:

@@ -34,10 +34,11 @@ class Defect(str, Enum):
 class Finding:
     """One defect of one line of a kernel, with its first example.
 
-    `case` is the test in which the kernel ran, `kernel` its group, `function` the kernel. `access` is `load`, `store` or `atomic`. `tensor`
-    is the name of the argument, of `shape`; `index` is the element that was touched, flat and by dimension. `lane` is the position in the
-    block of `block` lanes, flat; `lanes` counts those of the access that are wrong alike. `program` is the id of the program. `text` is the
-    line `line` of `file`. `other` says what a race is with. `times` counts the accesses of this test with the same defect at this line.
+    `case` is the test in which it was found, `kernel` the row of the report that the test is in, `function` what was launched. `access` is
+    `load`, `store` or `atomic`. `tensor` is the name of the argument, of `shape`; `index` is the element that was touched, flat and by
+    dimension. `lane` is the position in the block of `block` lanes, flat; `lanes` counts those of the access that are wrong alike.
+    `program` is the id of the program. `text` is the line `line` of `file`. `other` says what a race is with. `times` counts the accesses
+    of this test with the same defect at this line.
     """
 
     __pydantic_config__ = STRICT

@@ -112,7 +112,7 @@ class Stages:
 
 @dataclass(frozen=True, slots=True)  # there may be a million of them
 class CaseResult:
-    """One test of the kernel package. `id` is pytest's node id, the same on every target; `kernel` is its group.
+    """One test of the kernel package. `id` is pytest's node id, the same on every target; `kernel` is the row of the report that it is in.
 
     `not_run` says why a test has the verdict `not-run`, if that is known.
     """

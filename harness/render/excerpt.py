@@ -17,9 +17,9 @@ MOST_TARGETS = 100  # columns
 MOST_KERNELS = 1000  # rows
 MOST_SQUARES = 20_000  # kernels times targets
 MOST_PROVIDERS = 50  # per kernel
-MOST_POINTS = 20_000  # drawn and listed numbers
+MOST_POINTS = 40_000  # drawn and listed numbers
 MOST_UNITS = 20  # one table each
-MOST_SPEEDS = 2000
+MOST_SPEEDS = 10_000
 MOST_COLUMNS = 64  # architectures of targets
 MOST_COMPILED = 20_000
 _FEWEST = 50
@@ -163,4 +163,4 @@ def _compiled(whole: Comparison) -> tuple[Comparison, str]:
             count -= len(cells)
             break
         rows += [dataclasses.replace(row, cells=cells)] if cells else []
-    return dataclasses.replace(whole, codegen=tuple(rows)), f"{count} of {plural(total, 'compiled kernel')} are shown"
+    return dataclasses.replace(whole, codegen=tuple(rows)), f"{count} of {plural(total, 'binary', 'binaries')} are shown"

@@ -1,32 +1,35 @@
 """A run's lease of its cards: locked when a stage asks for them, released when it has done with them, and added up.
 
-A run that cannot have them ends before anything starts. Then each stage asks when it is about to use one (`inside/process/lease.py`).
+A run that cannot have them ends before anything starts. Then each stage asks when it is about to use one (`inside/process/lease.py`). If
+several cards share a stage, each is released when it has no more work there.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import partial
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Union
 
+from harness.collect.untrusted import RejectedError, opened
 from harness.engines.protocol import Engine, Request, Say
 from harness.errors import InfrastructureError
 from harness.records import LEASE_FILE, Environment, Stage
 from harness.records.engines import ENGINES
 from harness.run import locks
 
+_MOST_FACTS, _MOST_CARDS = 1 << 20, 64
 # Locks the cards of this run for as long as the context is open.
-Lock = Callable[[], AbstractContextManager[None]]
+Lock = Callable[[], AbstractContextManager[Union[locks.Held, None]]]
 
 
 class Lease:
-    """The cards of one attempt. `held` are the seconds for which each stage had them."""
+    """The cards of one attempt. `held` are the seconds for which each stage had them, added up over the cards that share it."""
 
     def __init__(self, lock: Union[Lock, None], raw: Path) -> None:
         """Without a `lock` no card of this machine is used, and nothing is held or counted."""
@@ -34,6 +37,8 @@ class Lease:
         self._lock, self._raw = lock, raw
         self._stack = ExitStack()
         self._since: Union[float, None] = None
+        self._cards: Union[locks.Held, None] = None
+        self._gone: set[int] = set()
         self._stage = Stage.FACTS.value
         self._turn = threading.Lock()
         self._over = False
@@ -50,7 +55,7 @@ class Lease:
             InfrastructureError: another run has one of them, and did not release it in time.
         """
         if self._lock is not None:
-            self._stack.enter_context(self._lock())
+            self._cards, self._gone = self._stack.enter_context(self._lock()), set()
             self._since = time.monotonic()
 
     def on_event(self, event: dict[str, Any]) -> None:
@@ -60,6 +65,8 @@ class Lease:
             return
         if event.get("wanted"):
             threading.Thread(target=self._take_and_answer, args=(stage,), daemon=True).start()
+        elif "card" in event:
+            self._give_back_one(event["card"])
         else:
             self.give_back()
 
@@ -67,10 +74,23 @@ class Lease:
         """Release the cards, if they are locked."""
         with self._turn:
             if self._since is not None:
-                seconds = time.monotonic() - self._since
-                self.held[self._stage] = round(self.held.get(self._stage, 0.0) + seconds, 3)
+                self._count(max(1, len(self._cards or ()) - len(self._gone)))
                 self._since = None
                 self._stack.close()
+
+    def _give_back_one(self, card: object) -> None:
+        """Release one of several cards, which has no more work in this stage. The last one is released with the stage."""
+        with self._turn:
+            if self._since is None or self._cards is None or type(card) is not int or card in self._gone:
+                return
+            if len(self._gone) + 1 < len(self._cards) and self._cards.release(card):
+                self._gone.add(card)
+                self._count(1)
+
+    def _count(self, cards: int) -> None:
+        if self._since is not None:
+            seconds = (time.monotonic() - self._since) * cards
+            self.held[self._stage] = round(self.held.get(self._stage, 0.0) + seconds, 3)
 
     def end(self) -> None:
         """Release the cards for good: the run has ended, and a lock that is still waited for is not wanted any more."""
@@ -107,20 +127,32 @@ class Lease:
                 os.close(folder)
 
 
-def lock_of(engine: Engine, request: Request, environment: Environment, say: Say) -> Union[Lock, None]:
+def lock_of(engine: Engine, request: Request, environment: Environment, say: Say, raw: Path) -> Union[Lock, None]:
     """Return what locks this run's GPUs against other runs; None if the target or the engine uses none of this machine.
 
-    Runs of this machine lock files. An engine that clients of other machines use as well keeps a lease beside it, which they see.
+    Runs of this machine lock files. An engine that clients of other machines use as well keeps a lease beside it, which they see. A run
+    that shares all visible GPUs locks each of them by its number once the facts stage has counted them, so that each can be released.
     """
     options = request.options
     if not ENGINES[engine.name].local_gpus or not (request.target.visible_devices or request.target.probe.require):
         return None
-    here = partial(locks.gpus, request.target.kind, options.gpu, options.run_id, options.gpu_wait_s, say)
     leased = getattr(engine, "leased", None)
-    return partial(_both, here, partial(leased, request, environment)) if leased else here
+
+    @contextmanager
+    def lock() -> Iterator[locks.Held]:
+        chosen = options.gpu or (_numbers(raw) if options.share and not os.environ.get(request.target.visible_devices or "") else None)
+        here = locks.gpus(request.target.kind, chosen, options.run_id, options.gpu_wait_s, say)
+        with here as held, leased(request, environment) if leased else nullcontext():
+            yield held
+
+    return lock
 
 
-@contextmanager
-def _both(first: Lock, second: Lock) -> Iterator[None]:
-    with first(), second():
-        yield
+def _numbers(raw: Path) -> Union[str, None]:
+    """Return `0,1,2` for the GPUs that the facts stage found; None if there is one, or it cannot be read: then all are locked together."""
+    try:
+        with opened(raw, "facts.json", _MOST_FACTS) as file:
+            count = len(json.load(file)["devices"])
+    except (RejectedError, OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return ",".join(map(str, range(count))) if 1 < count <= _MOST_CARDS else None

@@ -20,8 +20,32 @@ from harness.errors import InfrastructureError
 _POLL_S = 0.2
 
 
+class Held:
+    """The chosen GPUs that a run has locked, each of which it can release before the others. Empty if all of the machine are locked."""
+
+    def __init__(self, descriptors: dict[str, int]) -> None:
+        self._descriptors = descriptors
+
+    def __len__(self) -> int:
+        return len(self._descriptors)
+
+    def release(self, position: int) -> bool:
+        """Release the GPU at a position among the chosen ones, as a process that sees them all counts them. Return whether it was held.
+
+        Engines and drivers count GPUs in the order of their numbers. In a list that is in another order, or of names, the position does
+        not say which one it is, and nothing is released.
+        """
+        names = list(self._descriptors)
+        if not all(map(str.isdecimal, names)) or sorted(names, key=int) != names or not 0 <= position < len(names):
+            return False
+        descriptor, self._descriptors[names[position]] = self._descriptors[names[position]], -1
+        if descriptor >= 0:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        return descriptor >= 0
+
+
 @contextmanager
-def gpus(target: str, chosen: Union[str, None], run_id: str, wait_s: float, say: Say) -> Iterator[None]:
+def gpus(target: str, chosen: Union[str, None], run_id: str, wait_s: float, say: Say) -> Iterator[Held]:
     """Lock the chosen GPUs of a target, or all of them if none is chosen.
 
     Raises:
@@ -32,17 +56,18 @@ def gpus(target: str, chosen: Union[str, None], run_id: str, wait_s: float, say:
         stack.callback(os.close, machine)
         # Runs that choose GPUs share this lock. A run that uses all GPUs takes it exclusively.
         _take(machine, fcntl.LOCK_SH if chosen else fcntl.LOCK_EX, f"a GPU of {target}", wait_s, say)
-        held = [machine]
+        held = {"": machine}
         # All runs lock in the same order, so that two runs never wait for each other.
         for index in sorted({word.strip() for word in chosen.split(",")}) if chosen else ():
             card = _open(f"warpwave-{target}-{index.replace('/', '_')}.lock")
             stack.callback(os.close, card)
             _take(card, fcntl.LOCK_EX, f"GPU {index} of {target}", wait_s, say)
-            held.append(card)
-        for descriptor in held:
+            held[index] = card
+        for descriptor in held.values():
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"run {run_id}, process {os.getpid()}".encode(), 0)
-        yield
+        names = [word.strip() for word in chosen.split(",")] if chosen else []
+        yield Held({name: held[name] for name in names})
 
 
 @contextmanager

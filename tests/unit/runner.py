@@ -112,6 +112,9 @@ class Runner:
         return 0
 
     def _download_artifact(self, inputs: dict[str, str]) -> int:
+        if "name" in inputs:  # a single one, without a folder of its name
+            shutil.copytree(self.artifacts / inputs["name"], self.folder / "work" / inputs["path"], dirs_exist_ok=True)
+            return 0
         for path in sorted(self.artifacts.iterdir()):
             if fnmatch.fnmatch(path.name, inputs["pattern"]):
                 shutil.copytree(path, self.folder / "work" / inputs["path"] / path.name)

@@ -51,7 +51,7 @@ def figures(here: Side, there: Union[Side, None] = None) -> tuple[Figure, ...]:
     """Return the figures that both sides have, in the order in which a reader looks for a cause; with one side, those of that side."""
     if there is None:
         return tuple(Figure(name, text, "") for name, draw in _DRAWN.items() if (text := draw(here.made)))
-    rows = [Figure("kernels launched", str(len(here.made)), str(len(there.made)))]
+    rows = [Figure("launches", str(len(here.made)), str(len(there.made)))]
     rows += [Figure(name, draw(here.made), draw(there.made)) for name, draw in _DRAWN.items()]
     return tuple(row for row in rows if row.here and row.there)
 
@@ -122,8 +122,8 @@ def _launches(here: Side, there: Side) -> Union[Hint, None]:
     if len(here.made) <= len(there.made):
         return None
     return Hint(
-        "It runs this case in more kernels, which may read the data more than once.",
-        f"{len(here.made)} kernels or configurations on {here.architecture}, {len(there.made)} on {there.architecture}",
+        "It runs this case in more launches, which may read the data more than once.",
+        f"{len(here.made)} launches or configurations on {here.architecture}, {len(there.made)} on {there.architecture}",
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from harness.compare.answer.overview import FAR, KernelLine, Reached
 from harness.compare.comparison import FAILING, Comparison, TargetSummary
 from harness.compare.verdict import phrase, sentence
-from harness.records import Verdict
+from harness.records import CompiledKernel, Verdict
 
 _MOST = 8  # targets in a clause
 _LIMIT = f"{FAR:.0%}"
@@ -30,8 +30,13 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     targets = comparison.targets
     faults = (
         (_count(targets, lambda target: sum(target.tests.get(verdict.value, 0) for verdict in FAILING)), "test", "fails", "fail"),
-        (_count(targets, _not_compiled), "kernel", "does not compile", "do not compile"),
-        (_count(targets, lambda target: target.only_gates), "kernel", "breaks a gate", "break a gate"),
+        (
+            _kernels(comparison, lambda made: made.verdict in FAILING and not made.only_gates),
+            "kernel",
+            "does not compile",
+            "do not compile",
+        ),
+        (_kernels(comparison, lambda made: made.only_gates), "kernel", "breaks a gate", "break a gate"),
         (_far(lines, "copy"), "kernel", f"reaches less than {_LIMIT} of the copy", f"reach less than {_LIMIT} of the copy"),
         (
             _far(lines, "product"),
@@ -76,8 +81,11 @@ def _count(targets: Sequence[TargetSummary], count: Callable[[TargetSummary], in
     return {target.target: number for target in targets if (number := count(target))}
 
 
-def _not_compiled(target: TargetSummary) -> int:
-    return sum(target.compiled.get(verdict.value, 0) for verdict in FAILING) - target.only_gates
+def _kernels(comparison: Comparison, is_wrong: Callable[[CompiledKernel], bool]) -> dict[str, int]:
+    """Count the kernels by target of which at least one binary is wrong."""
+    found = {(cell.target, row.kernel) for row in comparison.codegen for cell in row.cells if is_wrong(cell.compiled)}
+    counted = Counter(target for target, _ in found)
+    return {target.target: counted[target.target] for target in comparison.targets if counted[target.target]}
 
 
 def _far(lines: Sequence[KernelLine], ground: str) -> Counter[str]:

@@ -32,7 +32,7 @@ class DeviceSummary(Strict):
 
 @dataclass(frozen=True)
 class CardUse(Strict):
-    """For how long a run had its cards locked, in seconds, and what for.
+    """For how long a run had its cards locked, in seconds, and what for. Seconds of several cards are added up.
 
     `used_s` of them, a test ran and did not compile, or the device was busy with what was timed. On the machine of the card,
     `compiled_ahead` kernels were compiled before it was locked, and `compiled_meanwhile` while it was.

@@ -31,7 +31,7 @@ from harness.inside.facts.architecture import card_here
 from harness.inside.facts.device import ask_afresh, is_usable
 from harness.inside.multi_gpu.cards import cards, is_shared
 from harness.inside.multi_gpu.claims import claimed_cases
-from harness.inside.multi_gpu.seats import seats_of
+from harness.inside.multi_gpu.seats import regroup, seats_of
 from harness.inside.multi_gpu.share import share
 from harness.inside.process import sealing
 from harness.inside.process.exceptions import describe
@@ -79,8 +79,11 @@ def _sweep(job: Job, folder: Path, name: str, journal: str, lease: Lease) -> Sta
     """
     sink = Sink(folder, name, lease)
     command = [sys.executable, "-m", "harness.inside.bench.stage", sys.argv[1], "--worker"]
-    if several := cards(job):
-        deaths = share(job, Stage.BENCH, seats_of(several), command, journal, sink.on_event)
+    several = cards(job)
+    regroup(folder, journal, seats_of(several))
+    if several:
+        keep = sink.first and bool(job.again)  # a second sweep needs all cards again
+        deaths = share(job, Stage.BENCH, seats_of(several), command, journal, sink.on_event, lease, keep)
         return dataclasses.replace(sink.report(deaths), used_s=round(sink.used_s, 3))
     log, path = folder / "log.txt", folder / journal
     deaths = supervise(spawned(command), Journal(path), job.test_limit_s, log, sink.on_event, faults=job.device_faults)

@@ -37,6 +37,15 @@ from harness.records import HOST_CODE, Architecture, CompiledKernel, Job, NotRun
 
 def compile_all(job: Job) -> StageReport:
     """Supervise the workers and write `compile/kernels.jsonl`."""
+    if missing := _without_backend(job):
+        sealing.replace(Path(job.output) / Stage.COMPILE.value / "kernels.jsonl", "")
+        return StageReport(
+            Stage.COMPILE,
+            Verdict.INFRA,
+            reason=f"the Triton here has no backend for {', '.join(missing)}",
+            hint="Install the vendor's Triton where this target runs, or use an image that has it. Triton finds a backend as an installed "
+            "package with an entry point `triton.backends`.",
+        )
     folder = Path(job.output) / Stage.COMPILE.value
     rows: list[CompiledKernel] = []
     wrong: dict[str, None] = {}
@@ -103,6 +112,18 @@ def compile_all(job: Job) -> StageReport:
                 sealing.close(ended, job)  # the inside adds that the time was up
             raise
     return report()
+
+
+def _without_backend(job: Job) -> list[str]:
+    """Return the architectures that no installed backend of Triton compiles for: each launch would fail for the same reason."""
+    from triton.backends import backends
+    from triton.backends.compiler import GPUTarget
+
+    def is_known(card: Architecture) -> bool:
+        target = GPUTarget(card.backend, card.arch, card.warp_size)
+        return any(backend.compiler.supports_target(target) for backend in backends.values())
+
+    return [f"{card.name} ({card.backend})" for card in job.architectures if not is_known(card)]
 
 
 def _report(

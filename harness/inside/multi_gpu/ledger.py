@@ -64,7 +64,8 @@ class Ledger:
     ) -> str | None:
         """Claim the next of `units`, in order, starting with what this seat has begun already, `but` one. Return None if all are done.
 
-        If none is free, but others are working on some that may come free, `wait`, and call `beat` once a minute.
+        If none is free, but other workers on this card are working on some that may come free, `wait`, and call `beat` once a minute. What
+        another card has is not waited for: this card can be given back meanwhile, and `share` starts again if that one is lost.
         """
         beaten = time.monotonic()
         while True:
@@ -77,7 +78,7 @@ class Ledger:
                     if not mine:
                         write("claim", unit=claimed)
                     return claimed
-                if not wait or all(unit in state.done for unit in units):
+                if not wait or not any(self._is_beside(unit) for unit in units):
                     return None
             beaten = _pause(beaten, beat)
 
@@ -131,6 +132,11 @@ class Ledger:
         if unit in state.done or (holder is not None and holder not in state.gone):
             return False
         return home.get(unit, self.card) in {self.card} | state.gone
+
+    def _is_beside(self, unit: str) -> bool:
+        """Return whether another worker on this card is doing a unit."""
+        holder = self._state.holder.get(unit)
+        return unit not in self._state.done and holder is not None and card_of(holder) == card_of(self.card)
 
     @contextmanager
     def _turn(self) -> Iterator[Callable[..., None]]:

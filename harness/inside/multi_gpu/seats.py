@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.inside.environment.container_limits import free_memory
 from harness.inside.multi_gpu.cards import SEAT_STEP, SEAT_VARIABLE, Card
+from harness.inside.process.journal import Journal
 from harness.records import Job
 
+ROUND = SEAT_STEP * 1000  # between the numbers of two seats of one place, if a stage starts again
 SHARE_VARIABLE = "WARPWAVE_MEMORY_SHARE"
 _MOST = 16  # with more, workers that import torch slow each other down
 # A worker of one stage takes about this much: torch, its context on the card, and tensors of a usual test.
@@ -32,6 +34,32 @@ class Seat:
     number: int
     card: int | None = None
     variables: dict[str, str] = field(default_factory=dict)
+
+
+def regroup(folder: Path, journal: str, seats: Sequence[Seat]) -> None:
+    """Before a stage starts, give the journals of an earlier attempt with other seats to seats of this one, on the same card.
+
+    What they hold is then done and reported once. Without `seats`, one worker does everything, and its journal is in `folder` itself.
+    """
+    kept = {folder / str(seat.number) / journal for seat in seats} or {folder / journal}
+    for source in [folder / journal, *sorted(folder.glob(f"*/{journal}"))]:
+        if source in kept or not source.is_file():
+            continue
+        card = int(source.parent.name) % SEAT_STEP if source.parent.name.isdecimal() else 0
+        heir = next((seat for seat in seats if seat.card in (None, card)), seats[0] if seats else None)
+        target = folder / str(heir.number) / journal if heir else folder / journal
+        target.parent.mkdir(exist_ok=True)
+        data = source.read_bytes()
+        Journal(target).repair()
+        with open(target, "ab") as file:
+            file.write(data[: data.rfind(b"\n") + 1])  # without a partial last line
+        source.unlink()
+
+
+def next_round(seat: Seat) -> Seat:
+    """Return a new seat on the same card: what an earlier one left in its folder is done."""
+    number = seat.number + ROUND
+    return replace(seat, number=number, variables={**seat.variables, SEAT_VARIABLE: str(number)})
 
 
 def seats_of(cards: Sequence[Card]) -> list[Seat]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,30 +19,59 @@ from typing import Union
 
 from harness.inside.multi_gpu.cards import card_of, own_seat
 from harness.inside.multi_gpu.ledger import LEDGER_VARIABLE, Ledger
-from harness.inside.multi_gpu.seats import Seat
+from harness.inside.multi_gpu.seats import ROUND, Seat, next_round
 from harness.inside.process import sealing
 from harness.inside.process.audit import Event
 from harness.inside.process.journal import Journal
+from harness.inside.process.lease import Lease
 from harness.inside.process.supervise import Death, supervise
 from harness.inside.process.workers import spawned
 from harness.records import CardShare, Job, Stage, Verdict, to_json, worst
 
 # Takes a worker's event and the index of its GPU, None if there is only one. Calls never overlap.
 OnCardEvent = Callable[[Event, Union[int, None]], None]
+# Takes the index of a GPU whose last worker has ended.
+OnCardDone = Callable[[int], None]
 _OWN = ("finish", "death")
 _LOG_BYTES = 1 << 20  # of each worker's log in the joined one
 
 
-def share(job: Job, stage: Stage, seats: Sequence[Seat], command: list[str], journal: str, on_event: OnCardEvent) -> list[Death]:
+def share(
+    job: Job, stage: Stage, seats: Sequence[Seat], command: list[str], journal: str, on_event: OnCardEvent, lease: Lease, keep: bool = False
+) -> list[Death]:
     """Run `command` as the worker of each seat until everything is done. Raises what `supervise` raises.
+
+    A card whose last worker has ended is given back to the `lease`, unless the stage needs it again (`keep`). If a card is lost, the others
+    are taken once more for what it left.
 
     Return the deaths of the workers. The last one is that of a seat only if no seat was left to finish the work.
     """
-    folder = Path(job.output) / stage.value
-    ledger = folder / f"ledger-{journal}"
+    ledger = Path(job.output) / stage.value / f"ledger-{journal}"
     ledger.unlink(missing_ok=True)  # from an interrupted run: the journals hold what was done, and who claimed it does not matter
-    hub = _Hub(on_event)
-    stop = threading.Event()
+    shares: list[CardShare] = []
+    deaths: dict[int, list[Death]] = {}
+    todo = list(seats)
+    while todo:
+        ended = _round(job, stage, todo, command, journal, _Hub(on_event, todo, (lambda card: None) if keep else lease.give_back_card))
+        shares += [share for share, _ in ended]
+        for seat, (_, own) in zip(todo, ended, strict=True):
+            deaths[seat.number % ROUND] = deaths.get(seat.number % ROUND, []) + own
+        left = [next_round(seat) for seat, (share, _) in zip(todo, ended, strict=True) if not share.lost]
+        todo = left if len({seat.card for seat in seats}) > 1 and len(left) < len(todo) else []
+        if todo and not keep:
+            lease.renew()
+    by_card = _by_card(shares)
+    if len(by_card) > 1:
+        sealing.replace(Path(job.output) / stage.value / "cards.jsonl", "".join(to_json(share) + "\n" for share in by_card))
+    return _deaths(list(deaths.values()))
+
+
+def _round(
+    job: Job, stage: Stage, seats: Sequence[Seat], command: list[str], journal: str, hub: _Hub
+) -> list[tuple[CardShare, list[Death]]]:
+    """Run a worker on each seat until it has nothing left to do."""
+    folder = Path(job.output) / stage.value
+    ledger, stop = folder / f"ledger-{journal}", threading.Event()
     for seat in seats:
         Ledger(ledger, seat.number).sit()
 
@@ -62,22 +92,19 @@ def share(job: Job, stage: Stage, seats: Sequence[Seat], command: list[str], jou
         deaths = supervise(start, Journal(own / journal), limit, log, listener.take, stop, job.device_faults, runs_again)
         lost = deaths[-1].reason if deaths and deaths[-1].case is None else ""
         book.leave(during=listener.lost_during)
+        hub.leave(seat)
         return CardShare(stage, card_of(seat.number), len(listener.cases), round(time.monotonic() - began, 3), lost), deaths
 
     with ThreadPoolExecutor(len(seats)) as pool:
         futures = [pool.submit(run, seat) for seat in seats]
         try:
-            ended = [future.result() for future in futures]
+            return [future.result() for future in futures]
         except BaseException:
             # Leaving the `with` block waits for the threads, which receive no signal.
             stop.set()
             raise
         finally:
             _join_logs(folder, seats)
-    shares = _by_card([share for share, _ in ended])
-    if len(shares) > 1:
-        sealing.replace(folder / "cards.jsonl", "".join(to_json(share) + "\n" for share in shares))
-    return _deaths([deaths for _, deaths in ended])
 
 
 def _by_card(shares: Sequence[CardShare]) -> list[CardShare]:
@@ -103,8 +130,16 @@ def _join_logs(folder: Path, seats: Sequence[Seat]) -> None:
 class _Hub:
     """Receives the events of all seats, one at a time."""
 
-    def __init__(self, on_event: OnCardEvent) -> None:
-        self.on_event, self.lock = on_event, threading.Lock()
+    def __init__(self, on_event: OnCardEvent, seats: Sequence[Seat], on_card_done: OnCardDone) -> None:
+        self.on_event, self.lock, self.on_card_done = on_event, threading.Lock(), on_card_done
+        self.taken = Counter(seat.card for seat in seats)
+
+    def leave(self, seat: Seat) -> None:
+        """Count a seat out, and with the last one of a card the card."""
+        with self.lock:
+            self.taken[seat.card] -= 1
+            if seat.card is not None and self.taken[seat.card] == 0:
+                self.on_card_done(seat.card)
 
     def listener(self, card: int | None) -> _Listener:
         """Return what listens to one seat."""

@@ -44,6 +44,18 @@ class Lease:
             time.sleep(_POLL_S)
         return answer or "" if path else ""
 
+    def give_back_card(self, card: int) -> None:
+        """Tell the host that this stage has no more work for one of its cards, by its index; others still have some."""
+        if self._asked and not self._given:
+            emit("lease", stage=self._stage.value, wanted=False, card=card)
+
+    def renew(self) -> None:
+        """Give everything back and ask again: cards that were given back one by one are needed once more."""
+        if self._asked and not self._given:
+            emit("lease", stage=self._stage.value, wanted=False)
+            Path(os.environ[LEASE_VARIABLE]).unlink(missing_ok=True)
+            emit("lease", stage=self._stage.value, wanted=True)
+
     def give_back(self) -> None:
         """Tell the host that this stage uses the card no more."""
         if self._asked and not self._given:

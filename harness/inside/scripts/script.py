@@ -23,7 +23,7 @@ from harness.records.selection.package import find_scripts
 
 @dataclass(frozen=True)
 class Script:
-    """A script with its arguments. `name` is its path in the package, and `kernel` the group that it belongs to."""
+    """A script with its arguments. `name` is its path in the package, and `kernel` the row of the report that it belongs to."""
 
     path: Path
     name: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Union
 
 from harness.inside.benchmarks import kernel_name
 from harness.inside.environment.triton_cache import compiled_kernels
@@ -47,7 +48,7 @@ class Results:
     def __init__(self, job: Job, folder: Path) -> None:
         self.job, self.folder, self.several = job, folder, False
         self.lease = Lease(job, Stage.TEST)
-        self.used, self.compiled_before = Used(), compiled_kernels()
+        self.used, self.compiled_before = defaultdict[Union[int, None], Used](Used), compiled_kernels()
         self.cases: dict[tuple[str, int], CaseResult] = {}
         self.collected: Counter[str] = Counter()
         self.wrong: dict[str, None] = {}
@@ -62,7 +63,7 @@ class Results:
     def on_event(self, event: Event, card: int | None = None) -> None:
         """Process one journal event. `card` is the index of its GPU, if there are several."""
         kind = event["event"]
-        self.used.note(event)
+        self.used[card].note(event)
         if kind == "collected":
             self.collected |= Counter(event["ids"])  # a new worker announces only what is left
             self.deselected = max(self.deselected, int(event.get("deselected", 0)))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.multi_gpu.cards import cards
-from harness.inside.multi_gpu.seats import seats_for_tests
+from harness.inside.multi_gpu.seats import regroup, seats_for_tests
 from harness.inside.multi_gpu.share import share
 from harness.inside.process import sealing
 from harness.inside.process.exceptions import doubted
@@ -83,10 +83,12 @@ def verify(job: Job) -> StageReport:
 
 def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[Death]:
     """Run one pytest over everything, or several that share the files."""
-    if seats := seats_for_tests(job, cards(job), len(files_with_tests(job))):
+    seats = seats_for_tests(job, cards(job), len(files_with_tests(job)))
+    regroup(folder, "journal.jsonl", seats)
+    if seats:
         results.several = True
         shared = [*command[:3], "-p", "harness.inside.multi_gpu.pytest_plugin", *command[3:]]
-        deaths = share(job, Stage.TEST, seats, shared, "journal.jsonl", results.on_event)
+        deaths = share(job, Stage.TEST, seats, shared, "journal.jsonl", results.on_event, results.lease)
         results.put_in_order()
         return deaths
     journal = Journal(folder / "journal.jsonl")
@@ -134,7 +136,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         counts=counts,
         deselected=results.deselected,
         left_out=results.left_out,
-        used_s=round(results.used.seconds, 3) if job.needs_card else None,
+        used_s=round(sum(used.seconds for used in results.used.values()), 3) if job.needs_card else None,
         compiled_here=compiled_kernels() - results.compiled_before,
         notes=(*results.notes, *again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases)),
     )

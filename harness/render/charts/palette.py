@@ -53,6 +53,7 @@ def rules(colours: Mapping[str, str] | None = None) -> str:
         f".tick,.unit,.label,.ceiling-label,.key{{font:11px {SANS};fill:{of('soft')};font-variant-numeric:tabular-nums}}",
         f".label,.key{{fill:{of('ink')}}}",
         f".ceiling-label{{font-size:10.5px;fill:{of('ceiling')}}}",
+        f".over{{fill:{of('soft')};stroke:{of('ground')};stroke-width:3px;paint-order:stroke}}",
         f".grid{{stroke:{of('grid')};stroke-width:1}}.axis{{stroke:{of('axis')};stroke-width:1}}",
         f".ceiling{{stroke:{of('ceiling')};stroke-width:1.4;fill:none}}",
         ".line{fill:none;stroke-width:1.9;stroke-linejoin:round;stroke-linecap:round}.band{stroke:none;fill-opacity:.17}",

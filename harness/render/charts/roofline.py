@@ -94,39 +94,39 @@ def _draw(points: Sequence[Placed], roofs: Sequence[Roof], targets: dict[str, in
     x = _decades([*(point.intensity for point in points), *ridges], left, right)
     y = _decades([*(point.tflops for point in points), *tops], bottom, top)
     parts = [tag("text", "TFLOP/s", x=left - 8, y=top - 10, _class="unit", text_anchor="end")]
-    for tick in _powers(y):
+    for tick in _ticks(y):
         parts.append(tag("line", x1=left, x2=right, y1=y(tick), y2=y(tick), _class="grid"))
         parts.append(tag("text", f"{tick:g}", x=left - 8, y=y(tick) + 4, _class="tick", text_anchor="end"))
-    for tick in _powers(x):
+    for tick in _ticks(x):
         parts.append(tag("line", x1=x(tick), x2=x(tick), y1=top, y2=bottom, _class="grid"))
         parts.append(tag("text", f"{tick:g}", x=x(tick), y=bottom + 17, _class="tick", text_anchor="middle"))
     parts.append(tag("text", "FLOP for each byte of its tensors", x=(left + right) / 2, y=_HEIGHT - 5, _class="unit", text_anchor="middle"))
-    for place, roof in enumerate(roofs):
-        parts += _lines(roof, x, y, f"ceiling t{targets[roof.target] % 4}", place, several=len(roofs) > 1)
-    parts += _labels(roofs, y, x(x.high) + 6)
+    drawn = [_lines(roof, x, y, f"ceiling t{targets[roof.target] % 4}", place, several=len(roofs) > 1) for place, roof in enumerate(roofs)]
+    parts += [line for lines, _ in drawn for line in lines]
     parts += [
         mark(x(point.intensity), y(point.tflops), point.style, point.shape, 4.2, sound=point.sound, title=point.words) for point in points
     ]
+    parts += [label for _, label in drawn] + _labels(roofs, y, x(x.high) + 6)  # last, so that no mark hides them
     return "".join(parts)
 
 
-def _lines(roof: Roof, x: Scale, y: Scale, css: str, place: int, *, several: bool) -> list[str]:
-    """Draw the slope of the copy up to the highest level, and each level from the slope on."""
+def _lines(roof: Roof, x: Scale, y: Scale, css: str, place: int, *, several: bool) -> tuple[list[str], str]:
+    """Draw the slope of the copy up to the highest level, and each level from the slope on. Return them and the label of the slope."""
     highest = max(roof.products.values())
     slope = roof.gbps * 1e-3  # TFLOP/s for each FLOP a byte
     begin = max(x.low, y.low / slope)
     end = min(x.high, highest / slope)
     whose = f"{roof.target} " if several else ""
-    found = []
+    found, text = [], ""
     if begin < end:
         found.append(tag("line", x1=x(begin), y1=y(begin * slope), x2=x(end), y2=y(end * slope), _class=css))
         label = f"{whose}copy {number(roof.gbps)} GB/s"
-        beside = (x(begin) + x(end)) / 2 + 14  # of several, below each other
-        found.append(tag("text", label, x=beside, y=y(math.sqrt(begin * end) * slope) + 14 + 16 * place, _class="ceiling-label"))
+        at = begin**0.8 * end**0.2  # near its lower end, where the levels are not; of several, below each other
+        text = tag("text", label, x=x(at) + 14, y=y(at * slope) + 14 + 16 * place, _class="ceiling-label over")
     for speed in roof.products.values():
         start = max(x.low, min(x.high, speed / slope))
         found.append(tag("line", x1=x(start), y1=y(speed), x2=x(x.high), y2=y(speed), _class=css))
-    return found
+    return found, text
 
 
 def _labels(roofs: Sequence[Roof], y: Scale, left: float) -> list[str]:
@@ -141,13 +141,18 @@ def _labels(roofs: Sequence[Roof], y: Scale, left: float) -> list[str]:
 
 
 def _decades(values: Sequence[float], start: float, end: float) -> Scale:
-    """Return a logarithmic scale with some room at both ends."""
-    return Scale(min(values) / 1.6, max(values) * 1.6, start, end, log=True)
+    """Return a logarithmic scale with some room at both ends, and at least a decade."""
+    low, high = min(values) / 1.6, max(values) * 1.6
+    more = max(1.0, math.sqrt(10 * low / high))
+    return Scale(low / more, high * more, start, end, log=True)
 
 
-def _powers(scale: Scale) -> list[float]:
-    first, last = math.ceil(math.log10(scale.low)), math.floor(math.log10(scale.high))
-    return [10.0**power for power in range(first, last + 1)]
+def _ticks(scale: Scale) -> list[float]:
+    """Return the powers of ten; if there are fewer than three, also twice and five times as much."""
+    first, last = math.floor(math.log10(scale.low)), math.ceil(math.log10(scale.high))
+    steps = (1,) if math.log10(scale.high / scale.low) >= 3 else (1, 2, 5)
+    ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+    return [tick for tick in ticks if scale.low <= tick <= scale.high]
 
 
 def _words(points: Sequence[Placed], roofs: Sequence[Roof]) -> str:

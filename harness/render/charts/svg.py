@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
 from harness.render.charts.axes import Scale, short, size_ticks, sizes_scale, values_scale
@@ -62,7 +63,7 @@ def _curves(sweep: Sweep, sizes: tuple[float, ...]) -> Drawing:
         lines = [_line(run, y) for run in _runs(placed)]
         inner += tag("path", d="".join(lines), _class=f"line {style}")
         few = len(placed) <= _MANY
-        inner += "".join(_dot(at, _clipped(y, point.value), entry, point, 2.6) for at, point in placed if point and (few or point.state))
+        inner += _dots([(at, _clipped(y, point.value), point) for at, point in placed if point and (few or point.state)], entry, 2.6)
         parts.append(f'<g data-series="{index}">{inner}</g>')
     parts.append(tag("line", x1=left, x2=left, y1=top, y2=bottom, _class="guide"))
     return Drawing("".join(parts), _WIDTH, _HEIGHT, tuple(x(size) for size in sizes), vertical=False)
@@ -75,8 +76,8 @@ def _list(sweep: Sweep) -> Drawing:
     x, ticks = values_scale(_values(sweep), left, right)
     parts = [tag("text", sweep.unit, x=left - 10, y=top - 9, _class="unit", text_anchor="end")]
     positions = tuple(top + _ROW * (row + 0.5) for row in range(len(labels)))
+    parts.append(tag("path", d="".join(f"M{left} {_short(at)}H{right}" for at in positions), _class="grid"))
     for at, label in zip(positions, labels, strict=True):
-        parts.append(tag("line", x1=left, x2=right, y1=at, y2=at, _class="grid"))
         parts.append(tag("text", label, x=left - 10, y=at + 4, _class="label", text_anchor="end"))
     for tick in ticks:
         parts.append(tag("line", x1=x(tick), x2=x(tick), y1=top - 4, y2=bottom, _class="grid" if tick else "axis"))
@@ -88,14 +89,11 @@ def _list(sweep: Sweep) -> Drawing:
         parts.append(tag("text", f"{whose}copy {number(ceiling.gbps)}", x=at, y=bottom + 13, _class="ceiling-label", text_anchor="middle"))
     parts.append(tag("line", x1=left, x2=right, y1=top, y2=top, _class="guide"))
     for index, entry in reversed(list(enumerate(sweep.series))):
-        style = f"s{entry.style % STYLES}"
-        inner = ""
-        for at, point in zip(positions, entry.points, strict=True):
-            if point is None:
-                continue
-            if point.low is not None and point.high is not None:
-                inner += tag("line", x1=_clipped(x, point.low), x2=_clipped(x, point.high), y1=at, y2=at, _class=f"whisker {style}")
-            inner += _dot(_clipped(x, point.value), at, entry, point, 4.5)
+        placed = [(at, point) for at, point in zip(positions, entry.points, strict=True) if point]
+        bands = [(at, x(min(point.low, x.high)), x(min(point.high, x.high))) for at, point in placed if point.low and point.high]
+        whiskers = "".join(f"M{_short(low)} {_short(at)}H{_short(high)}" for at, low, high in bands)
+        inner = tag("path", d=whiskers, _class=f"whisker s{entry.style % STYLES}") if whiskers else ""
+        inner += _dots([(_clipped(x, point.value), at, point) for at, point in placed], entry, 4.5)
         parts.append(f'<g data-series="{index}">{inner}</g>')
     return Drawing("".join(parts), _LIST_WIDTH, bottom + 20, positions, vertical=True)
 
@@ -119,12 +117,12 @@ def _runs(placed: Iterable[tuple[float, CurvePoint | None]], banded: bool = Fals
 
 
 def _line(run: list[tuple[float, CurvePoint]], y: Scale) -> str:
-    return "M" + "L".join(f"{at:.1f} {_clipped(y, point.value):.1f}" for at, point in run)
+    return "M" + "L".join(f"{_short(at)} {_short(_clipped(y, point.value))}" for at, point in run)
 
 
 def _area(run: list[tuple[float, CurvePoint]], y: Scale) -> str:
-    up = [f"{at:.1f} {_clipped(y, point.high or point.value):.1f}" for at, point in run]
-    down = [f"{at:.1f} {_clipped(y, point.low or point.value):.1f}" for at, point in reversed(run)]
+    up = [f"{_short(at)} {_short(_clipped(y, point.high or point.value))}" for at, point in run]
+    down = [f"{_short(at)} {_short(_clipped(y, point.low or point.value))}" for at, point in reversed(run)]
     return "M" + "L".join(up + down) + "Z"
 
 
@@ -132,25 +130,31 @@ def _clipped(scale: Scale, value: float) -> float:
     return scale(min(value, scale.high))
 
 
-def _dot(at: float, height: float, entry: Curve, point: CurvePoint, radius: float) -> str:
-    """Draw a circle for the first target, then a diamond, a square and a triangle. Points that are not sound are hollow."""
-    return mark(at, height, entry.style, entry.target_style, radius, sound=not point.state)
+def _dots(placed: Iterable[tuple[float, float, CurvePoint]], entry: Curve, radius: float) -> str:
+    """Draw all marks of a series in two paths: an element for each would be most of a page. Marks that are not sound are hollow."""
+    outline, style = _outline(entry.target_style, radius), f"dot s{entry.style % STYLES}"
+    paths = {style: "", f"{style} unsound": ""}
+    for at, height, point in placed:
+        paths[f"{style} unsound" if point.state else style] += f"M{_short(at)} {_short(height)}{outline}"
+    return "".join(tag("path", d=path, _class=css) for css, path in paths.items() if path)
 
 
 def mark(at: float, height: float, colour: int, shape: int, r: float, *, sound: bool, title: str = "") -> str:
-    """Draw a mark: its colour and shape are numbers. Hollow if the point is not sound. A browser shows the title."""
-    style, shape = f"dot s{colour % STYLES}" + ("" if sound else " unsound"), shape % 4
-    inner = tag("title", title) if title else ""
-    if shape == 0:
-        return with_inner(tag("circle", cx=at, cy=height, r=r, _class=style), inner)
+    """Draw one mark: its colour and shape are numbers. Hollow if the point is not sound. A browser shows the title."""
+    css = f"dot s{colour % STYLES}" + ("" if sound else " unsound")
+    path = tag("path", d=f"M{_short(at)} {_short(height)}{_outline(shape, r)}", _class=css)
+    return f"{path[:-2]}>{tag('title', title)}</path>" if title else path
+
+
+def _outline(shape: int, r: float) -> str:
+    """Return the path of a mark around a point: a circle for the first target, then a diamond, a square and a triangle."""
+    if shape % 4 == 0:
+        return f"m0 {_short(-r)}a{_short(r)} {_short(r)} 0 1 0 .1 0z"  # an arc may not end where it starts
     corners = {1: ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)), 2: ((-1, -1), (1, -1), (1, 1), (-1, 1)), 3: ((0, -1.2), (1.2, 1), (-1.2, 1))}
-    points = " ".join(f"{at + dx * r:.1f},{height + dy * r:.1f}" for dx, dy in corners[shape])
-    return with_inner(tag("polygon", points=points, _class=style), inner)
-
-
-def with_inner(element: str, inner: str) -> str:
-    """Put elements into an empty one."""
-    return f"{element[:-2]}>{inner}</{element[1:].split(' ', 1)[0]}>" if inner else element
+    points = corners[shape % 4]
+    steps = [(x - before_x, y - before_y) for (before_x, before_y), (x, y) in pairwise(points)]
+    begin, rest = points[0], "".join(f"l{_short(x * r)} {_short(y * r)}" for x, y in steps)
+    return f"m{_short(begin[0] * r)} {_short(begin[1] * r)}{rest}z"
 
 
 def tag(_name: str, _text: str = "", **attributes: object) -> str:
@@ -160,7 +164,12 @@ def tag(_name: str, _text: str = "", **attributes: object) -> str:
 
 
 def _attribute(value: object) -> str:
-    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
+    return _short(value) if isinstance(value, float) else str(value)
+
+
+def _short(pixels: float) -> str:
+    """Return a tenth of a pixel: finer is not seen."""
+    return f"{pixels:.1f}".removesuffix(".0")
 
 
 def _plain(tick: float) -> str:

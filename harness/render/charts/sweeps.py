@@ -18,7 +18,7 @@ _Styles = Mapping[tuple[str, str], int]
 _FEWEST = 3  # cases needed for a curve
 _MOST_NAMES = 5  # of parameters with the same values, in an axis label
 MOST_LISTED = 1000  # cases in one drawing without an axis
-MOST_DRAWN = 400  # drawings
+MOST_DRAWN = 2000  # drawings
 
 
 @dataclass(frozen=True)

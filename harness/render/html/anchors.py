@@ -9,7 +9,7 @@ from collections.abc import Iterable
 OWN = frozenset(
     {
         *("verdict", "overview", "gaps", "targets", "failures", "kernels", "environment", "tests", "code", "refused"),
-        *("data", "theme", "readout", "overview-tools"),
+        *("data", "theme", "readout", "overview-tools", "roofline", "filters", "left", "steps"),
     }
 )
 _LONGEST = 60

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
-
-from markupsafe import Markup
 
 from harness.compare.codegen.alignment import by_generation
 from harness.compare.comparison import CodegenCell, Comparison
@@ -19,13 +16,9 @@ _CELLS = 300_000  # tests times targets; a test's id counts as four cells
 _STATES = ("", "unverified", "suspect")
 
 
-def embedded(comparison: Comparison, figures: Iterable[Figure]) -> Markup:
-    """Return strict JSON, without NaN, that cannot close or open an HTML element."""
-    value = {"figures": [_figure(figure) for figure in figures], "tests": _tests(comparison), "code": _code(comparison)}
-    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)  # noqa: S704 - every character special to HTML is escaped
+def embedded(comparison: Comparison, figures: Iterable[Figure]) -> dict[str, Any]:
+    """Return what the script shows on demand."""
+    return {"figures": [_figure(figure) for figure in figures], "tests": _tests(comparison), "code": _code(comparison)}
 
 
 def _figure(figure: Figure) -> dict[str, Any]:
@@ -53,8 +46,9 @@ def _points(points: Sequence[CurvePoint | None]) -> list[Any]:
     """Return value, low, high, share and state of each point; 0 if a figure or point is missing."""
     rows: list[Any] = []
     for point in points:
-        figures = (point.value, point.low, point.high, point.share) if point else ()
-        rows.append([*map(_short, figures), _STATES.index(point.state)] if point else 0)
+        figures = (point.value, point.low, point.high) if point else ()
+        share = round(point.share, 2) if point and point.share else 0  # shown as a whole number of percent
+        rows.append([*map(_short, (*figures, share)), _STATES.index(point.state)] if point else 0)
     return rows
 
 

@@ -9,12 +9,14 @@ from harness.compare.answer.overview import overview, own_providers
 from harness.compare.answer.shortfalls import shortfalls
 from harness.compare.comparison import Comparison
 from harness.render.charts.roofline import roofline
+from harness.render.charts.svg import mark
 from harness.render.charts.sweeps import sweeps
 from harness.render.excerpt import shown
 from harness.render.html import answer, environment, generated_code, kernels, speeds, tests
 from harness.render.html.anchors import anchors
 from harness.render.html.data import embedded, most_tests
-from harness.render.html.shell import draw
+from harness.render.html.packed import pack, split
+from harness.render.html.shell import draw, part
 from harness.render.sections.testing import findings
 from harness.render.text import UNTESTED
 
@@ -37,6 +39,10 @@ def render_html(comparison: Comparison) -> str:
     drawings = [kernels.with_shown(kernel, own.get(kernel.name, "")) for kernel in speeds.by_kernel(comparison, figures)]
     open_gaps, more_gaps = answer.gaps(comparison, shortfalls(comparison, lines), idents)
     roof = roofline(comparison)
+    pages = kernels.pages(comparison, lines, idents, drawings, generated.functions, numerics)
+    bodies = {page.ident: part("kernel.html.jinja", "body", page, comparison, generated) for page in pages}
+    gravest = [idents[name] for name in kernels.named(lines, generated.functions)]
+    bodies_shown, bodies_packed = split(bodies, gravest)
     left_out = [*found.left_out, *(f"{count} {what}. Everything is in comparison.json." for count, what in more if count > 0)]
     return draw(
         "page.html.jinja",
@@ -53,12 +59,14 @@ def render_html(comparison: Comparison) -> str:
         gaps=open_gaps,
         more_gaps=more_gaps,
         roof=roof,
+        roof_marks=[Markup(mark(5, 5, 7, shape, 3.4, sound=True)) for shape in range(4)],  # noqa: S704 - numbers only
         roof_body=Markup(roof.body if roof else ""),  # noqa: S704 - the chart escapes all texts
-        pages=kernels.pages(comparison, lines, idents, drawings, generated.functions, numerics),
+        pages=pages,
+        bodies=bodies_shown,
         failures=tests.failures(comparison),
         findings=findings.sections(comparison, tests.MOST_FINDINGS),
         parity=tests.parity(comparison),
         left_out=left_out,
         generated=generated,
-        data=embedded(comparison, figures),
+        data=pack(embedded(comparison, figures) | {"bodies": bodies_packed}),
     )

@@ -18,11 +18,11 @@ from harness.render.text import counts, first_line, number, plural, trend, visib
 def draw(
     template: str, *, sentence: str, exit_code: int, kind: str, script: str | None = None, rest: str | None = None, **values: Any
 ) -> str:
-    """Render a template that extends `shell.html.jinja`. `script` names the packaged script that the page runs, if any.
+    """Render a template that extends `shell.html.jinja`. `script` names the packaged script that runs after that of the theme.
 
     The headline is the sentence and `rest` comes below it; without `rest`, the sentence is split at its first colon.
     """
-    style, code = _style(), _package_data(script) if script else ""
+    style, code = _style(), _package_data("theme.js") + _package_data(script) if script else ""
     allowed = f"style-src '{_digest(style)}'; " + (f"script-src '{_digest(code)}'; " if code else "")
     if rest is None:
         head, _, rest = sentence.partition(": ")
@@ -42,6 +42,12 @@ def draw(
             **values,
         )
     )
+
+
+def part(template: str, macro: str, *values: Any) -> Markup:
+    """Return what a macro of a template makes of the values."""
+    found: Markup = getattr(_environment().get_template(template).module, macro)(*values)
+    return found
 
 
 @cache

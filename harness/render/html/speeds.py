@@ -13,8 +13,6 @@ from harness.render.charts.svg import STYLES, Drawing, draw
 from harness.render.charts.sweeps import MOST_DRAWN, Curve, Sweep
 from harness.render.text import number, plural
 
-_MOST_CHARACTERS = 700_000  # of all drawings: a page of hundreds of kernels still opens at once
-
 
 @dataclass(frozen=True)
 class Figure:
@@ -50,16 +48,12 @@ class Kernel:
 
 
 def figures(sweeps: Sequence[Sweep]) -> tuple[Figure, ...]:
-    """Draw the sweeps; of very many, the first that the page has room for."""
-    found: list[Figure] = []
-    room = _MOST_CHARACTERS
-    for position, sweep in enumerate(sweeps[:MOST_DRAWN]):
-        drawing = draw(sweep)
-        room -= len(drawing.body)
-        if room < 0 and found:
-            break
-        found.append(Figure(f"c{position}", sweep, drawing, Markup(drawing.body), _words(sweep)))  # noqa: S704 - chart escapes all texts
-    return tuple(found)
+    """Draw the sweeps; of very many, the first."""
+    drawn = [(sweep, draw(sweep)) for sweep in sweeps[:MOST_DRAWN]]
+    return tuple(
+        Figure(f"c{position}", sweep, drawing, Markup(drawing.body), _words(sweep))  # noqa: S704 - chart escapes all texts
+        for position, (sweep, drawing) in enumerate(drawn)
+    )
 
 
 def by_kernel(comparison: Comparison, drawn: Iterable[Figure]) -> tuple[Kernel, ...]:
@@ -78,6 +72,7 @@ def _kernel(speeds: list[Speed], name: str, group: list[Figure]) -> Kernel:
     providers = {entry.provider: f"s{entry.style % STYLES}" for entry in series}
     targets = {entry.target: f"t{entry.target_style % 4}" for entry in series}
     order = {provider: position for position, provider in enumerate(providers)}
+    shared = {speed.unit for speed in speeds if speed.best_share is not None}
     units = dict.fromkeys(figure.sweep.unit for figure in group)
     return Kernel(
         name,
@@ -86,7 +81,7 @@ def _kernel(speeds: list[Speed], name: str, group: list[Figure]) -> Kernel:
         tuple(figure for figure in group if not figure.drawing.vertical),
         tuple(figure for figure in group if figure.drawing.vertical),
         tuple(sorted(speeds, key=lambda speed: order.get(speed.provider, len(order)))),
-        tuple(unit or "no unit" for unit in units if not is_bandwidth(unit)),
+        tuple(unit or "no unit" for unit in units if not is_bandwidth(unit) and unit not in shared),
     )
 
 

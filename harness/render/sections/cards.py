@@ -58,5 +58,6 @@ def use_of_cards(target: TargetSummary) -> str:
         return ""
     share = f" ({use.used_s / use.held_s:.0%})" if use.held_s else ""
     several = "cards" if len(target.devices) > 1 else "card"
+    together = " in all" if several == "cards" else ""
     compiled = f"{plural(use.compiled_ahead, 'kernel')} compiled on that machine before, {use.compiled_meanwhile} meanwhile"
-    return f"held its {several} for {use.held_s:.0f} s, {use.used_s:.0f} s{share} for tests and timing; {compiled}"
+    return f"held its {several} for {use.held_s:.0f} s{together}, {use.used_s:.0f} s{share} for tests and timing; {compiled}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import click
@@ -39,6 +40,38 @@ def leg(tmp_path, monkeypatch):
         return _run_cli(["ci", "leg", target, "--out", "bundle", *more, "--options", options]), given
 
     return start
+
+
+def test_a_job_with_a_card_takes_what_another_job_compiled(leg, tmp_path, monkeypatch):
+    """It does not compile for other cards again. The user's own options count, and without a hash nothing is taken."""
+    folder = tmp_path / "compiled" / "raw" / "cpu" / "compile" / "triton-cache"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("{}")
+    digest = hashlib.sha256(b"{}").hexdigest()
+    for target, options, given_hash, stages, taken in (
+        ("cuda", "", digest, "test,bench", True),
+        ("cuda", "--stage bench", digest, "bench", True),
+        ("cuda", "", "", None, False),
+        ("cpu", "", digest, None, False),
+    ):
+        monkeypatch.setenv("COMPILED_HASH", given_hash)
+        code, given = leg(target, options, "--compiled", "compiled")
+        assert code == 0
+        assert (given["stages"], given["compiled"] is not None) == (stages, taken), (target, options)
+
+
+def test_an_artifact_that_is_missing_fails_nothing(leg, monkeypatch):
+    """The job with the card does everything itself."""
+    monkeypatch.setenv("COMPILED_HASH", "0" * 64)
+
+    assert leg("cuda", "", "--compiled", "nowhere")[1]["compiled"] is None
+
+
+def test_a_job_without_a_card_only_compiles(leg):
+    """For the architectures of the plan, whatever stages the user's options name."""
+    _, given = leg("cpu", "--stage test --quick", "--compile-for", "sm_90")
+
+    assert (given["stages"], given["launches"], given["save_compiled"], given["quick"]) == ("compile", "bench,test", "sm_90", True)
 
 
 FORMS = ["--targets mine.yml", "--targets=mine.yml", "--targets other.yml --targets=mine.yml", "-k --targets --targets=mine.yml"]

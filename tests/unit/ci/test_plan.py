@@ -88,7 +88,18 @@ def test_the_outputs_of_a_plan():
     }
     assert told["expect"] == "a,b"
     assert as_outputs(plan_legs(asked(a=[["x"], ["y"], ["z"]], b="x"), ["a", "b"]))["expect"] == "a,a (2),a (3),b"
-    assert set(told) == {"matrix", "expect"}
+    assert (told["compile"], set(told)) == ("", {"matrix", "expect", "compile", "artifact"})
+
+
+def test_what_is_compiled_before_a_card_is_taken():
+    """For the cards of the plan, by a target without one; the report has it once."""
+    cards = {"a": ["x1", "x2"], "b": ["x2", "x3"]}
+    alone = as_outputs(plan_legs(asked(a="x", b="y"), ["a", "b", "cpu"]), cards, "cpu")
+    beside = as_outputs(plan_legs(asked(a="x", cpu="y"), ["a", "b", "cpu"]), cards, "cpu")
+
+    assert (alone["compile"], alone["expect"], alone["artifact"]) == ("x1,x2,x3", "a,b,cpu", "raw-compile")
+    assert (beside["compile"], beside["expect"], beside["artifact"]) == ("x1,x2", "a,cpu", "compiled")
+    assert as_outputs(plan_legs(asked(cpu="y"), ["a", "cpu"]), cards, "cpu")["compile"] == ""
 
 
 HOSTS = """
@@ -107,6 +118,7 @@ def test_a_hosts_file_is_a_plan(tmp_path, capsys):
         "cuda-1of2: cuda on self-hosted, h100",
         "cuda-2of2: cuda on self-hosted, h100",
         "big: big on self-hosted, b200",
+        "before them: cpu compiles for sm_80,sm_90,sm_100, without a card",
     ]
     assert "cuda,big" in told
 

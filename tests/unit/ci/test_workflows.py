@@ -37,13 +37,14 @@ def value_of(expression, event, inputs):
     """What GitHub makes of an expression with `!`, `&&`, `||`, `==` and `!=` in it; whatever is not there is null, and so false."""
 
     def look_up(found):
-        value = {"github": {"event": event, "repository": "owner/kernels"}, "inputs": inputs}
+        planned = {"plan": {"result": "success", "outputs": {"compile": "sm_90"}}}
+        value = {"github": {"event": event, "repository": "owner/kernels"}, "inputs": inputs, "needs": planned}
         for key in found[0].split("."):
             value = value.get(key) if isinstance(value, dict) else None
         return repr(value)
 
-    words = re.sub(r"(?<!')\b(?:github|inputs)(?:\.[\w-]+)+", look_up, expression.removeprefix("${{").removesuffix("}}").strip())
-    return eval(re.sub(r"!(?!=)", " not ", words).replace("&&", " and ").replace("||", " or "))
+    words = re.sub(r"(?<!')\b(?:github|inputs|needs)(?:\.[\w-]+)+", look_up, expression.removeprefix("${{").removesuffix("}}").strip())
+    return eval(re.sub(r"!(?!=)", " not ", words).replace("&&", " and ").replace("||", " or "), {"cancelled": lambda: False})
 
 
 EVENTS = {
@@ -61,8 +62,9 @@ def test_gpu_jobs_of_a_fork_are_sent_to_its_environment(name):
     event = {"pull_request": pull_request} if pull_request else {}
     without, guarded = ({"environment": "gpu", "fork-environment": named} for named in ("", "gpu-forks"))
 
-    assert value_of(LEG["if"], event, without) is ours
-    assert value_of(LEG["if"], event, guarded) is True
+    for job in (LEG, WORKFLOWS["gpu.yml"]["jobs"]["compile"]):
+        assert value_of(job["if"], event, without) is ours
+        assert value_of(job["if"], event, guarded) is True
     assert value_of(LEG["environment"], event, guarded) == environment
     assert WORKFLOWS["ci.yml"]["jobs"]["gpu"]["with"]["fork-environment"] == "gpu-forks"
 
@@ -145,7 +147,10 @@ def test_runners_are_documented_as_ephemeral_and_in_a_group_of_their_own():
 def test_scripts_write_no_variable_for_later_steps():
     """Rule 12: outputs go through `warpwave ci plan`, with a delimiter that nobody can guess."""
     assert [step["run"] for _, step in STEPS if re.search("GITHUB_(ENV|PATH)", step.get("run", ""))] == []
-    assert [step["run"] for _, step in STEPS if "GITHUB_OUTPUT" in step.get("run", "")] == ['warpwave ci plan --output "$GITHUB_OUTPUT"']
+    assert [step["run"] for _, step in STEPS if "GITHUB_OUTPUT" in step.get("run", "")] == [
+        'warpwave ci plan --output "$GITHUB_OUTPUT"',
+        'exec "$RUNNER_TEMP/warpwave/bin/warpwave" ci compiled "$RUNNER_TEMP/bundle" --output "$GITHUB_OUTPUT"',
+    ]
     assert outputs({"a": "x\nb<<EOF"}, "7f3a") == "a<<7f3a\nx\nb<<EOF\n7f3a\n"
 
 

@@ -5,6 +5,7 @@ GitHub itself, pip, nox and the cards are stubs; the commands of warpwave are th
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 
@@ -14,7 +15,7 @@ import yaml
 from runner import ROOT, Runner
 from synthetic import GPU_B, case, edit, facts, record, run, sample, write_raw
 
-from harness.records import Verdict
+from harness.records import Stage, StageReport, Verdict
 
 WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "workflows").glob("*.yml")}
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -72,18 +73,44 @@ case "$1 $2 $3" in
 esac"""
 
 
-def gpu(runner, legs, gh=NO_BASE, more=None):
-    """gpu.yml from plan to report. `legs`: what stands for warpwave on each target's machine; None where the job never came."""
+# The job without a card: it leaves a kernel and a report of the compile stage, and says in a file what it was asked.
+COMPILES = f"""
+case "$1 $2 $3" in
+"ci leg cpu") echo "$COMPILE_FOR" >asked; while [ "$1" != --out ]; do shift; done; mkdir -p "$2/raw"; cp -r {{left}} "$2/raw/cpu";;
+*) exec {REAL} "$@";;
+esac"""
+
+
+def compile_first(runner, planned, left):
+    """Run the job that compiles for the cards; return what the jobs with cards need of it. Without `left` it never came."""
+    if not planned["steps.plan.outputs.compile"] or left is None:
+        return {"needs.compile.outputs.hash": "", "needs.compile.outputs.hash != ''": False}
+    artifact = planned["steps.plan.outputs.artifact"]
+    values = {f"needs.plan.outputs.{name}": planned[f"steps.plan.outputs.{name}"] for name in ("compile", "artifact")}
+    values |= {"inputs.kernels": "kernels", "inputs.options": "--quick"}
+    ran = runner("compile", values, warpwave=COMPILES.format(left=left)).run(WORKFLOWS["gpu.yml"]["jobs"]["compile"]["steps"])
+    assert ran["status"] == "success", ran["log"]
+    digest = ran["outputs"]["steps.compiled.outputs.hash"]
+    known = {"needs.compile.outputs.hash": digest, "needs.compile.outputs.hash != ''": digest != ""}
+    return known | {"needs.compile.outputs.artifact": f"{artifact}-1"}
+
+
+def gpu(runner, legs, gh=NO_BASE, more=None, compiled=None):
+    """gpu.yml from plan to report. `legs`: what stands for warpwave on each target's machine; None where the job never came.
+
+    `compiled` is what the job without a card leaves; without it that job is skipped, and nobody expects it.
+    """
     jobs = WORKFLOWS["gpu.yml"]["jobs"]
     runners = json.dumps({name: RUNNERS[name] for name in legs})
     asked = {"inputs.shards": 1, "inputs.runners": runners, "inputs.kernels": "kernels"}
     planned = runner("plan", asked).run(jobs["plan"]["steps"])
     assert planned["status"] == "success", planned["log"]
-    ran = {}
+    ran = {"plan": planned}
+    handed = compile_first(runner, planned["outputs"], compiled)
     for leg in json.loads(planned["outputs"]["steps.plan.outputs.matrix"])["include"]:
         if legs[leg["target"]] is not None:
             inputs = {"inputs.kernels": "kernels", "inputs.engine": "", "inputs.options": "--quick"}
-            values = {"matrix.target": leg["target"], "matrix.name": leg["name"], "matrix.shard": leg["shard"], **inputs}
+            values = {"matrix.target": leg["target"], "matrix.name": leg["name"], "matrix.shard": leg["shard"], **inputs, **handed}
             machine = runner(leg["name"], values, warpwave=legs[leg["target"]])
             ran[leg["target"]] = machine.run(jobs["leg"]["steps"], jobs["leg"]["env"])
     values = {
@@ -91,7 +118,7 @@ def gpu(runner, legs, gh=NO_BASE, more=None):
         "inputs.fail-on": WORKFLOWS["gpu.yml"][True]["workflow_call"]["inputs"]["fail-on"]["default"],
         "inputs.threshold": "",
         **(more or {}),
-        "needs.plan.outputs.expect": planned["outputs"]["steps.plan.outputs.expect"],
+        "needs.plan.outputs.expect": planned["outputs"]["steps.plan.outputs.expect"].removesuffix("" if compiled else ",cpu"),
         "github.base_ref || github.event.repository.default_branch": "main",
     }
     ran["report"] = runner("report", values, gh=gh).run(jobs["report"]["steps"])
@@ -132,6 +159,53 @@ def test_no_leg_at_all_is_a_report_too(runner, tmp_path):
 
     assert [target["verdict"] for target in comparison(ran, tmp_path)["targets"]] == ["absent", "absent"]
     assert ran["report"]["statuses"]["Report"] == 4
+
+
+@pytest.fixture
+def compiled(tmp_path):
+    """A compile stage's results, with a kernel for the cards' jobs."""
+    left = tmp_path / "compiled" / "cpu"
+    write_raw(left, run(record=record("cpu"), cases=(), samples=(), stages=(StageReport(Stage.COMPILE, Verdict.PASSED, 4.0),)))
+    (left / "compile" / "triton-cache").mkdir(parents=True)
+    (left / "compile" / "triton-cache" / "manifest.json").write_text('{"files": {}}')
+    return left
+
+
+# Says in a file what the job with a card starts with, then brings its results.
+STARTS = 'echo "$COMPILED_HASH" $(cd "$RUNNER_TEMP/compiled" && find . -name manifest.json) >started'
+
+
+def test_a_card_starts_with_what_was_compiled_without_one(runner, card, compiled, tmp_path):
+    """The artifact is there and its hash comes with the plan, before the job runs; both jobs are in the report."""
+    ran = gpu(runner, {"cuda": f'[ "$2" != leg ] || {STARTS}{card}'}, compiled=compiled)
+    manifest = compiled / "compile" / "triton-cache" / "manifest.json"
+    digest = hashlib.sha256(manifest.read_bytes()).hexdigest()
+
+    assert (tmp_path / "compile" / "work" / "asked").read_text() == "sm_80,sm_90,sm_100\n"
+    assert (tmp_path / "cuda" / "work" / "started").read_text() == f"{digest} ./raw/cpu/compile/triton-cache/manifest.json\n"
+    assert ran["cuda"]["status"] == "success", ran["cuda"]["log"]
+    assert not (tmp_path / "cuda" / "_temp" / "compiled").exists()
+    assert {target["target"]: target["verdict"] for target in comparison(ran, tmp_path)["targets"]} == {"cuda": "passed", "cpu": "passed"}
+
+
+def test_without_a_compiled_kernel_the_cards_job_compiles_for_itself(runner, card, compiled, tmp_path):
+    """The job without a card left none, so there is no hash, and nothing is fetched."""
+    shutil.rmtree(compiled / "compile" / "triton-cache")
+    ran = gpu(runner, {"cuda": card}, compiled=compiled)
+
+    assert "Fetch what was compiled" not in ran["cuda"]["statuses"]
+    assert ran["cuda"]["status"] == "success", ran["cuda"]["log"]
+
+
+def test_the_jobs_of_cards_wait_for_the_compiler_and_run_without_it():
+    """The order of the workflow: a card is taken after the compilation, also after one that failed."""
+    jobs = WORKFLOWS["gpu.yml"]["jobs"]
+
+    assert "compile" in jobs["leg"]["needs"]
+    assert jobs["leg"]["if"].startswith("${{ !cancelled() && needs.plan.result == 'success' && ")
+    assert jobs["compile"]["runs-on"] == "ubuntu-24.04"
+    steps = [step.get("name") for step in jobs["leg"]["steps"]]
+    assert steps.index("Fetch what was compiled") < steps.index("Run")
 
 
 # Finds the folder of a leg's results; whatever else is asked of warpwave on that machine, it does nothing.

@@ -37,7 +37,7 @@ def test_the_page_of_two_legs(tmp_path, package, capsys):
     told = json.loads(capsys.readouterr().out)
 
     assert (code, told["exit_code"], told["stale"][0]["entry"]) == (1, 1, "16")
-    assert "1 kernel spills more (sy_90), 1 tuned configuration is stale" in (tmp_path / "line.txt").read_text()
+    assert "1 function spills more (sy_90), 1 tuned configuration is stale" in (tmp_path / "line.txt").read_text()
     for name in ("page.md", "page.html"):
         assert "What changes" in (tmp_path / name).read_text()
 

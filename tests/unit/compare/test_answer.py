@@ -179,7 +179,7 @@ def test_two_kernels_for_one_are_a_hint_and_their_configurations_are_not_compare
     here = Side("b", (compiled("b", constants={"PHASE": 1}), compiled("b", constants={"PHASE": 2})))
     there = Side("a", (compiled("a"),))
 
-    assert [hint.evidence for hint in hints(here, there)] == ["2 kernels or configurations on b, 1 on a"]
+    assert [hint.evidence for hint in hints(here, there)] == ["2 launches or configurations on b, 1 on a"]
     assert hints(there, here) == ()
     assert figures(here, there)[0].here == "2"
 

@@ -59,14 +59,14 @@ def test_everything_got_worse():
     text = page(found)
 
     assert sentence(found) == (
-        "Triton a → b: 1 test fails now (alpha), 1 kernel no longer compiles (sy_100), 1 kernel spills more (sy_80), "
+        "Triton a → b: 1 test fails now (alpha), 1 function no longer compiles (sy_100), 1 function spills more (sy_80), "
         "1 recorded error grew, geomean 0.50 on alpha."
     )
     for words in ("Tests that fail now", "Regressions", "LDS accesses in flight: gone", "0.001 → 0.1", "Slower"):
         assert words in text, words
     assert outcome(found, FAILING, "x").code is ExitCode.FAILED
     back = upgrade([old, new], "b", "a")
-    assert "1 kernel may race in LDS (sy_90)" in sentence(back)
+    assert "1 function may race in LDS (sy_90)" in sentence(back)
     assert "grew" not in sentence(back)
     assert outcome(
         upgrade([replace(old, compiled=rows[:1]), replace(old, record=new.record, compiled=rows[:1])], "a", "b"), FAILING, "x"

@@ -174,6 +174,8 @@ def test_a_run_on_several_cards_is_taken_up_again(bereft, warpwave):
     before = collect(raw).samples
     kept = (raw / "bench" / "0" / "journal.jsonl").read_text().splitlines(keepends=True)[:12]
     (raw / "bench" / "0" / "journal.jsonl").write_text("".join(kept))
+    (after_the_loss,) = (raw / "bench").glob("?????*/journal.jsonl")  # of the card that took over what the lost one left
+    after_the_loss.unlink()
     stages = json.loads((raw / "stages.json").read_text())
     stages["reports"] = [report for report in stages["reports"] if report["stage"] == "facts"]
     (raw / "stages.json").write_text(json.dumps({**stages, "finished": False}))
@@ -202,3 +204,74 @@ def test_cards_that_are_not_there_are_told(warpwave):
     _, said = warpwave("--gpus", "0,1", "--stage", "bench", "--out", "out", STUB_CARDS="1")
 
     assert "2 GPUs were asked for, torch sees 1" in said
+
+
+WAITS = """
+import fcntl, time
+
+def free(card):
+    with open(f"{folder}/warpwave-stub-{{card}}.lock", "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+def test_the_other_card_is_free():
+    until = time.monotonic() + 30
+    while not (free(0) or free(1)):
+        assert time.monotonic() < until, "both cards are held, and one of them has no work"
+        time.sleep(0.05)
+    assert not (free(0) and free(1))
+"""
+
+
+@pytest.mark.parametrize("gpus", ["0,1", "all"])
+def test_a_card_without_work_is_given_back_while_the_other_has_some(warpwave, tmp_path, gpus):
+    """Another run may take it. The report adds up the seconds of both cards, which is more than the stage took on one."""
+    package = tmp_path / "package"
+    for name, text in (("short", "def test_short():\n    pass\n"), ("long", WAITS.format(folder=tmp_path))):
+        (package / name).mkdir(parents=True)
+        (package / name / f"test_{name}.py").write_text(text)
+    more = ("--kernels", str(package), "--stage", "test", "--gpus", gpus, "--test-workers", "1", "--out", "out")
+    folder, said = warpwave(*more, folder=tmp_path)
+    told = collect(folder / "out" / "raw" / "stub")
+
+    assert {entry.id.partition("::")[2]: entry.verdict.value for entry in told.cases if "module" not in entry.id} == {
+        "test_short": "passed",
+        "test_the_other_card_is_free": "passed",
+    }, said
+    assert told.record.held["test"] > 0
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 3), (3, 2)])
+def test_another_number_of_workers_runs_no_finished_test_again(warpwave, tmp_path, before, after):
+    """What each earlier worker finished counts, wherever its journal is; only the tests without an outcome run."""
+    package, ran = tmp_path / "package", tmp_path / "ran"
+    package.mkdir()
+    body = f"def test_{{}}():\n    with open({str(ran)!r}, 'a') as file:\n        file.write('{{}}\\n')\n"
+    for file in "abcd":
+        (package / f"test_{file}.py").write_text("".join(body.format(f"{file}{n}", f"{file}{n}") for n in range(3)))
+    more = ("--kernels", str(package), "--stage", "test")
+    warpwave(*more, "--test-workers", str(before), "--out", "out", folder=tmp_path)
+    raw = tmp_path / "out" / "raw" / "stub"
+    stages = json.loads((raw / "stages.json").read_text())
+    stages["reports"] = [report for report in stages["reports"] if report["stage"] == "facts"]
+    (raw / "stages.json").write_text(json.dumps({**stages, "finished": False}))
+    journals = sorted((raw / "test").rglob("journal.jsonl"))
+    lost = 0
+    for path in journals:  # a kill in the middle of each worker's last test
+        lines = path.read_text().splitlines(keepends=True)
+        finished = [at for at, line in enumerate(lines) if '"event": "finish"' in line and "::test_" in line]
+        if not finished:
+            continue
+        last = finished[-1]
+        path.write_text("".join(lines[:last]) + lines[last][:20])
+        lost += 1
+    _, said = warpwave(*more, "--test-workers", str(after), "--resume", "out", folder=tmp_path)
+    told = collect(raw)
+
+    assert Counter(entry.verdict.value for entry in told.cases) == {"passed": 12}, said
+    assert told.problems == ()
+    assert len(ran.read_text().splitlines()) == 12 + lost
+    assert len(set(ran.read_text().splitlines())) == 12

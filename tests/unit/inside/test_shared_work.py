@@ -18,7 +18,7 @@ from harness.config.targets import load_targets
 from harness.errors import UsageError
 from harness.inside.bench.results import Sink
 from harness.inside.facts.stage import ask_about_cards
-from harness.inside.multi_gpu.cards import cards
+from harness.inside.multi_gpu.cards import SEAT_STEP, cards
 from harness.inside.multi_gpu.claims import homes
 from harness.inside.multi_gpu.ledger import Ledger
 from harness.records import CardShare, DeviceFacts, Job, Sample, Stage, Verdict, dump, to_json
@@ -52,20 +52,20 @@ class WaitedError(Exception):
     """Somebody waits."""
 
 
-def test_who_is_through_waits_for_the_others(ledgers, monkeypatch):
-    """Until then one of them may be lost, and leave something."""
+def test_who_is_through_waits_for_the_others_on_its_card_only(ledgers, monkeypatch):
+    """Until then one of them may be lost, and leave something. Another card's work is not waited for: this card is given back."""
 
     def waits(seconds):
         raise WaitedError
 
     zero, one, _ = ledgers
-    assert one.next(["a"], {"a": 1}, fail) == "a"
+    neighbour = Ledger(zero.path, SEAT_STEP)
     monkeypatch.setattr("harness.inside.multi_gpu.ledger.time.sleep", waits)
-    with pytest.raises(WaitedError):
-        zero.next(["a"], {"a": 1}, fail)
-    one.finish("a")
-
+    assert one.next(["a"], {"a": 1}, fail) == "a"
     assert zero.next(["a"], {"a": 1}, fail) is None
+    assert neighbour.next(["b"], {}, fail) == "b"
+    with pytest.raises(WaitedError):
+        zero.next(["b"], {}, fail)
 
 
 def test_a_fresh_worker_goes_on_with_what_its_card_has_begun(ledgers, tmp_path):

@@ -81,6 +81,20 @@ def test_both_targets_run_to_the_report(ran):
     assert {row.launched_by for row in simulated.compiled} == {"bench", "test"}
 
 
+def test_a_triton_without_the_vendors_backend_is_named_once(tmp_path):
+    """Not as host code that raised at each launch, in a run that passed."""
+    (tmp_path / "targets.yml").write_text(TARGETS.replace(f"{DATA / 'site'}:", ""))
+    package = shutil.copytree(DATA / "package", tmp_path / "package")
+    variables = {"PYTHONPATH": str(REPOSITORY), "COLUMNS": "200", "STUB_STATE": str(tmp_path), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
+    words = ["run", "third-sim", "--targets", "targets.yml", "--kernels", package, "--stage", "compile", "--out", "out"]
+    done = command.warpwave(*words, cwd=tmp_path, env={**os.environ, **variables})
+
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "the Triton here has no backend for tv1 (third)" in done.stdout + done.stderr
+    assert "Install the vendor's Triton" in done.stdout
+    assert "incomplete" not in done.stdout
+
+
 def test_the_card_has_the_name_of_its_architecture(ran):
     """In the facts and beside what its own JIT compiled; the figures that torch does not have are those of Triton's driver."""
     folder, _ = ran

@@ -15,7 +15,7 @@ from two_vendors import MADE_UP, two_vendors
 from harness.compare import compare
 from harness.compare.codegen.changed_code import diff
 from harness.compare.codegen.deltas import Concern
-from harness.render.html import render_html, render_sections
+from harness.render.html import packed, render_html, render_sections
 from harness.render.sections.changes.code import diff_sections, sentence
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no browser can be driven")
@@ -62,12 +62,22 @@ def show(browser, tmp_path):
 
 
 def unfold(page):
-    """Open the section of every kernel."""
+    """Open the section of every kernel, and wait until it is filled."""
     page.locator("details.page").evaluate_all("found => found.forEach(one => { one.open = true })")
+    page.wait_for_function("[...document.querySelectorAll('[data-packed]')].every(one => one.children.length > 1)")
     return page
 
 
-def test_it_renders_and_reads_out(show):
+@pytest.fixture(params=["plain", "packed"])
+def form(request, monkeypatch):
+    """A page as it is, and one whose kernels and numbers are compressed, as in a page of hundreds of kernels."""
+    if request.param == "packed":
+        monkeypatch.setattr(packed, "MOST_MARKUP", 0)
+        monkeypatch.setattr(packed, "MOST_JSON", 0)
+    return request.param
+
+
+def test_it_renders_and_reads_out(show, form):
     """What is wrong is the heading; a pointer over a drawing shows its numbers."""
     page = unfold(show(compare(two_targets(), ["alpha", "beta"])))
     page.locator(".plot").first.hover()
@@ -77,7 +87,7 @@ def test_it_renders_and_reads_out(show):
     assert "triton, alpha\t" in page.locator("#readout").inner_text()
 
 
-def test_a_switch_takes_its_lines_away_and_brings_them_back(show):
+def test_a_switch_takes_its_lines_away_and_brings_them_back(show, form):
     """It affects only this kernel, and its read-out too."""
     page = unfold(show(compare(two_targets(), ["alpha", "beta"])))
     kernel = page.locator("[data-kernel]").first
@@ -94,7 +104,7 @@ def test_a_switch_takes_its_lines_away_and_brings_them_back(show):
     assert page.locator("[data-series].off").count() == 0
 
 
-def test_the_keyboard_reaches_switches_and_drawings(show):
+def test_the_keyboard_reaches_switches_and_drawings(show, form):
     """Tab moves to them, space switches, and arrow keys move between cases."""
     page = unfold(show(compare(two_targets(), ["alpha", "beta"])))
     page.locator("details.page .scroll").first.focus()
@@ -118,7 +128,7 @@ def test_the_keyboard_reaches_switches_and_drawings(show):
     assert page.locator("#readout").is_hidden()
 
 
-def test_long_tables_are_made_when_they_are_opened(show):
+def test_long_tables_are_made_when_they_are_opened(show, form):
     """Every number, test and configuration; the filter keeps rows that contain all of its words."""
     page = unfold(show(compare([*two_targets(), no_gpu()], ["alpha", "beta", "cpu"])))
     softmax = "[data-code=softmax]"
@@ -179,7 +189,7 @@ def test_every_target_is_visible_at_every_width(show, width):
     assert "56 %" in row.inner_text()
 
 
-def test_a_link_opens_the_section_of_its_kernel(show):
+def test_a_link_opens_the_section_of_its_kernel(show, form):
     """From the overview, and as a fragment that somebody shared."""
     page = show(compare(two_vendors()))
     assert not page.locator("#softmax table").first.is_visible()
@@ -188,11 +198,33 @@ def test_a_link_opens_the_section_of_its_kernel(show):
     assert page.locator("#softmax details.page").get_attribute("open") is not None
     page.goto(page.url.partition("#")[0] + "#gelu")
     page.wait_for_function("document.querySelector('#gelu details.page').open")
+    page.locator("#gelu .plot").first.wait_for()
 
 
-def test_only_its_own_line_and_the_fastest_peer_are_drawn_at_first(show):
-    """The others are one press away."""
+def test_a_print_of_a_large_page_has_every_section(show, monkeypatch):
+    """Also those that nobody opened."""
+    monkeypatch.setattr(packed, "MOST_MARKUP", 0)
     page = show(compare(two_vendors()))
+    page.wait_for_function("document.querySelector('#softmax') !== null")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+
+    assert page.locator("details.page:not([open])").count() == 0
+    assert page.locator("[data-packed]").count() == page.locator("[data-packed]:has(h4)").count() > 0
+
+
+def test_without_a_script_a_large_page_says_where_its_sections_are(show, monkeypatch):
+    """The table of kernels is there, and each section names the files that hold it."""
+    monkeypatch.setattr(packed, "MOST_MARKUP", 0)
+    page = show(compare(two_vendors()), java_script_enabled=False)
+    page.locator("#softmax summary").first.click()
+
+    assert "56 %" in page.locator("#row-softmax").inner_text()
+    assert "bandwidth.csv" in page.locator("#softmax noscript").inner_text()
+
+
+def test_only_its_own_line_and_the_fastest_peer_are_drawn_at_first(show, form):
+    """The others are one press away."""
+    page = unfold(show(compare(two_vendors())))
     pressed = page.locator("#softmax [data-provider]").evaluate_all("all => all.map(one => [one.dataset.provider, one.ariaPressed])")
 
     assert [name for name, state in pressed if state == "true"] == ["triton", "quack"]
@@ -246,9 +278,9 @@ def test_without_its_script_it_is_whole(show):
 
 
 @pytest.mark.parametrize("name", PAGE_NAMES)
-def test_hostile_names_do_nothing(show, name):
+def test_hostile_names_do_nothing(show, form, name):
     """No dialog, no request, no error, wherever the name stands, the tables made by the script included."""
-    page = show(hostile(name))
+    page = unfold(show(hostile(name)))
     for details in page.locator("details").all():
         details.evaluate("element => { element.open = true }")
     page.wait_for_function("document.querySelectorAll('.numbers table').length === document.querySelectorAll('.numbers').length")

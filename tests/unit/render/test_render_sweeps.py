@@ -93,7 +93,9 @@ def test_marks_lie_inside_of_the_drawing():
     samples[5] = sample(6, 1e9, case="softmax/N=6", params={"N": 6})
     for chosen in (samples, samples[:2]):
         drawing = draw(sweeps(compare([run(samples=tuple(chosen))]))[0])
-        for x, y in re.findall(r'cx="([\d.-]+)" cy="([\d.-]+)"', drawing.body):
+        marks = re.findall(r"M([\d.-]+) ([\d.-]+)m", drawing.body)
+        assert len(marks) == len(chosen)
+        for x, y in marks:
             assert 0 <= float(x) <= drawing.width
             assert 0 <= float(y) <= drawing.height
 
@@ -103,8 +105,9 @@ def test_targets_differ_by_dash_and_shape_and_providers_by_colour():
     body = draw(sweeps(compare(two_targets(), ["alpha", "beta"]))[0]).body
 
     assert re.findall(r'class="line (s\d t\d)"', body) == ["s1 t1", "s1 t0", "s0 t1", "s0 t0"]
-    assert "<circle" in body
-    assert "<polygon" in body
+    outlines = re.findall(r'd="M[\d.]+ [\d.]+(m[^M"]+z)[^"]*" class="dot (s\d)', body)
+    assert len({colour for _, colour in outlines}) == 2
+    assert len({outline for outline, _ in outlines}) == 2
 
 
 def test_the_first_target_that_measured_has_the_plain_line():

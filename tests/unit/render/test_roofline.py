@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
-from synthetic import run, sample
+from synthetic import record, run, sample
 
 from harness.compare import compare
 from harness.compare.answer.overview import overview
@@ -84,3 +85,25 @@ def test_without_bytes_or_products_there_is_no_roofline():
     for given in (without_bytes, without_products):
         assert roofline(compare([given])) is None
         assert 'id="roofline"' not in render_html(compare([given]))
+
+
+def test_one_point_has_axes_that_can_be_read():
+    """At least two ticks on each, although all values are within a decade."""
+    found = roofline(compare([run(samples=(product(400.0, "bf16"),), ceilings=CEILINGS[:2])]))
+    assert found is not None
+    ticks = {anchor: re.findall(f'class="tick" text-anchor="{anchor}">([^<]+)<', found.body) for anchor in ("end", "middle")}
+
+    assert all(len(values) >= 2 for values in ticks.values()), ticks
+
+
+def test_targets_are_told_apart_by_marks_that_are_explained():
+    """The label of a slope comes after all marks, so none of them hides it."""
+    both = [run(name, record=record(name), samples=(product(400.0, "bf16"),), ceilings=CEILINGS) for name in ("alpha", "beta")]
+    text = render_html(compare(both))
+    legend = re.findall(r'<svg viewBox="0 0 10 10" aria-hidden="true"><path d="([^"]+)" class="dot s7"/></svg>(\w+)', text)
+    found = roofline(compare(both))
+
+    assert [name for _, name in legend] == ["alpha", "beta"]
+    assert len({path for path, _ in legend}) == 2
+    assert found is not None
+    assert found.body.rindex('class="dot') < found.body.index("alpha copy")

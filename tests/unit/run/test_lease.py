@@ -167,3 +167,37 @@ def test_a_job_without_a_lease_waits_for_nobody(raw, monkeypatch):
     inside.await_card(Journal(raw / "journal.jsonl"))
 
     assert not (raw / "journal.jsonl").exists()
+
+
+class Cards:
+    """Two locked cards, each of which can be released."""
+
+    def __init__(self) -> None:
+        self.free: list[int] = []
+
+    def __len__(self) -> int:
+        return 2
+
+    def release(self, position: int) -> bool:
+        self.free.append(position)
+        return True
+
+
+def test_seconds_of_several_cards_are_added_up(raw, monkeypatch):
+    """Both for 10 s, then one for 5 s. The last one goes with the stage; what is no card's index releases nothing."""
+    now, cards = [100.0], Cards()
+    monkeypatch.setattr("harness.run.lease.time.monotonic", lambda: now[0])
+
+    @contextmanager
+    def lock():
+        yield cards
+
+    lease = Lease(lock, raw)
+    lease.take()
+    now[0] += 10
+    for card in ("1", True, None, 1, 1, 0):
+        lease.on_event({**event("test", False), "card": card})
+    now[0] += 5
+    lease.on_event(event("test", False))
+
+    assert (cards.free, lease.held) == ([1], {"facts": 25.0})

@@ -102,3 +102,19 @@ def test_a_results_folder_has_one_writer(tmp_path):
         child.wait()
     with locks.folder(tmp_path, 10.0, print):
         pass
+
+
+def test_one_of_several_gpus_is_released_before_the_others(hold, tmp_path):
+    """Another process can take it; the others stay locked, and a position that is none releases nothing."""
+    with locks.gpus("cuda", "0,1", "run-1", 1.0, print) as held:
+        assert [held.release(1), held.release(1), held.release(2), held.release(-1)] == [True, False, False, False]
+        hold("1")
+        with pytest.raises(InfrastructureError):
+            take("0")
+
+
+@pytest.mark.parametrize("chosen", ["1,0", "GPU-3,GPU-4", None])
+def test_a_gpu_whose_number_is_not_its_position_is_not_released(hold, chosen):
+    """Which of them a process sees first depends on the engine: releasing another card would let a second run spoil its times."""
+    with locks.gpus("cuda", chosen, "run-1", 1.0, print) as held:
+        assert not any(held.release(position) for position in range(3))

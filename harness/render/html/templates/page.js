@@ -1,7 +1,5 @@
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const figures = new Map(data.figures.map((figure) => [figure.id, figure]));
   const readout = document.getElementById("readout");
   // Set texts through textContent only, so that no name can become markup.
   const make = (tag, text, css) => {
@@ -15,8 +13,23 @@
   const share = (p) => (p[3] ? `${Math.round(p[3] * 100)} %` : "");
   const STATES = ["", "unverified", "suspect"];
 
+  // What is shown on demand. A large page has it compressed, and it is there a moment after the page.
+  let data = null;
+  let figures = null;
+  const use = (text) => {
+    data = JSON.parse(text);
+    figures = new Map(data.figures.map((figure) => [figure.id, figure]));
+  };
+  const unpack = async (base64) => {
+    const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+    use(await new Response(stream).text());
+  };
+  const embedded = document.getElementById("data");
+  const ready = embedded.type === "application/json" ? use(embedded.textContent) : unpack(embedded.textContent);
+
   // Switches: a series is shown unless its provider or its target is switched off.
-  for (const kernel of document.querySelectorAll("[data-kernel]")) {
+  const bindSwitches = (kernel) => {
     const buttons = [...kernel.querySelectorAll(".toggle")];
     const off = (kind) => new Set(buttons.filter((b) => b.dataset[kind] !== undefined && b.ariaPressed === "false").map((b) => b.dataset[kind]));
     const apply = () => {
@@ -37,7 +50,7 @@
       });
     }
     apply();
-  }
+  };
 
   // The read-out: the case nearest to the pointer, or selected with the arrow keys.
   const table = (rows) => {
@@ -76,7 +89,7 @@
     readout.hidden = true;
     drawn.querySelector(".guide").style.visibility = "hidden";
   };
-  for (const drawn of document.querySelectorAll("[data-figure]")) {
+  const bindDrawing = (drawn) => {
     const plot = drawn.querySelector(".plot");
     const svg = plot.querySelector("svg");
     const { at, down } = figures.get(drawn.dataset.figure);
@@ -99,7 +112,7 @@
       chosen = Math.max(0, Math.min(last, next));
       show(drawn, chosen);
     });
-  }
+  };
 
   // Build the long tables on demand.
   const long = (details, heads, rows, css) => {
@@ -125,10 +138,7 @@
     });
     details.append(filter, scroll);
   };
-  const once = (selector, build) => {
-    for (const details of document.querySelectorAll(selector)) details.addEventListener("toggle", () => build(details), { once: true });
-  };
-  once("[data-numbers]", (details) => {
+  const numbers = (details) => {
     const rows = [];
     for (const found of data.figures) {
       if (found.kernel !== details.dataset.numbers) continue;
@@ -142,21 +152,21 @@
     }
     const heads = ["sweep", "case", "provider", "target", "value", "unit", "20 to 80 %", "of ceiling", "state"];
     long(details, heads, rows, (column) => (column === 4 || column === 6 || column === 7 ? "num" : ""));
-  });
-  once("[data-tests]", (details) => {
+  };
+  const tests = (details) => {
     const { targets, verdicts, rows } = data.tests;
     const named = rows.map(([id, ...found]) => [id, ...found.map((verdict) => (verdict < 0 ? "missing" : verdicts[verdict]))]);
     long(details, ["test", ...targets], named, (column, text) => (column && text !== "missing" ? `v-${text === "skipped" ? "not-run" : text}` : ""));
-  });
-  once("[data-code]", (details) => {
+  };
+  const configurations = (details) => {
     const kernel = details.dataset.code; // empty for those of all kernels
     const rows = kernel ? data.code.rows.filter((row) => row[0] === kernel).map((row) => row.slice(1)) : data.code.rows;
     const heads = [...(kernel ? [] : ["kernel"]), "function", "configuration", ...data.code.columns];
     long(details, heads, rows, (column) => (column > heads.indexOf("configuration") - 1 ? "cellcode" : ""));
-  });
+  };
 
   // Rows that most readers skip are on request; without a script they are all there.
-  for (const button of document.querySelectorAll("[data-more]")) {
+  const bindMore = (button) => {
     const rows = [...button.parentElement.querySelectorAll("tr.other")];
     for (const row of rows) row.hidden = true;
     button.hidden = false;
@@ -165,7 +175,38 @@
       for (const row of rows) row.hidden = !row.hidden;
       button.ariaExpanded = rows[0]?.hidden ? "false" : "true";
     });
-  }
+  };
+
+  // A kernel's section is filled and made to answer when it is first opened: a page has hundreds.
+  const dressed = new Set();
+  const dress = (section) => {
+    if (!data || dressed.has(section)) return;
+    dressed.add(section);
+    const place = section.querySelector("[data-packed]");
+    if (place) place.innerHTML = data.bodies[place.dataset.packed]; // markup of this page's own templates, escaped there
+    bindSwitches(section);
+    for (const drawn of section.querySelectorAll("[data-figure]")) bindDrawing(drawn);
+    for (const button of section.querySelectorAll("[data-more]")) bindMore(button);
+    for (const details of section.querySelectorAll("[data-numbers]")) details.addEventListener("toggle", () => numbers(details), { once: true });
+    for (const details of section.querySelectorAll("[data-code]")) details.addEventListener("toggle", () => configurations(details), { once: true });
+  };
+  const kernels = [...document.querySelectorAll("[data-kernel]")];
+  const pageOf = (section) => section.querySelector("details.page");
+  for (const section of kernels) pageOf(section).addEventListener("toggle", async () => (data ?? (await ready), dress(section)));
+  const failed = (error) => {
+    for (const place of document.querySelectorAll("[data-packed]")) place.textContent = `This browser could not unpack this section (${error}). comparison.json beside this file holds everything.`;
+  };
+  const begin = () => {
+    for (const section of kernels) if (pageOf(section).open) dress(section);
+    for (const [selector, build] of [["[data-tests]", tests], ['[data-code=""]', configurations]]) {
+      for (const details of document.querySelectorAll(selector)) {
+        if (details.open) build(details);
+        else details.addEventListener("toggle", () => build(details), { once: true });
+      }
+    }
+  };
+  if (data) begin();
+  else ready.then(begin).catch(failed);
 
   // The overview: columns sort by mouse and keyboard, and a filter keeps the rows that contain all of its words.
   for (const table of document.querySelectorAll("[data-sortable]")) {
@@ -216,17 +257,10 @@
   addEventListener("hashchange", reveal);
   reveal();
   addEventListener("beforeprint", () => {
-    for (const page of document.querySelectorAll("details.page")) page.open = true;
+    for (const section of kernels) {
+      dress(section);
+      pageOf(section).open = true;
+    }
     for (const row of document.querySelectorAll("tr.other")) row.hidden = false;
-  });
-
-  const themes = ["system", "light", "dark"];
-  const theme = document.getElementById("theme");
-  theme.hidden = false;
-  theme.addEventListener("click", () => {
-    const next = themes[(themes.indexOf(document.documentElement.dataset.theme ?? "system") + 1) % 3];
-    if (next === "system") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = next;
-    theme.textContent = `Theme: ${next}`;
   });
 })();

@@ -36,7 +36,7 @@ _MINOR = (Concern.REGISTERS, Concern.SHARED, Concern.SIZE)
 
 
 def sentence(found: Upgrade, stale: Sequence[Stale] = ()) -> str:
-    """Return the answer in one line: `Triton 3.8.0 → 3.9.0: 2 kernels spill more (gfx942), 1 test fails now (cpu).`"""
+    """Return the answer in one line: `Triton 3.8.0 → 3.9.0: 2 functions spill more (gfx942), 1 test fails now (cpu).`"""
     parts = [*_tests(found), *_code(found), *_waits(found)]
     parts += [f"{plural(len(stale), 'tuned configuration')} {'is' if len(stale) == 1 else 'are'} stale"] if stale else []
     grown = sum(one.worse for one in found.errors)
@@ -83,16 +83,16 @@ def _code(found: Upgrade) -> list[str]:
     ):
         wordings.append(([change for change in changes if change.worse_in([concern]) and not _died(change)], one, many))
     return [
-        f"{plural(len(kernels), 'kernel')} {one if len(kernels) == 1 else many} ({_where(change.architecture for change in group)})"
+        f"{plural(len(functions), 'function')} {one if len(functions) == 1 else many} ({_where(change.architecture for change in group)})"
         for group, one, many in wordings
-        if (kernels := {(change.kernel, change.function) for change in group})
+        if (functions := {(change.kernel, change.function) for change in group})
     ]
 
 
 def _waits(found: Upgrade) -> list[str]:
     worse = [one for one in found.waits if one.worse]
-    kernels = {(one.kernel, one.function) for one in worse}
-    return [f"{plural(len(kernels), 'kernel')} may race in LDS ({_where(one.architecture for one in worse)})"] if worse else []
+    functions = {(one.kernel, one.function) for one in worse}
+    return [f"{plural(len(functions), 'function')} may race in LDS ({_where(one.architecture for one in worse)})"] if worse else []
 
 
 def _speeds(found: Upgrade) -> list[str]:
