@@ -19,6 +19,8 @@ from kernels.layer_norm.forward import forward_kernel, forward_steps_kernel
 _FEWEST = 4
 # Minimum slots for other parts' sums: with eight, the compiler would need two more registers than it has.
 _FEWEST_SLOTS = 16
+# Rows of fewer vectors than this leave half a warp without work if they are split. Up to so many chunks are few.
+_SHORT, _FEW = 64, 4
 
 
 def columns_of(input: Tensor, normalized_shape: Sequence[int], **parameters: Tensor | None) -> int:
@@ -66,6 +68,8 @@ def forward(
     if isinstance(tile, Tile):
         block, n_parts = _block(n_columns), 1
         height = max(1, tile.elements // _units(rows, block))
+        if config.even and (even := even_tile(n_columns, rows.element_size())):
+            tile, block, height = even
     elif config.forward_parts and _parts(config.forward_parts, rows) <= card().processors:
         tile = config.forward_parts
         block, n_parts, height = tile.columns * 2 // rows.element_size(), _parts(tile, rows), tile.rows
@@ -91,6 +95,27 @@ def forward(
         **_limit(tile.registers),
     )
     return out, mean, rstd
+
+
+def even_tile(n_columns: int, element_size: int) -> tuple[Tile, int, int] | None:
+    """Return the tile, columns and rows of a program for rows that a power of two fits badly; None if it fits well, or rows are short.
+
+    A masked lane holds registers and issues instructions, but fetches nothing. So the columns are a few chunks, as wide as possible with at
+    most an eighth of the lanes masked: 3, or 5 to 9 of them. A thread has one 16-byte access of a chunk, or two if there are few chunks:
+    20 to 36 registers of data, so that 100 KB are on their way to a multiprocessor at half of its threads.
+    """
+    vector = 16 // element_size
+    block = next_power_of_2(n_columns)
+    if n_columns % vector or n_columns < _SHORT * vector or 8 * (block - n_columns) <= block:
+        return None
+    width = block
+    while 8 * (cdiv(n_columns, width) * width - n_columns) > cdiv(n_columns, width) * width:
+        width //= 2
+    chunks = cdiv(n_columns, width)
+    warps = width // (32 * vector * (2 if chunks <= _FEW else 1))
+    height = 2 if warps < 2 else 1  # a multiprocessor takes 32 programs, so one warp is too small for one
+    warps = max(1, warps) * height
+    return Tile(n_columns, 0, warps, chunks=chunks, packed=element_size == 2), width * chunks, height
 
 
 def backward(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,6 +19,10 @@ from kernels.softmax.strided import softmax_strided_backward_kernel, softmax_str
 
 # Minimum number of words that a program reads from a row's parts.
 FEWEST_SLOTS = 32
+# Rows of up to so many bytes stay in one program, whatever they mask: waiting for other parts would take longer.
+_SHORT = 32768
+# The fewest bytes of a part: 32 programs of a multiprocessor then still have 256 KB on their way.
+_PART = 8192
 
 
 def softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
@@ -120,6 +125,29 @@ def _launch_strided(kernel: Any, out: Tensor, inputs: Sequence[Tensor], dim: int
     kernel[(before * tiles,)](out, *inputs, length, width, tiles, LOG=log, BLOCK=steps, WIDTH=columns, num_warps=tile.warps)
 
 
+def even_tile(n_columns: int, tile: Tile, tiles: Sequence[Tile], element_size: int) -> Tile:
+    """Return the tile, or for long rows that would leave more than an eighth of its lanes without work, one with smaller parts.
+
+    A masked lane holds registers and issues instructions, but fetches nothing. A smaller part has as many elements a thread, and so fewer
+    warps.
+    """
+    shared = next((each for each in (tile, *tiles) if each.elements < each.columns), None)
+    if shared is None or n_columns * element_size <= _SHORT or _masked(n_columns, min(tile.elements, next_power_of_2(n_columns))) <= 1 / 8:
+        return tile
+    for share in (1, 2, 4):
+        elements = shared.elements // share
+        if share <= shared.warps and elements * element_size >= _PART and _masked(n_columns, elements) <= 1 / 8:
+            odd = shared.odd and replace(shared.odd, elements=shared.odd.elements // share, warps=max(1, shared.odd.warps // share))
+            return replace(shared, elements=elements, warps=shared.warps // share, odd=odd)
+    return tile
+
+
+def _masked(n_columns: int, elements: int) -> float:
+    """Return the share of lanes without work in parts of up to so many elements, a power of two."""
+    part = cdiv(n_columns, cdiv(n_columns, elements))
+    return 1 - part / next_power_of_2(part)
+
+
 def _launch_rows(
     kernel: Any, out: Tensor, inputs: Sequence[Tensor], strides: tuple[int, ...], n_columns: int, log: bool, tiles: Sequence[Tile]
 ) -> None:
@@ -133,7 +161,10 @@ def _launch_rows(
 
     gpu, config = card(), choose(SOFTMAX)
     block = next_power_of_2(n_columns)
-    tile = next((tile for tile in tiles if block <= tile.columns), tiles[-1]).of_rows(even)
+    tile = next((tile for tile in tiles if block <= tile.columns), tiles[-1])
+    if config.exchange:
+        tile = even_tile(n_columns, tile, tiles, out.element_size())
+    tile = tile.of_rows(even)
     # As few parts as possible, of about equal size.
     parts = cdiv(n_columns, min(block, tile.elements))
     segment = cdiv(n_columns, parts * vector) * vector
