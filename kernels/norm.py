@@ -19,8 +19,8 @@ from kernels.layer_norm.forward import forward_kernel, forward_steps_kernel
 _FEWEST = 4
 # Minimum slots for other parts' sums: with eight, the compiler would need two more registers than it has.
 _FEWEST_SLOTS = 16
-# Rows of fewer vectors than this leave half a warp without work if they are split. Up to so many chunks are few.
-_SHORT, _FEW = 64, 4
+# Rows of fewer vectors than this leave half a warp without work if they are split. Chunks: how many are few, and the most.
+_SHORT, _FEW, _MOST = 64, 4, 9
 
 
 def columns_of(input: Tensor, normalized_shape: Sequence[int], **parameters: Tensor | None) -> int:
@@ -101,15 +101,15 @@ def even_tile(n_columns: int, element_size: int) -> tuple[Tile, int, int] | None
     """Return the tile, columns and rows of a program for rows that a power of two fits badly; None if it fits well, or rows are short.
 
     A masked lane holds registers and issues instructions, but fetches nothing. So the columns are a few chunks, as wide as possible with at
-    most an eighth of the lanes masked: 3, or 5 to 9 of them. A thread has one 16-byte access of a chunk, or two if there are few chunks:
-    20 to 36 registers of data, so that 100 KB are on their way to a multiprocessor at half of its threads.
+    most an eighth of the lanes masked (up to a fifth where that would take more than nine chunks). A thread has one 16-byte access of a
+    chunk, or two if there are few chunks: at most 36 registers of data, so that about 100 KB are on their way to a multiprocessor.
     """
     vector = 16 // element_size
     block = next_power_of_2(n_columns)
     if n_columns % vector or n_columns < _SHORT * vector or 8 * (block - n_columns) <= block:
         return None
     width = block
-    while 8 * (cdiv(n_columns, width) * width - n_columns) > cdiv(n_columns, width) * width:
+    while 8 * (cdiv(n_columns, width) * width - n_columns) > cdiv(n_columns, width) * width and cdiv(2 * n_columns, width) <= _MOST:
         width //= 2
     chunks = cdiv(n_columns, width)
     warps = width // (32 * vector * (2 if chunks <= _FEW else 1))
