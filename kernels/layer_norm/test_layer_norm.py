@@ -231,7 +231,7 @@ def test_a_row_is_split_into_few_chunks_with_few_masked_lanes():
                 tile, covered, rows = even
                 assert n_columns <= covered and 5 * (covered - n_columns) <= covered
                 assert tile.chunks in (3, 5, 6, 7, 9) and (covered // tile.chunks).bit_count() == 1
-                assert rows in (1, 2) and tile.warps <= 32
+                assert rows == 1 and tile.warps <= 32
                 assert covered * rows * element_size // (tile.warps * 32) <= 16 * 9  # of a thread
     for whole in (1024, 4096, 3584, 7168, 8, 640 * 3 + 1):  # powers of two, and what they fit; short rows; no whole vectors
         assert norm.even_tile(whole, 2) is None
