@@ -11,18 +11,20 @@ from harness.errors import UsageError
 from harness.records.toolchain import MARK, Toolchain, Toolchains
 
 NEWEST = "newest"
+Newest = Callable[[str], str]
+"""Takes a package index or a folder of wheels (empty: the one that pip uses), and returns the newest Triton that it has."""
 _VERSION = re.compile(r"\d+(\.\d+)*[A-Za-z0-9.+]*")
 
 
-def chosen(known: Toolchains, names: Sequence[str], versions: Sequence[str], newest: Callable[[], str]) -> list[Toolchain]:
-    """Return the named toolchains, and one for each release of Triton. `newest()` finds the newest release.
+def chosen(known: Toolchains, names: Sequence[str], versions: Sequence[str], newest: Newest) -> list[Toolchain]:
+    """Return the named toolchains, and one for each release of Triton.
 
     Raises:
         UsageError: a name is unknown, or a version is none.
     """
-    found = [named(known, name) for name in names]
+    found = [_dated(named(known, name), newest) for name in names]
     for version in versions:
-        exact = newest() if version == NEWEST else version
+        exact = newest("") if version == NEWEST else version
         if not _VERSION.fullmatch(exact):
             raise UsageError(
                 f"{version!r} is not a release of Triton.",
@@ -33,15 +35,20 @@ def chosen(known: Toolchains, names: Sequence[str], versions: Sequence[str], new
     return list({toolchain.name: toolchain for toolchain in found}.values())
 
 
-def one(known: Toolchains, text: str, newest: Callable[[], str]) -> Toolchain:
+def one(known: Toolchains, text: str, newest: Newest) -> Toolchain:
     """Return the toolchain of that name, or the one with that release of Triton.
 
     Raises:
         UsageError: it is neither.
     """
-    if text in known.named:
-        return known.named[text]
-    return chosen(known, (), (text,), newest)[0] if text == NEWEST or _VERSION.fullmatch(text) else named(known, text)
+    release = text not in known.named and (text == NEWEST or _VERSION.fullmatch(text))
+    names, versions = ((), (text,)) if release else ((text,), ())
+    return chosen(known, names, versions, newest)[0]
+
+
+def _dated(toolchain: Toolchain, newest: Newest) -> Toolchain:
+    """Return the toolchain with a version, if it asks for the newest one of its index."""
+    return replace(toolchain, triton=newest(toolchain.index)) if toolchain.triton == NEWEST else toolchain
 
 
 def named(known: Toolchains, name: str) -> Toolchain:
@@ -59,7 +66,7 @@ def named(known: Toolchains, name: str) -> Toolchain:
     return known.named[name]
 
 
-def split_legs(targets: dict[str, Target], names: Sequence[str], known: Toolchains, newest: Callable[[], str]) -> dict[str, Target]:
+def split_legs(targets: dict[str, Target], names: Sequence[str], known: Toolchains, newest: Newest) -> dict[str, Target]:
     """Return the targets, and for each of the names that is a leg's, such as `cpu@triton-3.8`, that leg.
 
     Raises:

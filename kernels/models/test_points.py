@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kernels.models.catalog import MODELS
-from kernels.models.points import for_tuning, points
+from kernels.models.points import Point, for_tuning, points
+from kernels.models.table import find, table
 
 
 def sizes_of(op: str, name: str) -> set[int]:
@@ -36,3 +37,31 @@ def test_half_of_each_op_is_for_tuning():
 def test_every_model_has_a_point_and_a_source():
     assert {point.model for point in points()} == set(MODELS)
     assert all(model.source for model in MODELS.values())
+
+
+def measured(point: Point, **medians_ms: float) -> dict:
+    """One case of a run; the kernel moves 1 GiB a ms."""
+    params = {**dict(point.sizes), "op": point.op, "provider": "x"}
+    samples = {name: {"params": params, "median_ms": ms, "value": 2**30 / 1e6 / ms} for name, ms in medians_ms.items()}
+    return {f"on_models/{point.op}-{point.direction}/x": samples}
+
+
+def test_a_point_is_judged_by_the_copy_and_by_the_fastest_peer():
+    norm = next(point for point in points() if point.op == "rms_norm")
+    product = next(point for point in points() if point.op == "matmul")
+    found = find(measured(norm, triton=1.0, copy=0.95, torch=2.0, liger=0.8) | measured(product, triton=1.0, torch=0.9))
+    assert [(each.point, each.of_copy, each.of_peer, each.peer) for each in found] == [
+        (norm, 0.95, 0.8, "liger"),
+        (product, None, 0.9, "torch"),
+    ]
+    text = table(found, frozenset([norm]))
+    assert "| rms_norm forward | copy, from 64 MiB | 1 | 0.95, 0.95 | - |" in text
+    assert "| matmul forward | best peer | 1 | - | 0.90, 0.90 |" in text
+    assert f"2 of {len(points())} points measured; 1 fall short." in text and "0.80 of liger" in text
+
+
+def test_a_small_point_is_not_compared_with_a_copy():
+    small = next(point for point in points() if point.op == "rms_norm")
+    ((case, samples),) = measured(small, triton=1.0, copy=0.1).items()
+    (found,) = find({case: {name: {**sample, "value": 1.0} for name, sample in samples.items()}})
+    assert found.of_copy is None and not found.falls_short

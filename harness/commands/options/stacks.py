@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def toolchain_of(text: str, known: Toolchains, options: dict[str, Any]) -> Toolc
     Raises:
         UsageError: it is neither.
     """
-    return one(known, text, lambda: newest(options))
+    return one(known, text, partial(newest, options))
 
 
 def listed(known: Toolchains, options: dict[str, Any]) -> list[Toolchain]:

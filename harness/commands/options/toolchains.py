@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from harness.config.targets import Target, load_targets, load_toolchains, select
 from harness.config.toolchains import chosen, legs, split_legs
+from harness.errors import InfrastructureError
 
 
 def with_named(targets: dict[str, Target], options: Mapping[str, Any]) -> dict[str, Target]:
     """Return the targets, and the legs that the options' names mean, such as `cpu@triton-3.8`."""
-    return split_legs(targets, options["names"], load_toolchains(options.get("overlay")), lambda: newest(options))
+    return split_legs(targets, options["names"], load_toolchains(options.get("overlay")), partial(newest, options))
 
 
 def on_toolchains(target: Target, options: Mapping[str, Any]) -> list[Target]:
@@ -20,7 +23,7 @@ def on_toolchains(target: Target, options: Mapping[str, Any]) -> list[Target]:
     if not names and not versions:
         return [target]
     known = load_toolchains(options.get("overlay"))
-    return legs([target], chosen(known, names, versions, lambda: newest(options)), known)
+    return legs([target], chosen(known, names, versions, partial(newest, options)), known)
 
 
 def legs_of(names: Sequence[str], options: dict[str, Any]) -> list[Target]:
@@ -30,16 +33,22 @@ def legs_of(names: Sequence[str], options: dict[str, Any]) -> list[Target]:
         UsageError: a target or a toolchain is unknown, or a toolchain cannot compile for a target.
     """
     known = load_toolchains(options["overlay"])
-    targets = split_legs(load_targets(options["overlay"]), names, known, lambda: newest(options))
-    return legs(select(targets, list(names)), chosen(known, options["toolchains"], options["tritons"], lambda: newest(options)), known)
+    targets = split_legs(load_targets(options["overlay"]), names, known, partial(newest, options))
+    return legs(select(targets, list(names)), chosen(known, options["toolchains"], options["tritons"], partial(newest, options)), known)
 
 
-def newest(options: Mapping[str, Any]) -> str:
-    """Return the newest release of Triton that can be had.
+def newest(options: Mapping[str, Any], index: str = "") -> str:
+    """Return the newest release of Triton that can be had; from an index of its own, the newest build, finished or not.
 
     Raises:
         InfrastructureError: the package index cannot be asked.
     """
     from harness.engines.packages.toolchain import releases
 
-    return releases(options["python"], options["wheelhouse"])[-1]
+    wheels = Path(index) if index and Path(index).is_dir() else options["wheelhouse"]
+    found = releases(options["python"], wheels, "" if wheels else index)
+    if not found:
+        raise InfrastructureError(
+            f"{wheels} has no wheel of Triton.", "The newest one there was asked for.", "Give another folder, or name a release."
+        )
+    return found[-1]

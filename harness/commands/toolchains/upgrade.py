@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,9 @@ def upgrade(**options: Any) -> Outcome:
     Without a TARGET: `cpu`, and the emulated targets if the extra `emulator` is installed. The exit code is 1 if something got worse.
     """
     from harness.commands.codegen import parse_concerns
+    from harness.compare.toolchains.neighbours import outrun
     from harness.compare.toolchains.tuned import stale, used
+    from harness.compare.toolchains.upgrade import side_of
     from harness.compare.toolchains.upgrade import upgrade as compare
     from harness.config.targets import load_toolchains
     from harness.config.toolchains import one
@@ -57,13 +60,15 @@ def upgrade(**options: Any) -> Outcome:
 
     failing = parse_concerns(options["fail_on"])
     known = load_toolchains(options["overlay"])
-    sides = [one(known, options[side], lambda: _newest(options)) for side in ("base", "head")]
+    sides = [one(known, options[side], partial(_newest, options)) for side in ("base", "head")]
     if sides[0].name == sides[1].name:
         return _same(sides[0].name, options["summary"])
-    folders = list(options["folders"]) or [_run(sides, options)]
-    found = compare(read_runs(folders), sides[0].name, sides[1].name)
+    runs = read_runs(list(options["folders"]) or [_run(sides, options)])
+    found = compare(runs, sides[0].name, sides[1].name)
     entries = tuned_configurations(options["kernels"]) if options["kernels"].is_dir() else []
     old = stale(entries, found.code.diff) if found.code else ()
+    if found.speeds:
+        old += outrun(entries, side_of(runs, sides[0].name), side_of(runs, sides[1].name), found.speeds)
     if entries and found.code:
         launched = used(entries, found.code.head.kernels)
         console.say(f"{launched} of {len(entries)} tuned configurations are launched by what was compiled", err=True)
@@ -100,21 +105,22 @@ def outcome(found: Upgrade, failing: Sequence[Concern], text: str) -> Outcome:
 
 
 def _run(sides: list[Toolchain], options: dict[str, Any]) -> Path:
-    """Run each target on both toolchains, one right after the other, and return the folder of the results."""
+    """Run each target on both toolchains, in turns, and return the folder of the results."""
     from harness.commands.options.parse import parse_options
     from harness.commands.progress import Progress
     from harness.config.targets import load_targets, load_toolchains, select
     from harness.config.toolchains import legs
     from harness.out_folder import check_writable, ignored_by_git
     from harness.search.legs import run_legs
+    from harness.search.turns import in_turns
 
     known, targets = load_toolchains(options["overlay"]), load_targets(options["overlay"])
     asked = parse_options(options)
-    wanted = legs(select(targets, list(options["names"]) or _default_targets(targets)), sides, known)
+    wanted = [legs([target], sides, known) for target in select(targets, list(options["names"]) or _default_targets(targets))]
     check_writable(ignored_by_git(asked.out))
-    for leg in wanted:
+    for leg in (leg for toolchains in wanted for leg in in_turns(toolchains, asked)):
         with Progress(console.terminal(err=True), leg.name, quiet=options["quiet"]) as progress:
-            run_legs([leg], asked, progress.say, progress.on_event)
+            run_legs([leg.target], leg.options, progress.say, progress.on_event)
     console.say(f"Results: {asked.out}", err=True)
     return asked.out
 
@@ -127,10 +133,10 @@ def _default_targets(targets: dict[str, Target]) -> list[str]:
     return [name for name, target in targets.items() if target.interpret or (target.emulate and emulates)]
 
 
-def _newest(options: dict[str, Any]) -> str:
+def _newest(options: dict[str, Any], index: str) -> str:
     from harness.commands.options.toolchains import newest
 
-    return newest(options)
+    return newest(options, index)
 
 
 def _write(lead: str, ended: Outcome, sections: Sequence[Section], options: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Stale:
-    """An entry that should be tuned again for one architecture, and why."""
+    """An entry that should be tuned again for one architecture, or one card, and why."""
 
     file: str
     entry: str

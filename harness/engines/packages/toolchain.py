@@ -51,8 +51,10 @@ def has_packages(request: Request) -> bool:
     return is_wanted(request.options) or has_environment(request)
 
 
-def releases(python: str | None, wheelhouse: Path | None) -> list[str]:
+def releases(python: str | None, wheelhouse: Path | None, index: str = "") -> list[str]:
     """Return the releases of Triton for this Python, oldest first: those of the package index, or of a folder of wheels.
+
+    `index` is another package index. Builds that are no releases count there, too: it is one of nightly builds.
 
     Raises:
         InfrastructureError: the index cannot be asked.
@@ -61,6 +63,7 @@ def releases(python: str | None, wheelhouse: Path | None) -> list[str]:
         found = [match[1] for path in wheelhouse.glob("triton-*.whl") if (match := re.match(r"triton-([^-]+)-", path.name))]
         return sorted(set(found), key=_order)
     command = [python or sys.executable, "-m", "pip", "--disable-pip-version-check", "index", "versions", "triton"]
+    command += ["--pre", "--index-url", index] if index else []
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         said, why = done.stdout, (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
@@ -70,7 +73,7 @@ def releases(python: str | None, wheelhouse: Path | None) -> list[str]:
     if not line:
         raise InfrastructureError(
             f"The releases of Triton cannot be listed: {why}.",
-            "`pip index versions triton` asks the package index that pip is set up for; it cannot be reached, or has no Triton.",
+            f"pip asked {index or 'the package index that it is set up for'}, which cannot be reached, or has no Triton for this Python.",
             "Name a release, as in 3.9.0, or give a folder of wheels with --wheelhouse.",
         )
     return sorted((version.strip() for version in line[1].split(",")), key=_order)

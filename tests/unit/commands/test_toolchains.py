@@ -13,7 +13,7 @@ from harness.errors import ConfigError, UsageError
 from harness.records.toolchain import Toolchain, plain_target
 
 
-def no_newest() -> str:
+def no_newest(index: str) -> str:
     raise AssertionError("nobody asked for the newest")
 
 
@@ -56,7 +56,9 @@ def test_a_name_or_a_release(tmp_path):
 
     assert one(known, "triton-3.8", no_newest).triton == "3.8.0"
     assert one(known, "3.10.0", no_newest) == Toolchain(name="triton-3.10.0", triton="3.10.0")
-    assert one(known, "newest", lambda: "4.0.0").name == "triton-4.0.0"
+    assert one(known, "newest", lambda index: "4.0.0").name == "triton-4.0.0"
+    nightly = one(known, "triton-nightly", lambda index: f"4.1.0+{index.count('nightly')}")
+    assert (nightly.name, nightly.triton) == ("triton-nightly", "4.1.0+1")
     for wrong in ("triton-9", "../x", "3.8.0; rm"):
         with pytest.raises(UsageError):
             one(known, wrong, no_newest)

@@ -78,6 +78,16 @@ def test_releases_are_in_the_order_of_their_numbers(request_):
     assert releases(None, request_.raw.parent / "wheels") == ["3.9.0.post2", "3.9.0.post10"]
 
 
+def test_builds_of_another_index(tmp_path):
+    """Those of the night are no releases; pip is asked for them, too."""
+    stub = tmp_path / "python"
+    stub.write_text(f"#!/bin/sh\necho \"$@\" > {tmp_path}/asked\necho 'Available versions: 3.9.0+git1, 3.10.0+gitb, 3.10.0+gita'\n")
+    stub.chmod(0o755)
+
+    assert releases(str(stub), None, "https://example.org/nightly")[-1] == "3.10.0+gitb"
+    assert "index versions triton --pre --index-url https://example.org/nightly" in (tmp_path / "asked").read_text()
+
+
 def test_an_image_of_a_toolchain(request_):
     """Its build arguments name it, so its tag is another one."""
     known, cuda = load_toolchains(), load_targets()["cuda"]
