@@ -141,7 +141,7 @@ def even_tile(n_columns: int, element_size: int) -> tuple[Tile, int, int] | None
         width //= 2
     chunks = cdiv(n_columns, width)
     warps = width // (32 * vector * (2 if chunks <= _FEW else 1))
-    if warps > _WARPS and _FEW < chunks and cdiv(2 * n_columns, width) <= _MOST:
+    if warps > _WARPS and chunks > _FEW and cdiv(2 * n_columns, width) <= _MOST:
         width, chunks, warps = width // 2, cdiv(2 * n_columns, width), warps // 2
     return Tile(n_columns, 0, max(1, warps), chunks=chunks, packed=element_size == 2), width * chunks, 1
 
