@@ -228,9 +228,8 @@ def _attention(draw: Draw) -> Case:
         return lambda *x: op(*x, **said)
 
     tensors = [query, key, value]
-    case = Case(
-        "attention", of(scaled_dot_product_attention), of(_plain_attention if draw.big else F.scaled_dot_product_attention), tensors, said
-    )
+    pytorch = _plain_attention if draw.big else F.scaled_dot_product_attention
+    case = Case("attention", of(scaled_dot_product_attention), of(pytorch), tensors, said)
     # PyTorch's kernel for the CPU keeps probabilities in fp32 until the end of a 16-bit gradient. No card's does, and ours is a card's.
     case.gradients = draw.big or draw.dtype == torch.float32
     return case
