@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 from torch.nn import Parameter
 
 _PLAIN = (Tensor, Parameter)
-# Whoever replaces Triton's launch, to count or to record launches, must see all of them.
-_LAUNCH = triton.JITFunction.run
-_IS_TRITONS = inspect.isfunction(_LAUNCH) and _LAUNCH.__code__.co_filename == inspect.getsourcefile(triton.JITFunction)
-_DRIVERS = ("triton.backends.nvidia.driver",)
 
 
 def cdiv(x: int, y: int) -> int:
@@ -33,68 +29,17 @@ def next_power_of_2(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
+@dataclass(frozen=True)
 class Bound:
-    """A kernel with its grid and options, called with its tensors and sizes: `bound(*arguments)`, as `kernel[grid](*arguments, **options)`.
+    """A kernel with its grid and options. `bound(*arguments)` is `kernel[grid](*arguments, **options)`."""
 
-    Triton looks at all arguments of each call, to find the binary for such arguments. Who makes a `Bound` promises that they are alike in
-    every call: the same sizes, and tensors of the same dtypes, each on a 16-byte boundary or not. So Triton looks at the first call on a
-    device, and later ones launch the binary that it returned. This happens with drivers that are known to take it, and with none of
-    Triton's hooks set. In every other case each call is Triton's own: in its interpreter, without a card, under a profiler.
-
-    `options` has the kernel's constants, which are its last parameters, in their order, and the launch options.
-    """
-
-    def __init__(self, kernel: Any, grid: tuple[int, ...], options: dict[str, Any]) -> None:
-        self._kernel, self._grid, self._options = kernel, grid, options
-        self._direct = _IS_TRITONS and isinstance(kernel, triton.JITFunction)
-        self._constants = tuple(options[name] for name in kernel.arg_names if name in options) if self._direct else ()
-        self._ready: dict[tuple[Any, int], tuple[Any, ...]] = {}
+    kernel: Any
+    grid: tuple[int, ...]
+    options: dict[str, Any]
 
     def __call__(self, *arguments: Any) -> None:
         """Launch on the current stream."""
-        if not self._direct or triton.JITFunction.run is not _LAUNCH or _has_hooks():
-            self._kernel[self._grid](*arguments, **self._options)
-            return
-        driver = triton.runtime.driver.active
-        device = driver.get_current_device()
-        ready = self._ready.get((driver, device))
-        if ready is None:
-            compiled = self._kernel[self._grid](*arguments, **self._options)
-            if type(driver).__module__ in _DRIVERS and compiled is not None:
-                self._ready[driver, device] = compiled.run, compiled.function, compiled.packed_metadata
-            return
-        run, function, metadata = ready
-        stream = driver.get_current_stream(device)
-        run(*self._grid, *_ONES[len(self._grid) :], stream, function, metadata, None, None, None, *arguments, *self._constants)
-
-
-class Alike:
-    """Makes descriptors of tensors that differ in their address alone: `make` builds and checks the first, and the others are copies."""
-
-    def __init__(self, make: Callable[[Tensor], Any]) -> None:
-        self._make = make
-        self._kind: Any = None
-        self._fields: dict[str, Any] = {}
-
-    def __call__(self, tensor: Tensor) -> Any:
-        """Return the descriptor of a tensor."""
-        if self._kind is None:
-            first = self._make(tensor)
-            self._fields = {**vars(first), "base": None}  # keeps no tensor alive
-            self._kind = type(first)
-            return first
-        found = object.__new__(self._kind)
-        found.__dict__.update(self._fields)
-        found.base = tensor
-        return found
-
-
-_ONES = (1, 1, 1)
-
-
-def _has_hooks() -> bool:
-    knobs = triton.knobs.runtime
-    return bool(getattr(knobs.launch_enter_hook, "calls", True) or getattr(knobs.launch_exit_hook, "calls", True))
+        self.kernel[self.grid](*arguments, **self.options)
 
 
 def on_boundary(*tensors: Tensor | None) -> tuple[bool, ...]:

@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-import triton
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from kernels.dispatch import Alike, Bound, CustomOp
+from kernels.dispatch import CustomOp
 
 CALLS: list[str] = []
 
@@ -75,80 +74,3 @@ def test_overwriting_a_saved_tensor_is_an_error():
         DOUBLE_(x)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
-
-
-class Driver:
-    """A driver that launches what it is given, by its name one that `Bound` knows."""
-
-    def get_current_device(self):
-        return 0
-
-    def get_current_stream(self, device):
-        return 7
-
-
-class Kernel(triton.JITFunction):
-    """A kernel that only notes how it was launched."""
-
-    arg_names = ("x", "n", "BLOCK", "EVEN")
-    function, packed_metadata = "binary", "metadata"
-
-    def __init__(self):
-        self.launched = []
-
-    def __getitem__(self, grid):
-        return lambda *args, **kwargs: (self.launched.append(("triton", grid, args, kwargs)), self)[1]
-
-    def run(self, *args):
-        self.launched.append(("direct", *args))
-
-
-@pytest.fixture
-def driver(monkeypatch):
-    monkeypatch.setattr(Driver, "__module__", "triton.backends.nvidia.driver")
-    before = triton.runtime.driver._active
-    triton.runtime.driver.set_active(Driver())
-    yield
-    triton.runtime.driver._active = before
-
-
-OPTIONS = {"EVEN": True, "BLOCK": 64, "num_warps": 4}
-
-
-def test_a_bound_kernel_is_launched_without_looking_at_its_arguments_again(driver):
-    """The constants follow in the order of the kernel's parameters, on the current stream, without hooks."""
-    kernel = Kernel()
-    bound = Bound(kernel, (3,), OPTIONS)
-    bound("a", 5)
-    bound("b", 5)
-    assert kernel.launched == [
-        ("triton", (3,), ("a", 5), OPTIONS),
-        ("direct", 3, 1, 1, 7, "binary", "metadata", None, None, None, "b", 5, 64, True),
-    ]
-
-
-@pytest.mark.parametrize("seen_by", ["hook", "patch", "driver"])
-def test_whoever_must_see_a_launch_sees_all(seen_by, driver, monkeypatch):
-    kernel = Kernel()
-    if seen_by == "hook":
-        monkeypatch.setattr(triton.knobs.runtime.launch_enter_hook, "calls", [print])
-    elif seen_by == "patch":
-        monkeypatch.setattr(triton.JITFunction, "run", lambda *args: None)
-    else:
-        monkeypatch.setattr(Driver, "__module__", "a.stranger")
-    bound = Bound(kernel, (3,), OPTIONS)
-    bound("a", 5)
-    bound("b", 5)
-    assert [launch[0] for launch in kernel.launched] == ["triton", "triton"]
-
-
-def test_descriptors_alike_differ_in_their_tensor_alone():
-    class Descriptor:
-        def __init__(self, base):
-            self.base, self.shape = base, list(base.shape)
-
-    made = []
-    alike = Alike(lambda x: (made.append(x), Descriptor(x))[1])
-    first, second = torch.ones(3), torch.zeros(3)
-    assert alike(first).base is first and alike(second).base is second
-    assert alike(second).shape == [3] and len(made) == 1

@@ -13,15 +13,13 @@ Formula: Dao 2023 (arXiv 2307.08691), section 3.1. Schedule: Shah et al. 2024 (a
 
 from __future__ import annotations
 
-import functools
 import math
 
 import torch
 from torch import Tensor
 
 from kernels.attention.hopper_tiles import AVAILABLE, jit, largest_divisor, ring, supports, tiles, with_positive_scale
-from kernels.configs import Card, card
-from kernels.dispatch import Bound
+from kernels.configs import card
 
 if AVAILABLE:
     from triton.experimental.gluon import language as gl
@@ -219,35 +217,20 @@ def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tupl
     """
     q, scale = with_positive_scale(q, scale)
     batch, heads, rows, depth = q.shape
+    keys = k.shape[2]
     out = torch.empty((batch, heads, rows, depth), dtype=q.dtype, device=q.device)
     lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
-    bound, sizes = _plan(card(), q.dtype, q.shape, q.stride(), k.shape, k.stride(), v.stride(), causal)
-    descriptors = tiles(q, _ROWS), tiles(k, _BLOCK), tiles(v, _BLOCK), tiles(out, _ROWS)
-    bound(*descriptors, lse, scale / math.log(2), *sizes)
-    return out, lse
-
-
-@functools.lru_cache(maxsize=1024)
-def _plan(
-    on: Card,
-    dtype: torch.dtype,
-    q_shape: tuple[int, ...],
-    q_strides: tuple[int, ...],
-    k_shape: tuple[int, ...],
-    k_strides: tuple[int, ...],
-    v_strides: tuple[int, ...],
-    causal: bool,
-) -> tuple[Bound, tuple[int, ...]]:
-    """Return the launch for these shapes and strides, and the kernel's sizes."""
-    batch, heads, rows, depth = q_shape
-    keys = k_shape[2]
     row_tiles = -(-rows // (2 * _ROWS))
     total = row_tiles * batch * heads
     # Tiles of equal length: one program per multiprocessor, which fetches its next tile while the last one ends. Of different lengths: one
     # program per tile, longest first, and the hardware starts them as others end.
-    programs = total if causal else min(total, on.processors)
-    group = heads // k_shape[1]
-    section = largest_divisor(batch * heads, max(1, _SHARED_CACHE // (2 * keys * depth * dtype.itemsize)) * group)
+    programs = total if causal else min(total, card().processors)
+    group = heads // k.shape[1]
+    section = largest_divisor(batch * heads, max(1, _SHARED_CACHE // (2 * keys * depth * k.element_size())) * group)
+    descriptors = tiles(q, _ROWS), tiles(k, _BLOCK), tiles(v, _BLOCK), tiles(out, _ROWS)
+    sizes = total, section, row_tiles, heads, group, rows, keys
     stages = 2 if depth > 64 else 3  # with Q and the output, 192 KB or 128 KB of shared memory
-    options = {"CAUSAL": causal, "ROWS": _ROWS, "BLOCK": _BLOCK, "STAGES": stages, "num_warps": 4}
-    return Bound(attention_hopper_kernel, (programs,), options), (total, section, row_tiles, heads, group, rows, keys)
+    attention_hopper_kernel[(programs,)](
+        *descriptors, lse, scale / math.log(2), *sizes, CAUSAL=causal, ROWS=_ROWS, BLOCK=_BLOCK, STAGES=stages, num_warps=4
+    )
+    return out, lse

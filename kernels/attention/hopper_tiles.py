@@ -10,8 +10,6 @@ import torch
 import triton
 from torch import Tensor
 
-from kernels.dispatch import Alike
-
 try:
     from triton._C.libtriton import ir
     from triton.experimental import gluon
@@ -86,14 +84,10 @@ def tiles(x: Tensor, rows: int, swizzle: int = 128) -> Any:
     In shared memory, a tile consists of panels of `swizzle` bytes per row, with 16-byte units permuted so that columns have no bank
     conflicts.
     """
-    return _alike(x.shape, x.stride(), rows, swizzle, x.dtype)(x)
+    return TensorDescriptor(x, *_described(x.shape, x.stride(), rows, swizzle))
 
 
-@functools.lru_cache(maxsize=1024)
-def _alike(shape: tuple[int, ...], strides: tuple[int, ...], rows: int, swizzle: int, dtype: torch.dtype) -> Alike:
-    return Alike(lambda x: TensorDescriptor(x, *_described(shape, strides, rows, swizzle)))
-
-
+@functools.lru_cache
 def _described(shape: tuple[int, ...], strides: tuple[int, ...], rows: int, swizzle: int) -> tuple[Any, ...]:
     """Return shape, strides, block and layout of `tiles`."""
     steps = [stride if size > 1 else shape[-1] for size, stride in zip(shape[:-1], strides[:-1], strict=True)]

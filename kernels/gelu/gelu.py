@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.configs import Card, card, choose
+from kernels.configs import choose
 from kernels.configs.elementwise import ELEMENTWISE
 from kernels.contract import check_dtype, laid_out_as
-from kernels.dispatch import Bound, cdiv, custom_op, on_boundary
+from kernels.dispatch import cdiv, custom_op
 
 
 @triton.jit
@@ -97,20 +94,14 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     return _gelu(input, approximate == "tanh")
 
 
-@functools.lru_cache(maxsize=1024)
-def _bound(on: Card, kernel: Any, n_elements: int, tanh: bool, dtypes: Any, boundaries: tuple[bool, ...]) -> Bound:
-    """Return the launch for tensors of these dtypes and boundaries."""
-    config = choose(ELEMENTWISE)
-    options = {"TANH": tanh, "BLOCK_SIZE": config.block, "num_warps": config.warps}
-    return Bound(kernel, (cdiv(n_elements, config.block),), options)
-
-
 @custom_op("warpwave::gelu")
 def _gelu(input: Tensor, tanh: bool) -> Tensor:
     out = torch.empty_like(input)
     if out.numel():
-        x, n = laid_out_as(input, out), out.numel()
-        _bound(card(), gelu_kernel, n, tanh, x.dtype, on_boundary(x, out))(x, out, n)
+        config = choose(ELEMENTWISE)
+        grid = (cdiv(out.numel(), config.block),)
+        x = laid_out_as(input, out)
+        gelu_kernel[grid](x, out, out.numel(), TANH=tanh, BLOCK_SIZE=config.block, num_warps=config.warps)
     return out
 
 
@@ -118,9 +109,10 @@ def _gelu(input: Tensor, tanh: bool) -> Tensor:
 def _gelu_backward(grad: Tensor, input: Tensor, tanh: bool) -> Tensor:
     out = torch.empty_like(input)
     if out.numel():
+        config = choose(ELEMENTWISE)
+        grid = (cdiv(out.numel(), config.block),)
         tensors = laid_out_as(grad, out), laid_out_as(input, out), out
-        n, dtypes = out.numel(), (grad.dtype, input.dtype)
-        _bound(card(), gelu_backward_kernel, n, tanh, dtypes, on_boundary(*tensors))(*tensors, n)
+        gelu_backward_kernel[grid](*tensors, out.numel(), TANH=tanh, BLOCK_SIZE=config.block, num_warps=config.warps)
     return out
 
 

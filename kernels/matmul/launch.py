@@ -14,7 +14,6 @@ import torch
 
 from kernels.configs import Card, card, choose
 from kernels.configs.matmul import MATMUL, Config, Specialized, Tile
-from kernels.dispatch import on_boundary
 from kernels.matmul.kernels import matmul_kernel
 from kernels.matmul.layout import Launch, Layout
 
@@ -57,8 +56,7 @@ def multiply(
         a, b = _unit_stride(a), _unit_stride(b)
         bias = bias if bias is None else bias.contiguous()
         aligned = (a.data_ptr() | b.data_ptr() | out.data_ptr() | saved.data_ptr()) % 16 == 0
-        with_bias = bias is not None, *on_boundary(bias)
-        launch = _plan(card(), a.dtype, precision, aligned, Layout.of(a), Layout.of(b), with_bias, activation, save)
+        launch = _plan(card(), a.dtype, precision, aligned, Layout.of(a), Layout.of(b), bias is not None, activation, save)
         launch(a, b, out, saved, bias)
     return out, saved
 
@@ -97,14 +95,13 @@ def _plan(
     aligned: bool,
     a: Layout,
     b: Layout,
-    bias: tuple[bool, bool],
+    bias: bool,
     activation: str | None,
     save: bool,
 ) -> Launch:
-    """Choose the kernel and tile of a product. `bias`: whether there is one, and whether it starts on 16 bytes."""
     config = choose(MATMUL)
     shape = (*a.shape[:-1], b.shape[-1])
-    epilogue = {"bias": bias[0], "activation": activation, "save": save}
+    epilogue = {"bias": bias, "activation": activation, "save": save}
     if _takes_tma(config, dtype, aligned, a, b):
         narrow = activation and a.shape[-1] < HIDES_ACTIVATION
         # Gluon is experimental, so it is only imported for a GPU with a configuration for it.

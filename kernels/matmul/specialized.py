@@ -12,7 +12,6 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from kernels.configs import Card
 from kernels.configs.matmul import Specialized
-from kernels.dispatch import Alike, Bound
 from kernels.matmul.kernels import sum_kernel
 from kernels.matmul.layout import Launch, Layout
 from kernels.matmul.warp_specialized import matmul_specialized_kernel
@@ -86,12 +85,12 @@ def product(
         "maxnreg": 168,
     }
 
-    bound = Bound(matmul_specialized_kernel, (programs,), options)
-
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
         out_desc = of_out(out)
         saved_desc = of_out(saved) if save else out_desc
-        bound(of_a(a), of_b(b), out_desc, saved_desc, out if bias is None else bias, batches, m, n, k)
+        matmul_specialized_kernel[(programs,)](
+            of_a(a), of_b(b), out_desc, saved_desc, out if bias is None else bias, batches, m, n, k, **options
+        )
 
     return launch
 
@@ -110,4 +109,4 @@ def _box(x: Layout, block: tuple[int, int], dtype: torch.dtype) -> Callable[[tor
         rows, columns, step = columns, rows, unit
     sizes, strides, blocks = [*(batch or [1]), rows, columns], [*(lead or [rows * step]), step, 1], [1, *block]
     layout = gl.NVMMASharedLayout.get_default_for(blocks, GLUON[dtype])
-    return Alike(lambda x: TensorDescriptor(x, sizes, strides, blocks, layout))
+    return lambda x: TensorDescriptor(x, sizes, strides, blocks, layout)
