@@ -133,11 +133,23 @@ def report(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The project's own tests; no GPU and no Docker needed."""
+    """The project's own tests, without the slow ones; no GPU and no Docker needed."""
+    run_tests(session, "not slow")
+
+
+@nox.session
+def slow(session: nox.Session) -> None:
+    """The project's own tests that are scenarios of many seconds; no GPU and no Docker needed."""
+    run_tests(session, "slow")
+
+
+def run_tests(session: nox.Session, marked: str) -> None:
+    """Run the unit tests with these markers."""
     session.install("-e", ".[emulator]", *nox.project.dependency_groups(GROUPS, "test"))
     install_inside(session)
     # One process more than there are cores, since many tests wait; what shares a run stays in one of them.
-    session.run("pytest", "tests/unit", f"--numprocesses={(os.cpu_count() or 1) + 1}", "--dist=loadscope", *session.posargs)
+    shared = [f"--numprocesses={(os.cpu_count() or 1) + 1}", "--dist=loadscope"]
+    session.run("pytest", "tests/unit", "-m", marked, *shared, *session.posargs)
 
 
 @nox.session

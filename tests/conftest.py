@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +53,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
     return Scheduling(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """With several processes of pytest, one server each for all of them."""
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput") and not config.option.collectonly:
+        import command  # this file is also that of the packages in tests/data
+
+        command.share_servers()
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """Packages and recordings that the tests read."""
@@ -81,14 +87,14 @@ def no_kernels_of_earlier_runs(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def run_inside(tmp_path_factory):
-    """Run the inside over a package, in a process of its own; returns the folder with the results.
+    """Run the inside over a package, in a process of its own that `command` forks; returns the folder with the results.
 
     With `light`, where neither the package nor the stages compute anything with torch. The compile stage alone is started by itself:
-    it needs no facts, which take as long as torch takes to import.
+    it needs no facts.
     """
 
     def run(package: Path, *stages: Stage, light: bool = False, **overrides) -> Path:
-        from light import light_python  # this file is also that of the packages in tests/data
+        import command  # as above
 
         output = tmp_path_factory.mktemp("raw")
         cards = load_targets()["cpu"].architectures
@@ -101,10 +107,11 @@ def run_inside(tmp_path_factory):
         }
         dump(Job("run-1", "cpu", tuple(stages), str(package), str(output), **settings), output / "job.json")
         variables = {"PYTHONPATH": str(REPOSITORY), "TRITON_DEFAULT_FP_FUSION": "1", "TRITON_CACHE_DIR": str(output / "cache")}
-        module = "harness.inside.compile.stage" if stages == (Stage.COMPILE,) else "harness.inside"
+        alone = stages == (Stage.COMPILE,)
+        module, kind = ("harness.inside.compile.stage", "compiler") if alone else ("harness.inside", "stages")
         (output / "compile").mkdir()
-        command = [light_python() if light else sys.executable, "-m", module, output / "job.json"]
-        done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True)
+        words = ["-m", module, output / "job.json"]
+        done = command.python(*words, light=light, kind=kind, env={**os.environ, **variables}, timeout=None)
         assert done.returncode == 0, done.stderr
         (output / "stdout.txt").write_text(done.stdout)
         return output

@@ -5,6 +5,7 @@ them, and the host reads them through `collect`, which validates every field aga
 `_ms` milliseconds, `_bytes` bytes, `_gbps` GB/s with G = 1e9.
 """
 
+from harness.records.compiled import CompiledKernel
 from harness.records.enums import (
     EMULATED,
     GPU_PROPERTY,
@@ -34,7 +35,7 @@ from harness.records.job import (
     PytestSettings,
 )
 from harness.records.paths import AHEAD_FILE, COMPILED_FOLDER, COMPILED_HERE, COMPILED_KINDS, COMPILED_MANIFEST, COMPILED_NAME, LEASE_FILE
-from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, DeviceFacts, Facts, Sample, StageReport, Stages
+from harness.records.results import CardShare, CaseResult, Ceiling, DeviceFacts, Facts, Sample, StageReport, Stages
 from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
 from harness.records.selection.chosen import Chosen, Narrowed, Selection
 from harness.records.selection.shard import Shard

@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from typing import Annotated, Any, Union
 
 from harness.records.bounds import Few, LongName, Many, Name, Prose
+from harness.records.compiled import CompiledKernel
 from harness.records.enums import STRICT
-from harness.records.results import CompiledKernel
 
 Patterns = Annotated[tuple[LongName, ...], Few]
 CANDIDATES = ("best", "all")  # of an autotuned launch

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Union
 
 from harness.records.bounds import Few, Many, Name, Page, Prose, Seconds, ShardText, Word
+from harness.records.compiled import CompiledKernel
 from harness.records.enums import SCHEMA_VERSION, STRICT, Verdict
 from harness.records.findings import Finding
 from harness.records.gates import Gates
-from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, Facts, Sample, StageReport
+from harness.records.results import CardShare, CaseResult, Ceiling, Facts, Sample, StageReport
 from harness.records.selection.chosen import Narrowed
 
 

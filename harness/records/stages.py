@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Union
 
+from harness.records.compiled import CompiledKernel
 from harness.records.enums import Stage
 from harness.records.findings import Finding
-from harness.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, Facts, Sample
+from harness.records.results import CardShare, CaseResult, Ceiling, Facts, Sample
 
 
 @dataclass(frozen=True)

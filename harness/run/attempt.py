@@ -10,7 +10,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Union
@@ -21,7 +21,7 @@ from harness.collect.untrusted import clip
 from harness.config.targets import Target
 from harness.engines import signals
 from harness.engines.choose import choose_engine, close
-from harness.engines.protocol import Engine, Layout, Request, Say
+from harness.engines.protocol import Engine, Request, Say
 from harness.engines.results_folder import tidy
 from harness.errors import InfrastructureError, UnreachableError, UsageError, WarpwaveError, explain
 from harness.options import RunOptions
@@ -30,8 +30,6 @@ from harness.records import (
     Attempt,
     Environment,
     Exit,
-    Job,
-    JobOptions,
     RunRecord,
     Stage,
     StageReport,
@@ -44,9 +42,9 @@ from harness.run import handover
 from harness.run.diagnose import diagnose
 from harness.run.disk_reserve import Reserve
 from harness.run.inputs import gather
+from harness.run.job import job_of
 from harness.run.lease import Lease, lock_of
 from harness.run.resume import check_inputs, check_same
-from harness.run.sharding import part_of, share_scripts
 
 OnEvent = Callable[[dict[str, Any]], None]
 
@@ -246,42 +244,6 @@ def record_of(request: Request, started: datetime, seconds: float, attempts: tup
         toolchain=request.target.toolchain.name if request.target.toolchain else "",
         emulated=request.target.emulate.name if request.target.emulate else "",
         held=ending.held,
-    )
-
-
-def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...], lease: bool = False) -> Job:
-    """Return the job for the inside."""
-    target, options = request.target, request.options
-    asked: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
-    if options.shard:
-        part = part_of(options, options.shard)
-        asked |= {"files": part.files, "benches": part.benches, "division": part.division}
-        asked["bench_scripts"] = share_scripts(options)
-    few = tuple(card for card in target.architectures if options.quick and card.name in target.quick)
-    compiled_for = few or target.architectures
-    return Job(
-        run_id=options.run_id,
-        target=target.name,
-        stages=stages,
-        kernels=layout.kernels,
-        output=layout.output,
-        package_root=layout.package,
-        interpret=target.interpret,
-        interpret_as=target.interpret_as if target.interpret else None,
-        emulate=target.emulate,
-        require=target.probe.require,
-        probe=target.probe.command,
-        driver_file=target.probe.driver_file,
-        architectures=compiled_for,
-        not_compiled_for=tuple(card.name for card in target.architectures if card not in compiled_for),
-        torch_devices=target.torch_devices,
-        device_faults={pattern: Verdict(verdict) for pattern, verdict in target.probe.faults.items()},
-        lease=lease,
-        visible_devices=target.visible_devices if options.share else None,
-        gpus=len(options.gpu.split(",")) if options.share and options.gpu and target.visible_devices else 0,
-        card_query=target.probe.cards.run if options.share else (),
-        card_rows=target.probe.cards.rows if options.share else "",
-        **asked,
     )
 
 

@@ -19,8 +19,9 @@ from harness.errors import ExitCode, UsageError, WarpwaveError, explain
 from harness.options import RunOptions
 from harness.records import RunRecord, Stage, Verdict
 from harness.run import locks
-from harness.run.attempt import Ending, OnEvent, attempt, job_of, record_of, worth_another
+from harness.run.attempt import Ending, OnEvent, attempt, record_of, worth_another
 from harness.run.inputs import gather, still_there
+from harness.run.job import job_of
 from harness.run.resume import check_inputs, check_run, check_same, earlier_attempts, finished, run_id_of
 
 _FOLDER_WAIT_S = 60.0  # the processes of a killed run end within their grace

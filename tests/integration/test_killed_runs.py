@@ -25,6 +25,8 @@ from own_engine import OwnEngine, Tap
 from harness.collect import collect
 from harness.records import Verdict
 
+pytestmark = pytest.mark.slow
+
 MOMENTS = int(os.environ.get("WARPWAVE_MOMENTS", "4"))
 ENGINE_MOMENTS = int(os.environ.get("WARPWAVE_ENGINE_MOMENTS", "1"))
 STEPS = os.environ.get("WARPWAVE_ENGINE_STEPS", "create,start").split(",")

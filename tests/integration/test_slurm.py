@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.records import Verdict
 from harness.run.attempt import worth_another
 
-pytestmark = pytest.mark.skipif(bool(own_slurm.missing()), reason=own_slurm.missing())
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(own_slurm.missing()), reason=own_slurm.missing())]
 OCCUPY = ("sbatch", "--parsable", "--wrap=sleep 60", "--output=/dev/null")
 NO_CARD = Slurm(partition="h100", gpus=0)
 WAIT = {"MODE": "wait"}

@@ -12,6 +12,8 @@ import own_slurm
 import pytest
 from slurm_runs import make_runs
 
+pytestmark = pytest.mark.slow
+
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "slurm.md"
 FENCE = re.compile(r"^```(\w+) title=\"([^\"]*)\"\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

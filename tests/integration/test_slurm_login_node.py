@@ -18,7 +18,7 @@ from harness.errors import InfrastructureError, UnreachableError
 from harness.records import Verdict
 
 WHY = own_slurm.missing() or own_sshd.missing()
-pytestmark = pytest.mark.skipif(bool(WHY), reason=WHY)
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(WHY), reason=WHY)]
 NO_CARD = Slurm(partition="h100", gpus=0)
 
 

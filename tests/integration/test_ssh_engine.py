@@ -27,6 +27,8 @@ from harness.errors import InfrastructureError, UnreachableError
 from harness.records import Verdict
 from harness.run import run_target
 
+pytestmark = pytest.mark.slow
+
 SECRET = "hunter2-of-the-tests"
 KERNEL = """
 import pytest, torch, triton, triton.language as tl

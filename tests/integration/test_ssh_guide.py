@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from own_sshd import OwnSshd, missing
 
+pytestmark = pytest.mark.slow
+
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "ssh.md"
 FENCE = re.compile(r"^```(\w+) title=\"([^\"]*)\"\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -18,7 +18,10 @@ import own_sshd
 import pytest
 from conftest import BASE
 
-pytestmark = pytest.mark.skipif(bool(own_slurm.missing() or own_sshd.missing()), reason=own_slurm.missing() or own_sshd.missing())
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(own_slurm.missing() or own_sshd.missing()), reason=own_slurm.missing() or own_sshd.missing()),
+]
 KERNEL = """
 import time, torch, triton, triton.language as tl
 

@@ -164,7 +164,7 @@ def test_a_closed_folder(bundle, tmp_path):
         ("export", bundle, "--format", "csv", "--out", closed / "x.csv"),
         ("list", "--targets", closed / "targets.yml"),
     ):
-        done = warpwave(*words, before=("setpriv", f"--inh-caps={_WITHOUT}", f"--bounding-set={_WITHOUT}"))
+        done = warpwave(*words, kind="command", before=("setpriv", f"--inh-caps={_WITHOUT}", f"--bounding-set={_WITHOUT}"))
         assert done.returncode == 2, (words, done.stdout, done.stderr)
         assert len(beats(done)) >= 3
 

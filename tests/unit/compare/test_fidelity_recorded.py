@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+
+import command
 
 from harness.collect.guard import read_lines
 from harness.compare.codegen.fidelity import held_against
@@ -42,9 +42,9 @@ def test_the_lane_still_asks_for_what_the_card_ran(tmp_path):
     """
     kernels = ("add", "dropout", "gelu")
     (tmp_path / "targets.yml").write_text(json.dumps({"targets": {"cpu": {"architectures": ["sm_90"]}}}), encoding="utf-8")
-    command = ["run", "cpu", "--targets", str(tmp_path / "targets.yml"), "--stage", "compile", "--launches", "bench", "--quiet"]
-    command += [part for kernel in kernels for part in ("--bench", f"bench_{kernel}.py")]
-    subprocess.run([sys.executable, "-m", "harness", *command, "--out", str(tmp_path / "out")], cwd=REPO, check=False, timeout=300)
+    words = ["run", "cpu", "--targets", str(tmp_path / "targets.yml"), "--stage", "compile", "--launches", "bench", "--quiet"]
+    words += [part for kernel in kernels for part in ("--bench", f"bench_{kernel}.py")]
+    command.warpwave(*words, "--out", tmp_path / "out", cwd=REPO)
     launched = [row for row in rows(RECORDED, "bench/kernels.jsonl") if row.kernel in kernels]
     equal, deviations = held_against(launched, rows(tmp_path / "out" / "raw" / "cpu", "compile/kernels.jsonl"))
     assert equal + len(deviations) == 8

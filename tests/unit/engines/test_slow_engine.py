@@ -27,6 +27,8 @@ from harness.options import Build, RunOptions
 from harness.records import Verdict
 from harness.run import attempt, run_target
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("docker.errors", reason="these tests need the docker SDK")
 
 ANSWERS = {

@@ -6,10 +6,9 @@ import dataclasses
 import hashlib
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+import command
 import pytest
 
 from harness.config.targets import load_targets
@@ -64,7 +63,8 @@ def test_what_a_test_launches_behind_a_decision_is_compiled_ahead(job, tmp_path)
     (tmp_path / "package" / "test_decides.py").write_text(PACKAGE)
     dump(dataclasses.replace(job, kernels=str(tmp_path / "package")), tmp_path / "job.json")
     variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
-    subprocess.run([sys.executable, "-m", "harness.inside.ahead", "job.json"], cwd=tmp_path, env=variables, check=True)
+    done = command.python("-m", "harness.inside.ahead", "job.json", cwd=tmp_path, env=variables, kind="compiler")
+    assert done.returncode == 0, done.stderr
     told = json.loads((tmp_path / "bench" / "ahead.json").read_text())
 
     assert (told["workers"], told["exit_codes"], told["compiled"]) == (1, [0], 2), (tmp_path / "bench" / "log-ahead.txt").read_text()

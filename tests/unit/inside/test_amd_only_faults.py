@@ -7,10 +7,9 @@ A release that is not there is skipped.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+import command
 import pytest
 
 triton = pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -26,7 +25,7 @@ def reproduced(version, cache, architecture="gfx942", **variables):
         pytest.skip(f"Triton {version} is not in $WARPWAVE_TRITONS")
     path = {} if triton.__version__ == version else {"PYTHONPATH": str(folder)}
     environment = {**os.environ, "TRITON_CACHE_DIR": str(cache), **path, **variables}
-    done = subprocess.run([sys.executable, str(SCRIPT), architecture], env=environment, capture_output=True, text=True, timeout=300)
+    done = command.python(SCRIPT, architecture, env=environment, kind="stages" if path else "compiler")
     told, *found = done.stdout.splitlines()
     assert (told, done.returncode) == (version, 1 if found else 0), done.stderr
     return found

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import os
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
+import command
 import pytest
 
 triton = pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -34,9 +33,8 @@ def executed(name: str, architecture: str, version: str, folder: Path, values: l
     path = {} if triton.__version__ == version else {"PYTHONPATH": str(release)}
     environment = {**os.environ, "TRITON_CACHE_DIR": str(folder), **path}
     binary = folder / "kernel"
-    subprocess.run(
-        [sys.executable, str(SCRIPT), name, architecture, str(binary)], env=environment, check=True, capture_output=True, timeout=300
-    )
+    done = command.python(SCRIPT, name, architecture, binary, env=environment, kind="stages" if path else "compiler")
+    assert done.returncode == 0, done.stderr
     kernel, needed, found = load(binary.read_bytes()), json.loads((folder / "kernel.json").read_text()), []
     assert needed["triton"] == version
     packed = bytearray(kernel.kernarg_bytes)

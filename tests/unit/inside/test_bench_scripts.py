@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import command
 import pytest
 
-from harness.inside.bench.results import Sink
-from harness.inside.process.journal import Journal
-from harness.inside.process.supervise import supervise
-from harness.inside.process.workers import spawned
 from harness.inside.scripts.script import benches_of
 from harness.records import BenchScript, Job, Sample, Stage, StageReport, Verdict
 
@@ -20,9 +18,7 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 
 REPOSITORY = Path(__file__).parents[3]
 PROGRAM = """
-import sys
 import torch
-sys.path[:0] = [{unit!r}, {repository!r}]
 from benching import FakeDevice
 from harness.config.targets import load_targets
 from harness.inside.bench import do_bench, scripts, stage
@@ -40,6 +36,20 @@ asked = tuple(BenchScript(pattern, tuple(arguments)) for pattern, arguments in {
 with driver.pretended_device(card, lambda binary: (32, 0, 1024)):
     stage.work(Job("run-1", "cuda", (Stage.BENCH,), {package!r}, {output!r}, benches=(), bench_scripts=asked, import_folders=(".",)))
 """
+SUPERVISE = """
+import sys
+from pathlib import Path
+from harness.inside.bench.results import Sink
+from harness.inside.process.journal import Journal
+from harness.inside.process.supervise import supervise
+from harness.inside.process.workers import spawned
+from harness.records import dump
+
+folder, start = Path.cwd(), spawned([sys.executable, "program.py"])
+sink = Sink(folder, "samples.jsonl")
+deaths = supervise(start, Journal(folder / "journal.jsonl"), 120.0, folder / "log.txt", sink.on_event)
+dump(sink.report(deaths), Path("report.json"))
+"""
 
 
 @pytest.fixture
@@ -47,18 +57,18 @@ def ran(tmp_path, data):
     """Run scripts of a package in the bench stage: their samples by id, the stage's report, and what the scripts printed."""
 
     def run(*scripts, package=data / "scripts"):
-        folders = {"unit": REPOSITORY / "tests" / "unit", "repository": REPOSITORY, "package": package, "output": tmp_path}
+        folders = {"package": package, "output": tmp_path}
         asked = [(pattern, arguments) for pattern, *arguments in scripts]
         program = PROGRAM.format(**{name: str(folder) for name, folder in folders.items()}, scripts=asked)
-        sink = Sink(tmp_path, "samples.jsonl")
-        deaths = supervise(
-            spawned([sys.executable, "-c", program]), Journal(tmp_path / "journal.jsonl"), 120.0, tmp_path / "log.txt", sink.on_event
-        )
-        report = sink.report(deaths)
+        (tmp_path / "program.py").write_text(program)
+        variables = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'tests' / 'unit'}"}
+        done = command.python("-c", SUPERVISE, cwd=tmp_path, env=variables, kind="compiler")
+        assert done.returncode == 0, done.stderr
+        report = SimpleNamespace(**json.loads((tmp_path / "report.json").read_text()))
         log = (tmp_path / "log.txt").read_text()
         lines = (tmp_path / "samples.jsonl").read_text().splitlines() if (tmp_path / "samples.jsonl").exists() else []
         samples = [Sample(**{**json.loads(line), "verdict": Verdict(json.loads(line)["verdict"])}) for line in lines]
-        assert report.doubts == (), report
+        assert report.doubts == [], report
         return {f"{sample.case} [{sample.provider}]": sample for sample in samples}, report, log
 
     return run
@@ -69,7 +79,7 @@ def test_each_measurement_of_a_loop_is_a_point(ran):
     samples, report, log = ran(("benchmarks/loop.py", "--dtype", "float16"))
     lead = re.escape(next(iter(samples)).partition("/")[0] + "/benchmarks/loop.py:")
 
-    assert report.verdict is Verdict.PASSED
+    assert report.verdict == Verdict.PASSED.value
     assert [re.sub(f"^{lead}", "", name) for name in samples] == [
         f"{line}/--dtype float16/n={n} [{provider}]"
         for n in (1024, 4096)

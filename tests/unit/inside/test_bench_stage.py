@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
 
+import command
 import pytest
 from benching import FakeDevice, point
 
@@ -172,7 +171,7 @@ with pretended_device(card, lambda binary: (32, 0, 1024)):
 """
     journal = tmp_path / "journal.jsonl"
     variables = {"WARPWAVE_JOURNAL": str(journal), "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, **variables}, capture_output=True, text=True)
+    done = command.python("-c", program, env={**os.environ, **variables}, kind="compiler")
     assert done.returncode == 0, done.stderr
     rows = [event["row"] for event in Journal(journal).read() if event["event"] == "kernel"]
 

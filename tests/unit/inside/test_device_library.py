@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-import subprocess
-import sys
 from fractions import Fraction
 
+import command
 import pytest
 
 from harness.config.targets import load_targets
@@ -217,9 +216,8 @@ def test_kernels_call_the_library_of_the_pretended_vendor(tmp_path, name):
     """By the name without a vendor, imported in any way, and by the vendor's. What the vendor's lacks is refused, as in compiling."""
     (tmp_path / "kernels.py").write_text(KERNELS)
     card = next(card for card in load_targets()["cpu"].architectures if card.name == name)
-    command = [sys.executable, tmp_path / "kernels.py", to_json(card), card.backend]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = command.python(tmp_path / "kernels.py", to_json(card), card.backend, env=environment)
 
     assert done.returncode == 0, done.stderr
     halves, unknown = json.loads(done.stdout.splitlines()[-1])

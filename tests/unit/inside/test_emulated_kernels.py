@@ -10,6 +10,8 @@ import pytest
 from harness.config.targets import load_targets
 from harness.records import Stage
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 for needed in ("elftools", "msgpack", "tinygrad"):
     pytest.importorskip(needed, reason="the emulator's extra; `nox -s tests` installs it")

@@ -7,14 +7,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import command
 import pytest
-from light import light_python
 
 from harness.inside.bench.results import Sink
 from harness.records import Job, Sample, Stage, Verdict, dump, to_json
@@ -61,9 +59,8 @@ def verify(package: Path, output: Path, *pytest_args: str, light: bool = True) -
     """The test stage over a package, in a process of its own; its report. Not `light`: with torch and the plugins of the tests."""
     (output / "test").mkdir(parents=True)
     dump(Job("run-1", "cpu", (Stage.TEST,), str(package), str(output), pytest_args=pytest_args, benches=()), output / "job.json")
-    words = [light_python() if light else sys.executable, "-m", "harness.inside.test.stage", str(output / "job.json")]
     variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), **({} if light else {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""})}
-    done = subprocess.run(words, cwd=output, env=variables, capture_output=True, text=True, timeout=200)
+    done = command.python("-m", "harness.inside.test.stage", output / "job.json", light=light, cwd=output, env=variables)
     assert done.returncode == 0, done.stderr
     return json.loads((output / "test" / "report.json").read_text())
 
@@ -224,8 +221,7 @@ def test_a_stage_imports_nothing_that_an_earlier_one_has_planted(tmp_path):
     job = Job("run-1", "cpu", (Stage.TEST, Stage.COMPILE), str(package), str(output), benches=())
     dump(job, output / "job.json")
     variables = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    words = [light_python(), "-m", "harness.inside", str(output / "job.json")]
-    subprocess.run(words, cwd=work, env=variables, capture_output=True, text=True, timeout=200)
+    command.python("-m", "harness.inside", output / "job.json", light=True, cwd=work, env=variables)
     reports = json.loads((output / "stages.json").read_text())["reports"]
 
     assert (work / "dataclasses.py").exists()

@@ -9,11 +9,10 @@ from __future__ import annotations
 import ast
 import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import command
 import pytest
 
 from harness.collect import collect
@@ -62,15 +61,8 @@ def ran(tmp_path_factory):
     """One run of both stages, as a user does it: the cases by function, the rows of the compile stage, and what the command said."""
     folder = tmp_path_factory.mktemp("idioms")
     variables = {"PYTHONPATH": str(REPOSITORY), "COLUMNS": "200", "TRITON_CACHE_DIR": str(folder / "cache")}
-    command = [sys.executable, "-m", "harness", "run", "cpu", "--targets", str(REPOSITORY / ".ci" / "targets.yml")]
-    done = subprocess.run(
-        [*command, "--kernels", str(IDIOMS), "--launches", "test", "--out", "out"],
-        cwd=folder,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
+    words = ["run", "cpu", "--targets", REPOSITORY / ".ci" / "targets.yml", "--kernels", IDIOMS, "--launches", "test", "--out", "out"]
+    done = command.warpwave(*words, cwd=folder, env={**os.environ, **variables}, timeout=900)
     run = collect(folder / "out" / "raw" / "cpu")
     cases = {}
     for case in run.cases:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
+import command
 import pytest
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -93,7 +92,7 @@ def test_arithmetic_agrees_with_torch(tmp_path):
     """Each result is rounded once; sums are in fp32."""
     (tmp_path / "kernels.py").write_text(KERNELS)
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, tmp_path / "kernels.py"], env=environment, capture_output=True, text=True)
+    done = command.python(tmp_path / "kernels.py", env=environment)
 
     assert done.returncode == 0, done.stderr
     worst = json.loads(done.stdout.splitlines()[-1])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import command
 import pytest
 
 from harness.config.package_root import import_folders
@@ -149,7 +149,9 @@ def run(code: str, *folders: Path, **variables: str) -> str:
     """Run code after `enter` in a fresh process."""
     program = f"from harness.inside.environment.package_path import enter; enter({[str(folder) for folder in folders]!r})\n{code}"
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), **variables}
-    return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True).stdout.strip()
+    done = command.python("-c", program, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 def test_a_package_hides_no_module_of_python(tmp_path):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ElementTree
 
+import command
 import pytest
-from click.testing import CliRunner
 
-from harness.__main__ import cli
+pytestmark = pytest.mark.slow
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -37,12 +37,12 @@ def test_five_planted_faults_are_found(data, tmp_path):
         "compile",
         "--quiet",
     ]
-    done = CliRunner().invoke(cli, ["run", "cpu", *map(str, arguments)], standalone_mode=False)
+    done = command.warpwave("run", "cpu", *arguments)
     told = [json.loads(line) for line in (tmp_path / "out/raw/cpu/compile/kernels.jsonl").read_text().splitlines()]
     rows = {(row["origin"].split("[")[1].rstrip("]"), row["architecture"]): row for row in told}
     cases = ElementTree.parse(tmp_path / "out" / "junit.xml").iter("testcase")
 
-    assert len(rows) == len(told) == 2 * (len(FAULTS) + len(SOUND)), done.output
+    assert len(rows) == len(told) == 2 * (len(FAULTS) + len(SOUND)), done.stderr
     faults = {key: row["reason"] for key, row in rows.items() if row["verdict"] != "passed"}
     assert set(faults) == {(what, architecture) for what, found in FAULTS.items() for architecture in found}
     for what, found in FAULTS.items():

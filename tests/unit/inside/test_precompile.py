@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import command
 import pytest
 
 from harness.config.targets import load_targets
@@ -143,7 +144,8 @@ def test_what_a_package_tunes_ahead_is_not_kept_for_the_real_run(job, tmp_path):
         (tmp_path / name).mkdir()
     (tmp_path / "compile.py").write_text(COMPILE)
     variables = {**os.environ, "HOME": str(tmp_path / "home"), "PYTHONPATH": str(REPOSITORY), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
-    subprocess.run([sys.executable, "compile.py", "job.json"], cwd=tmp_path, env=variables, check=True, capture_output=True)
+    done = command.python("compile.py", "job.json", cwd=tmp_path, env=variables, kind="compiler")
+    assert done.returncode == 0, done.stderr
 
     assert "kept it in" in (tmp_path / "bench" / "log-ahead.txt").read_text()
     assert list(tmp_path.rglob("tuned.db")) == []
@@ -185,7 +187,7 @@ def test_what_else_a_first_launch_waits_for_is_made_beside_the_binary(job, tmp_p
     (tmp_path / "bench").mkdir()
     (tmp_path / "more.py").write_text(MORE)
     variables = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run([sys.executable, "more.py", "job.json"], cwd=tmp_path, env=variables, capture_output=True, text=True, check=True)
+    done = command.python("more.py", "job.json", cwd=tmp_path, env=variables, kind="compiler")
 
     assert done.stdout.splitlines() == ["copy_kernel ['*fp32', '*fp32', 'i32', 'constexpr'] 4"] * 2
     assert len(binaries(tmp_path / "cache")) == len(list(tmp_path.rglob("reading.json"))) == 2
@@ -212,7 +214,7 @@ def test_the_jit_finds_what_was_compiled_ahead(job, data, tmp_path):
     (tmp_path / "launch.py").write_text(LAUNCH)
 
     def run(name):
-        done = subprocess.run([sys.executable, name, "job.json"], cwd=tmp_path, env=variables, capture_output=True, text=True)
+        done = command.python(name, "job.json", cwd=tmp_path, env=variables, kind="compiler")
         assert done.returncode == 0, done.stderr
         return done.stdout
 

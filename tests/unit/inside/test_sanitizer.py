@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import re
 import runpy
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 
+import command
 import pytest
 
 from harness.collect import collect
@@ -29,15 +28,8 @@ TABLE = runpy.run_path(str(PLANTED / "table.py"))["faults"]()
 
 
 def sanitized(folder, kernels, *options):
-    command = [sys.executable, "-m", "harness", "run", "cpu", "--engine", "local", "--stage", "test", "--kernels", str(kernels)]
-    done = subprocess.run(
-        [*command, "--out", "out", "--quiet", *options],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
+    words = ["run", "cpu", "--engine", "local", "--stage", "test", "--kernels", kernels, "--out", "out", "--quiet", *options]
+    done = command.warpwave(*words, cwd=folder, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, timeout=900)
     return done, collect(folder / "out" / "raw" / "cpu")
 
 

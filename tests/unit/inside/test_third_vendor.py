@@ -6,11 +6,10 @@ import json
 import os
 import runpy
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import command
 import pytest
 
 from harness.collect import collect
@@ -64,10 +63,8 @@ def ran(tmp_path_factory):
     shutil.copytree(DATA / "package", package)
     (package / "pyproject.toml").write_text(GATES)
     variables = {"PYTHONPATH": str(REPOSITORY), "COLUMNS": "200", "STUB_STATE": str(folder), "TRITON_CACHE_DIR": str(folder / "cache")}
-    command = [sys.executable, "-m", "harness", "run", "third-sim", "third", "--targets", "targets.yml", "--kernels", str(package)]
-    done = subprocess.run(
-        [*command, "--out", "out"], cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, timeout=300
-    )
+    words = ["run", "third-sim", "third", "--targets", "targets.yml", "--kernels", package, "--out", "out"]
+    done = command.warpwave(*words, cwd=folder, env={**os.environ, **variables})
     return folder / "out", done.stdout + done.stderr
 
 
@@ -179,7 +176,7 @@ assert not module.is_available() if hasattr(module, "is_available") else kind ==
 @pytest.mark.parametrize("kind", ["cuda", "xpu", "third"])
 def test_the_pretended_card_is_on_the_device_of_its_vendor(kind):
     """Of torch's own types or of one that torch does not know; a hard-coded device of another vendor's is put there, too."""
-    done = subprocess.run([sys.executable, "-c", PRETEND, kind], cwd=REPOSITORY, capture_output=True, text=True)
+    done = command.python("-c", PRETEND, kind, cwd=REPOSITORY)
 
     assert done.returncode == 0, done.stderr
 
@@ -207,12 +204,6 @@ assert torch.version.hip is None and str(made[0].device) == "cpu"
 @pytest.mark.parametrize("kinds", ["cuda", "xpu,cuda", "cuda,xpu", "third,cuda"])
 def test_the_interpreter_redirects_every_type_that_the_targets_name(kinds):
     """To the package a tensor is on the device of the target's own vendor, which comes first."""
-    done = subprocess.run(
-        [sys.executable, "-c", INTERPRET, kinds],
-        cwd=REPOSITORY,
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-    )
+    done = command.python("-c", INTERPRET, kinds, cwd=REPOSITORY, env={**os.environ, "TRITON_INTERPRET": "1"})
 
     assert done.returncode == 0, done.stderr

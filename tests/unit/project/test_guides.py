@@ -13,11 +13,11 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import command
 import pytest
 import yaml
 from engine_requests import ask
@@ -60,22 +60,22 @@ def folder(tmp_path):
     work, programs = tmp_path / "work", tmp_path / "bin"
     work.mkdir()
     programs.mkdir()
-    (programs / "warpwave").write_text(f'#!/bin/sh\nexec {sys.executable} -m harness "$@"\n')
+    (programs / "warpwave").write_text(f'#!/bin/sh\nexec {command.shell_words()} "$@"\n')
     (programs / "warpwave").chmod(0o755)
     shutil.copytree(ROOT / "reports" / "h200", work / "recorded")
     return work
 
 
-def run(command, folder):
+def run(line, folder):
     environment = {**os.environ, "PATH": f"{folder.parent / 'bin'}:{os.environ['PATH']}", "DOCKER_HOST": f"unix://{folder}/no.sock"}
-    return subprocess.run(["bash", "-euc", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(["bash", "-euc", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_guide_does_what_it_says(name, folder):
     """Its files are written, in order, and its commands end well."""
     blocks = fences(PAGES[name])
-    if any("run" in command for block in blocks for command in block.commands):
+    if any("run" in line for block in blocks for line in block.commands):
         pytest.importorskip("triton", reason="the local engine needs torch and triton")
     for block in blocks:
         PARSERS.get(block.language, str)(block.text)
@@ -83,9 +83,9 @@ def test_a_guide_does_what_it_says(name, folder):
             path = folder / block.title
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text)
-        for command in block.commands:
-            done = run(command, folder)
-            assert done.returncode == (RECORDED if "report recorded" in command else 0), f"{command}\n{done.stdout}{done.stderr}"
+        for line in block.commands:
+            done = run(line, folder)
+            assert done.returncode == (RECORDED if "report recorded" in line else 0), f"{line}\n{done.stdout}{done.stderr}"
 
 
 def commands_of_ours(path):

@@ -6,10 +6,10 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import command
 import pytest
 import yaml
 from runner import Runner
@@ -22,10 +22,10 @@ ROOT = Path(__file__).parents[3]
 SOURCE = "git+https://code.example/them/warpwave@" + "5e" * 20
 
 
-def run(folder, *command, **variables):
+def run(folder, module, *words, **variables):
     """A command in a folder; Python finds the harness of this checkout and nothing else of it."""
     environment = {**os.environ, "DOCKER_HOST": f"unix://{folder}/no.sock", "COLUMNS": "200", **variables}
-    return subprocess.run([sys.executable, "-m", *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return command.python("-m", module, *words, cwd=folder, env=environment)
 
 
 @pytest.fixture
@@ -78,6 +78,7 @@ def test_what_it_writes_passes_its_own_tests(repository):
     assert "6 passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_what_it_writes_goes_through_the_harness(repository):
     """Tests and generated code, its gates included; and the gate bites: a kernel that loads four bytes a time breaks it."""
     pytest.importorskip("triton", reason="the local engine needs torch and triton")
@@ -94,11 +95,12 @@ def test_what_it_writes_goes_through_the_harness(repository):
     assert broken.returncode == 1, broken.stdout
 
 
+@pytest.mark.slow
 def test_its_workflow_does_what_it_says(repository, tmp_path):
     """Step by step, on a machine whose `pipx` is a stub and whose engine is this Python."""
     pytest.importorskip("triton", reason="the local engine needs torch and triton")
     quick = f"OPTIONS='--quick --targets {ROOT}/.ci/targets.yml'"
-    local = f'{quick} exec {sys.executable} -m harness "${{@/docker/local}}"'
+    local = f'{quick} exec {command.shell_words()} "${{@/docker/local}}"'
     pipx = f'[ "$1 $2" = "install {SOURCE}" ]'
     (tmp_path / "artifacts").mkdir()
     machine = Runner(tmp_path / "machine", tmp_path / "artifacts", {"github.run_attempt": 1}, {"warpwave": local, "pipx": pipx})

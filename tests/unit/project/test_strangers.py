@@ -116,6 +116,7 @@ def test_a_control_decides_whose_fault_it_is(one, said, fault):
     assert controls._fault(one, said) == fault
 
 
+@pytest.mark.slow
 def test_a_whole_run_becomes_a_row(cache, tmp_path, monkeypatch):
     """One test passes, one fails with and without warpwave; the page gets both between its marks, and keeps the rest."""
     pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")

@@ -12,6 +12,7 @@ from wheels import wrap_triton
 
 from harness.__main__ import _run_cli
 
+pytestmark = pytest.mark.slow
 pytest.importorskip("pip", reason="the installer uses the pip of the kernels' Python")
 KERNEL = """
 import triton, triton.language as tl

@@ -1,4 +1,4 @@
-"""Ask for a forked command, from a test or from a shell: `python command_client.py SOCKET PYTHON WORD...` ends as the command does."""
+"""Ask for a forked process, from a test or from a shell: `python client.py SOCKET PYTHON WORD...` ends as that process does."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 SIZE = 8  # bytes of a message's length, and of an exit status
 
 
-def ask(path: str, asked: dict[str, object], files: Sequence[int], timeout: float = 300) -> int:
-    """The exit status of the command `asked` for, with the descriptors `files` as its 0, 1 and 2; negative for a signal."""
+def ask(path: str, asked: dict[str, object], files: Sequence[int], timeout: float | None = 300) -> int:
+    """The exit status of the process `asked` for, with the descriptors `files` as its 0, 1 and 2; negative for a signal."""
     message = json.dumps(asked).encode()
     with socket.socket(socket.AF_UNIX) as server:
         server.settimeout(timeout)
@@ -20,12 +20,12 @@ def ask(path: str, asked: dict[str, object], files: Sequence[int], timeout: floa
         socket.send_fds(server, [len(message).to_bytes(SIZE, "big")], list(files))
         server.sendall(message)
         answer = server.recv(SIZE)
-    assert answer, "the command's process could not be made"
+    assert answer, "the process could not be made"
     return int.from_bytes(answer, "big", signed=True)
 
 
 if __name__ == "__main__":
-    where, python, *words = sys.argv[1:]
-    request = {"words": words, "cwd": os.getcwd(), "env": dict(os.environ), "closed": [], "python": python}  # noqa: PTH109 - starts sooner
+    where, *words = sys.argv[1:]
+    request = {"words": words, "cwd": os.getcwd(), "env": dict(os.environ), "closed": []}  # noqa: PTH109 - starts sooner
     status = ask(where, request, (0, 1, 2))
     sys.exit(status if status >= 0 else 128 - status)

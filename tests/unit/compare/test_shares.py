@@ -1,0 +1,90 @@
+"""Which speeds are valid and verified, and their shares of what a copy reached. All data is synthetic."""
+
+import dataclasses
+
+import pytest
+from synthetic import CEILING, case, pair, run, sample
+
+from harness.compare import compare
+from harness.records import Stage, StageReport, Verdict
+
+A, B = ["alpha"], ["alpha", "beta"]
+
+
+FAILED_CASE = case(verdict=Verdict.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"value": float("nan")}, "not a speed"),
+        ({"value": float("inf")}, "not a speed"),
+        ({"value": 0.0}, "not a speed"),
+        ({"value": -5.0}, "not a speed"),
+        ({"value": None}, "no value"),
+        ({"median_ms": -1.0}, "possible time"),
+        ({"p80_ms": float("inf")}, "possible time"),
+        ({"median_ms": 0.0}, "possible time"),
+    ],
+)
+def test_what_is_no_speed_is_invalid(changes, word):
+    """It keeps its cell with the reason, has no number, and is excluded from every mean."""
+    comparison = compare([run(samples=(sample(1024), sample(2048, **changes)))], A)
+    cell = comparison.rows[1].cells[0]
+
+    assert (cell.verdict, cell.value, word in cell.reason) == (Verdict.INVALID, None, True)
+    assert (comparison.speeds[0].n, comparison.speeds[0].left_out) == (1, 1)
+    assert comparison.targets[0].points == {"passed": 1, "invalid": 1}
+
+
+def test_the_share_is_of_the_largest_copy_on_that_device():
+    """Copies on other devices and impossible copies do not count."""
+    copies = (
+        CEILING,
+        dataclasses.replace(CEILING, median_ms=0.5, when="after"),
+        dataclasses.replace(CEILING, median_ms=0.0),
+        dataclasses.replace(CEILING, median_ms=0.001, device=1),
+    )
+    comparison = compare([run(ceilings=copies)], A)
+
+    assert comparison.rows[0].cells[0].share == pytest.approx(comparison.rows[0].cells[0].value / 8000)
+    assert comparison.targets[0].devices[0].ceiling_gbps == pytest.approx(8000)
+
+
+@pytest.mark.parametrize(("value", "suspect"), [(4000.0, False), (4399.0, False), (4401.0, True)])
+def test_far_above_the_ceiling_is_suspect(value, suspect):
+    """A kernel that mostly reads can exceed a copy by a tenth; memory cannot give more."""
+    comparison = compare([run(samples=(sample(value=value),))], A)
+
+    assert comparison.rows[0].cells[0].suspect is suspect
+    assert comparison.speeds[0].left_out == int(suspect)
+
+
+@pytest.mark.parametrize(("unit", "share"), [("GB/s", True), ("gb/s ", True), ("TFLOPS", False), ("ms", False), ("", False)])
+def test_only_bandwidths_have_a_share(unit, share):
+    """A copy says nothing about FLOPs or times."""
+    comparison = compare([run(samples=(sample(unit=unit),))], A)
+
+    assert (comparison.rows[0].cells[0].share is not None) is share
+
+
+def test_without_a_ceiling_there_is_no_share():
+    """No table of theoretical peaks replaces it."""
+    assert compare([run(ceilings=())], A).rows[0].cells[0].share is None
+
+
+def test_a_speed_is_verified_only_where_that_kernels_tests_passed():
+    """Failures of other kernels or on other targets do not matter, and neither do the kernel's own skipped tests."""
+    tests = (case(), case("softmax/t.py::skipped", Verdict.NOT_RUN), case("gelu/t.py::t", Verdict.FAILED, kernel="gelu"))
+    both = (sample(), sample(kernel="gelu"))
+    comparison = compare(pair({"cases": tests, "samples": both}, {"cases": (FAILED_CASE,), "samples": both}), B)
+
+    found = {(row.kernel, cell.target): cell.verified for row in comparison.rows for cell in row.cells}
+    assert found == {("softmax", "alpha"): True, ("softmax", "beta"): False, ("gelu", "alpha"): False, ("gelu", "beta"): False}
+
+
+def test_a_test_stage_with_a_hole_verifies_nothing():
+    """The tests that are there passed, but some are missing."""
+    stages = (StageReport(Stage.TEST, Verdict.INCOMPLETE, reason="cut off"),)
+
+    assert compare([run(stages=stages)], A).rows[0].cells[0].verified is False

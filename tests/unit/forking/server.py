@@ -1,0 +1,159 @@
+"""What processes are forked from: `python server.py KIND LIGHT SOCKET PIPE` serves until the other end of the pipe is closed.
+
+KIND `stages` has what the `warpwave` command needs and, apart from it, what a stage needs: torch, NumPy and pytest. It has no Triton, which
+decides at its import whether it interprets. KIND `compiler` has what the compile stage needs, and `command` what the command needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
+
+ROOT = Path(__file__).parents[3]
+# Before anything else is imported. What a fork finds is what a Python finds that starts without PYTHONPATH.
+_PLACES = [str(ROOT), str(Path(__file__).parents[1])]
+_FOUND = tuple(place for place in sys.path[1:] if place not in os.environ.get("PYTHONPATH", "").split(os.pathsep))
+sys.path[:] = [*_PLACES, *_FOUND]
+
+from forking import become  # noqa: E402 - see above
+from forking.become import Python  # noqa: E402
+from forking.client import SIZE  # noqa: E402
+from forking.spawn import Forks  # noqa: E402
+
+_COMMAND = "import sys; sys.argv[0] = 'warpwave'; from harness.__main__ import main; main()"
+_TORCH = ("torch",)
+_COMPILER = ("torch._dynamo", "torch.fx.experimental.symbolic_shapes", "triton.experimental.gluon", "triton.testing")
+_ASK = "import json, sys; print(json.dumps([sys.prefix, sys.path]))"
+
+Modules = dict[str, ModuleType]
+
+
+def serve(listener: socket.socket, pipe: int, command: Modules, forks: Forks) -> NoReturn:
+    """Fork for every connection."""
+    while True:
+        ready, _, _ = select.select([listener, pipe], [], [])
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if listener not in ready:
+            os._exit(0)
+        connection, _ = listener.accept()
+        if not os.fork():
+            listener.close()
+            os.close(pipe)
+            _attend(connection, command, forks)
+        connection.close()
+
+
+def pythons(kind: str, light: str) -> dict[str, Python]:
+    """The interpreters that a stage's process can be a fork of, by their executables."""
+    plain = load(["pytest", "numpy"])
+    plain |= load([f"_pytest.{name}" for name in plain["_pytest.config"].default_plugins], plain)
+    heavy = {**plain, **load(_TORCH, plain)}
+    if kind == "compiler":
+        heavy |= load(_COMPILER, heavy, lambda: sys.modules["triton.runtime.cache"].triton_key())
+    prefix, path = json.loads(subprocess.run([light, "-I", "-c", _ASK], capture_output=True, text=True, check=True).stdout)
+    found = Python(sys.executable, sys.prefix, _FOUND, heavy)
+    return {found.executable: found, light: Python(light, prefix, tuple(path), plain, ("light_gpu",))}
+
+
+def load(names: Sequence[str], there: Modules | None = None, first_use: Callable[[], object] = lambda: None) -> Modules:
+    """Import these beside what is `there`. Return what came, and leave it out of this process."""
+    sys.modules.update(there or {})
+    before = set(sys.modules)
+    for name in names:
+        importlib.import_module(name)
+    first_use()
+    came = {name: module for name, module in sys.modules.items() if name not in before and not become.is_standard(name)}
+    for name in (*came, *(there or {})):
+        del sys.modules[name]
+    return came
+
+
+def load_command() -> Modules:
+    """Import the harness, and make what it makes on first use: its templates, and what reads its records."""
+    places = (path.relative_to(ROOT).with_suffix("").parts for path in sorted((ROOT / "harness").rglob("*.py")))
+    names = [".".join(place).removesuffix(".__init__") for place in places if place[1] != "inside"]
+
+    def first_use() -> None:
+        from synthetic import two_targets, write_raw
+
+        with tempfile.TemporaryDirectory() as folder:
+            for run in two_targets():
+                write_raw(Path(folder) / run.record.target, run)
+            sys.modules["harness.report"].make_report([Path(folder)], Path(folder))
+        sys.modules["harness.config.targets"].load_targets()
+
+    return load(names, first_use=first_use)
+
+
+def _attend(connection: socket.socket, command: Modules, forks: Forks) -> NoReturn:
+    """Fork the process and answer with its exit status."""
+    head, files, _, _ = socket.recv_fds(connection, SIZE, 3)
+    data = b""
+    while len(data) < int.from_bytes(head, "big"):
+        data += connection.recv(1 << 20)
+    child = os.fork()
+    if not child:
+        connection.close()
+        _become(json.loads(data), files, command, forks)
+    for file in files:
+        os.close(file)
+    connection.sendall(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]).to_bytes(SIZE, "big", signed=True))
+    os._exit(0)
+
+
+def _become(asked: dict, files: list[int], command: Modules, forks: Forks) -> NoReturn:
+    try:
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+            os.close(file)
+        for number in asked["closed"]:
+            os.close(number)
+        os.chdir(asked["cwd"])
+        words, env = asked["words"], asked["env"]
+        if words[1] == "warpwave":  # it differs from `-m harness` in its name
+            host = Python(words[0], sys.prefix, _FOUND, command)
+            become.run(host, become.Program("-c", _COMMAND, tuple(words[2:])), env)
+        if found := forks.find(words, env):
+            become.run(*found, env)
+        os.execve(words[0], words, env)
+    finally:
+        os._exit(255)
+
+
+def main(kind: str, light: str, where: str, pipe: str) -> None:
+    """Import everything, then serve."""
+    warnings.simplefilter("ignore")
+    command = {} if kind == "compiler" else load_command()
+    forks = Forks({} if kind == "command" else pythons(kind, light), ("TRITON_INTERPRET",) if kind == "compiler" else ())
+    forks.install()
+    gc.collect()
+    gc.freeze()
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(f"{where}.new")
+        made.listen(64)
+        Path(f"{where}.new").rename(where)  # whoever sees it can connect
+        serve(made, int(pipe), command, forks)
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except BaseException:
+        shutil.rmtree(Path(sys.argv[3]).parent, ignore_errors=True)  # nobody needs to wait
+        raise

@@ -1,0 +1,101 @@
+"""What the tests start as a fork looks like a Python that has just started; `forking` says what is left out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import command
+import pytest
+
+SHOW = """
+import json, os, signal, sys, tempfile, threading, warnings
+gone = tempfile.TemporaryDirectory(prefix="gone-", dir=".")
+own = {number.name: str(signal.getsignal(number)).partition(" at ")[0] for number in signal.Signals if number not in (9, 19)}
+json.dump({
+    "argv": sys.argv, "path": sys.path, "executable": sys.executable, "prefix": sys.prefix, "folder": os.getcwd(),
+    "variables": dict(os.environ), "signals": own, "threads": threading.active_count(), "filters": str(warnings.filters),
+    "name": __name__, "bytecode": sys.dont_write_bytecode, "leads": os.getpid() == os.getsid(0),
+    "open": sorted(os.listdir("/proc/self/fd"))[:4],
+    "harness": sorted(name for name in sys.modules if name.startswith(("harness", "click", "rich"))),
+    "encodings": [sys.stdout.encoding, sys.stderr.errors, sys.stdout.line_buffering],
+}, sys.stdout)
+"""
+# As the inside starts a stage: below a process that has set up signals and exits of its own.
+START = """
+import atexit, click, os, signal, subprocess, sys, tempfile
+kept = tempfile.TemporaryDirectory()
+atexit.register(print, "of the parent")
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+sys.argv.append("the parent's")
+child = subprocess.Popen([sys.executable, *{words!r}], start_new_session=True, stdout=subprocess.PIPE, text=True)
+print(child.communicate()[0], end="")
+assert os.path.isdir(kept.name) and not [name for name in os.listdir() if name.startswith("gone-")]
+atexit.unregister(print)
+sys.exit(child.returncode)
+"""
+
+
+@pytest.fixture
+def shown(tmp_path):
+    """What a program shows, as a new process and as a fork, below a process of its own."""
+
+    def run(*words: str) -> tuple[dict, dict]:
+        variables = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+        program = START.format(words=words)
+        real = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=variables, capture_output=True, text=True)
+        fork = command.python("-c", program, cwd=tmp_path, env=variables)
+        assert (fork.returncode, fork.stderr) == (real.returncode, real.stderr) == (0, "")
+        return json.loads(real.stdout), json.loads(fork.stdout)
+
+    return run
+
+
+@pytest.mark.parametrize("form", ["code", "module", "file"])
+def test_a_fork_looks_like_a_new_process(shown, tmp_path, form):
+    (tmp_path / "shows.py").write_text(SHOW)
+    words = {"code": ("-c", SHOW), "module": ("-m", "shows"), "file": ("shows.py",)}[form]
+    real, fork = shown(*words, "a", "--b")
+
+    assert {name: value for name, value in fork.items() if value != real[name]} == {}, real
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "raise SystemExit(3)",
+        "raise SystemExit('why')",
+        "1 / 0",
+        "import os; os.kill(os.getpid(), 9)",
+        "import os; os.kill(os.getpid(), 2)",
+        "import os; os.abort()",
+        "print('x'); import atexit; atexit.register(print, 'y')",
+    ],
+)
+def test_a_fork_ends_as_a_new_process(end):
+    """With its exit status or signal, its output, and the lines of a traceback."""
+    real = subprocess.run([sys.executable, "-c", end], capture_output=True, text=True)
+    fork = command.python("-c", end)
+
+    assert (fork.returncode, fork.stdout, fork.stderr) == (real.returncode, real.stdout, real.stderr)
+
+
+def test_torch_is_there_and_triton_is_not():
+    """Triton decides at its import whether it interprets."""
+    found = command.python("-c", "import sys; print(*(name in sys.modules for name in ('torch', 'pytest', 'triton')))")
+
+    assert found.stdout == "True True False\n"
+
+
+def test_a_variable_that_is_read_at_the_start_starts_python():
+    found = command.python("-c", "import sys; print('torch' in sys.modules)", env={**os.environ, "PYTHONHASHSEED": "7"})
+
+    assert found.stdout == "False\n"
+
+
+def test_light_finds_no_torch_but_its_stand_in():
+    found = command.python("-c", "import torch; print(torch.__file__)", light=True)
+
+    assert "/light/" in os.path.realpath(found.stdout.strip()), found
