@@ -214,6 +214,18 @@ def programs(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz_kernels(session: nox.Session) -> None:
+    """Hold random calls of the kernels to twice PyTorch's error: nox -s fuzz_kernels -- --cases 3000 --seed 1; --interpret without a card.
+
+    On a machine with a card, run it in the Python that has the card's torch: nox -s fuzz_kernels --no-venv.
+    """
+    if session.virtualenv.is_sandboxed:
+        session.install("-e", ".")
+        install_inside(session)
+    session.run("python", "tests/fuzz/fuzz_kernels.py", *(session.posargs or ["--interpret"]))
+
+
+@nox.session
 def update_pins(session: nox.Session) -> None:
     """Lock the packages and the base images of every target by hash; what cannot be reached is named and stays as it is. -- --check"""
     session.install("pyyaml", "docker", "tomli")

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from kernels.accuracy import error_of
+
 # More than any kernel here rounds a row or a block up by.
 GUARD = 1 << 16
 
@@ -88,34 +90,13 @@ def judge(record_property: Callable[[str, object], None]) -> Callable[..., None]
     """
 
     def check(actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor, what: str = "") -> None:
-        assert actual.shape == reference.shape, f"{what}: {tuple(actual.shape)} where PyTorch has {tuple(reference.shape)}"
-        assert actual.dtype == pytorch.dtype, f"{what}: {actual.dtype} where PyTorch has {pytorch.dtype}"
-        # Where PyTorch overflows or has no number, neither may we; these are no errors to measure.
-        finite = pytorch.isfinite() & reference.isfinite()
-        odd, expected = actual[~finite], pytorch[~finite]
-        assert torch.equal(odd.isnan(), expected.isnan()), f"{what}: NaN is missing, or is where PyTorch has none"
-        assert torch.equal(odd.nan_to_num(0.0), expected.nan_to_num(0.0)), f"{what}: infinities differ from PyTorch's"
-        exact, ours, theirs = (tensor[finite].double() for tensor in (reference, actual, pytorch))
-        assert ours.isfinite().all(), f"{what}: a NaN or an infinity where PyTorch has a number: perhaps never written"
-        if not exact.numel():
-            return
-        kind = torch.finfo(actual.dtype)
-        # The spacing of this dtype at the exact value, or a little more: rounding alone may cost half of it.
-        ulp = exact.abs().clamp_min(kind.tiny) * kind.eps
-        # Counted in it, a result that vanishes beside the largest would be off by 1e29 units and by nothing that anyone sees.
-        unit = torch.maximum(ulp, exact.abs().max() * kind.eps**2) if exact.numel() else ulp
-        error, bar = (ours - exact).abs(), (theirs - exact).abs().max()
-        worst, prefix = error.max().item(), f"{what}." if what else ""
-        norm = exact.norm().item()
-        record_property(f"{prefix}max_abs_err", f"{worst:.3e}")
-        record_property(f"{prefix}rel_fro_err", f"{error.norm().item() / norm if norm else 0.0:.3e}")
-        record_property(f"{prefix}max_ulp", f"{(error / unit).max().item():.2f}")
-        record_property(f"{prefix}max_abs_err_of_torch", f"{bar.item():.3e}")
-        # Rounding may cost half a unit; that PyTorch was luckier on a few numbers is no bar. Least of all in the interpreter, where NumPy
-        # multiplies: in 200 products of 1 x 130 and 130 x 3, its worst error and PyTorch's are up to five times their mean.
-        by_luck = actual.device.type == "cpu" and exact.numel() < 16
-        allowed = (5 if by_luck else 2) * torch.maximum(bar, ulp / 2) + ulp
-        assert (error <= allowed).all(), f"{what}: the worst error is {worst:.3e}, PyTorch's is {bar.item():.3e}"
+        error, prefix = error_of(actual, pytorch, reference), f"{what}." if what else ""
+        if error.worst is not None:
+            record_property(f"{prefix}max_abs_err", f"{error.worst:.3e}")
+            record_property(f"{prefix}rel_fro_err", f"{error.relative:.3e}")
+            record_property(f"{prefix}max_ulp", f"{error.ulp:.2f}")
+            record_property(f"{prefix}max_abs_err_of_torch", f"{error.pytorch:.3e}")
+        assert not error.wrong, f"{what}: {error.wrong}"
 
     return check
 

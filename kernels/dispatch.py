@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,6 +27,24 @@ def cdiv(x: int, y: int) -> int:
 def next_power_of_2(n: int) -> int:
     """`triton.next_power_of_2` for the host."""
     return 1 << max(n - 1, 0).bit_length()
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A kernel with its grid and options. `bound(*arguments)` is `kernel[grid](*arguments, **options)`."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    options: dict[str, Any]
+
+    def __call__(self, *arguments: Any) -> None:
+        """Launch on the current stream."""
+        self.kernel[self.grid](*arguments, **self.options)
+
+
+def on_boundary(*tensors: Tensor | None) -> tuple[bool, ...]:
+    """Return whether each tensor starts on 16 bytes, by which Triton compiles another binary."""
+    return tuple([tensor is not None and tensor.data_ptr() % 16 == 0 for tensor in tensors])
 
 
 class CustomOp:

@@ -279,3 +279,23 @@ def test_more_than_2_31_elements(roomy_device):
     k, v = (torch.empty(1, heads, rows, width, device=roomy_device, dtype=torch.bfloat16).normal_() for _ in range(2))
     out = attention(q, k, v)
     torch.testing.assert_close(out[:, -1], F.scaled_dot_product_attention(q[:, -1], k[:, -1], v[:, -1]), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_one_key_for_groups_of_heads(dtype, causal, draw):
+    """Every query sees it, so the result is its value, and only the value has a gradient. A score that is not finite makes NaN."""
+    q, k, v = (x.to(dtype).requires_grad_() for x in (draw(2, 4, 8, 64), draw(2, 2, 1, 64), draw(2, 2, 1, 24)))
+    out = attention(q, k, v, is_causal=causal, enable_gqa=True)
+    grad = draw(2, 4, 8, 24).to(dtype)
+    dq, dk, dv = torch.autograd.grad(out, (q, k, v), grad)
+
+    assert torch.equal(out, v.repeat_interleave(2, 1).expand(-1, -1, 8, -1))
+    assert not dq.any() and not dk.any()
+    exact = grad.double().reshape(2, 2, 16, 24).sum(2, keepdim=True)
+    torch.testing.assert_close(
+        dv.double(), exact, rtol=2e-2 if dtype is torch.bfloat16 else 1e-5, atol=1e-2 if dtype is torch.bfloat16 else 1e-5
+    )
+    with torch.no_grad():
+        q[0, 1, 3, 5] = float("inf")
+        lost = attention(q, k, v, is_causal=causal, enable_gqa=True).isnan()
+    assert lost[0, 1, 3].all() and lost.sum() == 24

@@ -17,7 +17,7 @@ import triton
 Config = TypeVar("Config")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a key by its identity
 class Card:
     """The GPU that kernels are launched on: architecture, lanes a warp, multiprocessors, bytes of shared memory that a program may have."""
 
@@ -57,6 +57,10 @@ def architecture(target: Any) -> str:
     return str(arch).split(":")[0] or str(target.backend)
 
 
+# Matching takes microseconds. A table that is kept here keeps its id.
+_CHOSEN: dict[tuple[int, str], tuple[Any, Any]] = {}
+
+
 def choose(table: Mapping[str, Config]) -> Config:
     """Return the configuration of the first pattern that matches the active GPU.
 
@@ -64,7 +68,11 @@ def choose(table: Mapping[str, Config]) -> Config:
         NotImplementedError: none matches.
     """
     name = card().name
+    known = _CHOSEN.get((id(table), name))
+    if known:
+        return known[1]
     for pattern, config in table.items():
         if fnmatchcase(name, pattern):
+            _CHOSEN[id(table), name] = table, config
             return config
     raise NotImplementedError(f"there is no configuration for {name}; this op has some for {', '.join(table)}")

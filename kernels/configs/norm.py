@@ -52,13 +52,14 @@ class Ring:
     longest: float = math.inf
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a key by its identity
 class Norm:
     """Tiles by the length of rows; rows longer than the `columns` of the last go by the others.
 
     `forward_parts`, `backward_rings`: programs share a row and wait for each other, so that each element is read once. None where no GPU
     has shown that it starts programs in order: then a program has the row for itself and reads it twice, in steps of `elements`
-    (`forward_long`, `backward_long`), and sums over rows are a launch of their own (`column_sums`).
+    (`forward_long`, `backward_long`), and sums over rows are a launch of their own (`column_sums`). `even`: forward, lengths that a
+    power of two fits badly are split into chunks (`kernels/norm.py`), whatever the tile.
     """
 
     forward: tuple[Tile, ...]
@@ -68,6 +69,7 @@ class Norm:
     column_sums: Tile
     forward_parts: Parts | None = None
     backward_rings: tuple[Ring, ...] = ()
+    even: bool = False
 
 
 _PORTABLE = Norm(
@@ -81,6 +83,7 @@ _PORTABLE = Norm(
 # Rows that run ahead wait in shared memory, two stages of them, so that registers are left for sums over rows.
 _HOPPER = replace(
     _PORTABLE,
+    even=True,
     backward=(
         Tile(512, 2048, 2, programs=4, stages=3),
         Tile(1024, 4096, 4, programs=2, stages=3),

@@ -124,7 +124,9 @@ def rows_kernel(
     if SMOOTHING > 0.0:
         spread = tl.sum(tl.load(spread_ptr + parts, mask=held, other=0.0), axis=1)
         all_classes = tl.load(class_weight_ptr) if class_weight_ptr is not None else n_columns
-        loss = (1.0 - SMOOTHING) * loss + SMOOTHING / n_columns * (all_classes * (peak + log_total) - spread)
+        # The largest logit apart: added to a logarithm first, a peak of 30000 would round a thousandth of it away.
+        smooth = all_classes * log_total + (all_classes * peak - spread)
+        loss = (1.0 - SMOOTHING) * loss + SMOOTHING / n_columns * smooth
     loss = tl.where((target == ignore_index) | (rows >= n_rows), 0.0, loss)
     if REDUCTION == "none":
         tl.store(out_ptr + rows, loss.to(out_ptr.dtype.element_ty), mask=inside)

@@ -244,3 +244,12 @@ def test_small_tests_cross_every_border():
     assert config.split_from <= 1003
     assert config.depth * config.width < 130
     assert choose(CROSS_ENTROPY) in CROSS_ENTROPY.values()
+
+
+def test_smoothing_of_large_logits_keeps_its_digits(device, compare):
+    """Found by `nox -s fuzz_kernels`: the largest logit was added to a logarithm, and subtracted again."""
+    x = torch.full((3, 8), 3e4, device=device)
+    target = torch.tensor([1, 0, 7], device=device)
+    for reduction in ("none", "mean"):
+        options = {"label_smoothing": 0.1, "reduction": reduction}
+        compare(cross_entropy, F.cross_entropy, x, target, **options)

@@ -222,3 +222,30 @@ def test_what_it_does_not_take_is_refused(device):
             layer_norm(x, shape)
     with pytest.raises(RuntimeError, match="Expected bias to be of same shape"):
         layer_norm(x, (8,), x[0], x[:, 0])
+
+
+def test_a_row_is_split_into_few_chunks_with_few_masked_lanes():
+    for element_size in (2, 4):
+        for n_columns in range(1024, 65536 // element_size, 8):
+            if even := norm.even_tile(n_columns, element_size):
+                tile, covered, rows = even
+                assert n_columns <= covered and 5 * (covered - n_columns) <= covered
+                assert tile.chunks in (3, 5, 6, 7, 9) and (covered // tile.chunks).bit_count() == 1
+                assert rows == 1 and tile.warps <= 32
+                assert covered * rows * element_size // (tile.warps * 32) <= 16 * 9  # of a thread
+    for whole in (1024, 4096, 3584, 7168, 8, 640 * 3 + 1):  # powers of two, and what they fit; short rows; no whole vectors
+        assert norm.even_tile(whole, 2) is None
+
+
+@pytest.mark.parametrize("op", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize("n_columns", [520, 1280, 1600, 2600])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_rows_in_chunks(dtype, n_columns, op, device, compare, monkeypatch):
+    """Force the chunks of cards that have them; only a card executes the assembly that keeps half precision packed."""
+    config, even_tile = choose(getattr(norm, op.upper())), norm.even_tile
+    if not config.even:
+        monkeypatch.setattr(norm, op.upper(), {"*": dataclasses.replace(config, even=True)})
+        monkeypatch.setattr(norm, "even_tile", lambda *a: (e := even_tile(*a)) and (dataclasses.replace(e[0], packed=False), *e[1:]))
+    x, weight, bias = (torch.randn(*shape, n_columns, device=device).to(DTYPES[dtype]) for shape in ((3,), (), ()))
+    ours, pytorch, parameters = (layer_norm, F.layer_norm, (weight, bias)) if op == "layer_norm" else (rms_norm, F.rms_norm, (weight,))
+    compare(ours, pytorch, x + 3, (n_columns,), *parameters, gradients=False)

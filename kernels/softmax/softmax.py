@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from kernels.configs import card, choose
-from kernels.configs.softmax import SOFTMAX, Tile
+from kernels.configs import Card, card, choose
+from kernels.configs.softmax import SOFTMAX, Softmax, Tile
 from kernels.contract import DTYPES, check_dtype
-from kernels.dispatch import cdiv, custom_op, next_power_of_2
+from kernels.dispatch import Bound, cdiv, custom_op, next_power_of_2, on_boundary
 from kernels.softmax.rows import softmax_backward_kernel, softmax_kernel
 from kernels.softmax.strided import softmax_strided_backward_kernel, softmax_strided_kernel
 
 # Minimum number of words that a program reads from a row's parts.
 FEWEST_SLOTS = 32
+# Rows of up to so many bytes stay in one program, whatever they mask: waiting for other parts would take longer.
+_SHORT = 32768
+# The fewest bytes of a part: 32 programs of a multiprocessor then still have 256 KB on their way.
+_PART = 8192
 
 
 def softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
@@ -63,7 +69,7 @@ def _softmax(input: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
         return out
     rows = input.reshape(-1, length)
     rows = rows if length == 1 or rows.stride(1) == 1 else rows.contiguous()
-    _launch_rows(softmax_kernel, out, (rows,), (rows.stride(0),), length, log, choose(SOFTMAX).forward[out.element_size()])
+    _launch_rows(softmax_kernel, out, (rows,), (rows.stride(0),), length, log, choose(SOFTMAX))
     return out
 
 
@@ -77,7 +83,7 @@ def _softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype
     if width > 1:
         _launch_strided(softmax_strided_backward_kernel, out, inputs, dim, log)
     else:
-        _launch_rows(softmax_backward_kernel, out, inputs, (), length, log, choose(SOFTMAX).backward[out.element_size()])
+        _launch_rows(softmax_backward_kernel, out, inputs, (), length, log, choose(SOFTMAX))
     return out
 
 
@@ -120,32 +126,92 @@ def _launch_strided(kernel: Any, out: Tensor, inputs: Sequence[Tensor], dim: int
     kernel[(before * tiles,)](out, *inputs, length, width, tiles, LOG=log, BLOCK=steps, WIDTH=columns, num_warps=tile.warps)
 
 
+def even_tile(n_columns: int, tile: Tile, tiles: Sequence[Tile], element_size: int) -> Tile:
+    """Return the tile, or for long rows that would leave more than an eighth of its lanes without work, one with smaller parts.
+
+    A masked lane holds registers and issues instructions, but fetches nothing. A smaller part has as many elements a thread, and so fewer
+    warps.
+    """
+    shared = next((each for each in (tile, *tiles) if each.elements < each.columns), None)
+    if shared is None or n_columns * element_size <= _SHORT or _masked(n_columns, min(tile.elements, next_power_of_2(n_columns))) <= 1 / 8:
+        return tile
+    for share in (1, 2, 4):
+        elements = shared.elements // share
+        if share <= shared.warps and elements * element_size >= _PART and _masked(n_columns, elements) <= 1 / 8:
+            odd = shared.odd and replace(shared.odd, elements=shared.odd.elements // share, warps=max(1, shared.odd.warps // share))
+            return replace(shared, elements=elements, warps=shared.warps // share, odd=odd)
+    return tile
+
+
+def _masked(n_columns: int, elements: int) -> float:
+    """Return the share of lanes without work in parts of up to so many elements, a power of two."""
+    part = cdiv(n_columns, cdiv(n_columns, elements))
+    return 1 - part / next_power_of_2(part)
+
+
 def _launch_rows(
-    kernel: Any, out: Tensor, inputs: Sequence[Tensor], strides: tuple[int, ...], n_columns: int, log: bool, tiles: Sequence[Tile]
+    kernel: Any, out: Tensor, inputs: Sequence[Tensor], strides: tuple[int, ...], n_columns: int, log: bool, config: Softmax
 ) -> None:
     """Launch over contiguous rows, or over rows with the given stride."""
-    n_rows = out.numel() // n_columns
-    # Elements in 16 bytes. Unaligned rows need a body and edges, the same in all tensors.
-    vector = 16 // min(tensor.element_size() for tensor in (out, *inputs))
-    even = all(size % vector == 0 for size in (n_columns, *strides))
-    if any(tensor.data_ptr() % 16 for tensor in inputs) or not (even or all(stride == n_columns for stride in strides)):
-        vector, even = 1, True
+    n_rows, dtypes = out.numel() // n_columns, (out.dtype, *[tensor.dtype for tensor in inputs])
+    plan = _plan(card(), config, kernel, dtypes, n_rows, n_columns, strides, on_boundary(*inputs), log)
+    slots = plan.words(out)
+    for bound in plan.launches:
+        bound(out, *inputs, slots, *strides, n_rows, n_columns, plan.split, plan.segment)
 
-    gpu, config = card(), choose(SOFTMAX)
+
+@dataclass(frozen=True)
+class _Plan:
+    """What a shape comes to: launches one after the other, in how many parts a row is, and the elements of a part."""
+
+    launches: tuple[Bound, ...]
+    split: int
+    segment: int
+    n_words: int
+    zeros: bool
+
+    def words(self, out: Tensor) -> Tensor:
+        """Return a word for each part of each row; where there are no parts, any tensor."""
+        if not self.n_words:
+            return out
+        return (torch.zeros if self.zeros else torch.empty)(self.n_words, dtype=torch.int64, device=out.device)
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(
+    gpu: Card,
+    config: Softmax,
+    kernel: Any,
+    dtypes: tuple[torch.dtype, ...],
+    n_rows: int,
+    n_columns: int,
+    strides: tuple[int, ...],
+    boundaries: tuple[bool, ...],
+    log: bool,
+) -> _Plan:
+    """Choose the tile of a shape. Rows that start anywhere have a body and edges, the same in all tensors."""
+    vector = 16 // min(dtype.itemsize for dtype in dtypes)
+    even = all(size % vector == 0 for size in (n_columns, *strides))
+    if not all(boundaries) or not (even or all(stride == n_columns for stride in strides)):
+        vector, even = 1, True
+    tiles = (config.backward if kernel is softmax_backward_kernel else config.forward)[dtypes[0].itemsize]
     block = next_power_of_2(n_columns)
-    tile = next((tile for tile in tiles if block <= tile.columns), tiles[-1]).of_rows(even)
+    tile = next((tile for tile in tiles if block <= tile.columns), tiles[-1])
+    if config.exchange:
+        tile = even_tile(n_columns, tile, tiles, dtypes[0].itemsize)
+    tile = tile.of_rows(even)
     # As few parts as possible, of about equal size.
     parts = cdiv(n_columns, min(block, tile.elements))
     segment = cdiv(n_columns, parts * vector) * vector
     split, block = cdiv(n_columns, segment), next_power_of_2(segment)
     rows = max(1, tile.elements // block) if split == 1 else 1
     if split == 1:
-        phases, slots = ("whole",), out
+        phases: tuple[str, ...] = ("whole",)
     elif config.exchange and split <= gpu.processors:
         # All programs of some row are resident, whatever else runs, so that row can finish.
-        phases, slots = ("exchange",), torch.zeros(n_rows * split, dtype=torch.int64, device=out.device)
+        phases = ("exchange",)
     else:
-        phases, slots = ("publish", "finish"), torch.empty(n_rows * split, dtype=torch.int64, device=out.device)
+        phases = ("publish", "finish")
     edges = 0 if even else 2 * vector
     if edges and (rows > 1 or kernel is softmax_backward_kernel):
         # The compiler considers a tile with fewer elements than threads cheap, and loads it again for a second use. Measurements show that
@@ -154,24 +220,7 @@ def _launch_rows(
     limit = {"maxnreg": tile.registers} if tile.registers else {}
     # Programs that wait for each other read only as many words as there are. The others share one kernel for rows of many lengths.
     padded = {"exchange": next_power_of_2(split), "finish": max(FEWEST_SLOTS, next_power_of_2(split))}
-    for phase in phases:
-        kernel[(cdiv(n_rows, rows) * split,)](
-            out,
-            *inputs,
-            slots,
-            *strides,
-            n_rows,
-            n_columns,
-            split,
-            segment,
-            LOG=log,
-            PHASE=phase,
-            PACKED=tile.packed,
-            VECTOR=vector,
-            EDGES=edges,
-            ROWS=rows,
-            BLOCK=block,
-            SLOTS=padded.get(phase, 1),
-            num_warps=tile.warps,
-            **limit,
-        )
+    fixed = {"LOG": log, "PACKED": tile.packed, "VECTOR": vector, "EDGES": edges, "ROWS": rows, "BLOCK": block, "num_warps": tile.warps}
+    grid = (cdiv(n_rows, rows) * split,)
+    launches = tuple(Bound(kernel, grid, {**fixed, "PHASE": phase, "SLOTS": padded.get(phase, 1), **limit}) for phase in phases)
+    return _Plan(launches, split, segment, n_rows * split if split > 1 else 0, "exchange" in phases)

@@ -1,0 +1,1 @@
+"""Shapes of models that people run, and the sweep over them."""

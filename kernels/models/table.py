@@ -1,0 +1,95 @@
+"""How a run over the list compares with its ceilings: `python -m kernels.models.table raw/cuda`, Markdown.
+
+For each op: speed over a copy of as many bytes, or for products and attention over the best peer, as a geometric mean and at least; for the
+half of the list that configurations may be fitted to, and for the other half. Below, each point that falls short, to be given a reason.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernels.goals import NO_PEERS, Medians, read
+from kernels.models.points import LARGE, Point, for_tuning, points
+
+COPIED = ("layer_norm", "rms_norm", "softmax", "gelu", "add", "dropout", "cross_entropy")
+LEAST_OF_COPY, LEAST_OF_PEER = 0.90, 0.85
+
+
+@dataclass(frozen=True)
+class Found:
+    """A point's speed over the copy (None without one, or below `LARGE` bytes), and over the fastest peer and its name."""
+
+    point: Point
+    of_copy: float | None
+    of_peer: float | None
+    peer: str
+
+    @property
+    def share(self) -> float | None:
+        """What its op is judged by."""
+        return self.of_copy if self.point.op in COPIED else self.of_peer
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether the copy or a peer is ahead by more than is allowed."""
+        return (self.of_copy or 1.0) < LEAST_OF_COPY or (self.of_peer or 1.0) < LEAST_OF_PEER
+
+
+def find(samples: Medians) -> list[Found]:
+    """Return the points of the list that a run has measured."""
+    by_sizes = {}
+    for case, providers in samples.items():
+        if "triton" in providers:
+            params = providers["triton"]["params"]
+            by_sizes[case.split("/")[-2] if "/" in case else case, _sizes(params, params)] = providers
+    found = []
+    for point in points():
+        providers = by_sizes.get((f"{point.op}-{point.direction}", _sizes(dict(point.sizes), dict(point.sizes))))
+        if providers:
+            found.append(_found(point, providers))
+    return found
+
+
+def _sizes(of: dict[str, object], names: Iterable[str]) -> tuple[tuple[str, object], ...]:
+    return tuple(sorted((name, of[name]) for name in names if isinstance(of[name], int)))
+
+
+def _found(point: Point, providers: dict[str, dict[str, object]]) -> Found:
+    times = {name: float(str(sample["median_ms"])) for name, sample in providers.items()}
+    mine, copy = times["triton"], times.get("copy")
+    moved = float(str(providers["triton"]["value"])) * mine * 1e6  # GB/s and ms
+    rivals = {name: ms for name, ms in times.items() if name not in NO_PEERS}
+    fastest = min(rivals, key=lambda name: rivals[name], default="")
+    large = copy is not None and point.op in COPIED and moved >= LARGE
+    return Found(point, copy / mine if large and copy else None, rivals[fastest] / mine if fastest else None, fastest)
+
+
+def table(found: list[Found], tuned: frozenset[Point]) -> str:
+    """Return the table and the list of what falls short."""
+    lines = ["| op | against | points | tuning half: mean, least | other half: mean, least |", "|---|---|---|---|---|"]
+    for op, direction in dict.fromkeys((each.point.op, each.point.direction) for each in found):
+        of_op = [each for each in found if (each.point.op, each.point.direction) == (op, direction) and each.share is not None]
+        halves = [[each for each in of_op if (each.point in tuned) == half] for half in (True, False)]
+        against = f"copy, from {LARGE >> 20} MiB" if op in COPIED else "best peer"
+        lines.append(f"| {op} {direction} | {against} | {len(of_op)} | {_summary(halves[0])} | {_summary(halves[1])} |")
+    short = [each for each in found if each.falls_short]
+    lines += ["", f"{len(found)} of {len(points())} points measured; {len(short)} fall short.", ""]
+    for each in short:
+        sizes = " ".join(f"{name}={size}" for name, size in each.point.sizes)
+        shares = [f"{each.of_copy:.2f} of copy"] if each.of_copy else []
+        shares += [f"{each.of_peer:.2f} of {each.peer}"] if each.of_peer else []
+        lines.append(f"- {each.point.op} {each.point.direction}, {each.point.model}, {sizes}: {', '.join(shares)}")
+    return "\n".join(lines)
+
+
+def _summary(found: list[Found]) -> str:
+    shares = [each.share for each in found if each.share]
+    return f"{math.exp(math.fsum(map(math.log, shares)) / len(shares)):.2f}, {min(shares):.2f}" if shares else "-"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table(find(read(Path(sys.argv[1]))), for_tuning()) + "\n")
