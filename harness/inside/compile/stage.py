@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness.inside.codegen.recorder import Recorder
+from harness.inside.compile.backends import without_backend
 from harness.inside.compile.candidates import Candidates, Discarded
 from harness.inside.compile.cases import Cases, mostly_run, never_ran, never_reached
 from harness.inside.compile.pack import pack
@@ -30,14 +31,14 @@ from harness.inside.process.exceptions import doubted
 from harness.inside.process.journal import Journal
 from harness.inside.process.not_run import with_reasons
 from harness.inside.process.supervise import supervise
-from harness.inside.process.workers import as_stage, forked, time_is_up
+from harness.inside.process.workers import answered, as_stage, forked, time_is_up
 from harness.inside.test.settings import files_with_tests
 from harness.records import HOST_CODE, Architecture, CompiledKernel, Job, NotRun, Stage, StageReport, Verdict, to_json, worst
 
 
 def compile_all(job: Job) -> StageReport:
     """Supervise the workers and write `compile/kernels.jsonl`."""
-    if missing := _without_backend(job):
+    if missing := answered(without_backend, job.architectures):
         sealing.replace(Path(job.output) / Stage.COMPILE.value / "kernels.jsonl", "")
         return StageReport(
             Stage.COMPILE,
@@ -112,18 +113,6 @@ def compile_all(job: Job) -> StageReport:
                 sealing.close(ended, job)  # the inside adds that the time was up
             raise
     return report()
-
-
-def _without_backend(job: Job) -> list[str]:
-    """Return the architectures that no installed backend of Triton compiles for: each launch would fail for the same reason."""
-    from triton.backends import backends
-    from triton.backends.compiler import GPUTarget
-
-    def is_known(card: Architecture) -> bool:
-        target = GPUTarget(card.backend, card.arch, card.warp_size)
-        return any(backend.compiler.supports_target(target) for backend in backends.values())
-
-    return [f"{card.name} ({card.backend})" for card in job.architectures if not is_known(card)]
 
 
 def _report(

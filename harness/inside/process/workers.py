@@ -65,15 +65,39 @@ def spawned(command: list[str], variables: Mapping[str, str] | None = None) -> S
 
 def forked(function: Callable[..., None], *arguments: Any) -> Start:
     """Start workers as forks that call `function(*arguments)`, with torch and Triton imported. All must be picklable by name."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["harness.inside.compile.preload"])
 
     def start(journal: Path, log: Path) -> Worker:
-        process = context.Process(target=_begin, args=(str(journal), str(log), function, arguments))
+        process = _server().Process(target=_begin, args=(str(journal), str(log), function, arguments))
         process.start()
         return _Forked(process)
 
     return start
+
+
+def answered(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a fork with torch and Triton imported returns for `function(*arguments)`, picklable like `forked`; None if it dies."""
+    context = _server()
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(sender, function, arguments))
+    process.start()
+    sender.close()
+    try:
+        return receiver.recv()
+    except EOFError:
+        return None
+    finally:
+        process.join()
+
+
+def _answer(sender: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    sender.send(function(*arguments))
+
+
+def _server() -> Any:
+    """Return what forks: one process for all of this stage, started with the first fork."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["harness.inside.compile.preload"])
+    return context
 
 
 class _Forked:
