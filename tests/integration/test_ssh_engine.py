@@ -27,7 +27,11 @@ from harness.errors import InfrastructureError, UnreachableError
 from harness.records import Verdict
 from harness.run import run_target
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # Docker's SDK leaves a socket to the garbage collector if connecting it fails, as it does here on purpose.
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"),
+]
 
 SECRET = "hunter2-of-the-tests"
 KERNEL = """
