@@ -154,8 +154,10 @@ def test_matmul(arch, dtype, size):
     constants = {"BM": 32, "BN": 32, "BK": 32, "OUT": out, "PRECISION": precision}
     run(matmul, arch, (-(-m // 32), -(-n // 32)), {"a": a, "b": b, "c": c, "M": m, "N": n, "K": k}, constants)
 
-    exact = a.double() @ b.double()
-    torch.testing.assert_close(c.double(), exact, rtol=1e-5, atol=tolerance)
+    left, right = a.double(), b.double()
+    if arch == "gfx90a" and dtype in (torch.float16, torch.float8_e5m2):  # its matrix instructions take subnormal fp16 for zero
+        left, right = (torch.where(x.abs() < 2**-14, 0.0, x) for x in (left, right))
+    torch.testing.assert_close(c.double(), left @ right, rtol=1e-5, atol=tolerance)
 
 
 @every
