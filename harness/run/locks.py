@@ -21,7 +21,7 @@ _POLL_S = 0.2
 
 
 class Held:
-    """The chosen GPUs that a run has locked, each of which it can release before the others. Empty if all of the machine are locked."""
+    """The GPUs that a run chose and has locked. It can release each one alone. Empty if the run locked all GPUs of the machine."""
 
     def __init__(self, descriptors: dict[str, int]) -> None:
         self._descriptors = descriptors

@@ -36,7 +36,7 @@ class Step:
 
 
 class Steps:
-    """The steps of one search, below the folder `out`. The first one that is asked is what the others are compared with."""
+    """The steps of one search, below the folder `out`. Each step is compared with the first one."""
 
     def __init__(self, question: Question, about: dict[str, object], out: Path, say: Say, on_event: OnEvent) -> None:
         self.question, self.out, self.say, self.on_event = question, out, say, on_event

@@ -14,7 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 _DAEMONS = ("munged", "slurmctld", "slurmd")
 _CONF = """
@@ -154,6 +158,21 @@ class OwnSlurm:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(10)
+
+
+@contextmanager
+def running() -> Iterator[OwnSlurm]:
+    """Run a cluster that this process's environment names. The environment also has a secret of the caller, which no job may get."""
+    own = OwnSlurm()
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            own.start()
+            for name, value in own.environment.items():
+                patch.setenv(name, value)
+            patch.setenv("A_TOKEN_OF_THE_CALLER", "secret")
+            yield own
+        finally:
+            own.stop()
 
 
 if __name__ == "__main__":

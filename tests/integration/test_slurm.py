@@ -25,17 +25,8 @@ WAIT = {"MODE": "wait"}
 
 @pytest.fixture(scope="module")
 def cluster():
-    own = own_slurm.OwnSlurm()
-    patch = pytest.MonkeyPatch()
-    try:
-        own.start()
-        for name, value in own.environment.items():
-            patch.setenv(name, value)
-        patch.setenv("A_TOKEN_OF_THE_CALLER", "secret")
+    with own_slurm.running() as own:
         yield own
-    finally:
-        patch.undo()
-        own.stop()
 
 
 @pytest.fixture(scope="module")

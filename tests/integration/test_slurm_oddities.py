@@ -23,16 +23,8 @@ NO_CARD = Slurm(partition="h100", gpus=0)
 
 @pytest.fixture(scope="module")
 def cluster():
-    own = own_slurm.OwnSlurm()
-    patch = pytest.MonkeyPatch()
-    try:
-        own.start()
-        for name, value in own.environment.items():
-            patch.setenv(name, value)
+    with own_slurm.running() as own:
         yield own
-    finally:
-        patch.undo()
-        own.stop()
 
 
 @pytest.fixture(scope="module")

@@ -151,7 +151,7 @@ def _check_secrets(host: Host, asked: RunOptions) -> None:
     if given:
         raise UsageError(
             f"{', '.join(given)} would go to {host.ssh}, which the package's own hosts.yml names for {host.name}.",
-            "Whoever wrote the package chose that machine, and could read there what you give.",
+            "The author of the package chose that machine, and can read there what you send.",
             "Leave it out; or, if you trust that machine, name the file (--hosts FILE) or put the leg into your own.",
         )
 

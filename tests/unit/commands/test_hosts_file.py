@@ -283,10 +283,10 @@ def test_the_guide_shows_files_that_are_read_and_names_every_key(tmp_path):
     assert {key for key in BEYOND if f"`{key}`" not in page.partition("A hosts file *in a package*")[2]} <= {"engine", "container"}
 
 
-@pytest.mark.parametrize(("name", "said"), [("cuda", True), ("rocm", True), ("cpu", False), ("cud", False)])
-def test_a_search_says_that_it_runs_here(package, capsys, name, said):
+@pytest.mark.parametrize(("name", "expected"), [("cuda", True), ("rocm", True), ("cpu", False), ("cud", False)])
+def test_a_search_says_that_it_runs_here(package, capsys, name, expected):
     """Only if the hosts file has a leg for what it runs."""
     (package / "hosts.yml").write_text("cuda: {ssh: a}\nfar: {target: rocm, ssh: b}\n")
     say_runs_here([name], package / "kernels")
 
-    assert (f"{name}: this command runs here" in capsys.readouterr().err) is said
+    assert (f"{name}: this command runs here" in capsys.readouterr().err) is expected

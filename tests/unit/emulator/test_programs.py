@@ -1,4 +1,4 @@
-"""The random programs of `nox -s programs`: one of them agrees with numpy on a card, and one that does not is told."""
+"""The random programs of `nox -s programs`: a right one agrees with numpy on a card, and a wrong one is reported."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def main(kind: str, light: str, where: str, pipe: str) -> None:
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(f"{where}.new")
         made.listen(64)
-        Path(f"{where}.new").rename(where)  # whoever sees it can connect
+        Path(f"{where}.new").rename(where)  # now it accepts connections
         serve(made, int(pipe), command, forks)
 
 

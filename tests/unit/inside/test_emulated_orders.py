@@ -30,7 +30,7 @@ PROGRAMS = 12
 
 @triton.jit
 def first_come(x, counter, out, BLOCK: tl.constexpr):
-    """Whoever is first leaves its number: no race, because the counter orders them, and no fixed result either."""
+    """The first program writes its number. An atomic counter orders the programs: there is no race, and the result depends on the order."""
     me = tl.program_id(0)
     if tl.atomic_add(counter, 1) == 0:
         tl.store(out, me)

@@ -69,12 +69,12 @@ def test_what_a_reader_sees_of_gates():
     assert "`private_bytes switched off` for every kernel on `alpha`" in text
 
 
-def test_peers_that_nobody_compiled_are_told():
-    """What an author had left out is no gap without a word, least of all where it is everything; where nobody compiles there is no gap."""
+def test_peers_that_nobody_compiled_are_shown():
+    """The report names the peers that the author left out, also if nothing else was compiled, but not without a compile stage."""
     peers = dataclasses.replace(judged_run(Gates(), row()), peers=("torch", "<copy>"))
-    for stages, kernels, told in ((peers.stages, peers.compiled, True), (peers.stages, (), True), ((), (), False)):
+    for stages, kernels, shown in ((peers.stages, peers.compiled, True), (peers.stages, (), True), ((), (), False)):
         text = render_markdown(compare([dataclasses.replace(peers, stages=stages, compiled=kernels)]))
-        assert ("`torch, <copy>` on `alpha`, by pyproject.toml" in text) is told
+        assert ("`torch, <copy>` on `alpha`, by pyproject.toml" in text) is shown
     assert "Not compiled" not in render_markdown(compare([judged_run(Gates(), row())]))
 
 

@@ -232,16 +232,16 @@ def test_a_sweep_that_cards_of_a_kind_have_shared_is_one():
 
 
 @pytest.mark.parametrize(
-    ("median_ms", "spread", "told"),
+    ("median_ms", "spread", "shown"),
     [(1.005, 0.0, False), (1.02, 0.0, True), (1.02, 0.03, False), (1.5, 0.01, True)],
     ids=["too little", "enough", "within the scatter", "plainly"],
 )
-def test_copies_that_differ_are_told_where_it_matters(median_ms, spread, told):
+def test_copies_that_differ_are_shown_where_it_matters(median_ms, spread, shown):
     """At least 1 %, and further apart than the copies scatter."""
     slow = dataclasses.replace(CEILING, median_ms=median_ms, p20_ms=median_ms * (1 - spread), p80_ms=median_ms * (1 + spread))
     page = render_markdown(compare([on_two_cards(slow)]))
 
-    assert ("copy: GPU 1 is" in page) is told
+    assert ("copy: GPU 1 is" in page) is shown
 
 
 def test_a_case_on_another_card_is_not_compared():

@@ -41,7 +41,7 @@ def test_every_byte_once(after):
 
 
 def test_a_machine_that_stays_away_ends_it():
-    """The reader ends; whoever watches the container says why."""
+    """The reader ends. Another part of the engine watches the container and reports why."""
 
     def follow():
         raise LostError("gone")
@@ -51,7 +51,7 @@ def test_a_machine_that_stays_away_ends_it():
 
 
 class Tunnel:
-    """Breaks, and can be mended after some attempts."""
+    """A connection that breaks. Some attempts to connect again fail, and then one succeeds."""
 
     def __init__(self, attempts: float = 1) -> None:
         self.place = SimpleNamespace(name="card")

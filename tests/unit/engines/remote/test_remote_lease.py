@@ -105,7 +105,7 @@ def test_the_second_client_waits_and_says_so(engine):
     [("running", 10, False), ("running", 3601, True), ("exited", 1, True), ("created", 10, False), ("created", 61, True), (None, 61, True)],
 )
 def test_a_dead_runs_lease_is_taken_away(engine, state, later, free):
-    """Its run has ended, never began, or is past its time: nobody has to come back for it."""
+    """A lease is removed if its run has ended, never began, or is past its time."""
     begin(engine, claim("first", "0"))
     engine.there.pop("warpwave-first")
     if state:

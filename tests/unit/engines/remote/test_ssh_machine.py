@@ -159,7 +159,7 @@ def test_device_nodes_are_found_by_their_pattern(ssh, tmp_path):
     ],
 )
 def test_a_question_of_the_doctor_is_asked_there(ssh, command, answer):
-    """Each word stays one, and the exit code is told."""
+    """The remote shell gets each word as one word, and the exit code comes back."""
     ssh("sh -s")
     found = answer_of(PLACE, command, 10.0)
 
