@@ -16,6 +16,7 @@ from pathlib import Path
 from harness.emulator.code_object import Kernel
 
 _HEAD = struct.Struct("<IIIII")
+_MOST_BYTES = 256 << 20  # of all files together: the least recently used go first
 _LEVEL = 1  # records repeat themselves: to a fifteenth of their size in a millisecond
 
 
@@ -38,11 +39,15 @@ def kept(kernel: Kernel, core: Path, decode: Callable[[], Decoded]) -> Decoded:
     digest.update(kernel.image)
     path = core.parent / "decoded" / digest.hexdigest()[:32]
     with contextlib.suppress(OSError, zlib.error, struct.error, ValueError):
-        return _restored(path.read_bytes())
+        found = _restored(path.read_bytes())
+        with contextlib.suppress(OSError):  # another user's file, a read-only disk
+            os.utime(path)  # used now: access times are often switched off
+        return found
     found = decode()
     with contextlib.suppress(OSError):  # a full or read-only disk costs time only
         path.parent.mkdir(exist_ok=True)
         _write(path, found)
+        _forget(path.parent, _MOST_BYTES)
     return found
 
 
@@ -62,12 +67,29 @@ def _write(path: Path, found: Decoded) -> None:
     Path(new).replace(path)
 
 
+def _forget(folder: Path, most: int) -> None:
+    """Remove the files that were used least recently until all of them have at most three quarters of `most` bytes, if they have more."""
+    files = []
+    for entry in os.scandir(folder):
+        with contextlib.suppress(OSError):  # another process may remove it first
+            found = entry.stat()
+            files.append((found.st_mtime, found.st_size, entry.path))
+    total = sum(size for _, size, _ in files)
+    if total <= most:
+        return
+    for _, size, path in sorted(files):
+        if total <= most * 3 // 4:
+            return
+        Path(path).unlink(missing_ok=True)
+        total -= size
+
+
 @cache
 def _decoder() -> str:
     """Return a hash of the decoder's sources and of the version of its tables."""
     from importlib.metadata import version
 
     digest = hashlib.sha256(version("tinygrad").encode())
-    for source in sorted(Path(__file__).with_name("decode").glob("*.py")):
+    for source in sorted(Path(__file__).with_name("decode").rglob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()

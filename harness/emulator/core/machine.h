@@ -60,6 +60,7 @@ enum instruction_flag {
     FETCH_INACTIVE = 512,
     VOLATILE = 1024, /* a load that goes past all caches */
     FLUSHES = 2048, /* a matrix instruction that flushes denormals, in and out */
+    WIDENED = 4096, /* an atomic of less than a word, made of a compare-and-swap of the word around it: widened.py */
 };
 
 struct wave;

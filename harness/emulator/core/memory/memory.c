@@ -10,6 +10,17 @@ static void fault_at(struct wave *w, u64 address, u32 size, int lane, int store,
     stop(w, fault);
 }
 
+/* The last range that starts at or below `address`, or the first one. */
+static u32 range_below(const struct machine *m, u64 address) {
+    u32 low = 0, high = m->count_ranges;
+    while (high - low > 1) {
+        u32 middle = (low + high) / 2;
+        if (m->ranges[middle].start <= address) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
 void *touch(struct wave *w, u64 address, u32 size, int lane, int store) {
     struct machine *m = w->machine;
     const struct range *last = &m->ranges[m->last_range];
@@ -17,18 +28,26 @@ void *touch(struct wave *w, u64 address, u32 size, int lane, int store) {
         if (m->checks) saw_global(w, address, size, lane, store);
         return (void *)(uintptr_t)address;
     }
-    u32 low = 0, high = m->count_ranges; /* the last range that starts at or below `address` */
-    while (high - low > 1) {
-        u32 middle = (low + high) / 2;
-        if (m->ranges[middle].start <= address) low = middle;
-        else high = middle;
-    }
+    u32 low = range_below(m, address);
     const struct range *found = &m->ranges[low];
     if (m->count_ranges == 0 || address < found->start || address + size > found->end || address + size < address)
         fault_at(w, address, size, lane, store, OUT_OF_BOUNDS);
     m->last_range = low;
     if (m->checks) saw_global(w, address, size, lane, store);
     return (void *)(uintptr_t)address;
+}
+
+/* The word around an atomic of less than a word: what of it is in a buffer is checked. */
+static u8 *touch_around(struct wave *w, u64 address, int lane, int store) {
+    const struct machine *m = w->machine;
+    u64 start = address, end = address + 4;
+    if (m->count_ranges && !(address & 3) && end > address) {
+        const struct range *found = &m->ranges[range_below(m, end - 1)];
+        if (start < found->start && found->start < end) start = found->start;
+        if (start < found->end && found->end < end) end = found->end;
+    }
+    touch(w, start, (u32)(end - start), lane, store);
+    return (u8 *)(uintptr_t)address;
 }
 
 u8 *touch_lds(struct wave *w, u32 address, u32 size, int lane, int store) {
@@ -67,14 +86,15 @@ static u8 *locate(struct wave *w, const struct instruction *i, int form, u32 siz
         } else if ((u64)whole + size > records) {
             return 0;
         }
-        return touch(w, start + (u64)index * stride + whole, size, l, store);
+        start += (u64)index * stride + whole;
+        return i->flags & WIDENED ? touch_around(w, start, l, store) : touch(w, start, size, l, store);
     }
     u64 at = (u64)(i64)i->imm;
     if (base->kind == OPERAND_SGPR) at += scalar64(w, base) + w->v[address->index][l];
     else at += w->v[address->index][l] | (u64)w->v[address->index + 1][l] << 32;
     if (form == FLAT && at >> 48 == 1) return touch_lds(w, (u32)at, size, l, store);
     if (form == FLAT && at >> 48 == 2) return touch_scratch(w, (u32)at, size, l, store);
-    return touch(w, at, size, l, store);
+    return i->flags & WIDENED ? touch_around(w, at, l, store) : touch(w, at, size, l, store);
 }
 
 /* Parameters: form, bytes, kind. */
