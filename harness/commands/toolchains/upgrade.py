@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 def upgrade(**options: Any) -> Outcome:
     """Run a package on two toolchains on this machine, and show what the second one changes, the worst first.
 
-    Without a TARGET: `cpu`, and the emulated targets if the extra `emulator` is installed. The exit code is 1 if something got worse.
+    Without a TARGET: `cpu`, and the first emulated target if the extra `emulator` is installed. The exit code is 1 if something got worse.
     """
     from harness.commands.codegen import parse_concerns
     from harness.compare.toolchains.neighbours import outrun
@@ -129,11 +129,12 @@ def _run(sides: list[Toolchain], options: dict[str, Any]) -> Path:
 
 
 def _default_targets(targets: dict[str, Target]) -> list[str]:
-    """Return the targets that need neither a card nor a container: those that run here."""
+    """Return the targets that need neither a card nor a container: those that run here, of the emulated ones the first."""
     from importlib.util import find_spec
 
     emulates = all(find_spec(module) for module in ("tinygrad", "elftools", "msgpack"))
-    return [name for name, target in targets.items() if target.interpret or (target.emulate and emulates)]
+    emulated = [name for name, target in targets.items() if target.emulate and emulates]
+    return [name for name, target in targets.items() if target.interpret or name in emulated[:1]]
 
 
 def _newest(options: dict[str, Any], index: str) -> str:

@@ -9,21 +9,10 @@ from typing import Union
 # enum operand_kind, operand_flag, instruction_flag and type of core/machine.h; a test holds them against the header.
 NO_OPERAND, SGPR, ROW, CONSTANT, VCCZ, EXECZ, SCC = range(7)
 NEGATE, ABSOLUTE, HIGH, NEGATE_HIGH, LOW_FROM_HIGH, HIGH_FROM_HIGH, SIGN_EXTEND = (1 << n for n in range(7))
-(
-    CLAMP,
-    LANE_SHUFFLE,
-    SUBWORD,
-    BOUND_ZERO,
-    RETURNS,
-    TO_LDS,
-    OFFSET_LANE,
-    INDEX_LANE,
-    KEEP_OTHER_HALF,
-    FETCH_INACTIVE,
-    VOLATILE,
-    FLUSHES,
-    WIDENED,
-) = (1 << n for n in range(13))
+CLAMP, LANE_SHUFFLE, SUBWORD, BOUND_ZERO, RETURNS, TO_LDS, OFFSET_LANE, INDEX_LANE, KEEP_OTHER_HALF, FETCH_INACTIVE, VOLATILE, FLUSHES = (
+    1 << n for n in range(12)
+)
+WIDENED = 1 << 12
 NONE, B16, I16, F16, B32, I32, F32, B64, I64, F64, MASK, PKH, PKI, PKF, MIX, BF16 = range(16)
 REGS = 32
 HALF_TYPES = frozenset({B16, I16, F16, BF16})
@@ -78,6 +67,7 @@ class Instruction:
     target: Union[int, None] = None  # of a branch: a pc
     second: Union[Instruction, None] = None  # the other half of a dual instruction; executed before this one if `swapped`
     swapped: bool = False
+    unknown_high: bool = False  # the upper register of the result is not known
     shown: Union[list[str], None] = None  # operands in the assembler's order, where that is not the order of the fields
     modifiers: list[str] = field(default_factory=list)
 

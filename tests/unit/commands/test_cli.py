@@ -101,7 +101,12 @@ def test_both_targets_are_merged_and_a_failure_of_one_costs_the_other_nothing(wa
 
 
 MISTAKES = {
-    "unknown target": (("run", "metal"), 2, "metal", "cpu, gfx942-emulated, cuda, rocm"),
+    "unknown target": (
+        ("run", "metal"),
+        2,
+        "metal",
+        "cpu, gfx942-emulated, gfx950-emulated, gfx90a-emulated, gfx1100-emulated, gfx1201-emulated, cuda, rocm",
+    ),
     "no kernel package": (("run", "cpu", "--kernels", "nowhere"), 2, "nowhere", "--kernels"),
     "wrong YAML": (("run", "cpu", "--targets", "wrong.yml"), 2, "targets.cpu.stages[0]", "targets.yml"),
     "unknown stage": (("run", "cpu", "--kernels", ".", "--stage", "fly"), 2, "'fly'", "test, bench, compile"),

@@ -27,6 +27,8 @@ targets:
     architectures: [bmg]
 """
 
+EMULATED = ["gfx942-emulated", "gfx950-emulated", "gfx90a-emulated", "gfx1100-emulated", "gfx1201-emulated"]
+
 
 @pytest.fixture
 def overlay(tmp_path):
@@ -39,10 +41,11 @@ def overlay(tmp_path):
 
 
 def test_the_shipped_file_is_valid():
-    """Four targets, in this order, and eight architectures for the one that has no GPU."""
+    """These targets, in this order, an emulated one for each architecture that can be, and eight for the one that has no GPU."""
     targets = load_targets()
 
-    assert list(targets) == ["cpu", "gfx942-emulated", "cuda", "rocm"]
+    assert list(targets) == ["cpu", *EMULATED, "cuda", "rocm"]
+    assert [targets[name].emulate.name for name in EMULATED] == [name.removesuffix("-emulated") for name in EMULATED]
     assert [name for name, target in targets.items() if target.needs_card] == ["cuda", "rocm"]
     assert len(targets["cpu"].architectures) == 8
     assert all(target.dockerfile.exists() for target in targets.values())
@@ -171,7 +174,7 @@ def test_an_unknown_target_lists_the_known_ones():
         select(load_targets(), ["cuda", "metal"])
 
     assert "'metal'" in caught.value.happened
-    assert "cpu, gfx942-emulated, cuda, rocm" in caught.value.remedy
+    assert f"cpu, {', '.join(EMULATED)}, cuda, rocm" in caught.value.remedy
 
 
 def test_the_order_asked_for_is_kept_and_doubles_fall_away():
