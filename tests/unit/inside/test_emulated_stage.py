@@ -204,6 +204,19 @@ def test_a_table_of_addresses_brings_what_it_points_to():
     assert buffers([("i64", other.data_ptr() + 4)]) == [(other.data_ptr(), 1 << 18)]
 
 
+def test_a_tensor_that_the_compiler_traces_with_has_no_memory():
+    """Its size is a formula, and torch's compiler keeps it alive after the test that compiled."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    traced = mode.from_tensor(torch.zeros(5, 7))
+    other = torch.zeros(64)
+
+    assert not isinstance(traced.untyped_storage().nbytes(), int)
+    assert buffers([("i64", other.data_ptr() + 4)]) == [(other.data_ptr(), 256)]
+
+
 def message(form: str, *words: int | float) -> list[int]:
     """As the device libraries send it: the format, padded with zeros, and a word for each argument."""
     data = form.encode() + b"\0"

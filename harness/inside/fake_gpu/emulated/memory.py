@@ -43,7 +43,8 @@ def buffers(values: Iterable[tuple[str, Any]]) -> list[Buffer]:
 def _storage_of_any(tensor: torch.Tensor) -> Union[Buffer, None]:
     """Return a storage, or None for a tensor without memory, such as one that torch's compiler traces with."""
     try:
-        return _storage(tensor)
+        # The tensor's own device is "cpu" also where its storage has no memory. Its size may be a formula then, which has no hash.
+        return _storage(tensor) if tensor.untyped_storage().device.type == "cpu" else None
     except (RuntimeError, NotImplementedError):
         return None
 
