@@ -15,7 +15,6 @@ from typing import Any
 from harness.emulator.code_object import Kernel
 from harness.emulator.decode.decoder import FAMILIES, context, decode
 from harness.emulator.decode.instruction import Instruction
-from harness.emulator.decode.unused import refuse_unknown
 from harness.emulator.decode.widened import mark_widened
 from harness.emulator.errors import Place, Unimplemented
 from harness.emulator.kept import Decoded, kept
@@ -82,7 +81,6 @@ def _instructions(kernel: Kernel, loaded: Core) -> list[Instruction]:
 def _decoded(kernel: Kernel, loaded: Core) -> Decoded:
     instructions = _instructions(kernel, loaded)
     mark_widened(instructions)
-    refuse_unknown(instructions)
     index_of = array("I", [0xFFFFFFFF]) * (len(kernel.image) // 4 + 1)
     for n, one in reversed(list(enumerate(instructions))):
         index_of[one.pc // 4] = n  # of the first half, where two are executed at once

@@ -67,7 +67,6 @@ class Instruction:
     target: Union[int, None] = None  # of a branch: a pc
     second: Union[Instruction, None] = None  # the other half of a dual instruction; executed before this one if `swapped`
     swapped: bool = False
-    unknown_high: bool = False  # the upper register of the result is not known
     shown: Union[list[str], None] = None  # operands in the assembler's order, where that is not the order of the fields
     modifiers: list[str] = field(default_factory=list)
 

@@ -50,8 +50,11 @@ def vop3p(at: Context) -> Instruction:
         kind = types.s[n]
         if one.name == "v_pk_mov_b32":
             flags = (LOW_FROM_HIGH if select & 1 else 0) | HIGH_FROM_HIGH if n == 0 else HIGH_FROM_HIGH if select >> 1 & 1 else 0
-        if kind == PKF and one.s[n].kind == CONSTANT and one.s[n].value and flags & (HIGH_FROM_HIGH | LOW_FROM_HIGH):
-            one.unknown_high = True  # what the high half of a constant is, no source says
+        if kind == PKF and one.s[n].kind == CONSTANT:
+            # Both halves read it, whatever op_sel says: so LLVM compiles (docs/emulator.md). Of a move, nothing shows what they read.
+            if one.name == "v_pk_mov_b32" and one.s[n].value:
+                one.operation = None
+            one.s[n] = replace(one.s[n], value=one.s[n].value | one.s[n].value << 32)
         if kind == MIX and one.s[n].kind == CONSTANT and flags & HIGH_FROM_HIGH:
             one.s[n] = at.source(one, codes[n], PKH)
         if kind not in (PKH, PKI, PKF, MIX) and flags & (NEGATE | NEGATE_HIGH):
