@@ -1,0 +1,39 @@
+"""What Triton 3.6's interpreter does differently, with this Triton: its loops' bounds and its block pointers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+from triton.runtime import interpreter
+
+from harness.inside.fake_gpu.interpreter import _with_index
+from harness.inside.sanitize.origins import _materializing
+
+
+def test_a_bound_of_one_element_is_a_number():
+    """NumPy 2.4 refuses `int()` of an array that has a dimension."""
+
+    class Scope:
+        def set_attr(self, tensor, name, value):
+            setattr(tensor, name, value)
+
+    class Bound:
+        handle = SimpleNamespace(data=np.array([3]))
+
+    _with_index(lambda tensor, scope: scope.set_attr(tensor, "__index__", lambda value: int(value.handle.data)))(Bound, Scope())
+
+    assert list(range(Bound())) == [0, 1, 2]
+
+
+def test_the_mask_of_a_block_pointer_is_a_handle():
+    """It is a plain array there, whose `data` is no array."""
+    pointers = SimpleNamespace()
+    _, mask = _materializing(lambda described: (pointers, np.ones(4, bool)), lambda: None)(SimpleNamespace())
+
+    assert isinstance(mask, interpreter.TensorHandle)
+    assert mask.data.all()
