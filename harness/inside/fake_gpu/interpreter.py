@@ -12,6 +12,7 @@ import torch
 
 from harness.inside.fake_gpu.driver import PretendedDriver
 from harness.inside.fake_gpu.interpreted.device_library import library
+from harness.inside.fake_gpu.interpreted.language_gaps import language_gaps
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrow_floats
 from harness.inside.fake_gpu.streams import Graph
 from harness.inside.fake_gpu.torch_device import Patch, apply
@@ -30,7 +31,6 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
 
     `warmup` answers with an object that has the attributes which occupancy code asks for and that launches through the interpreter.
     """
-    from triton.runtime import interpreter
     from triton.runtime.interpreter import GridExecutor, InterpretedFunction
 
     below = contextlib.ExitStack()
@@ -39,7 +39,7 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
     launching: list[Patch] = [
         *library(card.backend),
         *narrow_floats(),
-        (interpreter, "_patch_lang_tensor", _with_index(interpreter._patch_lang_tensor)),
+        *language_gaps(),
         (InterpretedFunction, "warmup", _warmup),
         (InterpretedFunction, "run", _with_handle(InterpretedFunction.run)),
         (GridExecutor, "__call__", _captured(GridExecutor.__call__)),
@@ -51,16 +51,6 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
 
 def _driver(card: Architecture, device: torch.device) -> PretendedDriver:
     return PretendedDriver(card, device, card.properties, lambda binary: (32, 0, card.program_threads))
-
-
-def _with_index(patch: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a loop's bounds be tensors of one element: older releases of Triton convert them in a way that NumPy refuses since 2.4."""
-
-    def change(tensor: Any, scope: Any) -> None:
-        patch(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda value: int(value.handle.data.item()))
-
-    return change
 
 
 def _warmup(self: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
