@@ -1,4 +1,4 @@
-"""What Triton 3.6's interpreter does differently, with this Triton: its loops' bounds and its block pointers."""
+"""An older Triton: what its interpreter does differently, and who needs it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 from triton.runtime import interpreter
 
 from harness.inside.fake_gpu.interpreted.language_gaps import _with_index
+from harness.inside.process.older_triton import hint_of
 from harness.inside.sanitize.origins import _materializing
 
 
@@ -37,3 +38,11 @@ def test_the_mask_of_a_block_pointer_is_a_handle():
 
     assert isinstance(mask, interpreter.TensorHandle)
     assert mask.data.all()
+
+
+def test_who_needs_an_older_triton():
+    """What this Triton refuses by name is no fault that an author would find."""
+    refused = "CompilationError: Block pointers have been removed in favor of the tensor descriptor API (at 3:9)"
+
+    assert "--triton 3.6.0" in hint_of(["its own", refused])
+    assert hint_of(["its own"]) == ""

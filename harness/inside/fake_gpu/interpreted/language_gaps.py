@@ -1,4 +1,4 @@
-"""What kernels may write and Triton's interpreter lacks: numbers of the host and of loops are tensors on a card, and Python's numbers there.
+"""What kernels may write and Triton's interpreter lacks: numbers of the host and of loops are tensors on a card, and not there.
 
 `scale.to(tl.bfloat16)` and `i.to(tl.int64)` are usual. A float is fp32 on a card, so it also decides what a narrower type becomes.
 """
