@@ -31,6 +31,8 @@ def validate(kind: type[Kind], raw: Any, path: Path, example: str) -> Kind:
         first = error.errors()[0]
     keys = [part for part in first["loc"] if part != "__args__"]
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in keys).lstrip(".")
+    if first["type"] == "missing":
+        raise ConfigError(f"{path}: {where} is missing.", "This key is required.", f"Add it; {example}.")
     raise refusal(path, where, *_found_and_allowed(first, adapter, keys), example)
 
 
@@ -52,8 +54,6 @@ def _found_and_allowed(first: ErrorDetails, adapter: TypeAdapter[Any], keys: Seq
     shown = repr(first["input"])
     if first["type"] in _UNKNOWN:
         return "a key that does not exist", "one of " + ", ".join(_known_keys(adapter.json_schema(), keys[:-1]))
-    if first["type"] == "missing":
-        return "nothing", "a value: this key is required"
     if first["type"] == "refused":
         return first["ctx"]["found"] or shown, first["ctx"]["allowed"]
     if first["type"] in _TABLES:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from harness.errors import UsageError
 from harness.options import RunOptions
-from harness.records import BenchScript, Selection, Shard
+from harness.records import BenchScript, Selection, Shard, Stage
 from harness.records.selection.package import find_scripts, is_bench, is_test, kernel_of
 from harness.records.selection.shard import MOST_SHARDS
 
@@ -76,12 +76,21 @@ def divide(weights: Mapping[str, float], shards: int) -> list[list[str]]:
 
 
 def _weights(options: RunOptions, files: Sequence[str]) -> dict[str, float]:
-    """Return the seconds that each file took in an earlier run, or its bytes; a file that was not timed is estimated by its bytes."""
+    """Return the seconds that each file took in an earlier run, or its bytes; a file that was not timed is estimated by its bytes.
+
+    A file that the chosen stages do not run weighs nothing: a shard of tests alone would have nothing to measure.
+    """
     sizes = {path: max(1, (options.kernels / path).stat().st_size) for path in files}
     known = {path: _seconds(options, path) for path in files}
     timed = {path: seconds for path, seconds in known.items() if seconds is not None}
     rate = sum(timed.values()) / sum(sizes[path] for path in timed) if timed else 1.0
-    return {path: timed.get(path, size * rate) for path, size in sizes.items()}
+    return {path: timed.get(path, size * rate) if _runs(options, path) else 0.0 for path, size in sizes.items()}
+
+
+def _runs(options: RunOptions, path: str) -> bool:
+    """Whether a chosen stage runs a file. The compile stage runs tests and benches."""
+    own = Stage.BENCH if is_bench(path, options.benches) else Stage.TEST
+    return options.stages is None or bool({own, Stage.COMPILE} & set(options.stages))
 
 
 def _seconds(options: RunOptions, path: str) -> float | None:

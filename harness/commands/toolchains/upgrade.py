@@ -13,7 +13,7 @@ from harness import console
 from harness.commands.options.common import FILE, FOLDER, JsonCommand, complete_target
 from harness.commands.options.groups import build_options, output_options, package_options, what_options, where_options
 from harness.commands.show_report import print_answer
-from harness.errors import ExitCode, Outcome
+from harness.errors import ExitCode, Outcome, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from harness.compare.toolchains.tuned import Stale
     from harness.compare.toolchains.upgrade import Upgrade
     from harness.config.targets import Target
+    from harness.records import Stage
     from harness.records.toolchain import Toolchain
     from harness.render.sections.model import Section
 
@@ -97,11 +98,13 @@ def _same(name: str, summary: Path | None) -> Outcome:
 
 
 def outcome(found: Upgrade, failing: Sequence[Concern], text: str) -> Outcome:
-    """Return 1 if a test, the code in a `failing` concern, or a speed got worse; 4 if a leg is incomplete, else 0."""
+    """Return 1 if a test, the code in a `failing` concern, or a speed got worse; 4 if a leg is incomplete; 5 if nothing was compared."""
     worse = found.code is not None and any(change.worse_in(failing) for change in found.code.diff.changes)
     if worse or any(found.broken) or any(one.worse for one in found.waits):
         return Outcome(ExitCode.FAILED, text.rstrip("."))
-    return Outcome(ExitCode.INCOMPLETE, "; ".join(found.faults)) if found.faults else Outcome()
+    if found.faults:
+        return Outcome(ExitCode.INCOMPLETE, "; ".join(found.faults))
+    return Outcome() if found.compared else Outcome(ExitCode.NOTHING_RAN, text.rstrip("."))
 
 
 def _run(sides: list[Toolchain], options: dict[str, Any]) -> Path:
@@ -118,6 +121,7 @@ def _run(sides: list[Toolchain], options: dict[str, Any]) -> Path:
     known, targets = load_toolchains(options["overlay"]), load_targets(options["overlay"])
     asked = parse_options(options)
     chosen = select(targets, list(options["names"]) or _default_targets(targets))
+    _check_stages(asked.stages, chosen)
     say_runs_here([target.name for target in chosen], options["kernels"])
     wanted = [legs([target], sides, known) for target in chosen]
     check_writable(ignored_by_git(asked.out))
@@ -126,6 +130,22 @@ def _run(sides: list[Toolchain], options: dict[str, Any]) -> Path:
             run_legs([leg.target], leg.options, progress.say, progress.on_event)
     console.say(f"Results: {asked.out}", err=True)
     return asked.out
+
+
+def _check_stages(stages: Sequence[Stage] | None, chosen: Sequence[Target]) -> None:
+    """Refuse to measure what cannot be compared.
+
+    Raises:
+        UsageError: the run would measure, and test nothing.
+    """
+    from harness.records import Stage
+
+    if stages and Stage.BENCH in stages and Stage.TEST not in stages and any(Stage.BENCH in target.stages for target in chosen):
+        raise UsageError(
+            "This upgrade would measure speeds, and compare none of them.",
+            "A speed counts only if the kernel's tests passed in the same run.",
+            "Add the tests: --stage test,bench. `--quick` and `-k` choose fewer of them.",
+        )
 
 
 def _default_targets(targets: dict[str, Target]) -> list[str]:

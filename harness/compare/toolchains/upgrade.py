@@ -56,6 +56,16 @@ class Upgrade:
         slower = len(self.speeds.of(Change.SLOWER)) + len(self.speeds.lost) if self.speeds else 0
         return len(self.tests.of(Fate.BROKEN)), len(self.tests.lost), slower
 
+    @property
+    def points(self) -> int:
+        """How many points have a speed on both sides that counts."""
+        return sum(point.speedup is not None for point in self.speeds.points) if self.speeds else 0
+
+    @property
+    def compared(self) -> bool:
+        """Whether anything was compared: a test, a binary or a speed."""
+        return bool(self.tests.compared or (self.code and self.code.diff.compared) or self.points)
+
 
 def side_of(runs: Iterable[TargetRun], toolchain: str) -> list[TargetRun]:
     """Return the runs on a toolchain, each under the name of its target."""
@@ -113,7 +123,9 @@ def _speeds(old: Sequence[TargetRun], new: Sequence[TargetRun]) -> tuple[SpeedCh
     if not any(run.samples for run in (*old, *new)):
         return None, "Speeds were not compared: no target has a card."
     try:
-        return changed_speeds(old, new), ""
+        found = changed_speeds(old, new)
+        some = any(point.speedup is not None for point in found.points)
+        return found, "" if some else "Speeds were not compared: no point has one that counts on both."
     except UsageError as error:
         return None, f"Speeds were not compared: {error.happened}"
 

@@ -42,6 +42,14 @@ def test_the_page_of_two_legs(tmp_path, package, capsys):
         assert "What changes" in (tmp_path / name).read_text()
 
 
+def test_speeds_without_tests_are_refused(tmp_path, package, capsys):
+    """They would hold a card for minutes, and none of them would be compared."""
+    words = ["upgrade", "cuda", "--from", "3.8.0", "--to", "3.9.0", "--stage", "bench", "--kernels", str(package)]
+
+    assert _run_cli([*words, "--out", str(tmp_path / "o")]) == 2
+    assert "--stage test,bench" in " ".join(capsys.readouterr().err.split())
+
+
 def test_tuned_entries_at_any_depth(package):
     """Below the key, each innermost mapping is an entry with its path."""
     assert [(one.entry, one.values) for one in tuned_configurations(package)] == [

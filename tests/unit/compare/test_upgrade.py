@@ -103,6 +103,15 @@ def test_what_is_not_compared_is_named():
         upgrade(bare, "a", "c")
 
 
+def test_speeds_that_do_not_count_are_no_comparison():
+    """Both sides measured and tested nothing: that is not "nothing got worse", and not a pass."""
+    found = upgrade([on(toolchain, cases=(), compiled=()) for toolchain in ("3.8.0", "3.9.0")], "3.8.0", "3.9.0")
+
+    assert sentence(found) == "Triton 3.8.0 → 3.9.0: nothing was compared."
+    assert "Speeds were not compared" in page(found)
+    assert (outcome(found, FAILING, "x").code, found.points) == (ExitCode.NOTHING_RAN, 0)
+
+
 def test_tuned_configurations_that_are_stale():
     """An entry is matched by all of its constants and options; one that nobody launches is not judged."""
     entries = [Tuned("x.json", "16", {"BLOCK": 1024, "num_warps": 4, "GROUP": 8}), Tuned("x.json", "32", {"BLOCK": 512, "num_warps": 4})]

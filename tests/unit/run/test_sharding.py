@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from harness.options import RunOptions
-from harness.records import Chosen, Shard
+from harness.records import Chosen, Shard, Stage
 from harness.run.sharding import NOTHING, divide, files_of, part_of
 
 
@@ -56,6 +56,18 @@ def test_shards_are_balanced_by_time(package):
 
     assert sorted(part.files for part in parts)[:2] == [("bench_[x].py",), ("tests/test_0.py",)]
     assert {part.division for part in parts} != {part.division for part in _parts(package, 3)}
+
+
+@pytest.mark.parametrize(("stage", "ran"), [(Stage.BENCH, "bench_"), (Stage.TEST, "tests/")])
+def test_what_no_chosen_stage_runs_takes_no_share(package, stage, ran):
+    """Large test files took a whole shard of a run that measures only, and the benches shared the other one."""
+    for number in range(3):
+        (package.kernels / f"bench_{number}.py").write_text("#" * 50)
+    parts = _parts(dataclasses.replace(package, stages=(stage,)), 4)
+    counts = [sum(path.startswith(ran) for path in part.files) for part in parts]
+
+    assert sum(counts) == {"bench_": 4, "tests/": 8}[ran]
+    assert max(counts) - min(counts) <= (0 if stage is Stage.BENCH else 2)
 
 
 def test_only_files_with_a_chosen_test_are_shared(package):

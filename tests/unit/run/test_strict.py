@@ -65,7 +65,7 @@ def test_what_is_right_is_made():
         key: int
 
     assert validate(Needs, {"key": 1}, Path("a"), "x") == Needs(key=1)
-    with pytest.raises(ConfigError, match="a: key: found nothing, allowed is a value"):
+    with pytest.raises(ConfigError, match="a: key is missing"):
         validate(Needs, {}, Path("a"), "x")
 
 

@@ -41,7 +41,9 @@ def sentence(found: Upgrade, stale: Sequence[Stale] = ()) -> str:
     parts += [f"{plural(len(stale), 'tuned configuration')} {'is' if len(stale) == 1 else 'are'} stale"] if stale else []
     grown = sum(one.worse for one in found.errors)
     parts += [f"{plural(grown, 'recorded error')} grew"] if grown else []
-    if not parts:
+    if not parts and not found.compared:
+        parts = ["nothing was compared"]
+    elif not parts:
         minor = [_WORDS[concern] for concern in _MINOR if found.code and any(one.worse_in([concern]) for one in found.code.diff.changes)]
         parts = [f"nothing got worse{f' but {_and(minor)}' if minor else ''}"]
     parts += _speeds(found)
@@ -145,7 +147,7 @@ def _summary(found: Upgrade) -> Section:
         rows.append(_row("barriers with LDS accesses in flight", waits[0], waits[1], compared))
     rows.append(_row("recorded errors", sum(one.worse for one in found.errors), sum(not one.worse for one in found.errors), None))
     if found.speeds is not None:
-        rows.append(_row("points", found.broken[2], len(found.speeds.of(SpeedChange.FASTER)), len(found.speeds.points)))
+        rows.append(_row("points", found.broken[2], len(found.speeds.of(SpeedChange.FASTER)), found.points))
     differ = [say(name(fact), ": ", name(old), " → ", name(new)) for fact, (old, new) in found.versions.items()]
     lines = (say("Targets: ", name(", ".join(found.targets))), *(differ or [say("No version differs: the settings alone do.")]))
     emulated = ("Emulated targets execute machine code on a CPU. A failure that only they see is suspected.",) if found.emulated else ()
