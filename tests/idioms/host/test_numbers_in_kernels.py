@@ -49,6 +49,20 @@ def static_kernel(x, y, stride, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(y + at, total)
 
 
+@triton.jit
+def doubled_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    two = tl.full((), 2.0, tl.bfloat16)
+    tl.store(y + at, tl.load(x + at, mask=at < n) * two, mask=at < n)
+
+
+def test_a_constant_in_bf16():
+    x = torch.randn(100, device="cuda", dtype=torch.bfloat16)
+    y = torch.empty_like(x)
+    doubled_kernel[(1,)](x, y, 100, BLOCK=128)
+    torch.testing.assert_close(y, x * 2)
+
+
 def test_a_float_of_the_host_is_converted():
     x = torch.randn(100, device="cuda", dtype=torch.float16)
     y = torch.empty_like(x)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 
+from harness.inside.fake_gpu.interpreted.narrow_floats import narrowed
 from harness.inside.fake_gpu.torch_device import Patch
 from harness.inside.process.exceptions import NotPretended
 
@@ -25,6 +26,7 @@ def language_gaps() -> list[Patch]:
         (interpreter, "_patch_lang_tensor", _with_index(interpreter._patch_lang_tensor)),
         (interpreter.ASTTransformer, "visit_For", _loop_of_tensors),
         (interpreter.InterpreterBuilder, "create_inline_asm", _no_assembly),
+        (interpreter.InterpreterBuilder, "get_bf16", _constant_of_bf16),
     ]
 
 
@@ -73,3 +75,10 @@ def _name(function: ast.expr) -> str:
 
 def _no_assembly(builder: Any, *args: Any) -> Any:
     raise NotPretended("the interpreter cannot run a card's assembly (tl.inline_asm_elementwise)")
+
+
+def _constant_of_bf16(builder: Any, value: float) -> Any:
+    """Return a constant, which Triton's interpreter has of every type but this one."""
+    from triton.runtime.interpreter import TensorHandle
+
+    return TensorHandle(narrowed(np.array([value], dtype=np.float32), tl.bfloat16), tl.bfloat16)
