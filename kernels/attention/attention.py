@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernels.attention import decode
 from kernels.attention.backward import backward
 from kernels.attention.forward import forward
 from kernels.attention.tiles import padded
 from kernels.configs import choose
-from kernels.configs.attention import ATTENTION, Tiles
+from kernels.configs.attention import ATTENTION, Decode, Tiles
 from kernels.contract import autocast, check_dtype, check_same
 from kernels.dispatch import custom_op
 
@@ -146,6 +147,13 @@ def plain_tiles(query: Tensor, value: Tensor) -> tuple[Tiles, str]:
     return tiles, config.precision
 
 
+def _decode_tile(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Decode | None:
+    """Return the tile for few queries of many keys, or None if there are many, or the card has none."""
+    width = padded(max(query.shape[-1], value.shape[-1]))
+    tile = next((tile for tile in choose(ATTENTION).decode if width <= tile.width), None)
+    return tile if tile and decode.supports(query, key, causal, tile.most) else None
+
+
 def _is_empty(query: Tensor, value: Tensor) -> bool:
     """Return whether there is no output, or nothing to attend to."""
     return not (value.numel() and query.shape[:-1].numel())
@@ -157,6 +165,8 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: f
     if _is_empty(query, value):
         out = query.new_empty((*query.shape[:-1], value.shape[-1]))
         return out.zero_(), out.new_empty(query.shape[:-1], dtype=torch.float32).fill_(-math.inf)
+    if tile := _decode_tile(query, key, value, causal):
+        return decode.forward(query, key, value, scale, tile, choose(ATTENTION).precision)
     if hopper := _hopper("forward", query, key, value, causal):
         return hopper.forward(query, key, value, causal, scale)
     tiles, precision = plain_tiles(query, value)

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch.nn import functional as F
 
 from kernels.attention import scaled_dot_product_attention as attention
 from kernels.attention.attention import _attention, _attention_backward
-from kernels.configs import choose
-from kernels.configs.attention import ATTENTION, Tile
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-
-
-@pytest.fixture(params=[False, True], ids=["full", "causal"])
-def causal(request):
-    return request.param
-
-
-@pytest.fixture
-def draw(device):
-    def draw(*shape, dtype=torch.float32):
-        return torch.randn(shape, device=device).to(dtype)
-
-    return draw
 
 
 @pytest.mark.parametrize("rows, keys", [(32, 64), (33, 70), (70, 33)])
@@ -59,48 +42,6 @@ def test_one_key_is_all_there_is(dtype, causal, draw):
     assert torch.equal(out, v)
     assert torch.equal(dv, grad)
     assert max(dq.abs().max(), dk.abs().max()) < 1e-5
-
-
-@pytest.mark.parametrize("width", [1, 24, 128, 256])
-def test_widths(width, draw, compare):
-    q, k, v = (draw(1, 1, n, width, dtype=torch.float16) for n in (40, 35, 35))
-    compare(attention, F.scaled_dot_product_attention, q, k, v)
-
-
-@pytest.mark.parametrize("width, v_width", [(24, 40), (80, 16)])
-def test_values_may_have_a_width_of_their_own(width, v_width, causal, draw):
-    """PyTorch then stores its scores and computes gradients from probabilities that were never rounded: no fair bar for a fused kernel."""
-    leaves = [draw(1, 1, n, d).requires_grad_() for n, d in ((40, width), (35, width), (35, v_width))]
-    results = []
-    for op, to in ((attention, torch.float32), (F.scaled_dot_product_attention, torch.float64)):
-        out = op(*(x.to(to) for x in leaves), is_causal=causal)
-        results.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
-    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4, check_dtype=False)
-
-
-@pytest.mark.parametrize("dtype, width", [("fp16", 64), ("bf16", 128)])
-def test_several_tiles(dtype, width, causal, draw, compare):
-    q, k, v = (draw(1, 1, 70, width, dtype=DTYPES[dtype]) for _ in range(3))
-    compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal)
-
-
-@pytest.mark.parametrize("how", [{"part": 16, "tma": False}, {"tma": True, "part": 0, "heads_first": True, "split": True}], ids=str)
-def test_what_a_tile_may_decide(how, causal, draw, compare, monkeypatch):
-    """Test it on every card, though the tables use it only on some."""
-    config = choose(ATTENTION)
-
-    def decided(tiles):
-        return [replace(t, **{name: replace(getattr(t, name), **how) for name in ("forward", "query", "key_value")}) for t in tiles]
-
-    changed = replace(config, wide=decided(config.wide), narrow=decided(config.narrow), design="tl")
-    monkeypatch.setattr("kernels.attention.attention.choose", lambda table: changed)
-    q, k, v = (draw(2, 1, n, 32, dtype=torch.float16) for n in (33, 40, 40))
-    compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal)
-
-
-def test_descriptors_hand_out_whole_rows():
-    with pytest.raises(ValueError, match="part"):
-        Tile(64, 64, 4, 1, tma=True, part=32)
 
 
 @pytest.mark.parametrize("heads, kv_heads", [(4, 2), (3, 1)])
@@ -245,15 +186,6 @@ def test_logarithms_are_natural(causal, draw):
     if causal:
         scores = scores.masked_fill(~torch.ones(40, 40, dtype=torch.bool, device=q.device).tril(), float("-inf"))
     torch.testing.assert_close(_attention(q, k, v, causal, 0.25)[1].double(), scores.logsumexp(-1), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("width", [192, 256])
-@pytest.mark.parametrize("rows", [5, 130])
-def test_the_logarithm_of_one_key_is_its_score(rows, width, causal, draw):
-    """ptxas 12.8 reads an uninitialized register here if the number of keys is a constant: docs/kernels/attention.md, "One key"."""
-    q, k, v = draw(2, 8, rows, width), draw(2, 8, 1, width), draw(2, 8, 1, width)
-    scores = (q.double() @ k.double().mT)[..., 0] * 0.0625
-    torch.testing.assert_close(_attention(q, k, v, causal, 0.0625)[1].double(), scores, rtol=1e-5, atol=1e-5)
 
 
 def test_what_it_does_not_take_is_refused(draw):

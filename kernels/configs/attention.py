@@ -42,8 +42,25 @@ class Tiles:
 
 
 @dataclass(frozen=True)
+class Decode:
+    """Of the kernel for few queries, for head dimensions of up to `width`.
+
+    `most`: queries that share a head of keys and may be packed into a tile. `n`: keys at a time. `resident`: programs that a multiprocessor
+    holds at a time, by shared memory; how the keys are split goes by it.
+    """
+
+    width: int
+    most: int
+    n: int
+    warps: int
+    stages: int
+    resident: int
+    options: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Config:
-    """`narrow`: fp16 and bf16. `wide`: fp32. Each by head dimension, the smallest first.
+    """`narrow`: fp16 and bf16. `wide`: fp32. `decode`: few queries, fp16 and bf16. Each by head dimension, the smallest first.
 
     `design`: "hopper" takes the warp-specialised kernels where they support a shape. `precision`: of products, see
     `kernels/attention/tiles.py`; fp32 is multiplied as such, or split into three bf16, which hold all of its digits, also where the user
@@ -52,6 +69,7 @@ class Config:
 
     narrow: tuple[Tiles, ...]
     wide: tuple[Tiles, ...]
+    decode: tuple[Decode, ...]
     design: str = "tl"
     precision: str = "ieee"
 
@@ -87,6 +105,26 @@ _BF16X6 = (
     Tiles(256, forward=Tile(64, 16, 8, 1, part=32), query=Tile(16, 32, 8, 1, part=32), key_value=Tile(16, 64, 8, 1, part=32, split=True)),
 )
 
+# What waits is memory: several blocks on their way for each program, and several programs on each multiprocessor.
+# Four stages of 64 keys and 128 columns take 100 to 150 KB of shared memory; most cards but Hopper's have 99.
+_DECODE_HOPPER = (Decode(64, 64, 64, 4, 3, 3), Decode(128, 64, 64, 4, 4, 2), Decode(256, 32, 64, 8, 2, 2))
+_DECODE = (Decode(64, 64, 64, 4, 2, 3), Decode(128, 64, 64, 4, 2, 2), Decode(256, 32, 32, 4, 2, 2))
+_DECODE_CDNA = tuple(Decode(width, most, n, 4, 1, 2, _MFMA) for width, most, n in ((64, 64, 64), (128, 64, 32), (256, 32, 32)))
+
+_RDNA = Config(
+    decode=(Decode(64, 64, 32, 8, 1, 2), Decode(128, 64, 32, 8, 1, 2), Decode(256, 32, 16, 8, 1, 2)),
+    narrow=(
+        Tiles(64, forward=Tile(128, 32, 8, 1, mask_all=True), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(32, 64, 8, 1, part=32)),
+        Tiles(128, forward=Tile(64, 32, 8, 1, part=32), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(32, 64, 8, 1, part=32)),
+        Tiles(256, forward=Tile(32, 32, 4, 1, part=32), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(16, 32, 8, 1, part=32)),
+    ),
+    wide=(
+        Tiles(64, forward=Tile(32, 32, 8, 1, part=32), query=Tile(32, 32, 8, 1, part=32), key_value=Tile(16, 32, 8, 1, part=32)),
+        Tiles(128, forward=Tile(32, 32, 8, 1, part=32), query=Tile(32, 32, 8, 1, part=32), key_value=Tile(16, 16, 8, 1, part=32)),
+        Tiles(256, forward=Tile(16, 16, 8, 1, part=32), query=Tile(16, 16, 8, 1, part=32), key_value=Tile(16, 16, 8, 1, part=32)),
+    ),
+)
+
 ATTENTION = {
     "sm_90": Config(
         narrow=(
@@ -94,13 +132,17 @@ ATTENTION = {
             Tiles(256, forward=_tma(128, 64, 8, 2), query=_tma(128, 32, 8, 2), key_value=_tma(32, 128, 8, 2, split=True)),
         ),
         wide=_BF16X6,
+        decode=_DECODE_HOPPER,
         design="hopper",
         precision="bf16x6",
     ),
     # Blackwell's tensor memory leaves the keys' kernel fewer registers: a tile below what fills it.
-    "sm_100": Config(narrow=(*(replace(tiles, key_value=Tile(32, 32, 4, 2)) for tiles in _NARROW[:2]), _NARROW[2]), wide=_FMA),
-    "sm_*": Config(narrow=_NARROW, wide=_FMA),
+    "sm_100": Config(
+        narrow=(*(replace(tiles, key_value=Tile(32, 32, 4, 2)) for tiles in _NARROW[:2]), _NARROW[2]), wide=_FMA, decode=_DECODE
+    ),
+    "sm_*": Config(narrow=_NARROW, wide=_FMA, decode=_DECODE),
     "gfx9*": Config(
+        decode=_DECODE_CDNA,
         narrow=(
             Tiles(64, forward=_cdna(128, 64), query=_cdna(128, 64), key_value=_cdna(64, 64)),
             Tiles(128, forward=_cdna(128, 64), query=_cdna(64, 64), key_value=_cdna(32, 64)),
@@ -112,20 +154,12 @@ ATTENTION = {
             Tiles(256, forward=_cdna(32, 32, part=32), query=_cdna(32, 16, part=32), key_value=_cdna(16, 32, part=32)),
         ),
     ),
-    "gfx1*": Config(
-        narrow=(
-            Tiles(64, forward=Tile(128, 32, 8, 1, mask_all=True), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(32, 64, 8, 1, part=32)),
-            Tiles(128, forward=Tile(64, 32, 8, 1, part=32), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(32, 64, 8, 1, part=32)),
-            Tiles(256, forward=Tile(32, 32, 4, 1, part=32), query=Tile(64, 32, 8, 1, part=32), key_value=Tile(16, 32, 8, 1, part=32)),
-        ),
-        wide=(
-            Tiles(64, forward=Tile(32, 32, 8, 1, part=32), query=Tile(32, 32, 8, 1, part=32), key_value=Tile(16, 32, 8, 1, part=32)),
-            Tiles(128, forward=Tile(32, 32, 8, 1, part=32), query=Tile(32, 32, 8, 1, part=32), key_value=Tile(16, 16, 8, 1, part=32)),
-            Tiles(256, forward=Tile(16, 16, 8, 1, part=32), query=Tile(16, 16, 8, 1, part=32), key_value=Tile(16, 16, 8, 1, part=32)),
-        ),
-    ),
+    # Wider operands of WMMA, each held twice on RDNA 3, leave this kernel no registers: it spills.
+    "gfx11*": replace(_RDNA, decode=_RDNA.decode[:1]),
+    "gfx1*": _RDNA,
     # For the interpreter.
     "*": Config(
+        decode=(Decode(64, 32, 32, 4, 1, 1), Decode(256, 16, 16, 4, 1, 1)),
         narrow=(
             Tiles(64, forward=Tile(64, 32, 4, 1), query=Tile(64, 32, 4, 1), key_value=Tile(32, 64, 4, 1)),
             Tiles(256, forward=Tile(32, 32, 4, 1), query=Tile(32, 32, 4, 1), key_value=Tile(32, 32, 4, 1)),

@@ -7,7 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from failures import NO_CARD, Class, Failure, same
+from failures import HOST_CODE, NO_CARD, Class, Failure, same, without_folder
 
 _LIMIT_S = 300
 OURS, PACKAGE, TRITON, UNDECIDED = "ours", "the package", "Triton", "undecided"
@@ -17,12 +17,17 @@ _PLAIN = Path(__file__).with_name("plain_compile.py")
 def blame(found: Class, kernels: Path, python: str, variables: dict[str, str]) -> dict[str, str]:
     """Return whose fault a class is, and what its control said."""
     failure = found.example
-    control = _plain_pytest if failure.stage == "test" else _plain_triton
+    # What failed before a kernel was there is repeated by the file that it is in.
+    control = _plain_pytest if failure.stage == "test" or _is_host_code(failure) else _plain_triton
     try:
         said = control(failure, kernels, python, {**os.environ, **variables})
     except subprocess.TimeoutExpired:
         return {"fault": UNDECIDED, "control": f"no answer in {_LIMIT_S} s"}
-    return {"fault": _fault(failure, said), "control": said or "passes"}
+    return {"fault": _fault(failure, said), "control": without_folder(said) or "passes"}
+
+
+def _is_host_code(failure: Failure) -> bool:
+    return failure.row is not None and failure.row["function"] == HOST_CODE
 
 
 def _fault(failure: Failure, said: str) -> str:
@@ -42,7 +47,7 @@ def _fault(failure: Failure, said: str) -> str:
 
 def _plain_pytest(failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:
     """Return what ends the test in Triton's interpreter without us, or nothing if it passes."""
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--no-header", failure.id]
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--no-header", _test_of(failure)]
     done = subprocess.run(
         command, cwd=kernels, env={**variables, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, timeout=_LIMIT_S
     )
@@ -53,6 +58,10 @@ def _plain_pytest(failure: Failure, kernels: Path, python: str, variables: dict[
     if NO_CARD.search(said) and not same(said, failure.message):
         return f"needs a card: {said[:160]}"
     return said[:200]
+
+
+def _test_of(failure: Failure) -> str:
+    return str(failure.row["origin"]) if failure.row is not None else failure.id
 
 
 def _plain_triton(failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:

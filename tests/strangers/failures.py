@@ -18,6 +18,9 @@ NO_CARD = re.compile(
 )
 
 
+HOST_CODE = "(host code)"  # the function of a row that has no kernel
+
+
 @dataclass(frozen=True)
 class Failure:
     """One test or kernel that failed: what to repeat it by, its message, and the innermost file of its traceback."""
@@ -41,8 +44,12 @@ class Class:
 def shape(message: str) -> str:
     """Return a message without what differs from case to case."""
     first = next((line for line in message.splitlines() if line.strip()), "")
-    first = re.sub(r"/\S*/sources/[^/\s]+/", "", first)  # where this session keeps them
-    return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?(e[-+]?\d+)?", "N", first)[:140]
+    return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?(e[-+]?\d+)?", "N", without_folder(first))[:140]
+
+
+def without_folder(text: str) -> str:
+    """Return a text without the folder where this session keeps the sources."""
+    return re.sub(r"/\S*/sources/[^/\s]+/", "", text)
 
 
 def same(one: str, other: str) -> bool:

@@ -42,14 +42,14 @@ dependencies = ["helper>=1", "torch==1.0"]
 ABOUT = "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
-def make_wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
-    """A wheel with one module, which holds its version."""
+def make_wheel(folder: Path, name: str, version: str, *requires: str, code: str = "") -> Path:
+    """A wheel with one module, which holds its version, and runs `code` when it is imported."""
     folder.mkdir(parents=True, exist_ok=True)
     module = name.replace("-", "_")
     path = folder / f"{module}-{version}-py3-none-any.whl"
     needs = "".join(f"Requires-Dist: {line}\n" for line in requires)
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(f"{module}.py", f"version = {version!r}\n")
+        archive.writestr(f"{module}.py", f"version = {version!r}\n{code}\n")
         archive.writestr(f"{module}-{version}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}")
         archive.writestr(
             f"{module}-{version}.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

@@ -59,6 +59,8 @@ def _materializing(materialize: Callable[..., Any], by_address: Callable[[], dic
     @functools.wraps(materialize)
     def run(described: Any, *args: Any) -> Any:
         pointers, masks = materialize(described, *args)
+        if not isinstance(masks, interpreter.TensorHandle):  # block pointers of Triton 3.6
+            masks = interpreter.TensorHandle(masks, tl.int1)
         if (given := by_address()) is not None:
             pointers.__dict__[_NAME] = origin_of(described.base, given)
         return pointers, masks

@@ -19,6 +19,7 @@ from harness.inside.process import sealing
 from harness.inside.process.exceptions import doubted
 from harness.inside.process.journal import Journal
 from harness.inside.process.not_run import with_reasons
+from harness.inside.process.older_triton import hint_of
 from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
 from harness.inside.process.workers import as_stage, spawned, time_is_up
 from harness.inside.test.bench_modules import BENCHES_VARIABLE
@@ -108,10 +109,10 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         reason = f"no test was found; pytest stopped early: {results.stopped}"
     if bad:
         reason = f"{bad[0].id}: {next(iter(bad[0].message.splitlines()), '')}"
-    hint = ""
+    hint = hint_of(case.message for case in bad)
     if not tests:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
-    elif any(case.verdict is Verdict.ERROR and "::" not in case.id for case in bad):
+    elif not hint and any(case.verdict is Verdict.ERROR and "::" not in case.id for case in bad):
         hint = "A module does not import: the environment lacks what it needs, or its code is broken. Its traceback is in test/log.txt."
     started = not deaths or deaths[-1].case is not None
     refused = refusal(folder / "log.txt") if not results.collected and not tests else ""

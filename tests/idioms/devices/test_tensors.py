@@ -136,3 +136,11 @@ def test_dlpack(pair):
     x = torch.from_dlpack(pair[0])
     assert x.device == pair[0].device
     torch.testing.assert_close(scale(x, 2.0), 2 * pair[0])
+
+
+def test_counts_of_a_length_that_the_author_names():
+    """How many tokens each expert has: the length is known, the numbers are not."""
+    experts = torch.randint(0, 8, (64,), device="cuda")
+    counts = torch.bincount(experts, minlength=8)
+    assert counts.shape == (8,)
+    assert scale(counts.float(), 2.0).shape == (8,)

@@ -107,6 +107,19 @@ def test_requirements_never_replace_torch(request_):
     ]
 
 
+def test_what_is_built_for_another_torch_is_removed(request_, wheels):
+    """torchvision for CUDA cannot be imported beside torch's CPU build, and neither can libraries that find it."""
+    make_wheel(wheels, "torchvision", "1.0", "torch==1.0", code="raise RuntimeError('operator torchvision::nms does not exist')")
+    make_wheel(wheels, "torchaudio", "1.0", "torch==1.0")
+    found = provide(requirements(request_, "torchvision\ntorchaudio\n"), print)
+
+    assert found.versions == {"torchaudio": "1.0"}
+    removed = [note for note in found.notes if "was removed" in note]
+    assert removed
+    assert removed[0].startswith("torchvision was removed: it is built for another torch than ")
+    assert "operator torchvision::nms does not exist" in removed[0]
+
+
 def test_locked_requirements_are_installed_as_they_are(request_, wheels):
     """With `--require-hashes`, without what the lock does not name; a wrong hash is an error."""
     wheel = next(wheels.glob("helper-*.whl"))

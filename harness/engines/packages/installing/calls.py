@@ -26,7 +26,7 @@ def run_pip(plan: Path, command: str, *words: str, limit_s: float | None = None,
     Raises:
         FailedError: it failed, with its last line, or it took too long.
     """
-    source = [] if command == "install" and "--no-index" in words else source_options(plan)
+    source = [] if command == "uninstall" or "--no-index" in words else source_options(plan)
     line = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", command, *source, *words]
     say(f"+ pip {command} {' '.join(words)}\n")
     environment = {**variables_for(plan), **variables}

@@ -20,6 +20,11 @@ def is_protected(name: str) -> bool:
     return _is_in("protected", name)
 
 
+def is_companion(name: str) -> bool:
+    """Return whether this package is compiled for one build of torch."""
+    return _is_in("companions", name)
+
+
 def _is_in(section: str, name: str) -> bool:
     return any(re.fullmatch(pattern, name) for pattern in _PATTERNS[section])
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from .calls import FailedError, run_pip
+from .calls import FailedError, last_words, run_pip
 from .project import declared, helpers_of, is_installable, leave_metadata, listed, read_toml, wheel_requires
-from .requirements import is_protected, name_of, own_packages, parse, plain, present, sort_out, unmet, without_protected
+from .requirements import is_companion, is_protected, name_of, own_packages, parse, plain, present, sort_out, unmet, without_protected
 from .toolchain import install_toolchain
 
 _BUILD_LIMIT_S = 1800
 _RESOLVE_LIMIT_S = 1800
+_IMPORT_LIMIT_S = 300
 
 
 def install(plan: Path) -> dict[str, Any]:
@@ -110,6 +113,17 @@ def _install(plan: Path, scratch: Path, options: list[str], wanted: list[str], h
     if chosen:
         (scratch / "exact.txt").write_text("\n".join([*options, *map(_exact, chosen)]) + "\n")
         run_pip(plan, "install", "--no-deps", *isolation, "--requirement", str(scratch / "exact.txt"))
+    for name in filter(is_companion, (plain(item["metadata"]["name"]) for item in chosen)):
+        _keep_if_it_fits(plan, name, notes)
+
+
+def _keep_if_it_fits(plan: Path, name: str, notes: list[str]) -> None:
+    """Remove a package that was compiled for another build of torch: what would use it cannot be imported either, but works without it."""
+    words = [sys.executable, "-c", f"import torch, {name}"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=_IMPORT_LIMIT_S, check=False)
+    if done.returncode:
+        run_pip(plan, "uninstall", "--yes", name)
+        notes.append(f"{name} was removed: it is built for another torch than {present().get('torch')} ({last_words(done.stderr)})")
 
 
 def _resolved(plan: Path, scratch: Path, lines: list[str]) -> tuple[list[dict[str, Any]], list[str]]:

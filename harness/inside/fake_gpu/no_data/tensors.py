@@ -136,6 +136,8 @@ class WithoutData(Redirect):
                 raise
             if Guesses.allowed and name == "__getitem__" and (chosen := _all_of(*args)) is not None:
                 return chosen
+            if name == "bincount" and (counts := _counts(*args, **kwargs)) is not None:
+                return counts
             if name in (*_SHAPED_BY_DATA, *_ALSO_SHAPED):
                 raise DecidedByData(f"the shape of what torch.{name} returns depends on the data of a tensor") from error
             raise NotPretended(f"torch.{name} does not work on tensors without data") from error
@@ -152,6 +154,12 @@ def _all_of(tensor: torch.Tensor, index: object) -> torch.Tensor | None:
     if not isinstance(index, torch.Tensor) or index.dtype is not torch.bool:
         return None
     return torch.empty((index.numel(), *tensor.shape[index.dim() :]), dtype=tensor.dtype, device="meta")
+
+
+def _counts(tensor: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> torch.Tensor | None:
+    """Return counts of the length that the author names, as a router does for its experts: no number is above it. None without a length."""
+    dtype = torch.int64 if weights is None else weights.dtype if weights.dtype is torch.float32 else torch.float64
+    return torch.empty(minlength, dtype=dtype, device="meta") if minlength else None
 
 
 def arrays() -> list[Patch]:

@@ -1,0 +1,84 @@
+"""What kernels may write and Triton's interpreter lacks: numbers of the host and of loops are tensors on a card, and not there.
+
+`scale.to(tl.bfloat16)` and `i.to(tl.int64)` are usual. A float is fp32 on a card, so it also decides what a narrower type becomes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+
+from harness.inside.fake_gpu.interpreted.narrow_floats import narrowed
+from harness.inside.fake_gpu.torch_device import Patch
+from harness.inside.process.exceptions import NotPretended
+
+
+def language_gaps() -> list[Patch]:
+    """Return what closes the gaps, in Triton 3.6 and later."""
+    from triton.runtime import interpreter
+
+    return [
+        (interpreter, "_implicit_cvt", _floats_too(interpreter._implicit_cvt)),
+        (interpreter, "_patch_lang_tensor", _with_index(interpreter._patch_lang_tensor)),
+        (interpreter.ASTTransformer, "visit_For", _loop_of_tensors),
+        (interpreter.InterpreterBuilder, "create_inline_asm", _no_assembly),
+        (interpreter.InterpreterBuilder, "get_bf16", _constant_of_bf16),
+    ]
+
+
+def _floats_too(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the conversion of a launch's arguments, which leaves floats as they are."""
+
+    def argument(value: Any) -> Any:
+        from triton.runtime.interpreter import TensorHandle
+
+        if isinstance(value, float):
+            return tl.tensor(TensorHandle(np.array([value], dtype=np.float32), tl.float32), tl.float32)
+        return convert(value)
+
+    return argument
+
+
+def _with_index(patch: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a loop's bounds be tensors of one element: older releases of Triton convert them in a way that NumPy refuses since 2.4."""
+
+    def change(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda value: int(value.handle.data.item()))
+
+    return change
+
+
+def _loop_of_tensors(transformer: ast.NodeTransformer, node: ast.For) -> ast.For:
+    """Begin the body of `for i in range(…)` with `i = i`, which the interpreter makes a tensor, as it does all that is assigned.
+
+    The variable of a `static_range` is a constant on a card, too. `range` itself gets no keywords: the compiler ignores them.
+    """
+    call = node.iter
+    if isinstance(call, ast.Call) and isinstance(node.target, ast.Name) and _name(call.func) == "range":
+        if isinstance(call.func, ast.Name):
+            call.keywords = []
+        name = node.target.id
+        same = ast.Assign(targets=[ast.Name(id=name, ctx=ast.Store())], value=ast.Name(id=name, ctx=ast.Load()))
+        node.body.insert(0, ast.fix_missing_locations(ast.copy_location(same, node)))
+    transformer.generic_visit(node)
+    return ast.fix_missing_locations(node)
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+
+
+def _no_assembly(builder: Any, *args: Any) -> Any:
+    raise NotPretended("the interpreter cannot run a card's assembly (tl.inline_asm_elementwise)")
+
+
+def _constant_of_bf16(builder: Any, value: float) -> Any:
+    """Return a constant, which Triton's interpreter has of every type but this one."""
+    from triton.runtime.interpreter import TensorHandle
+
+    return TensorHandle(narrowed(np.array([value], dtype=np.float32), tl.bfloat16), tl.bfloat16)
