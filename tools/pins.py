@@ -88,7 +88,7 @@ def lock(wanted: tuple[str, ...], python: str, index: str | None, ask: Resolve =
 
 def update_locks(targets: Mapping[str, Any], folder: Path, ask: Resolve = resolve) -> list[str]:
     """Write every lock that can be made; the names of those that could not."""
-    missing = []
+    missing: dict[str, None] = {}  # targets may share a lock
     known: dict[tuple[object, ...], str | None] = {}  # targets with the same packages are asked about once
     for name, target in targets.items():
         versions = target["image"]["build_args"]
@@ -96,16 +96,16 @@ def update_locks(targets: Mapping[str, Any], folder: Path, ask: Resolve = resolv
         for python in PYTHONS:
             kinds = {"": (rest, None), "-torch": ((f"torch=={versions['TORCH_VERSION']}",), versions["TORCH_INDEX"])}
             for kind, (wanted, index) in kinds.items():
-                path = folder / f"{name}-py{python}{kind}.txt"
+                path = folder / f"{target['image'].get('locks', name)}-py{python}{kind}.txt"
                 key = (wanted, python, index)
                 if key not in known:
                     known[key] = lock(wanted, python, index, ask)
                 if (text := known[key]) is None:
-                    missing.append(path.name)
+                    missing[path.name] = None
                 else:
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_text(text)
-    return missing
+    return list(missing)
 
 
 def update_host_lock(path: Path, ask: Resolve = resolve) -> list[str]:
@@ -159,7 +159,7 @@ def unpinned(targets: Mapping[str, Any], locks: Path = DOCKER / "locks", host: P
         versions = image["build_args"]
         for python in PYTHONS:
             for kind, package, version in (("", "triton", "TRITON_VERSION"), ("-torch", "torch", "TORCH_VERSION")):
-                lock = locks / f"{name}-py{python}{kind}.txt"
+                lock = locks / f"{image.get('locks', name)}-py{python}{kind}.txt"
                 wanted = f"{package}=={versions[version]}"
                 if not lock.exists():
                     found.append(f"docker/locks/{lock.name}: missing, so {wanted} and what comes with it is installed without hashes")
@@ -170,7 +170,7 @@ def unpinned(targets: Mapping[str, Any], locks: Path = DOCKER / "locks", host: P
     image = re.search(r'"image": "([^"]+)"', editor.read_text())
     if image and "@sha256:" not in image[1]:
         found.append(f".devcontainer/{editor.name}: {image[1]} has no digest")
-    return found
+    return list(dict.fromkeys(found))  # targets may share a lock
 
 
 def check(targets: Mapping[str, Any]) -> int:

@@ -33,12 +33,17 @@ else:  # what a targets file may say, for pydantic and for the schema
 
 @dataclass(frozen=True)
 class Image:
-    """The source of a target's environment. `base` and `digest` name the vendor's image. The Dockerfile is next to the YAML file."""
+    """The source of a target's environment. `base` and `digest` name the vendor's image. The Dockerfile is next to the YAML file.
+
+    `locks` is what the names of its locks begin with: `locks/<locks>-py3.12.txt` beside the Dockerfile. Targets with the same packages can
+    share them. Left out, it is the target's name.
+    """
 
     __pydantic_config__ = _STRICT
     dockerfile: str
     base: str
     digest: Union[str, None] = None
+    locks: Union[str, None] = None
     build_args: dict[str, str] = field(default_factory=dict)
 
 

@@ -86,7 +86,7 @@ def recipe(request: Request) -> Recipe:
         meaning = "`image.dockerfile` in the targets file is relative to that file."
         remedy = "Fix the name, or put the Dockerfile there."
         raise ConfigError(f"{error.filename} cannot be read: {error.strerror}.", meaning, remedy) from None
-    files |= _locks(target.dockerfile.parent / "locks", target.kind)
+    files |= _locks(target.dockerfile.parent / "locks", target.image.locks or target.kind)
     if build.pip_config:
         files["pip.conf"] = _read(build.pip_config, "pip settings")
     if build.ca_bundle:
@@ -101,10 +101,10 @@ def recipe(request: Request) -> Recipe:
     )
 
 
-def _locks(folder: Path, target: str) -> dict[str, bytes]:
-    """Return the target's hash-locked requirements, if any: `py3.12.txt`, and `py3.12-torch.txt` for the torch index."""
-    found = sorted(folder.glob(f"{glob.escape(target)}-py*.txt"))
-    return {f"locks/{path.name.removeprefix(target + '-')}": _read(path, "lock") for path in found}
+def _locks(folder: Path, name: str) -> dict[str, bytes]:
+    """Return the hash-locked requirements of this name, if any: `py3.12.txt`, and `py3.12-torch.txt` for the torch index."""
+    found = sorted(folder.glob(f"{glob.escape(name)}-py*.txt"))
+    return {f"locks/{path.name.removeprefix(name + '-')}": _read(path, "lock") for path in found}
 
 
 def pinned(base: str, digest: str | None) -> str:

@@ -100,6 +100,17 @@ def test_locks_travel_with_their_target(request_):
     assert recipe(request_).tag != before
 
 
+def test_targets_with_the_same_packages_share_a_lock(request_):
+    """`image.locks` names it; a lock of the target's own name is not taken then."""
+    folder = request_.target.dockerfile.parent / "locks"
+    folder.mkdir()
+    shared = replace(request_, target=replace(request_.target, image=replace(request_.target.image, locks="shared")))
+    (folder / "shared-py3.12.txt").write_text("triton==1 --hash=sha256:0\n")
+    (folder / f"{request_.target.name}-py3.11.txt").write_text("")
+
+    assert [name for name in names(shared) if "locks" in name] == ["locks/py3.12.txt"]
+
+
 def test_labels(request_):
     """The image tells where it comes from."""
     labels = recipe(request_).labels("c0ffee", "sha256:1")
