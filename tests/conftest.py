@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.pytest_settings import load_pytest_settings
+from harness.config.package.pytest_settings import load_pytest_settings
 from harness.config.targets import load_targets
 from harness.records import Job, Stage, dump
 

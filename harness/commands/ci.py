@@ -265,7 +265,7 @@ def _legs(params: dict[str, Any]) -> list[list[dict[str, str]]]:
     from harness.commands.options.legs import chosen_targets
     from harness.config.targets import load_targets
     from harness.options import RunOptions
-    from harness.run.legs import Leg, lanes
+    from harness.run.legs.plan import Leg, lanes
 
     chosen = chosen_targets(params, load_targets(params["overlay"]))
     nothing = Path()

@@ -15,7 +15,7 @@ from harness.commands.hosts.doctor import as_file_or_leg, doctor_hosts
 from harness.commands.options.common import FILE, FOLDER, Json, JsonCommand, complete_target, json_option
 from harness.commands.show_report import print_answer
 from harness.errors import ExitCode, Outcome
-from harness.records.engines import HERE
+from harness.records.registry.engines import HERE
 
 if TYPE_CHECKING:
     from harness.doctor import Finding

@@ -20,7 +20,7 @@ from harness.errors import ExitCode, Outcome, UsageError, WarpwaveError
 
 if TYPE_CHECKING:
     from harness.records import RunRecord
-    from harness.run.legs import Leg
+    from harness.run.legs.plan import Leg
 
 
 _MOST_LOGS = 6  # named at the end
@@ -57,7 +57,7 @@ def run(**options: Any) -> Outcome:
     from harness.out_folder import check_writable, ignored_by_git
     from harness.report import make_report
     from harness.run import check_target
-    from harness.run.legs import lanes
+    from harness.run.legs.plan import lanes
 
     chosen = chosen_targets(options, load_targets(options["overlay"]))
     asked = parse_options(options, divided=any(host and (host.shards > 1 or host.also) for _, host in chosen))
@@ -104,7 +104,7 @@ def _run_lanes(
 ) -> tuple[list[RunRecord], list[WarpwaveError]]:
     """Run the lanes side by side, and name the legs' logs at the end."""
     from harness.commands.hosts.view import LegsView
-    from harness.run.side_by_side import run_side_by_side
+    from harness.run.legs.side_by_side import run_side_by_side
 
     for line in [] if quiet else _said_before(legs):
         console.say(line, err=True)

@@ -30,7 +30,7 @@ from harness.config.strict import refusal, validate
 from harness.config.targets import Target
 from harness.config.yaml_files import read_yaml
 from harness.errors import ConfigError
-from harness.records.engines import ENGINES
+from harness.records.registry.engines import ENGINES
 
 FILE = "hosts.yml"
 _STRICT = {"extra": "forbid"}

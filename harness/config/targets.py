@@ -18,7 +18,7 @@ from harness.config.strict import refusal, validate
 from harness.config.yaml_files import keys, merge, read_yaml
 from harness.errors import ConfigError, UsageError
 from harness.records import CHOSEN, EMULATED, Architecture, Card, Stage
-from harness.records.engines import DEFAULT, HERE
+from harness.records.registry.engines import DEFAULT, HERE
 from harness.records.toolchain import Linker, Toolchain, Toolchains
 
 _STRICT = {"extra": "forbid"}

@@ -15,7 +15,7 @@ from harness.doctor.finding import Finding
 from harness.doctor.host import examine_host, examine_python
 from harness.doctor.machine import Machine
 from harness.doctor.vendor import examine_vendor
-from harness.records.engines import ENGINES
+from harness.records.registry.engines import ENGINES
 
 __all__ = ["Finding", "examine"]
 

@@ -27,7 +27,7 @@ from harness.doctor.vendor import examine_vendor
 from harness.engines.choose import load_engine
 from harness.engines.protocol import Answer
 from harness.errors import InfrastructureError, WarpwaveError
-from harness.records.engines import DEFAULT, ENGINES
+from harness.records.registry.engines import DEFAULT, ENGINES
 
 _WHOLE_S = 60.0
 _OWN_S = 20.0

@@ -10,7 +10,7 @@ from harness.config.hosts import Host
 from harness.config.targets import Target
 from harness.engines.protocol import Engine, Say
 from harness.errors import InfrastructureError
-from harness.records.engines import DEFAULT, ELSEWHERE, ENGINES, FALLBACK
+from harness.records.registry.engines import DEFAULT, ELSEWHERE, ENGINES, FALLBACK
 
 
 def load_engine(name: str, host: Host | None = None) -> Engine:

@@ -29,7 +29,7 @@ from harness.engines.protocol import Request
 from harness.errors import InfrastructureError
 from harness.options import RunOptions
 from harness.records import Environment, Inputs
-from harness.records.engines import ENGINES
+from harness.records.registry.engines import ENGINES
 
 # Files and folders that tools leave in a package and that no kernel reads.
 _FOLDERS = frozenset({".git", ".hg", ".svn", ".nox", ".tox", ".hypothesis", ".idea", ".vscode", ".ipynb_checkpoints", "__pycache__"})

@@ -20,7 +20,7 @@ from harness.collect.untrusted import RejectedError, opened
 from harness.engines.protocol import Engine, Request, Say
 from harness.errors import InfrastructureError
 from harness.records import LEASE_FILE, Environment, Stage
-from harness.records.engines import ENGINES
+from harness.records.registry.engines import ENGINES
 from harness.run import locks
 
 _MOST_FACTS, _MOST_CARDS = 1 << 20, 64

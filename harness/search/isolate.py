@@ -15,7 +15,7 @@ from harness.config.toolchains import leg
 from harness.engines.protocol import Say
 from harness.errors import UsageError
 from harness.options import RunOptions
-from harness.records.engines import ENGINES
+from harness.records.registry.engines import ENGINES
 from harness.records.toolchain import Toolchain, Toolchains
 from harness.run.attempt import OnEvent
 from harness.search.commits import Tree, commit_id, tree_of

@@ -9,7 +9,7 @@ from harness.config.targets import Target
 from harness.options import RunOptions
 from harness.records import Shard, Stage
 from harness.records.selection.package import is_bench
-from harness.run.legs import Leg
+from harness.run.legs.plan import Leg
 from harness.run.sharding import files_of
 
 _MOST_TURNS = 8  # each turn starts two processes, or two containers

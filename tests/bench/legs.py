@@ -29,8 +29,8 @@ from harness.records import Stage, StageReport, Stages, Verdict
 from harness.records.writing import to_text
 from harness.report import make_report
 from harness.run.inputs import snapshot_of
-from harness.run.legs import Leg
-from harness.run.side_by_side import run_side_by_side
+from harness.run.legs.plan import Leg
+from harness.run.legs.side_by_side import run_side_by_side
 
 MB = 1e6
 INSIDE = """#!{python} -IS

@@ -19,7 +19,7 @@ from harness.config.targets import load_targets
 from harness.options import RunOptions
 from harness.records import RunRecord, Stage
 from harness.run import run_target
-from harness.run.legs import Leg
+from harness.run.legs.plan import Leg
 
 # Works through two cases as the inside does, and takes up what an earlier attempt has written. It imports the harness that travels with the
 # job. With MODE, its second case takes until someone stops or releases it.

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from harness.commands.progress import Progress
 from harness.render.text import visible
-from harness.run.legs import Leg
+from harness.run.legs.plan import Leg
 
 _STYLES = {"passed": "green", "not-run": "yellow", "absent": "yellow"}
 _MOST_FAILURES = 5  # shown above the table, of each leg

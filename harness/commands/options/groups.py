@@ -11,7 +11,7 @@ from harness.commands.options.pytest_args import pytest_words
 from harness.errors import UsageError
 from harness.options import GIB, Cap
 from harness.records import CHOSEN, Job
-from harness.records.engines import HERE
+from harness.records.registry.engines import HERE
 
 STAGES = [stage.value for stage in CHOSEN]
 MOST_WORKERS = 64

@@ -11,15 +11,15 @@ from typing import Any
 from harness import console
 from harness.commands.options.toolchains import on_toolchains, with_named
 from harness.config.hosts import Host, find_hosts, load_hosts
-from harness.config.package_root import find_root
-from harness.config.pyproject import load_environment
+from harness.config.package.pyproject import load_environment
+from harness.config.package.root import find_root
 from harness.config.targets import Target, select
 from harness.errors import ConfigError, UsageError
 from harness.options import RunOptions
 from harness.records import Shard
 from harness.run import commit_of
 from harness.run.inputs import snapshot_of
-from harness.run.legs import Leg
+from harness.run.legs.plan import Leg
 
 
 def hosts_file(options: Mapping[str, Any]) -> tuple[Path | None, bool]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.config.pyproject import load_environment
+from harness.config.package.pyproject import load_environment
 from harness.errors import UsageError
 from harness.options import Install
 

@@ -15,10 +15,10 @@ from harness.commands.options.common import COMMAND
 from harness.commands.options.groups import STAGES
 from harness.commands.options.packages import chosen_packages, chosen_variables
 from harness.commands.options.tests import Package, chosen_pytest_args, chosen_shard_times, chosen_tests
-from harness.config.bench_scripts import chosen_scripts
-from harness.config.package_root import find_root, import_folders, package_names
-from harness.config.pyproject import load_gates, load_launches, load_peers
-from harness.config.pytest_settings import load_pytest_settings
+from harness.config.package.bench_scripts import chosen_scripts
+from harness.config.package.pyproject import load_gates, load_launches, load_peers
+from harness.config.package.pytest_settings import load_pytest_settings
+from harness.config.package.root import find_root, import_folders, package_names
 from harness.engines.docker.relaxations import check_weakenings
 from harness.errors import UsageError
 from harness.install_source import repository_of

@@ -53,9 +53,9 @@ def upgrade(**options: Any) -> Outcome:
     from harness.compare.toolchains.tuned import stale, used
     from harness.compare.toolchains.upgrade import side_of
     from harness.compare.toolchains.upgrade import upgrade as compare
+    from harness.config.package.tuned import tuned_configurations
     from harness.config.targets import load_toolchains
     from harness.config.toolchains import one
-    from harness.config.tuned import tuned_configurations
     from harness.render.sections.changes.upgrade import sentence, upgrade_sections
     from harness.search.legs import read_runs
 

@@ -9,7 +9,7 @@ from harness.compare.codegen.alignment import by_generation
 from harness.compare.comparison import CodegenCell, Comparison
 from harness.records import CompiledKernel, Verdict
 from harness.render.charts.sweeps import CurvePoint
-from harness.render.html.speeds import Figure
+from harness.render.html.parts.speeds import Figure
 from harness.render.text import first_line, number, visible
 
 _CELLS = 300_000  # tests times targets; a test's id counts as four cells

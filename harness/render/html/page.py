@@ -12,10 +12,10 @@ from harness.render.charts.roofline import roofline
 from harness.render.charts.svg import mark
 from harness.render.charts.sweeps import sweeps
 from harness.render.excerpt import shown
-from harness.render.html import answer, environment, generated_code, kernels, speeds, tests
 from harness.render.html.anchors import anchors
 from harness.render.html.data import embedded, most_tests
 from harness.render.html.packed import pack, split
+from harness.render.html.parts import answer, environment, generated_code, kernels, speeds, tests
 from harness.render.html.shell import draw, part
 from harness.render.sections.testing import findings
 from harness.render.text import UNTESTED

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.collect.cases import read_cases
-from harness.config.package_root import package_names
+from harness.config.package.root import package_names
 from harness.inside.benchmarks import find_benches, kernel_name
 from harness.records import Job
 from harness.records.selection.package import is_bench, is_test, kernel_of

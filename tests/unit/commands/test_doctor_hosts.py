@@ -17,7 +17,7 @@ from harness.doctor import elsewhere
 from harness.doctor.elsewhere import examine_leg
 from harness.engines.protocol import Answer
 from harness.errors import InfrastructureError, UnreachableError
-from harness.records.engines import ENGINES, Entry
+from harness.records.registry.engines import ENGINES, Entry
 
 VENDOR = """
 targets:

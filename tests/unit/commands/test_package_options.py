@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.commands.options.packages import chosen_packages, chosen_variables
-from harness.config.pyproject import PackageEnvironment, load_environment
+from harness.config.package.pyproject import PackageEnvironment, load_environment
 from harness.config.targets import load_targets
 from harness.errors import ConfigError, UsageError
 from harness.options import Install, RunOptions

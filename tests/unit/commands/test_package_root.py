@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.package_root import find_root, import_folders
-from harness.config.pyproject import load_gates
-from harness.config.pytest_settings import load_pytest_settings
+from harness.config.package.pyproject import load_gates
+from harness.config.package.pytest_settings import load_pytest_settings
+from harness.config.package.root import find_root, import_folders
 from harness.records import PytestSettings
 
 

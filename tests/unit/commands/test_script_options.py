@@ -7,7 +7,7 @@ import json
 import pytest
 from pydantic import TypeAdapter
 
-from harness.config.bench_scripts import chosen_scripts
+from harness.config.package.bench_scripts import chosen_scripts
 from harness.errors import ConfigError, UsageError
 from harness.options import RunOptions
 from harness.records import BenchScript, Job, Shard, Stage, dump, to_json

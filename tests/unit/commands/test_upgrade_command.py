@@ -9,7 +9,7 @@ import pytest
 from synthetic import compiled, run, write_raw
 
 from harness.__main__ import _run_cli
-from harness.config.tuned import tuned_configurations
+from harness.config.package.tuned import tuned_configurations
 from harness.errors import ConfigError
 
 TUNED = '[tool.warpwave]\ntuned = [{files = "configs/*.json", key = "tiles"}]\n'

@@ -29,7 +29,7 @@ from harness.render import excerpt as limits
 from harness.render.charts.sweeps import sweeps
 from harness.render.excerpt import shown
 from harness.render.html import render_html
-from harness.render.html.tests import numerics, parity
+from harness.render.html.parts.tests import numerics, parity
 from harness.render.markdown import render_markdown
 from harness.render.sections.changes.code import sentence
 

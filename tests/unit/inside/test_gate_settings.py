@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from harness.__main__ import _run_cli
-from harness.config.pyproject import load_gates, load_launches, load_peers
+from harness.config.package.pyproject import load_gates, load_launches, load_peers
 from harness.errors import ConfigError
 from harness.records import OPEN, Gates, Job, Limits, Rule, Stage, Waiver, Which, dump, to_json
 

@@ -16,7 +16,7 @@ from harness.collect import collect
 from harness.compare import compare
 from harness.compare.codegen.alignment import configuration
 from harness.compare.codegen.changed_code import diff
-from harness.config.pyproject import load_gates
+from harness.config.package.pyproject import load_gates
 from harness.inside.codegen.gates import judge
 from harness.records import Gates, Job, Limits, NotRun, Stage, Verdict, Waiver, Which, dump
 from harness.render.files.junit import render_junit

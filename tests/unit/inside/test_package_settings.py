@@ -11,8 +11,8 @@ from pathlib import Path
 import command
 import pytest
 
-from harness.config.package_root import import_folders
-from harness.config.pytest_settings import load_pytest_settings
+from harness.config.package.pytest_settings import load_pytest_settings
+from harness.config.package.root import import_folders
 from harness.config.targets import load_targets
 from harness.inside.environment.package_path import enter
 from harness.records import Job, Stage

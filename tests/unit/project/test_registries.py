@@ -12,7 +12,7 @@ import pytest
 from harness.commands.options.groups import where_options
 from harness.config.targets import targets_schema
 from harness.records import CHOSEN, STAGES, Stage, TargetRun
-from harness.records.engines import DEFAULT, ENGINES, FALLBACK, HERE
+from harness.records.registry.engines import DEFAULT, ENGINES, FALLBACK, HERE
 
 HARNESS = Path(__file__).parents[3] / "harness"
 METHODS = {"prepare", "image_id", "layout", "execute"}

@@ -15,7 +15,7 @@ from harness.engines.protocol import Layout
 from harness.errors import InfrastructureError, UsageError
 from harness.options import RunOptions
 from harness.records import Environment, Exit, Stage, StageReport, Stages, Verdict, dump
-from harness.records.engines import Entry
+from harness.records.registry.engines import Entry
 from harness.run import attempt as attempt_module
 from harness.run import lease as lease_module
 from harness.run import run_target

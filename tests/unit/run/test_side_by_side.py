@@ -22,9 +22,10 @@ from harness.options import RunOptions
 from harness.records import Shard, Stage, Verdict
 from harness.report import make_report
 from harness.run import attempt as attempt_module
-from harness.run import leg_process, side_by_side
-from harness.run.legs import Leg, lanes
-from harness.run.side_by_side import run_side_by_side
+from harness.run.legs import process as leg_process
+from harness.run.legs import side_by_side
+from harness.run.legs.plan import Leg, lanes
+from harness.run.legs.side_by_side import run_side_by_side
 
 # Stands for the Python of the kernels: has everything, and runs until somebody ends it, or as long as LASTS says.
 INSIDE = """#!/bin/sh

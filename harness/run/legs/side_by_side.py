@@ -15,9 +15,9 @@ from harness.engines import signals
 from harness.engines.snapshot import take_once
 from harness.errors import UsageError, WarpwaveError
 from harness.records import RunRecord
-from harness.records.engines import ENGINES
-from harness.run.leg_process import EVENT, FAILED, RECORD, REFUSED, SAY, LegProcess
-from harness.run.legs import Leg
+from harness.records.registry.engines import ENGINES
+from harness.run.legs.plan import Leg
+from harness.run.legs.process import EVENT, FAILED, RECORD, REFUSED, SAY, LegProcess
 
 _TICK_S = 0.25
 

@@ -9,9 +9,9 @@ from harness.compare.answer.overview import KernelLine
 from harness.compare.comparison import Comparison
 from harness.records import Verdict
 from harness.records.selection.package import is_load
-from harness.render.html.generated_code import Function
-from harness.render.html.speeds import Kernel
-from harness.render.html.tests import Numeric
+from harness.render.html.parts.generated_code import Function
+from harness.render.html.parts.speeds import Kernel
+from harness.render.html.parts.tests import Numeric
 from harness.render.text import counts, gravest
 
 _MOST_TESTS = 60  # test functions in a section

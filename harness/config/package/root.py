@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from harness.config.ini_files import read_ini, read_toml
+from harness.config.package.ini_files import read_ini, read_toml
 
 _PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 # `package_dir={"": "python"}` in a setup.py, which is read and never run.

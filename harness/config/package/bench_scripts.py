@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.config.pyproject import load_bench_scripts
+from harness.config.package.pyproject import load_bench_scripts
 from harness.errors import UsageError
 from harness.records import BenchScript
 from harness.records.selection.package import find_scripts

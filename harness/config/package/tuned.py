@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.compare.toolchains.tuned import Tuned
-from harness.config.pyproject import load_tuned
+from harness.config.package.pyproject import load_tuned
 from harness.errors import ConfigError
 
 _MOST = 100_000  # entries

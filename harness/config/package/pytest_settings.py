@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from harness.config.ini_files import read_ini, read_toml
+from harness.config.package.ini_files import read_ini, read_toml
 from harness.records import PytestSettings
 
 # In pytest's order of preference, with the tables or sections that make each of them pytest's.

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NoReturn, TextIO, Union
 
 from harness.engines import signals
 from harness.errors import UsageError
-from harness.run.legs import Leg
+from harness.run.legs.plan import Leg
 from harness.run.target import run_target
 
 SAY, EVENT, RECORD, REFUSED, FAILED = "say", "event", "record", "refused", "failed"

@@ -18,7 +18,7 @@ else:
     import tomli as tomllib
 
 
-from harness.config.pyproject_table import VALUES, File, Warpwave, WhichTable
+from harness.config.package.pyproject_table import VALUES, File, Warpwave, WhichTable
 from harness.config.strict import validate
 from harness.errors import ConfigError
 from harness.records import CANDIDATES, OPEN, Gates, Limits, Rule, Waiver, Which
