@@ -1,4 +1,4 @@
-"""Run jobs in Docker Engine, or in Podman through its socket. This is the only file that imports the docker SDK.
+"""Run jobs in Docker Engine, or in Podman through its socket.
 
 Images are built with the classic build API: it needs no client program, and Podman supports it. So the Dockerfiles use no feature that only
 BuildKit has.
@@ -7,7 +7,6 @@ BuildKit has.
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from harness.engines import signals
 from harness.engines.docker.build_context import Recipe, proxies, recipe
+from harness.engines.docker.client import BROKEN, Attached, client_at
 from harness.engines.docker.container import PACKAGE, container_name, container_options, container_user, labels_of, layout, readable
-from harness.engines.docker.deadlines import Bounds, within
-from harness.engines.docker.errors import no_engine, not_created, sdk_missing
+from harness.engines.docker.deadlines import Bounds
+from harness.engines.docker.errors import no_engine, not_created
 from harness.engines.docker.host import Host, check_readable, lent, observe
 from harness.engines.docker.images import build, find, unnamed_stages, usable
 from harness.engines.docker.layer import final_recipe, layer_recipe, read_packages
@@ -37,43 +37,11 @@ from harness.engines.results_limit import Watch
 from harness.errors import InfrastructureError
 from harness.records import Environment, Exit, write_text
 
-try:
-    import docker
-    from docker.errors import DockerException
-    from docker.utils.socket import frames_iter
-    from urllib3.exceptions import HTTPError
-except ImportError:  # in a checkout, Python finds the folder `docker/` instead, which has no `errors`
-    docker = None  # type: ignore[assignment]
-
 if TYPE_CHECKING:
     from harness.config.hosts import Host as HostEntry
+    from harness.engines.docker.client import DockerClient
 
-_DEFAULT = "unix:///var/run/docker.sock"
-_CONNECT_S = 10  # for one read; connecting may take three times as long in all
-_CALL_S = 60  # for a whole call
 _LONGEST_S = 3 * 3600.0  # for building an image, before the run's own limit is known
-# What the SDK raises, also if an answer is not JSON or has an unexpected shape.
-_BROKEN = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError)
-# A stream that breaks off raises what the library below the SDK has.
-BROKEN: tuple[type[Exception], ...] = (*_BROKEN, DockerException, HTTPError) if docker else _BROKEN
-_OLDEST_API = (1, 40)  # Docker 19.03: device requests
-
-
-class _Attached:
-    """A container's output: standard output and standard error, in the order in which they arrive."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self._frames: Iterator[tuple[int, bytes]] = frames_iter(stream, tty=False)  # type: ignore[no-untyped-call]
-
-    def __next__(self) -> bytes:
-        return next(self._frames)[1]
-
-    def close(self) -> None:
-        """Close the connection too: the SDK attaches it to the socket and leaves it to the garbage collector."""
-        # Close the response only: it closes the socket that it reads from, and fails if that is closed already.
-        with suppress(OSError, ValueError):
-            getattr(self._stream, "_response", self._stream).close()
 
 
 class DockerEngine:
@@ -81,7 +49,7 @@ class DockerEngine:
 
     name = "docker"
 
-    def __init__(self, client: docker.DockerClient) -> None:
+    def __init__(self, client: DockerClient) -> None:
         """Use a client that is connected to an engine."""
         self._client = client
         self._api: Any = client.api
@@ -209,14 +177,14 @@ class DockerEngine:
         for folder in dict.fromkeys((request.options.package, request.options.kernels, PACKAGE)):
             check_readable(folder, user, host)
         container: str | None = None
-        output: _Attached | None = None
+        output: Attached | None = None
         with signals.held(), lent(request.raw, user, host):
             try:
                 try:
                     with signals.interruptible():
                         container = str(self._api.create_container_from_config(body, container_name(request))["Id"])
                         # Attach before the start: `docker logs --follow` can miss a last line that has no line end.
-                        output = _Attached(self._api.attach_socket(container))
+                        output = Attached(self._api.attach_socket(container))
                         self._api.start(container)
                 except BROKEN as error:
                     raise not_created(error, request) from None
@@ -277,38 +245,3 @@ def connect(host: HostEntry | None = None) -> DockerEngine:
         InfrastructureError: the SDK is missing, or no usable engine answers.
     """
     return DockerEngine(client_at(socket_of(host)))
-
-
-def client_at(address: str) -> docker.DockerClient:
-    """Connect to the engine at an address; if it is empty, to that of DOCKER_HOST, or the default one.
-
-    Raises:
-        InfrastructureError: the SDK is missing, or no usable engine answers.
-    """
-    if docker is None or not hasattr(docker, "from_env"):
-        raise sdk_missing()
-    where = address or os.environ.get("DOCKER_HOST") or _DEFAULT
-
-    def make() -> docker.DockerClient:
-        return docker.DockerClient(address, timeout=_CONNECT_S) if address else docker.from_env(timeout=_CONNECT_S)
-
-    try:
-        _knock(where)
-        # The client asks for the version before `Bounds` can be set up.
-        client = within(3 * _CONNECT_S, make, "GET /version")
-    except BROKEN as error:
-        raise no_engine(error, where) from None
-    version = str(client.api.api_version)
-    if tuple(int(part) for part in version.split(".") if part.isdigit()) < _OLDEST_API:
-        client.close()
-        raise no_engine(ValueError(f"its API version is {version}"), where)
-    client.api.timeout = _CALL_S
-    return client
-
-
-def _knock(where: str) -> None:
-    """Try a local socket first: the SDK would hide the reason in its message and leave its own socket open."""
-    if where.startswith("unix:///"):
-        with socket.socket(socket.AF_UNIX) as local:
-            local.settimeout(_CONNECT_S)
-            local.connect(where.removeprefix("unix://"))

@@ -17,8 +17,9 @@ from typing import Any
 from harness.config.hosts import Host as HostEntry
 from harness.engines import signals, snapshot
 from harness.engines.docker.build_context import proxies
+from harness.engines.docker.client import BROKEN, client_at
 from harness.engines.docker.container import container_name, container_user, readable
-from harness.engines.docker.engine import BROKEN, DockerEngine, client_at
+from harness.engines.docker.engine import DockerEngine
 from harness.engines.docker.errors import not_created
 from harness.engines.docker.host import Host
 from harness.engines.docker.lifecycle import watch

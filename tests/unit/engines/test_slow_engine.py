@@ -20,8 +20,8 @@ import pytest
 
 from harness.config.targets import load_targets
 from harness.engines import choose
+from harness.engines.docker import client as client_module
 from harness.engines.docker import deadlines, images, lifecycle
-from harness.engines.docker import engine as engine_module
 from harness.errors import InfrastructureError
 from harness.options import Build, RunOptions
 from harness.records import Verdict
@@ -176,8 +176,8 @@ class Handler(socketserver.StreamRequestHandler):
 @pytest.fixture
 def server(monkeypatch, tmp_path):
     """The engine that the environment names; whoever waits for it has little patience."""
-    monkeypatch.setattr(engine_module, "_CONNECT_S", 1.0)
-    monkeypatch.setattr(engine_module, "_CALL_S", 1.0)
+    monkeypatch.setattr(client_module, "_CONNECT_S", 1.0)
+    monkeypatch.setattr(client_module, "_CALL_S", 1.0)
     monkeypatch.setattr(deadlines, "IMPATIENT_S", 0.2)
     monkeypatch.setattr(deadlines, "BEAT_S", 0.2)
     monkeypatch.setattr(attempt, "_ENGINE_WAIT_S", 0.1)
@@ -264,7 +264,7 @@ def test_a_build_has_an_end(server, run, endpoint, fault):
 def test_an_engine_that_hangs_during_a_build_is_left(server, run, fault, monkeypatch):
     """Long before the limit of the target: it is asked now and then whether it is there."""
     silent = threading.Event()
-    monkeypatch.setattr(engine_module, "_CALL_S", 3.0)  # a machine that is busy answers every other call in time
+    monkeypatch.setattr(client_module, "_CALL_S", 3.0)  # a machine that is busy answers every other call in time
 
     def quiet(stream, stop):
         server.broken, server.fault = "GET /_ping", fault
@@ -279,11 +279,11 @@ def test_an_engine_that_hangs_during_a_build_is_left(server, run, fault, monkeyp
 
 PROGRAM = """
 import sys, harness.__main__ as cli
-from harness.engines.docker import engine
+from harness.engines.docker import client
 from harness.engines.docker import lifecycle
 from harness.engines import choose
 from harness.engines.docker import deadlines
-engine._CONNECT_S = engine._CALL_S = 600
+client._CONNECT_S = client._CALL_S = 600
 deadlines.IMPATIENT_S = lifecycle._KILL_S = lifecycle._RECONNECT_S = 1.0
 sys.argv = ["warpwave", "run", "cpu", "--engine", "docker", "--base-image", "base:1", "--no-report", *sys.argv[1:]]
 cli.main()
