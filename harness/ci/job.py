@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.doctor import Finding
 from harness.doctor.finding import FAIL
 from harness.errors import InfrastructureError, UsageError

@@ -27,7 +27,7 @@ from harness.config.host_values import (
     is_leg_name,
 )
 from harness.config.strict import refusal, validate
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.config.yaml_files import read_yaml
 from harness.errors import ConfigError
 from harness.records.registry.engines import ENGINES

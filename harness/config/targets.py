@@ -7,167 +7,20 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import Any
 
 from pydantic import TypeAdapter
 
-from harness.config.doctor_checks import Doctor
 from harness.config.strict import refusal, validate
+from harness.config.target import Entry, File, Target
 from harness.config.yaml_files import keys, merge, read_yaml
 from harness.errors import ConfigError, UsageError
-from harness.records import CHOSEN, EMULATED, Architecture, Card, Stage
-from harness.records.registry.engines import DEFAULT, HERE
-from harness.records.toolchain import Linker, Toolchain, Toolchains
+from harness.records import EMULATED, Architecture, Card, Stage
+from harness.records.toolchain import Toolchains
 
-_STRICT = {"extra": "forbid"}
 _WHAT, _EXAMPLE = "targets file", "docker/targets.yml shows every key in use"
-if TYPE_CHECKING:
-    _EngineName = str
-    _ChosenStage = Stage
-else:  # what a targets file may say, for pydantic and for the schema
-    _EngineName = Literal[tuple(HERE)]
-    _ChosenStage = Literal[CHOSEN]
-
-
-@dataclass(frozen=True)
-class Image:
-    """The source of a target's environment. `base` and `digest` name the vendor's image. The Dockerfile is next to the YAML file.
-
-    `locks` is what the names of its locks begin with: `locks/<locks>-py3.12.txt` beside the Dockerfile. Targets with the same packages can
-    share them. Left out, it is the target's name.
-    """
-
-    __pydantic_config__ = _STRICT
-    dockerfile: str
-    base: str
-    digest: Union[str, None] = None
-    locks: Union[str, None] = None
-    build_args: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Devices:
-    """How a container gets access to the GPUs.
-
-    `gpus`: a device request, as `docker run --gpus`. `cdi`: a CDI device name; `{gpu}` in it becomes the index asked for, or `all`.
-    `nodes`: glob patterns of device nodes. `volumes`: `source:destination[:ro]`. `groups`: numeric ids, added to those of the nodes.
-    `apptainer`: options of `apptainer exec`, on a Slurm site.
-    """
-
-    __pydantic_config__ = _STRICT
-    gpus: bool = False
-    cdi: Union[str, None] = None
-    nodes: tuple[str, ...] = ()
-    volumes: tuple[str, ...] = ()
-    groups: tuple[int, ...] = ()
-    groups_from_nodes: bool = False
-    apptainer: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Cards:
-    """A command that prints facts about each card that torch does not report, and a pattern for its lines. The group `uuid` identifies the
-    card, as in torch. Each other group is a fact with the group's name. The report shows cards that share the work and differ in a fact."""
-
-    __pydantic_config__ = _STRICT
-    run: tuple[str, ...] = ()
-    rows: str = ""
-
-
-@dataclass(frozen=True)
-class Probe:
-    """Checks of the environment before any kernel runs: a torch attribute that must be set, and a command that must succeed.
-
-    `driver_file` contains the version of the kernel driver. `fix` is the advice for the user if the probe fails. `faults` maps patterns of
-    the runtime's output, when it aborts a process because of the GPU, to verdicts.
-    """
-
-    __pydantic_config__ = _STRICT
-    require: Union[str, None] = None
-    command: tuple[str, ...] = ()
-    driver_file: Union[str, None] = None
-    fix: str = ""
-    faults: dict[str, Literal["crashed", "gpu-hang", "oom"]] = field(default_factory=dict)
-    cards: Cards = field(default_factory=Cards)
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """One target as written in the YAML file. `quick` are those of its `architectures` that a quick run compiles for; all if empty."""
-
-    __pydantic_config__ = _STRICT
-    label: str
-    image: Image
-    stages: tuple[_ChosenStage, ...]
-    engine: _EngineName = DEFAULT
-    python: str = "python3"
-    interpret: bool = False
-    interpret_as: Union[str, None] = None
-    emulate: Union[str, None] = None
-    devices: Devices = field(default_factory=Devices)
-    environment: dict[str, str] = field(default_factory=dict)
-    visible_devices: Union[str, None] = None
-    probe: Probe = field(default_factory=Probe)
-    doctor: Doctor = field(default_factory=Doctor)
-    architectures: tuple[str, ...] = ()
-    quick: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class _File:
-    """The whole YAML file."""
-
-    __pydantic_config__ = _STRICT
-    schema_version: Literal[1]
-    targets: dict[str, _Entry]
-    architectures: dict[str, Card] = field(default_factory=dict)
-    toolchains: dict[str, Toolchain] = field(default_factory=dict)
-    linker: Linker = field(default_factory=Linker)
-
-
-@dataclass(frozen=True)
-class Target:
-    """One vendor's environment, ready for use: `dockerfile` is a path, `architectures` are resolved. `torch_devices` are torch's names for
-    the types of device of all architectures in the file, the target's own first. `toolchain` is set for a leg on one. `entry` is its name
-    in the targets file: a leg may have another `name`."""
-
-    name: str
-    label: str
-    engine: str
-    stages: tuple[Stage, ...]
-    python: str
-    interpret: bool
-    interpret_as: Union[Architecture, None]
-    emulate: Union[Architecture, None]
-    image: Image
-    dockerfile: Path
-    devices: Devices
-    environment: dict[str, str]
-    visible_devices: Union[str, None]
-    probe: Probe
-    doctor: Doctor
-    architectures: tuple[Architecture, ...]
-    quick: tuple[str, ...]
-    torch_devices: tuple[str, ...]
-    toolchain: Union[Toolchain, None] = None
-    entry: str = ""
-
-    @property
-    def kind(self) -> str:
-        """The name of the target in the targets file. Targets of one kind share images, locked packages and cards."""
-        return self.entry or self.name
-
-    @property
-    def has_card(self) -> bool:
-        """Whether it uses a GPU. If not, there is no driver or device to check."""
-        return bool(self.probe.driver_file or self.devices.nodes or self.devices.gpus or self.devices.cdi)
-
-    @property
-    def needs_card(self) -> bool:
-        """Whether its tests run on a real GPU."""
-        return not self.interpret and self.emulate is None
 
 
 def default_file() -> Path:
@@ -197,7 +50,7 @@ def load_toolchains(overlay: Path | None = None) -> Toolchains:
     return Toolchains({name: replace(entry, name=name) for name, entry in file.toolchains.items()}, file.linker)
 
 
-def _load(overlay: Path | None) -> tuple[_File, dict[str, Path], Path]:
+def _load(overlay: Path | None) -> tuple[File, dict[str, Path], Path]:
     """Return the content of the files, the folder of each target's Dockerfile, and the path for messages."""
     shipped = default_file()
     raw, where = read_yaml(shipped, _WHAT, _EXAMPLE), shipped
@@ -207,7 +60,7 @@ def _load(overlay: Path | None) -> tuple[_File, dict[str, Path], Path]:
         raw = merge(raw, extra)
         # The path of a Dockerfile is relative to the file that names it.
         folders.update({name: overlay.resolve().parent for name in keys(raw["targets"]) if _names_dockerfile(extra, name)})
-    return validate(_File, raw, where, _EXAMPLE), folders, where
+    return validate(File, raw, where, _EXAMPLE), folders, where
 
 
 def _names_dockerfile(extra: dict[str, Any], target: str) -> bool:
@@ -219,7 +72,7 @@ def _names_dockerfile(extra: dict[str, Any], target: str) -> bool:
 
 def targets_schema() -> str:
     """Return the JSON Schema of a targets file, made from the types that read it."""
-    return json.dumps(TypeAdapter(_File).json_schema(), indent=1) + "\n"
+    return json.dumps(TypeAdapter(File).json_schema(), indent=1) + "\n"
 
 
 def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
@@ -238,7 +91,7 @@ def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
     return [targets[name] for name in dict.fromkeys(names)]
 
 
-def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architecture], where: Path) -> Target:
+def _resolve(name: str, entry: Entry, folder: Path, cards: dict[str, Architecture], where: Path) -> Target:
     named = {f"architectures[{position}]": arch for position, arch in enumerate(entry.architectures)}
     for key, arch in {**named, "interpret_as": entry.interpret_as, "emulate": entry.emulate}.items():
         if arch is not None and arch not in cards:
@@ -259,7 +112,7 @@ def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architectu
     if entry.emulate:
         _check_emulated(name, entry, cards, where)
     resolved = ("architectures", "interpret_as", "emulate")
-    values = {key: getattr(entry, key) for key in (f.name for f in fields(_Entry)) if key not in resolved}
+    values = {key: getattr(entry, key) for key in (f.name for f in fields(Entry)) if key not in resolved}
     own = tuple(cards[arch] for arch in entry.architectures)
     emulate = cards[entry.emulate] if entry.emulate else None
     seen = cards[entry.interpret_as] if entry.interpret_as else next(iter((*own, *cards.values())), None)
@@ -269,7 +122,7 @@ def _resolve(name: str, entry: _Entry, folder: Path, cards: dict[str, Architectu
     return Target(name=name, dockerfile=dockerfile, architectures=own, interpret_as=seen, emulate=emulate, torch_devices=devices, **values)
 
 
-def _check_emulated(name: str, entry: _Entry, cards: dict[str, Architecture], where: Path) -> None:
+def _check_emulated(name: str, entry: Entry, cards: dict[str, Architecture], where: Path) -> None:
     """Refuse what makes no sense for a target whose tests run on no card."""
     able = [card.name for card in cards.values() if card.can_emulate]
     if entry.emulate not in able:

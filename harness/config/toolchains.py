@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.errors import UsageError
 from harness.records.toolchain import MARK, Toolchain, Toolchains
 

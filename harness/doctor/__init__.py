@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.doctor.engine import Engine, ask_engine, examine_engine
 from harness.doctor.finding import Finding
 from harness.doctor.host import examine_host, examine_python

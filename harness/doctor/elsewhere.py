@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from harness.config.hosts import Host
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.doctor.engine import Engine, examine_engine
 from harness.doctor.finding import FAIL, PASS, Finding, found
 from harness.doctor.host import examine_python, python_question

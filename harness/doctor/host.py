@@ -8,7 +8,7 @@ import platform
 import sys
 from pathlib import Path
 
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.doctor.engine import room_at
 from harness.doctor.finding import PASS, SKIP, WARN, Finding, found
 from harness.doctor.machine import Machine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.collect import collect
 from harness.compare.verdict import summarise
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.doctor.finding import Finding, found
 from harness.options import RunOptions
 from harness.out_folder import new_run_id

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.engines.protocol import Answer
 
 _WHOLE_S = 60.0

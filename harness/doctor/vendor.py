@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, Union
 
 from harness.config.doctor_checks import Check
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.doctor.finding import FAIL, PASS, SKIP, Finding, found
 from harness.doctor.machine import Machine
 from harness.engines.protocol import Answer

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from harness.config.hosts import Host
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.engines.protocol import Engine, Say
 from harness.errors import InfrastructureError
 from harness.records.registry.engines import DEFAULT, ELSEWHERE, ENGINES, FALLBACK

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Union
 
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.options import RunOptions
 from harness.records import Environment, Exit
 

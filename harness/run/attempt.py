@@ -18,7 +18,7 @@ from typing import Any, Union
 from harness.collect.guard import read_record
 from harness.collect.seals import was_changed
 from harness.collect.untrusted import clip
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.engines import signals
 from harness.engines.choose import choose_engine, close
 from harness.engines.protocol import Engine, Request, Say

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 
 import harness
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.engines.choose import close, load_engine
 from harness.engines.docker.layer import final_recipe
 from harness.engines.packages.plan import is_wanted, make_plan

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.engines import signals
 from harness.engines.protocol import Layout, Request, Say
 from harness.errors import ExitCode, UsageError, WarpwaveError, explain

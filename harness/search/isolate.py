@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.compare.toolchains.isolation import Isolation, isolate
 from harness.compare.toolchains.question import Question, Reply
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.config.toolchains import leg
 from harness.engines.protocol import Say
 from harness.errors import UsageError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.collect import collect_all, find_raw
 from harness.compare.shards import join
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.engines import signals
 from harness.engines.protocol import Say
 from harness.errors import StoppedError

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.compare.toolchains.question import Answer, Question, Reply, reply
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.engines.protocol import Say
 from harness.errors import ConfigError, InfrastructureError, UsageError
 from harness.options import RunOptions

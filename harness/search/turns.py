@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.options import RunOptions
 from harness.records import Shard, Stage
 from harness.records.selection.package import is_bench

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from engine_requests import change
 
-from harness.config.targets import Devices
+from harness.config.target import Devices
 from harness.engines.docker.container import container_name
 from harness.errors import InfrastructureError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.engines.protocol import Request
 from harness.options import RunOptions
 

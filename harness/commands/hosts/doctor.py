@@ -19,7 +19,7 @@ from harness.render.text import json_text, visible
 if TYPE_CHECKING:
     from harness.commands.options.common import Json
     from harness.config.hosts import Host
-    from harness.config.targets import Target
+    from harness.config.target import Target
     from harness.doctor import Finding
 
 _AT_ONCE = 32

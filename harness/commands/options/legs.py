@@ -13,7 +13,8 @@ from harness.commands.options.toolchains import on_toolchains, with_named
 from harness.config.hosts import Host, find_hosts, load_hosts
 from harness.config.package.pyproject import load_environment
 from harness.config.package.root import find_root
-from harness.config.targets import Target, select
+from harness.config.target import Target
+from harness.config.targets import select
 from harness.errors import ConfigError, UsageError
 from harness.options import RunOptions
 from harness.records import Shard

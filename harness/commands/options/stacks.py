@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.commands.options.toolchains import legs_of, newest
-from harness.config.targets import Target, load_toolchains
+from harness.config.target import Target
+from harness.config.targets import load_toolchains
 from harness.config.toolchains import one
 from harness.errors import UsageError
 from harness.options import RunOptions

@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.config.targets import Target, load_targets, load_toolchains, select
+from harness.config.target import Target
+from harness.config.targets import load_targets, load_toolchains, select
 from harness.config.toolchains import chosen, legs, split_legs
 from harness.errors import InfrastructureError
 

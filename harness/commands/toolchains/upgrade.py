@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from harness.compare.codegen.deltas import Concern
     from harness.compare.toolchains.tuned import Stale
     from harness.compare.toolchains.upgrade import Upgrade
-    from harness.config.targets import Target
+    from harness.config.target import Target
     from harness.records import Stage
     from harness.records.toolchain import Toolchain
     from harness.render.sections.model import Section

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from harness.config.hosts import Host
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.engines.protocol import Layout, import_path
 from harness.engines.slurm.script import Scratch, Words
 from harness.errors import ConfigError, UsageError

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.config.targets import Target
+from harness.config.target import Target
 from harness.options import RunOptions
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from engine_requests import ask, change
 
-from harness.config.targets import Image, load_targets
+from harness.config.target import Image
+from harness.config.targets import load_targets
 from harness.engines.docker import build_context
 from harness.engines.docker.build_context import pack, pinned, proxies, recipe
 from harness.engines.protocol import Request

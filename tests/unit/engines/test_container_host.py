@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from engine_requests import ask, change
 
-from harness.config.targets import Devices, load_targets
+from harness.config.target import Devices
+from harness.config.targets import load_targets
 from harness.engines.docker.host import Host, boot, check_readable, is_rootless, lent, observe, owner_is_dead
 from harness.engines.protocol import Request
 from harness.errors import InfrastructureError

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from engine_requests import ask, change
 
-from harness.config.targets import Devices, load_targets
+from harness.config.target import Devices
+from harness.config.targets import load_targets
 from harness.engines.docker.container import PACKAGE, container_name, container_options, container_user, layout, readable
 from harness.engines.docker.host import Host, Node
 from harness.engines.docker.relaxations import WEAKENINGS, check_weakenings

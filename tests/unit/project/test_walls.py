@@ -112,8 +112,9 @@ ROOMS = {
     "compare": GROUND,
     "collect": GROUND,
     "render": GROUND | {"harness.compare"},
-    "run": GROUND | {"harness.collect", "harness.engines", "harness.options", "harness.config.hosts", "harness.config.targets"},
-    "engines": GROUND | {"harness.options", "harness.config.hosts", "harness.config.targets"},
+    "run": GROUND
+    | {"harness.collect", "harness.engines", "harness.options", "harness.config.hosts", "harness.config.target", "harness.config.targets"},
+    "engines": GROUND | {"harness.options", "harness.config.hosts", "harness.config.target", "harness.config.targets"},
 }
 # The folders and files of a room, from the ground up: each imports only those before it.
 FLOORS = {
