@@ -47,21 +47,28 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
         (_far(lines, "peer"), "kernel", f"is below {_LIMIT} of its fastest peer", f"are below {_LIMIT} of their fastest peers"),
     )
     clauses = [phrase(target) for target in targets if not target.complete][:_MOST]
+    doubts = {target.target: target.suspected for target in targets if target.suspected}
     before: list[str] = []
     for counted, noun, one, many in faults:
         if counted:
-            clauses.append(_clause(counted, noun, one, many, there=before == list(counted) and len(counted) == 1))
+            there = before == list(counted) and len(counted) == 1
+            clauses.append(_clause(counted, noun, one, many, there=there, doubts=doubts if noun == "test" else {}))
             before = list(counted)
     return clauses
 
 
-def _clause(counted: Mapping[str, int], noun: str, one: str, many: str, *, there: bool) -> str:
-    """`6 tests fail on a, 1 on b`."""
+def _clause(counted: Mapping[str, int], noun: str, one: str, many: str, *, there: bool, doubts: Mapping[str, int]) -> str:
+    """`6 tests fail on a, 1 on b (suspected)`: `doubts` counts what only an emulator saw."""
+
+    def where(target: str) -> str:
+        doubt = doubts.get(target, 0)
+        return f"on {target}" + (f" ({'' if doubt >= counted[target] else f'{doubt} '}suspected)" if doubt else "")
+
     (first, count), *others = counted.items()
     text = f"{count} {noun} {one}" if count == 1 else f"{count} {noun}s {many}"
-    more = [f"{number} on {target}" for target, number in others[: _MOST - 1]]
+    more = [f"{number} {where(target)}" for target, number in others[: _MOST - 1]]
     more += [f"some on {len(others) - len(more)} more targets"] if len(others) > len(more) else []
-    return ", ".join([f"{text} {'there' if there else f'on {first}'}", *more])
+    return ", ".join([f"{text} {'there' if there else where(first)}", *more])
 
 
 def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:

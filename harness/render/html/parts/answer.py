@@ -13,6 +13,7 @@ from harness.render.closer import bench_patterns, look_closer
 from harness.render.text import counts, gravest, number
 
 _SHOWN = 5  # gaps that are open
+_KINDS = 2  # of tests that did not run, by name in a cell
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def gaps(comparison: Comparison, found: Sequence[Shortfall], idents: Mapping[str
 
 
 def _cell(square: Square) -> Cell:
-    text = counts(square.counts, square.not_run) if square.counts else ""
+    text = counts(square.counts, square.not_run, most=_KINDS) if square.counts else ""
     if square.failed:
         text = f"{square.failed} of {sum(square.counts.values())} failed"
     share = 2.0 if square.share is None else min(square.share, 1.5)
