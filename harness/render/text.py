@@ -128,8 +128,10 @@ def marked(cell: Cell, *, untested: bool = False) -> str:
 
 def trend(since: Since) -> str:
     """`▼ 0.92`: the speed over that of the base run, with an arrow for each direction in which a case changed for sure; `=` for none."""
+    if since.speedup is None:
+        return NOTHING
     arrows = "".join(arrow for arrow, change in (("▲", "faster"), ("▼", "slower")) if since.changes.get(change))
-    return f"{arrows or '='} {NOTHING if since.speedup is None else f'{since.speedup:.2f}'}"
+    return f"{arrows or '='} {since.speedup:.2f}"
 
 
 def counts(found: dict[str, int], not_run: dict[str, int] | None = None, most: int | None = None) -> str:
