@@ -52,7 +52,7 @@ class Context:
     def named(self, name: str, size: int) -> Instruction:
         """Begin an instruction by its mnemonic."""
         operation = operation_name(name)
-        if operation.startswith("v_wmma"):
+        if operation.startswith(("v_wmma", "v_swmmac")):
             operation += f"_r{self.family[-1]}"
         elif "fp8" in operation or "bf8" in operation:
             operation += f"_{self.format}"
