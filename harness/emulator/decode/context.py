@@ -68,7 +68,7 @@ class Context:
 
     def saturate(self, one: Instruction) -> None:
         """Exchange an integer operation for the one that clamps; there may be none."""
-        found = self.operations.get(operation_name(one.name) + "_clamp")
+        found = self.operations.get(self.types(one).name + "_clamp")
         one.operation = found.address if found else None
         one.flags &= ~CLAMP
 
