@@ -58,6 +58,7 @@ def test_a_branch_on_a_number_that_python_makes_its_own(pair):
 def is_positive(x):
     if x.min() > 0:
         return True
+    print("not positive")
     return False
 
 
