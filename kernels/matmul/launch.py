@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 import torch
 
 from kernels.configs import Card, card, choose
-from kernels.configs.matmul import MATMUL, Config, Specialized, Tile
+from kernels.configs.matmul import FEW, MATMUL, Config, Specialized, Tile
 from kernels.matmul.kernels import matmul_kernel
 from kernels.matmul.layout import Launch, Layout
+from kernels.matmul.split import for_few_rows, in_parts
 
 # The cost of fetching an element of a row or column of operands, in products of a row and a column.
 FETCH = 32
@@ -102,6 +103,14 @@ def _plan(
     config = choose(MATMUL)
     shape = (*a.shape[:-1], b.shape[-1])
     epilogue = {"bias": bias, "activation": activation, "save": save}
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    few = for_few_rows(config.few, on, m, n, k) if not precision and aligned and len(shape) == 2 and m <= FEW else None
+    if few and a.in_reach_of_tma() and b.in_reach_of_tma():  # rows that start on 16 bytes
+        tile, parts = few
+        if parts == 1:
+            return _pointers(tile, on, precision, config.widen, a, b, epilogue)
+        plain = {"bias": False, "activation": None, "save": False}
+        return in_parts(parts, lambda a, b: _pointers(tile, on, precision, config.widen, a, b, plain), a, b, epilogue)
     if _takes_tma(config, dtype, aligned, a, b):
         narrow = activation and a.shape[-1] < HIDES_ACTIVATION
         # Gluon is experimental, so it is only imported for a GPU with a configuration for it.

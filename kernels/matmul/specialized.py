@@ -12,15 +12,14 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from kernels.configs import Card
 from kernels.configs.matmul import Specialized
-from kernels.matmul.kernels import sum_kernel
 from kernels.matmul.layout import Launch, Layout
+from kernels.matmul.split import in_parts
 from kernels.matmul.warp_specialized import matmul_specialized_kernel
 
 GLUON = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16, torch.float32: gl.float32}
 
-# A part of a split sum has at least this many products, to be worth a second kernel that adds the parts; also that kernel's block size.
+# A part of a split sum has at least this many products, to be worth a second kernel that adds the parts.
 LONG = 1024
-BLOCK_SIZE = 1024
 
 
 def specialized(tile: Specialized, on: Card, dtype: torch.dtype, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
@@ -33,19 +32,8 @@ def specialized(tile: Specialized, on: Card, dtype: torch.dtype, a: Layout, b: L
     if splits == 1:
         return product(tile, on, (dtype, dtype), a, b, **epilogue)
     # With few tiles and a long sum, treat parts of the sum as a batch, so that every multiprocessor has work.
-    part = k // splits
-    a, b = Layout((splits, m, part), (part * a.stride[1], *a.stride)), Layout((splits, part, n), (part * b.stride[0], *b.stride))
-    multiply = product(replace(tile, part_n=32), on, (dtype, torch.float32), a, b)
-    options = {name.upper(): value for name, value in epilogue.items()}
-
-    def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
-        sums = torch.empty((splits, m, n), dtype=torch.float32, device=out.device)
-        multiply(a, b, sums, sums, None)
-        sum_kernel[(-(-m * n // BLOCK_SIZE),)](
-            out, saved, sums, out if bias is None else bias, m * n, n, SPLITS=splits, BLOCK_SIZE=BLOCK_SIZE, **options
-        )
-
-    return launch
+    narrow = replace(tile, part_n=32)
+    return in_parts(splits, lambda a, b: product(narrow, on, (dtype, torch.float32), a, b), a, b, epilogue)
 
 
 def product(
