@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernels.bound import Bound, on_boundary
 from kernels.configs import Card, card, choose
 from kernels.configs.norm import LAYER_NORM, RMS_NORM, Norm, Parts, Ring, Tile
-from kernels.dispatch import Bound, cdiv, next_power_of_2, on_boundary
+from kernels.dispatch import cdiv, next_power_of_2
 from kernels.layer_norm import ring
 from kernels.layer_norm.backward import backward_kernel, backward_steps_kernel, column_sums_kernel, totals_kernel
 from kernels.layer_norm.forward import forward_kernel, forward_steps_kernel

@@ -15,7 +15,7 @@ from kernels.attention.backward import backward
 from kernels.attention.forward import forward
 from kernels.attention.tiles import padded
 from kernels.configs import choose
-from kernels.configs.attention import ATTENTION, Decode, Tiles
+from kernels.configs.attention import ATTENTION, MOST_OF_DECODING, Decode, Tiles
 from kernels.contract import autocast, check_dtype, check_same
 from kernels.dispatch import custom_op
 
@@ -165,7 +165,8 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: f
     if _is_empty(query, value):
         out = query.new_empty((*query.shape[:-1], value.shape[-1]))
         return out.zero_(), out.new_empty(query.shape[:-1], dtype=torch.float32).fill_(-math.inf)
-    if tile := _decode_tile(query, key, value, causal):
+    few = not causal and query.shape[2] <= MOST_OF_DECODING  # the common case costs only this check
+    if few and (tile := _decode_tile(query, key, value, causal)):
         return decode.forward(query, key, value, scale, tile, choose(ATTENTION).precision)
     if hopper := _hopper("forward", query, key, value, causal):
         return hopper.forward(query, key, value, causal, scale)

@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from kernels.attention.hopper_tiles import AVAILABLE, jit, largest_divisor, padded, ring, tiles, with_positive_scale
 from kernels.attention.hopper_tiles import supports as supported
-from kernels.configs import card
+from kernels.bound import Bound, descriptors
+from kernels.configs import Card, card
+from kernels.dispatch import cdiv
 
 if AVAILABLE:
     from triton.experimental.gluon import language as gl
@@ -31,6 +34,7 @@ if AVAILABLE:
 
 __all__ = ["forward", "supports"]
 
+_LN_2 = math.log(2)
 _ROWS = 64  # of Q per consumer: the smallest matrix product of a warpgroup
 _BLOCK = 128  # keys: at D = 128, the scores (64 registers), their bf16 copy (32) and the output (64) fit 240 registers without spills
 _ROUNDS = 1.5  # of tiles that are dealt at a time
@@ -47,7 +51,7 @@ def _has_last(dealt, backwards):
 
 @jit
 def _deal(total, dealt):
-    """Deal tiles to the programs, `dealt` at a time: return (tiles of this program, those of its first deal, those of two, rounds of a deal).
+    """Deal tiles to the programs, `dealt` at a time. Return the tiles of this program, of its first deal, of two deals, and the rounds of one.
 
     Each round goes through the programs in the other direction: who got a long tile gets a short one next.
     """
@@ -254,7 +258,7 @@ def attention_hopper_kernel(
     D: gl.constexpr = q_desc.block_type.shape[3]
     DV: gl.constexpr = v_desc.block_type.shape[3]
     q_smem = gl.allocate_shared_memory(q_desc.dtype, [2, 1, 1, ROWS, D], q_desc.layout)
-    if SHARED:  # the output leaves through the memory of its own queries
+    if SHARED:  # noqa: SIM108 - the output leaves through the memory of its own queries
         out_smem = q_smem
     else:
         out_smem = gl.allocate_shared_memory(q_desc.dtype, [2, 1, 1, ROWS, DV], out_desc.layout)
@@ -286,7 +290,7 @@ def supports(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
 
 @functools.lru_cache
 def _shape(width: int, v_width: int) -> tuple[int, int, int, bool]:
-    """Return the keys of a block, the stages, the columns that matter of the second half of queries, and whether the output uses their memory.
+    """Return the keys of a block, the stages, what `_scores` calls REST, and whether the output takes the memory of its queries.
 
     Widths are padded. 227 KB of shared memory hold queries, two or three stages of keys and values, and the output.
     """
@@ -314,27 +318,46 @@ def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tupl
         (batch, heads, rows, DV) in q's dtype, contiguous, and (batch, heads, rows) in fp32.
     """
     q, scale = with_positive_scale(q, scale)
-    batch, heads, rows, depth = q.shape
-    keys, v_depth = v.shape[2:]
-    out = torch.empty((batch, heads, rows, v_depth), dtype=q.dtype, device=q.device)
-    lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
-    row_tiles = -(-rows // (2 * _ROWS))
+    out = torch.empty((*q.shape[:3], v.shape[3]), dtype=q.dtype, device=q.device)
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    launch = _plan(card(), q.dtype, *[size for x in (q, k, v) for size in (x.shape, x.stride())], causal)
+    launch(q, k, v, out, lse, scale)
+    return out, lse
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(
+    on: Card,
+    dtype: torch.dtype,
+    q: tuple[int, ...],
+    q_strides: tuple[int, ...],
+    k: tuple[int, ...],
+    k_strides: tuple[int, ...],
+    v: tuple[int, ...],
+    v_strides: tuple[int, ...],
+    causal: bool,
+) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, float], None]:
+    """Return the launch for shapes and strides. It takes q, k, v, the output, the logarithms and the scale."""
+    batch, heads, rows, depth = q
+    keys, v_depth = v[2:]
+    row_tiles, group = cdiv(rows, 2 * _ROWS), heads // k[1]
     total = row_tiles * batch * heads
-    group = heads // k.shape[1]
-    section = largest_divisor(batch * heads, max(1, _SHARED_CACHE // (keys * (depth + v_depth) * k.element_size())) * group)
+    section = largest_divisor(batch * heads, max(1, _SHARED_CACHE // (keys * (depth + v_depth) * dtype.itemsize)) * group)
     # One program per multiprocessor, which fetches its next tile while the last one ends. Under a mask, tiles are dealt by sections, where
-    # long ones come first. If that is too few to make up for each other, there is a program per tile, and the hardware starts one as another
-    # ends.
-    programs, dealt = min(total, card().processors), total
+    # long ones come first. If those are too few to make up for each other, there is a program per tile, and the hardware starts one as
+    # another ends.
+    programs, dealt = min(total, on.processors), total
     if causal and programs < total:
         dealt = section * row_tiles
         if dealt < _ROUNDS * programs and dealt < total:
             programs, dealt = total, total
     block, stages, rest, shared = _shape(depth, v_depth)
-    descriptors = tiles(q, _ROWS), tiles(k, block), tiles(v, block), tiles(out, _ROWS)
     sizes = total, dealt, section, row_tiles, heads, group, rows, keys
-    attention_hopper_kernel[(programs,)](
-        *descriptors, lse, scale / math.log(2), *sizes,
-        CAUSAL=causal, ROWS=_ROWS, BLOCK=block, STAGES=stages, REST=rest, SHARED=shared, num_warps=4,
-    )  # fmt: skip
-    return out, lse
+    options = {"CAUSAL": causal, "ROWS": _ROWS, "BLOCK": block, "STAGES": stages, "REST": rest, "SHARED": shared, "num_warps": 4}
+    bound = Bound(attention_hopper_kernel, (programs,), options)
+    of_q, of_k, of_v, of_out = (descriptors(lambda x, n=n: tiles(x, n)) for n in (_ROWS, block, block, _ROWS))
+
+    def launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float) -> None:
+        bound(of_q(q), of_k(k), of_v(v), of_out(out), lse, scale / _LN_2, *sizes)
+
+    return launch

@@ -60,7 +60,7 @@ def supports(q: Tensor, k: Tensor, v: Tensor, widest: int) -> bool:
         AVAILABLE
         and not triton.knobs.runtime.interpret
         and q.shape[0] * q.shape[1] < 1 << 16  # heads are an axis of the backward's grid
-        and _NARROWEST < min(q.shape[3], v.shape[3])
+        and min(q.shape[3], v.shape[3]) > _NARROWEST
         and q.shape[3] % 8 == v.shape[3] % 8 == 0  # so that results travel too
         and padded(max(q.shape[3], v.shape[3])) <= widest
         and travels(q)
@@ -91,7 +91,7 @@ def tiles(x: Tensor, rows: int, swizzle: int = 128) -> Any:
 
 
 def padded(width: int) -> int:
-    """Return the columns of a tile: whole panels, a power of two. The TMA reads zeros past a head's last column, and writes nothing there."""
+    """Return the columns of a tile: whole panels, a power of two. Past a head's last column, the TMA reads zeros and writes nothing."""
     return max(64, 1 << (width - 1).bit_length())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-
 # Rows up to which a product is a walk over its weights: a tile of warpgroups has 64 at least.
 FEW = 64
 

@@ -10,6 +10,7 @@ import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from kernels.bound import Bound, descriptors
 from kernels.configs import Card
 from kernels.configs.matmul import Specialized
 from kernels.matmul.layout import Launch, Layout
@@ -73,12 +74,12 @@ def product(
         "maxnreg": 168,
     }
 
+    bound = Bound(matmul_specialized_kernel, (programs,), options)
+
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
         out_desc = of_out(out)
         saved_desc = of_out(saved) if save else out_desc
-        matmul_specialized_kernel[(programs,)](
-            of_a(a), of_b(b), out_desc, saved_desc, out if bias is None else bias, batches, m, n, k, **options
-        )
+        bound(of_a(a), of_b(b), out_desc, saved_desc, out if bias is None else bias, batches, m, n, k)
 
     return launch
 
@@ -97,4 +98,4 @@ def _box(x: Layout, block: tuple[int, int], dtype: torch.dtype) -> Callable[[tor
         rows, columns, step = columns, rows, unit
     sizes, strides, blocks = [*(batch or [1]), rows, columns], [*(lead or [rows * step]), step, 1], [1, *block]
     layout = gl.NVMMASharedLayout.get_default_for(blocks, GLUON[dtype])
-    return lambda x: TensorDescriptor(x, sizes, strides, blocks, layout)
+    return descriptors(lambda x: TensorDescriptor(x, sizes, strides, blocks, layout))

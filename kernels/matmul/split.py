@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from kernels.bound import Bound
 from kernels.configs import Card
 from kernels.configs.matmul import Tile
 from kernels.dispatch import cdiv, next_power_of_2
@@ -59,13 +60,12 @@ def in_parts(splits: int, product: Callable[[Layout, Layout], Launch], a: Layout
     left = Layout((splits, m, part), (part * a.stride[1], *a.stride))
     right = Layout((splits, part, n), (part * b.stride[0], *b.stride))
     multiply = product(left, right)
-    options = {name.upper(): value for name, value in epilogue.items()}
+    options = {"SPLITS": splits, "BLOCK_SIZE": BLOCK_SIZE, **{name.upper(): value for name, value in epilogue.items()}}
+    add_up = Bound(sum_kernel, (cdiv(m * n, BLOCK_SIZE),), options)
 
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
         sums = torch.empty((splits, m, n), dtype=torch.float32, device=out.device)
         multiply(a, b, sums, sums, None)
-        sum_kernel[(-(-m * n // BLOCK_SIZE),)](
-            out, saved, sums, out if bias is None else bias, m * n, n, SPLITS=splits, BLOCK_SIZE=BLOCK_SIZE, **options
-        )
+        add_up(out, saved, sums, out if bias is None else bias, m * n, n)
 
     return launch
