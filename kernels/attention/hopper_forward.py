@@ -51,7 +51,7 @@ def _has_last(dealt, backwards):
 
 @jit
 def _deal(total, dealt):
-    """Deal tiles to the programs, `dealt` at a time. Return the tiles of this program, of its first deal, of two deals, and the rounds of one.
+    """Deal tiles to the programs, `dealt` at a time. Return this program's tiles, those of its first deal and of two, and a deal's rounds.
 
     Each round goes through the programs in the other direction: who got a long tile gets a short one next.
     """
