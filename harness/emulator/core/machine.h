@@ -170,6 +170,8 @@ static inline mask vcc_of(const struct wave *w) {
 
 /* MODE: what happens to denormals of float; of half and double they are kept. */
 enum { KEEPS_DENORMAL_SOURCES = 1 << 4, KEEPS_DENORMAL_RESULTS = 1 << 5, KEEPS_DENORMALS = 3 << 4 };
+/* MODE.FP16_OVFL: what is too large for an 8-bit float becomes the largest number. Triton sets it for such conversions. */
+enum { CLAMPS_OVERFLOW = 1 << 23 };
 
 /* operands.c */
 const u32 *fetch(struct wave *w, const struct operand *from, int type, u32 *room);
