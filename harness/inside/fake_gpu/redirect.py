@@ -192,8 +192,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
 # From torch's documentation of automatic mixed precision: what autocasts to fp32 on a GPU.
 _NAMES_IN_FP32 = """
-from __future__ import annotations # From torch's documentation of automatic mixed precision: the operations that autocast to fp32 on a
-GPU. IN_FP32 = frozenset( """ __pow__ __rdiv__ __rpow__ __rtruediv__ acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss
+__pow__ __rdiv__ __rpow__ __rtruediv__ acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss
 cdist cosine_similarity cross_entropy cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss kl_div l1_loss layer_norm log
 log10 log_softmax log1p log2 margin_ranking_loss mse_loss multilabel_margin_loss multi_margin_loss nll_loss norm normalize pdist
 poisson_nll_loss pow prod reciprocal rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin softplus sum renorm tan
