@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.utils._device as default_device
 
+from harness.inside.fake_gpu.generators import of_host
 from harness.inside.fake_gpu.host_side import is_host, is_pinned, pin, put_on_host, take_from_host, tensors_in
 
 
@@ -57,6 +58,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def _answer(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(func, "__name__", "")
+        of_host(kwargs)
         if name == "__get__":
             return self._attribute(func, args)
         if name == "__set__":

@@ -19,7 +19,7 @@ from harness.inside.process import sealing
 from harness.inside.process.exceptions import doubted
 from harness.inside.process.journal import Journal
 from harness.inside.process.not_run import with_reasons
-from harness.inside.process.older_triton import hint_of
+from harness.inside.process.remedies import hint_of, missing_of
 from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
 from harness.inside.process.workers import as_stage, spawned, time_is_up
 from harness.inside.test.bench_modules import BENCHES_VARIABLE
@@ -129,6 +129,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
             "An option for pytest is wrong, such as the expression of -k.",
         )
     job = results.job
+    notes = [*results.notes, *again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases)]
     report = StageReport(
         Stage.TEST,
         verdict,
@@ -139,7 +140,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         left_out=results.left_out,
         used_s=round(sum(used.seconds for used in results.used.values()), 3) if job.needs_card else None,
         compiled_here=compiled_kernels() - results.compiled_before,
-        notes=(*results.notes, *again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases)),
+        notes=tuple(filter(None, [missing_of(case.message for case in bad), *notes])),
     )
     gap = next((f"{case.id}: {case.message}" for case in cases if case.not_run is NotRun.NOT_PRETENDED), "")
     return doubted(with_reasons(report, Counter(case.not_run for case in cases if case.not_run), "test", gap), results.wrong)

@@ -1,5 +1,6 @@
 /* 8-bit floats: tables to read them, and rounding to write them. gfx942 has FNUZ (no -0, no infinity), gfx950 and RDNA4 OCP. */
 #include "lanes.h"
+#include "matrix.h"
 
 struct format { int fraction, bias, largest, infinity, nan, has_minus_zero; };
 static const struct format formats[] = {
@@ -18,6 +19,11 @@ float fp8_to_float(u32 code, int format) {
     if (magnitude > f->largest) return NAN;
     if (exponent == 0) return sign * ldexpf((float)fraction, 1 - f->bias - f->fraction);
     return sign * ldexpf((float)(fraction | 1 << f->fraction), exponent - f->bias - f->fraction);
+}
+
+float eight_bits[4][256];
+static void __attribute__((constructor)) fill_tables(void) {
+    for (int format = 0; format < 4; format++) for (u32 code = 0; code < 256; code++) eight_bits[format][code] = fp8_to_float(code, format);
 }
 
 /* `bias` of the rounding: half an ulp for nearest, a random part of one otherwise; in units of 2^-32 of the last place. */
