@@ -8,7 +8,6 @@ import os
 import shlex
 import sys
 import time
-import tomllib
 from pathlib import Path
 
 import command
@@ -25,6 +24,11 @@ from harness.doctor.vendor import examine_vendor
 from harness.engines.docker.errors import no_engine
 from harness.errors import ConfigError
 from harness.records.toolchain import EMULATOR
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 MACHINES = {path.stem: path for path in sorted((Path(__file__).parents[2] / "data" / "doctor").glob("*.yml"))}
 HEALTHY = {
