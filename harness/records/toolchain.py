@@ -10,6 +10,8 @@ from harness.records.enums import STRICT
 
 MARK = "@"
 """Between a target and its toolchain in the name of a leg: `cpu@triton-3.8`."""
+EMULATOR = {"tinygrad": "tinygrad==0.14.*", "elftools": "pyelftools>=0.31", "msgpack": "msgpack>=1.1"}
+"""The modules that an emulated target needs beside Triton, and what to install for each: warpwave's extra `emulator`."""
 
 
 @dataclass(frozen=True)
