@@ -18,6 +18,7 @@ from harness.inside.multi_gpu.share import share
 from harness.inside.process import sealing
 from harness.inside.process.exceptions import doubted
 from harness.inside.process.journal import Journal
+from harness.inside.process.missing_module import hint_of_missing
 from harness.inside.process.not_run import with_reasons
 from harness.inside.process.older_triton import hint_of
 from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
@@ -113,7 +114,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     if not tests:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
     elif not hint and any(case.verdict is Verdict.ERROR and "::" not in case.id for case in bad):
-        hint = "A module does not import: the environment lacks what it needs, or its code is broken. Its traceback is in test/log.txt."
+        hint = hint_of_missing(case.message for case in bad)
+        hint = hint or "A module does not import: its code is broken, or does not go with what is installed. See test/log.txt."
     started = not deaths or deaths[-1].case is not None
     refused = refusal(folder / "log.txt") if not results.collected and not tests else ""
     if refused and not started:
