@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,24 +28,6 @@ def next_power_of_2(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
-@dataclass(frozen=True)
-class Bound:
-    """A kernel with its grid and options. `bound(*arguments)` is `kernel[grid](*arguments, **options)`."""
-
-    kernel: Any
-    grid: tuple[int, ...]
-    options: dict[str, Any]
-
-    def __call__(self, *arguments: Any) -> None:
-        """Launch on the current stream."""
-        self.kernel[self.grid](*arguments, **self.options)
-
-
-def on_boundary(*tensors: Tensor | None) -> tuple[bool, ...]:
-    """Return whether each tensor starts on 16 bytes, by which Triton compiles another binary."""
-    return tuple([tensor is not None and tensor.data_ptr() % 16 == 0 for tensor in tensors])
-
-
 class CustomOp:
     """A `torch.library` custom op, `registered`, and its function, called without the dispatcher if the result is the same."""
 
@@ -60,9 +41,14 @@ class CustomOp:
 
     def __call__(self, *args: Any) -> Any:
         """Run the op; all arguments are positional."""
-        if _is_observed() or any(isinstance(arg, Tensor) and type(arg) not in _PLAIN for arg in args):
+        plain, differentiable = not _is_observed(), False
+        for arg in args:
+            if isinstance(arg, Tensor):
+                plain = plain and type(arg) in _PLAIN
+                differentiable = differentiable or arg.requires_grad
+        if not plain:
             return self.registered(*args)
-        if torch.is_grad_enabled() and any(isinstance(arg, Tensor) and arg.requires_grad for arg in args):
+        if differentiable and torch.is_grad_enabled():
             # Without gradients, let the registered op raise its error.
             return self._differentiable.apply(*args) if self._differentiable else self.registered(*args)
         result = self._function(*args)

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernels.bound import Bound, on_boundary
 from kernels.configs import Card, card, choose
 from kernels.configs.norm import LAYER_NORM, RMS_NORM, Norm, Parts, Ring, Tile
-from kernels.dispatch import Bound, cdiv, next_power_of_2, on_boundary
+from kernels.dispatch import cdiv, next_power_of_2
 from kernels.layer_norm import ring
 from kernels.layer_norm.backward import backward_kernel, backward_steps_kernel, column_sums_kernel, totals_kernel
 from kernels.layer_norm.forward import forward_kernel, forward_steps_kernel
@@ -25,6 +26,8 @@ _FEWEST_SLOTS = 16
 # Rows of fewer vectors than this leave half a warp without work if they are split. Chunks: how many are few, and the most. More
 # warps than these have smaller chunks instead, if there are not too many.
 _SHORT, _FEW, _MOST, _WARPS = 64, 4, 9, 8
+# Backward: up to so many columns, a masked lane costs less than another row's; and the most chunks.
+_SHORT_STRIDE, _MOST_STRIDE = 1024, 6
 
 
 def columns_of(input: Tensor, normalized_shape: Sequence[int], **parameters: Tensor | None) -> int:
@@ -146,6 +149,37 @@ def even_tile(n_columns: int, element_size: int) -> tuple[Tile, int, int] | None
     return Tile(n_columns, 0, max(1, warps), chunks=chunks, packed=element_size == 2), width * chunks, 1
 
 
+def _striding(config: Norm, tile: Tile, n_columns: int, element_size: int) -> tuple[Tile, int, int]:
+    """Return the tile of a backward that strides over rows, the columns of a chunk, and how many rows it has at a time."""
+    even = even_stride(n_columns, element_size) if config.even else None
+    if even:
+        return even
+    block = _block(n_columns)
+    return tile, block, max(1, tile.elements // (block * element_size // 2))
+
+
+@functools.lru_cache(maxsize=1024)
+def even_stride(n_columns: int, element_size: int) -> tuple[Tile, int, int] | None:
+    """Return the tile, columns of a chunk and rows of a program for a backward whose rows a power of two fits badly; None if it fits well.
+
+    As in `even_tile`. Sums over rows take two registers an element, so a thread has at most 40 of a row, and there are as many programs as
+    registers allow: one more than that waits until others end. Up to six chunks; in a seventh, rows are read 8 bytes at a time.
+    """
+    block = next_power_of_2(n_columns)
+    if element_size > 2 or n_columns <= _SHORT_STRIDE or n_columns % 8 or 8 * (block - n_columns) <= block:
+        return None
+    width = block // 2
+    while 8 * (cdiv(n_columns, width) * width - n_columns) > cdiv(n_columns, width) * width:
+        width //= 2
+    chunks = cdiv(n_columns, width)
+    if chunks > _MOST_STRIDE:
+        return None
+    per_row = 2 if width * chunks <= 1280 else 4 if width * chunks <= 5120 else 8
+    share = width * chunks // (32 * per_row)
+    programs = 1 if per_row == 8 else 4 if share <= 12 else 3 if share <= 24 else 2
+    return Tile(n_columns, 0, max(4, per_row), programs=programs, stages=3, chunks=chunks), width, max(1, 4 // per_row)
+
+
 def backward(
     grad: Tensor,
     input: Tensor,
@@ -165,12 +199,11 @@ def backward(
     given = grad.contiguous(), rows, _dense(parameters[0]), mean, rstd
     tile = _fitting(config.backward, n_columns, rows.element_size())
     if tile:
-        block = _block(n_columns)
-        height = max(1, tile.elements // _units(rows, block))
+        tile, width, height = _striding(config, tile, n_columns, rows.element_size())
         programs = min(cdiv(n_rows, height), card().processors * tile.programs)
         sums = _sums(programs, n_columns, dweight, dbias)
-        sizes = rows.stride(0), n_rows, n_columns
-        backward_kernel[(programs,)](*given, dx, *sums, *sizes, ROWS=height, BLOCK=block, STAGES=tile.stages, num_warps=tile.warps)
+        shape = {"ROWS": height, "WIDTH": width, "CHUNKS": tile.chunks, "STAGES": tile.stages, "num_warps": tile.warps}
+        backward_kernel[(programs,)](*given, dx, *sums, rows.stride(0), n_rows, n_columns, **shape)
     elif shared := _ring(config.backward_rings, rows, given[0]):
         sums = _share_rows(shared, given, dx, dweight, dbias)
     else:

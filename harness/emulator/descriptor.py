@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 from harness.emulator.code_object import Kernel
 from harness.emulator.decode.decoder import FAMILIES
@@ -24,7 +24,7 @@ _NOWHERE = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Descriptor:
-    """The fields that a launch needs. `unsupported` says why it cannot run, or is None. `workgroup_ids` are the SGPRs of x, y, z."""
+    """The fields that a launch needs. `workgroup_ids` are the SGPRs of x, y, z."""
 
     user: dict[str, int]
     preload: tuple[int, int]
@@ -34,7 +34,6 @@ class Descriptor:
     accumulators: int
     ids_in_ttmp: bool
     packed_ids: bool
-    unsupported: Union[str, None]
 
     def fill(self, machine: Any) -> None:
         """Write the setup into `struct machine`."""
@@ -75,14 +74,4 @@ def describe(kernel: Kernel) -> Descriptor:
         accumulators=max(0, min(total - rows, 256)) if family == "cdna" else 0,
         ids_in_ttmp=family == "rdna4",
         packed_ids=True,
-        unsupported=_unsupported(mode),
     )
-
-
-def _unsupported(mode: int) -> Union[str, None]:
-    """Return why a kernel cannot be executed: what is not implemented is refused, never guessed."""
-    if mode & 0xF:
-        return "it does not round to nearest"
-    if mode >> 6 & 3 != 3:
-        return "it flushes denormals of 16 or 64 bits"
-    return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Union
 
 from harness.emulator.code_object import Kernel
-from harness.emulator.descriptor import Descriptor, describe
+from harness.emulator.descriptor import describe
 from harness.emulator.errors import Deadlock, EmulatorError, OutOfMemoryBounds, TimeLimit, Trap, Unimplemented
 from harness.emulator.findings import Found, room, told
 from harness.emulator.program import Program, at_fixed_address, program
@@ -84,7 +84,7 @@ def execute(
     """
     made = program(kernel)
     setup = describe(kernel)
-    _check(kernel, launch, setup)
+    _check(kernel, launch)
     if not all(launch.grid):
         return Execution(0, 0)
     # All that C reads lives until the call returns.
@@ -134,9 +134,7 @@ def _ranges(buffers: Sequence[tuple[int, int]]) -> Any:
     return at_fixed_address(b"".join(struct.pack("<QQ", *pair) for pair in joined))
 
 
-def _check(kernel: Kernel, launch: Launch, setup: Descriptor) -> None:
-    if reason := setup.unsupported:
-        raise Unimplemented(f"Kernel {kernel.name} cannot be executed: {reason}. Report the kernel, or run it on a card.")
+def _check(kernel: Kernel, launch: Launch) -> None:
     if not 1 <= launch.threads <= 1024 or any(not 0 <= n < 2**32 for n in launch.grid) or len(launch.arguments) < kernel.kernarg_bytes:
         raise EmulatorError(
             f"Kernel {kernel.name} was launched with {launch.threads} threads, grid {launch.grid} and {len(launch.arguments)} bytes of "

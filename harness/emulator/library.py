@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import platform
@@ -92,7 +93,10 @@ def _built(wavefront: int) -> Path:
     except OSError:
         folder = Path(tempfile.mkdtemp(prefix="warpwave-emulator-"))
         path = folder / path.name
-    _compile(compiler, sources, wavefront, path)
+    with open(path.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # workers that start together: one compiles, the others wait
+        if not path.exists():
+            _compile(compiler, sources, wavefront, path)
     return path
 
 

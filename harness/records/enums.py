@@ -97,7 +97,7 @@ def reasons(number: int, counts: Mapping[str, int]) -> list[str]:
 
 _WORDS = {
     NotRun.EMPTY: "with nothing to run",
-    NotRun.TIME_UP: "never reached, the time was up",
+    NotRun.TIME_UP: "not reached in time",
     NotRun.DISCARDED: "discarded by an autotuner",
 }
 

@@ -58,9 +58,10 @@ class Limits:
     matrix: bool = False
     explicit_precision: bool = True
     lds_waits: bool = True
+    release_waits: bool = True
 
 
-OPEN = Limits(spills=None, private_bytes=None, explicit_precision=False, lds_waits=False)
+OPEN = Limits(spills=None, private_bytes=None, explicit_precision=False, lds_waits=False, release_waits=False)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -27,6 +28,7 @@ from harness.render.text import halves, visible
 _STYLES = {Verdict.PASSED: "green", Verdict.ABSENT: "yellow", Verdict.NOT_RUN: "yellow"}
 _FAR = {Distance.NEAR: "blue", Distance.SHORT: "yellow", Distance.FAR: "bold red"}
 _NARROWEST = 5
+_NAME = 24
 _SCREEN = 56  # lines; the command's own last lines come below
 
 
@@ -89,7 +91,10 @@ def _draw(section: Section) -> list[RenderableType]:
                 # Stack short lines, to leave room for the names on the left.
                 label = Text("\n".join(word for half in halves(label.plain) for word in half.split(" ", 1)))
             limit = max(*map(len, label.plain.split("\n")), _NARROWEST) if narrow else None
-            table.add_column(label, justify="right" if position in section.right else "left", overflow="fold", max_width=limit)
+            # The names in the first column stay whole, if there is room beside them.
+            lead = position == 0 and section.narrow is None and all(len(_text(row[0]).plain) <= _NAME for row in section.rows)
+            side: Literal["right", "left"] = "right" if position in section.right else "left"
+            table.add_column(label, justify=side, overflow="fold", max_width=limit, no_wrap=lead)
         for row in section.rows:
             table.add_row(*map(_text, row))
         parts.append(table)

@@ -128,16 +128,23 @@ def marked(cell: Cell, *, untested: bool = False) -> str:
 
 def trend(since: Since) -> str:
     """`▼ 0.92`: the speed over that of the base run, with an arrow for each direction in which a case changed for sure; `=` for none."""
+    if since.speedup is None:
+        return NOTHING
     arrows = "".join(arrow for arrow, change in (("▲", "faster"), ("▼", "slower")) if since.changes.get(change))
-    return f"{arrows or '='} {NOTHING if since.speedup is None else f'{since.speedup:.2f}'}"
+    return f"{arrows or '='} {since.speedup:.2f}"
 
 
-def counts(found: dict[str, int], not_run: dict[str, int] | None = None) -> str:
-    """`40 passed, 1 skipped, 3 not pretended, 2 failed`, mildest first; a dash if there is nothing to count."""
+def counts(found: dict[str, int], not_run: dict[str, int] | None = None, most: int | None = None) -> str:
+    """`40 passed, 1 skipped, 3 not pretended, 2 failed`, mildest first; a dash if there is nothing to count.
+
+    Of more than `most` reasons why something did not run, only the sum is given: `40 passed, 9 did not run`.
+    """
     parts = []
     for verdict in Verdict:
         if verdict is Verdict.NOT_RUN:
-            parts += reasons(found.get(verdict.value, 0), not_run or {})
+            number = found.get(verdict.value, 0)
+            why = reasons(number, not_run or {})
+            parts += why if most is None or len(why) <= most else [f"{number} did not run"]
         elif found.get(verdict.value):
             parts.append(f"{found[verdict.value]} {verdict.value}")
     return ", ".join(parts) or NOTHING

@@ -13,9 +13,10 @@ from torch import Tensor
 from kernels.attention import decode
 from kernels.attention.backward import backward
 from kernels.attention.forward import forward
+from kernels.attention.masked import is_empty, masked, plain_tiles
 from kernels.attention.tiles import padded
 from kernels.configs import choose
-from kernels.configs.attention import ATTENTION, Decode, Tiles
+from kernels.configs.attention import ATTENTION, MOST_OF_DECODING, Decode
 from kernels.contract import autocast, check_dtype, check_same
 from kernels.dispatch import custom_op
 
@@ -41,18 +42,19 @@ def scaled_dot_product_attention(
         query: (..., L, E) in fp32, fp16 or bf16; leading dimensions broadcast. E is at most 256; a power of two wastes nothing.
         key: (..., S, E) of the same dtype.
         value: (..., S, Ev) of the same dtype.
-        attn_mask: None; masks are not implemented.
-        dropout_p: 0; dropout is not implemented.
+        attn_mask: broadcasts to (..., L, S): bool, true where a query sees a key; or numbers to add to the scaled scores, in query's dtype
+            or fp32. It has no gradient. A query that sees no key has zeros.
+        dropout_p: the share of probabilities that are dropped; the others are scaled by `1 / (1 - dropout_p)`.
         is_causal: query i sees keys 0 to i.
         scale: of the scores; by default `E ** -0.5`.
         enable_gqa: `query` may have a multiple of the heads (third dimension from the end) of `key` and `value`.
 
     Raises:
-        NotImplementedError: a mask, dropout, a head dimension over 256, or a dtype that is none of the three.
-        RuntimeError: shapes, dtypes or devices do not match.
+        NotImplementedError: a mask with a gradient, a head dimension over 256, or a dtype that is none of the three.
+        RuntimeError: shapes, dtypes or devices do not match; or there are both kinds of mask.
     """
-    if attn_mask is not None or dropout_p:
-        raise NotImplementedError("scaled_dot_product_attention is implemented without attn_mask and without dropout")
+    if not 0.0 <= dropout_p <= 1.0:
+        raise RuntimeError(f"dropout_p must be between 0 and 1, but it is {dropout_p}")
     query, key, value = autocast(query), autocast(key), autocast(value)
     check_dtype("scaled_dot_product_attention", query, key, value)
     check_same("scaled_dot_product_attention", query, key, value)
@@ -61,7 +63,9 @@ def scaled_dot_product_attention(
         scale = max(1, query.shape[-1]) ** -0.5
     if scale <= 0:  # the kernels find the highest score before scaling
         query, scale = query * (-1.0 if scale < 0 else 0.0), -scale or 1.0
-    if key.shape[2] == 1 and query.numel() and value.numel():
+    if attn_mask is not None or dropout_p:
+        out = masked(query, key, value, attn_mask, is_causal, scale, dropout_p, lead)
+    elif key.shape[2] == 1 and query.numel() and value.numel():
         out = _one_key(query, key, value, scale)
     else:
         out, _ = _attention(query, key, value, is_causal, scale)
@@ -139,14 +143,6 @@ def _hopper(direction: str, query: Tensor, key: Tensor, value: Tensor, causal: b
 _module = functools.cache(importlib.import_module)
 
 
-def plain_tiles(query: Tensor, value: Tensor) -> tuple[Tiles, str]:
-    """Return the tiles of the plain Triton kernels for these dtypes and widths, and the precision of products."""
-    config, width = choose(ATTENTION), padded(max(query.shape[-1], value.shape[-1]))
-    narrow = query.dtype != torch.float32
-    tiles = next(tiles for tiles in (config.narrow if narrow else config.wide) if width <= tiles.width)
-    return tiles, config.precision
-
-
 def _decode_tile(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Decode | None:
     """Return the tile for few queries of many keys, or None if there are many, or the card has none."""
     width = padded(max(query.shape[-1], value.shape[-1]))
@@ -154,18 +150,14 @@ def _decode_tile(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Dec
     return tile if tile and decode.supports(query, key, causal, tile.most) else None
 
 
-def _is_empty(query: Tensor, value: Tensor) -> bool:
-    """Return whether there is no output, or nothing to attend to."""
-    return not (value.numel() and query.shape[:-1].numel())
-
-
 @custom_op("warpwave::attention")
 def _attention(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
     """Return the output, and the natural logarithms of the sums of exponentials (fp32)."""
-    if _is_empty(query, value):
+    if is_empty(query, value):
         out = query.new_empty((*query.shape[:-1], value.shape[-1]))
         return out.zero_(), out.new_empty(query.shape[:-1], dtype=torch.float32).fill_(-math.inf)
-    if tile := _decode_tile(query, key, value, causal):
+    few = not causal and query.shape[2] <= MOST_OF_DECODING  # the common case costs only this check
+    if few and (tile := _decode_tile(query, key, value, causal)):
         return decode.forward(query, key, value, scale, tile, choose(ATTENTION).precision)
     if hopper := _hopper("forward", query, key, value, causal):
         return hopper.forward(query, key, value, causal, scale)
@@ -177,7 +169,7 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: f
 def _attention_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if _is_empty(query, value):
+    if is_empty(query, value):
         dq, dk, dv = (x.new_empty(x.shape).zero_() for x in (query, key, value))
         return dq, dk, dv
     if hopper := _hopper("backward", query, key, value, causal):

@@ -12,8 +12,11 @@ import triton
 import triton.language as tl
 
 from kernels.attention.tiles import (
+    NOTHING,
+    Extra,
     described,
     exponential,
+    kept,
     load_tile,
     options,
     placed,
@@ -23,6 +26,7 @@ from kernels.attention.tiles import (
     rows_by_rows,
     store_tile,
     visible,
+    with_mask,
 )
 from kernels.configs.attention import Tile
 
@@ -42,6 +46,7 @@ def _sweep_keys(
     end,
     keys,
     scale,
+    extra,
     WIDTH: tl.constexpr,
     V_WIDTH: tl.constexpr,
     N: tl.constexpr,
@@ -51,12 +56,19 @@ def _sweep_keys(
     PART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
+    mask, place, seed, threshold, kept_scale, heads = extra
+    EXACT: tl.constexpr = q_tile.dtype == tl.float32 or mask is not None
+    row = (first + tl.arange(0, q_tile.shape[0]))[:, None]
     for start in tl.range(0, end, N):
         k_tile = load_tile(k, start, 0, WIDTH, N, q_tile.shape[1], TMA, not MASKED)
         v_tile = load_tile(v, start, 0, V_WIDTH, N, dout_tile.shape[1], TMA, not MASKED)
         scores = rows_by_rows(q_tile, q, first, k_tile, k, start, WIDTH, PART, PRECISION)
         dp = rows_by_rows(dout_tile, dout, first, v_tile, v, start, V_WIDTH, PART, PRECISION)
-        p = exponential(scores, scale, lse[:, None], q_tile.dtype == tl.float32)
+        if mask is not None:
+            scores = with_mask(scores, mask, place, row, (start + tl.arange(0, N))[None, :], q[4], keys, scale)
+        p = exponential(scores, scale if mask is None else 1.0, lse[:, None], EXACT)
+        if seed is not None:
+            dp = tl.where(kept(seed, place[1] * heads + place[2], row, (start + tl.arange(0, N))[None, :], threshold), dp * kept_scale, 0.0)
         if MASKED:
             p = tl.where(visible(first, start, keys, q_tile.shape[0], N, CAUSAL), p, 0.0)
         ds = p * (dp - delta[:, None])
@@ -64,7 +76,7 @@ def _sweep_keys(
     return dq
 
 
-@triton.jit(do_not_specialize=["tiles", "heads", "group", "keys"])
+@triton.jit(do_not_specialize=["tiles", "heads", "group", "keys", "threshold"])
 def query_kernel(
     q,
     k,
@@ -85,6 +97,11 @@ def query_kernel(
     rows,
     keys,
     scale,
+    mask,
+    mask_strides,
+    seed,
+    threshold,
+    kept_scale,
     WIDTH: tl.constexpr,
     V_WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -119,7 +136,8 @@ def query_kernel(
     # Without masked blocks, the keys are whole blocks. Tell the compiler.
     end = tl.minimum(keys, first + M) if CAUSAL else keys if EDGE else keys // N * N
     within = (q_tile, dout_tile, lse, delta, q_view, k_view, v_view, dout_view, first)
-    dq = _sweep_keys(dq, *within, end, keys, scale, WIDTH, V_WIDTH, N, CAUSAL, EDGE, TMA, PART, PRECISION)
+    extra = (mask, (mask_strides, batch, head), seed, threshold, kept_scale, heads)
+    dq = _sweep_keys(dq, *within, end, keys, scale, extra, WIDTH, V_WIDTH, N, CAUSAL, EDGE, TMA, PART, PRECISION)
     store_tile(dq_ptr, dq * scale, index, first, rows, WIDTH, M, COLUMNS)
 
 
@@ -140,7 +158,9 @@ def _sweep_queries(
     group,
     begin,
     rows,
+    keys,
     scale,
+    extra,
     WIDTH: tl.constexpr,
     V_WIDTH: tl.constexpr,
     M: tl.constexpr,
@@ -157,6 +177,9 @@ def _sweep_queries(
     q_ptr, q_strides, batch, q_head, _ = q
     dout_ptr, dout_strides, _, _, _ = dout
     head, start = q_head, begin
+    mask, mask_strides, seed, threshold, kept_scale = extra
+    EXACT: tl.constexpr = k_tile.dtype == tl.float32 or mask is not None
+    key = (first + tl.arange(0, k_tile.shape[0]))[:, None]
     for _ in tl.range(0, tl.cdiv(rows - begin, M) * group):
         q = (q_ptr, q_strides, batch, head, rows)
         dout = (dout_ptr, dout_strides, batch, head, rows)
@@ -168,16 +191,21 @@ def _sweep_queries(
         # Past the last query, P is exp(-inf) = 0, so the other values do not matter.
         at = (tl.cast(batch, tl.int64) * heads + head) * rows
         lse = tl.load(lse_ptr + at + row, mask=inside, other=float("inf"))
-        p = exponential(scores, scale, lse[None, :], k_tile.dtype == tl.float32)
+        if mask is not None:
+            scores = with_mask(scores, mask, (mask_strides, batch, head), row[None, :], key, rows, keys, scale)
+        p = exponential(scores, scale if mask is None else 1.0, lse[None, :], EXACT)
         if CAUSAL:
             p = tl.where(row[None, :] >= (first + tl.arange(0, k_tile.shape[0]))[:, None], p, 0.0)
         dout_tile = load_tile(dout, start, 0, V_WIDTH, M, v_tile.shape[1], TMA, EVEN)
+        factor = 1.0
+        if seed is not None:
+            factor = tl.where(kept(seed, batch * heads + head, row[None, :], key, threshold), kept_scale, 0.0)
         if DV:
-            dv = product(p, dout_tile, dv, PRECISION)
+            dv = product(p if seed is None else p * factor, dout_tile, dv, PRECISION)
         if DK:
             dp = rows_by_rows(v_tile, v, first, dout_tile, dout, start, V_WIDTH, PART, PRECISION)
             delta = tl.load(delta_ptr + at + row, mask=inside, other=0.0)
-            ds = p * (dp - delta[None, :])
+            ds = p * ((dp if seed is None else dp * factor) - delta[None, :])
             dk = product(ds, q_tile, dk, PRECISION)
         start += M
         if GROUPED:
@@ -187,7 +215,7 @@ def _sweep_queries(
     return dk, dv
 
 
-@triton.jit(do_not_specialize=["tiles", "kv_heads", "group", "keys"])
+@triton.jit(do_not_specialize=["tiles", "kv_heads", "group", "keys", "threshold"])
 def key_value_kernel(
     q,
     k,
@@ -207,6 +235,11 @@ def key_value_kernel(
     rows,
     keys,
     scale,
+    mask,
+    mask_strides,
+    seed,
+    threshold,
+    kept_scale,
     WIDTH: tl.constexpr,
     V_WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -237,8 +270,11 @@ def key_value_kernel(
     begin = first // M * M if CAUSAL else 0
     q_view = (q, q_strides, batch, head * group, rows)
     dout_view = (dout, dout_strides, batch, head * group, rows)
+    extra = (mask, mask_strides, seed, threshold, kept_scale)
     within = (k_tile, v_tile, q_view, k_view, v_view, dout_view, lse_ptr, delta_ptr, first, kv_heads * group, group)
-    dk, dv = _sweep_queries(dk, dv, *within, begin, rows, scale, WIDTH, V_WIDTH, M, EVEN, GROUPED, CAUSAL, DK, DV, TMA, PART, PRECISION)
+    dk, dv = _sweep_queries(
+        dk, dv, *within, begin, rows, keys, scale, extra, WIDTH, V_WIDTH, M, EVEN, GROUPED, CAUSAL, DK, DV, TMA, PART, PRECISION
+    )
     index = batch * kv_heads + head
     if DK:
         store_tile(dk_ptr, dk * scale, index, first, keys, WIDTH, N, COLUMNS)
@@ -258,6 +294,7 @@ def backward(
     query_tile: Tile,
     key_value_tile: Tile,
     precision: str,
+    extra: Extra = NOTHING,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the gradients of q, k and v, dense. The arguments are those and the results of `forward`."""
     batch, heads, rows, width = q.shape
@@ -278,11 +315,25 @@ def backward(
     tiles = -(-rows // query_tile.m)
     tensors, meta = operands(query_tile)
     query_kernel[(tiles * batch * heads,)](
-        *tensors, out, lse, delta, dq, *strides, out.stride()[:3], tiles, heads, *sizes, EDGE=causal or keys % query_tile.n > 0, **meta
+        *tensors,
+        out,
+        lse,
+        delta,
+        dq,
+        *strides,
+        out.stride()[:3],
+        tiles,
+        heads,
+        *sizes,
+        *extra,
+        EDGE=causal or keys % query_tile.n > 0,
+        **meta,
     )
     tiles = -(-keys // key_value_tile.n)
     tensors, meta = operands(key_value_tile)
     meta |= {"EVEN": rows % key_value_tile.m == 0, "GROUPED": heads > kv_heads}
     for wanted in ({"DK": True, "DV": False}, {"DK": False, "DV": True}) if key_value_tile.split else ({"DK": True, "DV": True},):
-        key_value_kernel[(tiles * batch * kv_heads,)](*tensors, lse, delta, dk, dv, *strides, tiles, kv_heads, *sizes, **wanted, **meta)
+        key_value_kernel[(tiles * batch * kv_heads,)](
+            *tensors, lse, delta, dk, dv, *strides, tiles, kv_heads, *sizes, *extra, **wanted, **meta
+        )
     return dq, dk, dv

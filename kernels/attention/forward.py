@@ -11,8 +11,11 @@ import triton
 import triton.language as tl
 
 from kernels.attention.tiles import (
+    NOTHING,
+    Extra,
     described,
     exponential,
+    kept,
     load_tile,
     options,
     placed,
@@ -22,6 +25,7 @@ from kernels.attention.tiles import (
     rows_by_rows,
     store_tile,
     visible,
+    with_mask,
 )
 from kernels.configs.attention import Tile
 
@@ -38,6 +42,7 @@ def _attend(
     end,
     keys,
     scale,
+    extra,
     WIDTH: tl.constexpr,
     V_WIDTH: tl.constexpr,
     V_COLUMNS: tl.constexpr,
@@ -50,27 +55,35 @@ def _attend(
 ):
     """Process blocks of keys up to `end`. Those from `clear` on may cross the diagonal or the last key, see `_masks`."""
     acc, total, peak = state
+    mask, place, seed, threshold, heads = extra
+    EXACT: tl.constexpr = q_tile.dtype == tl.float32 or mask is not None
+    row = (first + tl.arange(0, q_tile.shape[0]))[:, None]
     for start in tl.range(0, end, N):
         k_tile = load_tile(k, start, 0, WIDTH, N, q_tile.shape[1], TMA, MASK == "none")
         scores = rows_by_rows(q_tile, q, first, k_tile, k, start, WIDTH, PART, PRECISION)
+        if mask is not None:
+            scores = with_mask(scores, mask, place, row, (start + tl.arange(0, N))[None, :], q[4], keys, scale)
         if MASK == "all":
             scores = tl.where(visible(first, start, keys, q_tile.shape[0], N, CAUSAL), scores, -float("inf"))
         elif MASK == "edge":  # noqa: SIM102 - one is decided at compile time, the other at run time
             if start >= clear:
                 scores = tl.where(visible(first, start, keys, q_tile.shape[0], N, CAUSAL), scores, -float("inf"))
-        new_peak = tl.maximum(peak, tl.max(scores, 1) * scale)
+        unit = scale if mask is None else 1.0
+        new_peak = tl.maximum(peak, tl.max(scores, 1) * unit)
         offset = tl.where(new_peak == -float("inf"), 0.0, new_peak)
-        p = exponential(scores, scale, offset[:, None], q_tile.dtype == tl.float32)
+        p = exponential(scores, unit, offset[:, None], EXACT)
         shrink = exponential(peak, 1.0, offset, True)
         total = total * shrink + tl.sum(p, 1)
         acc = acc * shrink[:, None]
+        if seed is not None:
+            p = tl.where(kept(seed, place[1] * heads + place[2], row, (start + tl.arange(0, N))[None, :], threshold), p, 0.0)
         v_tile = load_tile(v, start, 0, V_WIDTH, N, V_COLUMNS, TMA, MASK == "none")
         acc = product(p, v_tile, acc, PRECISION)
         peak = new_peak
     return acc, total, peak
 
 
-@triton.jit(do_not_specialize=["tiles", "heads", "group", "keys"])
+@triton.jit(do_not_specialize=["tiles", "heads", "group", "keys", "threshold"])
 def forward_kernel(
     q,
     k,
@@ -86,6 +99,11 @@ def forward_kernel(
     rows,
     keys,
     scale,
+    mask,
+    mask_strides,
+    seed,
+    threshold,
+    kept_scale,
     WIDTH: tl.constexpr,
     V_WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -114,12 +132,20 @@ def forward_kernel(
     clear = (tl.minimum(keys, first) if CAUSAL else keys) // N * N
     end = clear if MASK == "none" else tl.minimum(keys, first + M) if CAUSAL else keys
     within = (q_tile, q_view, k_view, v_view, first)
-    state = _attend(state, *within, clear, end, keys, scale, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, MASK, TMA, PART, PRECISION)
+    extra = (mask, (mask_strides, batch, head), seed, threshold, heads)
+    state = _attend(state, *within, clear, end, keys, scale, extra, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, MASK, TMA, PART, PRECISION)
 
     acc, total, peak = state
     index = batch * heads + head
     row = first + tl.arange(0, M)
-    tl.store(lse_ptr + tl.cast(index, tl.int64) * rows + row, peak + tl.log(total), mask=row < rows)
+    lse = peak + tl.log(total)
+    if seed is not None:
+        acc *= kept_scale
+    if mask is not None:
+        # A row that sees nothing is zero, and so are its gradients: exp(score - inf).
+        lse = tl.where(total == 0.0, float("inf"), lse)
+        total = tl.where(total == 0.0, 1.0, total)
+    tl.store(lse_ptr + tl.cast(index, tl.int64) * rows + row, lse, mask=row < rows)
     store_tile(out_ptr, acc / total[:, None], index, first, rows, V_WIDTH, M, V_COLUMNS)
 
 
@@ -132,7 +158,14 @@ def _masks(needed: bool, everywhere: bool) -> str:
 
 
 def forward(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float, tile: Tile, precision: str
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool,
+    scale: float,
+    tile: Tile,
+    precision: str,
+    extra: Extra = NOTHING,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the output (B, H, L, Ev) and, in fp32, the natural logarithms of the sums of exponentials (B, H, L).
 
@@ -159,6 +192,7 @@ def forward(
         rows,
         keys,
         scale,
+        *extra,
         CAUSAL=causal,
         MASK=_masks(causal or keys % tile.n > 0, tile.mask_all or q.dtype == torch.float32),
         TMA=tile.tma,

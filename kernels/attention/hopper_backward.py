@@ -23,7 +23,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.attention.hopper_tiles import AVAILABLE, jit, largest_divisor, ring, supports, tiles, travels, with_positive_scale
+from kernels.attention.hopper_tiles import AVAILABLE, jit, largest_divisor, padded, ring, tiles, travels, with_positive_scale
+from kernels.attention.hopper_tiles import supports as supported
 
 if AVAILABLE:
     from triton.experimental.gluon import language as gl
@@ -37,6 +38,7 @@ __all__ = ["backward", "supports"]
 _ROWS = 64  # queries per tile: dK and dV (128 registers), S and dP (64) and the copies of P and dS (32) fill 240 registers
 _KEYS = 64  # per consumer
 _STAGES = 2  # of Q, dO and dS: 193 KB of shared memory together with K, V and the output buffer of dQ
+_MANY = 16  # heads that share keys: from here on they take turns, so that all programs of a pair work on the same tiles of queries
 _SHARED_CACHE = 18 << 20  # bytes of Q, dO and dQ that concurrent programs may share: a third of the L2 cache
 
 
@@ -45,7 +47,7 @@ def _produce(descs, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr,
     q_desc, k_desc, v_desc, dout_desc, lse_desc, delta_desc = descs
     k_smem, v_smem, q_ring, dout_ring, start_ring, _, _ = smem
     kv_full, full, empty, _, _ = bars
-    kv_heads, group, section, row_tiles, _ = sizes
+    kv_heads, group, together, section, row_tiles, _ = sizes
     pair, block = gl.program_id(2) * section + gl.program_id(0), gl.program_id(1)
     STAGES: gl.constexpr = q_ring.shape[0]
     batch, kv_head = pair // kv_heads, pair % kv_heads
@@ -54,19 +56,31 @@ def _produce(descs, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr,
         async_load(k_desc, [batch, kv_head, (2 * block + half) * KEYS, 0], kv_full, k_smem.index(half))
         async_load(v_desc, [batch, kv_head, (2 * block + half) * KEYS, 0], kv_full, v_smem.index(half))
     first = 2 * block * KEYS // ROWS if CAUSAL else 0
-    step, at = 0, pair * group * row_tiles * ROWS
-    for head in range(kv_head * group, (kv_head + 1) * group):
-        for tile in range(first, row_tiles):
-            stage, phase = step % STAGES, step // STAGES & 1
-            here = at + tile * ROWS
-            mbarrier.wait(empty.index(stage), phase ^ 1)
-            mbarrier.expect(full.index(stage), 2 * q_desc.block_type.nbytes + 2 * lse_desc.block_type.nbytes)
-            async_load(q_desc, [batch, head, tile * ROWS, 0], full.index(stage), q_ring.index(stage))
-            async_load(dout_desc, [batch, head, tile * ROWS, 0], full.index(stage), dout_ring.index(stage))
-            async_load(lse_desc, [here], full.index(stage), start_ring.index(stage))
-            async_load(delta_desc, [here], full.index(stage), start_ring.index(STAGES + stage))
-            step += 1
-        at += row_tiles * ROWS
+    head, tile, last_head = kv_head * group, row_tiles - 1, kv_head * group + together
+    for step in range(group * (row_tiles - first)):
+        stage, phase = step % STAGES, step // STAGES & 1
+        here = ((batch * kv_heads * group + head) * row_tiles + tile) * ROWS
+        mbarrier.wait(empty.index(stage), phase ^ 1)
+        mbarrier.expect(full.index(stage), 2 * q_desc.block_type.nbytes + 2 * lse_desc.block_type.nbytes)
+        async_load(q_desc, [batch, head, tile * ROWS, 0], full.index(stage), q_ring.index(stage))
+        async_load(dout_desc, [batch, head, tile * ROWS, 0], full.index(stage), dout_ring.index(stage))
+        async_load(lse_desc, [here], full.index(stage), start_ring.index(stage))
+        async_load(delta_desc, [here], full.index(stage), start_ring.index(STAGES + stage))
+        head, tile, last_head = _next(head, tile, last_head, together, first, row_tiles)
+
+
+@jit
+def _next(head, tile, last_head, together, first, row_tiles):
+    """Return the head and tile that come next: `together` heads have one tile after the other, from the last tile on."""
+    head += 1
+    if head == last_head:
+        if tile == first:
+            tile = row_tiles - 1
+            last_head += together
+        else:
+            tile -= 1
+            head -= together
+    return head, tile, last_head
 
 
 @jit
@@ -138,7 +152,7 @@ def _step(
 def _consume(dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, HALF: gl.constexpr, CAUSAL: gl.constexpr):
     k_smem, v_smem, q_ring, _, _, _, _ = smem
     kv_full, _, _, _, _ = bars
-    _, group, _, row_tiles, keys = sizes
+    _, group, together, _, row_tiles, keys = sizes
     block = gl.program_id(1)
     ROWS: gl.constexpr = q_ring.shape[3]
     KEYS: gl.constexpr = k_smem.shape[3]
@@ -151,16 +165,14 @@ def _consume(dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, HALF: gl.
     first = 2 * block * KEYS // ROWS if CAUSAL else 0
     end = (block + 1) * 2 * KEYS
     mbarrier.wait(kv_full, 0)
-    tile, head = first, gl.program_id(0) * group
+    head = gl.program_id(0) * group
+    tile, last_head = row_tiles - 1, head + together
     for step in range(group * (row_tiles - first)):
         masked = end > keys  # if the keys end inside this block, every tile needs a mask, otherwise only those on the diagonal
         if CAUSAL:
             masked = masked | (tile * ROWS < end)
         dk, dv = _step(dk, dv, dq_desc, head, tile * ROWS, first_key, keys, masked, scale_log2, smem, bars, step, HALF, CAUSAL)
-        tile += 1
-        if tile == row_tiles:
-            tile = first
-            head += 1
+        head, tile, last_head = _next(head, tile, last_head, together, first, row_tiles)
 
     way_out = v_smem.index(HALF)  # only this consumer reads this half of V
     way_out.reshape([KEYS, D]).store(dv.to(way_out.dtype))
@@ -173,7 +185,7 @@ def _consume(dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, HALF: gl.
     tma.store_wait(0)
 
 
-@jit(do_not_specialize=["kv_heads", "group", "section", "row_tiles", "keys"])
+@jit(do_not_specialize=["kv_heads", "group", "together", "section", "row_tiles", "keys"])
 def attention_hopper_backward_kernel(
     q_desc,
     k_desc,
@@ -187,6 +199,7 @@ def attention_hopper_backward_kernel(
     scale_log2,
     kv_heads,
     group,
+    together,
     section,
     row_tiles,
     keys,
@@ -212,7 +225,7 @@ def attention_hopper_backward_kernel(
 
     smem = (k_smem, v_smem, q_ring, dout_ring, start_ring, ds_ring, dq_smem)
     bars = (kv_full.index(0), full, empty, ds_full, ds_empty)
-    sizes = (kv_heads, group, section, row_tiles, keys)
+    sizes = (kv_heads, group, together, section, row_tiles, keys)
     fetched = (q_desc, k_desc, v_desc, dout_desc, lse_desc, delta_desc)
     gl.warp_specialize(
         [
@@ -240,6 +253,7 @@ def attention_hopper_prepare_kernel(
     batch_stride,
     head_stride,
     row_stride,
+    WIDTH: tl.constexpr,
     D: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -249,13 +263,19 @@ def attention_hopper_prepare_kernel(
     flat = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     column = tl.arange(0, D)
     valid = row < rows
-    here = row.to(tl.int64)[:, None] * D + column
-    o = tl.load(out + pair * rows * D + here, mask=valid[:, None], other=0.0).to(tl.float32)
+    inside = valid[:, None] & (column < WIDTH)
+    here = row.to(tl.int64)[:, None] * WIDTH + column
+    o = tl.load(out + pair * rows * WIDTH + here, mask=inside, other=0.0).to(tl.float32)
     there = pair // heads * batch_stride + pair % heads * head_stride + row.to(tl.int64)[:, None] * row_stride + column
-    do = tl.load(dout + there, mask=valid[:, None], other=0.0).to(tl.float32)
+    do = tl.load(dout + there, mask=inside, other=0.0).to(tl.float32)
     tl.store(delta + flat, -tl.sum(o * do, 1))
     tl.store(start + flat, tl.load(lse + pair * rows + row, mask=valid, other=float("inf")) / -scale)
-    tl.store(dq + pair * rows * D + here, tl.zeros([BLOCK, D], tl.float32), mask=valid[:, None])
+    tl.store(dq + pair * rows * WIDTH + here, tl.zeros([BLOCK, D], tl.float32), mask=inside)
+
+
+def supports(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
+    """Return whether `backward` takes these tensors on this GPU: registers hold the gradients of 128 columns."""
+    return q.shape[3] == v.shape[3] and supported(q, k, v, 128)
 
 
 def backward(
@@ -270,28 +290,29 @@ def backward(
     # Under a mask, the first keys have the most queries. So programs that start together take these of several heads first, but of no more
     # heads than the cache holds. Without a mask, take one head after the other.
     section = largest_divisor(batch * kv_heads, max(1, _SHARED_CACHE // (8 * rows * depth))) if causal else 1
+    group = heads // kv_heads
     delta = torch.empty(batch * heads * row_tiles * _ROWS, dtype=torch.float32, device=q.device)
     start = torch.empty_like(delta)
     total = torch.empty((batch * kv_heads // section, heads // kv_heads * section, rows, depth), dtype=torch.float32, device=q.device)
     attention_hopper_prepare_kernel[(row_tiles * batch * heads,)](
-        out, dout, lse, delta, start, total, positive, rows, row_tiles, heads, *dout.stride()[:3], D=depth, BLOCK=_ROWS
+        out, dout, lse, delta, start, total, positive, rows, row_tiles, heads, *dout.stride()[:3], WIDTH=depth, D=padded(depth), BLOCK=_ROWS
     )
     dq = torch.empty((batch, heads, rows, depth), dtype=q.dtype, device=q.device)
     dk, dv = (torch.empty((batch, kv_heads, keys, depth), dtype=x.dtype, device=x.device) for x in (k, v))
     vector, half_rows = fp32_layouts()
     descriptors = (
         tiles(q, _ROWS),
-        tiles(k, _KEYS, swizzle=depth),  # half of K's columns, one consumer's share of dQ's product, are then whole panels
+        tiles(k, _KEYS, swizzle=padded(depth)),  # half of K's columns, one consumer's share of dQ's product, are then whole panels
         tiles(v, _KEYS),
         tiles(dout, _ROWS),
         TensorDescriptor(start, [len(start)], [1], [_ROWS], vector),
         TensorDescriptor(delta, [len(delta)], [1], [_ROWS], vector),
-        TensorDescriptor(total, list(total.shape), list(total.stride()), [1, 1, _ROWS, depth // 2], half_rows),
+        TensorDescriptor(total, list(total.shape), list(total.stride()), [1, 1, _ROWS, padded(depth) // 2], half_rows),
         tiles(dk.view(-1, section, keys, depth), _KEYS),
         tiles(dv.view(-1, section, keys, depth), _KEYS),
     )
     attention_hopper_backward_kernel[(section, blocks, batch * kv_heads // section)](
-        *descriptors, positive / math.log(2), kv_heads, heads // kv_heads, section, row_tiles, keys,
+        *descriptors, positive / math.log(2), kv_heads, group, group if group >= _MANY else 1, section, row_tiles, keys,
         CAUSAL=causal, ROWS=_ROWS, KEYS=_KEYS, STAGES=_STAGES, num_warps=4,
     )  # fmt: skip
     torch.mul(total.view(dq.shape), scale, out=dq)

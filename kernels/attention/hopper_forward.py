@@ -13,13 +13,18 @@ Formula: Dao 2023 (arXiv 2307.08691), section 3.1. Schedule: Shah et al. 2024 (a
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from kernels.attention.hopper_tiles import AVAILABLE, jit, largest_divisor, ring, supports, tiles, with_positive_scale
-from kernels.configs import card
+from kernels.attention.hopper_tiles import AVAILABLE, jit, largest_divisor, padded, ring, tiles, with_positive_scale
+from kernels.attention.hopper_tiles import supports as supported
+from kernels.bound import Bound, descriptors
+from kernels.configs import Card, card
+from kernels.dispatch import cdiv
 
 if AVAILABLE:
     from triton.experimental.gluon import language as gl
@@ -29,19 +34,59 @@ if AVAILABLE:
 
 __all__ = ["forward", "supports"]
 
+_LN_2 = math.log(2)
 _ROWS = 64  # of Q per consumer: the smallest matrix product of a warpgroup
 _BLOCK = 128  # keys: at D = 128, the scores (64 registers), their bf16 copy (32) and the output (64) fit 240 registers without spills
+_ROUNDS = 1.5  # of tiles that are dealt at a time
 _SHARED_CACHE = 24 << 20  # bytes of K and V that concurrent programs may share: half of the L2 cache; the rest streams through it
 
 
 @jit
-def _tile(index, section, row_tiles):
-    """Return (head, row tile). Heads are grouped so that their K and V fit the L2 cache; in a group, the last row tiles come first.
+def _has_last(dealt, backwards):
+    """Return 1 if this program gets one of the last tiles of a deal, which may not be enough for all."""
+    programs, program = gl.num_programs(0), gl.program_id(0)
+    place = gl.where(backwards, programs - 1 - program, program)
+    return gl.where(place < dealt - (gl.cdiv(dealt, programs) - 1) * programs, 1, 0)
+
+
+@jit
+def _deal(total, dealt):
+    """Deal tiles to the programs, `dealt` at a time. Return this program's tiles, those of its first deal and of two, and a deal's rounds.
+
+    Each round goes through the programs in the other direction: who got a long tile gets a short one next.
+    """
+    rounds = gl.cdiv(dealt, gl.num_programs(0))
+    first = rounds - 1 + _has_last(dealt, rounds % 2 == 0)
+    both = first + rounds - 1 + _has_last(dealt, True)
+    return total // dealt // 2 * both + total // dealt % 2 * first, first, both, rounds
+
+
+@jit
+def _tile(turn, deal, dealt, section, row_tiles):
+    """Return (head, row tile) of a turn. Heads are in sections whose K and V fit the L2 cache; in a section, the last row tiles come first.
 
     Under a mask, those are the longest.
     """
+    _, first, both, rounds = deal
+    programs, program = gl.num_programs(0), gl.program_id(0)
+    second = gl.where(turn % both >= first, 1, 0)
+    round = turn % both - second * first
+    index = (turn // both * 2 + second) * dealt + round * programs
+    index += gl.where((round + second * rounds) % 2 == 1, programs - 1 - program, program)
     within = index % (section * row_tiles)
     return index // (section * row_tiles) * section + within % section, row_tiles - 1 - within // section
+
+
+@jit
+def _scores(q, k, unset, REST: gl.constexpr):
+    """Start the product of queries and keys; of the second half of their columns, only REST."""
+    if REST:
+        HALF: gl.constexpr = q.shape[1] // 2
+        s = warpgroup_mma(q.slice(0, HALF, dim=1), k.slice(0, HALF, dim=1).permute((1, 0)), unset, use_acc=False, is_async=True)
+        s = warpgroup_mma(q.slice(HALF, REST, dim=1), k.slice(HALF, REST, dim=1).permute((1, 0)), s, is_async=True)
+    else:
+        s = warpgroup_mma(q, k.permute((1, 0)), unset, use_acc=False, is_async=True)
+    return s
 
 
 @jit
@@ -56,11 +101,12 @@ def _blocks(row_tile, keys, CAUSAL: gl.constexpr, TILE: gl.constexpr, BLOCK: gl.
 def _produce(q_desc, k_desc, v_desc, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr):
     q_smem, k_ring, v_ring, _ = smem
     q_full, q_empty, k_full, k_empty, v_full, v_empty = bars
-    total, section, row_tiles, heads, group, _, keys = sizes
+    total, dealt, section, row_tiles, heads, group, _, keys = sizes
     STAGES: gl.constexpr = k_ring.shape[0]
     step, q_phase = 0, 1  # waiting for the phase before the first succeeds on a new barrier
-    for index in range(gl.program_id(0), total, gl.num_programs(0)):
-        head, row_tile = _tile(index, section, row_tiles)
+    deal = _deal(total, dealt)
+    for turn in range(deal[0]):
+        head, row_tile = _tile(turn, deal, dealt, section, row_tiles)
         batch, q_head = head // heads, head % heads
         mbarrier.wait(q_empty, q_phase)
         q_phase ^= 1
@@ -82,34 +128,56 @@ def _produce(q_desc, k_desc, v_desc, smem, bars, sizes, CAUSAL: gl.constexpr, RO
 
 @jit
 def _consume(
-    out_desc, lse, scale_log2, smem, bars, sizes, HALF: gl.constexpr, CAUSAL: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr
+    out_desc,
+    lse,
+    scale_log2,
+    smem,
+    bars,
+    sizes,
+    HALF: gl.constexpr,
+    CAUSAL: gl.constexpr,
+    ROWS: gl.constexpr,
+    BLOCK: gl.constexpr,
+    REST: gl.constexpr,
+    SHARED: gl.constexpr,
 ):
     q_smem, k_ring, v_ring, out_smem = smem
     q_full, q_empty, k_full, k_empty, v_full, v_empty = bars
-    total, section, row_tiles, heads, _, rows, keys = sizes
+    total, dealt, section, row_tiles, heads, _, rows, keys = sizes
     STAGES: gl.constexpr = k_ring.shape[0]
     D: gl.constexpr = k_ring.shape[4]
+    DV: gl.constexpr = v_ring.shape[4]
     dtype: gl.constexpr = q_smem.dtype
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK, 16])
-    o_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    o_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, DV, 16])
     p_layout: gl.constexpr = gl.DotOperandLayout(0, o_layout, 2)
     by_row: gl.constexpr = gl.SliceLayout(1, o_layout)
     q = q_smem.index(HALF).reshape([ROWS, D])
     unset = gl.zeros([ROWS, BLOCK], gl.float32, s_layout)
 
     step, q_phase = 0, 0
-    for index in range(gl.program_id(0), total, gl.num_programs(0)):
-        head, row_tile = _tile(index, section, row_tiles)
+    deal = _deal(total, dealt)
+    for turn in range(deal[0]):
+        head, row_tile = _tile(turn, deal, dealt, section, row_tiles)
         blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
         first_row = (2 * row_tile + HALF) * ROWS
         row = first_row + gl.arange(0, ROWS, gl.SliceLayout(1, s_layout))
+
+        if CAUSAL and HALF == 0 and BLOCK == ROWS and blocks > _blocks(2 * row_tile, keys, CAUSAL, ROWS, BLOCK):
+            # These queries do not see the last block of the tile.
+            mbarrier.wait(k_full.index(step % STAGES), step // STAGES & 1)
+            mbarrier.arrive(k_empty.index(step % STAGES), count=1)
+            mbarrier.wait(v_full.index(step % STAGES), step // STAGES & 1)
+            mbarrier.arrive(v_empty.index(step % STAGES), count=1)
+            step += 1
+            blocks -= 1
 
         # From the right: the only block with a diagonal or a ragged end comes first, so the loop needs no mask.
         mbarrier.wait(q_full, q_phase)
         q_phase ^= 1
         stage = step % STAGES
         mbarrier.wait(k_full.index(stage), step // STAGES & 1)
-        s = warpgroup_mma(q, k_ring.index(stage).reshape([BLOCK, D]).permute((1, 0)), unset, use_acc=False, is_async=True)
+        s = _scores(q, k_ring.index(stage).reshape([BLOCK, D]), unset, REST)
         s = warpgroup_mma_wait(0, deps=(s,))
         mbarrier.arrive(k_empty.index(stage), count=1)
         column = (blocks - 1) * BLOCK + gl.arange(0, BLOCK, gl.SliceLayout(0, s_layout))
@@ -121,14 +189,14 @@ def _consume(
         p = gl.exp2(s * scale_log2 - gl.expand_dims(peak, 1))
         norm = gl.sum(p, 1)
         p_half = gl.convert_layout(p.to(dtype), p_layout)
-        o = gl.zeros([ROWS, D], gl.float32, o_layout)
+        o = gl.zeros([ROWS, DV], gl.float32, o_layout)
         mbarrier.wait(v_full.index(stage), step // STAGES & 1)
 
         for _ in range(blocks - 1):
             following, phase = (step + 1) % STAGES, (step + 1) // STAGES & 1
             mbarrier.wait(k_full.index(following), phase)
-            s = warpgroup_mma(q, k_ring.index(following).reshape([BLOCK, D]).permute((1, 0)), unset, use_acc=False, is_async=True)
-            o = warpgroup_mma(p_half, v_ring.index(stage).reshape([BLOCK, D]), o, is_async=True)
+            s = _scores(q, k_ring.index(following).reshape([BLOCK, D]), unset, REST)
+            o = warpgroup_mma(p_half, v_ring.index(stage).reshape([BLOCK, DV]), o, is_async=True)
             s = warpgroup_mma_wait(1, deps=(s,))
             mbarrier.arrive(k_empty.index(following), count=1)
             new_peak = gl.maximum(peak, gl.max(s, 1) * scale_log2)
@@ -146,21 +214,25 @@ def _consume(
             step += 1
             stage = following
 
-        mbarrier.arrive(q_empty, count=1)
-        o = warpgroup_mma(p_half, v_ring.index(stage).reshape([BLOCK, D]), o, is_async=True)
+        if not SHARED:
+            mbarrier.arrive(q_empty, count=1)
+        o = warpgroup_mma(p_half, v_ring.index(stage).reshape([BLOCK, DV]), o, is_async=True)
         gl.store(lse + head.to(gl.int64) * rows + row, (peak + gl.log2(norm)) * 0.6931471805599453, mask=row < rows)
         o = warpgroup_mma_wait(0, deps=(o,))
         mbarrier.arrive(v_empty.index(stage), count=1)
         step += 1
         o = o * gl.expand_dims(gl.convert_layout(1.0 / norm, by_row), 1)
         tma.store_wait(0)  # the previous tile's store: its buffer is written next
-        out_smem.index(HALF).reshape([ROWS, D]).store(o.to(dtype))
+        out_smem.index(HALF).reshape([ROWS, DV]).store(o.to(dtype))
         fence_async_shared()
         async_store(out_desc, [head // heads, head % heads, first_row, 0], out_smem.index(HALF))
+        if SHARED:
+            tma.store_wait(0)
+            mbarrier.arrive(q_empty, count=1)
     tma.store_wait(0)
 
 
-@jit(do_not_specialize=["total", "section", "row_tiles", "heads", "group", "rows", "keys"])
+@jit(do_not_specialize=["total", "dealt", "section", "row_tiles", "heads", "group", "rows", "keys"])
 def attention_hopper_kernel(
     q_desc,
     k_desc,
@@ -169,6 +241,7 @@ def attention_hopper_kernel(
     lse,
     scale_log2,
     total,
+    dealt,
     section,
     row_tiles,
     heads,
@@ -179,12 +252,18 @@ def attention_hopper_kernel(
     ROWS: gl.constexpr,
     BLOCK: gl.constexpr,
     STAGES: gl.constexpr,
+    REST: gl.constexpr,
+    SHARED: gl.constexpr,
 ):
     D: gl.constexpr = q_desc.block_type.shape[3]
+    DV: gl.constexpr = v_desc.block_type.shape[3]
     q_smem = gl.allocate_shared_memory(q_desc.dtype, [2, 1, 1, ROWS, D], q_desc.layout)
-    out_smem = gl.allocate_shared_memory(q_desc.dtype, [2, 1, 1, ROWS, D], out_desc.layout)
+    if SHARED:  # noqa: SIM108 - the output leaves through the memory of its own queries
+        out_smem = q_smem
+    else:
+        out_smem = gl.allocate_shared_memory(q_desc.dtype, [2, 1, 1, ROWS, DV], out_desc.layout)
     k_ring = gl.allocate_shared_memory(q_desc.dtype, [STAGES, 1, 1, BLOCK, D], k_desc.layout)
-    v_ring = gl.allocate_shared_memory(q_desc.dtype, [STAGES, 1, 1, BLOCK, D], v_desc.layout)
+    v_ring = gl.allocate_shared_memory(q_desc.dtype, [STAGES, 1, 1, BLOCK, DV], v_desc.layout)
     q_full, q_empty = ring(1, 1, 2)
     k_full, k_empty = ring(STAGES, 1, 2)
     v_full, v_empty = ring(STAGES, 1, 2)
@@ -192,11 +271,11 @@ def attention_hopper_kernel(
 
     smem = (q_smem, k_ring, v_ring, out_smem)
     bars = (q_full.index(0), q_empty.index(0), k_full, k_empty, v_full, v_empty)
-    sizes = (total, section, row_tiles, heads, group, rows, keys)
+    sizes = (total, dealt, section, row_tiles, heads, group, rows, keys)
     gl.warp_specialize(
         [
-            (_consume, (out_desc, lse, scale_log2, smem, bars, sizes, 0, CAUSAL, ROWS, BLOCK)),
-            (_consume, (out_desc, lse, scale_log2, smem, bars, sizes, 1, CAUSAL, ROWS, BLOCK)),
+            (_consume, (out_desc, lse, scale_log2, smem, bars, sizes, 0, CAUSAL, ROWS, BLOCK, REST, SHARED)),
+            (_consume, (out_desc, lse, scale_log2, smem, bars, sizes, 1, CAUSAL, ROWS, BLOCK, REST, SHARED)),
             (_produce, (q_desc, k_desc, v_desc, smem, bars, sizes, CAUSAL, ROWS, BLOCK)),
         ],
         [4, 1],
@@ -204,33 +283,81 @@ def attention_hopper_kernel(
     )
 
 
+def supports(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
+    """Return whether `forward` takes these tensors on this GPU."""
+    return supported(q, k, v, 256)
+
+
+@functools.lru_cache
+def _shape(width: int, v_width: int) -> tuple[int, int, int, bool]:
+    """Return the keys of a block, the stages, what `_scores` calls REST, and whether the output takes the memory of its queries.
+
+    Widths are padded. 227 KB of shared memory hold queries, two or three stages of keys and values, and the output.
+    """
+    columns, v_columns = padded(width), padded(v_width)
+    wide = max(columns, v_columns) > 128
+    rest = -(-width // 64) * 64 - columns // 2
+    return (
+        _BLOCK // 2 if wide else _BLOCK,
+        2 if columns + v_columns > 128 else 3,
+        rest if columns > 128 and rest < columns // 2 else 0,
+        columns == v_columns and wide,
+    )
+
+
 def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
     """Return `softmax(scale * q k^T) v`, and the logarithm of the softmax's denominator.
 
     Args:
-        q: (batch, heads, rows, D), fp16 or bf16, D 64 or 128; `supports` says which strides.
-        k, v: (batch, a divisor of heads, keys, D).
+        q: (batch, heads, rows, D), fp16 or bf16; `supports` says which widths and strides.
+        k: (batch, a divisor of heads, keys, D).
+        v: (batch, the same, keys, DV).
         causal: row i sees the keys 0..i.
 
     Returns:
-        (batch, heads, rows, D) in q's dtype, contiguous, and (batch, heads, rows) in fp32.
+        (batch, heads, rows, DV) in q's dtype, contiguous, and (batch, heads, rows) in fp32.
     """
     q, scale = with_positive_scale(q, scale)
-    batch, heads, rows, depth = q.shape
-    keys = k.shape[2]
-    out = torch.empty((batch, heads, rows, depth), dtype=q.dtype, device=q.device)
-    lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
-    row_tiles = -(-rows // (2 * _ROWS))
-    total = row_tiles * batch * heads
-    # Tiles of equal length: one program per multiprocessor, which fetches its next tile while the last one ends. Of different lengths: one
-    # program per tile, longest first, and the hardware starts them as others end.
-    programs = total if causal else min(total, card().processors)
-    group = heads // k.shape[1]
-    section = largest_divisor(batch * heads, max(1, _SHARED_CACHE // (2 * keys * depth * k.element_size())) * group)
-    descriptors = tiles(q, _ROWS), tiles(k, _BLOCK), tiles(v, _BLOCK), tiles(out, _ROWS)
-    sizes = total, section, row_tiles, heads, group, rows, keys
-    stages = 2 if depth > 64 else 3  # with Q and the output, 192 KB or 128 KB of shared memory
-    attention_hopper_kernel[(programs,)](
-        *descriptors, lse, scale / math.log(2), *sizes, CAUSAL=causal, ROWS=_ROWS, BLOCK=_BLOCK, STAGES=stages, num_warps=4
-    )
+    out = torch.empty((*q.shape[:3], v.shape[3]), dtype=q.dtype, device=q.device)
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    launch = _plan(card(), q.dtype, *[size for x in (q, k, v) for size in (x.shape, x.stride())], causal)
+    launch(q, k, v, out, lse, scale)
     return out, lse
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(
+    on: Card,
+    dtype: torch.dtype,
+    q: tuple[int, ...],
+    q_strides: tuple[int, ...],
+    k: tuple[int, ...],
+    k_strides: tuple[int, ...],
+    v: tuple[int, ...],
+    v_strides: tuple[int, ...],
+    causal: bool,
+) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, float], None]:
+    """Return the launch for shapes and strides. It takes q, k, v, the output, the logarithms and the scale."""
+    batch, heads, rows, depth = q
+    keys, v_depth = v[2:]
+    row_tiles, group = cdiv(rows, 2 * _ROWS), heads // k[1]
+    total = row_tiles * batch * heads
+    section = largest_divisor(batch * heads, max(1, _SHARED_CACHE // (keys * (depth + v_depth) * dtype.itemsize)) * group)
+    # One program per multiprocessor, which fetches its next tile while the last one ends. Under a mask, tiles are dealt by sections, where
+    # long ones come first. If those are too few to make up for each other, there is a program per tile, and the hardware starts one as
+    # another ends.
+    programs, dealt = min(total, on.processors), total
+    if causal and programs < total:
+        dealt = section * row_tiles
+        if dealt < _ROUNDS * programs and dealt < total:
+            programs, dealt = total, total
+    block, stages, rest, shared = _shape(depth, v_depth)
+    sizes = total, dealt, section, row_tiles, heads, group, rows, keys
+    options = {"CAUSAL": causal, "ROWS": _ROWS, "BLOCK": block, "STAGES": stages, "REST": rest, "SHARED": shared, "num_warps": 4}
+    bound = Bound(attention_hopper_kernel, (programs,), options)
+    of_q, of_k, of_v, of_out = (descriptors(lambda x, n=n: tiles(x, n)) for n in (_ROWS, block, block, _ROWS))
+
+    def launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float) -> None:
+        bound(of_q(q), of_k(k), of_v(v), of_out(out), lse, scale / _LN_2, *sizes)
+
+    return launch

@@ -22,6 +22,8 @@ try:
 except ImportError:  # a Triton without Gluon, or without its Hopper part
     AVAILABLE = False
 
+_NARROWEST = 32  # columns of a head that the plain kernels do not pad more than these do
+
 
 if AVAILABLE:
     # Names of Triton 3.9. In 3.6, the first two have other names, and the third is an operation without a function.
@@ -52,14 +54,15 @@ def ring(STAGES: gl.constexpr, FILLS: gl.constexpr, CONSUMERS: gl.constexpr):
     return full, empty
 
 
-def supports(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
-    """Return whether the Hopper kernels can take these tensors, with or without a mask, on this GPU."""
+def supports(q: Tensor, k: Tensor, v: Tensor, widest: int) -> bool:
+    """Return whether the Hopper kernels can take these tensors, with heads padded to at most `widest` columns, on this GPU."""
     return (
         AVAILABLE
         and not triton.knobs.runtime.interpret
         and q.shape[0] * q.shape[1] < 1 << 16  # heads are an axis of the backward's grid
-        and q.shape[3] in (64, 128)
-        and q.shape[3] == k.shape[3] == v.shape[3]
+        and min(q.shape[3], v.shape[3]) > _NARROWEST
+        and q.shape[3] % 8 == v.shape[3] % 8 == 0  # so that results travel too
+        and padded(max(q.shape[3], v.shape[3])) <= widest
         and travels(q)
         and travels(k)
         and travels(v)
@@ -87,12 +90,17 @@ def tiles(x: Tensor, rows: int, swizzle: int = 128) -> Any:
     return TensorDescriptor(x, *_described(x.shape, x.stride(), rows, swizzle))
 
 
+def padded(width: int) -> int:
+    """Return the columns of a tile: whole panels, a power of two. Past a head's last column, the TMA reads zeros and writes nothing."""
+    return max(64, 1 << (width - 1).bit_length())
+
+
 @functools.lru_cache
 def _described(shape: tuple[int, ...], strides: tuple[int, ...], rows: int, swizzle: int) -> tuple[Any, ...]:
     """Return shape, strides, block and layout of `tiles`."""
     steps = [stride if size > 1 else shape[-1] for size, stride in zip(shape[:-1], strides[:-1], strict=True)]
     layout = gl.NVMMASharedLayout(swizzle_byte_width=swizzle, element_bitwidth=16, rank=4)
-    return list(shape), [*steps, 1], [1, 1, rows, shape[-1]], layout
+    return list(shape), [*steps, 1], [1, 1, rows, padded(shape[-1])], layout
 
 
 @functools.cache

@@ -190,8 +190,8 @@ def test_logarithms_are_natural(causal, draw):
 
 def test_what_it_does_not_take_is_refused(draw):
     x = draw(2, 4, 8)
-    for kwargs in ({"attn_mask": x}, {"dropout_p": 0.1}):
-        with pytest.raises(NotImplementedError, match="without attn_mask and without dropout"):
+    for kwargs in ({"dropout_p": -0.1}, {"dropout_p": 1.1}):
+        with pytest.raises(RuntimeError, match="between 0 and 1"):
             attention(x, x, x, **kwargs)
     with pytest.raises(NotImplementedError, match="up to 256"):
         attention(*(draw(1, 2, 257) for _ in range(3)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -74,6 +74,33 @@ def visible(first, start, keys, M: tl.constexpr, N: tl.constexpr, CAUSAL: tl.con
 
 
 @triton.jit
+def with_mask(scores, mask, place, row, key, rows, keys, scale):
+    """Return scaled scores with a mask: -inf where a bool is false, or numbers added. `row` and `key` are tensors of two dimensions.
+
+    `place` is (strides, batch, head). Nothing is read past the last row and key; the score there is unmasked.
+    """
+    strides, batch, head = place
+    at = mask + tl.cast(batch, tl.int64) * strides[0] + tl.cast(head, tl.int64) * strides[1]
+    inside = (row < rows) & (key < keys)
+    read = tl.load(at + row.to(tl.int64) * strides[2] + key.to(tl.int64) * strides[3], mask=inside, other=0)
+    if mask.dtype.element_ty.is_floating():
+        scores = scores * scale + read.to(tl.float32)
+    else:
+        scores = tl.where((read != 0) | (inside == 0), scores * scale, -float("inf"))
+    return scores
+
+
+@triton.jit
+def kept(seed, pair, row, key, threshold):
+    """Return which probabilities dropout keeps. A random word goes by the place alone, so each backward finds it in an order of its own."""
+    key = (key + row * 0).to(tl.uint32)
+    word, _, _, _ = tl.philox(
+        tl.load(seed), key, (row + key.to(tl.int32) * 0).to(tl.uint32), pair.to(tl.uint32) + key * 0, key * 0, n_rounds=7
+    )
+    return word >= tl.cast(threshold, tl.uint32)
+
+
+@triton.jit
 def product(a, b, acc, PRECISION: tl.constexpr):
     """Return `a @ b + acc` with `a` rounded to the dtype of `b`. "widened" is for the interpreter, which multiplies the bits of bf16."""
     if PRECISION == "widened":
@@ -106,6 +133,19 @@ def rows_by_rows(a_tile, a, a_first, b_tile, b, b_first, WIDTH: tl.constexpr, PA
 def exponential(scores, scale, offset, EXACT: tl.constexpr):
     """Return `exp(scale * scores - offset)`. Exact takes one more multiplication, and rounds the difference instead of its terms."""
     return tl.exp(scores * scale - offset) if EXACT else tl.exp2(scores * (scale * LOG2_E) - offset * LOG2_E)
+
+
+class Extra(NamedTuple):
+    """What a kernel takes besides: a mask (batch, head, row, key) and its strides; dropout's seed, threshold, and scale of what is kept."""
+
+    mask: torch.Tensor | None = None
+    strides: tuple[int, ...] = (0, 0, 0, 0)
+    seed: torch.Tensor | None = None
+    threshold: int = 0
+    kept_scale: float = 1.0
+
+
+NOTHING = Extra()
 
 
 def padded(width: int) -> int:

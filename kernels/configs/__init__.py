@@ -61,13 +61,13 @@ def architecture(target: Any) -> str:
 _CHOSEN: dict[tuple[int, str], tuple[Any, Any]] = {}
 
 
-def choose(table: Mapping[str, Config]) -> Config:
-    """Return the configuration of the first pattern that matches the active GPU.
+def choose(table: Mapping[str, Config], on: Card | None = None) -> Config:
+    """Return the configuration of the first pattern that matches `on`, or the active GPU.
 
     Raises:
         NotImplementedError: none matches.
     """
-    name = card().name
+    name = (on or card()).name
     known = _CHOSEN.get((id(table), name))
     if known:
         return known[1]

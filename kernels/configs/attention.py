@@ -41,6 +41,10 @@ class Tiles:
     key_value: Tile
 
 
+# The most queries of a call that any card decodes.
+MOST_OF_DECODING = 64
+
+
 @dataclass(frozen=True)
 class Decode:
     """Of the kernel for few queries, for head dimensions of up to `width`.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+# Rows up to which a product is a walk over its weights: a tile of warpgroups has 64 at least.
+FEW = 64
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -40,6 +43,7 @@ class Config:
     """`narrow`: fp16 and bf16; `frugal`: the same where addresses need more registers, with rows of odd length or a second output.
 
     `ieee`, `tf32`: fp32 by its precision; without the latter the former is taken. `specialized`: fp16 and bf16 that TMA can reach.
+    `few`: 16-bit products of up to `FEW` rows, with `m` the fewest rows of a tile; empty where other tiles take them.
     `tf32_dense_k`, `ieee_dense_n`: tf32 reads both operands, and fp32 its second, several times faster in this layout: a copy pays.
     `widen`: operands are converted to fp32 before they are multiplied.
     """
@@ -49,6 +53,7 @@ class Config:
     ieee: tuple[Tile, ...]
     tf32: tuple[Tile, ...] = ()
     specialized: tuple[Specialized, ...] = ()
+    few: tuple[Tile, ...] = ()
     tf32_dense_k: bool = False
     ieee_dense_n: bool = False
     widen: bool = False
@@ -74,6 +79,7 @@ MATMUL = {
         tf32=(Tile(128, 256, 32, 8, 3), Tile(128, 128, 32, 4, 3), Tile(64, 64, 32, 4, 3)),
         tf32_dense_k=True,
         ieee_dense_n=True,
+        few=(Tile(16, 128, 128, 4, 3), Tile(16, 64, 128, 4, 4), Tile(16, 32, 128, 4, 5), Tile(16, 128, 64, 4, 4), Tile(16, 64, 64, 4, 6)),
         specialized=(Specialized(128, 256, 64, 4, 64), Specialized(128, 128, 64, 6, 64), Specialized(128, 64, 64, 8, 32)),
     ),
     "sm_100": Config(narrow=(Tile(128, 256, 64, 8, 3), *_FRUGAL), frugal=_FRUGAL, ieee=_FMA, tf32=_TF32),
@@ -92,8 +98,9 @@ MATMUL = {
     ),
     "gfx9*": Config(narrow=_cdna((128, 128, 32, 2)), frugal=_cdna((128, 128, 32, 2)), ieee=_cdna((128, 128, 32, 2))),
     "gfx1*": Config(narrow=(Tile(128, 128, 32, 8, 2),), frugal=(Tile(128, 128, 32, 8, 2),), ieee=(Tile(64, 64, 16, 8, 2),)),
-    # Triton's interpreter multiplies the bits of bf16.
+    # Triton's interpreter multiplies the bits of bf16. Few rows have parts there, so that tests see them.
     "interpreter": Config(
+        few=(Tile(16, 32, 64, 4, 2),),
         narrow=(Tile(64, 32, 64, 4, 2, 2, 3), Tile(32, 32, 64, 4, 2, 2, 3)),
         frugal=(Tile(32, 64, 32, 4, 2, 2, 3),),
         ieee=(Tile(32, 64, 64, 4, 2, 2, 3),),

@@ -29,7 +29,7 @@ def test_any_number_of_classes(dtype, classes, ours, device, compare):
 def test_vocabularies(dtype, classes, ours, device, compare):
     if device.type != "cuda":
         pytest.skip("the interpreter has smaller tiles, and smaller sizes to cross them")
-    rows = min(301, 2**24 // classes)  # an emulated card has the memory of its host
+    rows = min(301, 2**22 // classes)  # an emulated card has the memory of its host, and PyTorch needs a hundred bytes for each number
     compare(ours, F.cross_entropy, *drawn(rows, classes, device, DTYPES[dtype], ignored=7))
 
 

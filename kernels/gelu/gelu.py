@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.configs import choose
-from kernels.configs.elementwise import ELEMENTWISE
+from kernels.bound import Bound, on_boundary
+from kernels.configs import Card, card, choose
+from kernels.configs.elementwise import ELEMENTWISE, Elementwise
 from kernels.contract import check_dtype, laid_out_as
 from kernels.dispatch import cdiv, custom_op
 
@@ -94,14 +98,19 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     return _gelu(input, approximate == "tanh")
 
 
+@functools.lru_cache(maxsize=1024)
+def _plan(
+    kernel: Any, on: Card, config: Elementwise, n: int, dtypes: tuple[torch.dtype, ...], boundaries: tuple[bool, ...], tanh: bool
+) -> Bound:
+    return Bound(kernel, (cdiv(n, config.block),), {"TANH": tanh, "BLOCK_SIZE": config.block, "num_warps": config.warps})
+
+
 @custom_op("warpwave::gelu")
 def _gelu(input: Tensor, tanh: bool) -> Tensor:
     out = torch.empty_like(input)
     if out.numel():
-        config = choose(ELEMENTWISE)
-        grid = (cdiv(out.numel(), config.block),)
-        x = laid_out_as(input, out)
-        gelu_kernel[grid](x, out, out.numel(), TANH=tanh, BLOCK_SIZE=config.block, num_warps=config.warps)
+        x, on = laid_out_as(input, out), card()
+        _plan(gelu_kernel, on, choose(ELEMENTWISE, on), out.numel(), (x.dtype,), on_boundary(x), tanh)(x, out, out.numel())
     return out
 
 
@@ -109,10 +118,9 @@ def _gelu(input: Tensor, tanh: bool) -> Tensor:
 def _gelu_backward(grad: Tensor, input: Tensor, tanh: bool) -> Tensor:
     out = torch.empty_like(input)
     if out.numel():
-        config = choose(ELEMENTWISE)
-        grid = (cdiv(out.numel(), config.block),)
-        tensors = laid_out_as(grad, out), laid_out_as(input, out), out
-        gelu_backward_kernel[grid](*tensors, out.numel(), TANH=tanh, BLOCK_SIZE=config.block, num_warps=config.warps)
+        x, on = (laid_out_as(grad, out), laid_out_as(input, out)), card()
+        dtypes = grad.dtype, input.dtype
+        _plan(gelu_backward_kernel, on, choose(ELEMENTWISE, on), out.numel(), dtypes, on_boundary(*x), tanh)(*x, out, out.numel())
     return out
 
 

@@ -44,48 +44,78 @@ def backward_kernel(
     n_rows,
     n_columns,
     ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    WIDTH: tl.constexpr,
+    CHUNKS: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Walk over tiles of ROWS rows with sums over rows in registers; write them to row `program` of dweight and dbias."""
-    columns = tl.arange(0, BLOCK)
-    in_columns = columns < n_columns
-    if weight_ptr is not None:
-        weight = tl.load(weight_ptr + columns, mask=in_columns, other=0.0)[None, :]
+    """Walk over tiles of ROWS rows with sums over rows in registers; write them to row `program` of dweight and dbias.
+
+    The columns are CHUNKS tensors of WIDTH columns, so that their number need not be a power of two.
+    """
+    columns = tl.arange(0, WIDTH)
     # Rounding to half precision loses more than fp32 sums do.
     COMPENSATED: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 32
-    dweight = tl.zeros((ROWS, BLOCK), tl.float32)
-    dbias = tl.zeros((ROWS, BLOCK), tl.float32)
-    lost_of_dweight = tl.zeros((ROWS, BLOCK), tl.float32)
-    lost_of_dbias = tl.zeros((ROWS, BLOCK), tl.float32)
+    weights, dweights, dbiases, lost_of_dweights, lost_of_dbiases = (), (), (), (), ()
+    for i in tl.static_range(CHUNKS):
+        if weight_ptr is not None:
+            weights += (tl.load(weight_ptr + i * WIDTH + columns, mask=i * WIDTH + columns < n_columns, other=0.0)[None, :],)
+        zeros = tl.zeros((ROWS, WIDTH), tl.float32)
+        dweights += (zeros,)
+        dbiases += (zeros,)
+        lost_of_dweights += (zeros,)
+        lost_of_dbiases += (zeros,)
     one = tl.full((), 1, tl.int64)  # a row's number times its stride exceeds 2**31
     for tile in tl.range(tl.program_id(0), tl.cdiv(n_rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         rows = tile * one * ROWS + tl.arange(0, ROWS)
         in_rows = rows < n_rows
-        inside = in_rows[:, None] & in_columns[None, :]
-        grad = tl.load(grad_ptr + rows[:, None] * n_columns + columns[None, :], mask=inside, other=0.0).to(tl.float32)
-        x = tl.load(x_ptr + rows[:, None] * row_stride + columns[None, :], mask=inside, other=0.0).to(tl.float32)
         rstd = tl.load(rstd_ptr + rows, mask=in_rows, other=0.0)[:, None]
         if mean_ptr is not None:
-            x -= tl.load(mean_ptr + rows, mask=in_rows, other=0.0)[:, None]
-        normal = x * rstd
-        if dweight_ptr is not None:
-            dweight, lost_of_dweight = add_up(dweight, lost_of_dweight, grad * normal, COMPENSATED)
-        if dbias_ptr is not None:
-            dbias, lost_of_dbias = add_up(dbias, lost_of_dbias, grad, COMPENSATED)
-        if weight_ptr is not None:
-            grad *= weight.to(tl.float32)
+            mean = tl.load(mean_ptr + rows, mask=in_rows, other=0.0)[:, None]
+        normals, grads, next_dweights, next_dbiases, next_lost_of_dweights, next_lost_of_dbiases = (), (), (), (), (), ()
+        products = tl.zeros((ROWS, WIDTH), tl.float32)
+        shifts = tl.zeros((ROWS, WIDTH), tl.float32)
+        for i in tl.static_range(CHUNKS):
+            inside = in_rows[:, None] & (i * WIDTH + columns < n_columns)[None, :]
+            grad = tl.load(grad_ptr + rows[:, None] * n_columns + (i * WIDTH + columns)[None, :], mask=inside, other=0.0).to(tl.float32)
+            x = tl.load(x_ptr + rows[:, None] * row_stride + (i * WIDTH + columns)[None, :], mask=inside, other=0.0).to(tl.float32)
+            if mean_ptr is not None:
+                x -= mean
+            normal = x * rstd
+            dweight, lost_of_dweight, dbias, lost_of_dbias = dweights[i], lost_of_dweights[i], dbiases[i], lost_of_dbiases[i]
+            if dweight_ptr is not None:
+                dweight, lost_of_dweight = add_up(dweight, lost_of_dweight, grad * normal, COMPENSATED)
+            if dbias_ptr is not None:
+                dbias, lost_of_dbias = add_up(dbias, lost_of_dbias, grad, COMPENSATED)
+            next_dweights += (dweight,)
+            next_dbiases += (dbias,)
+            next_lost_of_dweights += (lost_of_dweight,)
+            next_lost_of_dbiases += (lost_of_dbias,)
+            if weight_ptr is not None:
+                grad *= weights[i].to(tl.float32)
+            products += normal * grad
+            if mean_ptr is not None:
+                shifts += grad
+            normals += (normal,)
+            grads += (grad,)
+        dweights, dbiases = next_dweights, next_dbiases
+        lost_of_dweights, lost_of_dbiases = next_lost_of_dweights, next_lost_of_dbiases
         if mean_ptr is not None:
-            product, shift = tl.reduce((normal * grad, grad), 1, add_both)
-            dx = grad - normal * (product / n_columns)[:, None] - (shift / n_columns)[:, None]
+            product, shift = tl.reduce((products, shifts), 1, add_both)
         else:
-            dx = grad - normal * (tl.sum(normal * grad, 1) / n_columns)[:, None]
-        tl.store(dx_ptr + rows[:, None] * n_columns + columns[None, :], (dx * rstd).to(dx_ptr.dtype.element_ty), mask=inside)
-    own = tl.program_id(0) * n_columns + columns
-    if dweight_ptr is not None:
-        tl.store(dweight_ptr + own, tl.sum(dweight, 0), mask=in_columns)
-    if dbias_ptr is not None:
-        tl.store(dbias_ptr + own, tl.sum(dbias, 0), mask=in_columns)
+            product = tl.sum(products, 1)
+        for i in tl.static_range(CHUNKS):
+            dx = grads[i] - normals[i] * (product / n_columns)[:, None]
+            if mean_ptr is not None:
+                dx -= (shift / n_columns)[:, None]
+            inside = in_rows[:, None] & (i * WIDTH + columns < n_columns)[None, :]
+            at = dx_ptr + rows[:, None] * n_columns + (i * WIDTH + columns)[None, :]
+            tl.store(at, (dx * rstd).to(dx_ptr.dtype.element_ty), mask=inside)
+    for i in tl.static_range(CHUNKS):
+        own = tl.program_id(0) * n_columns + i * WIDTH + columns
+        if dweight_ptr is not None:
+            tl.store(dweight_ptr + own, tl.sum(dweights[i], 0), mask=i * WIDTH + columns < n_columns)
+        if dbias_ptr is not None:
+            tl.store(dbias_ptr + own, tl.sum(dbiases[i], 0), mask=i * WIDTH + columns < n_columns)
 
 
 @triton.jit

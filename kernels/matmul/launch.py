@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 
 import torch
 
+from kernels.bound import Bound, on_boundary
 from kernels.configs import Card, card, choose
-from kernels.configs.matmul import MATMUL, Config, Specialized, Tile
+from kernels.configs.matmul import FEW, MATMUL, Config, Specialized, Tile
 from kernels.matmul.kernels import matmul_kernel
 from kernels.matmul.layout import Launch, Layout
+from kernels.matmul.split import for_few_rows, in_parts
 
 # The cost of fetching an element of a row or column of operands, in products of a row and a column.
 FETCH = 32
@@ -55,8 +57,8 @@ def multiply(
             a, b = _read_fast(a, b, precision)
         a, b = _unit_stride(a), _unit_stride(b)
         bias = bias if bias is None else bias.contiguous()
-        aligned = (a.data_ptr() | b.data_ptr() | out.data_ptr() | saved.data_ptr()) % 16 == 0
-        launch = _plan(card(), a.dtype, precision, aligned, Layout.of(a), Layout.of(b), bias is not None, activation, save)
+        boundaries = on_boundary(a, b, saved, bias)
+        launch = _plan(card(), a.dtype, precision, boundaries, Layout.of(a), Layout.of(b), bias is not None, activation, save)
         launch(a, b, out, saved, bias)
     return out, saved
 
@@ -78,7 +80,7 @@ def multiply_into(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, add: bool
 
 @functools.lru_cache(maxsize=1024)
 def _plan_into(on: Card, dtype: torch.dtype, aligned: bool, add: bool, a: Layout, b: Layout) -> Launch | None:
-    config = choose(MATMUL)
+    config = choose(MATMUL, on)
     shape = (*a.shape[:-1], b.shape[-1])
     if not _takes_tma(config, dtype, aligned, a, b) or shape[0] * shape[1] < LARGE:
         return None
@@ -92,16 +94,24 @@ def _plan(
     on: Card,
     dtype: torch.dtype,
     precision: str | None,
-    aligned: bool,
+    boundaries: tuple[bool, ...],
     a: Layout,
     b: Layout,
     bias: bool,
     activation: str | None,
     save: bool,
 ) -> Launch:
-    config = choose(MATMUL)
+    config, aligned = choose(MATMUL, on), all(boundaries[:2])
     shape = (*a.shape[:-1], b.shape[-1])
     epilogue = {"bias": bias, "activation": activation, "save": save}
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    few = for_few_rows(config.few, on, m, n, k) if not precision and aligned and len(shape) == 2 and m <= FEW else None
+    if few and a.in_reach_of_tma() and b.in_reach_of_tma():  # rows that start on 16 bytes
+        tile, parts = few
+        if parts == 1:
+            return _pointers(tile, on, precision, config.widen, a, b, epilogue)
+        plain = {"bias": False, "activation": None, "save": False}
+        return in_parts(parts, lambda a, b: _pointers(tile, on, precision, config.widen, a, b, plain), a, b, epilogue)
     if _takes_tma(config, dtype, aligned, a, b):
         narrow = activation and a.shape[-1] < HIDES_ACTIVATION
         # Gluon is experimental, so it is only imported for a GPU with a configuration for it.
@@ -144,8 +154,10 @@ def _pointers(tile: Tile, on: Card, precision: str | None, widen: bool, a: Layou
         **tile.options,
     }
 
+    bound = Bound(matmul_kernel, (programs,), options)
+
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
-        matmul_kernel[(programs,)](a, b, out, saved, out if bias is None else bias, m, n, k, *strides, **options)
+        bound(a, b, out, saved, out if bias is None else bias, m, n, k, *strides)
 
     return launch
 

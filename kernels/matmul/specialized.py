@@ -10,17 +10,17 @@ import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from kernels.bound import Bound, descriptors
 from kernels.configs import Card
 from kernels.configs.matmul import Specialized
-from kernels.matmul.kernels import sum_kernel
 from kernels.matmul.layout import Launch, Layout
+from kernels.matmul.split import in_parts
 from kernels.matmul.warp_specialized import matmul_specialized_kernel
 
 GLUON = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16, torch.float32: gl.float32}
 
-# A part of a split sum has at least this many products, to be worth a second kernel that adds the parts; also that kernel's block size.
+# A part of a split sum has at least this many products, to be worth a second kernel that adds the parts.
 LONG = 1024
-BLOCK_SIZE = 1024
 
 
 def specialized(tile: Specialized, on: Card, dtype: torch.dtype, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
@@ -33,19 +33,8 @@ def specialized(tile: Specialized, on: Card, dtype: torch.dtype, a: Layout, b: L
     if splits == 1:
         return product(tile, on, (dtype, dtype), a, b, **epilogue)
     # With few tiles and a long sum, treat parts of the sum as a batch, so that every multiprocessor has work.
-    part = k // splits
-    a, b = Layout((splits, m, part), (part * a.stride[1], *a.stride)), Layout((splits, part, n), (part * b.stride[0], *b.stride))
-    multiply = product(replace(tile, part_n=32), on, (dtype, torch.float32), a, b)
-    options = {name.upper(): value for name, value in epilogue.items()}
-
-    def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
-        sums = torch.empty((splits, m, n), dtype=torch.float32, device=out.device)
-        multiply(a, b, sums, sums, None)
-        sum_kernel[(-(-m * n // BLOCK_SIZE),)](
-            out, saved, sums, out if bias is None else bias, m * n, n, SPLITS=splits, BLOCK_SIZE=BLOCK_SIZE, **options
-        )
-
-    return launch
+    narrow = replace(tile, part_n=32)
+    return in_parts(splits, lambda a, b: product(narrow, on, (dtype, torch.float32), a, b), a, b, epilogue)
 
 
 def product(
@@ -85,12 +74,12 @@ def product(
         "maxnreg": 168,
     }
 
+    bound = Bound(matmul_specialized_kernel, (programs,), options)
+
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
         out_desc = of_out(out)
         saved_desc = of_out(saved) if save else out_desc
-        matmul_specialized_kernel[(programs,)](
-            of_a(a), of_b(b), out_desc, saved_desc, out if bias is None else bias, batches, m, n, k, **options
-        )
+        bound(of_a(a), of_b(b), out_desc, saved_desc, out if bias is None else bias, batches, m, n, k)
 
     return launch
 
@@ -109,4 +98,4 @@ def _box(x: Layout, block: tuple[int, int], dtype: torch.dtype) -> Callable[[tor
         rows, columns, step = columns, rows, unit
     sizes, strides, blocks = [*(batch or [1]), rows, columns], [*(lead or [rows * step]), step, 1], [1, *block]
     layout = gl.NVMMASharedLayout.get_default_for(blocks, GLUON[dtype])
-    return lambda x: TensorDescriptor(x, sizes, strides, blocks, layout)
+    return descriptors(lambda x: TensorDescriptor(x, sizes, strides, blocks, layout))

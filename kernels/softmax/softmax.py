@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernels.bound import Bound, on_boundary
 from kernels.configs import Card, card, choose
 from kernels.configs.softmax import SOFTMAX, Softmax, Tile
 from kernels.contract import DTYPES, check_dtype
-from kernels.dispatch import Bound, cdiv, custom_op, next_power_of_2, on_boundary
+from kernels.dispatch import cdiv, custom_op, next_power_of_2
 from kernels.softmax.rows import softmax_backward_kernel, softmax_kernel
 from kernels.softmax.strided import softmax_strided_backward_kernel, softmax_strided_kernel
 

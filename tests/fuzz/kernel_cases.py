@@ -238,9 +238,17 @@ def _attention(draw: Draw) -> Case:
     query = draw.tensor(batch, groups * each, queries, width)
     key, value = draw.tensor(batch, groups, keys, width), draw.tensor(batch, groups, keys, value_width)
     said = {"is_causal": causal, "enable_gqa": each > 1}
+    kind = "none" if causal else draw.choose.choice(("none", "none", "bool", "numbers"))
+    masks = {}
+    if kind != "none":
+        numbers = torch.randn(draw.choose.choice((1, batch)), draw.choose.choice((1, groups * each)), queries, keys, generator=draw.numbers)
+        numbers[..., 0] = 1.0  # each query sees a key
+        said["attn_mask"] = f"{kind}, {tuple(numbers.shape)}"
+        masks = {x: (numbers > 0 if kind == "bool" else numbers.to(x)).to(draw.device) for x in (draw.dtype, torch.float64)}
 
     def of(op: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-        return lambda *x: op(*x, **said)
+        options = {"is_causal": causal, "enable_gqa": each > 1}
+        return lambda *x: op(*x, **options, **({"attn_mask": masks[x[0].dtype]} if masks else {}))
 
     tensors = [query, key, value]
     pytorch = _plain_attention if draw.big else F.scaled_dot_product_attention

@@ -4,26 +4,42 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from failures import HOST_CODE, NO_CARD, Class, Failure, same, without_folder
 
+Control = Callable[[Failure, Path, str, dict[str, str]], str]
 _LIMIT_S = 300
 OURS, PACKAGE, TRITON, UNDECIDED = "ours", "the package", "Triton", "undecided"
+_MISSING = re.compile(r"No module named '([\w.]+)'")
 _PLAIN = Path(__file__).with_name("plain_compile.py")
 
 
 def blame(found: Class, kernels: Path, python: str, variables: dict[str, str]) -> dict[str, str]:
-    """Return whose fault a class is, and what its control said."""
-    failure = found.example
-    # What failed before a kernel was there is repeated by the file that it is in.
-    control = _plain_pytest if failure.stage == "test" or _is_host_code(failure) else _plain_triton
-    try:
-        said = control(failure, kernels, python, {**os.environ, **variables})
-    except subprocess.TimeoutExpired:
-        return {"fault": UNDECIDED, "control": f"no answer in {_LIMIT_S} s"}
-    return {"fault": _fault(failure, said), "control": without_folder(said) or "passes"}
+    """Return whose fault a class is, and what its control said. What one control leaves open, another one may decide."""
+    failure, answer = found.example, {"fault": UNDECIDED, "control": "not run"}
+    for control in _controls_for(failure):
+        try:
+            said = control(failure, kernels, python, {**os.environ, **variables})
+        except subprocess.TimeoutExpired:
+            answer = {"fault": UNDECIDED, "control": f"no answer in {_LIMIT_S} s"}
+            continue
+        answer = {"fault": _fault(failure, said), "control": without_folder(said) or "passes"}
+        if answer["fault"] != UNDECIDED:
+            break
+    return answer
+
+
+def _controls_for(failure: Failure) -> tuple[Control, ...]:
+    """Return what repeats a failure, the cheapest first. What failed before a kernel was there is repeated by the file that it is in."""
+    if failure.stage == "compile" and not _is_host_code(failure):
+        return (_plain_triton,)
+    if _MISSING.search(failure.message):
+        return (_plain_import, _plain_pytest)
+    return (_plain_pytest, _plain_pytest_of_all)
 
 
 def _is_host_code(failure: Failure) -> bool:
@@ -45,15 +61,36 @@ def _fault(failure: Failure, said: str) -> str:
     return PACKAGE
 
 
+def _plain_import(failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:
+    """Return what Python says to the import of the module that is missing, or nothing if it is there."""
+    match = _MISSING.search(failure.message)
+    command = [python, "-c", f"import {match[1] if match else ''}"]
+    done = subprocess.run(command, cwd=kernels, env=variables, capture_output=True, text=True, timeout=_LIMIT_S)
+    return (done.stderr.strip().splitlines() or [""])[-1][:200] if done.returncode else ""
+
+
 def _plain_pytest(failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:
     """Return what ends the test in Triton's interpreter without us, or nothing if it passes."""
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--no-header", _test_of(failure)]
+    return _pytest([_test_of(failure)], failure, kernels, python, variables)
+
+
+def _plain_pytest_of_all(failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:
+    """Return the same where the package's other files are imported before, as in a whole run: what they leave behind may decide."""
+    name = _test_of(failure).rpartition("::")[2].partition("[")[0]
+    return (
+        _pytest(["--continue-on-collection-errors", "-k", name], failure, kernels, python, variables) if name.isidentifier() else "no test"
+    )
+
+
+def _pytest(words: list[str], failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--no-header", *words]
     done = subprocess.run(
         command, cwd=kernels, env={**variables, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, timeout=_LIMIT_S
     )
     if done.returncode == 0 and " passed" in done.stdout:
         return ""
     raised = [line[1:].strip() for line in done.stdout.splitlines() if line.startswith("E  ")]
+    raised = [line for line in raised if same(line, failure.message)] or raised
     said = next((line for line in raised if line), ((done.stdout + done.stderr).strip().splitlines() or ["nothing"])[-1])
     if NO_CARD.search(said) and not same(said, failure.message):
         return f"needs a card: {said[:160]}"
@@ -66,7 +103,10 @@ def _test_of(failure: Failure) -> str:
 
 def _plain_triton(failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:
     """Return what Triton says to the same function, types and constants, or nothing if it compiles them within the card's limits."""
-    request = json.dumps({"row": failure.row, "root": str(_root(kernels))})
+    root = _root(kernels)
+    request = json.dumps(
+        {"row": failure.row, "root": str(root), "paths": [str(folder) for folder in (root / "src", root) if folder.is_dir()]}
+    )
     command = [python, str(_PLAIN)]
     done = subprocess.run(command, input=request, cwd=kernels, env=variables, capture_output=True, text=True, timeout=_LIMIT_S)
     lines = done.stdout.strip().splitlines()

@@ -142,6 +142,7 @@ def pretend(target: Any) -> None:
 def main() -> None:
     """Answer one request."""
     request = json.load(sys.stdin)
+    sys.path[:0] = request["paths"]
     try:
         said = compile_row(request["row"], Path(request["root"]))
     except Exception as error:

@@ -23,10 +23,14 @@ import failures
 import table
 from sources import NotReachedError, Package, fetch, packages
 
+from harness.config.package.root import find_root
+from harness.config.package.switches import switches
+
 REPOSITORY = Path(__file__).parents[2]
 TARGETS = REPOSITORY / ".ci" / "targets.yml"
 _WORK = Path(tempfile.gettempdir()) / "warpwave-strangers"
 _CONTROLS = 10  # classes of one stage that get a control; the rest is counted
+_SAME = ("triton", "torch")
 
 
 def main() -> int:
@@ -53,6 +57,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--offline", type=Path, metavar="CACHE", help="folder with clones and source archives; ask no server for sources")
     parser.add_argument("--seconds", type=int, help="limit of one package's run [default: packages.yml's]")
     parser.add_argument("--work", type=Path, default=_WORK, help="sources and runs [default: %(default)s]")
+    parser.add_argument("--controls", type=int, default=_CONTROLS, metavar="N", help="classes of a stage to repeat [default: %(default)s]")
     parser.add_argument("--no-controls", action="store_true", help="do not repeat failures without the harness")
     return parser.parse_args()
 
@@ -83,7 +88,8 @@ def measure(package: Package, asked: argparse.Namespace) -> dict[str, Any]:
     comparison = out / "comparison.json"
     if not comparison.exists():
         return {**base, "sentence": "no report", **_nothing()}
-    return {**base, **read(comparison, kernels, asked.no_controls, _variables(options))}
+    controls = 0 if asked.no_controls else asked.controls
+    return {**base, **read(comparison, kernels, controls, _variables(options, kernels), _earlier(package))}
 
 
 def _typed(package: Package, quick: list[str]) -> str:
@@ -92,18 +98,28 @@ def _typed(package: Package, quick: list[str]) -> str:
     return shlex.join([word.replace("{sources}/", "") for word in words])
 
 
-def _variables(options: list[str]) -> dict[str, str]:
-    """Return what `--env NAME=VALUE` sets, which a control needs, too."""
+def _variables(options: list[str], kernels: Path) -> dict[str, str]:
+    """Return what the run sets for the package, and `--env NAME=VALUE`: a control needs it, too."""
     pairs = [after for word, after in itertools.pairwise(options) if word == "--env" and "=" in after]
-    return dict(pair.split("=", 1) for pair in pairs)
+    return {**switches(find_root(kernels)), **dict(pair.split("=", 1) for pair in pairs)}
 
 
 def _nothing() -> dict[str, Any]:
     return {stage: {"counts": {}, "not_run": {}} for stage in ("test", "compile")} | {"classes": []}
 
 
-def read(comparison: Path, kernels: Path, no_controls: bool, variables: dict[str, str]) -> dict[str, Any]:
-    """Return a run's figures from its comparison.json, and the classes of its failures with their controls."""
+def _earlier(package: Package) -> dict[str, Any]:
+    """Return what an earlier session found out about the same version, or nothing."""
+    path = table.RESULTS / f"{package.name}.json"
+    told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return told if told.get("version") == package.version else {}
+
+
+def read(comparison: Path, kernels: Path, most: int, variables: dict[str, str], earlier: dict[str, Any]) -> dict[str, Any]:
+    """Return a run's figures from its comparison.json, and the classes of its failures with their controls, at most so many a stage.
+
+    A class that an `earlier` session with the same toolchain has decided is not repeated.
+    """
     told = json.loads(comparison.read_text(encoding="utf-8"))
     target = told["targets"][0]
     stages = {stage["stage"]: stage for stage in target["stages"]}
@@ -115,10 +131,19 @@ def read(comparison: Path, kernels: Path, no_controls: bool, variables: dict[str
     raw = comparison.parent / "raw" / target["target"]
     python = (target["environment"] or {}).get("python") or sys.executable
     result["classes"] = []
+    same = all(earlier.get("facts", {}).get(name) == facts.get(name) for name in _SAME)
+    decided = {
+        (one["stage"], one["message"]): {key: one[key] for key in ("fault", "control")}
+        for one in (earlier.get("classes", []) if same else [])
+        if one["fault"] not in (controls.UNDECIDED, controls.OURS)
+    }
     for failed in (failures.failed_tests(raw), failures.failed_kernels(raw)):
-        for index, one in enumerate(failures.classes(failed)):
-            skipped = no_controls or index >= _CONTROLS
-            judged = {"fault": controls.UNDECIDED, "control": "not run"} if skipped else controls.blame(one, kernels, python, variables)
+        left = most
+        for one in failures.classes(failed):
+            judged = decided.get((one.example.stage, one.message))
+            if judged is None and left > 0:
+                judged, left = controls.blame(one, kernels, python, variables), left - 1
+            judged = judged or {"fault": controls.UNDECIDED, "control": "not run"}
             result["classes"].append(
                 {"stage": one.example.stage, "count": one.count, "message": one.message, "example": one.example.id, **judged}
             )

@@ -13,6 +13,7 @@ from harness.commands.options.toolchains import on_toolchains, with_named
 from harness.config.hosts import Host, find_hosts, load_hosts
 from harness.config.package.pyproject import load_environment
 from harness.config.package.root import find_root
+from harness.config.package.switches import notes, switches
 from harness.config.target import Target
 from harness.config.targets import select
 from harness.errors import ConfigError, UsageError
@@ -99,11 +100,11 @@ def legs_of(chosen: Sequence[tuple[Target, Host | None]], asked: RunOptions) -> 
     asked = replace(asked, commit=asked.commit or commit_of(asked.kernels), snapshot=snapshot_of(asked))
     for target, host in chosen:
         if host is None:
-            legs.append(Leg(target, asked))
+            legs.append(Leg(target, _switched(target, asked)))
             continue
         _check_options(host, asked)
         _check_secrets(host, asked)
-        options = _on_host(asked, host)
+        options = _switched(target, _on_host(asked, host))
         machines = [replace(host, ssh=ssh, also=()) for ssh in (host.ssh, *host.also)]
         shards = max(host.shards, len(machines))
         if shards == 1:
@@ -115,6 +116,14 @@ def legs_of(chosen: Sequence[tuple[Target, Host | None]], asked: RunOptions) -> 
             run_id = f"{asked.run_id}-{number}of{shards}"
             legs.append(Leg(target, replace(options, host=own, shard=part, out=folder, whole=asked.out, run_id=run_id)))
     return legs
+
+
+def _switched(target: Target, options: RunOptions) -> RunOptions:
+    """Return the options of a leg without a card: the package loads its Triton kernels alone, if it has a switch for that."""
+    if target.has_card:
+        return options
+    variables = {**switches(options.package), **options.variables}
+    return replace(options, variables=variables, notes=notes(options.package, variables))
 
 
 def _on_host(asked: RunOptions, host: Host) -> RunOptions:

@@ -37,6 +37,7 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
             "do not compile",
         ),
         (_kernels(comparison, lambda made: made.only_gates), "kernel", "breaks a gate", "break a gate"),
+        (_slower(lines), "kernel", "is slower than in the base run", "are slower than in the base run"),
         (_far(lines, "copy"), "kernel", f"reaches less than {_LIMIT} of the copy", f"reach less than {_LIMIT} of the copy"),
         (
             _far(lines, "product"),
@@ -47,21 +48,36 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
         (_far(lines, "peer"), "kernel", f"is below {_LIMIT} of its fastest peer", f"are below {_LIMIT} of their fastest peers"),
     )
     clauses = [phrase(target) for target in targets if not target.complete][:_MOST]
+    remarks = {target.target: remark for target in targets if (remark := _remark(target))}
     before: list[str] = []
     for counted, noun, one, many in faults:
         if counted:
-            clauses.append(_clause(counted, noun, one, many, there=before == list(counted) and len(counted) == 1))
+            there = before == list(counted) and len(counted) == 1
+            clauses.append(_clause(counted, noun, one, many, there=there, remarks=remarks if noun == "test" else {}))
             before = list(counted)
     return clauses
 
 
-def _clause(counted: Mapping[str, int], noun: str, one: str, many: str, *, there: bool) -> str:
-    """`6 tests fail on a, 1 on b`."""
+def _clause(counted: Mapping[str, int], noun: str, one: str, many: str, *, there: bool, remarks: Mapping[str, str]) -> str:
+    """`6 tests fail on a (1 timeout), 1 on b (suspected)`: the words in brackets are the target's in `remarks`."""
+
+    def where(target: str) -> str:
+        return f"on {target} ({remarks[target]})" if target in remarks else f"on {target}"
+
     (first, count), *others = counted.items()
     text = f"{count} {noun} {one}" if count == 1 else f"{count} {noun}s {many}"
-    more = [f"{number} on {target}" for target, number in others[: _MOST - 1]]
+    more = [f"{number} {where(target)}" for target, number in others[: _MOST - 1]]
     more += [f"some on {len(others) - len(more)} more targets"] if len(others) > len(more) else []
-    return ", ".join([f"{text} {'there' if there else f'on {first}'}", *more])
+    return ", ".join([f"{text} {'there' if there else where(first)}", *more])
+
+
+def _remark(target: TargetSummary) -> str:
+    """Say how tests of a target failed: `2 suspected, 1 timeout`; nothing if all of them failed in the usual way."""
+    how = {verdict.value: target.tests.get(verdict.value, 0) for verdict in FAILING if verdict is not Verdict.FAILED}
+    failed = sum(how.values()) + target.tests.get(Verdict.FAILED.value, 0)
+    if target.suspected == failed:
+        return "suspected" if failed else ""
+    return ", ".join(f"{number} {word}" for word, number in {"suspected": target.suspected, **how}.items() if number)
 
 
 def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
@@ -86,6 +102,11 @@ def _kernels(comparison: Comparison, is_wrong: Callable[[CompiledKernel], bool])
     found = {(cell.target, row.kernel) for row in comparison.codegen for cell in row.cells if is_wrong(cell.compiled)}
     counted = Counter(target for target, _ in found)
     return {target.target: counted[target.target] for target in comparison.targets if counted[target.target]}
+
+
+def _slower(lines: Sequence[KernelLine]) -> Counter[str]:
+    """Count kernels by target of which some case is slower than in the base run, for sure."""
+    return Counter(square.target for line in lines for square in line.squares if square.since and square.since.changes.get("slower"))
 
 
 def _far(lines: Sequence[KernelLine], ground: str) -> Counter[str]:

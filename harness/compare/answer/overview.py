@@ -10,6 +10,7 @@ from typing import Union
 
 from harness.compare.comparison import FAILING, Comparison, Geomean, KernelTests, Row, Since, Speed
 from harness.compare.speeds.rows import is_memory, lower_is_better
+from harness.records import HOST_CODE
 from harness.records.units import is_rate
 from harness.stats import median
 
@@ -61,6 +62,15 @@ class Reached:
 
 
 @dataclass(frozen=True)
+class Compiled:
+    """How many configurations of a kernel were compiled for a target's architectures, how many failed, and how many break a gate only."""
+
+    n: int = 0
+    failed: int = 0
+    gated: int = 0
+
+
+@dataclass(frozen=True)
 class Square:
     """A kernel on a target. `counts` and `not_run` count its tests by verdict and by reason; both are empty without tests.
 
@@ -72,6 +82,7 @@ class Square:
     not_run: dict[str, int]
     reached: tuple[Reached, ...]
     since: Union[Since, None] = None
+    compiled: Compiled = Compiled()
 
     @property
     def failed(self) -> int:
@@ -99,6 +110,11 @@ class KernelLine:
         return sum(square.failed for square in self.squares)
 
     @property
+    def uncompiled(self) -> int:
+        """How many of its configurations do not compile, on all targets together."""
+        return sum(square.compiled.failed for square in self.squares)
+
+    @property
     def gap(self) -> Union[float, None]:
         """What is missing to 1 on the target where most is missing. None if no share is known."""
         shares = [square.share for square in self.squares if square.share is not None]
@@ -106,12 +122,12 @@ class KernelLine:
 
 
 def overview(comparison: Comparison) -> tuple[KernelLine, ...]:
-    """Return every kernel that was tested or measured: those with failed tests first, then those with the largest gap."""
+    """Return every kernel: those with failed tests first, then those that do not compile, then those with the largest gap."""
     own = own_providers(comparison)
-    kernels = dict.fromkeys([entry.kernel for entry in comparison.kernels] + list(own))
     found = _Found(comparison)
+    kernels = dict.fromkeys([*(entry.kernel for entry in comparison.kernels), *own, *(kernel for kernel, _ in found.compiled)])
     lines = [_line(comparison, kernel, own.get(kernel, ""), found) for kernel in kernels]
-    return tuple(sorted(lines, key=lambda line: (not line.failed, -1.0 if line.gap is None else -line.gap - 1)))
+    return tuple(sorted(lines, key=lambda line: (not line.failed, not line.uncompiled, -1.0 if line.gap is None else -line.gap - 1)))
 
 
 def own_providers(comparison: Comparison) -> dict[str, str]:
@@ -138,6 +154,15 @@ class _Found:
             self.speeds[speed.kernel, speed.provider, speed.target].append(speed)
         for mean in comparison.geomeans:
             self.ratios[mean.kernel, mean.provider].append(mean)
+        self.compiled: dict[tuple[str, str], Compiled] = defaultdict(Compiled)
+        for code in comparison.codegen:
+            for cell in code.cells:
+                made = cell.compiled
+                if made.was_compiled and code.function != HOST_CODE:
+                    gated = made.only_gates
+                    failed = made.verdict in FAILING and not gated
+                    before = self.compiled[code.kernel, cell.target]
+                    self.compiled[code.kernel, cell.target] = Compiled(before.n + 1, before.failed + failed, before.gated + gated)
 
 
 def _line(comparison: Comparison, kernel: str, own: str, found: _Found) -> KernelLine:
@@ -147,7 +172,16 @@ def _line(comparison: Comparison, kernel: str, own: str, found: _Found) -> Kerne
         tested = found.tests.get((kernel, target.target))
         reached = tuple(_reached(entry, best) for entry in found.speeds.get((kernel, own, target.target), ()))
         counts, not_run = (tested.counts, tested.not_run) if tested else ({}, {})
-        squares.append(Square(target.target, counts, not_run, reached, found.since.get((kernel, own, target.target))))
+        squares.append(
+            Square(
+                target.target,
+                counts,
+                not_run,
+                reached,
+                found.since.get((kernel, own, target.target)),
+                found.compiled[kernel, target.target],
+            )
+        )
     return KernelLine(kernel, tuple(squares), found.portability.get((kernel, own)), tuple(found.ratios.get((kernel, own), ())))
 
 

@@ -33,6 +33,7 @@ VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "matrix": (lambda value: value is True, "true"),
     "explicit_precision": (lambda value: value is True, "true"),
     "lds_waits": (lambda value: value is True, "true"),
+    "release_waits": (lambda value: value is True, "true"),
 }
 
 

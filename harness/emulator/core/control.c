@@ -71,17 +71,14 @@ static void s_getreg_b32(struct wave *w, const struct instruction *i) {
 static void set_register(struct wave *w, const struct instruction *i, u32 value) {
     u32 at = (u32)i->imm >> 6 & 31, ones = field_mask(i->imm), number = i->imm & 63;
     u32 changed = (w->mode & ~(ones << at)) | (value & ones) << at;
-    /* Rounding other than to nearest, and flushing of halves and doubles, are not implemented; exceptions and hints have no effect. */
-    if (number != 1 || (changed & 0xff & ~(u32)KEEPS_DENORMALS) != (w->mode & 0xff & ~(u32)KEEPS_DENORMALS)) stop(w, UNIMPLEMENTED);
+    if (number != 1) stop(w, UNIMPLEMENTED); /* exceptions and hints of MODE have no effect */
     w->mode = changed;
 }
 static void s_setreg_b32(struct wave *w, const struct instruction *i) { set_register(w, i, scalar32(w, &i->s[0])); }
 static void s_setreg_imm32_b32(struct wave *w, const struct instruction *i) { set_register(w, i, scalar32(w, &i->s[0])); }
 /* Rounding and denormals, four bits of MODE each. */
 static void set_mode(struct wave *w, const struct instruction *i, int first) {
-    u32 changed = (w->mode & ~(15u << first)) | ((u32)i->imm & 15) << first;
-    if ((changed ^ w->mode) & ~(u32)KEEPS_DENORMALS) stop(w, UNIMPLEMENTED);
-    w->mode = changed;
+    w->mode = (w->mode & ~(15u << first)) | ((u32)i->imm & 15) << first;
 }
 WHOLE(s_round_mode, NONE, NONE, set_mode(w, i, 0)) WHOLE(s_denorm_mode, NONE, NONE, set_mode(w, i, 4))
 static const struct operation op_s_getreg TABLE = {"s_getreg_b32", s_getreg_b32, 0, B32, NONE, {NONE}, 0, {0}};

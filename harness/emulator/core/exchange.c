@@ -80,11 +80,14 @@ static void ds_permute_b32(struct wave *w, const struct instruction *i) {
 static void ds_swizzle_b32(struct wave *w, const struct instruction *i) {
     u32 from[LANES], how = (u32)i->imm & 0xffff;
     mask on = exec_of(w);
-    if (how >= 0xe000) stop(w, UNIMPLEMENTED); /* FFT */
     memcpy(from, w->v[i->s[0].index], sizeof from);
     EACH_ACTIVE(w) {
         u32 lane = (u32)l, other;
-        if (how >= 0xc000) { /* rotate within 32 */
+        if (how >= 0xe000) { /* for a Fourier transform: bits of the lane in reverse, but for those that are kept */
+            u32 keep = how & 31, reversed = 0;
+            for (u32 bit = 0; bit < 5; bit++) reversed |= (lane >> bit & 1) << (4 - bit);
+            other = (lane & ~31u) | (reversed >> __builtin_popcount(keep)) | (lane & keep);
+        } else if (how >= 0xc000) { /* rotate within 32 */
             u32 amount = how >> 5 & 31, keep = how & 31;
             u32 turned = how & 0x400 ? lane - amount : lane + amount;
             other = (lane & ~31u) | (lane & keep) | (turned & 31 & ~keep);

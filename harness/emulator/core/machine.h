@@ -168,8 +168,19 @@ static inline mask vcc_of(const struct wave *w) {
 #define EACH_LANE _Pragma("GCC ivdep") for (int l = 0; l < LANES; l++)
 #define EACH_ACTIVE(w) for (mask on_ = exec_of(w); on_; on_ &= on_ - 1) for (int l = LANES == 64 ? __builtin_ctzll(on_) : __builtin_ctz(on_), once_ = 1; once_; once_ = 0)
 
-/* MODE: what happens to denormals of float; of half and double they are kept. */
-enum { KEEPS_DENORMAL_SOURCES = 1 << 4, KEEPS_DENORMAL_RESULTS = 1 << 5, KEEPS_DENORMALS = 3 << 4 };
+/* MODE: two bits of rounding for float, and for half and double; what happens to denormals of float, and of half and double. */
+enum { KEEPS_DENORMAL_SOURCES = 1 << 4, KEEPS_DENORMAL_RESULTS = 1 << 5, KEEPS_NARROW_OR_WIDE_SOURCES = 1 << 6, KEEPS_NARROW_OR_WIDE_RESULTS = 1 << 7 };
+enum { DIRECTIONS = 15, DENORMALS = 15 << 4, FLOAT_MODES = 0xff, USUAL = DENORMALS };
+/* MODE.FP16_OVFL: what is too large for an 8-bit float becomes the largest number. Triton sets it for such conversions. */
+enum { CLAMPS_OVERFLOW = 1 << 23 };
+static inline int is_usual(const struct wave *w) { return (w->mode & FLOAT_MODES) == USUAL; }
+
+/* modes.c */
+const u32 *without_denormals(const struct wave *w, const struct operation *op, int n, const u32 *from, u32 *room);
+int kind_of_result(const struct operation *op);
+int flushes_result(const struct wave *w, const struct operation *op);
+void flush_result(const struct operation *op, u32 *d);
+void compute(struct wave *w, const struct operation *op, u32 *d, u32 *e, const u32 *a, const u32 *b, const u32 *c, const u32 *m);
 
 /* operands.c */
 const u32 *fetch(struct wave *w, const struct operand *from, int type, u32 *room);

@@ -213,19 +213,6 @@ static void place(u32 *result, const u32 *old, const struct instruction *i, int 
     }
 }
 
-static int is_float(int type) { return type == F32 || type == PKF || type == MIX; }
-
-static void flush(u32 *to, const u32 *from, int type) {
-    for (int r = 0; r < (type == PKF ? 2 : 1); r++) EACH_LANE to[r * LANES + l] = flushed_bits(from[r * LANES + l]);
-}
-
-/* An operand whose denormals MODE flushes; its copy is in `room`. The class of a number is asked for before. */
-static const u32 *without_denormals(const struct wave *w, const struct operation *op, int n, const u32 *from, u32 *room) {
-    if (w->mode & KEEPS_DENORMAL_SOURCES || !is_float(op->s[n]) || !strncmp(op->name, "v_cmp_class", 11)) return from;
-    flush(room, from, op->s[n]);
-    return room;
-}
-
 /* Run one operation on lanes: fetch, compute, store. */
 void run_lanes(struct wave *w, const struct instruction *i) {
     const struct operation *op = i->op;
@@ -235,17 +222,18 @@ void run_lanes(struct wave *w, const struct instruction *i) {
     const u32 *a = fetch(w, &i->s[0], op->s[0], room[0]), *b = fetch(w, &i->s[1], op->s[1], room[1]);
     const u32 *c = fetch(w, &i->s[2], op->s[2], room[2]), *m = fetch(w, &i->s[3], op->s[3], room[3]);
     if (i->flags & LANE_SHUFFLE) on = shuffled(w, i, &a, room[0], on);
-    if ((w->mode & KEEPS_DENORMALS) != KEEPS_DENORMALS) {
+    if ((w->mode & DENORMALS) != DENORMALS) {
         a = without_denormals(w, op, 0, a, room[0]), b = without_denormals(w, op, 1, b, room[1]);
         c = without_denormals(w, op, 2, c, room[2]);
     }
-    int flushes = !(w->mode & KEEPS_DENORMAL_RESULTS) && is_float(op->d);
+    int flushes = (w->mode & DENORMALS) != DENORMALS && flushes_result(w, op);
     int half = op->d == F16 || op->d == B16 || op->d == I16 || op->d == BF16;
+    if (half) overflow_clamps = (w->mode & CLAMPS_OVERFLOW) != 0;
     int wide = op->d == B64 || op->d == I64 || op->d == F64 || op->d == PKF;
     int plain = !flushes && !(i->flags & (CLAMP | SUBWORD | KEEP_OTHER_HALF)) && !i->scale && !(i->d.flags & HIGH);
 
     if (op->d == MASK) { /* a comparison: one bit a lane, zero where a lane is off */
-        op->lanes(d, e, a, b, c, m);
+        compute(w, op, d, e, a, b, c, m);
         mask result = collect(d) & on;
         if (i->d.kind != OPERAND_NONE) set_mask(w, &i->d, result);
         if (i->e.kind != OPERAND_NONE) set_mask(w, &i->e, result);
@@ -253,12 +241,12 @@ void run_lanes(struct wave *w, const struct instruction *i) {
     }
     u32 *to = w->v[i->d.index];
     if (plain && on == full && op->e == NONE) {
-        op->lanes(to, e, a, b, c, m);
+        compute(w, op, to, e, a, b, c, m);
         return;
     }
-    op->lanes(d, e, a, b, c, m);
-    if (flushes) flush(d, d, op->d);
-    if (i->flags & CLAMP || i->scale) finish(d, i, op->d);
+    compute(w, op, d, e, a, b, c, m);
+    if (flushes) flush_result(op, d);
+    if (i->flags & CLAMP || i->scale) finish(d, i, kind_of_result(op));
     if (half || i->flags & SUBWORD) place(d, to, i, half);
     const u32 *lanes_on = writable(w);
     if (i->flags & LANE_SHUFFLE) {

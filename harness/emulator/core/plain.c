@@ -6,11 +6,9 @@ static inline __attribute__((always_inline)) const u32 *plain(struct wave *w, co
     return type == NONE ? room : from->kind == OPERAND_ROW ? w->v[from->index] : fetch(w, from, type, room);
 }
 
-static int keeps_denormals(const struct wave *w) { return (w->mode & KEEPS_DENORMALS) == KEEPS_DENORMALS; }
-
 static void run_plain(struct wave *w, const struct instruction *i) {
     const struct operation *op = i->op;
-    if (!keeps_denormals(w)) {
+    if (!is_usual(w)) {
         run_lanes(w, i);
         return;
     }
@@ -30,7 +28,7 @@ static void run_plain(struct wave *w, const struct instruction *i) {
 
 static void run_comparison(struct wave *w, const struct instruction *i) {
     const struct operation *op = i->op;
-    if (!keeps_denormals(w)) {
+    if (!is_usual(w)) {
         run_lanes(w, i);
         return;
     }

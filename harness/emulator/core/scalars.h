@@ -14,13 +14,20 @@ static inline float float_source(const struct wave *w, const struct operand *o) 
     return as_f32(w->mode & KEEPS_DENORMAL_SOURCES ? bits : flushed_bits(bits));
 }
 #define READ_F32(w, o) float_source(w, o)
-#define READ_F16(w, o) half_to_float(scalar32(w, o))
+static inline float half_source(const struct wave *w, const struct operand *o) {
+    u32 bits = scalar32(w, o);
+    return half_to_float(w->mode & KEEPS_NARROW_OR_WIDE_SOURCES || bits & 0x7c00 ? bits : bits & ~0x3ffu);
+}
+#define READ_F16(w, o) half_source(w, o)
 #define BITS_B32(x) ((u32)(x))
 #define BITS_I32(x) ((u32)(x))
 #define BITS_B64(x) ((u64)(x))
 #define BITS_I64(x) ((u64)(x))
 #define BITS_F32(x) (w->mode & KEEPS_DENORMAL_RESULTS ? bits_of(x) : flushed_bits(bits_of(x)))
-#define BITS_F16(x) float_to_half(x)
+static inline u32 half_result(const struct wave *w, u32 bits) { return w->mode & KEEPS_NARROW_OR_WIDE_RESULTS || bits & 0x7c00 ? bits : bits & ~0x3ffu; }
+#define BITS_F16(x) half_result(w, float_to_half(x))
+/* Floats of the scalar unit round to nearest only. */
+#define CHECK_DIRECTION(D) do { if (((D) == F32 || (D) == F16) && w->mode & DIRECTIONS) stop(w, UNIMPLEMENTED); } while (0)
 typedef u32 value_B32; typedef i32 value_I32; typedef u64 value_B64; typedef i64 value_I64; typedef float value_F32; typedef float value_F16;
 #define WORDS(type) ((type) == B64 || (type) == I64 ? 2 : 1)
 
@@ -32,6 +39,7 @@ typedef u32 value_B32; typedef i32 value_I32; typedef u64 value_B64; typedef i64
         value_##D r;                                                                                            \
         u32 scc = w->scc;                                                                                       \
         (void)a, (void)b;                                                                                       \
+        CHECK_DIRECTION(D);                                                                                     \
         body;                                                                                                   \
         set_scalar(w, &i->d, BITS_##D(r), WORDS(D));                                                            \
         w->scc = scc;                                                                                           \
@@ -44,6 +52,7 @@ typedef u32 value_B32; typedef i32 value_I32; typedef u64 value_B64; typedef i64
         value_##D r;                                                                                            \
         u32 scc = w->scc;                                                                                       \
         (void)a;                                                                                                \
+        CHECK_DIRECTION(D);                                                                                     \
         body;                                                                                                   \
         set_scalar(w, &i->d, BITS_##D(r), WORDS(D));                                                            \
         w->scc = scc;                                                                                           \

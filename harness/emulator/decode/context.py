@@ -52,7 +52,7 @@ class Context:
     def named(self, name: str, size: int) -> Instruction:
         """Begin an instruction by its mnemonic."""
         operation = operation_name(name)
-        if operation.startswith("v_wmma"):
+        if operation.startswith(("v_wmma", "v_swmmac")):
             operation += f"_r{self.family[-1]}"
         elif "fp8" in operation or "bf8" in operation:
             operation += f"_{self.format}"
@@ -68,7 +68,7 @@ class Context:
 
     def saturate(self, one: Instruction) -> None:
         """Exchange an integer operation for the one that clamps; there may be none."""
-        found = self.operations.get(operation_name(one.name) + "_clamp")
+        found = self.operations.get(self.types(one).name + "_clamp")
         one.operation = found.address if found else None
         one.flags &= ~CLAMP
 

@@ -19,7 +19,7 @@ HALF_TYPES = frozenset({B16, I16, F16, BF16})
 WIDE_TYPES = frozenset({B64, I64, F64, PKF})
 VCC, TTMP, NULL, M0, EXEC, ACC = 106, 108, 124, 125, 126, 256
 
-_RECORD = struct.Struct("<Q8xIiHHBBBBB7x" + "HBBBB2xQ" * 6)
+_HEAD, _OPERANDS = struct.Struct("<Q8xIiHHBBBBB7x"), struct.Struct("<" + "HBBBB2xQ" * 6)
 
 
 def words_of(kind: int, wavefront: int = 64) -> int:
@@ -69,24 +69,17 @@ class Instruction:
     swapped: bool = False
     shown: Union[list[str], None] = None  # operands in the assembler's order, where that is not the order of the fields
     modifiers: list[str] = field(default_factory=list)
+    packed: bytes = b""  # the operands as C reads them, where many instructions are the same
 
     def record(self, operation: int) -> bytes:
         """Pack for the C core, with the number of the operation in its table."""
+        head = (self.pc, self.imm, self.flags, self.shuffle, self.write_banks, self.write_rows, self.keep, self.scale, self.event)
+        return _HEAD.pack(operation, *head) + (self.packed or self.packed_operands())
+
+    def packed_operands(self) -> bytes:
+        """Pack `d`, `e` and `s`."""
         operands = [self.d, self.e, *self.s, ABSENT, ABSENT, ABSENT, ABSENT][:6]
-        packed = [value for o in operands for value in (o.index, o.kind, o.flags, o.select, o.words, o.value)]
-        head = (
-            operation,
-            self.pc,
-            self.imm,
-            self.flags,
-            self.shuffle,
-            self.write_banks,
-            self.write_rows,
-            self.keep,
-            self.scale,
-            self.event,
-        )
-        return _RECORD.pack(*head, *packed)
+        return _OPERANDS.pack(*(value for o in operands for value in (o.index, o.kind, o.flags, o.select, o.words, o.value)))
 
     def __str__(self) -> str:
         operands = self.shown if self.shown is not None else [o.text for o in (self.d, self.e, *self.s) if o.text]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from harness.inside.ahead import generated
 from harness.inside.ahead.launches import work
 from harness.inside.ahead.unpack import unpack
 from harness.inside.bench import precompile
@@ -22,7 +23,8 @@ def main() -> None:
     marker.parent.mkdir(parents=True, exist_ok=True)
     if card := precompile.card_of(job):
         kernels, refused = unpack(job, card) if job.compiled else (0, "")
-        precompile.run(job, card, marker, work, {"handed_over": kernels, "refused": refused} if job.compiled else {})
+        told = {"handed_over": kernels, "refused": refused} if job.compiled else {}
+        precompile.run(job, card, marker, work, told, beside=generated.started(job, card, marker))
 
 
 if __name__ == "__main__":

@@ -16,16 +16,15 @@ import os
 import sys
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.inside.benchmarks import Point, load_module, points
+from harness.inside.ahead.points import points_of
+from harness.inside.benchmarks import Point
 from harness.inside.environment.package_path import enter, package_folders, python_path
 from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.process.workers import Worker, forked, hash_triton
-from harness.inside.scripts.script import benches_of
 from harness.records import AHEAD_FILE, Architecture, Job, Stage, write_text
 
 MARKER_VARIABLE = "WARPWAVE_AHEAD"
@@ -100,7 +99,8 @@ def on_pretended(job: Job, card: Architecture) -> Iterator[set[str]]:
 
 def launch_points(job: Job, share: int, shares: int) -> None:
     """Run a share of all points once."""
-    for point in share_of(_points(job), share, shares):
+    own = [point for point in points_of(job) if point.provider not in job.peers]
+    for point in share_of(own, share, shares):
         with contextlib.suppress(Exception):  # the bench stage reports the error
             point.run()
 
@@ -142,32 +142,22 @@ def share_of(found: list[Point], share: int, shares: int) -> list[Point]:
     return ordered[len(ordered) * share // shares : len(ordered) * (share + 1) // shares]
 
 
-def _points(job: Job) -> list[Point]:
-    root = Path(job.kernels)
-    found: list[Point] = []
-    for path in benches_of(job):
-        try:
-            found += [point for point in points(load_module(path, root), path, job) if point.provider not in job.peers]
-        except Exception:
-            traceback.print_exc()
-    return found
-
-
 def run(
     job: Job,
     card: Architecture,
     marker: Path,
-    each: Callable[[Job, Architecture, int, int], None] = work,
+    each: Each = work,
     told: Mapping[str, object] = _NOTHING,
+    beside: Sequence[Worker] = (),
 ) -> None:
-    """Run `each` worker, and write the marker when all of them have ended, with what is `told` beside it."""
+    """Run `each` share in a process. Write the marker when they and those `beside` them have ended, with what is `told`."""
     started, before = time.monotonic(), compiled_kernels()
     shares = min(_MOST_WORKERS, job.workers or os.cpu_count() or 1)
     ended: list[int | None] = []
     try:
         log = marker.with_name("log-ahead.txt")
         workers = [forked(each, job, card, share, shares)(marker, log) for share in range(shares)]
-        ended = [_finish(worker, started + _LIMIT_S) for worker in workers]
+        ended = [_finish(worker, started + _LIMIT_S) for worker in (*workers, *beside)]
     finally:
         seconds, compiled = round(time.monotonic() - started, 3), compiled_kernels() - before
         done = {"workers": shares, "seconds": seconds, "compiled": compiled, "exit_codes": ended, **told}

@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import shutil
 import sys
 import time
 import traceback
 import unittest
 from pathlib import Path
 
+from harness.inside.ahead import generated
 from harness.inside.bench import precompile
 from harness.inside.bench.ceilings import copy_ceiling, product_ceilings
 from harness.inside.bench.do_bench import Timer
@@ -58,6 +60,8 @@ def measure(job: Job) -> StageReport:
         looked = ", ".join([*job.benches, *(script.pattern for script in job.bench_scripts)])
         return StageReport(Stage.BENCH, Verdict.NOT_RUN, reason="no bench was found", hint=f"Looked for {looked}.")
     lease, compiled = Lease(job, Stage.BENCH), compiled_kernels()
+    if generated.folder_of(job).is_dir():
+        generated.name_folder(job)
     try:
         if benches:
             precompile.start(job)
@@ -65,6 +69,7 @@ def measure(job: Job) -> StageReport:
         second = _sweep(job, folder, "again.jsonl", "journal-again.jsonl", lease) if job.again else None
     finally:
         lease.give_back()
+        shutil.rmtree(generated.folder_of(job), ignore_errors=True)
     report = dataclasses.replace(report, compiled_here=compiled_kernels() - compiled)
     if second is None:
         return report
@@ -99,6 +104,7 @@ def work(job: Job) -> None:
     if not settle(journal, ask_afresh):
         return
     done = journal.done()
+    generated.use(job)
     await_card_at_first_use(journal)
     timer = Timer.when_used(job.quick, Rule(job.precision), lambda: hidden_cache(job, card_here(job.architectures)))
     triton.testing.do_bench = timer.do_bench

@@ -1,4 +1,4 @@
-"""Read a compiled kernel's binary and assembly, for each backend of Triton's wheel. Only this file and `in_flight.py` read vendor assembly.
+"""Read a compiled kernel's binary and assembly, for each backend of Triton's wheel. Only this folder reads vendor assembly.
 
 To add a backend, see docs/guides/third-vendor.md.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from harness.inside.codegen.in_flight import lds_in_flight
+from harness.inside.codegen.write_backs import published_early
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Reading:
     instructions: Union[dict[str, int], None] = None
     compiler_waves: Union[int, None] = None
     in_flight: tuple[str, ...] = ()
+    published_early: tuple[str, ...] = ()
 
 
 def is_known(asm: Any) -> bool:
@@ -157,6 +159,7 @@ def _read_amdgcn(text: str) -> Reading:
         instructions=dict(sorted((matrix + copies).items())),
         compiler_waves=told("; Occupancy"),
         in_flight=lds_in_flight(text),
+        published_early=published_early(text),
     )
 
 

@@ -45,6 +45,7 @@ def strictest(limits: Sequence[Limits]) -> Limits:
         matrix=any(entry.matrix for entry in limits),
         explicit_precision=any(entry.explicit_precision for entry in limits),
         lds_waits=any(entry.lds_waits for entry in limits),
+        release_waits=any(entry.release_waits for entry in limits),
     )
 
 
@@ -91,6 +92,10 @@ def _lds_waits(row: CompiledKernel, wanted: bool) -> str:
     return "; ".join(row.in_flight) if wanted else ""
 
 
+def _release_waits(row: CompiledKernel, wanted: bool) -> str:
+    return "; ".join(row.published_early) if wanted else ""
+
+
 _CHECKS: dict[str, Callable[[CompiledKernel, Any], str]] = {
     "spills": _spills,
     "private_bytes": _private_bytes,
@@ -100,10 +105,11 @@ _CHECKS: dict[str, Callable[[CompiledKernel, Any], str]] = {
     "matrix": _matrix,
     "explicit_precision": _explicit_precision,
     "lds_waits": _lds_waits,
+    "release_waits": _release_waits,
 }
 
 # The field of a row that each gate is judged by. (`explicit_precision` is judged by Triton's own IR, which every backend has;
-# `lds_waits` by assembly that says how a wave waits. Elsewhere hardware waits, and there is nothing to judge.)
+# `lds_waits` and `release_waits` by assembly that says how a wave waits. Elsewhere hardware waits, and there is nothing to judge.)
 FIGURES = {
     "spills": "spills",
     "private_bytes": "private_bytes",

@@ -18,17 +18,14 @@ from enum import Flag, auto
 from itertools import pairwise, zip_longest
 from typing import Union
 
+from harness.inside.codegen.assembly import Instruction, Label, steps
+
 _MOST = 128  # accesses that are remembered as in flight
-_LABEL = re.compile(r"^([.\w$]+):")
-_INSTRUCTION = re.compile(r"^\s+([a-z]\w+)(?:\s+([^;]*))?")
-_FILE = re.compile(r'^\s+\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]*)"')
-_LOC = re.compile(r"^\s+\.loc\s+(\d+)\s+(\d+)")
 _COUNT = re.compile(r"lgkmcnt\((\d+)\)")
 _NOT_MEMORY = re.compile(r"ds_(?:bpermute|permute|swizzle|nop|gws)")
 _READ = re.compile(r"ds_(?:read|load)")
 _TO_LDS = re.compile(r"\w+_load_(?:async_to_)?lds_|(?:buffer|global)_load_\w+(?=.*\blds\b)")
 _BARRIERS = ("s_barrier", "s_barrier_signal", "s_barrier_signal_isfirst")
-_ENDS = ("s_branch", "s_endpgm", "s_setpc_b64")
 
 
 class Kind(Flag):
@@ -143,20 +140,15 @@ class Code:
         return bool(rivals) and (self._waves_part or bool(self._behind(barrier) & rivals))
 
     def _read(self, assembly: str) -> None:
-        files: dict[str, str] = {}
-        place, name, runs = "", "", True
-        for number, line in enumerate(assembly.splitlines(), 1):
-            if label := _LABEL.match(line):
-                self._falls_through[name], name, runs = runs, label[1], True
+        name, runs = "", True
+        for read in steps(assembly):
+            if isinstance(read, Label):
+                self._falls_through[name], name, runs = runs, read.name, True
                 self.blocks.setdefault(name, [])
-            elif found := _FILE.match(line):
-                files[found[1]] = found[2].rpartition("/")[2]
-            elif found := _LOC.match(line):
-                place = f"{files.get(found[1], '?')}:{found[2]}" if found[2] != "0" else place
-            elif runs and (found := _INSTRUCTION.match(line)):
-                if step := _step(found[1], found[2] or "", number, place):
+            elif runs:
+                if step := _step(read):
                     self.blocks[name].append(step)
-                runs = found[1] not in _ENDS
+                runs = not read.ends_block
         self._falls_through[name] = False
 
     def _leaving(self, name: str, state: State) -> Iterator[tuple[str, State]]:
@@ -190,8 +182,8 @@ class Code:
 
     def _do_waves_part(self) -> bool:
         """Return whether some waves jump over a barrier that others meet, as schedules do that let two halves take turns."""
-        for name, steps in self.blocks.items():
-            for position, step in enumerate(steps):
+        for name, block in self.blocks.items():
+            for position, step in enumerate(block):
                 if isinstance(step, Branch) and step.by_lane and any(isinstance(left, Barrier) for left in self._skipped(name, position)):
                     return True
         return False
@@ -208,7 +200,8 @@ class Code:
             yield from self.blocks[between]
 
 
-def _step(name: str, operands: str, line: int, place: str) -> Step | None:
+def _step(read: Instruction) -> Step | None:
+    name, operands, line, place = read.name, read.operands, read.line, read.place
     if name.startswith("ds_"):
         kind = Kind.NOTHING if _NOT_MEMORY.match(name) else Kind.READ if _READ.match(name) else Kind.WRITE
         return Access(kind, line, place)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.inside.codegen import binary, in_flight
+from harness.inside.codegen import assembly, binary, in_flight, write_backs
 from harness.inside.codegen.binary import Reading, is_known, read
 from harness.inside.codegen.gates import FIGURES, judge
 from harness.inside.codegen.occupancy import occupancy
@@ -24,7 +24,7 @@ from harness.records import Architecture, CompiledKernel, Gates, Scalar, Verdict
 OnRow = Callable[[CompiledKernel, Any, "Exception | None"], None]
 _READING = "reading.json"
 # Another reader may find something else in the same binary.
-_READER = Path(binary.__file__).read_bytes() + Path(in_flight.__file__).read_bytes()
+_READER = b"".join(Path(module.__file__).read_bytes() for module in (assembly, binary, in_flight, write_backs))
 
 
 class Recorder:

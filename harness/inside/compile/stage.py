@@ -29,9 +29,8 @@ from harness.inside.process.audit import Event
 from harness.inside.process.events import emit
 from harness.inside.process.exceptions import doubted
 from harness.inside.process.journal import Journal
-from harness.inside.process.missing_module import hint_of_missing
 from harness.inside.process.not_run import with_reasons
-from harness.inside.process.older_triton import hint_of
+from harness.inside.process.remedies import hint_of, missing_of
 from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import answered, as_stage, forked, time_is_up
 from harness.inside.test.settings import files_with_tests
@@ -126,10 +125,9 @@ def _report(
     # A point whose host code needs data says nothing about the kernels that were compiled.
     verdict = worst([row.verdict for row in rows if row.verdict is not Verdict.NOT_RUN])
     reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.launches)})"
-    hint = f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
-    if rows:
-        hint = hint_of(row.reason for row in rows)
-        hint = hint or hint_of_missing(row.reason for row in rows if row.not_run is NotRun.IMPORT)
+    hint = hint_of(row.reason for row in rows) if rows else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
+    if lacking := missing_of(row.reason for row in rows if row.verdict is not Verdict.PASSED):
+        notes = (lacking, *notes)
     if left_out := job.not_compiled_for:
         compiled_for = ", ".join(card.name for card in job.architectures)
         notes = (f"--quick compiled for {compiled_for} only, and left out {', '.join(left_out)}", *notes)

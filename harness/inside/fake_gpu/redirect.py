@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.utils._device as default_device
 
+from harness.inside.fake_gpu.generators import of_host
 from harness.inside.fake_gpu.host_side import is_host, is_pinned, is_shape, make_shape, pin, put_on_host, take_from_host, tensors_in
 
 
@@ -60,6 +61,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def _answer(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(func, "__name__", "")
+        of_host(kwargs)
         if name == "__get__":
             return self._attribute(func, args)
         if name == "__set__":
@@ -73,13 +75,27 @@ class Redirect(torch.overrides.TorchFunctionMode):
         if wanted is None and func in default_device._device_constructors():
             named, wanted = True, default_device.CURRENT_DEVICE or "cpu"
         if not named or wanted is None:
-            return self.call(func, args, kwargs)
+            return self.call(func, *self._as_autocast_has_it(name, args, kwargs))
         if kwargs.pop("pin_memory", False):
             return pin(func(*args, **kwargs))
         if self.is_gpu(wanted):
             return self.make(func, args, {**kwargs, "device": self.to})
         made = put_on_host(func(*args, **{**kwargs, "device": wanted}))
         return make_shape(made) if str(wanted) == "meta" and isinstance(made, torch.Tensor) else made
+
+    def _as_autocast_has_it(self, name: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Return the arguments of a call, in fp32 where a card's autocast computes in it. The CPU's autocast has another list."""
+        if name not in _IN_FP32 or {"dtype", "out"} & kwargs.keys() or not torch.is_autocast_enabled(self.claim.type):
+            return args, kwargs
+        return self._in_fp32(args), self._in_fp32(kwargs)
+
+    def _in_fp32(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            is_low = value.dtype in (torch.float16, torch.bfloat16) and self.is_on_card(value)
+            return value.to(torch.float32) if is_low else value
+        if isinstance(value, dict):
+            return {key: self._in_fp32(entry) for key, entry in value.items()}
+        return tuple(self._in_fp32(entry) for entry in value) if type(value) is tuple else value
 
     def is_gpu(self, device: Any) -> bool:
         """Whether something names a GPU: a device, a text, or an index. Then the package is one that uses it."""
@@ -198,6 +214,17 @@ class Redirect(torch.overrides.TorchFunctionMode):
         if tensor.is_floating_point():
             return self.call(func, (tensor, *args[1:]), kwargs)
         return self.call(func, (tensor.double(), *args[1:]), kwargs).to(tensor.dtype)
+
+
+# From torch's documentation of automatic mixed precision: what autocasts to fp32 on a GPU.
+_NAMES_IN_FP32 = """
+__pow__ __rdiv__ __rpow__ __rtruediv__ acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss
+cdist cosine_similarity cross_entropy cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss kl_div l1_loss layer_norm log
+log10 log_softmax log1p log2 margin_ranking_loss mse_loss multilabel_margin_loss multi_margin_loss nll_loss norm normalize pdist
+poisson_nll_loss pow prod reciprocal rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin softplus sum renorm tan
+triplet_margin_loss
+"""
+_IN_FP32 = frozenset(_NAMES_IN_FP32.split())
 
 
 def conversion(rest: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from harness.inside.fake_gpu import streams
+from harness.inside.fake_gpu.generators import CardGenerator
 from harness.inside.process.exceptions import NotPretended
 from harness.records import Architecture
 
@@ -101,7 +102,7 @@ def patches(card: Architecture, device: torch.device, capability: object, free_b
         "cudart": _always(_Runtime()),
         **dict.fromkeys(_SILENT, _nothing),
         **_memory(free, properties.total_memory),
-        **_randomness(),
+        **_randomness(device),
     }
     answers = {name: _own(value) for name, value in answers.items()}
     owners = [module, *(inner for name in _PARTS if isinstance(inner := getattr(module, name, None), ModuleType))]
@@ -172,9 +173,9 @@ def _memory(free: int, total: int) -> dict[str, object]:
     }
 
 
-def _randomness() -> dict[str, object]:
+def _randomness(device: torch.device) -> dict[str, object]:
     """The card's random numbers are the host's."""
-    generator = torch.default_generator
+    generator = CardGenerator(torch.device(device.type, 0), torch.default_generator)
     return {
         "manual_seed": lambda seed: generator.manual_seed(int(seed)) and None,
         "manual_seed_all": lambda seed: generator.manual_seed(int(seed)) and None,

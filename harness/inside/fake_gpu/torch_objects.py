@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from harness.inside.fake_gpu.generators import generator_type
 from harness.inside.fake_gpu.host_side import is_host, put_on_host
 from harness.inside.fake_gpu.redirect import within
 from harness.inside.fake_gpu.torch_device import Patch
@@ -32,7 +33,7 @@ def objects(kinds: Iterable[str]) -> list[Patch]:
     named = tuple(kinds)
     parameter = torch.nn.Parameter.__new__
     return [
-        (torch, "Generator", _generator(named)),
+        (torch, "Generator", generator_type(named)),
         (torch.nn.Parameter, "__new__", staticmethod(_keeping_side(parameter))),
         *((torch, name, _from_host(getattr(torch, name))) for name in ("from_numpy", "frombuffer")),
         # torch looks at the type of the stream before any mode sees the call.
@@ -58,29 +59,6 @@ def _tensor_type(kind: str, name: str, dtype: torch.dtype) -> Patch:
 
     made = AnyTensor(f"{name}Tensor", (), {"__module__": f"torch.{kind}", "dtype": dtype, "card_type": f"torch.{kind}.{name}Tensor"})
     return getattr(torch, kind), made.__name__, made
-
-
-def _generator(kinds: tuple[str, ...]) -> type:
-    original = torch.Generator
-
-    class AnyGenerator(type(original)):  # type: ignore[misc]
-        def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, original)
-
-    class Generator(original, metaclass=AnyGenerator):  # type: ignore[misc, valid-type]
-        """A generator on the host that says which device it was made for."""
-
-        def __new__(cls, device: Any = "cpu") -> Any:
-            made = super().__new__(cls)
-            kind, _, index = str(device).partition(":")
-            made.asked = torch.device(kind, int(index or 0)) if kind in kinds or isinstance(device, int) else torch.device("cpu")
-            return made
-
-        @property
-        def device(self) -> torch.device:
-            return self.asked  # type: ignore[no-any-return]
-
-    return Generator
 
 
 def _keeping_side(make: Callable[..., Any]) -> Callable[..., Any]:

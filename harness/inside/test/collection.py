@@ -16,7 +16,7 @@ import pytest
 from harness.inside.process.not_run import why_not_run
 from harness.inside.test.settings import selection, settings
 from harness.records import NotRun, Selection
-from harness.records.selection.chosen import at_and_above, file_of
+from harness.records.selection.chosen import NO_SUCH_TEST, at_and_above, file_of
 from harness.records.selection.package import TEST_FILES, is_bench, is_test
 
 _SCRIPT = re.compile(r"""^if __name__ == ["']__main__["']:""", re.MULTILINE)
@@ -71,7 +71,7 @@ class Collection:
         lacking = [each for each in self.selection.unmet(found)[0] if told.isdisjoint(at_and_above(each))]
         must, how = self.selection.chosen.must_exist, " ".join(self.selection.chosen.how)
         lacking = [each for each in lacking if (must or "::" in each) and not self._is_elsewhere(file_of(each))]
-        return [Failure(each, f"{how}: there is no such test", NotRun.EMPTY, broken=must) for each in lacking]
+        return [Failure(each, f"{how}: {NO_SUCH_TEST}", NotRun.EMPTY, broken=must) for each in lacking]
 
     def _is_elsewhere(self, path: str) -> bool:
         return is_bench(path, self.elsewhere) and not is_test(path, settings().get("python_files", TEST_FILES))

@@ -18,9 +18,8 @@ from harness.inside.multi_gpu.share import share
 from harness.inside.process import sealing
 from harness.inside.process.exceptions import doubted
 from harness.inside.process.journal import Journal
-from harness.inside.process.missing_module import hint_of_missing
 from harness.inside.process.not_run import with_reasons
-from harness.inside.process.older_triton import hint_of
+from harness.inside.process.remedies import hint_of, missing_of
 from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
 from harness.inside.process.workers import as_stage, spawned, time_is_up
 from harness.inside.test.bench_modules import BENCHES_VARIABLE
@@ -114,8 +113,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     if not tests:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
     elif not hint and any(case.verdict is Verdict.ERROR and "::" not in case.id for case in bad):
-        hint = hint_of_missing(case.message for case in bad)
-        hint = hint or "A module does not import: its code is broken, or does not go with what is installed. See test/log.txt."
+        hint = "A module does not import: the environment lacks what it needs, or its code is broken. Its traceback is in test/log.txt."
     started = not deaths or deaths[-1].case is not None
     refused = refusal(folder / "log.txt") if not results.collected and not tests else ""
     if refused and not started:
@@ -131,6 +129,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
             "An option for pytest is wrong, such as the expression of -k.",
         )
     job = results.job
+    notes = [*results.notes, *again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases)]
     report = StageReport(
         Stage.TEST,
         verdict,
@@ -141,7 +140,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         left_out=results.left_out,
         used_s=round(sum(used.seconds for used in results.used.values()), 3) if job.needs_card else None,
         compiled_here=compiled_kernels() - results.compiled_before,
-        notes=(*results.notes, *again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases)),
+        notes=tuple(filter(None, [missing_of(case.message for case in bad), *notes])),
     )
     gap = next((f"{case.id}: {case.message}" for case in cases if case.not_run is NotRun.NOT_PRETENDED), "")
     return doubted(with_reasons(report, Counter(case.not_run for case in cases if case.not_run), "test", gap), results.wrong)

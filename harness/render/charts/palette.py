@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 # A hue per provider: blue for the kernel's own, then vermilion, green, violet, ochre, cyan, rose, grey.
 LIGHT = {
-    **{"ground": "#ffffff", "ink": "#16202b", "soft": "#5a6672", "grid": "#e6eaee", "axis": "#9aa5b0", "ceiling": "#7a8590"},
+    **{"ground": "#ffffff", "ink": "#16202b", "soft": "#5a6672", "grid": "#e6eaee", "axis": "#9aa5b0", "ceiling": "#626d78"},
     **{
         "s0": "#1558b0",
         "s1": "#c2410c",

@@ -69,7 +69,7 @@ def render_history(lines: Sequence[Line], repository: str = "") -> str:
         "history.html.jinja",
         sentence=lead,
         rest="",
-        exit_code=0,
+        exit_code=int(bool(now)),
         kind="history",
         script="history.js",
         width=WIDTH,

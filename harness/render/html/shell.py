@@ -12,6 +12,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from harness.render.charts.palette import DARK, LIGHT, rules, variables
+from harness.render.sections.model import blocks
 from harness.render.text import counts, first_line, number, plural, trend, visible
 
 
@@ -55,7 +56,7 @@ def _environment() -> Environment:
     """Return the environment. It escapes everything, after `visible` made texts harmless as in every renderer."""
     found = Environment(loader=FunctionLoader(_package_data), autoescape=True, undefined=StrictUndefined, finalize=_shown)
     found.trim_blocks = found.lstrip_blocks = True
-    found.filters.update(number=number, counts=counts, plural=plural, first_line=first_line, ticked=_ticked, trend=trend)
+    found.filters.update(number=number, counts=counts, plural=plural, first_line=first_line, ticked=_ticked, trend=trend, blocks=blocks)
     return found
 
 

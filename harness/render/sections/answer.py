@@ -74,6 +74,11 @@ def _square(square: Square, *, untested: bool) -> Line:
     elif square.counts and not shares:
         passed = square.counts.get(Verdict.PASSED.value, 0)
         bits.append(Bit(f"{passed} passed" if passed else counts(square.counts, square.not_run)))
+    made = square.compiled
+    if made.failed:
+        bits.append(Bit(f"{' ' if bits and bits[-1].text != ' ' else ''}{made.failed} uncompiled", Verdict.FAILED))
+    elif made.n and not bits:
+        bits.append(Bit(f"{made.n} compiled"))
     if bits and bits[-1].text == " ":
         bits.pop()
     return say(*bits) or say(NOTHING)

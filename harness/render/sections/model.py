@@ -47,6 +47,28 @@ class Section:
     paste: str = ""
 
 
+@dataclass(frozen=True)
+class Block:
+    """A line and the lines indented below it, without their indentation."""
+
+    head: Line
+    below: tuple[Line, ...]
+
+
+def blocks(lines: Iterable[Line]) -> list[Block]:
+    """Group lines into blocks: a line that starts with two spaces belongs to the line above."""
+    found: list[Block] = []
+    for line in filter(None, lines):
+        first, rest = line[0], line[1:]
+        if found and first.text.startswith("  ") and not first.name:
+            own = first.text.strip()
+            kept = ((type(first)(f"{own} ", first.verdict),) if own else ()) + rest
+            found[-1] = Block(found[-1].head, (*found[-1].below, kept))
+        else:
+            found.append(Block(line, ()))
+    return found
+
+
 def split(section: Section) -> list[Section]:
     """Split off the quiet rows into a folded section. Return one section if either part would be empty."""
     if not section.quiet or section.folded:

@@ -49,7 +49,8 @@ def isolation_sentence(found: Isolation) -> str:
 
 def isolation_sections(found: Isolation) -> list[Section]:
     """Return the swaps, those that decide first, and what could not be swapped."""
-    heads = _heads("part", found.good, found.bad, f"{found.good} with the other's", f"{found.bad} with the other's", "so it")
+    ends_named = (name(found.good), name(found.bad))
+    heads = (say("part"), *map(say, ends_named), *(say(end, " with the other's") for end in ends_named), say("so it"))
     ends = (say("nothing"), say(), say(), _answer(found.ends[0]), _answer(found.ends[1]), say())
     rows = tuple(
         (
@@ -83,4 +84,4 @@ def _answer(reply: Reply, words: Mapping[Answer, str] | None = None) -> Line:
 
 
 def _heads(*words: str) -> tuple[Line, ...]:
-    return tuple(say(name(word)) for word in words)
+    return tuple(map(say, words))

@@ -53,3 +53,17 @@ def test_a_branch_on_a_number_that_python_makes_its_own(pair):
     out = add(*pair)
     factor = 2.0 if float(out.max()) > 0 else 3.0
     assert scale(out, factor).shape == out.shape
+
+
+def is_positive(x):
+    if x.min() > 0:
+        return True
+    print("not positive")
+    return False
+
+
+def test_a_helper_whose_answer_decides(pair):
+    out = add(*pair)
+    if is_positive(out):
+        out = scale(out, 2.0)
+    assert out.shape == pair[0].shape

@@ -6,6 +6,13 @@ import torch
 from small_kernels import add, scale
 
 
+def is_close(x, y):
+    if (x - y).abs().max() > 1e-3:
+        print("not close")
+        return False
+    return True
+
+
 class AddTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -20,6 +27,10 @@ class AddTest(unittest.TestCase):
 
     def test_it_adds(self):
         self.assertTrue(torch.allclose(add(self.x, self.x), 2 * self.x))
+
+    def test_a_helper_that_returns_its_verdict(self):
+        self.assertTrue(is_close(add(self.x, self.x), 2 * self.x))
+        self.assertFalse(not is_close(scale(self.x, 2.0), 2 * self.x))
 
     def test_sub_tests(self):
         for factor in (1.0, 2.0):

@@ -101,3 +101,33 @@ def test_weights_initialized_in_place():
     torch.nn.init.normal_(weight, std=0.02)
     weight.uniform_(-1, 1)
     torch.testing.assert_close(scale(weight, 2.0), 2 * weight)
+
+
+def seed_and_offset(increment):
+    """As packages do that draw random numbers in a kernel."""
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    state = generator.get_state()
+    seed, offset = state.view(torch.int64)
+    found = int(seed), int(offset)
+    offset += (increment + 3) // 4 * 4
+    generator.set_state(state)
+    return found
+
+
+def test_a_seed_and_an_offset_of_the_cards_generator(pair):
+    torch.cuda.manual_seed(11)
+    first, second = seed_and_offset(301), seed_and_offset(301)
+    assert first == (11, 0)
+    assert second == (11, 304)
+    out = dropout(pair[0], 0.5, first[0] + second[1])
+    assert out.shape == pair[0].shape
+
+
+def test_the_state_of_a_generator_on_the_card():
+    generator = torch.Generator(device="cuda").manual_seed(5)
+    state = generator.get_state()
+    x = torch.randn(300, device="cuda", generator=generator)
+    assert generator.get_state().view(torch.int64)[1] > 0
+    generator.set_state(state)
+    assert state.numel() == 16
+    assert torch.equal(scale(x, 2.0), scale(torch.randn(300, device="cuda", generator=generator), 2.0))

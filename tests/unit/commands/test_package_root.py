@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.config.package import switches
 from harness.config.package.pyproject import load_gates
 from harness.config.package.pytest_settings import load_pytest_settings
 from harness.config.package.root import find_root, import_folders
@@ -110,3 +111,19 @@ def test_waivers_of_other_packages_are_not_this_ones(tmp_path):
 
     assert [waiver.which.kernel for waiver in load_gates(tmp_path / "ops").waivers] == [("relu",)]
     assert len(load_gates(tmp_path).waivers) == 2
+
+
+def test_a_packages_switch_for_its_triton_kernels_alone(tmp_path):
+    """It is read where the package is imported, never run; a run says that it is on, and the user's value stays."""
+    root = write(
+        tmp_path / "ops",
+        {
+            "python/ops/__init__.py": "import os\nALONE = os.getenv('OPS_TRITON_ONLY', '0') == '1' or os.environ['OPS_DEBUG_ONLY']",
+            "python/ops/deep/__init__.py": "os.getenv('DEEP_TRITON_ONLY')",
+            "setup.cfg": "[options]\npackage_dir =\n    = python\n",
+        },
+    )
+
+    assert switches.switches(root) == {"OPS_TRITON_ONLY": "1"}
+    assert "--env OPS_TRITON_ONLY=0" in " ".join(switches.notes(root, {"OPS_TRITON_ONLY": "1"}))
+    assert switches.notes(root, {"OPS_TRITON_ONLY": "0"}) == ()

@@ -59,7 +59,7 @@ def test_the_headline_leads_with_what_is_wrong():
     broken = (case(verdict=Verdict.FAILED), case("b", verdict=Verdict.CRASHED), case("c"))
 
     assert first_sentence([run("a"), run("b", cases=broken, samples=points(0.5, 0.6))]) == (
-        "2 tests fail on b; 1 kernel reaches less than 70% of the copy there."
+        "2 tests fail on b (1 crashed); 1 kernel reaches less than 70% of the copy there."
     )
 
 
@@ -101,7 +101,7 @@ def test_what_stopped_the_command_stays_in_front():
 def test_failed_tests_come_first_then_the_largest_gap_then_what_has_no_share():
     samples = (*points(0.6, kernel="slow"), *points(0.95, kernel="broken"), *points(0.8, kernel="middle"))
     tests = (*(case(name, kernel=name) for name in ("quiet", "slow", "middle")), case("b", Verdict.FAILED, kernel="broken"))
-    comparison = compare([run("a", cases=tests, samples=samples)])
+    comparison = compare([run("a", cases=tests, samples=samples, compiled=())])
 
     assert [line.kernel for line in overview(comparison)] == ["broken", "slow", "middle", "quiet"]
     assert [line.gap and round(line.gap, 2) for line in overview(comparison)] == [0.05, 0.4, 0.2, None]

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from machine_code import lanes
 
-from harness.emulator import Unimplemented
-
 ROWS = [np.random.default_rng(3).standard_normal(4096).astype(np.float32).view(np.uint32) for _ in range(2)]
 MEANING = {
     "v_pk_add_f32 v[40:41], v[10:11], 1.0": lambda x: x + np.float32(1),
@@ -24,8 +22,3 @@ def test_both_halves_read_the_constant(arch, text):
 
         for half, row in zip(found, ROWS, strict=True):
             np.testing.assert_array_equal(half.view(np.float32), MEANING[text](row.view(np.float32)))
-
-
-def test_a_packed_move_of_a_constant_is_refused():
-    with pytest.raises(Unimplemented, match="v_pk_mov_b32"):
-        lanes("gfx942", "v_pk_mov_b32 v[40:41], 1.0, v[10:11] op_sel:[0,1]", ROWS, 2)

@@ -56,7 +56,13 @@ FOUND = [
     ),
     (row(in_flight=("1 LDS read", "2 LDS writes")), only(lds_waits=True), {"lds_waits": "1 LDS read; 2 LDS writes"}),
     (row(), only(lds_waits=True), {}),
-    (row(spills=6, stack_bytes=99, unnamed_precision=("a.py:3",), in_flight=("1 LDS read",)), Gates(OPEN), {}),
+    (row(published_early=("an atomic",)), only(release_waits=True), {"release_waits": "an atomic"}),
+    (row(), only(release_waits=True), {}),
+    (
+        row(spills=6, stack_bytes=99, unnamed_precision=("a.py:3",), in_flight=("1 LDS read",), published_early=("an atomic",)),
+        Gates(OPEN),
+        {},
+    ),
 ]
 
 
@@ -104,6 +110,7 @@ def test_the_strictest_of_all_limits_holds():
             ("matrix", False, True),
             ("explicit_precision", False, True),
             ("lds_waits", False, True),
+            ("release_waits", False, True),
             ("occupancy", None, 0.5),
             ("spills", None, 0),
         ),

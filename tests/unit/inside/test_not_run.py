@@ -15,7 +15,6 @@ torch = pytest.importorskip("torch", reason="the inside needs torch and triton; 
 from harness.inside.fake_gpu import streams, torch_device  # noqa: E402
 from harness.inside.fake_gpu.no_data.unknown import unknown  # noqa: E402
 from harness.inside.process.exceptions import DecidedByData, NotPretended  # noqa: E402
-from harness.inside.process.missing_module import hint_of_missing  # noqa: E402
 from harness.inside.process.not_run import first_of_several, why_not_run, with_reasons  # noqa: E402
 
 
@@ -91,15 +90,6 @@ def test_an_exception_says_why(name):
     function, why = CASES[name]
 
     assert why_not_run(_raised(function)) is why
-
-
-def test_a_missing_module_is_named_with_the_option_that_installs_it():
-    """A newcomer reads what to type; nothing, if no module is missing."""
-    said = hint_of_missing(["ModuleNotFoundError: No module named 'loguru'", "No module named 'tqdm.auto'", "No module named 'loguru'"])
-
-    assert "lacks loguru, tqdm." in said
-    assert "--with loguru --with tqdm" in said
-    assert hint_of_missing(["ImportError: cannot import name 'a' from 'b'"]) == ""
 
 
 def test_a_gap_of_the_harness_is_never_green():

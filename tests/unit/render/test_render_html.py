@@ -269,3 +269,21 @@ def test_a_name_is_never_an_id_of_the_page_itself():
 
     assert "roofline" in ids
     assert set(anchors(ids).values()).isdisjoint(ids)
+
+
+def test_a_waiver_can_be_pasted_as_it_stands():
+    """Each of its lines is a line of the page."""
+    broken = compiled(verdict=Verdict.FAILED, broken={"spills": "12 registers, 0 allowed"})
+    text = render_html(compare([run("alpha", compiled=(broken,))]))
+
+    assert '[[tool.warpwave.waivers]]\ngate = "spills"\n'.replace('"', "&#34;") in text
+
+
+def test_the_table_of_kernels_names_code_that_fails():
+    """Also of a kernel that nothing tests or measures."""
+    rows = (compiled("sy_80", verdict=Verdict.FAILED, registers=None, reason="no"), compiled("sy_90"))
+    broken = compiled("sy_80", kernel="gelu", verdict=Verdict.FAILED, broken={"spills": "12 registers, 0 allowed"})
+    text = render_html(compare([run("cpu", None, cases=(), samples=(), ceilings=(), compiled=(*rows, broken, compiled(kernel="add")))]))
+    cells = [re.sub("<[^>]+>", "", row).split() for row in re.findall(r'<tr id="row-.*?</tr>', text, re.DOTALL)]
+
+    assert [" ".join(cell) for cell in cells] == ["softmax 1 of 2 did not compile", "gelu 1 configuration breaks a gate", "add 1 compiled"]

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from engine_requests import ask
-from synthetic import run, sample
+from synthetic import case, run, sample
 
 from harness.compare.toolchains.question import Answer, Kind, Question
 from harness.config.targets import load_targets, load_toolchains
-from harness.errors import UsageError
+from harness.errors import ConfigError, NothingRanError, UsageError, WarpwaveError
 from harness.options import RunOptions
+from harness.records import Verdict
 from harness.records.toolchain import Toolchain
 from harness.search import isolate, steps
 from harness.search.steps import Step, Steps
@@ -56,6 +57,46 @@ def test_an_ambiguous_step_is_measured_again_and_never_guessed(tmp_path, told, t
     told[1].clear()
     assert search(tmp_path, Question(Kind.SLOWER, "*")).ask(step("head", tmp_path)).answer is answer
     assert told[1] == []  # the answer is kept
+
+
+@pytest.mark.parametrize(
+    ("ends", "asked"),
+    [("good bad", "skipped good"), ("broken bad", "bad good"), ("good broken", "bad good")],
+    ids=["of a step in between", "of the first step", "of the last step"],
+)
+def test_files_that_do_not_import(tmp_path, monkeypatch, ends, asked):
+    """Nobody knows what their tests would say, so the step is skipped; unless that is the fault which is searched for. Answers are kept."""
+    found = {
+        "good": run(cases=(case(),)),
+        "bad": run(cases=(case(verdict=Verdict.FAILED),)),
+        "broken": run(cases=(case("t.py", verdict=Verdict.ERROR, message="SyntaxError"),)),
+    }
+    monkeypatch.setattr(steps, "run_legs", lambda legs, options, say, on_event: options.out.mkdir(parents=True))
+    monkeypatch.setattr(steps, "read_runs", lambda folders: [found[folders[0].parent.name.partition("-")[2]]])
+    names = [f"{number}-{name}" for number, name in enumerate(f"{ends} broken good".split())]
+    for _ in range(2):
+        one = search(tmp_path, Question(Kind.TEST, "t.py"))
+        answers = [one.ask(step(name, tmp_path)).answer.value for name in names]
+        assert answers == [*ends.replace("broken", "bad").split(), *asked.split()]
+    if "broken" not in ends:
+        fixed = Steps(Question(Kind.TEST, "t.py", fixed=True), {}, tmp_path / "fixed", print, print)
+        assert [fixed.ask(step(name, tmp_path / "fixed")).answer.value for name in names] == ["bad", "good", "skipped", "bad"]
+
+
+def test_a_commit_that_cannot_be_asked_is_skipped(tmp_path, told):
+    """Its settings are wrong, or it has no such test. Of the first step that is the user's own mistake."""
+
+    def fail(error: type[WarpwaveError]) -> Step:
+        raise error("There is no such file.", "", "")
+
+    asked = search(tmp_path, Question(Kind.SLOWER, "*"))
+    with pytest.raises(UsageError):
+        asked.ask_for("base", lambda: fail(UsageError))
+    asked.ask_for("base", lambda: step("base", tmp_path))
+
+    for error in (UsageError, ConfigError, NothingRanError):
+        reply = asked.ask_for("middle", lambda error=error: fail(error))
+        assert (reply.answer, reply.reason) == (Answer.SKIPPED, "There is no such file.")
 
 
 def test_two_searches_do_not_share_a_folder(tmp_path, told):

@@ -43,7 +43,25 @@ LANES2(v_subrev_u32_clamp, B32, B32, B32, FIT_U32((i64)b - a)) LANES2(v_add_i32_
 LANES2(v_sub_i32_clamp, I32, I32, I32, FIT_I32((i64)a - b)) LANES2(v_add_u16_clamp, B16, B16, B16, fitted((i64)a + b, 0, 65535))
 LANES2(v_sub_u16_clamp, B16, B16, B16, fitted((i64)a - b, 0, 65535)) LANES2(v_add_i16_clamp, I16, I16, I16, fitted(a + b, -32768, 32767))
 LANES2(v_sub_i16_clamp, I16, I16, I16, fitted(a - b, -32768, 32767))
+LANES2(v_subrev_u16_clamp, B16, B16, B16, fitted((i64)b - a, 0, 65535))
+CARRY(v_add_co_u32_clamp, B32, B32, B32, NONE, u64 sum = (u64)a + b; e[l] = sum >> 32 != 0, FIT_U32((i64)sum))
+CARRY(v_sub_co_u32_clamp, B32, B32, B32, NONE, e[l] = b > a, FIT_U32((i64)a - b))
+CARRY(v_subrev_co_u32_clamp, B32, B32, B32, NONE, e[l] = a > b, FIT_U32((i64)b - a))
+CARRY(v_addc_co_u32_clamp, B32, B32, B32, MASK, u64 sum = (u64)a + b + c; e[l] = sum >> 32 != 0, FIT_U32((i64)sum))
+CARRY(v_subb_co_u32_clamp, B32, B32, B32, MASK, i64 left = (i64)a - b - c; e[l] = left < 0, FIT_U32(left))
+CARRY(v_subbrev_co_u32_clamp, B32, B32, B32, MASK, i64 left = (i64)b - a - c; e[l] = left < 0, FIT_U32(left))
 LANES3(v_mad_u32_u24_clamp, B32, B32, B32, B32, FIT_U32((i64)(a & 0xffffff) * (b & 0xffffff) + c))
+LANES3(v_mad_i32_i24_clamp, B32, B32, B32, I32, FIT_I32((i64)signed24(a) * signed24(b) + c))
+LANES3(v_mad_u32_u16_clamp, B32, B16, B16, B32, FIT_U32((i64)a * b + c)) LANES3(v_mad_i32_i16_clamp, I32, I16, I16, I32, FIT_I32((i64)a * b + c))
+LANES3(v_mad_u16_clamp, B16, B16, B16, B16, fitted((i64)a * b + c, 0, 65535)) LANES3(v_mad_i16_clamp, I16, I16, I16, I16, fitted((i64)a * b + c, -32768, 32767))
+CARRY(v_mad_u64_u32_clamp, B64, B32, B32, B64, u64 product = (u64)a * b; e[l] = product + c < c, product + c < c ? UINT64_MAX : product + c)
+static inline i64 fitted_sum(i64 a, i64 b) {
+    i64 sum;
+    return !__builtin_add_overflow(a, b, &sum) ? sum : a < 0 ? INT64_MIN : INT64_MAX;
+}
+CARRY(v_mad_i64_i32_clamp, I64, I32, I32, I64, i64 sum; e[l] = __builtin_add_overflow((i64)a * b, c, &sum), fitted_sum((i64)a * b, c))
+LANES3(v_sad_u32_clamp, B32, B32, B32, B32, FIT_U32((i64)(a > b ? a - b : b - a) + c))
+LANES3(v_sad_u16_clamp, B32, B32, B32, B32, FIT_U32((i64)__builtin_abs((i32)(a & 0xffff) - (i32)(b & 0xffff)) + __builtin_abs((i32)(a >> 16) - (i32)(b >> 16)) + c))
 
 /* Orders. */
 LANES2(v_min_i32, I32, I32, I32, a < b ? a : b) LANES2(v_max_i32, I32, I32, I32, a > b ? a : b)
@@ -151,19 +169,27 @@ LANES2(v_pk_add_u16_clamp, PKI, PKI, PKI, FIT_BOTH((i64)LOW(a) + LOW(b), (i64)TO
 LANES2(v_pk_sub_u16_clamp, PKI, PKI, PKI, FIT_BOTH((i64)LOW(a) - LOW(b), (i64)TOP(a) - TOP(b), 0, 65535))
 LANES2(v_pk_add_i16_clamp, PKI, PKI, PKI, FIT_BOTH(SLOW(a) + SLOW(b), STOP(a) + STOP(b), -32768, 32767))
 LANES2(v_pk_sub_i16_clamp, PKI, PKI, PKI, FIT_BOTH(SLOW(a) - SLOW(b), STOP(a) - STOP(b), -32768, 32767))
+LANES3(v_pk_mad_u16_clamp, PKI, PKI, PKI, PKI, FIT_BOTH((i64)LOW(a) * LOW(b) + LOW(c), (i64)TOP(a) * TOP(b) + TOP(c), 0, 65535))
+LANES3(v_pk_mad_i16_clamp, PKI, PKI, PKI, PKI, FIT_BOTH((i64)SLOW(a) * SLOW(b) + SLOW(c), (i64)STOP(a) * STOP(b) + STOP(c), -32768, 32767))
 LANES2(v_pack_b32_f16, B32, B16, B16, a | b << 16)
 LANES2(v_pk_mov_b32, PKF, PKF, PKF, (a & 0xffffffff) | b >> 32 << 32)
 
 /* Sums of products. */
 #define BYTE(x, n) ((i32)(i8)((x) >> (n) * 8))
 #define UBYTE(x, n) ((x) >> (n) * 8 & 0xff)
-LANES3(v_dot4_i32_i8, B32, B32, B32, B32,
-       (u32)(BYTE(a, 0) * BYTE(b, 0) + BYTE(a, 1) * BYTE(b, 1) + BYTE(a, 2) * BYTE(b, 2) + BYTE(a, 3) * BYTE(b, 3)) + c)
-LANES3(v_dot4_u32_u8, B32, B32, B32, B32,
-       UBYTE(a, 0) * UBYTE(b, 0) + UBYTE(a, 1) * UBYTE(b, 1) + UBYTE(a, 2) * UBYTE(b, 2) + UBYTE(a, 3) * UBYTE(b, 3) + c)
-LANES3(v_dot4c_i32_i8, B32, B32, B32, B32,
-       (u32)(BYTE(a, 0) * BYTE(b, 0) + BYTE(a, 1) * BYTE(b, 1) + BYTE(a, 2) * BYTE(b, 2) + BYTE(a, 3) * BYTE(b, 3)) + c)
+#define NIBBLE(x, n) ((i32)((x) << (28 - (n) * 4)) >> 28)
+#define UNIBBLE(x, n) ((x) >> (n) * 4 & 15)
+#define WORD(x, n) ((n) ? STOP(x) : SLOW(x))
+#define UWORD(x, n) ((n) ? TOP(x) : LOW(x))
+#define P(A, B, n) ((i64)A(a, n) * (i64)B(b, n))
+#define SUM2(A, B) (P(A, B, 0) + P(A, B, 1))
+#define SUM4(A, B) (SUM2(A, B) + P(A, B, 2) + P(A, B, 3))
+#define SUM8(A, B) (SUM4(A, B) + P(A, B, 4) + P(A, B, 5) + P(A, B, 6) + P(A, B, 7))
+#define SIGNED_DOT(name, sum) LANES3(name, B32, B32, B32, I32, (u32)(sum + c)) LANES3(name##_clamp, B32, B32, B32, I32, FIT_I32(sum + c))
+#define UNSIGNED_DOT(name, sum) LANES3(name, B32, B32, B32, B32, (u32)(sum + c)) LANES3(name##_clamp, B32, B32, B32, B32, FIT_U32(sum + c))
+SIGNED_DOT(v_dot4_i32_i8, SUM4(BYTE, BYTE)) SIGNED_DOT(v_dot4c_i32_i8, SUM4(BYTE, BYTE)) UNSIGNED_DOT(v_dot4_u32_u8, SUM4(UBYTE, UBYTE))
+SIGNED_DOT(v_dot8_i32_i4, SUM8(NIBBLE, NIBBLE)) SIGNED_DOT(v_dot8c_i32_i4, SUM8(NIBBLE, NIBBLE)) UNSIGNED_DOT(v_dot8_u32_u4, SUM8(UNIBBLE, UNIBBLE))
+SIGNED_DOT(v_dot2_i32_i16, SUM2(WORD, WORD)) SIGNED_DOT(v_dot2c_i32_i16, SUM2(WORD, WORD)) UNSIGNED_DOT(v_dot2_u32_u16, SUM2(UWORD, UWORD))
 /* Since RDNA3 the instruction says which of the two are signed; the decoder appends it. */
-#define DOT4(suffix, A, B) LANES3(v_dot4_i32_iu8_##suffix, B32, B32, B32, B32, \
-       (u32)((i32)A(a, 0) * (i32)B(b, 0) + (i32)A(a, 1) * (i32)B(b, 1) + (i32)A(a, 2) * (i32)B(b, 2) + (i32)A(a, 3) * (i32)B(b, 3)) + c)
-DOT4(uu, UBYTE, UBYTE) DOT4(iu, BYTE, UBYTE) DOT4(ui, UBYTE, BYTE) DOT4(ii, BYTE, BYTE)
+#define EITHER(suffix, A, B, C, D) SIGNED_DOT(v_dot4_i32_iu8_##suffix, SUM4(A, B)) SIGNED_DOT(v_dot8_i32_iu4_##suffix, SUM8(C, D))
+EITHER(uu, UBYTE, UBYTE, UNIBBLE, UNIBBLE) EITHER(iu, BYTE, UBYTE, NIBBLE, UNIBBLE) EITHER(ui, UBYTE, BYTE, UNIBBLE, NIBBLE) EITHER(ii, BYTE, BYTE, NIBBLE, NIBBLE)

@@ -3,7 +3,7 @@
  * A is M by K, B is K by N, and there may be several blocks of them. Lane l holds K / (64 / M / blocks) neighbouring values of k of row
  * (column) l mod M. D's rows come in groups of four. All products of an instruction and C are summed in double, and rounded once;
  * the order and the width inside of the hardware are its own, so the last bits may differ. */
-#include "numbers.h"
+#include "matrix.h"
 
 #if LANES == 64
 
@@ -41,12 +41,6 @@ static inline __attribute__((always_inline)) void add_products(double *sum, cons
     }
 }
 
-enum element { E_F32, E_F16, E_BF16, E_XF32, E_I8, E_F64, E_FP8 };
-static float eight[4][256];
-static void __attribute__((constructor)) fill_tables(void) {
-    for (int format = 0; format < 4; format++) for (u32 code = 0; code < 256; code++) eight[format][code] = fp8_to_float(code, format);
-}
-
 /* xf32: a float of 10 fraction bits. The other 13 are cut off, also those of a NaN, which may become an infinity (triton-lang/triton#11783). */
 static float shortened(float f) { return as_f32(bits_of(f) & ~0x1fffu); }
 
@@ -56,7 +50,7 @@ static inline __attribute__((always_inline)) float element_at(struct wave *w, u3
     case E_F16: return half_to_float(w->v[row + n / 2][l] >> (n & 1) * 16);
     case E_BF16: return bf16_to_float(w->v[row + n / 2][l] >> (n & 1) * 16);
     case E_I8: return (float)(i8)(w->v[row + n / 4][l] >> (n & 3) * 8);
-    case E_FP8: return eight[format][w->v[row + n / 4][l] >> (n & 3) * 8 & 0xff];
+    case E_FP8: return eight_bits[format][w->v[row + n / 4][l] >> (n & 3) * 8 & 0xff];
     case E_XF32: return shortened(as_f32(w->v[row + n][l]));
     default: return as_f32(w->v[row + n][l]);
     }

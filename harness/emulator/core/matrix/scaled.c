@@ -1,16 +1,22 @@
-/* Matrix instructions of CDNA4 over 8- and 4-bit floats, with a scale for each 32 values of k, or without.
+/* Matrix instructions of CDNA4 over 8-, 6- and 4-bit floats, with a scale for each 32 values of k, or without.
  *
- * A lane holds 32 values of a row of A (a column of B). 4-bit ones are neighbours in k. Of 8-bit ones, the first sixteen are from the
+ * A lane holds 32 values of a row of A (a column of B). 4- and 6-bit ones are neighbours in k. Of 8-bit ones, the first sixteen are from the
  * first half of k and the others from the second. The scale that a lane holds is that of 32 neighbours in k: a power of two, 2^(e - 127). */
-#include "numbers.h"
+#include "matrix.h"
 
 #if LANES == 64
 
 enum { E4M3, E5M2, E2M3, E3M2, E2M1 };
-static float eights[2][256];
 static const float fours[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-static void __attribute__((constructor)) fill_tables(void) {
-    for (u32 code = 0; code < 256; code++) eights[E4M3][code] = fp8_to_float(code, FP8_OCP), eights[E5M2][code] = fp8_to_float(code, BF8_OCP);
+
+/* Value `n` of a lane's 6-bit floats, which lie side by side in six registers: 3 bits of fraction and a bias of 1, or 2 and 3. */
+static double six_bits(struct wave *w, u32 row, u32 l, u32 n, int format) {
+    u32 at = n * 6 % 32, code = w->v[row + n * 6 / 32][l] >> at;
+    if (at > 26) code |= w->v[row + n * 6 / 32 + 1][l] << (32 - at);
+    int width = format == E2M3 ? 3 : 2, bias = format == E2M3 ? 1 : 3, exponent = (int)(code & 31) >> width;
+    double fraction = ldexp((double)(code & ((1u << width) - 1)), -width);
+    double value = exponent ? ldexp(1 + fraction, exponent - bias) : ldexp(fraction, 1 - bias);
+    return code & 32 ? -value : value;
 }
 
 static double scale_of(struct wave *w, const struct operand *from, u32 lane, u32 byte) {
@@ -27,9 +33,12 @@ static void gather(struct wave *w, u32 row, int format, u32 m, u32 k, const stru
         if (format == E2M1) {
             at = group * 32 + n;
             value = fours[w->v[row + n / 8][l] >> (n & 7) * 4 & 15];
+        } else if (format == E2M3 || format == E3M2) {
+            at = group * 32 + n;
+            value = six_bits(w, row, l, n, format);
         } else {
             at = n / 16 * (k / 2) + group * 16 + n % 16;
-            value = eights[format][w->v[row + n / 4][l] >> (n & 3) * 8 & 0xff];
+            value = eight_bits[format == E4M3 ? FP8_OCP : BF8_OCP][w->v[row + n / 4][l] >> (n & 3) * 8 & 0xff];
         }
         if (scale) value *= scale_of(w, scale, at / 32 % groups * m + l % m, byte);
         to[l % m * k + at] = value;

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from harness.emulator.decode.context import Context
 from harness.emulator.decode.instruction import (
+    B16,
     CLAMP,
     F16,
     F32,
@@ -64,14 +65,15 @@ def sources(at: Context, one: Instruction, codes: list[int], kinds: tuple[int, i
 
 
 def finish(at: Context, one: Instruction) -> Instruction:
-    """Add what the mnemonic implies: an accumulator, halves of registers, integer clamps that are not implemented."""
+    """Add what the mnemonic implies: an accumulator, halves of registers, integers that saturate."""
     types = at.types(one)
     if one.name.startswith(ACCUMULATES) and len(one.s) == 2:
         one.s.append(replace(one.d, text="", flags=one.d.flags & HIGH))
     if types.d in HALF_TYPES and (at.family != "cdna" or one.name.startswith(_KEEPS)):
         one.flags |= KEEP_OTHER_HALF
     name_halves(at, one)
-    if one.flags & CLAMP and types.d not in (F16, F32, F64, PKH, PKF):
+    is_half = types.d == B16 and one.name.startswith(("v_fma", "v_mad_mix", "v_div_fixup"))  # a half that the core writes as bits
+    if one.flags & CLAMP and types.d not in (F16, F32, F64, PKH, PKF) and not is_half:
         at.saturate(one)
     return one
 

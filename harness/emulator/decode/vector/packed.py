@@ -31,7 +31,7 @@ def vop3p(at: Context) -> Instruction:
     """Packed: dst 7:0, neg_hi 10:8, op_sel 13:11, op_sel_hi 60:59 and 14, clamp 15, op 22:16, sources as in VOP3, neg 63:61."""
     high = at.word_at(1)
     one = at.begin("VOP3P", at.word >> 16 & 0x7F, 8)
-    if one.name == "v_dot4_i32_iu8":  # negations say which bytes are signed
+    if one.name in ("v_dot4_i32_iu8", "v_dot8_i32_iu4"):  # negations say which parts are signed
         at.vary(one, ("uu", "iu", "ui", "ii")[high >> 29 & 3])
         high &= ~(3 << 29)
     types = at.types(one)
@@ -51,10 +51,8 @@ def vop3p(at: Context) -> Instruction:
         if one.name == "v_pk_mov_b32":
             flags = (LOW_FROM_HIGH if select & 1 else 0) | HIGH_FROM_HIGH if n == 0 else HIGH_FROM_HIGH if select >> 1 & 1 else 0
         if kind == PKF and one.s[n].kind == CONSTANT:
-            # Both halves read it, whatever op_sel says: so LLVM compiles (docs/emulator.md). Of a move, nothing shows what they read.
-            if one.name == "v_pk_mov_b32" and one.s[n].value:
-                one.operation = None
-            one.s[n] = replace(one.s[n], value=one.s[n].value | one.s[n].value << 32)
+            # Both halves read it, whatever op_sel says: so LLVM compiles (docs/emulator.md).
+            one.s[n] = replace(one.s[n], value=(one.s[n].value & 0xFFFFFFFF) * (1 | 1 << 32))
         if kind == MIX and one.s[n].kind == CONSTANT and flags & HIGH_FROM_HIGH:
             one.s[n] = at.source(one, codes[n], PKH)
         if kind not in (PKH, PKI, PKF, MIX) and flags & (NEGATE | NEGATE_HIGH):

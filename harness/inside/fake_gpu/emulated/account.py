@@ -6,6 +6,8 @@ the test's verdict comes from here.
 
 from __future__ import annotations
 
+import gc
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -18,6 +20,8 @@ from harness.records import EMULATED
 INSTRUCTIONS_PER_SECOND = 1_000_000
 # The share of a test's time after which its launch is ended: the supervisor, which kills the process at the end of it, has no figure.
 _SHARE = 0.9
+# A test's tensors may wait in cycles of references for Python's collector, which counts objects, not bytes. By so much a process may grow.
+_MOST_GROWTH = 64 << 20
 _OUTCOMES: dict[type[EmulatorError], str] = {TimeLimit: "timeout", OutOfMemoryBounds: "failed", Trap: "failed", Deadlock: "failed"}
 
 
@@ -37,10 +41,14 @@ class Account:
 
     def __init__(self, card: str, seconds: float) -> None:
         self.card, self.seconds, self.limit = card, seconds, int(seconds * INSTRUCTIONS_PER_SECOND)
+        self._resident = 0
         self.begin()
 
     def begin(self) -> None:
-        """Start a new test."""
+        """Start a new test, without what earlier ones left in memory."""
+        if _resident() > self._resident + _MOST_GROWTH:
+            gc.collect()
+            self._resident = _resident()
         self.launches = self.instructions = 0
         self._until = time.monotonic() + _SHARE * self.seconds
         self.fault: Fault | None = None
@@ -82,6 +90,15 @@ class Account:
         """Return what the test's report says of it: `{"emulated": "gfx942: 6092 wave-instructions in 3 launches"}`."""
         plural = "" if self.launches == 1 else "es"
         return {EMULATED: f"{self.card}: {self.instructions} wave-instructions in {self.launches} launch{plural}"} if self.launches else {}
+
+
+def _resident() -> int:
+    """Return the memory of this process in bytes; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def executed(properties: Mapping[str, str]) -> int | None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType, FrameType
 
+_UNITTEST = ("assertTrue", "assertFalse")
 _COMPLAINS = ("fail", "exit", "_exit")
 _REPORTS = ("print", "log", "debug", "info", "warning", "warn", "error", "write", "echo", "record_property", "append")
 _NUMBERS = ("abs", "approx", "isclose", "isfinite", "isnan", "max", "min", "round", "str", "format")
@@ -34,15 +35,28 @@ class _Judgement:
 
 
 def agreed(frame: FrameType) -> bool | None:
-    """Return the truth with which all is well for the code that runs in a frame; None if it is not judging, but deciding."""
-    known = [judgement for judgement in _judgements(frame.f_code.co_filename) if judgement.covers(frame.f_lineno)]
+    """Return the truth with which all is well for the code that runs in a frame; None if it is not judging, but deciding.
+
+    A helper judges if it returns its verdict to an assertion, and does nothing else with it: `assert close(out, expected)`.
+    """
+    own = _wanted(frame, _judgements(frame.f_code.co_filename), "bool")
+    if own is not None or frame.f_back is None:
+        return own
+    verdicts = [each for each in _verdicts(frame.f_code.co_filename) if each.covers(frame.f_lineno)]
+    asked = _wanted(frame.f_back, _judgements(frame.f_back.f_code.co_filename), frame.f_code.co_name) if verdicts else None
+    return None if asked is None else _wanted(frame, tuple(verdicts), "bool") == asked
+
+
+def _wanted(frame: FrameType, judgements: tuple[_Judgement, ...], called: str) -> bool | None:
+    """Return the truth that the innermost of the judgements wants of what runs in a frame, which may be a call of that name."""
+    known = [judgement for judgement in judgements if judgement.covers(frame.f_lineno)]
     if not known:
         return None
-    judgement = known[-1]  # the innermost
-    name, place = _instructions(frame.f_code).get(frame.f_lasti, ("", None))
+    judgement = known[-1]
+    name, place = _at(frame)
     flipped = sum(_contains(node.operand, place) for node in _nots(judgement.judged)) + (name == "UNARY_NOT")
     if name.startswith("CALL") and _is_rewritten(judgement, place):
-        flipped = max((_nesting(judgement.judged, node) for node in ast.walk(judgement.judged) if _calls(node, ("bool",))), default=0)
+        flipped = max((_nesting(judgement.judged, node) for node in ast.walk(judgement.judged) if _calls(node, (called,))), default=0)
     return judgement.wanted != bool(flipped % 2)
 
 
@@ -63,9 +77,43 @@ def _judgements(filename: str) -> tuple[_Judgement, ...]:
             found.append(_Judgement(node, node.test, True))
         elif isinstance(node, ast.Expr) and _calls(node.value, _REPORTS):
             found.append(_Judgement(node, node, True))
-    for function in [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]:
+        elif isinstance(node, ast.Expr) and _calls(node.value, _UNITTEST) and node.value.args:  # type: ignore[attr-defined]
+            found.append(_Judgement(node, node.value.args[0], _calls(node.value, _UNITTEST[:1])))  # type: ignore[attr-defined]
+    for function in _functions(filename):
         found += _only_judged(function, found)
     return tuple(found)
+
+
+@functools.cache
+def _verdicts(filename: str) -> tuple[_Judgement, ...]:
+    """Return what decides the truth that a function of the file returns; `wanted` is the truth with which it returns `True`."""
+    found = []
+    for function in _functions(filename):
+        for node in ast.walk(function):
+            if isinstance(node, ast.If):
+                verdict = _verdict_of(node.body)
+                other = _verdict_of(node.orelse) if node.orelse else None
+                if verdict is not None or other is not None:
+                    found.append(_Judgement(node, node.test, bool(verdict) if verdict is not None else not other))
+            elif isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant):
+                found.append(_Judgement(node, node.value, True))
+    return tuple(found)
+
+
+def _verdict_of(block: list[ast.stmt]) -> bool | None:
+    """Return the truth that a block returns, if it only reports before; None if it does anything else."""
+    *before, last = block
+    if not (isinstance(last, ast.Return) and isinstance(last.value, ast.Constant) and isinstance(last.value.value, bool)):
+        return None
+    return last.value.value if not before or _only_complains(before) else None
+
+
+def _functions(filename: str) -> Iterator[ast.AST]:
+    try:
+        tree = ast.parse("".join(linecache.getlines(filename)))
+    except (SyntaxError, ValueError):
+        return
+    yield from (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
 
 def _only_judged(function: ast.AST, judgements: list[_Judgement]) -> list[_Judgement]:
@@ -108,6 +156,12 @@ def _calls(node: ast.AST, names: tuple[str, ...]) -> bool:
         return False
     called = node.func
     return (called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else "") in names
+
+
+def _at(frame: FrameType) -> tuple[str, Place | None]:
+    """Return the instruction that a frame is at. While it calls, Python counts in the call's caches, which stand behind it."""
+    known = _instructions(frame.f_code)
+    return next((known[offset] for offset in range(frame.f_lasti, -1, -2) if offset in known), ("", None))
 
 
 @functools.cache

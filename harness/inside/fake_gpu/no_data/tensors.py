@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.utils._device as default_device
 
+from harness.inside.fake_gpu.generators import advance
 from harness.inside.fake_gpu.host_side import forget, is_host, is_knowable, is_meta, know, known, put_on_host, tensors_in
 from harness.inside.fake_gpu.no_data.no_numbers import NoNumbers, dtype_of, no_numbers
 from harness.inside.fake_gpu.no_data.unknown import Guesses, decide, size, unknown, unknown_list, whole
@@ -63,7 +64,7 @@ class WithoutData(Redirect):
         return (is_meta(tensor) or torch.Tensor.device.__get__(tensor) == self.claim) and not is_host(tensor)
 
     def make(self, func: Any, args: Any, kwargs: Any) -> Any:  # noqa: D102
-        kwargs.pop("generator", None)
+        advance(kwargs.pop("generator", None))
         if func in _FROM_HOST and any(is_meta(tensor) for tensor in tensors_in(args, kwargs)):
             return self._from_card(func, args, kwargs)
         made = super().make(func, args, kwargs)
@@ -117,7 +118,8 @@ class WithoutData(Redirect):
         if name in _ASKS:
             return _ASKS[name](args[0])
         if kwargs.get("generator") is not None:
-            kwargs["generator"] = None  # it is the host's
+            advance(kwargs["generator"])
+            kwargs["generator"] = None  # there is nothing to draw
         send = self._lower if name in _LOWERED and torch.is_autocast_enabled(self.claim.type) else self._send
         result = self._on_meta(func, name, _each(args, send), _each(kwargs, send))
         return put_on_host(result) if not writes and all(map(is_host, sources)) else result

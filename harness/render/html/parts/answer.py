@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from harness.compare.answer.overview import KernelLine, Reached, Square, distance
 from harness.compare.answer.shortfalls import Shortfall
-from harness.compare.comparison import Comparison, TargetSummary
+from harness.compare.comparison import FAILING, Comparison, TargetSummary
 from harness.records import Verdict
 from harness.render.closer import bench_patterns, look_closer
-from harness.render.text import counts, gravest, number
+from harness.render.text import counts, gravest, number, plural
 
 _SHOWN = 5  # gaps that are open
+_KINDS = 2  # of tests that did not run, by name in a cell
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,16 @@ class Bar:
 
 @dataclass(frozen=True)
 class Cell:
-    """A kernel on a target. `sort` orders the column: failed tests first, then the lowest share."""
+    """A kernel on a target. `sort` orders the column: failed tests first, then the lowest share. `code` says what does not compile or
+    breaks a gate, or that it compiles if nothing else is known."""
 
     target: str
     verdict: Verdict | None
     tests: str
     bars: tuple[Bar, ...]
     sort: float
+    code: str = ""
+    code_fails: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,15 +84,31 @@ def gaps(comparison: Comparison, found: Sequence[Shortfall], idents: Mapping[str
 
 
 def _cell(square: Square) -> Cell:
-    text = counts(square.counts, square.not_run) if square.counts else ""
+    text = counts(square.counts, square.not_run, most=_KINDS) if square.counts else ""
     if square.failed:
-        text = f"{square.failed} of {sum(square.counts.values())} failed"
+        kinds = [verdict for verdict in FAILING if square.counts.get(verdict.value)]
+        how = "failed" if len(kinds) > 1 else kinds[0].value
+        text = f"{square.failed} of {sum(square.counts.values())} {how}"
     share = 2.0 if square.share is None else min(square.share, 1.5)
     verdict = gravest(square.counts) if square.counts else None
-    return Cell(square.target, verdict, text, tuple(map(_bar, square.reached)), round(share - 10 * bool(square.failed), 4))
+    return Cell(square.target, verdict, text, tuple(map(_bar, square.reached)), round(share - 10 * bool(square.failed), 4), *_code(square))
+
+
+def _code(square: Square) -> tuple[str, bool]:
+    made = square.compiled
+    said = [f"{made.failed} of {made.n} did not compile"] if made.failed else []
+    said += [f"{plural(made.gated, 'configuration')} {'breaks' if made.gated == 1 else 'break'} a gate"] if made.gated else []
+    known = bool(square.counts or square.reached)
+    return ", ".join(said) or (f"{made.n} compiled" if made.n and not known else ""), bool(said)
 
 
 def _bar(one: Reached) -> Bar:
     css = distance(one.share).value if one.share is not None else ""
     of = f"of {one.ground}"
-    return Bar(one.share, css, of if one.share is not None else "", f"{number(one.best)} {one.unit}".strip(), one.verified)
+    return Bar(
+        one.share,
+        css,
+        of if one.share is not None else "",
+        f"{number(one.best)} {one.unit}".strip() if one.best is not None else "no sound speed",
+        one.verified,
+    )

@@ -68,7 +68,7 @@ def _told(target: TargetSummary) -> dict[str, str]:
         digest = f" {environment.image_id[:19]}" if environment.image_id else ""
         found |= {"engine": environment.engine, "image": image + digest, "protections given up": ", ".join(environment.weakened)}
         installed = [f"{package} {version}" for package, version in environment.packages.items()]
-        found |= {"installed for it": _joined(installed, _MOST_PACKAGES), "not installed as asked": "; ".join(environment.notes)}
+        found |= {"installed for it": _joined(installed, _MOST_PACKAGES), "set up otherwise": "; ".join(environment.notes)}
     found |= {"use of the card": use_of_cards(target)}
     return found | {"run": target.run_id, "started": target.started, "took": f"{target.seconds:.0f} s" if target.seconds else ""}
 

@@ -170,4 +170,4 @@ def _looser(limits: Limits) -> list[str]:
         value, default = getattr(limits, gate), getattr(usual, gate)
         if value is None or value > default:
             found.append(f"{gate} switched off" if value is None else f"{gate} up to {value}")
-    return found + [f"{gate} switched off" for gate in ("explicit_precision", "lds_waits") if not getattr(limits, gate)]
+    return found + [f"{gate} switched off" for gate in ("explicit_precision", "lds_waits", "release_waits") if not getattr(limits, gate)]

@@ -1,4 +1,4 @@
-"""An older Triton: what its interpreter does differently, and who needs it."""
+"""What the environment lacks: an older Triton, whose interpreter differs, and missing modules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 from triton.runtime import interpreter
 
 from harness.inside.fake_gpu.interpreted.language_gaps import _with_index
-from harness.inside.process.older_triton import hint_of
+from harness.inside.process.remedies import hint_of
 from harness.inside.sanitize.origins import _materializing
 
 
@@ -46,3 +46,13 @@ def test_who_needs_an_older_triton():
 
     assert "--triton 3.6.0" in hint_of(["its own", refused])
     assert hint_of(["its own"]) == ""
+
+
+def test_missing_modules_and_what_installs_them():
+    """The one that most files want comes first; each is named once."""
+    said = ["ModuleNotFoundError: No module named 'yaml'", *["ModuleNotFoundError: No module named 'frozendict.core'"] * 2]
+
+    assert "Missing here: frozendict.core, yaml." in hint_of([*said, "assert 1 == 2"])
+    assert "--requirements FILE" in hint_of(said)
+    assert "--install" in hint_of(said)
+    assert hint_of(["ImportError: cannot import name 'a' from 'b'"]) == ""

@@ -1,0 +1,71 @@
+"""Products whose sum is split: several programs have a part of it each, and a second kernel adds the parts up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from kernels.bound import Bound
+from kernels.configs import Card
+from kernels.configs.matmul import Tile
+from kernels.dispatch import cdiv, next_power_of_2
+from kernels.matmul.kernels import sum_kernel
+from kernels.matmul.layout import Launch, Layout
+
+BLOCK_SIZE = 1024
+
+# What a product of few rows waits for is its weights. Costs are in steps of 64 columns of 128 weights: what a program takes to start, and
+# a second kernel; and how many bytes such a step has.
+_START, _SECOND, _STEP = 6, 4, 64 * 128 * 2
+# Programs of a multiprocessor, whatever room their buffers leave.
+_MOST = 4
+
+
+def for_few_rows(tiles: Sequence[Tile], on: Card, m: int, n: int, k: int) -> tuple[Tile, int] | None:
+    """Return the tile and the number of parts of a 16-bit product of few rows; None if no tile has room, or divides the sum.
+
+    The fewest steps win: waves over the programs that the card holds, each with its start and its part of the sum; and for several parts,
+    the second kernel, and writing and reading fp32 sums.
+    """
+
+    def cost(option: tuple[Tile, int]) -> float:
+        tile, parts = option
+        resident = min(_MOST, on.shared_bytes // _buffers(tile)) * on.processors
+        steps = k / parts * tile.n * 2 / _STEP
+        sums = _SECOND + parts * m * n * 8 / (_STEP * on.processors) if parts > 1 else 0
+        return cdiv(parts * cdiv(n, tile.n), resident) * (steps + _START) + sums
+
+    return min(_options(tiles, on, m, k), key=cost, default=None)
+
+
+def _options(tiles: Sequence[Tile], on: Card, m: int, k: int) -> Iterator[tuple[Tile, int]]:
+    for tile in tiles:
+        fitting = replace(tile, m=max(tile.m, next_power_of_2(m)))
+        if k % tile.k == 0 and _buffers(fitting) <= on.shared_bytes:
+            yield from ((fitting, parts) for parts in range(1, k // tile.k + 1) if k // tile.k % parts == 0)
+
+
+def _buffers(tile: Tile) -> int:
+    """Return the bytes of shared memory of a program on 16-bit operands."""
+    return tile.stages * (tile.m + tile.n) * tile.k * 2
+
+
+def in_parts(splits: int, product: Callable[[Layout, Layout], Launch], a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
+    """Return the launch of a product of matrices with its sum in equal parts. `product` is of batches, and its output is fp32."""
+    (m, k), n = a.shape, b.shape[1]
+    part = k // splits
+    left = Layout((splits, m, part), (part * a.stride[1], *a.stride))
+    right = Layout((splits, part, n), (part * b.stride[0], *b.stride))
+    multiply = product(left, right)
+    options = {"SPLITS": splits, "BLOCK_SIZE": BLOCK_SIZE, **{name.upper(): value for name, value in epilogue.items()}}
+    add_up = Bound(sum_kernel, (cdiv(m * n, BLOCK_SIZE),), options)
+
+    def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
+        sums = torch.empty((splits, m, n), dtype=torch.float32, device=out.device)
+        multiply(a, b, sums, sums, None)
+        add_up(out, saved, sums, out if bias is None else bias, m * n, n)
+
+    return launch
