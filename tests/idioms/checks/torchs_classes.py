@@ -15,6 +15,9 @@ except ModuleNotFoundError:  # torch's classes derive from one of its classes, a
 from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests
 from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize
 
+# torch's suite forbids its process to set flags of `torch.backends`, as other tests of this folder do.
+vars(torch.backends)["__allow_nonbracketed_mutation_flag"] = True
+
 
 @instantiate_parametrized_tests
 class Parametrized(TestCase):
