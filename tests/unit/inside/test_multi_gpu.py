@@ -199,7 +199,7 @@ def test_one_card_is_not_shared_out(warpwave):
     assert not [path.name for path in bench.iterdir() if path.is_dir() or "ledger" in path.name or "cards" in path.name]
 
 
-def test_cards_that_are_not_there_are_told(warpwave):
+def test_cards_that_are_not_there_are_reported(warpwave):
     """Two asked for, one visible: refused before anything is measured, with what was seen."""
     _, said = warpwave("--gpus", "0,1", "--stage", "bench", "--out", "out", STUB_CARDS="1")
 
