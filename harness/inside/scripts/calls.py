@@ -70,11 +70,11 @@ class Names:
         found: dict[str, Any] = {}
         for frame in reversed(frames):
             found.update(_varied(frame))
-        own = dict(described or {})
+        more = dict(described or {})
         params = dict(_described(found))
-        provider = own.pop("provider", "") or str(next((params.pop(name) for name in _PROVIDERS if isinstance(params.get(name), str)), ""))
+        provider = more.pop("provider", "") or str(next((params.pop(name) for name in _PROVIDERS if isinstance(params.get(name), str)), ""))
         provider = provider or next((value.__name__ for value in found.values() if _is_named(value)), "") or _called(function)
-        params |= {name: text for name, text in own.items() if text}
+        params |= {name: text for name, text in more.items() if text}
         params = params or dict(_described({name: value for name, value in _used(function, values).items() if hasattr(value, "shape")}))
         params = dict(list(params.items())[:_MOST])
         where = [f"{script.kernel}/{script.name}:{line}", shlex.join(script.arguments)]
