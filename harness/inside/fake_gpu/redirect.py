@@ -72,12 +72,26 @@ class Redirect(torch.overrides.TorchFunctionMode):
         if wanted is None and func in default_device._device_constructors():
             named, wanted = True, default_device.CURRENT_DEVICE or "cpu"
         if not named or wanted is None:
-            return self.call(func, args, kwargs)
+            return self.call(func, *self._as_autocast_has_it(name, args, kwargs))
         if kwargs.pop("pin_memory", False):
             return pin(func(*args, **kwargs))
         if self.is_gpu(wanted):
             return self.make(func, args, {**kwargs, "device": self.to})
         return put_on_host(func(*args, **{**kwargs, "device": wanted}))
+
+    def _as_autocast_has_it(self, name: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Return the arguments of a call, in fp32 where a card's autocast computes in it. The CPU's autocast has another list."""
+        if name not in _IN_FP32 or {"dtype", "out"} & kwargs.keys() or not torch.is_autocast_enabled(self.claim.type):
+            return args, kwargs
+        return self._in_fp32(args), self._in_fp32(kwargs)
+
+    def _in_fp32(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            is_low = value.dtype in (torch.float16, torch.bfloat16) and self.is_on_card(value)
+            return value.to(torch.float32) if is_low else value
+        if isinstance(value, dict):
+            return {key: self._in_fp32(entry) for key, entry in value.items()}
+        return tuple(self._in_fp32(entry) for entry in value) if type(value) is tuple else value
 
     def is_gpu(self, device: Any) -> bool:
         """Whether something names a GPU: a device, a text, or an index. Then the package is one that uses it."""
@@ -174,6 +188,17 @@ class Redirect(torch.overrides.TorchFunctionMode):
             return self.call(func, args, kwargs)
         said = str(args[0].cpu().type() if args[0].is_meta else func(*args))
         return said.replace("torch.", f"torch.{self.claim.type}.") if self.is_on_card(args[0]) else said
+
+
+# From torch's documentation of automatic mixed precision: what autocasts to fp32 on a GPU.
+_NAMES_IN_FP32 = """
+__pow__ __rdiv__ __rpow__ __rtruediv__ acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss
+cdist cosine_similarity cross_entropy cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss kl_div l1_loss layer_norm log
+log10 log_softmax log1p log2 margin_ranking_loss mse_loss multilabel_margin_loss multi_margin_loss nll_loss norm normalize pdist
+poisson_nll_loss pow prod reciprocal rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin softplus sum renorm tan
+triplet_margin_loss
+"""
+_IN_FP32 = frozenset(_NAMES_IN_FP32.split())
 
 
 def conversion(rest: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
