@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -28,7 +29,7 @@ _STYLES = {Verdict.PASSED: "green", Verdict.ABSENT: "yellow", Verdict.NOT_RUN: "
 _FAR = {Distance.NEAR: "blue", Distance.SHORT: "yellow", Distance.FAR: "bold red"}
 _NARROWEST = 5
 _NAME = 24
-_SCREEN = 56  # lines; the command's own last lines come below
+_SCREEN = 50  # lines; the last lines of the command come below: all in all 60
 
 
 def render_terminal(comparison: Comparison, full: bool = False) -> RenderableType:
@@ -92,7 +93,7 @@ def _draw(section: Section) -> list[RenderableType]:
             limit = max(*map(len, label.plain.split("\n")), _NARROWEST) if narrow else None
             # The names in the first column stay whole, if there is room beside them.
             lead = position == 0 and section.narrow is None and all(len(_text(row[0]).plain) <= _NAME for row in section.rows)
-            side = "right" if position in section.right else "left"
+            side: Literal["right", "left"] = "right" if position in section.right else "left"
             table.add_column(label, justify=side, overflow="fold", max_width=limit, no_wrap=lead)
         for row in section.rows:
             table.add_row(*map(_text, row))

@@ -26,11 +26,14 @@ from harness.inside.ahead.points import points_of
 from harness.inside.benchmarks import Point
 from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
 from harness.inside.environment.temporary_home import temporary_home
+from harness.inside.process.workers import Worker, forked
 from harness.records import Architecture, Job, Stage
 
 _VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 _NAME = "torch.compile"
 _READY_S = 120  # for torch's compile workers to start
+# torch's autograd makes a context on the card in a process that traces a gradient. A few take less memory than marks another run's points.
+_MOST = 3
 
 
 class _ReachedError(Exception):
@@ -50,6 +53,14 @@ def is_used(job: Job) -> bool:
 def name_folder(job: Job) -> None:
     """Name the folder to the processes that this one starts, unless the user names another. torch reads it when it is imported."""
     os.environ.setdefault(_VARIABLE, str(folder_of(job)))
+
+
+def started(job: Job, card: Architecture, log: Path) -> list[Worker]:
+    """Start to generate, if the sweep has something for torch's compiler, and return the processes."""
+    if Stage.BENCH not in job.stages or not is_used(job):
+        return []
+    name_folder(job)
+    return [forked(generate, job, card, share, _MOST)(log, log.with_name("log-torch-compile.txt")) for share in range(_MOST)]
 
 
 def use(job: Job) -> None:
@@ -77,7 +88,7 @@ def tell_apart() -> None:
 
 
 def generate(job: Job, card: Architecture, share: int, shares: int) -> None:
-    """Run a share of all points once, up to what they time. This process uses no card, and ends afterwards."""
+    """Run a share of all points once, up to what they time. This process launches nothing, and ends afterwards."""
     folder_of(job).mkdir(parents=True, exist_ok=True)
     own = os.environ.get("TRITON_CACHE_DIR")
     with contextlib.ExitStack() as undo:
@@ -124,7 +135,7 @@ def without_card(job: Job, card: Architecture, undo: contextlib.ExitStack) -> No
     of_torch = patches(card, device, capability(card))
     apply([*of_torch, *_of_compiler(), *_of_triton()], undo)
     interface: Any = importlib.import_module("torch._dynamo.device_interface").get_interface_for_device(device.type)
-    known = {name: value for owner, name, value in of_torch if owner is getattr(torch, device.type)}
+    known: dict[str, Any] = {name: value for owner, name, value in of_torch if owner is getattr(torch, device.type)}
     for name, bound in list(vars(interface).items()):  # what it took from torch's module of the device, when it was made
         if isinstance(bound, staticmethod) and name in known:
             undo.callback(setattr, interface, name, bound)
@@ -156,6 +167,8 @@ def _of_triton() -> Iterator[_Change]:
 
 def _of_compiler() -> Iterator[_Change]:
     """Compile everything, load nothing, and return tensors without data from what was compiled."""
+    import torch
+
     compile_fx: Any = importlib.import_module("torch._inductor.compile_fx")
     heuristics: Any = importlib.import_module("torch._inductor.runtime.triton_heuristics")
     graph: Any = importlib.import_module("torch._inductor.output_code").CompiledFxGraph
@@ -169,6 +182,8 @@ def _of_compiler() -> Iterator[_Change]:
         return compiled
 
     def call(self: Any, inputs: list[Any]) -> list[Any]:
+        if torch._guards.active_fake_mode() is None:  # its results would be on the card
+            raise _ReachedError
         inputs.clear()
         return [make() if callable(make) else make for make in results[id(self)][1]]
 
