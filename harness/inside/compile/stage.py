@@ -20,7 +20,7 @@ from pathlib import Path
 from harness.inside.codegen.recorder import Recorder
 from harness.inside.compile.backends import without_backend
 from harness.inside.compile.candidates import Candidates, Discarded
-from harness.inside.compile.cases import Cases, mostly_run, never_ran, never_reached
+from harness.inside.compile.cases import Cases, mostly_run, never_loaded, never_ran, never_reached
 from harness.inside.compile.pack import pack
 from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
 from harness.inside.environment.temporary_home import temporary_home
@@ -101,7 +101,8 @@ def compile_all(job: Job) -> StageReport:
             up = time_is_up()
             files = files_with_tests(job) if "test" in job.launches else []
             for card in job.architectures:
-                for identity in never_reached(card.name, cases, files):
+                benches = never_loaded(cases[card.name], job) if "bench" in job.launches else []
+                for identity in (*benches, *never_reached(card.name, cases, files)):
                     keep(never_ran(card.name, identity, job, up))
             ended = report()
             if up:
