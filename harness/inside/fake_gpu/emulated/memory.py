@@ -43,7 +43,7 @@ def buffers(values: Iterable[tuple[str, Any]]) -> list[Buffer]:
 
 
 def _tensor_of(value: Any) -> Union[torch.Tensor, None]:
-    """Return the tensor that an argument is, or that it stands for: Triton takes anything with `data_ptr`, such as a view of a package's own."""
+    """Return the tensor that an argument is or stands for: Triton takes anything with `data_ptr`, such as a package's own view."""
     if isinstance(value, torch.Tensor):
         return value
     held = vars(value).values() if hasattr(value, "__dict__") else ()
