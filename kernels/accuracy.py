@@ -58,6 +58,6 @@ def error_of(actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tenso
 def _computed_elsewhere(pytorch: torch.Tensor) -> bool:
     """Return whether PyTorch computed this on the CPU, although it is on a card: the card is emulated.
 
-    There PyTorch sums in another order than on a card, and rounds less. Three fp32 tests on emulated RDNA cards were above twice that error.
+    There PyTorch sums in another order than on a card, and rounds less. Three fp32 tests on emulated RDNA cards were above twice its error.
     """
     return pytorch.device.type != "cpu" and pytorch.untyped_storage().device.type == "cpu"
