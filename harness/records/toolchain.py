@@ -13,6 +13,8 @@ _FIELDS = ("triton", "torch", "base_image")  # parts that are fields of their ow
 
 MARK = "@"
 """Between a target and its toolchain in the name of a leg: `cpu@triton-3.8`."""
+EMULATOR = {"tinygrad": "tinygrad==0.14.*", "elftools": "pyelftools>=0.31", "msgpack": "msgpack>=1.1"}
+"""The modules that an emulated target needs beside Triton, and what to install for each: warpwave's extra `emulator`."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ _STYLES = {Verdict.PASSED: "green", Verdict.ABSENT: "yellow", Verdict.NOT_RUN: "
 _FAR = {Distance.NEAR: "blue", Distance.SHORT: "yellow", Distance.FAR: "bold red"}
 _NARROWEST = 5
 _NAME = 24
-_SCREEN = 56  # lines; the command's own last lines come below
+_SCREEN = 50  # lines; the last lines of the command come below: all in all 60
 
 
 def render_terminal(comparison: Comparison, full: bool = False) -> RenderableType:

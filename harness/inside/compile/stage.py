@@ -39,15 +39,6 @@ from harness.records import HOST_CODE, Architecture, CompiledKernel, Job, NotRun
 
 def compile_all(job: Job) -> StageReport:
     """Supervise the workers and write `compile/kernels.jsonl`."""
-    if missing := answered(without_backend, job.architectures):
-        sealing.replace(Path(job.output) / Stage.COMPILE.value / "kernels.jsonl", "")
-        return StageReport(
-            Stage.COMPILE,
-            Verdict.INFRA,
-            reason=f"the Triton here has no backend for {', '.join(missing)}",
-            hint="Install the vendor's Triton where this target runs, or use an image that has it. Triton finds a backend as an installed "
-            "package with an entry point `triton.backends`.",
-        )
     folder = Path(job.output) / Stage.COMPILE.value
     rows: list[CompiledKernel] = []
     wrong: dict[str, None] = {}
@@ -99,8 +90,11 @@ def compile_all(job: Job) -> StageReport:
     # longest one gets too small a share and finishes alone.
     with ThreadPoolExecutor(job.workers or (os.cpu_count() or 1) + 2) as pool:
         try:
+            if missing := answered(without_backend, job.architectures):
+                sealing.replace(folder / "kernels.jsonl", "")
+                return _no_backend(missing)
             list(pool.map(run, job.architectures))
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # also while the first process starts, which takes a while on a busy machine
             # Leaving the `with` block waits for the threads, which receive no signal.
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -114,6 +108,16 @@ def compile_all(job: Job) -> StageReport:
                 sealing.close(ended, job)  # the inside adds that the time was up
             raise
     return report()
+
+
+def _no_backend(missing: Iterable[str]) -> StageReport:
+    return StageReport(
+        Stage.COMPILE,
+        Verdict.INFRA,
+        reason=f"the Triton here has no backend for {', '.join(missing)}",
+        hint="Install the vendor's Triton where this target runs, or use an image that has it. Triton finds a backend as an installed "
+        "package with an entry point `triton.backends`.",
+    )
 
 
 def _report(

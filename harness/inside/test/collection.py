@@ -6,6 +6,7 @@ the `conftest.py` of the package does not import.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from harness.records import NotRun, Selection
 from harness.records.selection.chosen import NO_SUCH_TEST, at_and_above, file_of
 from harness.records.selection.package import TEST_FILES, is_bench, is_test
 
+_SCRIPT = re.compile(r"""^if __name__ == ["']__main__["']:""", re.MULTILINE)
 _BROKEN = "ConftestImportFailure"  # pytest's own name for it is not public
 
 
@@ -138,7 +140,7 @@ class Collection:
             if name in self.raised or name in left:
                 continue
             if name not in found:
-                yield Failure(name, "there is no test in this file", NotRun.EMPTY)
+                yield Failure(name, _why_empty(self.root, name), NotRun.EMPTY)
             elif not narrowed:
                 yield Failure(name, "all tests of this file are deselected", NotRun.SKIPPED)
         patterns = settings().get("python_files", TEST_FILES)
@@ -148,6 +150,12 @@ class Collection:
                 if is_test(name, patterns) and name not in self.matched and "/." not in f"/{name}" and self.selection.looks_into(name):
                     what = "skips its folder" if failure.why is NotRun.SKIPPED else "does not import"
                     yield Failure(name, f"{failure.id} {what}: {failure.message}", failure.why)
+
+
+def _why_empty(root: Path, name: str) -> str:
+    """Say that a file has no test, and how to run one that is a script."""
+    is_script = _SCRIPT.search((root / name).read_text(errors="replace"))
+    return "there is no test in this file" + (f"; it is a script: --bench-script {name} runs it" if is_script else "")
 
 
 def last_line(text: str) -> str:

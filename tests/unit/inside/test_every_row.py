@@ -162,6 +162,27 @@ def test_a_card_that_was_not_begun_lacks_the_tests_of_the_others():
     assert never_ran("two", "x/test_x.py::a", job, up=False).not_run is NotRun.STOPPED
 
 
+def test_no_row_is_missing_if_the_time_is_up_at_the_start(monkeypatch, tmp_path):
+    """On a busy machine it takes long until the first process answers."""
+    from harness.inside.compile import stage
+
+    def slow(*asked):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage, "answered", slow)
+    monkeypatch.setattr(stage, "time_is_up", lambda: True)
+    monkeypatch.setattr(stage.sealing, "close", lambda report, job: None)
+    package = _package(tmp_path / "package", {"test_a.py": ""})
+    (tmp_path / "compile").mkdir()
+    cards = load_targets()["cpu"].architectures[:2]
+    job = Job("r", "t", (Stage.COMPILE,), str(package), str(tmp_path), architectures=cards, launches=("test",))
+    with pytest.raises(KeyboardInterrupt):
+        stage.compile_all(job)
+
+    rows = [json.loads(line) for line in (tmp_path / "compile" / "kernels.jsonl").read_text().splitlines()]
+    assert [(row["origin"], row["architecture"], row["not_run"]) for row in rows] == [("test_a.py", card.name, "time-up") for card in cards]
+
+
 def test_the_files_that_stand_for_their_tests(tmp_path):
     """Those that pytest would match and the run asks for."""
     package = _package(tmp_path / "package", {"a/test_a.py": "", "a/b_test.py": "", "a/other.py": "", "conftest.py": ""})
