@@ -128,7 +128,7 @@ def _changed(facts: Facts, path: Path) -> str:
     for name in names:
         if before.get(name) != now[name]:
             return f"{name.replace('_', ' ')} has changed from {before.get(name)} to {now[name]}"
-    cards = [[(card["name"], card["uuid"]) for card in told["devices"]] for told in (before, now)]
+    cards = [[(card["name"], card["uuid"]) for card in known["devices"]] for known in (before, now)]
     return "" if cards[0] == cards[1] else "the GPUs have changed"
 
 
@@ -163,8 +163,8 @@ def _devices(job: Job, torch: Any) -> tuple[DeviceFacts, ...]:
         )
     if job.visible_devices is None or len(found) < 2:
         return found
-    told = ask_about_cards(job.card_query, job.card_rows)
-    return tuple(dataclasses.replace(device, told=told.get(str(device.uuid).lower(), {})) for device in found)
+    answers = ask_about_cards(job.card_query, job.card_rows)
+    return tuple(dataclasses.replace(device, told=answers.get(str(device.uuid).lower(), {})) for device in found)
 
 
 def ask_about_cards(command: tuple[str, ...], rows: str) -> dict[str, dict[str, str]]:

@@ -138,7 +138,7 @@ def test_a_bar_is_filled_by_eighths_of_a_character(share, bar):
     assert draw_bar(share) == bar
 
 
-def test_what_cannot_be_relied_on_is_counted_and_an_aa_run_is_told():
+def test_what_cannot_be_relied_on_is_counted_and_an_aa_run_is_reported():
     """Weak points with the first reason, noisy points as a number; hostile text stays text."""
     samples = (sample(1, weak="the clock was at 900 MHz [bold]"), sample(2, quiet=False), sample(3, quiet=False))
     text = " ".join(show([run(samples=samples, again=samples)], ["alpha"], full=True).split())
