@@ -61,7 +61,7 @@ def _fault(failure: Failure, said: str) -> str:
         return OURS
     if not same(said, failure.message):
         return UNDECIDED
-    if failure.stage == "compile" or "/triton/" in failure.where:
+    if failure.stage == "compile" or "-packages/triton/" in failure.where:
         return f"{PACKAGE}, or {TRITON}"
     return PACKAGE
 

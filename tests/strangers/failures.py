@@ -23,7 +23,7 @@ HOST_CODE = "(host code)"  # the function of a row that has no kernel
 
 @dataclass(frozen=True)
 class Failure:
-    """One test or kernel that failed: what to repeat it by, its message, and the innermost file of its traceback (`own`: of the package)."""
+    """One test or kernel that failed: what to repeat it by, its message, the innermost file of its traceback, and of the package's own."""
 
     stage: str
     id: str
