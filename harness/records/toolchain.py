@@ -59,9 +59,9 @@ class Toolchain:
         if part in _FIELDS:
             index = {"triton": "index", "torch": "torch_index"}.get(part)
             return replace(self, **{key: getattr(other, key) for key in (part, index) if key})
-        kept = tuple(line for line in self.packages if _package(line) != part)
-        taken = tuple(line for line in other.packages if _package(line) == part)
-        return replace(self, packages=kept + taken, index=self.index or other.index)
+        mine = tuple(line for line in self.packages if _package(line) != part)
+        theirs = tuple(line for line in other.packages if _package(line) == part)
+        return replace(self, packages=mine + theirs, index=self.index or other.index)
 
 
 def _package(requirement: str) -> str:

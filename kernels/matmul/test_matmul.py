@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 
 import pytest
 import torch
@@ -51,11 +52,19 @@ def quick_pytorch(monkeypatch):
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", True)
 
 
+def of_many_tiles(device, each):
+    """Sizes with so many tiles of 128 by 128 for each multiprocessor of a card, and a little more."""
+    if device.type != "cuda":
+        return 40, 72, 40
+    tiles = each * torch.cuda.get_device_properties(device).multi_processor_count
+    return 128 * math.ceil(tiles**0.5) + 8, 128 * math.ceil(tiles**0.5) + 8, 264
+
+
 @pytest.mark.usefixtures("quick_pytorch")
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_many_tiles_in_every_layout(dtype, device, compare):
     """More tiles than a card has multiprocessors, ragged at every edge, if a card is present. Their sums are short: long ones are below."""
-    m, n, k = (2056, 3080, 264) if device.type == "cuda" else (40, 72, 40)
+    m, n, k = of_many_tiles(device, 1.25)
     a, b = torch.randn(m, k, device=device).to(DTYPES[dtype]), torch.randn(k, n, device=device).to(DTYPES[dtype])
     for left in (a, a.t().contiguous().t()):
         for right in (b, b.t().contiguous().t()):
@@ -136,7 +145,7 @@ def test_linear(dtype, activation, device, compare):
 @pytest.mark.parametrize("activation", [None, "gelu", "silu"])
 def test_linear_of_many_tiles(activation, device, compare):
     """Each program has several tiles, if a card is present, and finishes one while it multiplies the next."""
-    m, n, k = (4104, 3080, 264) if device.type == "cuda" else (40, 72, 40)
+    m, n, k = of_many_tiles(device, 2.7)
     x, w, b = (torch.randn(shape, device=device).bfloat16() for shape in ((m, k), (n, k), (n,)))
     compare(linear, pytorch_linear, x, w / k**0.5, b, activation=activation)
 

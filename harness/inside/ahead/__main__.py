@@ -24,7 +24,8 @@ def main() -> None:
     if card := precompile.card_of(job):
         kernels, refused = unpack(job, card) if job.compiled else (0, "")
         told = {"handed_over": kernels, "refused": refused} if job.compiled else {}
-        precompile.run(job, card, marker, work, told, beside=generated.started(job, card, marker))
+        beside, where = generated.started(job, card, marker)
+        precompile.run(job, card, marker, work, {**told, **where}, beside)
 
 
 if __name__ == "__main__":

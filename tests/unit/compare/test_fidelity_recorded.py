@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import command
+import pytest
 
 from harness.collect.guard import read_lines
 from harness.compare.codegen.fidelity import held_against
