@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from machine_code import WAVES, assembled, compiled, linked, pack
 
-from harness.emulator import Access, Check, Launch, execute, load
+from harness.emulator import Access, Check, Launch, OutOfMemoryBounds, execute, load
 
 # s[0:1]: pointers in and out; v0: the thread. v1: four times the thread.
 BEGIN = "s_load_dwordx4 s[4:7], s[0:1], 0x0\n s_waitcnt lgkmcnt(0)\n v_lshlrev_b32 v1, 2, v0\n v_mov_b32 v3, 0\n"
@@ -143,6 +143,12 @@ def test_each_barrier_that_is_missing_is_told(arch):
         lines = {one.place.line for one in found}
         assert lines
         assert lines <= {f"test_checks.py:{reduce.fn.__code__.co_firstlineno + n}" for n in (4, 5)}
+
+
+def test_an_index_outside_of_lds_ends_the_launch():
+    """4,096 bytes are there."""
+    with pytest.raises(OutOfMemoryBounds, match="4096"):
+        check("ds_write_b32 v1, v0 offset:4096\n s_waitcnt lgkmcnt(0)\n")
 
 
 def test_a_lock_is_not_blamed():
