@@ -6,7 +6,6 @@ This is a process of its own. The card stays free meanwhile.
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 from harness.inside.ahead import generated
@@ -14,7 +13,7 @@ from harness.inside.ahead.launches import work
 from harness.inside.ahead.unpack import unpack
 from harness.inside.bench import precompile
 from harness.inside.process.workers import as_stage
-from harness.records import Job, Stage
+from harness.records import Job
 
 
 def main() -> None:
@@ -23,15 +22,10 @@ def main() -> None:
     marker = precompile.marker_of(job)
     marker.parent.mkdir(parents=True, exist_ok=True)
     if card := precompile.card_of(job):
-        told: dict[str, object] = {}
-        if job.compiled:
-            told["handed_over"], told["refused"] = unpack(job, card)
-        if Stage.BENCH in job.stages and generated.is_used(job):
-            generated.name_folder(job)
-            started = time.monotonic()
-            ended = precompile.in_parallel(job, card, marker, generated.generate)
-            told["generated"] = {"seconds": round(time.monotonic() - started, 3), "exit_codes": ended}
-        precompile.run(job, card, marker, work, told)
+        kernels, refused = unpack(job, card) if job.compiled else (0, "")
+        told = {"handed_over": kernels, "refused": refused} if job.compiled else {}
+        beside, where = generated.started(job, card, marker)
+        precompile.run(job, card, marker, work, {**told, **where}, beside)
 
 
 if __name__ == "__main__":

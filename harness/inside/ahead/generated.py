@@ -4,42 +4,46 @@ torch's compiler is told what the facts stage knows of the card. What it makes g
 Triton's. Nothing has run by then, so no choice of an autotuner is among it: the worker that measures loads every candidate, and tunes on
 the card as without this. If a part of torch that this needs is missing, nothing is generated, and first calls compile on the card.
 
-Two things would change what is measured. torch's key of a backward graph leaves out which saved tensors it may overwrite, and the graph of
-`retain_graph=True` may overwrite none: `tell_apart` adds that to the key. And torch's own compile workers use the assembler that torch
-brings, as `generate` does here.
+One thing would change what is measured: torch's key of a backward graph leaves out which saved tensors it may overwrite, and the graph of
+`retain_graph=True` may overwrite none. `tell_apart` adds that to the key.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import functools
 import importlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+import shutil
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from harness.inside.ahead.points import points_of
+from harness.inside.ahead.torch_compiler import without_card
 from harness.inside.benchmarks import Point
 from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
 from harness.inside.environment.temporary_home import temporary_home
-from harness.records import Architecture, Job, Stage
+from harness.inside.process.workers import Worker, forked
+from harness.records import AHEAD_FILE, Architecture, Job, Stage
 
 _VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 _NAME = "torch.compile"
+_PREFIX = "warpwave-torch-compile-"
+FOLDER = "generated"  # the key in `bench/ahead.json`
 _READY_S = 120  # for torch's compile workers to start
+# torch's autograd makes a context on the card in a process that traces a gradient. A few take less memory than marks another run's points.
+_MOST = 3
 
 
-class _ReachedError(Exception):
-    """A point has come to what it times, or launches a kernel of its own: the rest is compiled elsewhere."""
-
-
-def folder_of(job: Job) -> Path:
-    """Return the folder of this run's cache of torch's compiler."""
-    return Path(job.output) / Stage.BENCH.value / ".torch-compile"
+def folder_of(job: Job) -> Path | None:
+    """Return the folder of what was generated for this run; None if nothing was."""
+    try:
+        return Path(json.loads((Path(job.output) / AHEAD_FILE).read_text(encoding="utf-8"))[FOLDER])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def is_used(job: Job) -> bool:
@@ -47,14 +51,34 @@ def is_used(job: Job) -> bool:
     return any(_NAME in path.read_text(encoding="utf-8", errors="replace") for path in root_of(job).rglob("*.py"))
 
 
+def started(job: Job, card: Architecture, log: Path) -> tuple[list[Worker], dict[str, str]]:
+    """Start to generate, if the sweep has something for torch's compiler. Return the processes, and what the bench stage must know.
+
+    The user's own cache is used if there is one. Otherwise it is a folder that nobody else can write: torch executes what is in it.
+    """
+    if Stage.BENCH not in job.stages or not is_used(job):
+        return [], {}
+    os.environ[_VARIABLE] = os.environ.get(_VARIABLE) or tempfile.mkdtemp(prefix=_PREFIX)
+    workers = [forked(generate, job, card, share, _MOST)(log, log.with_name("log-torch-compile.txt")) for share in range(_MOST)]
+    return workers, {FOLDER: os.environ[_VARIABLE]}
+
+
 def name_folder(job: Job) -> None:
-    """Name the folder to the processes that this one starts, unless the user names another. torch reads it when it is imported."""
-    os.environ.setdefault(_VARIABLE, str(folder_of(job)))
+    """Name the folder to the processes that this one starts. torch reads it when it is imported."""
+    if folder := folder_of(job):
+        os.environ[_VARIABLE] = str(folder)
+
+
+def remove(job: Job) -> None:
+    """Delete what was generated for this run alone."""
+    folder = folder_of(job)
+    if folder is not None and folder.name.startswith(_PREFIX):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def use(job: Job) -> None:
     """In the worker that measures: take what was generated, if anything was, and be ready to compile the rest."""
-    if not folder_of(job).is_dir():
+    if folder_of(job) is None:
         return
     with contextlib.suppress(Exception):
         tell_apart()
@@ -77,11 +101,10 @@ def tell_apart() -> None:
 
 
 def generate(job: Job, card: Architecture, share: int, shares: int) -> None:
-    """Run a share of all points once, up to what they time. This process uses no card, and ends afterwards."""
-    folder_of(job).mkdir(parents=True, exist_ok=True)
+    """Run a share of all points once, up to what they time. This process launches nothing, and ends afterwards."""
     own = os.environ.get("TRITON_CACHE_DIR")
     with contextlib.ExitStack() as undo:
-        undo.enter_context(temporary_home(folder_of(job).parent))
+        undo.enter_context(temporary_home(Path(job.output) / Stage.BENCH.value))
         if own is None:  # then torch's compiler has Triton's cache in its own
             del os.environ["TRITON_CACHE_DIR"]
         without_card(job, card, undo)
@@ -106,112 +129,3 @@ def share_of(found: Iterable[Point], share: int, shares: int) -> list[Point]:
     for point in found:
         groups.setdefault((point.kernel, str(sorted(map(str, point.params.values())))), []).append(point)
     return list(itertools.chain.from_iterable(list(groups.values())[share::shares]))
-
-
-def without_card(job: Job, card: Architecture, undo: contextlib.ExitStack) -> None:
-    """Until `undo` is closed, torch's compiler finds the card of the facts stage, generates and compiles for it, and launches nothing."""
-    import torch
-    import triton
-
-    from harness.inside.fake_gpu.driver import PretendedDriver, capability
-    from harness.inside.fake_gpu.torch_device import apply, patches, torch_device
-
-    device = torch_device(card.torch_device)
-    told = json.loads((Path(job.output) / "facts.json").read_text(encoding="utf-8"))["devices"][0]
-    named = {"gcnArchName": card.torch_properties.get("name", card.name), **card.torch_properties, "name": told["name"]}
-    card = dataclasses.replace(card, torch_properties=named)
-    triton.runtime.driver.set_active(PretendedDriver(card, device, card.properties, lambda binary: (32, 0, card.program_threads)))
-    of_torch = patches(card, device, capability(card))
-    apply([*of_torch, *_of_compiler(), *_of_triton()], undo)
-    interface: Any = importlib.import_module("torch._dynamo.device_interface").get_interface_for_device(device.type)
-    known = {name: value for owner, name, value in of_torch if owner is getattr(torch, device.type)}
-    for name, bound in list(vars(interface).items()):  # what it took from torch's module of the device, when it was made
-        if isinstance(bound, staticmethod) and name in known:
-            undo.callback(setattr, interface, name, bound)
-            setattr(interface, name, staticmethod(known[name]))
-    for settings, values in (("torch._inductor.config", _SETTINGS), ("torch._functorch.config", {"enable_autograd_cache": False})):
-        undo.enter_context(importlib.import_module(settings).patch(**values))
-    importlib.import_module("torch._inductor.runtime.compile_tasks")._set_triton_ptxas_path()
-
-
-_SETTINGS = {"compile_threads": 1, "fx_graph_cache": True, "fx_graph_remote_cache": False, "autotune_remote_cache": False}
-_Change = tuple[Any, str, Any]
-
-
-def _of_triton() -> Iterator[_Change]:
-    """Stop a point where it launches a kernel of its own, or times something."""
-    import triton
-
-    def launch(*args: Any, **kwargs: Any) -> None:
-        raise _ReachedError
-
-    def measure(function: Callable[[], object], *args: Any, **kwargs: Any) -> None:
-        function()
-        raise _ReachedError
-
-    yield triton.runtime.jit.JITFunction, "run", launch
-    yield triton.testing, "do_bench", measure
-    yield triton.testing, "do_bench_cudagraph", measure
-
-
-def _of_compiler() -> Iterator[_Change]:
-    """Compile everything, load nothing, and return tensors without data from what was compiled."""
-    compile_fx: Any = importlib.import_module("torch._inductor.compile_fx")
-    heuristics: Any = importlib.import_module("torch._inductor.runtime.triton_heuristics")
-    graph: Any = importlib.import_module("torch._inductor.output_code").CompiledFxGraph
-    inner, whole = compile_fx.compile_fx_inner, compile_fx.compile_fx
-    results: dict[int, tuple[Any, list[Any]]] = {}
-
-    def compile_inner(module: Any, inputs: Any, **options: Any) -> Any:
-        empty = _results(module)
-        compiled = inner(module, inputs, **options)
-        results[id(compiled)] = compiled, empty
-        return compiled
-
-    def call(self: Any, inputs: list[Any]) -> list[Any]:
-        inputs.clear()
-        return [make() if callable(make) else make for make in results[id(self)][1]]
-
-    yield compile_fx, "compile_fx", lambda *args, **options: whole(*args, **{"inner_compile": compile_inner, **options})
-    yield graph, "__call__", call
-    yield heuristics.CachingAutotuner, "_make_launchers", _know_registers
-    yield importlib.import_module("torch._inductor.runtime.triton_helpers"), "set_driver_to_gpu", lambda: None
-    yield importlib.import_module("torch._subclasses.fake_tensor"), "init_gpu_context", lambda device: None
-    yield importlib.import_module("triton"), "compile", _kept(importlib.import_module("triton").compile)
-
-
-def _results(module: Any) -> list[Any]:
-    """Return what a graph returns: for each tensor a function that makes one without data, anything else as it is."""
-    import torch
-
-    def as_made(value: Any) -> Any:
-        found = value.meta.get("val") if isinstance(value, torch.fx.Node) else value
-        if not isinstance(found, torch.Tensor):
-            return found
-        return functools.partial(torch.empty_strided, found.size(), found.stride(), dtype=found.dtype, device=found.device)
-
-    (returned,) = next(node for node in module.graph.nodes if node.op == "output").args
-    return [as_made(value) for value in returned]
-
-
-_compiled: dict[str, Any] = {}
-
-
-def _kept(compile_alone: Callable[..., Any]) -> Callable[..., Any]:
-    def compile_and_keep(*args: Any, **options: Any) -> Any:
-        compiled = compile_alone(*args, **options)
-        _compiled[compiled.hash] = compiled
-        return compiled
-
-    return compile_and_keep
-
-
-def _know_registers(self: Any) -> None:
-    """Stand in for loading: of a loop's candidates, torch wants to know the registers, and compiles smaller ones if they are many."""
-    from harness.inside.codegen.recorder import read_once
-
-    if "REDUCTION" not in str(self.heuristic_type) or self.inductor_meta.get("persistent_reduction"):
-        return
-    for result in self.compile_results:
-        with contextlib.suppress(Exception):
-            result.kernel.n_regs = read_once(_compiled[result.kernel.hash]).registers

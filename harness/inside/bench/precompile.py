@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,8 @@ def on_pretended(job: Job, card: Architecture) -> Iterator[set[str]]:
 
 def launch_points(job: Job, share: int, shares: int) -> None:
     """Run a share of all points once."""
-    for point in share_of([point for point in points_of(job) if point.provider not in job.peers], share, shares):
+    own = [point for point in points_of(job) if point.provider not in job.peers]
+    for point in share_of(own, share, shares):
         with contextlib.suppress(Exception):  # the bench stage reports the error
             point.run()
 
@@ -145,26 +146,22 @@ def run(
     job: Job,
     card: Architecture,
     marker: Path,
-    each: Callable[[Job, Architecture, int, int], None] = work,
+    each: Each = work,
     told: Mapping[str, object] = _NOTHING,
+    beside: Sequence[Worker] = (),
 ) -> None:
-    """Run `each` worker, and write the marker when all of them have ended, with what is `told` beside it."""
+    """Run `each` share in a process. Write the marker when they and those `beside` them have ended, with what is `told`."""
     started, before = time.monotonic(), compiled_kernels()
+    shares = min(_MOST_WORKERS, job.workers or os.cpu_count() or 1)
     ended: list[int | None] = []
     try:
-        ended = in_parallel(job, card, marker, each)
+        log = marker.with_name("log-ahead.txt")
+        workers = [forked(each, job, card, share, shares)(marker, log) for share in range(shares)]
+        ended = [_finish(worker, started + _LIMIT_S) for worker in (*workers, *beside)]
     finally:
         seconds, compiled = round(time.monotonic() - started, 3), compiled_kernels() - before
-        done = {"workers": len(ended), "seconds": seconds, "compiled": compiled, "exit_codes": ended, **told}
+        done = {"workers": shares, "seconds": seconds, "compiled": compiled, "exit_codes": ended, **told}
         write_text(marker, json.dumps(done) + "\n")
-
-
-def in_parallel(job: Job, card: Architecture, marker: Path, each: Each) -> list[int | None]:
-    """Run `each` share in a process, and return their exit codes; None of one that took too long."""
-    ends, log = time.monotonic() + _LIMIT_S, marker.with_name("log-ahead.txt")
-    shares = min(_MOST_WORKERS, job.workers or os.cpu_count() or 1)
-    workers = [forked(each, job, card, share, shares)(marker, log) for share in range(shares)]
-    return [_finish(worker, ends) for worker in workers]
 
 
 def _finish(worker: Worker, ends: float) -> int | None:

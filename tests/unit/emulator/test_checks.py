@@ -44,6 +44,7 @@ RIGHT = {
     "a second load into a register": "global_load_dword v4, v1, s[4:5]\n global_load_dword v4, v1, s[4:5]\n s_waitcnt vmcnt(0)\n" + STORE,
     "a store in flight at a barrier": "v_mov_b32 v4, 1\n" + STORE + BARRIER + WRITE,
     "waves write the same": "v_mov_b32 v4, 7\n ds_write_b32 v3, v4\n s_waitcnt lgkmcnt(0)\n s_barrier\n ds_read_b32 v4, v3\n s_waitcnt lgkmcnt(0)\n" + STORE,
+    "lanes write the same": "v_mov_b32 v4, 7\n global_store_dword v3, v4, s[6:7]\n",
     "LDS atomics": "v_mov_b32 v4, v0\n ds_write_b32 v1, v3\n s_waitcnt lgkmcnt(0)\n s_barrier\n ds_add_u32 v3, v4\n s_waitcnt lgkmcnt(0)\n",
     "a load straight to LDS, waited for": "s_mov_b32 m0, 0\n global_load_lds_dword v1, s[4:5]\n s_waitcnt vmcnt(0)\n ds_read_b32 v4, v3\n s_waitcnt lgkmcnt(0)\n" + STORE,
 }  # fmt: skip
@@ -51,6 +52,8 @@ WRONG = {
     "no barrier": (WRITE + BARRIER + OTHER + "v_mov_b32 v5, 9\n ds_write_b32 v1, v5\n s_waitcnt lgkmcnt(0)\n" + READ + STORE, Check.LDS_RACE, Access.LOAD),
     "a read in flight at a barrier": (WRITE + BARRIER + OTHER + "ds_read_b32 v4, v2\n" + BARRIER + "v_mov_b32 v5, 9\n ds_write_b32 v1, v5\n s_waitcnt lgkmcnt(0)\n", Check.LDS_RACE, Access.STORE),
     "a write in flight at a barrier": (OTHER + "ds_write_b32 v1, v0\n" + BARRIER + READ + STORE, Check.LDS_RACE, Access.LOAD),
+    "two lanes, one place in LDS": ("ds_write_b32 v3, v0\n s_waitcnt lgkmcnt(0)\n", Check.LDS_RACE, Access.STORE),
+    "two lanes, one element": ("v_lshrrev_b32 v5, 1, v1\n v_and_b32 v5, -4, v5\n global_store_dword v5, v0, s[6:7]\n", Check.GLOBAL_RACE, Access.STORE),
     "nobody wrote to LDS": ("ds_read_b32 v4, v1\n s_waitcnt lgkmcnt(0)\n" + STORE, Check.LDS_UNWRITTEN, Access.LOAD),
     "no wait for a global load": ("global_load_dword v4, v1, s[4:5]\n v_add_u32 v4, v4, v4\n" + STORE, Check.USED_EARLY, Access.LOAD),
     "a wait for too few": ("global_load_dword v4, v1, s[4:5]\n global_load_dword v6, v1, s[4:5] offset:4\n s_waitcnt vmcnt(1)\n v_mov_b32 v4, v6\n", Check.USED_EARLY, Access.LOAD),
@@ -120,7 +123,7 @@ def checked(binary: bytes, made, arch: str, x: torch.Tensor, out: torch.Tensor) 
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
-def test_each_barrier_that_is_missing_is_told(arch):
+def test_each_barrier_that_is_missing_is_reported(arch):
     """With all its barriers, the kernel is silent; without any one of them, waves race in the line of the kernel."""
     x, out = torch.arange(64 * 128, dtype=torch.float32).reshape(64, 128), torch.zeros(512)
     made = compiled(reduce, arch, {"x": x, "out": out}, {"N": 128, "M": 64})

@@ -51,12 +51,14 @@ def test_shares_are_all_there_is_each_once():
     assert [point.provider for share in shares for point in share] == ["a"] * 5 + ["b"] * 5
 
 
-def test_lines_without_a_kernel_of_the_package_are_not_run(job, tmp_path):
+def test_lines_without_a_kernel_of_the_package_are_not_run(job, tmp_path, monkeypatch):
     """There is nothing to compile of them."""
     (tmp_path / "bench_lines.py").write_text(KEEPING.replace('["triton"]', '["triton", "torch", "copy"]'))
-    job = dataclasses.replace(job, kernels=str(tmp_path))
-    assert [point.provider for point in precompile._points(job)] == ["triton", "torch", "copy"]
-    assert [point.provider for point in precompile._points(dataclasses.replace(job, peers=("copy", "torch")))] == ["triton"]
+    job, ran = dataclasses.replace(job, kernels=str(tmp_path)), []
+    monkeypatch.setattr(Point, "run", lambda point: ran.append(point.provider))
+    for peers in ((), ("copy", "torch")):
+        precompile.launch_points(dataclasses.replace(job, peers=peers), 0, 1)
+    assert ran == ["copy", "torch", "triton", "triton"]
 
 
 def test_nobody_waits_where_nobody_compiles(job, monkeypatch, tmp_path):
@@ -83,12 +85,13 @@ if __name__ == "__main__":
 LAUNCH = """
 import sys
 from pathlib import Path
+from harness.inside.ahead.points import points_of
 from harness.inside.bench import precompile
 from harness.inside.fake_gpu import driver
 from harness.records import Job
 job = Job.load(Path(sys.argv[1]))
 with driver.pretended_device(precompile.card_of(job), lambda binary: (32, 0, 1024)):
-    for point in precompile._points(job):
+    for point in points_of(job):
         try:
             point.function(**point.arguments)
         except Exception as error:

@@ -55,6 +55,19 @@ void begin_wave_checks(struct wave *w) {
     c->scalars = 1;
 }
 
+/* Two lanes of one store with one address and two values: which one stays is the card's choice. What was there before the later lane is
+ * what the earlier one stored. */
+static void lanes_disagree(struct wave *w, u32 later) {
+    struct checks *c = w->machine->checks;
+    for (u32 n = 0; n < later; n++) {
+        if (c->stores[n].address != c->stores[later].address || c->stores[n].lane == c->stores[later].lane) continue;
+        u32 kind = c->stores[later].is_lds ? FOUND_LDS_RACE : FOUND_GLOBAL_RACE;
+        struct finding *f = find(w, kind, w->pc - 1, c->stores[later].address, c->stores[later].size, (int)c->stores[later].lane, WRITES);
+        if (f) f->other_access = WRITES;
+        return;
+    }
+}
+
 /* Stores are judged when the instruction is over: what they did not change is no conflict. */
 void after_instruction(struct wave *w, const struct instruction *i) {
     struct checks *c = w->machine->checks;
@@ -64,6 +77,7 @@ void after_instruction(struct wave *w, const struct instruction *i) {
         u32 size = c->stores[n].size;
         const void *now = c->stores[n].is_lds ? (const void *)(w->group->lds + address) : (const void *)(uintptr_t)address;
         int changed = memcmp(now, c->stores[n].old, size) != 0;
+        if (changed && n && c->stores[n].access == WRITES && c->stores[n].is_lds == c->stores[0].is_lds) lanes_disagree(w, n);
         if (c->stores[n].is_lds) lds_stored(w, (u32)address, size, (int)c->stores[n].lane, (int)c->stores[n].access, changed);
         else global_stored(w, address, size, (int)c->stores[n].lane, (int)c->stores[n].access, changed);
     }
