@@ -27,6 +27,12 @@ nox.needs_version = ">=2025.2.9"
 TARGETS = yaml.safe_load(Path(__file__).with_name("docker").joinpath("targets.yml").read_text())["targets"]
 CPU = TARGETS["cpu"]["image"]["build_args"]
 INSIDE = [f"torch=={CPU['TORCH_VERSION']}", f"triton=={CPU['TRITON_VERSION']}", "pytest", "numpy"]
+IMPORT_ONCE = """
+from importlib.util import find_spec
+from pathlib import Path
+if not Path(find_spec("torch").origin).with_name("__pycache__").is_dir():
+    import torch._dynamo, triton.testing, triton.runtime.interpreter, triton.backends.amd.compiler, triton.backends.nvidia.compiler, pytest
+"""
 GROUPS = nox.project.load_toml("pyproject.toml")
 OUT = Path("reports") / "runs" / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
 EXPECTED: list[str] = []
@@ -38,9 +44,17 @@ PATIENCE = {"interrupt_timeout": 120, "terminate_timeout": 60}
 
 def install_inside(session: nox.Session) -> None:
     """torch (its CPU build, from PyTorch's own index where that can be reached), Triton and pytest, for running without a container."""
-    # Compiling all of their modules ahead takes longer than installing them. Python compiles what is imported, on its first import.
+    # Compiling all of their modules ahead takes longer than installing them. Python keeps the bytecode of what it has imported once, unless
+    # PYTHONDONTWRITEBYTECODE is set, as the local engine sets it: then each process compiles torch again, for seconds.
     session.install("--no-compile", "--retries", "1", "--index-url", CPU["TORCH_INDEX"], INSIDE[0], success_codes=[0, 1], silent=True)
     session.install("--no-compile", *INSIDE)
+    keep_bytecode(session)
+    session.run("python", "-c", IMPORT_ONCE, silent=True)
+
+
+def keep_bytecode(session: nox.Session) -> None:
+    """Let Python keep the bytecode of what this session imports, whatever the environment says."""
+    session.env["PYTHONDONTWRITEBYTECODE"] = ""
 
 
 def run_target(session: nox.Session, target: str) -> None:
@@ -155,6 +169,7 @@ def run_tests(session: nox.Session, marked: str) -> None:
 def integration(session: nox.Session) -> None:
     """Tests against a real Docker Engine; see CONTRIBUTING.md for the variables that name a base image and a wheelhouse."""
     session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test"))
+    keep_bytecode(session)
     if shutil.which("slurmctld"):  # the jobs of those tests run kernels in this Python
         install_inside(session)
     session.run("pytest", "tests/integration", *session.posargs)

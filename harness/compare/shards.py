@@ -42,6 +42,7 @@ def _join(parts: Sequence[TargetRun]) -> TargetRun:
     facts = dataclasses.replace(known[0], devices=tuple(device for each in known for device in each.devices)) if known else None
     record, faults = _record(parts, known)
     joined["problems"] += faults
+    joined["peers"] = tuple(dict.fromkeys(joined["peers"]))
     missing = _missing([run.record for run in parts])
     return dataclasses.replace(parts[0], record=record, facts=facts, stages=_stages(parts), missing=missing, **joined)
 

@@ -40,10 +40,10 @@ class CompiledKernel:
     `source` is `file.py:line` of the function's `def`, relative to the package's root if it is in there.
 
     `unnamed_precision` holds `file.py:line` of each product of fp32 operands that leaves its precision to the compiler. `in_flight` has a
-    sentence for each barrier at which accesses to shared memory (LDS) are in flight that another wave can overtake, `published_early` one for
-    each place that publishes data before a cache has written it back. `broken` holds, for each gate that the kernel breaks, what was found
-    and what is allowed. `waived` holds the reasons of the waivers that apply. `unjudged` says why a gate that was asked for could not be
-    judged. `not_run` says why a case is a row that compiled nothing; a module that does not import is an `error`, and has it too. A
+    sentence for each barrier at which accesses to shared memory (LDS) are in flight that another wave can overtake, `published_early` one
+    for each place that publishes data before a cache has written it back. `broken` holds, for each gate that the kernel breaks, what was
+    found and what is allowed. `waived` holds the reasons of the waivers that apply. `unjudged` says why a gate that was asked for could not
+    be judged. `not_run` says why a case is a row that compiled nothing; a module that does not import is an `error`, and has it too. A
     configuration that an autotuner would discard has all of its figures, and is `not-run` because of that.
     """
 

@@ -67,7 +67,7 @@ def isolate_stacks(question: Question, stacks: Stacks, make: Make, out: Path, sa
             return _step(stacks, tree, make, out, from_good, swapped)
 
         def ask(from_good: bool, swapped: frozenset[str]) -> Reply:
-            return steps.ask(step(from_good, swapped))
+            return steps.ask_for(_name(stacks, from_good, swapped), lambda: step(from_good, swapped))
 
         found = isolate(question.words, names, parts, ask)
         facts = [steps.runs(step(side, frozenset()))[0].facts for side in (True, False)]
@@ -81,7 +81,7 @@ def isolate_stacks(question: Question, stacks: Stacks, make: Make, out: Path, sa
 def _step(stacks: Stacks, tree: Tree | None, make: Make, out: Path, from_good: bool, swapped: frozenset[str]) -> Step:
     """Return one stack with some parts of the other."""
     own, other = (stacks.good, stacks.bad) if from_good else (stacks.bad, stacks.good)
-    name = "+".join([own.name, *sorted(part.lstrip("$") for part in swapped)])
+    name = _name(stacks, from_good, swapped)
     for part in sorted(swapped - {_COMMIT}):
         own = own.with_part(part, other)
     options, ready = make(None, out), _nothing
@@ -91,6 +91,10 @@ def _step(stacks: Stacks, tree: Tree | None, make: Make, out: Path, from_good: b
         ready()  # its settings are read now
         options = replace(make(tree.kernels, out), commit=commit[:12])
     return Step(name, leg(stacks.target, replace(own, name=name), stacks.known), options, ready)
+
+
+def _name(stacks: Stacks, from_good: bool, swapped: frozenset[str]) -> str:
+    return "+".join([(stacks.good if from_good else stacks.bad).name, *sorted(part.lstrip("$") for part in swapped)])
 
 
 def _nothing() -> None:

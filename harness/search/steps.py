@@ -11,13 +11,15 @@ from pathlib import Path
 from harness.compare.toolchains.question import Answer, Question, Reply, reply
 from harness.config.target import Target
 from harness.engines.protocol import Say
-from harness.errors import ConfigError, InfrastructureError, UsageError
+from harness.errors import ConfigError, InfrastructureError, NothingRanError, UsageError
 from harness.options import RunOptions
 from harness.records import Stage, TargetRun, write_text
 from harness.run.attempt import OnEvent
 from harness.search.legs import read_runs, run_legs
 
 _TRIES = 3  # of a step whose answer is ambiguous
+_ENDS = 2  # steps that a search asks first
+_IMPOSSIBLE = (UsageError, ConfigError, NothingRanError)  # of a step: its package has no such test, or wrong settings
 _RECORD = "search.json"
 _ANSWER = "answer.json"
 
@@ -36,12 +38,18 @@ class Step:
 
 
 class Steps:
-    """The steps of one search, below the folder `out`. Each step is compared with the first one."""
+    """The steps of one search, below the folder `out`. Each step is compared with the first one.
+
+    The first two are its ends, good and bad. A step in between whose files do not import is skipped: nobody knows what its tests would say.
+    If the files of an end do not import, that is the fault which is searched for, and counts as a failed test in every step.
+    """
 
     def __init__(self, question: Question, about: dict[str, object], out: Path, say: Say, on_event: OnEvent) -> None:
         self.question, self.out, self.say, self.on_event = question, out, say, on_event
         self._base: list[list[TargetRun]] = []  # the runs of the first step, by try
         self._first: Step | None = None
+        self._asked = 0
+        self._imports_decide = False
         _check_same(out, {"question": question.words, "fixed": question.fixed, **about})
 
     def ask(self, step: Step) -> Reply:
@@ -52,15 +60,40 @@ class Steps:
             StoppedError: the user stopped it.
         """
         self._first = self._first or step
+        self._asked += 1
         record = self.folder(step) / _ANSWER
         if record.is_file():
             known = json.loads(record.read_text())
-            self.say(f"{step.name}: {known['answer']} (known)")
-            return Reply(Answer(known["answer"]), known["reason"])
-        found = self._try(step)
-        write_text(record, json.dumps({"answer": found.answer.value, "reason": found.reason}) + "\n")
-        self.say(f"{step.name}: {found.answer.value}: {found.reason}"[:300])
+            found, seen = self._decided(Reply(Answer(known["answer"]), known["reason"], bool(known.get("broken")))), " (known)"
+        else:
+            tried = self._try(step)
+            write_text(record, json.dumps({"answer": tried.answer.value, "reason": tried.reason, "broken": tried.broken}) + "\n")
+            found, seen = self._decided(tried), f": {tried.reason}"
+        self.say(f"{step.name}: {found.answer.value}{seen}"[:300])
         return found
+
+    def ask_for(self, name: str, make: Callable[[], Step]) -> Reply:
+        """Make a step and return its answer. One that cannot be made, such as a commit without the test, is skipped.
+
+        Raises:
+            UsageError: it is the first step.
+        """
+        try:
+            step = make()
+        except _IMPOSSIBLE as error:
+            if self._first is None:
+                raise
+            self._asked += 1
+            self.say(f"{name}: skipped: {error.happened}"[:300])
+            return Reply(Answer.SKIPPED, error.happened)
+        return self.ask(step)
+
+    def _decided(self, found: Reply) -> Reply:
+        """Return the reply, in which files that do not import count as a failed test if they decide this search."""
+        self._imports_decide |= found.broken and self._asked <= _ENDS
+        if not (found.broken and self._imports_decide):
+            return found
+        return replace(found, answer=Answer.GOOD if self.question.fixed else Answer.BAD)
 
     def runs(self, step: Step, stages: Sequence[Stage] | None = None, number: int = 1) -> list[TargetRun]:
         """Return the runs of a step with these stages, or with those that the question needs. What has run already runs no more."""
@@ -81,7 +114,9 @@ class Steps:
         for number in range(1, _TRIES + 1):
             try:
                 runs = self.runs(step, number=number)
-            except (InfrastructureError, ConfigError) as error:
+            except (InfrastructureError, *_IMPOSSIBLE) as error:
+                if step == self._first and not isinstance(error, (InfrastructureError, ConfigError)):
+                    raise
                 return Reply(Answer.SKIPPED, error.happened)
             found = reply(self.question, self._compared(step, runs, number), runs)
             if found.answer is not Answer.AMBIGUOUS:
@@ -113,4 +148,4 @@ def _check_same(out: Path, about: dict[str, object]) -> None:
 
 def stepper(steps: Steps, make: Callable[[str], Step]) -> Callable[[str], Reply]:
     """Return a function from a step's name to its answer."""
-    return lambda name: steps.ask(make(name))
+    return lambda name: steps.ask_for(name, lambda: make(name))

@@ -1,7 +1,7 @@
-"""Run the bundled package's tests on an emulated card, cold and warm, and say what they cost: `python tests/bench/emulated_suite.py [TARGET]`.
+"""What do the bundled package's tests cost on an emulated card, cold and warm? `python tests/bench/emulated_suite.py [TARGET]`.
 
-Cold: Triton's cache, the emulator's core and its decoded code are empty folders. Warm: the same command again. Prints tests by outcome, wall
-and CPU seconds of all processes, the largest memory of all of them together, and wave-instructions. What stands behind `--` goes to
+Cold: the caches of Triton and of the emulator are empty folders. Warm: the same command again. Prints tests by outcome, wall and CPU
+seconds of all processes, the largest memory of all of them together, and wave-instructions. What stands behind `--` goes to
 `warpwave run`. `--cache FOLDER` keeps the caches there: if it is not empty, only the warm run is made.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
 _INSTRUCTIONS = re.compile(r": (\d+) wave-instructions")
-_POLL_S = 0.5
+_POLL_S = 1.0
 
 
 def measure(target: str, cache: Path, options: list[str], label: str) -> None:
@@ -44,9 +44,8 @@ def measure(target: str, cache: Path, options: list[str], label: str) -> None:
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(tests.items()))
     speed = instructions / cpu / 1e6
     print(f"{target} {label}: {sum(tests.values())} tests: {outcomes}; exit code {code}")
-    print(
-        f"  {wall:.0f} s wall, {cpu:.0f} s CPU, {memory.peak / 1e9:.2f} GB, {instructions:,} wave-instructions, {speed:.1f} M a CPU second of it all"
-    )
+    cost = f"{wall:.0f} s wall, {cpu:.0f} s CPU, {memory.peak / 1e9:.2f} GB"
+    print(f"  {cost}, {instructions:,} wave-instructions, {speed:.1f} M a CPU second of all of it", flush=True)
 
 
 class Memory(threading.Thread):
@@ -57,7 +56,7 @@ class Memory(threading.Thread):
         self.peak, self.over, self._root = 0, threading.Event(), root
 
     def run(self) -> None:
-        """Look twice a second."""
+        """Look once a second."""
         while not self.over.wait(_POLL_S):
             self.peak = max(self.peak, sum(_proportional(pid) for pid in _family(self._root)))
 

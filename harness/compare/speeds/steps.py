@@ -41,6 +41,12 @@ class Step:
         first, last = (run.commit.rstrip("+") for run in (self.before, self.after))
         return f"{first}..{last}" if first and last and first != last else ""
 
+    @property
+    def toolchains(self) -> str:
+        """The change of toolchain that it came with: `triton 3.8.0, torch 2.13 → triton 3.9.0, torch 2.13`; empty if there was none."""
+        old, new = self.before.toolchain, self.after.toolchain
+        return f"{old} → {new}" if old and new and old != new else ""
+
 
 @dataclass(frozen=True)
 class Line:

@@ -12,6 +12,7 @@ from harness.compare.comparison import FAILING, Change
 from harness.compare.speeds.changed_speeds import changed_speeds
 from harness.errors import UsageError
 from harness.records import CompiledKernel, Stage, TargetRun, Verdict
+from harness.records.selection.chosen import NO_SUCH_TEST
 from harness.records.toolchain import plain_target
 
 
@@ -26,10 +27,11 @@ class Answer(str, Enum):
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer, and what was seen."""
+    """An answer, and what was seen. `broken`: no test could be asked, because files of the package do not import."""
 
     answer: Answer
     reason: str = ""
+    broken: bool = False
 
 
 class Kind(str, Enum):
@@ -89,15 +91,24 @@ def reply(question: Question, base: Sequence[TargetRun], runs: Sequence[TargetRu
         if run.record.verdict in (Verdict.INFRA, Verdict.STALE, Verdict.INVALID) or run.facts is None:
             return Reply(Answer.SKIPPED, f"{run.record.target} could not run: {run.record.reason or 'it left no facts'}")
     found = _ANSWERS[question.kind](question, plain(base), plain(runs))
-    turned = {Answer.GOOD: Answer.BAD, Answer.BAD: Answer.GOOD}.get(found.answer, found.answer)
-    return Reply(turned, found.reason) if question.fixed else found
+    return swapped(found) if question.fixed else found
+
+
+def swapped(found: Reply) -> Reply:
+    """Return the reply with good and bad exchanged."""
+    return replace(found, answer={Answer.GOOD: Answer.BAD, Answer.BAD: Answer.GOOD}.get(found.answer, found.answer))
 
 
 def _test(question: Question, base: Sequence[TargetRun], runs: Sequence[TargetRun]) -> Reply:
     cases = [case for run in runs for case in run.cases]  # the run has the tests that were asked for, and no other
-    failed = [case for case in cases if case.verdict in FAILING]
+    failing = [case for case in cases if case.verdict in FAILING]
+    unimported = [case for case in failing if "::" not in case.id]  # a file whose tests pytest could not find
+    unbuilt = unimported + [case for case in failing if case.message.endswith(NO_SUCH_TEST)]
+    failed = [case for case in failing if case not in unbuilt]
     if failed:
         return Reply(Answer.BAD, f"{failed[0].id}: {failed[0].message or failed[0].verdict.value}")
+    if unbuilt:
+        return Reply(Answer.SKIPPED, f"{unbuilt[0].id}: {unbuilt[0].message}", broken=bool(unimported))
     ran = [case for case in cases if case.verdict is Verdict.PASSED]
     return Reply(Answer.GOOD, f"{len(ran)} passed") if ran else Reply(Answer.SKIPPED, "none of the tests ran")
 

@@ -35,6 +35,7 @@ class Upgrade:
     """What changes from toolchain `base` to toolchain `head` for one package.
 
     `versions` differ between the two, by fact: (base, head). `faults` say which leg is incomplete. `lacking` says what was not compared.
+    `peers` are the providers that the package declares as not its own.
     """
 
     base: str
@@ -49,6 +50,7 @@ class Upgrade:
     faults: tuple[str, ...] = ()
     lacking: tuple[str, ...] = ()
     emulated: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
 
     @property
     def broken(self) -> tuple[int, int, int]:
@@ -107,6 +109,7 @@ def upgrade(runs: Sequence[TargetRun], base: str, head: str) -> Upgrade:
         faults=tuple(_faults(old, base) + _faults(new, head)),
         lacking=tuple(filter(None, (no_tests, no_code, no_speeds))),
         emulated=tuple(dict.fromkeys(run.record.target for run in new if run.record.emulated)),
+        peers=tuple(dict.fromkeys(name for run in new for name in run.peers)),
     )
 
 
@@ -147,6 +150,6 @@ def _faults(side: Sequence[TargetRun], toolchain: str) -> list[str]:
         where = f"{run.record.target} on {toolchain}"
         left = [report for report in run.stages if not report.explained and report.verdict is not Verdict.NOT_RUN]
         found += [f"{where}: {report.stage.value} {report.verdict.value}, {report.reason}" for report in left]
-        if not run.stages and run.record.verdict not in _COMPLETE:
+        if not left and run.record.verdict not in _COMPLETE:  # it ended in a stage that left no report, or before any
             found.append(f"{where}: {run.record.verdict.value}, {run.record.reason}")
     return found

@@ -171,6 +171,8 @@ static inline mask vcc_of(const struct wave *w) {
 /* MODE: two bits of rounding for float, and for half and double; what happens to denormals of float, and of half and double. */
 enum { KEEPS_DENORMAL_SOURCES = 1 << 4, KEEPS_DENORMAL_RESULTS = 1 << 5, KEEPS_NARROW_OR_WIDE_SOURCES = 1 << 6, KEEPS_NARROW_OR_WIDE_RESULTS = 1 << 7 };
 enum { DIRECTIONS = 15, DENORMALS = 15 << 4, FLOAT_MODES = 0xff, USUAL = DENORMALS };
+/* MODE.FP16_OVFL: what is too large for an 8-bit float becomes the largest number. Triton sets it for such conversions. */
+enum { CLAMPS_OVERFLOW = 1 << 23 };
 static inline int is_usual(const struct wave *w) { return (w->mode & FLOAT_MODES) == USUAL; }
 
 /* modes.c */

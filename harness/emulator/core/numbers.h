@@ -104,6 +104,7 @@ static inline u32 f32_to_u32(float f) { return f != f || f <= 0 ? 0 : f >= 0x1p3
 /* 8-bit floats: with an unsigned zero (FNUZ) or as the Open Compute Project has them (OCP). */
 enum { FP8_FNUZ, BF8_FNUZ, FP8_OCP, BF8_OCP };
 float fp8_to_float(u32 bits, int format);
+extern _Thread_local int overflow_clamps; /* as MODE of the wave that converts says */
 u32 float_to_fp8(float f, int format, int saturate);
 u32 float_to_fp8_random(float f, int format, u32 random, int saturate);
 

@@ -228,6 +228,7 @@ void run_lanes(struct wave *w, const struct instruction *i) {
     }
     int flushes = (w->mode & DENORMALS) != DENORMALS && flushes_result(w, op);
     int half = op->d == F16 || op->d == B16 || op->d == I16 || op->d == BF16;
+    if (half) overflow_clamps = (w->mode & CLAMPS_OVERFLOW) != 0;
     int wide = op->d == B64 || op->d == I64 || op->d == F64 || op->d == PKF;
     int plain = !flushes && !(i->flags & (CLAMP | SUBWORD | KEEP_OTHER_HALF)) && !i->scale && !(i->d.flags & HIGH);
 

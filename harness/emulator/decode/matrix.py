@@ -6,7 +6,6 @@ from harness.emulator.decode.context import Context
 from harness.emulator.decode.instruction import B32, BF16, F16, F32, F64, FLUSHES, REGS, Instruction
 from harness.emulator.decode.operands import row
 
-
 # Registers of 32 values of a format, where they are fewer than those of 8 bits.
 _WORDS = {2: 6, 3: 6, 4: 4}
 
@@ -67,9 +66,9 @@ def _scaled(at: Context) -> Instruction:
 
 
 def wmma(at: Context) -> Instruction:
-    """Encoded as other packed instructions; the negations of integers say that they are signed, op_sel of a sparse one where its indices are.
+    """Encoded as other packed instructions. Negated integers are signed ones; op_sel of a sparse one says where its indices are.
 
-    `shuffle` has bits 0 and 1 for signed A and B, 2 for a result in high halves, 3 to saturate, 4 to 9 for the negations, 10 for the indices.
+    Bits of `shuffle`: 0 and 1 for signed A and B, 2 for a result in high halves, 3 to saturate, 4 to 9 for negations, 10 for the indices.
     """
     word, high = at.word, at.word_at(1)
     one = at.begin("VOP3P", word >> 16 & 0x7F, 8)

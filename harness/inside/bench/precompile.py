@@ -16,16 +16,15 @@ import os
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.inside.benchmarks import Point, load_module, points
+from harness.inside.benchmarks import Point
+from harness.inside.compile.points import points_of
 from harness.inside.environment.package_path import enter, package_folders, python_path
 from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.process.workers import Worker, forked, hash_triton
-from harness.inside.scripts.script import benches_of
 from harness.records import AHEAD_FILE, Architecture, Job, Stage, write_text
 
 MARKER_VARIABLE = "WARPWAVE_AHEAD"
@@ -141,18 +140,6 @@ def share_of(found: list[Point], share: int, shares: int) -> list[Point]:
     """Return a share of the points. Those of one kernel and provider stay together: they mostly launch the same code, compiled once."""
     ordered = sorted(found, key=lambda point: (point.kernel, point.provider))
     return ordered[len(ordered) * share // shares : len(ordered) * (share + 1) // shares]
-
-
-def points_of(job: Job) -> list[Point]:
-    """Return all points, in the order of the sweep. What does not load is reported by the sweep."""
-    root = Path(job.kernels)
-    found: list[Point] = []
-    for path in benches_of(job):
-        try:
-            found += points(load_module(path, root), path, job)
-        except Exception:
-            traceback.print_exc()
-    return found
 
 
 def run(

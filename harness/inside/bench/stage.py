@@ -25,7 +25,7 @@ from harness.inside.bench.scripts import measure_scripts
 from harness.inside.bench.stopping_rule import Rounds, Rule
 from harness.inside.benchmarks import Point, load_points
 from harness.inside.codegen.recorder import Recorder
-from harness.inside.environment import torch_cache
+from harness.inside.compile import generated
 from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
 from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.facts.architecture import card_here
@@ -59,7 +59,7 @@ def measure(job: Job) -> StageReport:
         looked = ", ".join([*job.benches, *(script.pattern for script in job.bench_scripts)])
         return StageReport(Stage.BENCH, Verdict.NOT_RUN, reason="no bench was found", hint=f"Looked for {looked}.")
     lease, compiled = Lease(job, Stage.BENCH), compiled_kernels()
-    torch_cache.name_folder(job)
+    generated.name_folder(job)
     try:
         if benches:
             precompile.start(job)
@@ -67,7 +67,7 @@ def measure(job: Job) -> StageReport:
         second = _sweep(job, folder, "again.jsonl", "journal-again.jsonl", lease) if job.again else None
     finally:
         lease.give_back()
-        torch_cache.remove(job)
+        generated.remove(job)
     report = dataclasses.replace(report, compiled_here=compiled_kernels() - compiled)
     if second is None:
         return report
@@ -102,7 +102,7 @@ def work(job: Job) -> None:
     if not settle(journal, ask_afresh):
         return
     done = journal.done()
-    torch_cache.use(job)
+    generated.use(job)
     await_card_at_first_use(journal)
     timer = Timer.when_used(job.quick, Rule(job.precision), lambda: hidden_cache(job, card_here(job.architectures)))
     triton.testing.do_bench = timer.do_bench

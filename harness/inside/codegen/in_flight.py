@@ -182,8 +182,8 @@ class Code:
 
     def _do_waves_part(self) -> bool:
         """Return whether some waves jump over a barrier that others meet, as schedules do that let two halves take turns."""
-        for name, steps in self.blocks.items():
-            for position, step in enumerate(steps):
+        for name, block in self.blocks.items():
+            for position, step in enumerate(block):
                 if isinstance(step, Branch) and step.by_lane and any(isinstance(left, Barrier) for left in self._skipped(name, position)):
                     return True
         return False

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Union
 from harness.records.bounds import Few, Page, Prose
 from harness.records.enums import STRICT
 
+NO_SUCH_TEST = "there is no such test"  # the end of the message of a chosen id that stands for none
 _CHOOSING = ("-k", "-m", "--deselect", "--ignore", "--ignore-glob")  # options of pytest
 
 

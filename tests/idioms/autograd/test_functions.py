@@ -135,3 +135,15 @@ def test_checkpointing():
     x = torch.randn(300, device="cuda", requires_grad=True)
     torch.utils.checkpoint.checkpoint(lambda x: Scale.apply(Square.apply(x), 3.0), x, use_reentrant=False).sum().backward()
     torch.testing.assert_close(x.grad, 6 * x.detach())
+
+
+def test_what_autocast_computes_in_fp32():
+    """A norm, a softmax and a sum; a product is in the lower precision. Packages choose a kernel's output by that."""
+    x = torch.randn(16, 64, device="cuda", dtype=torch.float16)
+    norm = torch.nn.LayerNorm(64).to("cuda", torch.float16)
+    with torch.autocast("cuda", dtype=torch.float16):
+        found = [norm(x), torch.softmax(x, dim=-1), x.sum(dim=-1), torch.nn.functional.mse_loss(x, x), x.float() @ x.float().T]
+        half = torch.softmax(x, dim=-1, dtype=torch.float16)
+    assert [each.dtype for each in found] == [torch.float32] * 4 + [torch.float16]
+    assert half.dtype == torch.float16
+    torch.testing.assert_close(scale(found[0], 2.0), 2 * found[0])

@@ -10,6 +10,7 @@ from synthetic import day, write_raw
 from harness.__main__ import _run_cli
 from harness.compare.speeds.steps import lines
 from harness.compare.speeds.trend import Measured, Series
+from harness.render.html.history import render_history
 
 
 def history(*cases, half_width=0.002):
@@ -42,6 +43,20 @@ def test_a_step_is_a_change_that_stays(times, found):
 
     assert [(step.commits, round(step.speedup, 3)) for step in line.steps] == found
     assert all(step.confirmed == (step.position + 1 < len(times)) for step in line.steps)
+
+
+def test_the_page_says_that_a_step_came_with_another_toolchain():
+    """And says nothing where the toolchain stayed, or nobody knows it."""
+    (line,) = history([1, 1, 1, 1.25, 1.25])
+    (step,) = line.steps
+    before, after = (
+        dataclasses.replace(run, toolchain=name) for run, name in ((step.before, "triton <3.8.0>"), (step.after, "triton 3.9.0"))
+    )
+    with_it = dataclasses.replace(step, before=before, after=after)
+
+    assert "with another toolchain: triton &lt;3.8.0&gt; → triton 3.9.0" in render_history([dataclasses.replace(line, steps=(with_it,))])
+    for other in (step, dataclasses.replace(with_it, after=before), dataclasses.replace(with_it, before=step.before)):
+        assert "another toolchain" not in render_history([dataclasses.replace(line, steps=(other,))])
 
 
 def test_wide_intervals_are_no_step():

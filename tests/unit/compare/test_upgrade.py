@@ -60,7 +60,7 @@ def test_everything_got_worse():
 
     assert sentence(found) == (
         "Triton a → b: 1 test fails now (alpha), 1 function no longer compiles (sy_100), 1 function spills more (sy_80), "
-        "1 recorded error grew, geomean 0.50 on alpha."
+        "1 of 1 point is slower or lost (alpha), 1 recorded error grew, geomean 0.50 on alpha."
     )
     for words in ("Tests that fail now", "Regressions", "LDS accesses in flight: gone", "0.001 → 0.1", "Slower"):
         assert words in text, words
@@ -101,6 +101,28 @@ def test_what_is_not_compared_is_named():
     assert outcome(found, FAILING, "x").code is ExitCode.INCOMPLETE
     with pytest.raises(UsageError, match="both a and c"):
         upgrade(bare, "a", "c")
+
+
+def test_slower_points_are_in_the_sentence_and_peers_in_no_mean():
+    """The geometric mean is that of the package's own points, unless there are only others."""
+    points = [sample(value=3000.0), sample(value=3000.0, provider="torch")]
+    new = on("b", samples=(sample(value=1500.0), points[1]))
+    found = upgrade([on("a", samples=tuple(points)), replace(new, peers=("torch",))], "a", "b")
+    words = "Triton a → b: 1 of 2 points is slower or lost (alpha), geomean"
+
+    assert sentence(found) == f"{words} 0.50 on alpha."
+    assert sentence(upgrade([on("a", samples=tuple(points)), new], "a", "b")) == f"{words} 0.71 on alpha."
+    assert sentence(replace(found, peers=("triton", "torch"))) == f"{words} 0.71 on alpha."
+
+
+def test_a_leg_that_was_stopped_is_incomplete():
+    """Also if a stage of one shard left no report, and all reports that there are have passed."""
+    new = on("b")
+    stopped = replace(new, record=replace(new.record, verdict=Verdict.INCOMPLETE, reason="shard 3/3: stopped"))
+    found = upgrade([on("a"), stopped], "a", "b")
+
+    assert found.faults == ("alpha on b: incomplete, shard 3/3: stopped",)
+    assert outcome(found, FAILING, "x").code is ExitCode.INCOMPLETE
 
 
 def test_speeds_that_do_not_count_are_no_comparison():

@@ -53,8 +53,8 @@ def packed(codes: np.ndarray, bits: int) -> list[np.ndarray]:
     ]
 
 
-def run(arch: str, name: str, a: list, b: list, start: list[int], index: np.ndarray | None, modifiers: str = "") -> list[np.ndarray]:
-    """Execute one instruction on registers: A, B, D that starts as a word for each register, and the indices of a sparse A or D itself as C."""
+def run(arch: str, name: str, a: list, b: list, start: list[int], index: np.ndarray | None, modifiers: str = ""):
+    """Execute one instruction: A, B, D that starts as a word for each register, and the indices of a sparse A or D itself as C."""
     rows = [*a, *b, *([index] if index is not None else [])]
     first, second, last = itertools.accumulate([10, len(a), len(b)])
     pair = lambda base, count: f"v[{base}:{base + count - 1}]" if count > 1 else f"v{base}"  # noqa: E731
@@ -145,7 +145,8 @@ def test_a_sparse_product_leaves_out_what_a_lacks():
     assert all((row.view(np.float32) == 16).all() for row in found)
 
 
-SWMMAC = [("f16", "32", "f32"), ("bf16", "32", "f32"), ("f16", "32", "f16"), ("bf16", "32", "bf16"), ("iu8", "32", "i32"), ("iu4", "32", "i32"), ("iu4", "64", "i32")]  # fmt: skip
+SWMMAC = [("f16", "32", "f32"), ("bf16", "32", "f32"), ("f16", "32", "f16"), ("bf16", "32", "bf16")]
+SWMMAC += [("iu8", "32", "i32"), ("iu4", "32", "i32"), ("iu4", "64", "i32")]
 SWMMAC += [(f"{x}_{y}", "32", "f32") for x in ("fp8", "bf8") for y in ("fp8", "bf8")]
 
 
@@ -176,7 +177,7 @@ def check_rdna4(name: str, kind: str, k: int, into: str, sparse: bool) -> None:
             words = start.astype(np.int32 if into == "i32" else np.float32).view(np.uint32).tolist()
         else:
             halves = start.astype(np.float16).view(np.uint16) if into == "f16" else start.astype(np.float32).view(np.uint32) >> 16
-            words = [low | high << 16 for low, high in zip(halves[::2].tolist(), halves[1::2].tolist())]
+            words = [low | high << 16 for low, high in zip(halves[::2].tolist(), halves[1::2].tolist(), strict=True)]
         second = sparse and k == 32
         modifiers = ("index_key:1 " if second else "") + (f"neg_lo:[{signs[0]},{signs[1]},0]" if which else "")
         given = index.reshape(-1).astype(np.uint32) if sparse else None
@@ -189,7 +190,8 @@ def check_rdna4(name: str, kind: str, k: int, into: str, sparse: bool) -> None:
             ]
         else:
             found = [row.view(np.int32 if into == "i32" else np.float32) for row in found]
-        product = (dense_of_sparse(a_values, index >> (16 if second else 0), 16, k) if sparse else dense(a_values, 16, k).swapaxes(1, 2)) @ dense(b_values, 16, k)  # fmt: skip
+        left_values = dense_of_sparse(a_values, index >> (16 if second else 0), 16, k) if sparse else dense(a_values, 16, k).swapaxes(1, 2)
+        product = left_values @ dense(b_values, 16, k)
         expected = result_rdna4(in_lanes(start, 32)) + product
 
         np.testing.assert_allclose(

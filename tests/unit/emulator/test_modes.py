@@ -50,10 +50,8 @@ def directed(exact: Fraction, kind: str, direction: int, zero: float = 0.0) -> f
     away = (direction == UP and exact > 0) or (direction == DOWN and exact < 0)
     steps = -(-magnitude // unit) if away else magnitude // unit
     rounded = steps * unit
-    if rounded >= Fraction(2) ** int(info.maxexp):
-        rounded_float = math.inf if away else float(info.max)
-    else:
-        rounded_float = float(rounded)
+    most = math.inf if away else float(info.max)
+    rounded_float = most if rounded >= Fraction(2) ** int(info.maxexp) else float(rounded)
     return rounded_float if exact > 0 else -rounded_float
 
 
@@ -82,10 +80,22 @@ def in_mode(arch: str, mode: int, code: str, rows: list[np.ndarray], results: in
 
 
 OPERATIONS = {
-    "f32": {"v_add_f32 v40, v10, v11": lambda a, b, c: a + b, "v_mul_f32 v40, v10, v11": lambda a, b, c: a * b, "v_fma_f32 v40, v10, v11, v12": lambda a, b, c: a * b + c},
-    "f64": {"v_add_f64 v[40:41], v[10:11], v[12:13]": lambda a, b, c: a + b, "v_fma_f64 v[40:41], v[10:11], v[12:13], v[14:15]": lambda a, b, c: a * b + c},
-    "f16": {"v_add_f16 v40, v10, v11": lambda a, b, c: a + b, "v_sub_f16 v40, v10, v11": lambda a, b, c: a - b, "v_mul_f16 v40, v10, v11": lambda a, b, c: a * b, "v_fma_f16 v40, v10, v11, v12": lambda a, b, c: a * b + c},
-}  # fmt: skip
+    "f32": {
+        "v_add_f32 v40, v10, v11": lambda a, b, c: a + b,
+        "v_mul_f32 v40, v10, v11": lambda a, b, c: a * b,
+        "v_fma_f32 v40, v10, v11, v12": lambda a, b, c: a * b + c,
+    },
+    "f64": {
+        "v_add_f64 v[40:41], v[10:11], v[12:13]": lambda a, b, c: a + b,
+        "v_fma_f64 v[40:41], v[10:11], v[12:13], v[14:15]": lambda a, b, c: a * b + c,
+    },
+    "f16": {
+        "v_add_f16 v40, v10, v11": lambda a, b, c: a + b,
+        "v_sub_f16 v40, v10, v11": lambda a, b, c: a - b,
+        "v_mul_f16 v40, v10, v11": lambda a, b, c: a * b,
+        "v_fma_f16 v40, v10, v11, v12": lambda a, b, c: a * b + c,
+    },
+}
 CASES = [(kind, text, direction) for kind, texts in OPERATIONS.items() for text in texts for direction in DIRECTIONS]
 
 
@@ -97,7 +107,7 @@ def test_arithmetic_rounds_in_each_direction(kind, text, direction):
         in_mode("gfx942", mode, f"v_mov_b32 v40, 0\n {text}", [row for one in operands for row in words(one)], 2 if kind == "f64" else 1),
         kind,
     )
-    for result, *given in zip(found.tolist(), *(one.tolist() for one in operands)):
+    for result, *given in zip(found.tolist(), *(one.tolist() for one in operands), strict=True):
         expected = directed(OPERATIONS[kind][text](*map(Fraction, given)), kind, direction)
 
         assert result == expected, given
@@ -110,7 +120,7 @@ def test_packed_halves_and_conversions_round_in_each_direction():
         code = "v_cvt_f16_f32 v40, v10\n v_pk_mul_f16 v41, v11, v11 op_sel:[0,1] op_sel_hi:[1,0]"
         narrow, both = in_mode("gfx942", 0xF0 | direction << 2, code, [words(wide)[0], pair], 2)
         assert value([narrow], "f16").tolist() == [directed(Fraction(x), "f16", direction) for x in wide.tolist()]
-        products = [directed(Fraction(x) * Fraction(y), "f16", direction) for x, y in zip(low.tolist(), high.tolist())]
+        products = [directed(Fraction(x) * Fraction(y), "f16", direction) for x, y in zip(low.tolist(), high.tolist(), strict=True)]
         assert value([both], "f16").tolist() == products == value([both >> 16], "f16").tolist()
 
 

@@ -1,4 +1,4 @@
-"""Integers that saturate, sums of products of small integers, and lanes that swap for a Fourier transform: Python's integers say what comes out."""
+"""Integers that saturate, sums of small products, and lanes that swap for a Fourier transform: Python's integers say what comes out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from machine_code import lanes
 COUNT = 1024
 _DRAWN = np.random.default_rng(9)
 _EDGES = np.array([0, 1, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x7FFF7FFF, 0x80008000], np.uint64)
-ROWS = [np.where(_DRAWN.random(COUNT) < 0.3, _DRAWN.choice(_EDGES, COUNT), _DRAWN.integers(0, 2**32, COUNT, dtype=np.uint64)).astype(np.uint32) for _ in range(4)]  # fmt: skip
+
+
+def drawn() -> np.ndarray:
+    """Random words, a third of them edges."""
+    words = _DRAWN.integers(0, 2**32, COUNT, dtype=np.uint64)
+    return np.where(_DRAWN.random(COUNT) < 0.3, _DRAWN.choice(_EDGES, COUNT), words).astype(np.uint32)
+
+
+ROWS = [drawn() for _ in range(4)]
 
 
 def signed(value: int, bits: int) -> int:
@@ -28,14 +36,14 @@ def parts(word: int, bits: int, is_signed: bool) -> list[int]:
 
 
 def dot(a: int, b: int, bits: int, signs: tuple[bool, bool]) -> int:
-    return sum(x * y for x, y in zip(parts(a, bits, signs[0]), parts(b, bits, signs[1])))
+    return sum(x * y for x, y in zip(parts(a, bits, signs[0]), parts(b, bits, signs[1]), strict=True))
 
 
 def pair(function, is_signed: bool):
     """The same on both halves of words."""
 
     def of(*words: int) -> int:
-        low, top = (fit(function(*given), 16, is_signed) for given in zip(*(parts(word, 16, is_signed) for word in words)))
+        low, top = (fit(function(*given), 16, is_signed) for given in zip(*(parts(word, 16, is_signed) for word in words), strict=True))
         return low | top << 16
 
     return of
@@ -69,10 +77,22 @@ SATURATING = {
     "v_dot2_i32_i16 v40, v10, v11, v12": lambda a, b, c: dot(a, b, 16, (True, True)) + c,
     "v_dot2_u32_u16 v40, v10, v11, v12": lambda a, b, c: dot(a, b, 16, (False, False)) + c,
 }
+
+
+def of_nibbles(x: int, y: int, saturates: bool):
+    def meaning(a: int, b: int, c: int) -> int:
+        total = dot(a, b, 4, (bool(x), bool(y))) + signed(c, 32)
+        return fit(total, 32, True) if saturates else total
+
+    return meaning
+
+
 RDNA = {
-    f"v_dot8_i32_iu4 v40, v10, v11, v12 neg_lo:[{x},{y},0]{clamp}": (lambda a, b, c, x=x, y=y, clamp=clamp: fit(dot(a, b, 4, (bool(x), bool(y))) + signed(c, 32), 32, True) if clamp else dot(a, b, 4, (bool(x), bool(y))) + c)
-    for x in (0, 1) for y in (0, 1) for clamp in ("", " clamp")
-}  # fmt: skip
+    f"v_dot8_i32_iu4 v40, v10, v11, v12 neg_lo:[{x},{y},0]{clamp}": of_nibbles(x, y, bool(clamp))
+    for x in (0, 1)
+    for y in (0, 1)
+    for clamp in ("", " clamp")
+}
 
 
 @pytest.mark.parametrize(("arch", "text"), [("gfx942", text) for text in SATURATING] + [("gfx1201", text) for text in RDNA])
@@ -80,7 +100,7 @@ def test_integers_saturate(arch, text):
     (found,) = lanes(arch, "v_mov_b32 v40, 0\n " + text, ROWS, 1)
     meaning = {**SATURATING, **RDNA}[text]
 
-    assert found.tolist() == [meaning(*row) & 0xFFFFFFFF for row in zip(*(one.tolist() for one in ROWS[:3]))]
+    assert found.tolist() == [meaning(*row) & 0xFFFFFFFF for row in zip(*(one.tolist() for one in ROWS[:3]), strict=True)]
 
 
 @pytest.mark.parametrize("is_signed", [False, True])
@@ -88,12 +108,12 @@ def test_wide_sums_saturate(is_signed):
     name = "v_mad_i64_i32" if is_signed else "v_mad_u64_u32"
     low, high = lanes("gfx942", f"{name} v[40:41], s[10:11], v10, v11, v[12:13] clamp", ROWS, 2)
     expected = []
-    for a, b, c, d in zip(*(one.tolist() for one in ROWS)):
+    for a, b, c, d in zip(*(one.tolist() for one in ROWS), strict=True):
         wide = c | d << 32
         total = signed(a, 32) * signed(b, 32) + signed(wide, 64) if is_signed else a * b + wide
         expected.append(fit(total, 64, is_signed))
 
-    assert [int(x) | int(y) << 32 for x, y in zip(low, high)] == expected
+    assert [int(x) | int(y) << 32 for x, y in zip(low, high, strict=True)] == expected
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
@@ -119,6 +139,7 @@ def test_a_packed_move_of_a_constant_fills_both_registers(arch):
     low, high = lanes(arch, "v_pk_mov_b32 v[40:41], 7, 7", ROWS[:1], 2)
     mixed = lanes(arch, "v_pk_mov_b32 v[40:41], v[10:11], -3 op_sel:[1,0]", ROWS[:2], 2)
 
-    assert (low == 7).all() and (high == 7).all()
+    assert (low == 7).all()
+    assert (high == 7).all()
     np.testing.assert_array_equal(mixed[0], ROWS[1])
     assert (mixed[1] == 2**32 - 3).all()

@@ -21,21 +21,27 @@ for needed in ("elftools", "msgpack", "tinygrad"):
 
 from harness.emulator import Access, Check, Launch, execute, load  # noqa: E402 - after what it needs
 
-SCRIPT = Path(__file__).parents[2] / "amd_only" / "values.py"
-HAVE_IT = ["3.5.1", "3.6.0", "3.7.1", "3.8.0"]
+SCRIPT = Path(__file__).parents[2] / "amd_only" / "compiled.py"
+RELEASES = ["3.5.1", "3.6.0", "3.7.1", "3.8.0", "3.9.0"]
+HAVE_IT = RELEASES[:4]
 
 
-def executed(name: str, architecture: str, version: str, folder: Path, values: list) -> list:
-    """Compile one of the kernels with a release, and execute one program of it; return what the checks find."""
+def compiled(name: str, architecture: str, version: str, folder: Path):
+    """Compile one of the kernels with a release; return the process, which wrote `folder / "kernel"` if it ended well."""
     release = Path(os.environ.get("WARPWAVE_TRITONS", "")) / version
     if triton.__version__ != version and not ("WARPWAVE_TRITONS" in os.environ and release.is_dir()):
         pytest.skip(f"Triton {version} is not in $WARPWAVE_TRITONS")
     path = {} if triton.__version__ == version else {"PYTHONPATH": str(release)}
     environment = {**os.environ, "TRITON_CACHE_DIR": str(folder), **path}
-    binary = folder / "kernel"
-    done = command.python(SCRIPT, name, architecture, binary, env=environment, kind="stages" if path else "compiler")
+    return command.python(SCRIPT, name, architecture, folder / "kernel", env=environment, kind="stages" if path else "compiler")
+
+
+def executed(name: str, architecture: str, version: str, folder: Path, values: list) -> list:
+    """Compile one of the kernels with a release, and execute one program of it; return what the checks find."""
+    done = compiled(name, architecture, version, folder)
     assert done.returncode == 0, done.stderr
-    kernel, needed, found = load(binary.read_bytes()), json.loads((folder / "kernel.json").read_text()), []
+    kernel, found = load((folder / "kernel").read_bytes()), []
+    needed = json.loads((folder / "kernel.json").read_text())
     assert needed["triton"] == version
     packed = bytearray(kernel.kernarg_bytes)
     for argument, value in zip(kernel.arguments, [*values, 0, 0], strict=False):
@@ -44,6 +50,12 @@ def executed(name: str, architecture: str, version: str, folder: Path, values: l
     buffers = [(value.data_ptr(), value.nbytes) for value in values if isinstance(value, torch.Tensor)]
     execute(kernel, Launch((1, 1, 1), needed["threads"], bytes(packed), needed["lds"], buffers), findings=found)
     return found
+
+
+def versions(*those_that_have_it):
+    """Run a test with these releases, and with the one that is installed, which is right; `wrong` says which it is."""
+    cases = [*((version, True) for version in those_that_have_it), ("3.9.0", False)]
+    return pytest.mark.parametrize(("version", "wrong"), cases, ids=[version for version, _ in cases])
 
 
 @pytest.mark.parametrize("version", [*HAVE_IT[1:], "3.9.0"])
@@ -62,13 +74,101 @@ def test_reads_that_a_barrier_does_not_complete(version, tmp_path):
         assert {one.place.line for one in found} == {one.other.line for one in found} == {"pingpong.py:27"}
 
 
-@pytest.mark.parametrize("version", ["3.7.1", "3.8.0", "3.9.0"])
-def test_what_is_masked_has_the_value_that_the_load_names(version, tmp_path):
-    """triton-lang/triton#11256 is not in the code of this kernel: the result is right, and the checks are silent."""
-    a, b, c = torch.randn(64, 160).half(), torch.randn(160, 64).half(), torch.zeros(64, 64)
+@pytest.mark.parametrize("architecture", ["gfx942", "gfx950"])
+@versions("3.6.0", "3.7.1")
+def test_what_is_masked_has_the_value_that_the_load_names(version, wrong, architecture, tmp_path):
+    """triton-lang/triton#11256: a load that goes straight to LDS leaves what is masked as it was. The checks say that nobody wrote it."""
+    x, out = torch.randn(1024), torch.zeros(1024)
+    found = executed("straight-to-lds", architecture, version, tmp_path, [x, out, 1000])
 
-    assert executed("padded", "gfx950", version, tmp_path, [a, b, c, 160]) == []
-    torch.testing.assert_close(c, a.float() @ b.float() + 2.0 * 32, rtol=0, atol=1e-3)
+    assert {one.check for one in found} == ({Check.LDS_UNWRITTEN} if wrong else set())
+    assert torch.equal(out[:1000], x[:1000])
+    assert (out[1000:] == 7.0).all() != wrong
+
+
+@pytest.mark.parametrize("architecture", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
+@versions("3.5.1")
+def test_the_hyperbolic_tangent_of_large_numbers_is_one(version, wrong, architecture, tmp_path):
+    """triton-lang/triton#8551: infinity divided by infinity."""
+    x, out = torch.linspace(-200, 200, 1024), torch.zeros(1024)
+    executed("tanh", architecture, version, tmp_path, [x, out])
+
+    assert out.isnan().any() == wrong
+    torch.testing.assert_close(out[(x > -40) & (x < 40)], torch.tanh(x[(x > -40) & (x < 40)]))
+
+
+@pytest.mark.parametrize("architecture", ["gfx942", "gfx950", "gfx1201"])
+@versions("3.5.1", "3.6.0")
+def test_an_atomic_adds_what_its_mask_allows(version, wrong, architecture, tmp_path):
+    """triton-lang/triton#9142: two numbers of 16 bits are added at once, and the mask of the first decides."""
+    x, y = torch.zeros(256, dtype=torch.bfloat16), torch.ones(256, dtype=torch.bfloat16)
+    if (version, architecture) == ("3.6.0", "gfx950"):
+        pytest.skip("does not compile there: test_amd_only_refused.py")
+    executed("add-some-bf16", architecture, version, tmp_path, [x, y, 101])
+
+    assert x.nonzero().flatten().tolist() == list(range(102 if wrong else 101))
+
+
+@pytest.mark.parametrize("architecture", ["gfx942", "gfx1100"])
+@versions("3.5.1", "3.6.0", "3.7.1")
+def test_a_place_that_several_lanes_share_is_exchanged_once(version, wrong, architecture, tmp_path):
+    """triton-lang/triton#9605: every copy of a lane exchanges, and what the last one finds is the result."""
+    x, out = torch.tensor([1, 5] * 16, dtype=torch.int32), torch.zeros(32, 4, dtype=torch.int32)
+    executed("exchange-i32", architecture, version, tmp_path, [x, out])
+
+    assert x.tolist() == [2, 5] * 16
+    assert (out == torch.tensor([1, 5] * 16)[:, None]).all() != wrong
+
+
+def used(architecture: str, version: str, folder: Path):
+    """Whether what was there before an atomic reached all lanes, and what the checks find."""
+    x, y, out = torch.arange(32, dtype=torch.int32), torch.ones(32, dtype=torch.int32), torch.zeros(32, 32, dtype=torch.int32)
+    found = executed("add-and-use-i32", architecture, version, folder, [x, y, out])
+    assert x.tolist() == list(range(1, 33))
+    return bool((out == torch.arange(32)[:, None]).all()), found
+
+
+@versions("3.6.0", "3.7.1")
+def test_what_was_there_before_an_atomic_reaches_all_lanes(version, wrong, tmp_path):
+    """The other half of triton-lang/triton#9605: a buffer atomic whose result has copies."""
+    assert used("gfx942", version, tmp_path)[0] != wrong
+
+
+@pytest.mark.parametrize("architecture", ["gfx1100", "gfx1201"])
+@versions("3.5.1")
+def test_lanes_that_store_to_one_place(version, wrong, architecture, tmp_path):
+    """triton-lang/triton#8633: the emulated result is right, because each lane stores its own value behind that."""
+    right, found = used(architecture, version, tmp_path)
+
+    assert right
+    assert {(one.check, one.place == one.other) for one in found} == ({(Check.LDS_RACE, True)} if wrong else set())
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture"), [("fp8e4b8-by-fp8e5b16", "gfx942"), ("fp8e4nv-by-fp8e5", "gfx950")], ids=["gfx942", "gfx950"]
+)
+@versions("3.5.1", "3.6.0")
+def test_products_of_two_formats_of_eight_bits(version, wrong, name, architecture, tmp_path):
+    """triton-lang/triton#9567: the operands are swapped, and the instruction is not."""
+    fnuz = architecture == "gfx942"
+    left, right = (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz) if fnuz else (torch.float8_e4m3fn, torch.float8_e5m2)
+    k = 32 if fnuz else 16
+    a, b, out = torch.randint(-4, 5, (32, k)).float().to(left), torch.randint(-4, 5, (k, 32)).float().to(right), torch.zeros(32, 32)
+    executed(name, architecture, version, tmp_path, [a, b, out])
+
+    assert torch.equal(out, a.float() @ b.float()) != wrong
+
+
+@pytest.mark.parametrize("architecture", ["gfx942", "gfx1201"])
+@pytest.mark.parametrize("version", RELEASES)
+def test_nan_of_eight_bits_becomes_a_number(version, architecture, tmp_path):
+    """triton-lang/triton#11784: 480. 3.9.0 has it, too."""
+    codes, out = torch.arange(256, dtype=torch.int32).to(torch.uint8), torch.zeros(256, dtype=torch.bfloat16)
+    executed("fp8e4nv-bf16", architecture, version, tmp_path, [codes, out])
+    expected = codes.view(torch.float8_e4m3fn).bfloat16()
+
+    assert (out != expected).nonzero().flatten().tolist() == [0x7F, 0xFF]
+    assert out[[0x7F, 0xFF]].tolist() == [480.0, -480.0]
 
 
 @pytest.mark.parametrize("version", [*HAVE_IT, "3.9.0"])

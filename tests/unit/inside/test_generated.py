@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from harness.config.targets import load_targets
-from harness.inside.ahead import generated
 from harness.inside.benchmarks import Point
-from harness.inside.environment import torch_cache
+from harness.inside.compile import generated
 from harness.records import Job, Stage, dump
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -38,8 +37,7 @@ GENERATE = """
 import sys
 from pathlib import Path
 from harness.config.targets import load_targets
-from harness.inside.ahead import generated
-from harness.inside.environment import torch_cache
+from harness.inside.compile import generated
 from harness.records import Job
 from torch._inductor.fx_passes import joint_graph, post_grad
 joint_graph.lazy_init = post_grad.lazy_init = lambda *args, **kwargs: None
@@ -95,13 +93,13 @@ def test_the_bench_stage_takes_and_deletes_the_runs_own_cache_and_leaves_the_use
         assert own or folder.stat().st_mode & 0o077 == 0
         (tmp_path / "bench" / "ahead.json").write_text(json.dumps(told))
         monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
-        torch_cache.name_folder(job)
+        generated.name_folder(job)
         assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(folder)
-        torch_cache.remove(job)
+        generated.remove(job)
         assert folder.exists() == bool(own)
     (tmp_path / "bench" / "ahead.json").unlink()
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
-    torch_cache.name_folder(job)
+    generated.name_folder(job)
     assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
 
 
@@ -131,7 +129,7 @@ def test_the_key_of_a_graph_says_what_it_may_overwrite(monkeypatch):
     without = key()
     may_overwrite[0] = [2]
     assert key() == without, "torch does it itself: `tell_apart` can go"
-    torch_cache.tell_apart()
+    generated.tell_apart()
     with_two = key()
     may_overwrite[0] = [3]
     assert len({without, with_two, key()}) == 3

@@ -85,12 +85,13 @@ if __name__ == "__main__":
 LAUNCH = """
 import sys
 from pathlib import Path
+from harness.inside.compile.points import points_of
 from harness.inside.bench import precompile
 from harness.inside.fake_gpu import driver
 from harness.records import Job
 job = Job.load(Path(sys.argv[1]))
 with driver.pretended_device(precompile.card_of(job), lambda binary: (32, 0, 1024)):
-    for point in precompile.points_of(job):
+    for point in points_of(job):
         try:
             point.function(**point.arguments)
         except Exception as error:

@@ -40,6 +40,6 @@ def test_texts_can_be_read(colours, theme):
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
 def test_lines_and_marks_can_be_seen(colours):
     """Three is what WCAG asks of what is not a text; the colours of lines are also those of their marks."""
-    assert {name for name in re.findall(r"var\(--(s\d)\)", rules())} == {f"s{number}" for number in range(8)}
+    assert set(re.findall(r"var\(--(s\d)\)", rules())) == {f"s{number}" for number in range(8)}
     for number in range(8):
         assert contrast(colours[f"s{number}"], colours["ground"]) >= 3, number

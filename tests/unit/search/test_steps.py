@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from engine_requests import ask
-from synthetic import run, sample
+from synthetic import case, run, sample
 
 from harness.compare.toolchains.question import Answer, Kind, Question
 from harness.config.targets import load_targets, load_toolchains
-from harness.errors import UsageError
+from harness.errors import ConfigError, NothingRanError, UsageError, WarpwaveError
 from harness.options import RunOptions
+from harness.records import Verdict
 from harness.records.toolchain import Toolchain
 from harness.search import isolate, steps
 from harness.search.steps import Step, Steps
@@ -58,6 +59,46 @@ def test_an_ambiguous_step_is_measured_again_and_never_guessed(tmp_path, told, t
     assert told[1] == []  # the answer is kept
 
 
+@pytest.mark.parametrize(
+    ("ends", "asked"),
+    [("good bad", "skipped good"), ("broken bad", "bad good"), ("good broken", "bad good")],
+    ids=["of a step in between", "of the first step", "of the last step"],
+)
+def test_files_that_do_not_import(tmp_path, monkeypatch, ends, asked):
+    """Nobody knows what their tests would say, so the step is skipped; unless that is the fault which is searched for. Answers are kept."""
+    found = {
+        "good": run(cases=(case(),)),
+        "bad": run(cases=(case(verdict=Verdict.FAILED),)),
+        "broken": run(cases=(case("t.py", verdict=Verdict.ERROR, message="SyntaxError"),)),
+    }
+    monkeypatch.setattr(steps, "run_legs", lambda legs, options, say, on_event: options.out.mkdir(parents=True))
+    monkeypatch.setattr(steps, "read_runs", lambda folders: [found[folders[0].parent.name.partition("-")[2]]])
+    names = [f"{number}-{name}" for number, name in enumerate(f"{ends} broken good".split())]
+    for _ in range(2):
+        one = search(tmp_path, Question(Kind.TEST, "t.py"))
+        answers = [one.ask(step(name, tmp_path)).answer.value for name in names]
+        assert answers == [*ends.replace("broken", "bad").split(), *asked.split()]
+    if "broken" not in ends:
+        fixed = Steps(Question(Kind.TEST, "t.py", fixed=True), {}, tmp_path / "fixed", print, print)
+        assert [fixed.ask(step(name, tmp_path / "fixed")).answer.value for name in names] == ["bad", "good", "skipped", "bad"]
+
+
+def test_a_commit_that_cannot_be_asked_is_skipped(tmp_path, told):
+    """Its settings are wrong, or it has no such test. Of the first step that is the user's own mistake."""
+
+    def fail(error: type[WarpwaveError]) -> Step:
+        raise error("There is no such file.", "", "")
+
+    asked = search(tmp_path, Question(Kind.SLOWER, "*"))
+    with pytest.raises(UsageError):
+        asked.ask_for("base", lambda: fail(UsageError))
+    asked.ask_for("base", lambda: step("base", tmp_path))
+
+    for error in (UsageError, ConfigError, NothingRanError):
+        reply = asked.ask_for("middle", lambda error=error: fail(error))
+        assert (reply.answer, reply.reason) == (Answer.SKIPPED, "There is no such file.")
+
+
 def test_two_searches_do_not_share_a_folder(tmp_path, told):
     """Nor two questions."""
     search(tmp_path, Question(Kind.SLOWER, "*"))
@@ -73,6 +114,23 @@ def test_what_the_engine_cannot_swap_is_named():
 
     assert (parts, list(fixed)) == ({"triton": ("1", "2")}, ["base_image"])
     assert list(isolate._parts(isolate.Stacks(cpu, known, *stacks, None), container=True)[0]) == ["triton", "base_image"]
+
+
+def test_each_package_is_a_part_of_its_own():
+    """By the name that package indexes give it. One that only one stack has is a part, too; one of both is none."""
+    good = Toolchain(name="a", packages=("NumPy == 2.0", "same[x]==1", "torch==2.0"))
+    bad = Toolchain(name="b", packages=("numpy==2.1", "same[x]==1", "new_thing==3"), index="/wheels")
+    stacks = isolate.Stacks(load_targets()["cpu"], load_toolchains(), good, bad, None)
+
+    assert isolate._parts(stacks, container=False)[0] == {
+        "numpy": ("NumPy == 2.0", "numpy==2.1"),
+        "package-torch": ("torch==2.0", ""),
+        "new-thing": ("", "new_thing==3"),
+    }
+    assert good.with_part("numpy", bad).packages == ("same[x]==1", "torch==2.0", "numpy==2.1")
+    assert good.with_part("numpy", bad).index == "/wheels"
+    assert bad.with_part("new-thing", good).packages == ("numpy==2.1", "same[x]==1")
+    assert bad.with_part("package-torch", good).parts["package-torch"] == "torch==2.0"
 
 
 def test_a_swapped_stack_has_a_name_of_its_own(tmp_path):

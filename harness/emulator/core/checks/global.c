@@ -39,14 +39,14 @@ static int is_volatile(const struct wave *w) { return w->machine->code[w->pc - 1
 void saw_global(struct wave *w, u64 address, u32 size, int lane, int access) {
     struct checks *c = w->machine->checks;
     struct cell *at = cell_at(w, address);
-    if (!at) return;
     if (access != READS) {
         c->stores[c->count_stores].address = address, c->stores[c->count_stores].size = size, c->stores[c->count_stores].lane = (u32)lane;
         c->stores[c->count_stores].access = (u32)access, c->stores[c->count_stores].is_lds = 0;
         memcpy(c->stores[c->count_stores++].old, (const void *)(uintptr_t)address, size);
-        if (access == UPDATES) synchronise(w, at->released);
+        if (access == UPDATES && at) synchronise(w, at->released);
         return;
     }
+    if (!at) return;
     u32 me = number_of(w), units = (u32)((address + size - 1) / c->global_unit - address / c->global_unit + 1);
     for (u32 n = 0; n < units; n++, at++) {
         int atomic = at->written_by >> 31;
@@ -56,7 +56,7 @@ void saw_global(struct wave *w, u64 address, u32 size, int lane, int access) {
         }
         if (at->writer && at->writer != me && at->written_at >= horizon(w))
             conflict(w, at->writer, at->written_by & 0x7fffffff, atomic ? UPDATES : WRITES, address, size, lane, READS);
-        if (at->reader && at->reader != me) at->other_reader = at->reader;
+        if (at->reader && at->reader != me) at->other_reader = at->reader, at->other_read_at = at->read_at, at->other_read_by = at->read_by;
         at->reader = me, at->read_at = c->time, at->read_by = w->pc - 1;
     }
 }
@@ -66,6 +66,7 @@ void global_stored(struct wave *w, u64 address, u32 size, int lane, int access, 
     for (u32 n = 0; n < w->machine->count_ranges; n++) /* one instruction may store to several buffers */
         if (address >= w->machine->ranges[n].start && address < w->machine->ranges[n].end) w->machine->last_range = n;
     struct cell *at = cell_at(w, address);
+    if (!at) return;
     u32 me = number_of(w), units = (u32)((address + size - 1) / c->global_unit - address / c->global_unit + 1);
     if (access == UPDATES) c->time++;
     for (u32 n = 0; n < units; n++, at++) {
@@ -73,8 +74,10 @@ void global_stored(struct wave *w, u64 address, u32 size, int lane, int access, 
         if (changed || !at->writer) {
             if (changed && at->writer && at->writer != me && at->written_at >= horizon(w) && !(atomic && access == UPDATES))
                 conflict(w, at->writer, at->written_by & 0x7fffffff, atomic ? UPDATES : WRITES, address, size, lane, access);
-            u32 reader = at->reader != me ? at->reader : at->other_reader;
-            if (changed && reader && reader != me && at->read_at >= horizon(w)) conflict(w, reader, at->read_by, READS, address, size, lane, access);
+            int last = at->reader != me;
+            u32 reader = last ? at->reader : at->other_reader, read_at = last ? at->read_at : at->other_read_at;
+            if (changed && reader && reader != me && read_at >= horizon(w))
+                conflict(w, reader, last ? at->read_by : at->other_read_by, READS, address, size, lane, access);
             at->writer = me, at->written_at = access == UPDATES ? c->time - 1 : c->time, at->written_by = (w->pc - 1) | (access == UPDATES ? 1u << 31 : 0);
         }
         if (access == UPDATES) at->released = c->time;

@@ -167,6 +167,8 @@ def _other(one: Found) -> str:
         return f"{here}; the load of this register was not waited for"
     if one.other is None:
         return f"{here}; nothing wrote it"
+    if (one.other, one.other_wave, one.other_workgroup) == (one.place, one.wave, one.workgroup):
+        return f"{here}; another lane of it stores another value there"
     who = f"wave {one.other_wave}" if one.check is not Check.GLOBAL_RACE else f"program {one.other_workgroup}"
     why = "its wave had not waited for that" if one.in_flight else "nothing orders the two"
     verb = _VERBS[one.other_access]

@@ -37,7 +37,7 @@ _MINOR = (Concern.REGISTERS, Concern.SHARED, Concern.SIZE)
 
 def sentence(found: Upgrade, stale: Sequence[Stale] = ()) -> str:
     """Return the answer in one line: `Triton 3.8.0 → 3.9.0: 2 functions spill more (gfx942), 1 test fails now (cpu).`"""
-    parts = [*_tests(found), *_code(found), *_waits(found)]
+    parts = [*_tests(found), *_code(found), *_waits(found), *_slower(found)]
     parts += [f"{plural(len(stale), 'tuned configuration')} {'is' if len(stale) == 1 else 'are'} stale"] if stale else []
     grown = sum(one.worse for one in found.errors)
     parts += [f"{plural(grown, 'recorded error')} grew"] if grown else []
@@ -97,12 +97,19 @@ def _waits(found: Upgrade) -> list[str]:
     return [f"{plural(len(functions), 'function')} may race in LDS ({_where(one.architecture for one in worse)})"] if worse else []
 
 
+def _slower(found: Upgrade) -> list[str]:
+    slower = [*found.speeds.of(SpeedChange.SLOWER), *found.speeds.lost] if found.speeds else []
+    words = "is slower or lost" if len(slower) == 1 else "are slower or lost"
+    return [f"{len(slower)} of {plural(found.points, 'point')} {words} ({_where(one.target for one in slower)})"] if slower else []
+
+
 def _speeds(found: Upgrade) -> list[str]:
-    """Return the geometric mean of all speedups on each target: BASE's time over HEAD's."""
+    """Return the geometric mean of the speedups on each target: BASE's time over HEAD's. Peers count only if there are no others."""
     means: dict[str, list[float]] = {}
-    for point in found.speeds.points if found.speeds else ():
-        if point.speedup is not None:
-            means.setdefault(point.target, []).append(point.speedup)
+    points = [point for point in found.speeds.points if point.speedup is not None] if found.speeds else []
+    for point in [point for point in points if point.provider not in found.peers] or points:
+        assert point.speedup is not None  # chosen above
+        means.setdefault(point.target, []).append(point.speedup)
     return [f"geomean {geometric_mean(values):.2f} on {target}" for target, values in means.items()]
 
 

@@ -3,30 +3,48 @@
 torch's compiler is told what the facts stage knows of the card. What it makes goes to a cache of this run, under torch's own keys and
 Triton's. Nothing has run by then, so no choice of an autotuner is among it: the worker that measures loads every candidate, and tunes on
 the card as without this. If a part of torch that this needs is missing, nothing is generated, and first calls compile on the card.
+
+One thing would change what is measured: torch's key of a backward graph leaves out which saved tensors it may overwrite, and the graph of
+`retain_graph=True` may overwrite none. `tell_apart` adds that to the key.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
+import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from harness.inside.ahead.torch_compiler import without_card
-from harness.inside.bench.precompile import points_of
 from harness.inside.benchmarks import Point
+from harness.inside.compile.points import points_of
+from harness.inside.compile.torch_compiler import without_card
 from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
 from harness.inside.environment.temporary_home import temporary_home
-from harness.inside.environment.torch_cache import FOLDER, PREFIX, VARIABLE, tell_apart
 from harness.inside.facts.stage import modules_of
 from harness.inside.process.workers import Worker, forked
-from harness.records import Architecture, Job, Stage
+from harness.records import AHEAD_FILE, Architecture, Job, Stage
 
+_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 _NAME = "torch.compile"
+_PREFIX = "warpwave-torch-compile-"
+FOLDER = "generated"  # the key in `bench/ahead.json`
+_READY_S = 120  # for torch's compile workers to start
 # torch's autograd makes a context on the card in a process that traces a gradient. A few take less memory than marks another run's points.
 _MOST = 3
+
+
+def folder_of(job: Job) -> Path | None:
+    """Return the folder of what was generated for this run; None if nothing was."""
+    try:
+        return Path(json.loads((Path(job.output) / AHEAD_FILE).read_text(encoding="utf-8"))[FOLDER])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def is_used(job: Job) -> bool:
@@ -41,9 +59,46 @@ def started(job: Job, card: Architecture, log: Path) -> tuple[list[Worker], dict
     """
     if Stage.BENCH not in job.stages or not is_used(job):
         return [], {}
-    os.environ[VARIABLE] = os.environ.get(VARIABLE) or tempfile.mkdtemp(prefix=PREFIX)
+    os.environ[_VARIABLE] = os.environ.get(_VARIABLE) or tempfile.mkdtemp(prefix=_PREFIX)
     workers = [forked(generate, job, card, share, _MOST)(log, log.with_name("log-torch-compile.txt")) for share in range(_MOST)]
-    return workers, {FOLDER: os.environ[VARIABLE]}
+    return workers, {FOLDER: os.environ[_VARIABLE]}
+
+
+def name_folder(job: Job) -> None:
+    """Name the folder to the processes that this one starts. torch reads it when it is imported."""
+    if folder := folder_of(job):
+        os.environ[_VARIABLE] = str(folder)
+
+
+def remove(job: Job) -> None:
+    """Delete what was generated for this run alone."""
+    folder = folder_of(job)
+    if folder is not None and folder.name.startswith(_PREFIX):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def use(job: Job) -> None:
+    """In the worker that measures: take what was generated, if anything was, and be ready to compile the rest."""
+    if folder_of(job) is None:
+        return
+    with contextlib.suppress(Exception):
+        tell_apart()
+        importlib.import_module("torch._inductor.compile_fx")
+        workers = importlib.import_module("torch._inductor.async_compile").AsyncCompile
+        workers.wait_pool_ready(_READY_S)
+
+
+def tell_apart() -> None:
+    """Add to torch's keys of graphs which of the saved tensors a backward graph may overwrite."""
+    details = importlib.import_module("torch._inductor.codecache").FxGraphHashDetails
+    donated = importlib.import_module("torch._inductor.utils").get_donated_idxs
+    begin = details.__init__
+
+    def begin_with(self: Any, *args: Any, **kwargs: Any) -> None:
+        begin(self, *args, **kwargs)
+        self.donated = donated()
+
+    details.__init__ = begin_with
 
 
 def generate(job: Job, card: Architecture, share: int, shares: int) -> None:

@@ -1,0 +1,47 @@
+"""Public faults of Triton on AMD that the compile stage finds: what some releases do not compile, and what the gates read in assembly.
+
+docs/amd-only-faults.md. `WARPWAVE_TRITONS` names a folder with releases, as in test_amd_only_values.py.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from test_amd_only_values import RELEASES, compiled
+
+from harness.inside.codegen.write_backs import published_early
+
+# Kernel and architecture, the releases that do not compile it, and what they say.
+REFUSED = {
+    ("exchange-all-i32", "gfx942"): (RELEASES[:1], "'llvm.extractvalue' op Type mismatch"),  # triton-lang/triton#8867
+    ("exchange-one-fp32", "gfx1100"): (RELEASES[:2], "must be signless integer or LLVM pointer type, but got 'f32'"),  # #9116
+    ("fp8e5-by-fp8e4nv", "gfx1201"): (RELEASES[:2], "Unsupported conversion from 'f8E5M2' to 'f8E4M3FN'"),  # #9581
+    ("add-some-fp16", "gfx942"): (RELEASES[1:2], "Cannot select: .*BUFFER_ATOMIC_FADD"),  # #9142
+    ("choose", "gfx942"): (RELEASES[1:2], "expected then fat ptr canNarrow"),  # #9541
+    ("choose-by-row", "gfx942"): (RELEASES[1:3], "Assertion"),  # #10381
+    ("bf16-fp8e4b8", "gfx1100"): (RELEASES[:3], "Cannot select: intrinsic %llvm.amdgcn.cvt.pk.fp8.f32"),  # #10458
+    ("largest-fp64", "gfx942"): (RELEASES[1:3], "could not find LLVM intrinsic: .*buffer.atomic.max"),  # #10340
+}
+CASES = [(*which, version) for which, (have_it, _) in REFUSED.items() for version in [*have_it, "3.9.0"]]
+
+
+@pytest.mark.parametrize(("name", "architecture", "version"), CASES, ids=["-".join(case) for case in CASES])
+def test_a_kernel_that_some_releases_refuse(name, architecture, version, tmp_path):
+    """A user's run reports the kernel as failed, or as crashed where the compiler ends the process."""
+    have_it, told = REFUSED[name, architecture]
+    done = compiled(name, architecture, version, tmp_path)
+
+    assert (done.returncode != 0) == (version in have_it)
+    if version in have_it:
+        assert re.search(told, done.stderr)
+
+
+@pytest.mark.parametrize("architecture", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("version", RELEASES)
+def test_a_release_waits_for_the_write_back(version, architecture, tmp_path):
+    """llvm/llvm-project#178316: any counter of programs."""
+    assert compiled("count", architecture, version, tmp_path).returncode == 0
+
+    found = published_early((tmp_path / "kernel.s").read_text())
+    assert found == (("global_atomic_add of atomics.py:44 before the wait for buffer_wbl2",) if version < "3.8" else ())
