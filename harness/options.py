@@ -27,13 +27,14 @@ class Build:
 
 @dataclass(frozen=True)
 class Install:
-    """What to install beside torch and Triton: requirement files, and the package itself.
+    """What to install beside torch and Triton: requirement files, requirements by name, and the package itself.
 
     `package` is empty, `all` (with its dependencies) or `alone` (without).
     """
 
     requirements: tuple[Path, ...] = ()
     package: str = ""
+    named: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

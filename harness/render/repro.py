@@ -14,7 +14,7 @@ from harness.render.text import visible
 _KEPT = frozenset(
     {
         *("--kernels", "--engine", "--python", "--targets", "--gpu", "--base-image", "--wheelhouse", "--ca-bundle", "--pip-config"),
-        *("--build-network", "--build-arg", "--weaken", "--test-timeout", "--requirements", "--env", "--autotune", "--hosts"),
+        *("--build-network", "--build-arg", "--weaken", "--test-timeout", "--requirements", "--with", "--env", "--autotune", "--hosts"),
         *("--compiled", "--compiled-hash"),
     }
 )

@@ -138,6 +138,7 @@ package_options = several(
     click.option(
         "--requirements", type=FILE, multiple=True, metavar="FILE", help="Install these packages beside torch and Triton; repeatable."
     ),
+    click.option("--with", "with_packages", multiple=True, metavar="NAME", help="Install this package, as pip names it; repeatable."),
     click.option("--install", is_flag=True, help="Install the package at the kernels' root, with what it declares to need."),
     click.option("--install-no-deps", is_flag=True, help="Install the package at the kernels' root alone."),
     click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable for the kernels, or pass yours on; repeatable."),

@@ -158,6 +158,7 @@ def _check_secrets(host: Host, asked: RunOptions) -> None:
     given += [option for option, value in files.items() if value]
     own = {path.resolve() for path in package.requirements}
     given += ["--requirements"] if any(path not in own for path in asked.install.requirements) else []
+    given += [f"--with {name}" for name in asked.install.named]
     if given:
         raise UsageError(
             f"{', '.join(given)} would go to {host.ssh}, which the package's own hosts.yml names for {host.name}.",

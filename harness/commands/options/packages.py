@@ -17,6 +17,7 @@ _OWN = re.compile(
     r"WARPWAVE_.*|HOME|USER|LOGNAME|PATH|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHOME|TRITON_(CACHE_DIR|DEFAULT_FP_FUSION|INTERPRET)"
 )
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][^\n\r]*")  # neither an option of pip nor a folder
 
 
 def chosen_packages(options: dict[str, Any], kernels: Path) -> Install:
@@ -38,8 +39,15 @@ def chosen_packages(options: dict[str, Any], kernels: Path) -> Install:
     for file in files:
         if not file.is_file():
             raise UsageError(f"There are no requirements at {file}.", "The path is misspelt.", "Give a file with one requirement a line.")
+    for name in options["with_packages"]:
+        if not _REQUIREMENT.fullmatch(name):
+            raise UsageError(
+                f"--with {name!r} is not a package's name.",
+                "It takes one requirement, as in a requirements file: a name, and a version if it matters.",
+                "Write --with einops, or --with 'einops>=0.7'; for options of pip, use --requirements FILE.",
+            )
     mode = "all" if options["install"] else "alone" if options["install_no_deps"] else ""
-    return Install(tuple(file.resolve() for file in files), mode)
+    return Install(tuple(file.resolve() for file in files), mode, tuple(options["with_packages"]))
 
 
 def chosen_variables(pairs: Sequence[str], kernels: Path) -> dict[str, str]:

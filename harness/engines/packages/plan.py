@@ -34,7 +34,7 @@ class Plan:
 
 def is_wanted(options: RunOptions) -> bool:
     """Return whether the run asks to install anything."""
-    return bool(options.install.requirements or options.install.package)
+    return bool(options.install.requirements or options.install.named or options.install.package)
 
 
 def make_plan(request: Request) -> Plan:
@@ -49,6 +49,7 @@ def make_plan(request: Request) -> Plan:
         lines, more = _flat(path)
         wanted += lines
         constraints += more
+    wanted += options.install.named
     mode, root = options.install.package, options.package
     files = {
         **{f"installing/{path.name}": path.read_bytes() for path in sorted(Path(installing.__file__).parent.glob("*.py"))},

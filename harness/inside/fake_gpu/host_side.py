@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
-_HOST, _PINNED, _KNOWN = "_warpwave_host", "_warpwave_pinned", "_warpwave_known"
+_HOST, _PINNED, _KNOWN, _SHAPE = "_warpwave_host", "_warpwave_pinned", "_warpwave_known", "_warpwave_shape"
 _MOST_KNOWN = 1 << 16  # elements
 Value = TypeVar("Value")
 
@@ -33,6 +33,17 @@ def put_on_host(value: Value) -> Value:
     return value
 
 
+def make_shape(tensor: torch.Tensor) -> torch.Tensor:
+    """Mark a tensor that the package itself wants on torch's meta device: it is neither on the host nor on the card."""
+    put_on_host(tensor).__dict__[_SHAPE] = True
+    return tensor
+
+
+def is_shape(tensor: torch.Tensor) -> bool:
+    """Whether `make_shape` has marked it."""
+    return tensor.__dict__.get(_SHAPE, False) is True
+
+
 def take_from_host(tensor: torch.Tensor) -> torch.Tensor:
     """Remove the mark."""
     tensor.__dict__.pop(_HOST, None)
@@ -50,9 +61,14 @@ def is_pinned(tensor: torch.Tensor) -> bool:
     return tensor.__dict__.get(_PINNED, False) is True
 
 
+def is_knowable(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has whole numbers, and not too many: lengths, offsets and indices."""
+    return tensor.numel() <= _MOST_KNOWN and not tensor.dtype.is_floating_point and not tensor.dtype.is_complex
+
+
 def know(tensor: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
-    """Keep what a tensor without data would hold, if that is whole numbers and not too many: lengths, offsets and indices."""
-    if data.numel() <= _MOST_KNOWN and not data.dtype.is_floating_point and not data.dtype.is_complex:
+    """Keep what a tensor without data would hold, if that is knowable."""
+    if is_knowable(data):
         tensor.__dict__[_KNOWN] = data
     return tensor
 

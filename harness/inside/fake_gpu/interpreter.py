@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -84,10 +85,16 @@ class _InterpretedKernel:
 
 
 def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a graph that is being captured remember a launch, and none of the calls of torch within it."""
+    """Let a graph that is being captured remember a launch, and none of the calls of torch within it.
+
+    The interpreter has one current program, so threads launch one after another.
+    """
+    one_at_a_time = threading.RLock()
 
     def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
-        with torch._C.DisableTorchFunction():
+        if isinstance(executor.grid, list):  # Triton's own launchers take one; the interpreter appends a tuple to it
+            executor.grid = tuple(executor.grid)
+        with one_at_a_time, torch._C.DisableTorchFunction():
             result = launch(executor, *args, **kwargs)
         for graph in Graph.capturing:
             graph.remember(run, (executor, *args), kwargs, None)

@@ -11,7 +11,7 @@ import torch
 import torch.utils._device as default_device
 
 from harness.inside.fake_gpu.generators import of_host
-from harness.inside.fake_gpu.host_side import is_host, is_pinned, pin, put_on_host, take_from_host, tensors_in
+from harness.inside.fake_gpu.host_side import is_host, is_pinned, is_shape, make_shape, pin, put_on_host, take_from_host, tensors_in
 
 
 def switched_on(mode: torch.overrides.TorchFunctionMode | None) -> contextlib.AbstractContextManager[object]:
@@ -22,7 +22,10 @@ def switched_on(mode: torch.overrides.TorchFunctionMode | None) -> contextlib.Ab
 
 
 def within(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a package's function see the pretended card, where torch calls it: torch turns a mode off while a function that it saw runs."""
+    """Let a package's function see the pretended card, where torch or a thread calls it.
+
+    torch turns a mode off while a function that it saw runs, and a mode belongs to one thread.
+    """
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -77,7 +80,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
             return pin(func(*args, **kwargs))
         if self.is_gpu(wanted):
             return self.make(func, args, {**kwargs, "device": self.to})
-        return put_on_host(func(*args, **{**kwargs, "device": wanted}))
+        made = put_on_host(func(*args, **{**kwargs, "device": wanted}))
+        return make_shape(made) if str(wanted) == "meta" and isinstance(made, torch.Tensor) else made
 
     def _as_autocast_has_it(self, name: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Return the arguments of a call, in fp32 where a card's autocast computes in it. The CPU's autocast has another list."""
@@ -103,8 +107,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
         return named
 
     def is_on_card(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor pretends to be on the GPU."""
-        return self.used and not is_host(tensor) and torch.Tensor.device.__get__(tensor) == self.to
+        """Whether a tensor pretends to be on the GPU. A subclass that wraps others was made with the device that they claim."""
+        return self.used and not is_host(tensor) and torch.Tensor.device.__get__(tensor) in (self.to, self.claim)
 
     def make(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call a function that makes a tensor on the pretended device."""
@@ -120,6 +124,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
         rest, options = conversion(rest, options)
         if self.is_gpu(device):
             return take_from_host(self.bring(tensor, rest, options)) if is_host(tensor) else self.convert(tensor, rest, options)
+        if str(device) == "meta":
+            return make_shape(self.convert(tensor, rest, options).to("meta", copy=True))
         if is_host(tensor) or not self.is_on_card(tensor):
             return put_on_host(self.convert(tensor, rest, options))
         return put_on_host(self.fetch(tensor, rest, options))
@@ -138,6 +144,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def _attribute(self, func: Any, args: Any) -> Any:
         owner = getattr(func, "__self__", None)
+        if owner in (torch.Tensor.device, torch.Tensor.is_meta, torch.Tensor.is_cpu) and is_shape(args[0]):
+            return torch.device("meta") if owner is torch.Tensor.device else owner is torch.Tensor.is_meta
         if owner is torch.Tensor.device:
             return self.claim if self.is_on_card(args[0]) else torch.device("cpu") if is_host(args[0]) else func(*args)
         if owner is not None and owner is self._is_claimed:
@@ -183,11 +191,29 @@ class Redirect(torch.overrides.TorchFunctionMode):
     def _type(self, func: Any, args: Any, kwargs: Any) -> Any:
         if len(args) > 1 or kwargs:
             wanted = kwargs.get("dtype", args[1] if len(args) > 1 else None)
+            wanted = getattr(wanted, "card_type", wanted)
             if isinstance(wanted, str) and wanted.split(".")[1] in self.kinds:
                 return self.move(args[0].type(wanted.replace(f".{wanted.split('.')[1]}.", ".")), self.claim)
             return self.call(func, args, kwargs)
         said = str(args[0].cpu().type() if args[0].is_meta else func(*args))
         return said.replace("torch.", f"torch.{self.claim.type}.") if self.is_on_card(args[0]) else said
+
+    def _attend(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Compute attention, whichever of a card's implementations the package allows: the device below has not all of them."""
+        flags: Any = torch._C
+        allowed = flags._get_math_sdp_enabled()
+        flags._set_sdp_use_math(True)
+        try:
+            return self.call(func, args, kwargs)
+        finally:
+            flags._set_sdp_use_math(allowed)
+
+    def _count(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Count whole numbers, too: the CPU counts only floats."""
+        tensor = args[0] if args else kwargs.pop("input")
+        if tensor.is_floating_point():
+            return self.call(func, (tensor, *args[1:]), kwargs)
+        return self.call(func, (tensor.double(), *args[1:]), kwargs).to(tensor.dtype)
 
 
 # From torch's documentation of automatic mixed precision: what autocasts to fp32 on a GPU.
@@ -216,4 +242,6 @@ _ACTIONS = {
     "is_pinned": Redirect._is_pinned,
     "get_device": Redirect._index,
     "type": Redirect._type,
+    "scaled_dot_product_attention": Redirect._attend,
+    "histc": Redirect._count,
 }

@@ -14,7 +14,7 @@ _MADE_UP_MS = 1.0  # nothing is timed without a card, and callers divide by it
 class Stream:
     """A stream. A class, as torch's is: libraries annotate with `torch.cuda.Stream | None`."""
 
-    cuda_stream = sycl_queue = stream_id = native_handle = 0
+    cuda_stream = sycl_queue = stream_id = native_handle = device_index = device_type = 0
     _current: list[Stream] = []  # noqa: RUF012 - the same for all, as on a card
 
     def __init__(self, device: object = None, priority: int = 0, **rest: object) -> None:
@@ -56,6 +56,10 @@ class Stream:
 
     def synchronize(self) -> None:
         """Everything has run."""
+
+    def is_capturing(self) -> bool:
+        """Return whether a graph is being captured. torch's optimizers ask before each step."""
+        return bool(Graph.capturing)
 
     def __enter__(self) -> Stream:
         self._current.append(self)

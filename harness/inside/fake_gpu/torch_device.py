@@ -52,6 +52,13 @@ class DeviceGuard:
         """There is nothing to go back to."""
 
 
+class _Runtime:
+    """Stand in for the vendor's runtime, which packages call to mark what a profiler should record: each call succeeds."""
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        return lambda *args: 0
+
+
 def patches(card: Architecture, device: torch.device, capability: object, free_bytes: int | None = None) -> list[Patch]:
     """Return what makes torch's module for the device, `torch.accelerator` and `torch.version` answer as with one such card.
 
@@ -92,6 +99,7 @@ def patches(card: Architecture, device: torch.device, capability: object, free_b
         "graph": streams.capture,
         "graph_pool_handle": _always((0, 0)),
         "make_graphed_callables": lambda callables, *args, **kwargs: callables,
+        "cudart": _always(_Runtime()),
         **dict.fromkeys(_SILENT, _nothing),
         **_memory(free, properties.total_memory),
         **_randomness(device),
@@ -103,10 +111,13 @@ def patches(card: Architecture, device: torch.device, capability: object, free_b
     if hasattr(module, "nvtx"):
         found += [(module.nvtx, name, _own(_nothing)) for name in ("range_push", "range_pop", "range_start", "range_end", "mark")]
         found.append((module.nvtx, "range", contextlib.nullcontext))
+    if hasattr(module, "profiler"):
+        found += [(module.profiler, name, _own(_nothing)) for name in ("init", "start", "stop")]
     found += _accelerator(device, answers)
     found += [(torch.version, name, version) for name, version in card.torch_version.items()]
     if device.type == "cuda":
         found.append((torch._C, "_cuda_getCurrentRawStream", _always(0)))
+        found += [(torch._C, name, _nothing) for name in ("_cuda_setStream", "_cuda_setDevice", "_cuda_clearCublasWorkspaces")]
     return found
 
 
@@ -134,6 +145,8 @@ _SILENT = (
     "reset_accumulated_host_memory_stats",
     "set_per_process_memory_fraction",
     "set_sync_debug_mode",
+    "_record_memory_history",
+    "_dump_snapshot",
 )
 _SIZES = (
     "memory_allocated",
@@ -155,6 +168,7 @@ def _memory(free: int, total: int) -> dict[str, object]:
         "mem_get_info": _always((free, total)),
         "memory_summary": _always(""),
         "memory_snapshot": _always([]),
+        "_snapshot": lambda *args, **kwargs: {"segments": [], "device_traces": [[]]},
         "get_per_process_memory_fraction": _always(1.0),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -9,11 +10,26 @@ import torch
 
 from harness.inside.fake_gpu.generators import generator_type
 from harness.inside.fake_gpu.host_side import is_host, put_on_host
+from harness.inside.fake_gpu.redirect import within
 from harness.inside.fake_gpu.torch_device import Patch
+
+# torch's names of tensor types, such as `torch.cuda.FloatTensor`.
+_TYPES = {
+    "Float": torch.float32,
+    "Double": torch.float64,
+    "Half": torch.float16,
+    "BFloat16": torch.bfloat16,
+    "Int": torch.int32,
+    "Long": torch.int64,
+    "Short": torch.int16,
+    "Char": torch.int8,
+    "Byte": torch.uint8,
+    "Bool": torch.bool,
+}
 
 
 def objects(kinds: Iterable[str]) -> list[Patch]:
-    """Return what makes generators, parameters, NumPy's arrays and files work with a pretended device of these types."""
+    """Return what makes generators, parameters, NumPy's arrays, files and threads work with a pretended device of these types."""
     named = tuple(kinds)
     parameter = torch.nn.Parameter.__new__
     return [
@@ -23,7 +39,26 @@ def objects(kinds: Iterable[str]) -> list[Patch]:
         # torch looks at the type of the stream before any mode sees the call.
         (torch.Tensor, "record_stream", lambda tensor, stream: None),
         (torch, "load", _loading(torch.load, named)),
+        # Private, and in each Python from 3.10 to 3.14; `run` is what subclasses replace.
+        (threading.Thread, "_bootstrap_inner", within(threading.Thread._bootstrap_inner)),  # type: ignore[attr-defined]
+        *(_tensor_type(kind, name, dtype) for kind in named if hasattr(torch, kind) for name, dtype in _TYPES.items()),
     ]
+
+
+def _tensor_type(kind: str, name: str, dtype: torch.dtype) -> Patch:
+    """Return a stand-in for a type such as `torch.cuda.FloatTensor`: what it is called with is a shape, or the numbers themselves."""
+
+    class AnyTensor(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, torch.Tensor) and instance.dtype is dtype and instance.device.type == kind
+
+        def __call__(cls, *given: Any) -> torch.Tensor:
+            if len(given) == 1 and isinstance(given[0], (list, tuple)) and not isinstance(given[0], torch.Size):
+                return torch.tensor(given[0], dtype=dtype, device=kind)
+            return torch.empty(*given or (0,), dtype=dtype, device=kind)
+
+    made = AnyTensor(f"{name}Tensor", (), {"__module__": f"torch.{kind}", "dtype": dtype, "card_type": f"torch.{kind}.{name}Tensor"})
+    return getattr(torch, kind), made.__name__, made
 
 
 def _keeping_side(make: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ import unittest
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 
-from harness.inside.process.exceptions import DecidedByData, NotPretended
+from harness.inside.process.exceptions import DecidedByData, NotPretended, describe
 from harness.records import NotRun, StageReport, Verdict
 
 _FAKE_GPU = "harness.inside.fake_gpu"
@@ -18,13 +18,16 @@ _FAKE_GPU = "harness.inside.fake_gpu"
 _NO_CARD = re.compile(
     r"not compiled with .{1,40} enabled|not compiled with \w+ support|not linked with support for \w+ devices"
     r"|No \w+ GPUs are available|Found no \w+ driver|0 active drivers|driver initialization failed"
-    r"|no fake impl or Meta kernel registered|on the expected device meta|Could not run '\S+' with arguments from the '\w+' backend",
+    r"|no fake impl or Meta kernel registered|on the expected device meta|Could not run '\S+' with arguments from the '\w+' backend"
+    r"|Tensor on device meta is not on|doesn't have \w+ built in|no pinned memory allocator is available"
+    r"|'[\w/]*-smi\b",  # a vendor's tool that asks its driver
     re.IGNORECASE,
 )
 # What torch says where a tensor without data is asked for it.
 _NO_DATA = re.compile(
     r"Cannot copy out of meta tensor|cannot be called on meta tensors|convert meta device type tensor|doesn't have storage"
-    r"|_local_scalar_dense|data[- ](in)?dependent|depends on the data of a tensor|aten::(nonzero|unique\w*|masked_select|equal)\b",
+    r"|_local_scalar_dense|data[- ](in)?dependent|depends on the data of a tensor|aten::(nonzero|unique\w*|masked_select|equal)\b"
+    r"|\bUnknown(Int|Float|Truth)\b",  # C code takes only plain numbers
     re.IGNORECASE,
 )
 # How Python names the function in a TypeError about its arguments: `patches.<locals>.<lambda>() takes …`
@@ -51,6 +54,9 @@ def why_not_run(error: BaseException) -> NotRun:
     """Return the reason. An exception that nothing explains is `RAISED`: whose fault it is, only a card can say."""
     if isinstance(error, unittest.SkipTest) or _is_pytests(error):
         return NotRun.SKIPPED
+    if several := _in_group(error):
+        reasons = set(map(why_not_run, several))
+        return reasons.pop() if len(reasons) == 1 else NotRun.RAISED
     for each in _chain(error):
         text = str(each)
         if isinstance(each, DecidedByData) or (_NO_DATA.search(text) and isinstance(each, (RuntimeError, TypeError, ValueError))):
@@ -58,6 +64,19 @@ def why_not_run(error: BaseException) -> NotRun:
         if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each):
             return NotRun.NOT_PRETENDED
     return NotRun.IMPORT if isinstance(error, ImportError) else NotRun.RAISED
+
+
+def first_of_several(error: BaseException | None) -> str:
+    """Return what the first exception of a group says, as Hypothesis raises one if examples fail in several ways; else an empty text."""
+    several = _in_group(error)
+    more = f" (and {len(several) - 1} more)" if len(several) > 1 else ""
+    return (first_of_several(several[0]) or describe(several[0])) + more if several else ""
+
+
+def _in_group(error: BaseException | None) -> tuple[BaseException, ...]:
+    """Return the exceptions of a group. Python has groups since 3.11; before, a package brings them."""
+    several = getattr(error, "exceptions", ())
+    return several if isinstance(several, tuple) and all(isinstance(each, BaseException) for each in several) else ()
 
 
 def _is_pytests(error: BaseException) -> bool:

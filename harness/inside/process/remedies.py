@@ -29,6 +29,6 @@ def missing_of(messages: Iterable[str]) -> str:
         return ""
     names = ", ".join(name for name, _ in wanted.most_common(_FEW)) + (f" and {len(wanted) - _FEW} more" if len(wanted) > _FEW else "")
     return (
-        f"Missing here: {names}. --install installs the package and what it declares, --requirements FILE installs what a file lists. "
+        f"Missing here: {names}. --install installs the package and what it declares, --with NAME one more, by pip's name. "
         "A module of the package itself may need --env PYTHONPATH=FOLDER."
     )

@@ -6,6 +6,7 @@ the `conftest.py` of the package does not import.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from harness.records import NotRun, Selection
 from harness.records.selection.chosen import NO_SUCH_TEST, at_and_above, file_of
 from harness.records.selection.package import TEST_FILES, is_bench, is_test
 
+_SCRIPT = re.compile(r"""^if __name__ == ["']__main__["']:""", re.MULTILINE)
 _BROKEN = "ConftestImportFailure"  # pytest's own name for it is not public
 
 
@@ -65,8 +67,8 @@ class Collection:
         """
         found = [item.nodeid for item in items]
         items[:] = [item for item in items if self.selection.takes(item.nodeid)]
-        told = {failure.id for failure in self.below.values()} | set(self.raised)
-        lacking = [each for each in self.selection.unmet(found)[0] if told.isdisjoint(at_and_above(each))]
+        reported = {failure.id for failure in self.below.values()} | set(self.raised)
+        lacking = [each for each in self.selection.unmet(found)[0] if reported.isdisjoint(at_and_above(each))]
         must, how = self.selection.chosen.must_exist, " ".join(self.selection.chosen.how)
         lacking = [each for each in lacking if (must or "::" in each) and not self._is_elsewhere(file_of(each))]
         return [Failure(each, f"{how}: {NO_SUCH_TEST}", NotRun.EMPTY, broken=must) for each in lacking]
@@ -131,14 +133,14 @@ class Collection:
         """Yield each matched file without a row, and why it has none.
 
         `before` and `after` are the ids that pytest found, and those that are left after deselection. If the user `narrowed` the run to
-        some tests, nobody needs to be told that the others are not among them: they are counted.
+        some tests, the others need no row: they are counted.
         """
         found, left = ({nodeid.partition("::")[0] for nodeid in ids} for ids in (before, after))
         for name in self.matched:
             if name in self.raised or name in left:
                 continue
             if name not in found:
-                yield Failure(name, "there is no test in this file", NotRun.EMPTY)
+                yield Failure(name, _why_empty(self.root, name), NotRun.EMPTY)
             elif not narrowed:
                 yield Failure(name, "all tests of this file are deselected", NotRun.SKIPPED)
         patterns = settings().get("python_files", TEST_FILES)
@@ -148,6 +150,12 @@ class Collection:
                 if is_test(name, patterns) and name not in self.matched and "/." not in f"/{name}" and self.selection.looks_into(name):
                     what = "skips its folder" if failure.why is NotRun.SKIPPED else "does not import"
                     yield Failure(name, f"{failure.id} {what}: {failure.message}", failure.why)
+
+
+def _why_empty(root: Path, name: str) -> str:
+    """Say that a file has no test, and how to run one that is a script."""
+    is_script = _SCRIPT.search((root / name).read_text(errors="replace"))
+    return "there is no test in this file" + (f"; it is a script: --bench-script {name} runs it" if is_script else "")
 
 
 def last_line(text: str) -> str:

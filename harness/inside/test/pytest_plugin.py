@@ -20,7 +20,7 @@ from harness.inside.multi_gpu.neighbours import Neighbours
 from harness.inside.multi_gpu.pytest_plugin import NEIGHBOURS
 from harness.inside.process.journal import Journal, settle
 from harness.inside.process.lease import await_card, await_card_at_first_use
-from harness.inside.process.not_run import why_not_run
+from harness.inside.process.not_run import first_of_several, why_not_run
 from harness.inside.process.workers import die_with_parent
 from harness.inside.test.autotuned import Autotuned
 from harness.inside.test.bench_modules import pytest_collect_file as pytest_collect_file
@@ -129,8 +129,9 @@ class Reporter:
         if bad:
             outcome = "failed" if bad[0].when == "call" else "error"
             detail = bad[0].longreprtext
-            message = getattr(getattr(bad[0].longrepr, "reprcrash", None), "message", "") or last_line(detail)
             error = self.raised.get(bad[0].when)
+            message = getattr(getattr(bad[0].longrepr, "reprcrash", None), "message", "") or last_line(detail)
+            message = first_of_several(error) or message
             if self.pretended and error is not None and why_not_run(error) is NotRun.NOT_PRETENDED:
                 outcome, why = "skipped", NotRun.NOT_PRETENDED
         elif skipped:

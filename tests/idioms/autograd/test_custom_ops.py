@@ -2,7 +2,7 @@
 
 import torch
 import triton
-from small_kernels import add_kernel, scale, scale_kernel
+from small_kernels import add, add_kernel, scale, scale_kernel
 
 
 @torch.library.custom_op("idioms::doubled", mutates_args=())
@@ -133,3 +133,14 @@ def test_a_compiled_wrapper():
     x = torch.randn(300, device="cuda")
     wrapper = torch.compile(lambda x: doubled(x) + 1, fullgraph=True)
     torch.testing.assert_close(wrapper(x), 2 * x + 1)
+
+
+def test_shapes_on_the_meta_device(pair):
+    x, y = pair
+    shape = torch.empty(1000, device="meta")
+    assert shape.is_meta
+    assert not shape.is_cuda
+    assert not shape.is_cpu
+    assert x.to("meta").device == shape.device != x.device
+    assert x.cpu().device != x.cpu().to("meta").device
+    torch.testing.assert_close(add(x, y), x + y)

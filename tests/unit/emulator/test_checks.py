@@ -126,7 +126,7 @@ def checked(binary: bytes, made, arch: str, x: torch.Tensor, out: torch.Tensor) 
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
-def test_each_barrier_that_is_missing_is_told(arch):
+def test_each_barrier_that_is_missing_is_reported(arch):
     """With all its barriers, the kernel is silent; without any one of them, waves race in the line of the kernel."""
     x, out = torch.arange(64 * 128, dtype=torch.float32).reshape(64, 128), torch.zeros(512)
     made = compiled(reduce, arch, {"x": x, "out": out}, {"N": 128, "M": 64})

@@ -95,6 +95,19 @@ def test_a_package_that_cannot_be_built_here(request_):
     assert python(found, "import importlib.metadata as m; print(m.version('my-ops'))") == "1.5"
 
 
+def test_a_declared_dependency_that_cannot_be_had(request_):
+    """It is left out by name, with the reason; the others are there. What the user asks for by name must be there."""
+    backend = request_.options.package / "backend.py"
+    wanted = "Requires-Dist: torch==1.0"
+    backend.write_text(backend.read_text().replace(wanted, f"{wanted}\\nRequires-Dist: flash-nothing"))
+    found = provide(change(request_, install=Install(package="all")), print)
+
+    assert {"helper": "1.0", "lower": "2.0", "my-ops": "1.5"}.items() <= found.versions.items()
+    assert any(note.startswith("flash-nothing of the package's dependencies was left out") for note in found.notes)
+    with pytest.raises(InfrastructureError, match="flash-nothing"):
+        provide(change(request_, install=Install(package="all", named=("flash-nothing",))), print)
+
+
 def test_requirements_never_replace_torch(request_):
     """Lines for torch and its runtime are left out, and what wants another torch is installed all the same."""
     found = provide(requirements(request_, "torch==1.0\nnvidia-cublas-cu12\ntorch-user\n-e .\nlower # a comment\n"), print)

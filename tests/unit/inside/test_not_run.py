@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import unittest
 
 import pytest
@@ -11,8 +13,9 @@ from harness.records import NotRun, Stage, StageReport, Verdict
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
 from harness.inside.fake_gpu import streams, torch_device  # noqa: E402
+from harness.inside.fake_gpu.no_data.unknown import unknown  # noqa: E402
 from harness.inside.process.exceptions import DecidedByData, NotPretended  # noqa: E402
-from harness.inside.process.not_run import why_not_run, with_reasons  # noqa: E402
+from harness.inside.process.not_run import first_of_several, why_not_run, with_reasons  # noqa: E402
 
 
 def _raised(function):
@@ -28,6 +31,17 @@ def _from_a_cause():
         raise ValueError("no such shape") from error
 
 
+def _in_several_ways(*errors):
+    def fail():
+        raise ExceptionGroup("2 ways", errors)  # noqa: F821 - new in Python 3.11
+
+    return fail
+
+
+def _from_c_code():
+    torch.zeros((2, unknown(torch.int64)))
+
+
 def _module_skip():
     pytest.skip("needs two GPUs")
 
@@ -41,16 +55,33 @@ CASES = {
     "no copy": (lambda: torch.empty(1, device="meta").cpu(), NotRun.DATA),
     "no array": (lambda: torch.empty(1, device="meta").numpy(), NotRun.DATA),
     "no size": (lambda: torch.empty(1, device="meta").nonzero(), NotRun.DATA),
+    "no plain number": (_from_c_code, NotRun.DATA),
     "gap": (lambda: (_ for _ in ()).throw(NotPretended("torch.cuda.graph")), NotRun.NOT_PRETENDED),
     "no such attribute": (lambda: torch.cuda.no_such_thing, NotRun.NOT_PRETENDED),
     "nor of a stand-in": (lambda: streams.Stream().no_such_thing, NotRun.NOT_PRETENDED),
     "no such parameter": (lambda: torch_device.torch_device("cuda", 1, 2), NotRun.NOT_PRETENDED),
     "no card": (lambda: torch.empty(1, device="cuda"), NotRun.NOT_PRETENDED),
+    "no library of several cards": (lambda: (_ for _ in ()).throw(RuntimeError("it doesn't have NCCL built in")), NotRun.NOT_PRETENDED),
+    "no tool": (lambda: subprocess.run(["some-smi"], check=True), NotRun.NOT_PRETENDED),
     "no import": (lambda: __import__("no_such_module"), NotRun.IMPORT),
     "its own": (lambda: [].pop(), NotRun.RAISED),
     "its own attribute": (lambda: torch.nn.no_such_thing, NotRun.RAISED),
     "its own argument": (lambda: sorted(1, 2, 3), NotRun.RAISED),
 }
+
+
+if sys.version_info >= (3, 11):
+    CASES["gaps"] = (_in_several_ways(NotPretended("one"), NotPretended("two")), NotRun.NOT_PRETENDED)
+    CASES["a gap and its own"] = (_in_several_ways(NotPretended("one"), ValueError("two")), NotRun.RAISED)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="no groups of exceptions")
+def test_a_group_is_told_by_its_first_exception():
+    """Hypothesis says only how many ways an example fails in."""
+    group = _raised(_in_several_ways(ValueError("no such shape"), KeyError("x")))
+
+    assert first_of_several(group) == "ValueError: no such shape (and 1 more)"
+    assert first_of_several(ValueError("alone")) == ""
 
 
 @pytest.mark.parametrize("name", CASES)

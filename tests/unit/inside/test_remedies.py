@@ -53,6 +53,6 @@ def test_missing_modules_and_what_installs_them():
     said = ["ModuleNotFoundError: No module named 'yaml'", *["ModuleNotFoundError: No module named 'frozendict.core'"] * 2]
 
     assert "Missing here: frozendict.core, yaml." in hint_of([*said, "assert 1 == 2"])
-    assert "--requirements FILE" in hint_of(said)
+    assert "--with NAME" in hint_of(said)
     assert "--install" in hint_of(said)
     assert hint_of(["ImportError: cannot import name 'a' from 'b'"]) == ""

@@ -39,9 +39,9 @@ def install(plan: Path) -> dict[str, Any]:
             _install_locked(plan, Path(scratch), options + wanted)
         else:
             alone = about["mode"] != "all"
-            wanted += [] if alone else without_protected(needed, about["name"], notes)
+            needed = [] if alone else without_protected(needed, about["name"], notes)
             helpers = [] if alone else without_protected(helpers_of(plan / "package", wheel), about["name"], [])
-            _install(plan, Path(scratch), options, wanted, helpers, notes)
+            _install(plan, Path(scratch), options, wanted, [*needed, *helpers], notes)
         if wheel is not None:
             run_pip(plan, "install", "--no-deps", "--no-index", str(wheel))
     return {"packages": own_packages(), "notes": notes}
@@ -89,20 +89,30 @@ def _install_locked(plan: Path, scratch: Path, lines: list[str]) -> None:
     run_pip(plan, "install", "--require-hashes", "--no-deps", "--requirement", str(scratch / "locked.txt"))
 
 
-def _install(plan: Path, scratch: Path, options: list[str], wanted: list[str], helpers: list[str], notes: list[str]) -> None:
-    """Let pip work out what is needed, and install that without what is protected. What helps tests may be missing."""
-    if not (wanted or helpers):
+def _install(plan: Path, scratch: Path, options: list[str], wanted: list[str], declared_lines: list[str], notes: list[str]) -> None:
+    """Let pip work out what is needed, and install that without what is protected.
+
+    What the user asked for must be there. Of what the package declares, that which cannot be had is left out: a library that is built with
+    a GPU's toolkit would else keep every test from running, also those that do not need it.
+    """
+    if not (wanted or declared_lines):
         return
     kept = {name: version for name, version in present().items() if is_protected(name)}
     (scratch / "present.txt").write_text("".join(f"{name}=={version}\n" for name, version in kept.items()))
     try:
-        found, isolation = _resolved(plan, scratch, [*options, *wanted, *helpers])
+        found, isolation = _resolved(plan, scratch, [*options, *wanted, *declared_lines])
     except FailedError as error:
-        if not helpers:
-            raise
-        notes.append(f"what the package names for its tests was left out ({error}): {', '.join(helpers)}")
-        found, isolation = _resolved(plan, scratch, [*options, *wanted])
-    chosen = _reachable(found, {name_of(line) for line in [*wanted, *helpers]})
+        if refused := _refused(plan, scratch, options, wanted):
+            raise FailedError("; ".join(why if line in why else f"{line}: {why}" for line, why in refused.items())) from None
+        left_out = _refused(plan, scratch, options, declared_lines)
+        if not left_out:
+            raise error from None
+        notes += [f"{line} of the package's dependencies was left out, and what imports it fails ({why})" for line, why in left_out.items()]
+        declared_lines = [line for line in declared_lines if line not in left_out]
+        if not (wanted or declared_lines):
+            return
+        found, isolation = _resolved(plan, scratch, [*options, *wanted, *declared_lines])
+    chosen = _reachable(found, {name_of(line) for line in [*wanted, *declared_lines]})
     for item in chosen:
         about = item["metadata"]
         for line in about.get("requires_dist") or ():
@@ -130,13 +140,13 @@ def _resolved(plan: Path, scratch: Path, lines: list[str]) -> tuple[list[dict[st
     """Return what pip would install, and the options that it needs to build it.
 
     First with torch as it is. If no versions go together with it, without that condition. A package that wants torch for its build gets the
-    one that is there.
+    one that is there; then the last error says most.
     """
     (scratch / "wanted.txt").write_text("\n".join(lines) + "\n")
     report, own = scratch / "report.json", plan / "constraints.txt"
     given = ["--constraint", str(own)] if own.stat().st_size else []
     kept = ["--constraint", str(scratch / "present.txt")]
-    first: FailedError | None = None
+    last = FailedError("pip could not find versions that go together")
     for constraints, isolation in ((kept, []), ([], []), (kept, ["--no-build-isolation"])):
         report.unlink(missing_ok=True)
         words = ["--dry-run", "--quiet", "--report", str(report), *given, *constraints, *isolation]
@@ -145,8 +155,19 @@ def _resolved(plan: Path, scratch: Path, lines: list[str]) -> tuple[list[dict[st
             found: list[dict[str, Any]] = json.loads(report.read_text())["install"]
             return found, isolation
         except FailedError as error:
-            first = first or error
-    raise first or FailedError("pip could not find versions that go together")
+            last = error
+    raise last
+
+
+def _refused(plan: Path, scratch: Path, options: list[str], lines: list[str]) -> dict[str, str]:
+    """Return the lines that cannot be had even alone, each with what pip says."""
+    found = {}
+    for line in lines:
+        try:
+            _resolved(plan, scratch, [*options, line])
+        except FailedError as error:
+            found[line] = str(error)
+    return found
 
 
 def _reachable(found: list[dict[str, Any]], asked: set[str]) -> list[dict[str, Any]]:

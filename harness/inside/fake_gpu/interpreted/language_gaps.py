@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 
+from harness.inside.fake_gpu.interpreted.language_names import names_of_the_language
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrowed
 from harness.inside.fake_gpu.torch_device import Patch
 from harness.inside.process.exceptions import NotPretended
@@ -23,10 +24,12 @@ def language_gaps() -> list[Patch]:
 
     return [
         (interpreter, "_implicit_cvt", _floats_too(interpreter._implicit_cvt)),
+        *names_of_the_language(),
         (interpreter, "_patch_lang_tensor", _with_index(interpreter._patch_lang_tensor)),
         (interpreter.ASTTransformer, "visit_For", _loop_of_tensors),
         (interpreter.InterpreterBuilder, "create_inline_asm", _no_assembly),
         (interpreter.InterpreterBuilder, "get_bf16", _constant_of_bf16),
+        (interpreter.InterpreterBuilder, "binary_op", _truths_of_one_bit(interpreter.InterpreterBuilder.binary_op)),
     ]
 
 
@@ -51,6 +54,18 @@ def _with_index(patch: Callable[..., Any]) -> Callable[..., Any]:
         scope.set_attr(tensor, "__index__", lambda value: int(value.handle.data.item()))
 
     return change
+
+
+def _truths_of_one_bit(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operation whose comparisons have a type of one bit. The interpreter keeps that of the operands, and a mask that is made
+    of a program's number and then broadcast (`(pid < n) & mask`) is one of whole numbers, which no load takes.
+    """
+
+    def compute(builder: Any, left: Any, right: Any, op: Any) -> Any:
+        result = operation(builder, left, right, op)
+        return type(result)(result.data, tl.int1) if result.data.dtype == np.bool_ else result
+
+    return compute
 
 
 def _loop_of_tensors(transformer: ast.NodeTransformer, node: ast.For) -> ast.For:

@@ -11,7 +11,7 @@ import torch
 import torch.utils._device as default_device
 
 from harness.inside.fake_gpu.generators import advance
-from harness.inside.fake_gpu.host_side import forget, is_host, is_meta, know, known, put_on_host, tensors_in
+from harness.inside.fake_gpu.host_side import forget, is_host, is_knowable, is_meta, know, known, put_on_host, tensors_in
 from harness.inside.fake_gpu.no_data.no_numbers import NoNumbers, dtype_of, no_numbers
 from harness.inside.fake_gpu.no_data.unknown import Guesses, decide, size, unknown, unknown_list, whole
 from harness.inside.fake_gpu.redirect import Redirect, conversion
@@ -49,24 +49,26 @@ _SHAPED_BY_DATA = (
 _ALSO_SHAPED = ("__getitem__", "__setitem__", "index", "index_put_", "nonzero_static", "_unique2", "tensor_split", "split", "multinomial")
 _LOWERED = ("matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "addmm", "addbmm", "baddbmm", "linear", "conv1d", "conv2d", "einsum")
 _FROM_HOST = (torch.tensor, torch.as_tensor, torch.asarray, torch.arange)
+# Lengths and tables that a test draws on the card: any draw is as good as the card's, and the host's has a number for each.
+_DRAWN = (torch.randint, torch.randperm)
 
 
 class WithoutData(Redirect):
     """Sends what asks for a GPU to torch's meta device.
 
-    Whole numbers that come from the host (lengths, offsets) are known on the card, too, until torch writes to them: much host code derives
-    sizes from them, and a card would give back the same. What a kernel writes to them is not seen.
+    Whole numbers that come from the host (lengths, offsets), or that torch draws, are known on the card, too, until torch writes to them:
+    much host code derives sizes from them, and a card would give back the same. What a kernel writes to them is not seen.
     """
 
     def is_on_card(self, tensor: torch.Tensor) -> bool:  # noqa: D102
-        return is_meta(tensor) and not is_host(tensor)
+        return (is_meta(tensor) or torch.Tensor.device.__get__(tensor) == self.claim) and not is_host(tensor)
 
     def make(self, func: Any, args: Any, kwargs: Any) -> Any:  # noqa: D102
         advance(kwargs.pop("generator", None))
         if func in _FROM_HOST and any(is_meta(tensor) for tensor in tensors_in(args, kwargs)):
             return self._from_card(func, args, kwargs)
         made = super().make(func, args, kwargs)
-        if func in _FROM_HOST and not made.dtype.is_floating_point and not made.dtype.is_complex:
+        if func in (*_FROM_HOST, *_DRAWN) and is_knowable(made):
             know(made, func(*args, **{**kwargs, "device": "cpu"}))
         return made
 

@@ -159,7 +159,10 @@ def decide() -> bool:
     Raises:
         DecidedByData: the code decides by data.
     """
-    agreeable = agreed(_asking())
+    asking = _asking()
+    if asking.f_code.co_filename == _SCALER:
+        return False
+    agreeable = agreed(asking)
     if agreeable is not None:
         return agreeable
     if Guesses.allowed:
@@ -198,4 +201,5 @@ def _asking() -> FrameType:
 
 
 _PYTEST = str(Path(sys.modules["_pytest"].__file__ or "").parent) if "_pytest" in sys.modules else __file__  # `approx` compares numbers
+_SCALER = torch.amp.grad_scaler.__file__  # it asks whether a gradient is infinite, and steps if none is
 _BETWEEN = (str(Path(__file__).parents[1]), torch._tensor.__file__, torch.overrides.__file__, _PYTEST)

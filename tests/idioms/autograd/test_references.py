@@ -1,0 +1,72 @@
+"""What tests compare with, and train with: torch's attention, counts, optimizers, and tensors that wrap others."""
+
+import pytest
+import torch
+from small_kernels import add, scale
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+
+@pytest.mark.parametrize("backend", [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH], ids=lambda one: one.name)
+def test_one_implementation_of_attention(backend, device):
+    q = torch.randn(1, 2, 64, 32, device=device, dtype=torch.float16)
+    with sdpa_kernel(backend):
+        out = functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+    torch.testing.assert_close(add(out, out), 2 * out)
+
+
+def test_the_older_switch_of_attention(device):
+    q = torch.randn(1, 2, 64, 32, device=device, dtype=torch.float16)
+    with torch.backends.cuda.sdp_kernel(enable_flash=False, enable_math=False, enable_mem_efficient=True):
+        out = functional.scaled_dot_product_attention(q, q, q)
+    torch.testing.assert_close(add(out, out), 2 * out)
+
+
+def test_tokens_of_each_expert(device):
+    experts = torch.randint(0, 8, (64,), device=device, dtype=torch.int32)
+    counts = torch.histc(experts, bins=8, min=0, max=7)
+    torch.testing.assert_close(counts.long(), torch.bincount(experts, minlength=8))
+    torch.testing.assert_close(add(counts.float(), counts.float()), 2 * counts.float())
+
+
+@pytest.mark.parametrize("options", [{}, {"fused": True}, {"foreach": True}], ids=str)
+def test_a_step_of_adam(options, device):
+    weights = torch.nn.Parameter(torch.ones(100, device=device))
+    optimizer = torch.optim.AdamW([weights], lr=0.1, weight_decay=0.0, **options)
+    weights.grad = scale(weights.detach(), 2.0)
+    optimizer.step()
+    torch.testing.assert_close(weights.detach(), torch.full_like(weights, 0.9), rtol=1e-4, atol=1e-4)
+
+
+def test_a_scaled_loss(device):
+    weights = torch.nn.Parameter(torch.randn(100, device=device))
+    before = weights.detach().clone()
+    optimizer, scaler = torch.optim.SGD([weights], lr=0.1), torch.amp.GradScaler("cuda")
+    scaler.scale((weights * weights).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    torch.testing.assert_close(scale(before, 0.8), weights.detach())
+
+
+class Quantized(torch.Tensor):
+    """Whole numbers and a scale that pass for floats, as libraries of quantization have them."""
+
+    @staticmethod
+    def __new__(cls, numbers, factor):
+        return torch.Tensor._make_wrapper_subclass(cls, numbers.shape, dtype=torch.float32, device=numbers.device)
+
+    def __init__(self, numbers, factor):
+        self.numbers, self.factor = numbers, factor
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        full = [each.numbers.float() * each.factor if isinstance(each, Quantized) else each for each in args]
+        return func(*full, **(kwargs or {}))
+
+
+def test_a_tensor_that_wraps_others(device):
+    weights = Quantized(torch.randint(-8, 8, (4, 8), dtype=torch.int8, device=device), 0.5)
+    assert weights.device.type == "cuda"
+    assert weights.is_cuda
+    out = torch.mm(torch.ones(2, 4, device=device), weights)
+    torch.testing.assert_close(add(out, out), 2 * out)
