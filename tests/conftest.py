@@ -77,11 +77,12 @@ def no_plugins_of_ours():
 
 @pytest.fixture(scope="session", autouse=True)
 def no_kernels_of_earlier_runs(tmp_path_factory):
-    """Triton's cache is empty when the tests begin: what the user's own holds may come from another checkout, and names its files."""
+    """Caches are empty when the tests begin: what the user's own Triton cache holds may come from another checkout, and names its files."""
     folder = tmp_path_factory.getbasetemp()
     shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_CACHE_DIR", str(shared / "triton-cache"))
+        patch.setenv("WARPWAVE_CACHE", str(shared / "warpwave-cache"))  # of the emulator's core: each stage would build it again
         yield
 
 

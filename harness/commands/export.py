@@ -66,7 +66,7 @@ def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
 @click.option(
     "--out", type=FOLDER, help="Where to write the pictures.  [default: plots/ in FOLDER; of several, a new folder in reports/runs]"
 )
-@click.option("--png", is_flag=True, help="Also write PNG files; needs `pip install 'warpwave[png]'`.")
+@click.option("--png", is_flag=True, help="Also write PNG files; needs the package resvg-py.")
 @click.option(
     "--theme",
     type=click.Choice(["auto", "light", "dark"]),
@@ -103,7 +103,9 @@ def _png(svg: str) -> bytes:
         from resvg_py import svg_to_bytes
     except ImportError:
         raise UsageError(
-            "PNG pictures need the package resvg-py.", "It is optional, because SVG does not need it.", "pip install 'warpwave[png]'"
+            "PNG pictures need the package resvg-py.",
+            "It is optional, because SVG does not need it.",
+            "pip install resvg-py, where warpwave is installed.",
         ) from None
     return bytes(svg_to_bytes(svg_string=svg, zoom=2.0))
 

@@ -93,7 +93,7 @@ def draw_report(comparison: Comparison, path: Path, *, full: bool) -> None:
     from harness.records import write_text
     from harness.render.terminal import render_terminal
 
-    drawn = console.picture(render_terminal(comparison, full=full), "warpwave", width=84)
+    drawn = console.picture(render_terminal(comparison, full=full), "warpwave", width=106)
     write_text(path, re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
 
 

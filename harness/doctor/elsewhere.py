@@ -74,7 +74,7 @@ def examine_leg(host: Host, target: Target) -> list[Finding]:
     python = host.python or target.python
     contained = host.container != "none" and (host.slurm is not None or ENGINES.get(host.engine, _CONTAINER).container)
     runtime = _RUNTIMES.get(host.container, (host.container, "version"))
-    own = (runtime,) if host.container and contained else () if contained else (python_question(python),)
+    own = (runtime,) if host.container and contained else () if contained else (python_question(target, python),)
     asked = {**dict.fromkeys(own, _OWN_S), **{check.run: check.limit_s for check in target.doctor.checks if check.run}}
     mark = f"ww{secrets.token_hex(8)}"
     started = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from harness.config.target import Target
 from harness.doctor.engine import room_at
 from harness.doctor.finding import PASS, SKIP, WARN, Finding, found
 from harness.doctor.machine import Machine
+from harness.records.toolchain import EMULATOR
 
 _OUT_BYTES = 1 << 30  # raw results, reports and Triton's cache
 _SHM_BYTES = 1 << 30
@@ -36,21 +38,23 @@ def examine_host(machine: Machine) -> list[Finding]:
     return [_version(), _disk(), _cache(machine), _shared_memory(machine), _clock(machine), _runner(machine)]
 
 
-def python_question(python: str) -> tuple[str, ...]:
-    """Return the command that tells what a Python has."""
-    return (python, "-c", _LOOK, *_NEEDS)
+def python_question(target: Target, python: str) -> tuple[str, ...]:
+    """Return the command that tells what a Python has of what the target needs."""
+    return (python, "-c", _LOOK, *_NEEDS, *(EMULATOR if target.emulate else ()))
 
 
 def examine_python(target: Target, machine: Machine, python: str = sys.executable) -> Finding:
     """Check whether a target without a container has a Python with a suitable torch."""
-    answer = machine.run(python_question(python), limit_s=20.0)
+    answer = machine.run(python_question(target, python), limit_s=20.0)
     try:  # the last line: Python may print something at startup
         versions, torch = json.loads(answer.text.splitlines()[-1])
     except (IndexError, ValueError):
         versions, torch = {}, {}
-    check, missing = f"{target.name}: python", [name for name in _NEEDS if name not in versions]
+    needs = {**dict(zip(_NEEDS, _NEEDS, strict=True)), **(EMULATOR if target.emulate else {})}
+    check, missing = f"{target.name}: python", [name for name in needs if name not in versions]
     if missing:
-        fix = f"`{python} -m pip install {' '.join(missing)}`, or {_ANOTHER}; `nox -s {target.name}` does it."
+        wanted = " ".join(map(shlex.quote, (needs[name] for name in missing)))
+        fix = f"`{python} -m pip install {wanted}`, or {_ANOTHER}; `nox -s {target.name}` does it."
         return Finding(check, WARN, f"{python} lacks {', '.join(missing)}", fix)
     built_for = (target.probe.require or "").rpartition(".")[2]
     if built_for in torch and torch[built_for] is None:

@@ -109,9 +109,14 @@ def load_module(path: Path, root: Path) -> ModuleType:
     return module
 
 
+def loading(path: Path, job: Job) -> str:
+    """Return the id of loading a bench."""
+    return f"{kernel_name(path, job)} [loading {path.name}]"
+
+
 def load_case(journal: Journal, path: Path, job: Job, done: set[str]) -> ModuleType | None:
     """Load a bench. If that fails, or killed an earlier worker, it becomes a row of its own and its points are left out."""
-    identity = f"{kernel_name(path, job)} [loading {path.name}]"
+    identity = loading(path, job)
     if identity in done:
         return None
     journal.write("start", id=identity)
@@ -130,7 +135,7 @@ def load_points(journal: Journal, path: Path, job: Job, done: set[str]) -> list[
     module = load_case(journal, path, job, done)
     found = list(points(module, path, job)) if module is not None else []
     if module is not None and not found:
-        identity = f"{kernel_name(path, job)} [loading {path.name}]"
+        identity = loading(path, job)
         journal.write("start", id=identity)
         journal.write("finish", id=identity, verdict=Verdict.NOT_RUN.value, reason=_nothing_in(module), not_run=NotRun.EMPTY)
     return found

@@ -29,7 +29,7 @@ _STYLES = {Verdict.PASSED: "green", Verdict.ABSENT: "yellow", Verdict.NOT_RUN: "
 _FAR = {Distance.NEAR: "blue", Distance.SHORT: "yellow", Distance.FAR: "bold red"}
 _NARROWEST = 5
 _NAME = 24
-_SCREEN = 56  # lines; the command's own last lines come below
+_SCREEN = 52  # lines; the last lines of the command come below: all in all 60
 
 
 def render_terminal(comparison: Comparison, full: bool = False) -> RenderableType:
@@ -55,15 +55,19 @@ class Screen:
         """Draw whole lines only: what is cut is counted."""
         room = _SCREEN
         lines = console.render_lines(self.verdict, options, pad=False)[: _SCREEN // 4]
+        taken = len(lines)
         for section, most in self.sections:
-            drawn = console.render_lines(Group(*_draw(section)), options, pad=False)
-            allowed = min(most + 2, room - len(lines))  # its title and the empty line above it
+            drawn = [line for part in _draw(section) for line in _lines(part, console, options)]
+            rows = [-(-max(1, Segment.get_line_length(line)) // options.max_width) for line in drawn]
+            allowed = min(most + 2, room - taken)  # its title and the empty line above it
             if allowed < 4:
                 break
-            if len(drawn) > allowed:
-                more = Text(f"… {len(drawn) - allowed + 1} more lines: --full", style="dim")
-                drawn = [*drawn[: allowed - 1], *console.render_lines(more, options, pad=False)]
+            if sum(rows) > allowed:
+                kept = max(at for at in range(len(rows)) if sum(rows[:at]) < allowed)
+                more = Text(f"… {sum(rows[kept:])} more lines: --full", style="dim")
+                drawn, rows = [*drawn[:kept], *console.render_lines(more, options, pad=False)], [*rows[:kept], 1]
             lines += drawn
+            taken += sum(rows)
         more = Text("\n--full shows every test, case and configuration.", style="dim")
         for line in [*lines, *console.render_lines(more, options, pad=False)]:
             yield from line
@@ -99,13 +103,26 @@ def _draw(section: Section) -> list[RenderableType]:
             table.add_row(*map(_text, row))
         parts.append(table)
     parts += [*map(_line, section.lines), *(Text(visible(line), style="dim") for line in section.legend)]
-    # Line by line, and without indentation: that is how it is copied.
-    return [*parts, *(Text(visible(line), overflow="fold") for line in section.paste.splitlines())]
+    return [*parts, *map(_command, section.paste.splitlines())]
+
+
+def _command(text: str) -> Text:
+    """Return a text as it is copied: not wrapped. A terminal wraps it and still copies one line."""
+    return Text(visible(text), no_wrap=True, overflow="ignore")
+
+
+def _lines(part: RenderableType, console: Console, options: ConsoleOptions) -> list[list[Segment]]:
+    """Return the lines that a part is drawn as. What is copied is one line, however long."""
+    if isinstance(part, Text) and part.no_wrap:
+        return [[Segment(part.plain)]]
+    return console.render_lines(part, options, pad=False)
 
 
 def _line(line: Line) -> RenderableType:
     """Keep the indentation of a line if it wraps."""
     text = _text(line)
+    if text.plain.startswith("  $ "):
+        return _command(text.plain)
     indent = len(text.plain) - len(text.plain.lstrip(" "))
     return Padding(text[indent:], (0, 0, 0, indent), expand=False) if indent and indent < len(text) else text
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
+import math
 
 import pytest
 import torch
 from torch.nn import functional as F
 
+from kernels.configs import Card
+from kernels.configs.matmul import MATMUL
 from kernels.matmul import launch, linear, matmul
 from kernels.matmul.matmul import _activation_backward, _linear, _matmul
+from kernels.matmul.split import for_few_rows
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 ACTIVATIONS = {
@@ -51,15 +56,34 @@ def quick_pytorch(monkeypatch):
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", True)
 
 
+def of_many_tiles(device, each):
+    """Sizes with so many tiles of 128 by 128 for each multiprocessor of a card, and a little more."""
+    if device.type != "cuda":
+        return 40, 72, 40
+    tiles = each * torch.cuda.get_device_properties(device).multi_processor_count
+    return 128 * math.ceil(tiles**0.5) + 8, 128 * math.ceil(tiles**0.5) + 8, 264
+
+
 @pytest.mark.usefixtures("quick_pytorch")
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_many_tiles_in_every_layout(dtype, device, compare):
     """More tiles than a card has multiprocessors, ragged at every edge, if a card is present. Their sums are short: long ones are below."""
-    m, n, k = (2056, 3080, 264) if device.type == "cuda" else (40, 72, 40)
+    m, n, k = of_many_tiles(device, 1.25)
     a, b = torch.randn(m, k, device=device).to(DTYPES[dtype]), torch.randn(k, n, device=device).to(DTYPES[dtype])
     for left in (a, a.t().contiguous().t()):
         for right in (b, b.t().contiguous().t()):
             compare(matmul, torch.matmul, left, right)
+
+
+def test_few_rows_have_parts_that_divide_the_sum_and_fill_a_card():
+    hopper, tiles = Card("sm_90", 32, 132, 227 << 10), MATMUL["sm_90"].few
+    for m, n, k in ((1, 2048, 8192), (64, 9216, 2304), (32, 2880, 2880), (16, 896, 4864), (33, 18944, 3584), (64, 768, 2048)):
+        tile, parts = for_few_rows(tiles, hopper, m, n, k)
+        assert tile.m >= m and k % (parts * tile.k) == 0
+        assert tile.stages * (tile.m + tile.n) * tile.k * 2 <= hopper.shared_bytes
+        assert parts * -(-n // tile.n) >= 66  # half of the multiprocessors have work
+    assert for_few_rows(tiles, hopper, 8, 64, 100) is None
+    assert for_few_rows(tiles, dataclasses.replace(hopper, shared_bytes=16 << 10), 64, 768, 2048) is None
 
 
 def test_a_long_sum(device, compare):
@@ -136,7 +160,7 @@ def test_linear(dtype, activation, device, compare):
 @pytest.mark.parametrize("activation", [None, "gelu", "silu"])
 def test_linear_of_many_tiles(activation, device, compare):
     """Each program has several tiles, if a card is present, and finishes one while it multiplies the next."""
-    m, n, k = (4104, 3080, 264) if device.type == "cuda" else (40, 72, 40)
+    m, n, k = of_many_tiles(device, 2.7)
     x, w, b = (torch.randn(shape, device=device).bfloat16() for shape in ((m, k), (n, k), (n,)))
     compare(linear, pytorch_linear, x, w / k**0.5, b, activation=activation)
 

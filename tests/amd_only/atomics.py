@@ -24,11 +24,11 @@ def exchange_one(x, out):
 
 
 @triton.jit
-def add_and_use(x, y, out, N: tl.constexpr):
+def add_and_use(x, y, out, N: tl.constexpr, COLUMNS: tl.constexpr):
     """What was there before an addition, one place for each row."""
     row = tl.arange(0, N)[:, None]
     old = tl.atomic_add(x + row, tl.load(y + row))
-    tl.store(out + row * 4 + tl.arange(0, 4)[None, :], old + tl.zeros((1, 4), x.dtype.element_ty))
+    tl.store(out + row * COLUMNS + tl.arange(0, COLUMNS)[None, :], old + tl.zeros((1, COLUMNS), x.dtype.element_ty))
 
 
 @triton.jit
@@ -52,7 +52,7 @@ KERNELS = {
     "exchange-i32": (exchange, _of("i32", "x", "out"), {"N": 32}, {}),
     "exchange-all-i32": (exchange_all, _of("i32", "x", "out"), {"N": 1024}, {}),
     "exchange-one-fp32": (exchange_one, _of("fp32", "x", "out"), {}, {}),
-    "add-and-use-i32": (add_and_use, _of("i32", "x", "y", "out"), {"N": 128}, {}),
+    "add-and-use-i32": (add_and_use, _of("i32", "x", "y", "out"), {"N": 32, "COLUMNS": 32}, {}),
     "add-some-fp16": (add_some, {**_of("fp16", "x", "y"), "count": "i32"}, {"N": 256}, {"num_warps": 1}),
     "add-some-bf16": (add_some, {**_of("bf16", "x", "y"), "count": "i32"}, {"N": 256}, {"num_warps": 1}),
     "count": (count, _of("i32", "x", "out"), {}, {}),

@@ -34,7 +34,7 @@ def test_the_image_says_what_it_is(engine, built, session_request):
     assert said[-1].startswith("cpu: image") or any("Step 1/" in line for line in said)
 
 
-def test_a_missing_device_is_told_before_anything_is_pulled(engine, session_request):
+def test_a_missing_device_is_reported_before_anything_is_pulled(engine, session_request):
     """The target's own fix is the remedy, and a base image that does not exist is never asked for."""
     target = session_request.target
     devices = replace(target.devices, nodes=("/dev/no-such-card*",))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness import console
-from harness.commands.options.common import JsonCommand, complete_target
+from harness.commands.options.common import JsonCommand, complete_target, several
 from harness.commands.options.groups import build_options, output_options, package_options, what_options, where_options
 from harness.commands.options.legs import say_runs_here
 from harness.commands.options.questions import asked_question, page_options, question_options
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from harness.search.steps import Step, Steps
 
 
+_every_option = several(question_options, page_options, what_options, package_options, where_options, build_options, output_options)
+
+
 @click.command(cls=JsonCommand)
 @click.argument("name", metavar="TARGET", shell_complete=complete_target)
 @click.option(
@@ -36,13 +39,7 @@ if TYPE_CHECKING:
 )
 @click.option("--good", metavar="STEP", help="A commit, or a release of Triton, that is good.")
 @click.option("--bad", metavar="STEP", help="A later one that is bad.")
-@question_options
-@page_options
-@what_options
-@package_options
-@where_options
-@build_options
-@output_options
+@_every_option
 def bisect(**options: Any) -> Outcome:
     """Find the first bad step: a commit of the package, a release of Triton, or a toolchain of a list.
 
@@ -65,13 +62,7 @@ def bisect(**options: Any) -> Outcome:
 @click.option("--to", "bad", required=True, metavar="TOOLCHAIN", help="The bad one.")
 @click.option("--from-commit", metavar="COMMIT", help="The package's commit in the good stack.  [default: its folder as it is]")
 @click.option("--to-commit", metavar="COMMIT", help="The package's commit in the bad stack.")
-@question_options
-@page_options
-@what_options
-@package_options
-@where_options
-@build_options
-@output_options
+@_every_option
 def isolate(**options: Any) -> Outcome:
     """Find which part of two stacks makes the difference: each part is swapped alone, in both directions."""
     from harness.render.sections.search import isolation_sections, isolation_sentence

@@ -14,6 +14,7 @@ from harness.commands.options.common import FILE, FOLDER, JsonCommand, complete_
 from harness.commands.options.groups import build_options, output_options, package_options, what_options, where_options
 from harness.commands.show_report import print_answer
 from harness.errors import ExitCode, Outcome, UsageError
+from harness.records.toolchain import EMULATOR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,7 +153,7 @@ def _default_targets(targets: dict[str, Target]) -> list[str]:
     """Return the targets that need neither a card nor a container: those that run here, of the emulated ones the first."""
     from importlib.util import find_spec
 
-    emulates = all(find_spec(module) for module in ("tinygrad", "elftools", "msgpack"))
+    emulates = all(map(find_spec, EMULATOR))
     emulated = [name for name, target in targets.items() if target.emulate and emulates]
     return [name for name, target in targets.items() if target.interpret or name in emulated[:1]]
 

@@ -159,14 +159,14 @@ def install_failed(target: str, output: str, log: Path) -> InfrastructureError:
 def _alone(path: Path, say: Say) -> Iterator[None]:
     """Keep other runs from making the same environment at the same time."""
     with path.open("ab") as file:
-        told = False
+        announced = False
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if not told:
+                if not announced:
                     say("waiting for another run that installs the same packages")
-                told = True
+                announced = True
                 time.sleep(_POLL_S)
         yield

@@ -226,8 +226,8 @@ class RemoteEngine(DockerEngine):
 
     def _proxies(self) -> dict[str, str]:
         """Return the proxy settings of that machine: those of this one may not be reachable there, or hold a password."""
-        told = answer_of(self._place, ["env"], _ENV_S).text.splitlines()
-        return proxies(dict(line.partition("=")[::2] for line in told if line.isprintable()))
+        lines = answer_of(self._place, ["env"], _ENV_S).text.splitlines()
+        return proxies(dict(line.partition("=")[::2] for line in lines if line.isprintable()))
 
     def _host(self, request: Request) -> Host:
         return hardware(self._place, request, self._api.info(), self._is_podman())

@@ -122,7 +122,7 @@ class Follower:
 
     def _look(self, ask: bool, read: bool = False) -> Seen:
         """Look once, and `ask` Slurm or `read` new output too. If the site is out of reach, wait for it."""
-        until, told = time.monotonic() + _LOST_S, False
+        until, announced = time.monotonic() + _LOST_S, False
         while True:
             try:
                 at = look_at_node if self.folders.node else look
@@ -131,9 +131,9 @@ class Follower:
             except SiteLostError as error:
                 if signals.asked() or time.monotonic() >= until:
                     raise
-                if not told:
+                if not announced:
                     self.say(f"{self.host.name}: {error.happened} The job goes on; trying again.")
-                    told = True
+                    announced = True
                 with signals.interruptible():
                     time.sleep(_LONGEST_S)
         if ask:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.engines.protocol import Answer as Told
+from harness.engines.protocol import Answer as Reply
 from harness.engines.ssh.command import CONNECT_S, Place, ssh, surroundings
 from harness.engines.ssh.errors import no_engine_there, no_shell, no_ssh, not_reached, too_slow
 from harness.errors import UnreachableError
@@ -92,15 +92,15 @@ def look(place: Place, patterns: Sequence[str] = ()) -> There:
     """
     known = f"engine={shlex.quote(place.engine)}\nwanted={shlex.quote(place.socket)}\n"
     said = talk(place, f"{_LOOK}{known}look {shlex.join(patterns)}\n")
-    told = [(found[1], found[2].strip()) for line in said.splitlines() if (found := _LINE.fullmatch(line))]
-    facts = dict(told)
+    answers = [(found[1], found[2].strip()) for line in said.splitlines() if (found := _LINE.fullmatch(line))]
+    facts = dict(answers)
     if "end" not in facts:
         raise no_shell(place, said)
     socket, start = _path(facts.get("socket", "")), _path(facts.get("start", ""))
     if not socket and not start:
-        programs = [value for name, value in told if name == "program" and value in _PROGRAMS]
+        programs = [value for name, value in answers if name == "program" and value in _PROGRAMS]
         raise no_engine_there(place, _plain(facts.get("user", "")) or "this user", _plain(facts.get("refused", "")), programs)
-    nodes = [value.partition(" ") for name, value in told if name == "node"]
+    nodes = [value.partition(" ") for name, value in answers if name == "node"]
     return There(
         _number(facts.get("uid", "")),
         _number(facts.get("files", "")),
@@ -111,7 +111,7 @@ def look(place: Place, patterns: Sequence[str] = ()) -> There:
     )
 
 
-def answer_of(place: Place, command: Sequence[str], limit_s: float) -> Told:
+def answer_of(place: Place, command: Sequence[str], limit_s: float) -> Reply:
     """Run a command there, such as a vendor's question of the targets file, and return what it prints. Its exit code is no error.
 
     Raises:
@@ -125,10 +125,10 @@ def answer_of(place: Place, command: Sequence[str], limit_s: float) -> Told:
         said = talk(place, script, limit_s + ANSWER_S)
     except UnreachableError:
         talk(place, "echo ww:end\n")  # if this fails too, it is the machine and not the command
-        return Told(trouble="silent", seconds=round(time.monotonic() - started, 3))
+        return Reply(trouble="silent", seconds=round(time.monotonic() - started, 3))
     text, _, code = said.rpartition("\nww:code ")
     trouble = {"0": "", "127": "absent"}.get(code.strip(), "refused")
-    return Told(text, trouble, round(time.monotonic() - started, 3))
+    return Reply(text, trouble, round(time.monotonic() - started, 3))
 
 
 def talk(place: Place, script: str, limit_s: float | None = None) -> str:

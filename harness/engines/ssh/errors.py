@@ -104,7 +104,7 @@ def not_forwarded(place: Place, said: str) -> InfrastructureError:
 
 def _last(said: str) -> str:
     """Return the last lines that say something, in one line. Text from another machine reaches a terminal: printable characters only."""
-    told = (line.strip().rstrip(".") for line in said.splitlines())
-    lines = [line for line in told if line and not line.startswith(("Warning: Permanently", "@@@"))]
+    trimmed = (line.strip().rstrip(".") for line in said.splitlines())
+    lines = [line for line in trimmed if line and not line.startswith(("Warning: Permanently", "@@@"))]
     text = "; ".join(lines[-2:])
     return "".join(character if character.isprintable() else "?" for character in text)[-300:].rstrip(". ")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from harness.inside.ahead import generated
 from harness.inside.ahead.launches import work
 from harness.inside.ahead.unpack import unpack
 from harness.inside.bench import precompile
+from harness.inside.compile import generated
 from harness.inside.process.workers import as_stage
 from harness.records import Job
 
@@ -24,7 +24,8 @@ def main() -> None:
     if card := precompile.card_of(job):
         kernels, refused = unpack(job, card) if job.compiled else (0, "")
         told = {"handed_over": kernels, "refused": refused} if job.compiled else {}
-        precompile.run(job, card, marker, work, told, beside=generated.started(job, card, marker))
+        beside, where = generated.started(job, card, marker)
+        precompile.run(job, card, marker, work, {**told, **where}, beside)
 
 
 if __name__ == "__main__":

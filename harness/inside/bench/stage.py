@@ -9,14 +9,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-import shutil
 import sys
 import time
 import traceback
 import unittest
 from pathlib import Path
 
-from harness.inside.ahead import generated
 from harness.inside.bench import precompile
 from harness.inside.bench.ceilings import copy_ceiling, product_ceilings
 from harness.inside.bench.do_bench import Timer
@@ -27,6 +25,7 @@ from harness.inside.bench.scripts import measure_scripts
 from harness.inside.bench.stopping_rule import Rounds, Rule
 from harness.inside.benchmarks import Point, load_points
 from harness.inside.codegen.recorder import Recorder
+from harness.inside.compile import generated
 from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
 from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.facts.architecture import card_here
@@ -60,8 +59,7 @@ def measure(job: Job) -> StageReport:
         looked = ", ".join([*job.benches, *(script.pattern for script in job.bench_scripts)])
         return StageReport(Stage.BENCH, Verdict.NOT_RUN, reason="no bench was found", hint=f"Looked for {looked}.")
     lease, compiled = Lease(job, Stage.BENCH), compiled_kernels()
-    if generated.folder_of(job).is_dir():
-        generated.name_folder(job)
+    generated.name_folder(job)
     try:
         if benches:
             precompile.start(job)
@@ -69,7 +67,7 @@ def measure(job: Job) -> StageReport:
         second = _sweep(job, folder, "again.jsonl", "journal-again.jsonl", lease) if job.again else None
     finally:
         lease.give_back()
-        shutil.rmtree(generated.folder_of(job), ignore_errors=True)
+        generated.remove(job)
     report = dataclasses.replace(report, compiled_here=compiled_kernels() - compiled)
     if second is None:
         return report

@@ -69,8 +69,8 @@ def _read_cubin(cubin: bytes, ptx: str) -> Reading:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        told = _tool("cuobjdump", "--dump-resource-usage", file.name)
-        usage = {key: int(value) for key, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", told)}
+        output = _tool("cuobjdump", "--dump-resource-usage", file.name)
+        usage = {key: int(value) for key, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", output)}
         # A disassembly takes half a second, so only kernels with a stack are disassembled.
         sass = _tool("nvdisasm", "-c", "-ndf", file.name) if usage.get("STACK") else ""
     copies = Counter(_PTX_COPY.findall(ptx))
@@ -127,7 +127,7 @@ _GCN_ACCESS = re.compile(r"^\s+((global|buffer|flat|scratch)_(load|store)_(\w+))
 def _read_amdgcn(text: str) -> Reading:
     """Take everything from the assembly: the metadata at its end, the comments behind the kernel, and the instructions."""
 
-    def told(name: str) -> int | None:
+    def noted(name: str) -> int | None:
         match = re.search(rf"{re.escape(name)}:\s+(\d+)", text)  # no anchor: with one, this was three fifths of a reading
         return int(match.group(1)) if match else None
 
@@ -144,20 +144,20 @@ def _read_amdgcn(text: str) -> Reading:
             copies[name if "_lds_" in name else f"{name} lds"] += 1
     matrix = Counter(_GCN_MATRIX.findall(text))
     return Reading(
-        registers=told(" .vgpr_count"),
-        spills=told(" .vgpr_spill_count"),
-        stack_bytes=told(" .private_segment_fixed_size"),
+        registers=noted(" .vgpr_count"),
+        spills=noted(" .vgpr_spill_count"),
+        stack_bytes=noted(" .private_segment_fixed_size"),
         load_bits=max(filter(None, widths["load"]), default=None),
         matrix=tuple(sorted(matrix)),
-        vgprs=told("; NumVgprs"),
-        agprs=told(" .agpr_count"),
-        sgprs=told(" .sgpr_count"),
+        vgprs=noted("; NumVgprs"),
+        agprs=noted(" .agpr_count"),
+        sgprs=noted(" .sgpr_count"),
         spill_store_bytes=spilled["store"],
         spill_load_bytes=spilled["load"],
         load_widths=_distinct(widths["load"]),
         store_widths=_distinct(widths["store"]),
         instructions=dict(sorted((matrix + copies).items())),
-        compiler_waves=told("; Occupancy"),
+        compiler_waves=noted("; Occupancy"),
         in_flight=lds_in_flight(text),
         published_early=published_early(text),
     )

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
+from harness.inside.benchmarks import loading
 from harness.inside.process.audit import Event
+from harness.inside.scripts.script import benches_of
 from harness.records import HOST_CODE, CompiledKernel, Job, NotRun, StageReport, Verdict
 from harness.records.selection.package import kernel_of
 
@@ -17,11 +20,14 @@ class Cases:
     def __init__(self) -> None:
         self.announced: dict[str, None] = {}
         self.ended: dict[str, NotRun | None] = {}
+        self.loaded: set[str] = set()  # benches
 
     def note(self, event: Event) -> None:
         """Take one journal event."""
         if event["event"] == "collected":
             self.announced.update(dict.fromkeys(event.get("ids", ())))
+        elif event["event"] == "ready":
+            self.loaded.add(event["id"])
         elif event["event"] in ("finish", "death"):
             why = event.get("not_run")
             self.ended[event["id"]] = NotRun(why) if why else None
@@ -34,6 +40,12 @@ def never_reached(architecture: str, cases: Mapping[str, Cases], files: Iterable
     """
     known = dict.fromkeys(identity for each in cases.values() for identity in each.announced) or dict.fromkeys(files)
     return [identity for identity in known if identity not in cases[architecture].ended]
+
+
+def never_loaded(cases: Cases, job: Job) -> list[str]:
+    """Return the benches that an architecture has not come to, or was loading."""
+    known, root = cases.loaded | cases.ended.keys(), Path(job.kernels)
+    return [path.relative_to(root).as_posix() for path in benches_of(job) if loading(path, job) not in known]
 
 
 def never_ran(architecture: str, identity: str, job: Job, up: bool) -> CompiledKernel:

@@ -20,7 +20,7 @@ from pathlib import Path
 from harness.inside.codegen.recorder import Recorder
 from harness.inside.compile.backends import without_backend
 from harness.inside.compile.candidates import Candidates, Discarded
-from harness.inside.compile.cases import Cases, mostly_run, never_ran, never_reached
+from harness.inside.compile.cases import Cases, mostly_run, never_loaded, never_ran, never_reached
 from harness.inside.compile.pack import pack
 from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
 from harness.inside.environment.temporary_home import temporary_home
@@ -39,15 +39,6 @@ from harness.records import HOST_CODE, Architecture, CompiledKernel, Job, NotRun
 
 def compile_all(job: Job) -> StageReport:
     """Supervise the workers and write `compile/kernels.jsonl`."""
-    if missing := answered(without_backend, job.architectures):
-        sealing.replace(Path(job.output) / Stage.COMPILE.value / "kernels.jsonl", "")
-        return StageReport(
-            Stage.COMPILE,
-            Verdict.INFRA,
-            reason=f"the Triton here has no backend for {', '.join(missing)}",
-            hint="Install the vendor's Triton where this target runs, or use an image that has it. Triton finds a backend as an installed "
-            "package with an entry point `triton.backends`.",
-        )
     folder = Path(job.output) / Stage.COMPILE.value
     rows: list[CompiledKernel] = []
     wrong: dict[str, None] = {}
@@ -99,21 +90,35 @@ def compile_all(job: Job) -> StageReport:
     # longest one gets too small a share and finishes alone.
     with ThreadPoolExecutor(job.workers or (os.cpu_count() or 1) + 2) as pool:
         try:
+            if missing := answered(without_backend, job.architectures):
+                sealing.replace(folder / "kernels.jsonl", "")
+                return _no_backend(missing)
             list(pool.map(run, job.architectures))
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # also while the first process starts, which takes a while on a busy machine
             # Leaving the `with` block waits for the threads, which receive no signal.
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
             up = time_is_up()
             files = files_with_tests(job) if "test" in job.launches else []
             for card in job.architectures:
-                for identity in never_reached(card.name, cases, files):
+                benches = never_loaded(cases[card.name], job) if "bench" in job.launches else []
+                for identity in (*benches, *never_reached(card.name, cases, files)):
                     keep(never_ran(card.name, identity, job, up))
             ended = report()
             if up:
                 sealing.close(ended, job)  # the inside adds that the time was up
             raise
     return report()
+
+
+def _no_backend(missing: Iterable[str]) -> StageReport:
+    return StageReport(
+        Stage.COMPILE,
+        Verdict.INFRA,
+        reason=f"the Triton here has no backend for {', '.join(missing)}",
+        hint="Install the vendor's Triton where this target runs, or use an image that has it. Triton finds a backend as an installed "
+        "package with an entry point `triton.backends`.",
+    )
 
 
 def _report(

@@ -49,8 +49,8 @@ def card_here(known: Iterable[Architecture] = ()) -> Architecture:
 
     driver = triton.runtime.driver.active
     target = driver.get_current_target()
-    told = driver.utils.get_device_properties(driver.get_current_device())
+    reported = driver.utils.get_device_properties(driver.get_current_device())
     # Some drivers also list sizes and names.
-    properties = {key: int(value) for key, value in told.items() if isinstance(value, (int, float))}
+    properties = {key: int(value) for key, value in reported.items() if isinstance(value, (int, float))}
     card = described(target, known) or Architecture(target.backend, target.arch, target.warp_size, {}, name=architecture_name(target))
     return dataclasses.replace(card, arch=target.arch, warp_size=target.warp_size, properties=properties)

@@ -29,6 +29,7 @@ from harness.inside.process import sealing
 from harness.inside.process.lease import Lease
 from harness.inside.process.workers import as_stage
 from harness.records import DeviceFacts, Facts, Job, Stage, StageReport, Verdict, to_json, to_text
+from harness.records.toolchain import EMULATOR
 
 # If more memory is in use before this run has started, another process has it: the larger of 2 GiB and an eighth of the card.
 _TAKEN_BYTES, _TAKEN_SHARE = 2 << 30, 8
@@ -36,7 +37,6 @@ _SETTLE_S = 60.0  # some systems free the memory of an ended process late
 _POLL_S = 1.0
 _NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__"})
 _MOST_MODULES = 20_000
-_EMULATOR = ("tinygrad", "elftools", "msgpack")  # the modules of the extra
 _TOLD_S = 20.0  # for a tool whose answer is only shown
 
 
@@ -76,12 +76,15 @@ def gather(job: Job) -> Facts:
 
 def _check_emulator() -> None:
     """Refuse an environment in which no test could be emulated."""
-    missing = [name for name in _EMULATOR if importlib.util.find_spec(name) is None]
+    missing = [name for name in EMULATOR if importlib.util.find_spec(name) is None]
     compiler = any(map(shutil.which, [os.environ.get("CC") or "cc", "gcc", "clang"]))
     lacking = [*missing, *([] if compiler else ["a C compiler"])]
+    wanted = " ".join(f"'{EMULATOR[name]}'" for name in missing)
+    # By their own names: an index may have a stranger's package of warpwave's name.
+    fixes = [f"`{sys.executable} -m pip install {wanted}`"] if missing else []
+    fixes += [] if compiler else ["`apt-get install gcc libc6-dev`"]
     if lacking:
-        hint = "Install warpwave's extra there: `pip install 'warpwave[emulator]'`, and a C compiler (`apt-get install gcc libc6-dev`)."
-        raise UnusableError(f"the emulator needs {', '.join(lacking)}, missing in {sys.executable}", hint)
+        raise UnusableError(f"the emulator needs {', '.join(lacking)}, missing in {sys.executable}", f"Run {' and '.join(fixes)}.")
 
 
 def source_hash(folder: Path, root: Path | None = None) -> str:
@@ -125,7 +128,7 @@ def _changed(facts: Facts, path: Path) -> str:
     for name in names:
         if before.get(name) != now[name]:
             return f"{name.replace('_', ' ')} has changed from {before.get(name)} to {now[name]}"
-    cards = [[(card["name"], card["uuid"]) for card in told["devices"]] for told in (before, now)]
+    cards = [[(card["name"], card["uuid"]) for card in known["devices"]] for known in (before, now)]
     return "" if cards[0] == cards[1] else "the GPUs have changed"
 
 
@@ -160,8 +163,8 @@ def _devices(job: Job, torch: Any) -> tuple[DeviceFacts, ...]:
         )
     if job.visible_devices is None or len(found) < 2:
         return found
-    told = ask_about_cards(job.card_query, job.card_rows)
-    return tuple(dataclasses.replace(device, told=told.get(str(device.uuid).lower(), {})) for device in found)
+    answers = ask_about_cards(job.card_query, job.card_rows)
+    return tuple(dataclasses.replace(device, told=answers.get(str(device.uuid).lower(), {})) for device in found)
 
 
 def ask_about_cards(command: tuple[str, ...], rows: str) -> dict[str, dict[str, str]]:

@@ -13,18 +13,21 @@ from harness.inside.fake_gpu.torch_device import Patch
 class Tuning:
     """Takes one of the configurations that an autotuner's own pruning leaves: the first, or number `turn`, or else the last.
 
+    Where `fits` can say so, those that do not fit the card are left out, as an autotuner leaves out what it cannot launch.
     `chosen` names those taken since `begin`, by kernel. `most` is the largest number that a kernel had to choose from since then.
     """
 
     def __init__(self) -> None:
         self.chosen: dict[str, str] = {}
         self.turn, self.most = 0, 0
+        self.fits: Callable[[Any, dict[str, Any], Any], bool] | None = None  # tuner, arguments of the launch, configuration
         self._tuners: list[Autotuner] = []
 
     def begin(self) -> None:
         """Forget what was chosen: every test names its own configurations."""
         for tuner in self._tuners:
-            tuner.cache.clear()
+            # An author's own autotuner may have a cache that cannot be emptied: a database of earlier runs. It names what it chooses once.
+            getattr(tuner.cache, "clear", lambda: None)()
         self._tuners.clear()
         self.chosen, self.most = {}, 0
 
@@ -35,13 +38,33 @@ class Tuning:
     def _one(self, prune: Callable[..., Any]) -> Callable[..., Any]:
         def one(tuner: Any, kwargs: Any) -> Any:
             left = list(prune(tuner, kwargs))
-            number = min(self.turn, len(left) - 1)
+            number = self._first_that_fits(tuner, kwargs, left)
             self._tuners.append(tuner)
             self.most = max(self.most, len(left))
             self.chosen[tuner.base_fn.__name__] = f"{left[number]} ({number + 1} of {len(left)})"
             return left[number : number + 1]
 
         return one
+
+    def _first_that_fits(self, tuner: Any, kwargs: Any, left: list[Any]) -> int:
+        asked = min(self.turn, len(left) - 1)
+        if self.fits is None or len(left) == 1:
+            return asked
+        return next((number for number in range(asked, len(left)) if self.fits(tuner, kwargs, left[number])), asked)
+
+
+def fits_in_shared_memory(most: int) -> Callable[[Any, dict[str, Any], Any], bool]:
+    """Return what compiles a configuration, and says whether it needs at most so many bytes of shared memory."""
+
+    def fits(tuner: Any, kwargs: dict[str, Any], config: Any) -> bool:
+        given = {name: value for name, value in kwargs.items() if name != "warmup"}
+        try:
+            kernel = tuner.fn.warmup(*tuner.nargs.values(), **{**given, **config.all_kwargs(), "grid": (1,)})
+            return int(kernel.metadata.shared) <= most
+        except Exception:  # the launch itself says what is wrong
+            return True
+
+    return fits
 
 
 def _untimed(tuner: Any, *args: Any, config: Any, **meta: Any) -> list[float]:

@@ -61,6 +61,6 @@ def given_up(ledger: Ledger, journal: Journal, case: str) -> bool:
     """Record a case as crashed instead of running it, if two GPUs were lost during it. Return whether it was."""
     cost = list(dict.fromkeys(map(card_of, ledger.lost_during(case))))
     if cost:
-        told = f"GPUs {' and '.join(map(str, cost))} were" if len(cost) > 1 else f"GPU {cost[0]} was"
-        journal.write("death", id=case, verdict=Verdict.CRASHED.value, reason=f"{told} lost during it")
+        lost = f"GPUs {' and '.join(map(str, cost))} were" if len(cost) > 1 else f"GPU {cost[0]} was"
+        journal.write("death", id=case, verdict=Verdict.CRASHED.value, reason=f"{lost} lost during it")
     return bool(cost)

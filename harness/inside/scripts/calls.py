@@ -70,12 +70,12 @@ class Names:
         found: dict[str, Any] = {}
         for frame in reversed(frames):
             found.update(_varied(frame))
-        told = dict(described or {})
-        params = dict(_told(found))
-        provider = told.pop("provider", "") or str(next((params.pop(name) for name in _PROVIDERS if isinstance(params.get(name), str)), ""))
+        more = dict(described or {})
+        params = dict(_described(found))
+        provider = more.pop("provider", "") or str(next((params.pop(name) for name in _PROVIDERS if isinstance(params.get(name), str)), ""))
         provider = provider or next((value.__name__ for value in found.values() if _is_named(value)), "") or _called(function)
-        params |= {name: text for name, text in told.items() if text}
-        params = params or dict(_told({name: value for name, value in _used(function, values).items() if hasattr(value, "shape")}))
+        params |= {name: text for name, text in more.items() if text}
+        params = params or dict(_described({name: value for name, value in _used(function, values).items() if hasattr(value, "shape")}))
         params = dict(list(params.items())[:_MOST])
         where = [f"{script.kernel}/{script.name}:{line}", shlex.join(script.arguments)]
         case = "/".join(filter(None, [*where, ",".join(f"{name}={value}" for name, value in params.items())]))[:1500]
@@ -144,17 +144,17 @@ def _tree(file: str) -> ast.AST:
         return ast.Module([], [])
 
 
-def _told(found: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
+def _described(found: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
     """Yield what a name can hold of each value: a number, a short text, a dtype, sizes, or the parts of a configuration."""
     for name, value in found.items():
         if name in _NOT_THESE or name.startswith("_"):
             continue
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            yield from _told({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+            yield from _described({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
         elif hasattr(value, "_asdict"):
-            yield from _told(value._asdict())
+            yield from _described(value._asdict())
         elif isinstance(value, dict):
-            yield from _told({str(key): part for key, part in value.items() if not isinstance(part, dict)})
+            yield from _described({str(key): part for key, part in value.items() if not isinstance(part, dict)})
         elif (text := _plain(value)) is not None and not (isinstance(value, float) and _MEASURED.fullmatch(name)):
             yield name, text
 
@@ -202,7 +202,7 @@ def _used(function: Any, values: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _called(function: Any) -> str:
-    """Return what is measured, as its author calls it: `torch.softmax`. Empty if that cannot be told."""
+    """Return what is measured, as its author calls it: `torch.softmax`. Empty if that is unknown."""
     if isinstance(function, str):
         return _first_call(_parsed(function))
     while isinstance(function, functools.partial):

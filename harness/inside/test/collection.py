@@ -67,8 +67,8 @@ class Collection:
         """
         found = [item.nodeid for item in items]
         items[:] = [item for item in items if self.selection.takes(item.nodeid)]
-        told = {failure.id for failure in self.below.values()} | set(self.raised)
-        lacking = [each for each in self.selection.unmet(found)[0] if told.isdisjoint(at_and_above(each))]
+        reported = {failure.id for failure in self.below.values()} | set(self.raised)
+        lacking = [each for each in self.selection.unmet(found)[0] if reported.isdisjoint(at_and_above(each))]
         must, how = self.selection.chosen.must_exist, " ".join(self.selection.chosen.how)
         lacking = [each for each in lacking if (must or "::" in each) and not self._is_elsewhere(file_of(each))]
         return [Failure(each, f"{how}: {NO_SUCH_TEST}", NotRun.EMPTY, broken=must) for each in lacking]
@@ -133,7 +133,7 @@ class Collection:
         """Yield each matched file without a row, and why it has none.
 
         `before` and `after` are the ids that pytest found, and those that are left after deselection. If the user `narrowed` the run to
-        some tests, nobody needs to be told that the others are not among them: they are counted.
+        some tests, the others need no row: they are counted.
         """
         found, left = ({nodeid.partition("::")[0] for nodeid in ids} for ids in (before, after))
         for name in self.matched:

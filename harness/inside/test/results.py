@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Union
 
-from harness.inside.benchmarks import kernel_name
+from harness.inside.benchmarks import find_benches, kernel_name
 from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.process import sealing
 from harness.inside.process.audit import Event
@@ -17,7 +17,7 @@ from harness.inside.process.exceptions import few
 from harness.inside.process.lease import Lease
 from harness.inside.process.used import Used
 from harness.inside.test.junit import junit_xml
-from harness.inside.test.settings import files_with_tests
+from harness.inside.test.settings import files_with_tests, selection_of
 from harness.records import (
     GPU_PROPERTY,
     MOST_FINDINGS,
@@ -134,7 +134,10 @@ class Results:
         then their files get rows.
         """
         if not self.collected and kind is NotRun.TIME_UP:
-            self.collected.update(path for path in files_with_tests(self.job) if (path, 0) not in self.cases)
+            root, chosen = Path(self.job.kernels), selection_of(self.job)
+            benches = [path.relative_to(root).as_posix() for path in find_benches(root, self.job.benches)]
+            files = [*files_with_tests(self.job), *filter(chosen.looks_into, benches)]
+            self.collected.update(path for path in files if (path, 0) not in self.cases)
         missing = [(case_id, n) for case_id, several in self.collected.items() for n in range(several) if (case_id, n) not in self.cases]
         for case_id, n in missing:
             row = {"event": "death", "id": case_id, "verdict": Verdict.NOT_RUN.value, "reason": why, "not_run": kind.value}

@@ -38,14 +38,15 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figur
     lines = overview(comparison)
     found = shortfalls(comparison, lines)
     broken = [*generated_code.codegen(comparison, every=False), *gates.sections(comparison, 3)]
+    bad = [section for section in broken if section.title in (generated_code.UNCOMPILED, gates.BROKEN, gates.NOT_JUDGED)]
     parts: Sequence[tuple[list[Section], int]] = (
         (answer.kernels(comparison, lines), 22),
         (_targets(comparison), 9),
         (did_not_pass(comparison, failures), 9),
         (findings.sections(comparison, min(failures, 3)), 6),
-        ([section for section in broken if section.title in (generated_code.UNCOMPILED, gates.BROKEN, gates.NOT_JUDGED)], 6),
+        (answer.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 5 if bad else 20),
+        (bad, 6),
         (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), 4), 6),
-        (answer.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 20),
     )
     sections = tuple((section, most) for group, most in parts for section in group)
     return Brief(headline(whole, overview(whole) if whole is not comparison else lines), sections)

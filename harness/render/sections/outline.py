@@ -81,8 +81,8 @@ def _targets(comparison: Comparison) -> Section:
             for note in stage.notes[:_FEW]
         ]
         lines += [say(name(target.target), f": {use}")] if (use := cards.use_of_cards(target)) else []
-        told = target.environment.notes if target.environment else ()
-        lines += [say(name(f"{target.target}: {first_line(note, 400)}")) for note in told]
+        notes = target.environment.notes if target.environment else ()
+        lines += [say(name(f"{target.target}: {first_line(note, 400)}")) for note in notes]
         if target.environment and target.environment.weakened:
             lines.append(say(name(target.target), ", protections given up: ", name(", ".join(target.environment.weakened))))
         lines += [say(name(target.target), ", what to do: ", name(first_line(target.hint, 400)))] if target.hint else []

@@ -144,7 +144,7 @@ def test_what_a_leg_cannot_do_is_refused(leg, capsys, options, words):
     assert words in capsys.readouterr().err
 
 
-def test_options_are_told_as_they_are_parsed(capsys):
+def test_options_are_reported_as_they_are_parsed(capsys):
     """On one line, for scripts; with the defaults, and without running anything."""
     code = _run_cli(["ci", "options", "cpu", "--out=x", "-kexpr", "--engine", "docker", "--engine=local", "--gpus", "0,1"])
     told = json.loads(capsys.readouterr().out)

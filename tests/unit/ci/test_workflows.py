@@ -258,7 +258,7 @@ def test_a_plan_of_shards_is_a_leg_a_part():
     assert as_outputs(legs)["expect"] == "cuda"
 
 
-def test_a_plan_of_parts_that_could_not_be_told_apart_is_refused():
+def test_a_plan_of_parts_that_could_not_be_kept_apart_is_refused():
     """Shard 1 of one machine and shard 2 of another are no run."""
     with pytest.raises(UsageError, match="several machines"):
         plan_legs('{"cuda": [["a"], ["b"]]}', ["cuda"], shards=2)

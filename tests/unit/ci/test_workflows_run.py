@@ -9,124 +9,11 @@ import hashlib
 import json
 import shutil
 
-import command
 import pytest
-import yaml
-from runner import ROOT, Runner
-from synthetic import GPU_B, case, edit, facts, record, run, sample, write_raw
+from synthetic import GPU_B, case, facts, record, run, sample, write_raw
+from workflow_jobs import ACTION, REAL, RECORDED, RUNNERS, WORKFLOWS, comparison, gpu
 
 from harness.records import Stage, StageReport, Verdict
-
-WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "workflows").glob("*.yml")}
-ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
-RECORDED = ROOT / "reports" / "h200" / "raw"
-REAL = command.shell_words(light=True)
-# `python3 -m venv` and `pip install` of a leg: a folder with our command in it.
-PYTHON = """
-[ "$1 $2" = "-m venv" ] || exit 0
-mkdir -p "$3/bin"; cp "$PROGRAMS/warpwave" "$3/bin/warpwave"; printf '#!/bin/bash\\n' >"$3/bin/python"; chmod +x "$3/bin/python"
-"""
-NO_BASE = 'case "$1 $2" in "run list") ;; *) exit 1;; esac'
-# What is checked out for the plan: the expression, whose value is test_workflows.py's.
-HEAD_OR_BASE = WORKFLOWS["gpu.yml"]["jobs"]["plan"]["steps"][0]["with"]["ref"].removeprefix("${{").removesuffix("}}").strip()
-RUNNERS = {"cuda": ["self-hosted", "h200"], "rocm": ["self-hosted", "mi300x"], "cpu": "ubuntu-24.04"}
-
-
-@pytest.fixture
-def runner(tmp_path):
-    """A machine a job, all of one run."""
-    (tmp_path / "artifacts").mkdir()
-
-    def make(job, values, **programs):
-        common = {
-            HEAD_OR_BASE: "0123",
-            "inputs.fork-environment": "gpu-forks",
-            "github.run_attempt": 1,
-            "runner.temp": tmp_path / job / "_temp",
-            "github.token": "token",
-            "inputs.warpwave": ".",
-        }
-        stubs = {"python3": PYTHON, "python": ":", "gh": NO_BASE, **programs}
-        return Runner(tmp_path / job, tmp_path / "artifacts", {**common, **values}, stubs)
-
-    return make
-
-
-@pytest.fixture
-def green(tmp_path):
-    """The results of a real card, but for its compile stage, in which gates were broken."""
-    left = shutil.copytree(RECORDED / "cuda", tmp_path / "green" / "cuda", ignore=shutil.ignore_patterns("compile"))
-    stages = json.loads((left / "stages.json").read_text())
-    edit(left / "stages.json", reports=[entry for entry in stages["reports"] if entry["stage"] != "compile"])
-    edit(left / "job.json", stages=["test", "bench"])
-    edit(left / "run.json", verdict="passed", reason="")
-    return left
-
-
-@pytest.fixture
-def card(green):
-    """`run cuda` hands over what a real card left, and `doctor` finds nothing wrong."""
-    return f"""
-case "$1 $2 $3" in
-"ci leg cuda") while [ "$1" != --out ]; do shift; done; mkdir -p "$2/raw"; cp -r {green} "$2/raw/cuda";;
-*) exec {REAL} "$@";;
-esac"""
-
-
-# The job without a card: it leaves a kernel and a report of the compile stage, and says in a file what it was asked.
-COMPILES = f"""
-case "$1 $2 $3" in
-"ci leg cpu") echo "$COMPILE_FOR" >asked; while [ "$1" != --out ]; do shift; done; mkdir -p "$2/raw"; cp -r {{left}} "$2/raw/cpu";;
-*) exec {REAL} "$@";;
-esac"""
-
-
-def compile_first(runner, planned, left):
-    """Run the job that compiles for the cards; return what the jobs with cards need of it. Without `left` it never came."""
-    if not planned["steps.plan.outputs.compile"] or left is None:
-        return {"needs.compile.outputs.hash": "", "needs.compile.outputs.hash != ''": False}
-    artifact = planned["steps.plan.outputs.artifact"]
-    values = {f"needs.plan.outputs.{name}": planned[f"steps.plan.outputs.{name}"] for name in ("compile", "artifact")}
-    values |= {"inputs.kernels": "kernels", "inputs.options": "--quick"}
-    ran = runner("compile", values, warpwave=COMPILES.format(left=left)).run(WORKFLOWS["gpu.yml"]["jobs"]["compile"]["steps"])
-    assert ran["status"] == "success", ran["log"]
-    digest = ran["outputs"]["steps.compiled.outputs.hash"]
-    known = {"needs.compile.outputs.hash": digest, "needs.compile.outputs.hash != ''": digest != ""}
-    return known | {"needs.compile.outputs.artifact": f"{artifact}-1"}
-
-
-def gpu(runner, legs, gh=NO_BASE, more=None, compiled=None):
-    """gpu.yml from plan to report. `legs`: what stands for warpwave on each target's machine; None where the job never came.
-
-    `compiled` is what the job without a card leaves; without it that job is skipped, and nobody expects it.
-    """
-    jobs = WORKFLOWS["gpu.yml"]["jobs"]
-    runners = json.dumps({name: RUNNERS[name] for name in legs})
-    asked = {"inputs.shards": 1, "inputs.runners": runners, "inputs.kernels": "kernels"}
-    planned = runner("plan", asked).run(jobs["plan"]["steps"])
-    assert planned["status"] == "success", planned["log"]
-    ran = {"plan": planned}
-    handed = compile_first(runner, planned["outputs"], compiled)
-    for leg in json.loads(planned["outputs"]["steps.plan.outputs.matrix"])["include"]:
-        if legs[leg["target"]] is not None:
-            inputs = {"inputs.kernels": "kernels", "inputs.engine": "", "inputs.options": "--quick"}
-            values = {"matrix.target": leg["target"], "matrix.name": leg["name"], "matrix.shard": leg["shard"], **inputs, **handed}
-            machine = runner(leg["name"], values, warpwave=legs[leg["target"]])
-            ran[leg["target"]] = machine.run(jobs["leg"]["steps"], jobs["leg"]["env"])
-    values = {
-        "github.workflow": "CI",
-        "inputs.fail-on": WORKFLOWS["gpu.yml"][True]["workflow_call"]["inputs"]["fail-on"]["default"],
-        "inputs.threshold": "",
-        **(more or {}),
-        "needs.plan.outputs.expect": planned["outputs"]["steps.plan.outputs.expect"].removesuffix("" if compiled else ",cpu"),
-        "github.base_ref || github.event.repository.default_branch": "main",
-    }
-    ran["report"] = runner("report", values, gh=gh).run(jobs["report"]["steps"])
-    return ran
-
-
-def comparison(ran, tmp_path):
-    return json.loads((tmp_path / "artifacts" / "report-1" / "comparison.json").read_text())
 
 
 def test_two_legs_make_one_report(runner, card, tmp_path):
@@ -415,7 +302,7 @@ def test_a_speed_of_another_card_is_refused_by_name_and_no_regression(runner, tm
 
 
 @pytest.mark.parametrize(("fail_on", "status"), [("spills", 0), ("spills,lost-tests", 1)])
-def test_a_test_that_is_gone_is_told(runner, tmp_path, fail_on, status):
+def test_a_test_that_is_gone_is_reported(runner, tmp_path, fail_on, status):
     """One was removed, one is skipped; nothing fails, unless that was asked for."""
     first, second = (case(f"softmax/test_softmax.py::test_softmax[{n}]") for n in (1, 2))
     skipped = case(second.id, Verdict.NOT_RUN, message="no card of this kind")
@@ -427,7 +314,7 @@ def test_a_test_that_is_gone_is_told(runner, tmp_path, fail_on, status):
     assert "title=test is gone%3A softmax/test_softmax.py%3A%3Atest_softmax[3] on cuda" in ran["log"]
 
 
-def test_the_numbers_lie_in_the_artifact_for_other_tools(runner, card, tmp_path):
+def test_the_numbers_are_in_the_artifact_for_other_tools(runner, card, tmp_path):
     """A file a tool, of the numbers that are in the report."""
     gpu(runner, {"cuda": card})
     exports = tmp_path / "artifacts" / "report-1" / "exports"

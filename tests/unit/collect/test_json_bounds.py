@@ -83,7 +83,7 @@ def test_lines_that_are_wrong_are_counted(tmp_path, monkeypatch, text, kept, fau
     assert not fault or fault[1] in told.text
 
 
-def test_one_wrong_line_is_told_alone(tmp_path):
+def test_one_wrong_line_is_reported_alone(tmp_path):
     """Without a count of others; and of very many wrong values, how many there are."""
     _, fault = read_lines(put(tmp_path, "x\n" + LINE), "a.jsonl", Ceiling)
     many = to_json(dataclasses.replace(sample(), times_ms=())).replace('"times_ms": []', f'"times_ms": [{", ".join(["null"] * 101)}]')
@@ -139,7 +139,7 @@ def test_values_have_bounds(tmp_path, monkeypatch, name):
     assert (found == json.loads(text)) if good else (found, fault.verdict) == (None, INVALID)
 
 
-def test_the_place_of_a_wrong_value_is_told(tmp_path):
+def test_the_place_of_a_wrong_value_is_reported(tmp_path):
     """The key path in the record."""
     wrong = to_json(StageReport(Stage.TEST, INVALID)).replace('"counts": {}', '"counts": {"a": -1}')
     _, fault = read_record(put(tmp_path, wrong, "a"), "a", StageReport)

@@ -106,7 +106,7 @@ def test_small_folders_are_read_first_and_come_back_in_their_order(tmp_path, mon
     assert [len(each.samples) for each in found] == [50, 1]
 
 
-def test_a_folder_without_a_page_of_the_host_is_told_by_its_job_or_stages(folder):
+def test_a_folder_without_a_page_of_the_host_is_reported_by_its_job_or_stages(folder):
     """The run's id from either; the package from the job; never a pass."""
     (folder / "run.json").unlink()
     by_job = collect(folder).record

@@ -77,7 +77,7 @@ def test_an_id_is_one_whatever_its_path_begins_at(package, how, option):
     assert (chosen.tests, chosen.how, chosen.must_exist) == (("test_add.py::test_x[(1, 2)]",), ("--test",), True)
 
 
-def test_targets_and_ids_are_told_apart(package):
+def test_targets_and_ids_are_kept_apart(package):
     """Each may be repeated."""
     context = parse_run(["cpu", "tests/test_add.py", "cuda", "tests/deep/test_none.py::T::test_x[a.b::c]", "--kernels", "p"])
     found = parse_options(context.params).chosen.tests

@@ -72,7 +72,8 @@ def bench(n, p):
 """
 
 
-def test_two_versions_of_a_real_package_are_told_apart(tmp_path):
+@pytest.mark.slow
+def test_two_versions_of_a_real_package_are_kept_apart(tmp_path):
     """Compiled here: a row of 16384 is too much for one warp, and 32 warps of 64 lanes are more than a block may have."""
     pytest.importorskip("triton", reason="compiling needs torch and triton; `nox -s tests` installs them")
     (tmp_path / "two.yml").write_text("schema_version: 1\ntargets:\n  cpu:\n    architectures: [sm_90, gfx942]\n")

@@ -23,6 +23,12 @@ from harness.doctor.machine import Machine
 from harness.doctor.vendor import examine_vendor
 from harness.engines.docker.errors import no_engine
 from harness.errors import ConfigError
+from harness.records.toolchain import EMULATOR
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 MACHINES = {path.stem: path for path in sorted((Path(__file__).parents[2] / "data" / "doctor").glob("*.yml"))}
 HEALTHY = {
@@ -141,6 +147,22 @@ def test_a_torch_that_was_built_for_another_vendor_is_found(tmp_path, target, cu
 
     assert finding.state == state, finding
     assert (targets["cuda"].image.build_args["TORCH_INDEX"] in finding.fix) == (target == "cuda" and state == "warn")
+
+
+def test_a_python_that_lacks_the_emulator_is_found(tmp_path):
+    """With what to install, by the names that the extra has."""
+    target = next(entry for entry in load_targets().values() if entry.emulate)
+    hidden = pythons_packages(tmp_path, None)
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util as util\nfind = util.find_spec\nutil.find_spec = lambda name: None if name == 'elftools' else find(name)\n"
+    )
+    finding = examine_python(target, hidden)
+    extra = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]["optional-dependencies"]["emulator"]
+
+    assert finding.state == "warn", finding
+    assert "elftools" in finding.evidence
+    assert "-m pip install 'pyelftools>=0.31'" in finding.fix
+    assert sorted(EMULATOR.values()) == sorted(extra)
 
 
 def test_no_two_checks_have_one_name(tmp_path):

@@ -157,7 +157,7 @@ def test_no_hint_without_a_difference_to_its_disadvantage(mine, theirs):
     assert evidence(beside(mine=mine, theirs=theirs)) == []
 
 
-def test_the_figures_lie_beside_each_other():
+def test_the_figures_are_beside_each_other():
     found = short(beside(mine={"registers": 96}))[0]
     drawn = {figure.name: (figure.here, figure.there, figure.differs) for figure in found.figures}
 
@@ -189,7 +189,7 @@ def test_alone_only_spills_say_something():
     assert hints(Side("a", (compiled(occupancy=0.1),))) == ()
 
 
-def test_small_cases_alone_are_told_from_a_slow_kernel():
+def test_small_cases_alone_are_kept_from_a_slow_kernel():
     """The largest three reach the ceiling, the smallest three do not."""
     found = short([run("a", samples=points(0.3, 0.4, 0.5, 0.8, 0.85, 0.95, 0.96, 0.97))])[0]
 

@@ -29,7 +29,7 @@ def test_each_figure_has_its_concern_and_its_direction(concern, before, after):
     assert (worse.compared, worse.unchanged) == (1, 0)
 
 
-def test_a_spilled_register_and_its_room_are_told_once():
+def test_a_spilled_register_and_its_room_are_reported_once():
     """Private memory comes in units of 16 bytes. Only the part beyond the spilled registers is reported as private memory."""
     assert [delta.what for delta in deltas(row(), row(spills=3, stack_bytes=16))] == ["spilled registers"]
     assert [delta.what for delta in deltas(row(), row(spills=3, stack_bytes=32))] == ["spilled registers", "private memory"]
@@ -135,7 +135,7 @@ def test_the_nearest_configurations_of_an_autotuned_launch_belong_together():
     assert found.unchanged == 1
 
 
-def test_one_configuration_of_two_divisibilities_is_told_apart_by_its_case():
+def test_one_configuration_of_two_divisibilities_is_kept_apart_by_its_case():
     """A row does not record divisibility; the case that launched it tells the rows apart."""
     narrow, wide = row(origin="N=1000", load_widths=(32,)), row(origin="N=1024")
 
@@ -164,7 +164,7 @@ def test_an_architecture_of_one_run_only_is_not_removed():
     assert (found.only_before, found.only_after) == (("syn942",), ("sy_100",))
 
 
-def test_what_two_targets_compiled_is_told_once_by_the_worse():
+def test_what_two_targets_compiled_is_reported_once_by_the_worse():
     """A failure on one of them is not hidden by the other."""
     merged = merge([[row(), row()], [row(**FAILED), row()]])
 

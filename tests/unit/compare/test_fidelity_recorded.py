@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import command
+import pytest
 
 from harness.collect.guard import read_lines
 from harness.compare.codegen.fidelity import held_against
@@ -35,6 +36,7 @@ def test_the_lane_made_what_the_card_ran():
     assert {(deviation.likeness, deviation.function) for deviation in deviations} == {(Likeness.NOT_SEEN, "liger_cross_entropy_kernel")}
 
 
+@pytest.mark.slow
 def test_the_lane_still_asks_for_what_the_card_ran(tmp_path):
     """Today's compile stage gives the same inputs to the compiler:
 

@@ -194,7 +194,7 @@ def test_a_setting_in_a_sentence_has_a_bound():
     assert as_text(3.5) == "3.5"
 
 
-def test_a_flush_is_told_by_its_margin():
+def test_a_flush_is_reported_by_its_margin():
     """Caches differ in size; without one, in bytes."""
     assert flush(sample(cache_bytes=1 << 26)) == "4 x cache"
     assert flush(sample(cache_bytes=None)) == str(1 << 28)

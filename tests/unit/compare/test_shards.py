@@ -151,7 +151,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_shards_that_are_no_whole_are_told(name):
+def test_shards_that_are_no_whole_are_reported(name):
     """A part must not be mistaken for the package."""
     change, verdict, reason = FAULTS[name]
     (whole,) = join(change(shards_of(two_targets()[0], of=3)))

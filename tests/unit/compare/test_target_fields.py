@@ -230,7 +230,7 @@ def test_only_cards_that_did_something_are_held_against_each_other():
         ([copy(0, 4000.0), dataclasses.replace(copy(1, 100.0), median_ms=0.0)], ""),
     ],
 )
-def test_a_card_that_copies_more_slowly_is_told(copies, told):
+def test_a_card_that_copies_more_slowly_is_reported(copies, told):
     """Its best copy, where it is slower by a percent or more and the two do not overlap; a card that did nothing is none."""
     found = disagreements(both_used(card(1), tuple(copies)))
 

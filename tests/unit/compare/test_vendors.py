@@ -35,7 +35,7 @@ TAKEN = {
 
 
 @pytest.mark.parametrize("rows", TAKEN.values(), ids=TAKEN)
-def test_what_is_no_matter_of_vendors_is_not_told(rows):
+def test_what_is_no_matter_of_vendors_is_not_reported(rows):
     """A launch is listed only if it compiles on all of one vendor's GPUs and fails on another's."""
     assert one_vendor(rows) == ()
 

@@ -20,7 +20,7 @@ def test_a_program_agrees():
     assert programs.compared(3, on_the_card) == ""
 
 
-def test_a_disagreement_is_told(monkeypatch):
+def test_a_disagreement_is_reported(monkeypatch):
     _, plan, *_ = programs.drawn(3)
     last = plan[-1][0]
     text, _ = programs.WHOLE[last]

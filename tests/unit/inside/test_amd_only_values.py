@@ -120,14 +120,28 @@ def test_a_place_that_several_lanes_share_is_exchanged_once(version, wrong, arch
     assert (out == torch.tensor([1, 5] * 16)[:, None]).all() != wrong
 
 
-@pytest.mark.parametrize("version", ["3.6.0", "3.7.1", "3.9.0"])
-def test_what_was_there_before_an_atomic_reaches_all_lanes(version, tmp_path):
-    """The other half of triton-lang/triton#9605: a buffer atomic whose result has copies."""
-    x, y, out = torch.arange(128, dtype=torch.int32), torch.ones(128, dtype=torch.int32), torch.zeros(128, 4, dtype=torch.int32)
-    executed("add-and-use-i32", "gfx942", version, tmp_path, [x, y, out])
+def used(architecture: str, version: str, folder: Path):
+    """Whether what was there before an atomic reached all lanes, and what the checks find."""
+    x, y, out = torch.arange(32, dtype=torch.int32), torch.ones(32, dtype=torch.int32), torch.zeros(32, 32, dtype=torch.int32)
+    found = executed("add-and-use-i32", architecture, version, folder, [x, y, out])
+    assert x.tolist() == list(range(1, 33))
+    return bool((out == torch.arange(32)[:, None]).all()), found
 
-    assert x.tolist() == list(range(1, 129))
-    assert (out == torch.arange(128)[:, None]).all() == (version == "3.9.0")
+
+@versions("3.6.0", "3.7.1")
+def test_what_was_there_before_an_atomic_reaches_all_lanes(version, wrong, tmp_path):
+    """The other half of triton-lang/triton#9605: a buffer atomic whose result has copies."""
+    assert used("gfx942", version, tmp_path)[0] != wrong
+
+
+@pytest.mark.parametrize("architecture", ["gfx1100", "gfx1201"])
+@versions("3.5.1")
+def test_lanes_that_store_to_one_place(version, wrong, architecture, tmp_path):
+    """triton-lang/triton#8633: the emulated result is right, because each lane stores its own value behind that."""
+    right, found = used(architecture, version, tmp_path)
+
+    assert right
+    assert {(one.check, one.place == one.other) for one in found} == ({(Check.LDS_RACE, True)} if wrong else set())
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_every_row_says_what_fits_into_a_multiprocessor(rows):
         assert row["compiler_waves"] == (row["programs"] if name.startswith("gfx") else None)
 
 
-def test_kinds_of_registers_are_told_apart(rows):
+def test_kinds_of_registers_are_kept_apart(rows):
     """VGPRs and SGPRs are counted on every wave machine, AGPRs where there are some; elsewhere none of them."""
     for row in (row for row in rows if row["verdict"] == "passed"):
         name = row["architecture"]
@@ -131,7 +131,7 @@ def test_matrix_instructions_are_named(limits):
     assert any(name.startswith("v_mfma") for name in rows["gfx942", "shared memory"]["matrix"])
 
 
-def test_what_shared_memory_limits_is_told(limits):
+def test_what_shared_memory_limits_is_reported(limits):
     """192 KiB leave room for one program on an SM; what cannot be launched has no occupancy."""
     rows, _ = limits
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import struct
+import weakref
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
@@ -202,6 +204,42 @@ def test_a_table_of_addresses_brings_what_it_points_to():
 
     assert sorted(found) == sorted([(table.data_ptr(), 24), (first.data_ptr(), 1 << 18), (second.data_ptr(), 1 << 18)])
     assert buffers([("i64", other.data_ptr() + 4)]) == [(other.data_ptr(), 1 << 18)]
+
+
+class View:
+    """A package's own view of a tensor, as Triton's launchers take it: whatever has `data_ptr`."""
+
+    def __init__(self, held: object, address: int) -> None:
+        self._held, self._address = held, address
+
+    def data_ptr(self) -> int:
+        return self._address
+
+
+def test_a_view_of_a_packages_own_brings_the_tensor_that_it_looks_at():
+    """FlagGems passes such views; its tensor is found in the object, or by its address."""
+    whole = torch.zeros(1 << 12)
+
+    for held in (whole, None):
+        assert buffers([("*fp32", View(held, whole[5:].data_ptr()))]) == [(whole.data_ptr(), 1 << 14)]
+
+
+def test_what_a_test_leaves_in_cycles_is_freed_before_the_next():
+    """Python's collector counts objects, not bytes."""
+    from harness.inside.fake_gpu.emulated.account import Account
+
+    account, cycle = Account("gfx942", 1.0), []
+    gc.disable()
+    try:
+        cycle.append(cycle)
+        cycle.append(torch.ones(100 << 20, dtype=torch.uint8))
+        left = weakref.ref(cycle[1])
+        del cycle
+        account.begin()
+    finally:
+        gc.enable()
+
+    assert left() is None
 
 
 def test_a_tensor_that_the_compiler_traces_with_has_no_memory():

@@ -10,7 +10,8 @@ import pytest
 
 from harness.collect.cases import read_cases
 from harness.config.targets import load_targets
-from harness.inside.compile.cases import Cases, mostly_run, never_ran, never_reached
+from harness.inside.benchmarks import loading
+from harness.inside.compile.cases import Cases, mostly_run, never_loaded, never_ran, never_reached
 from harness.inside.test.settings import files_with_tests
 from harness.records import Chosen, Job, NotRun, Stage, StageReport, Verdict
 
@@ -160,6 +161,40 @@ def test_a_card_that_was_not_begun_lacks_the_tests_of_the_others():
     assert never_ran("two", "x/test_x.py::a", job, up=True).not_run is NotRun.TIME_UP
     assert never_ran("two", "x/test_x.py", job, up=True).kernel == "x"
     assert never_ran("two", "x/test_x.py::a", job, up=False).not_run is NotRun.STOPPED
+
+
+def test_no_row_is_missing_if_the_time_is_up_at_the_start(monkeypatch, tmp_path):
+    """On a busy machine it takes long until the first process answers."""
+    from harness.inside.compile import stage
+
+    def slow(*asked):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage, "answered", slow)
+    monkeypatch.setattr(stage, "time_is_up", lambda: True)
+    monkeypatch.setattr(stage.sealing, "close", lambda report, job: None)
+    package = _package(tmp_path / "package", {"test_a.py": "", "bench_a.py": ""})
+    (tmp_path / "compile").mkdir()
+    cards = load_targets()["cpu"].architectures[:2]
+    job = Job("r", "t", (Stage.COMPILE,), str(package), str(tmp_path), architectures=cards)
+    with pytest.raises(KeyboardInterrupt):
+        stage.compile_all(job)
+
+    rows = [json.loads(line) for line in (tmp_path / "compile" / "kernels.jsonl").read_text().splitlines()]
+    assert [(row["origin"], row["architecture"], row["not_run"]) for row in rows] == [
+        (file, card.name, "time-up") for card in cards for file in ("bench_a.py", "test_a.py")
+    ]
+
+
+def test_a_bench_that_was_not_loaded_is_one_that_was_not_reached(tmp_path):
+    """One that is loaded has its points, or a row that says why it has none."""
+    package = _package(tmp_path / "package", {"bench_a.py": "", "bench_b.py": "", "bench_c.py": ""})
+    job, cases = Job("r", "t", (), str(package), "/out"), Cases()
+    for event in ("start", "ready"):
+        cases.note({"event": event, "id": loading(package / "bench_a.py", job)})
+    cases.note({"event": "start", "id": loading(package / "bench_b.py", job)})
+
+    assert never_loaded(cases, job) == ["bench_b.py", "bench_c.py"]
 
 
 def test_the_files_that_stand_for_their_tests(tmp_path):

@@ -16,11 +16,11 @@ from harness.inside.process.exceptions import describe
     ],
     ids=["first line", "compiler", "nothing said"],
 )
-def test_what_happened_is_told(message, told):
+def test_what_happened_is_reported(message, told):
     assert describe(ValueError(message)) == told
 
 
-def test_what_happened_in_a_function_that_a_kernel_calls_is_told():
+def test_what_happened_in_a_function_that_a_kernel_calls_is_reported():
     """Triton's compiler then only marks the call; what is wrong is in the cause, or in the cause's cause."""
     inner = ValueError("at 9:8:\ndef put(x):\n    add(x)\n    ^\nno attribute 'ir'")
     middle, outer = ValueError("at 3:4:\n    put(x)\n    ^"), ValueError("at 36:4:\n    finish(x)\n    ^")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
 import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import command
@@ -53,6 +53,13 @@ FORGED = {
     # A forgery with care is not found out: SECURITY.md.
     "journal_forged": ("passed", ""),
 }
+# One of each kind runs every time: a report, a call, a journal, a fork, and what an honest package may do. The rest are slow together.
+SOON = ("makereport", "pyfunc_call", "journal_written", "truncated", "dumps", "forked", "dropped", "deselected", "not_made")
+
+
+def named(names):
+    """These packages as parameters."""
+    return [name if name in SOON else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def verify(package: Path, output: Path, *pytest_args: str, light: bool = True) -> dict:
@@ -92,20 +99,20 @@ def forge(tmp_path_factory, data):
 
 @pytest.fixture(scope="module")
 def forged(forge):
-    """The report of each package's test stage, and the verdicts of its tests."""
+    """A function from a package's name to the report of its test stage, and the verdicts of its tests. Each runs once."""
 
+    @functools.cache
     def told(name: str) -> tuple[dict, dict[str, str]]:
         package = forge(name)
         return verify(package, package.parent / "out", light=name != "assert_close"), verdicts(package.parent / "out")
 
-    with ThreadPoolExecutor(3) as pool:
-        return dict(zip(FORGED, pool.map(told, FORGED), strict=True))
+    return told
 
 
-@pytest.mark.parametrize("name", FORGED)
+@pytest.mark.parametrize("name", named(FORGED))
 def test_a_forged_pass_is_shown_where_it_shows(forged, name):
     """In words; what a case came to is kept beside it."""
-    report, found = forged[name]
+    report, found = forged(name)
     verdict, words = FORGED[name]
 
     assert report["verdict"] == verdict, report
@@ -116,17 +123,17 @@ def test_a_forged_pass_is_shown_where_it_shows(forged, name):
         assert found["test_right"] in ("passed", "invalid")
 
 
-@pytest.mark.parametrize("name", ["retried", "at_exit", "garbage", "truncated", "dumps", "forked"])
+@pytest.mark.parametrize("name", named(["retried", "at_exit", "garbage", "truncated", "dumps", "forked"]))
 def test_a_failure_is_never_lost_to_a_later_pass(forged, name):
     """Of two results of one test the graver one stays."""
-    _, found = forged[name]
+    _, found = forged(name)
 
     assert found == {"test_right": "passed", "test_wrong": "failed", "test_last": "passed"}
 
 
 def test_what_was_left_out_is_counted(forged):
     """The package may choose among its tests, as pytest lets it; the report says how many it chose away."""
-    assert {name: forged[name][0]["deselected"] for name in ("dropped", "deselected", "not_made")} == {
+    assert {name: forged(name)[0]["deselected"] for name in ("dropped", "deselected", "not_made")} == {
         "dropped": 1,
         "deselected": 1,
         "not_made": 0,

@@ -183,6 +183,7 @@ def test_a_candidate_that_is_discarded_now_is_no_worse_verdict():
     assert diff([clean], [clean, dataclasses.replace(discarded, num_warps=2)]).changes[0].kind.value == "added"
 
 
+@pytest.mark.slow
 def test_a_spilling_package_end_to_end(data, tmp_path):
     """Two cards: the spill is waived on one and fails on the other, and so does the product without a precision on both."""
     pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")

@@ -5,12 +5,13 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from harness.config.targets import load_targets
-from harness.inside.ahead import generated
 from harness.inside.benchmarks import Point
+from harness.inside.compile import generated
 from harness.records import Job, Stage, dump
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -36,7 +37,7 @@ GENERATE = """
 import sys
 from pathlib import Path
 from harness.config.targets import load_targets
-from harness.inside.ahead import generated
+from harness.inside.compile import generated
 from harness.records import Job
 from torch._inductor.fx_passes import joint_graph, post_grad
 joint_graph.lazy_init = post_grad.lazy_init = lambda *args, **kwargs: None
@@ -60,10 +61,10 @@ def test_graphs_and_all_candidates_are_there_before_a_card_is(job, tmp_path):
     """Also the one that torch adds for a loop with many registers, which it reads from the binary."""
     dump(job, tmp_path / "job.json")
     others = {name: value for name, value in os.environ.items() if name != "TRITON_CACHE_DIR"}
-    caches = {"TORCHINDUCTOR_CACHE_DIR": str(generated.folder_of(job)), "TRITON_LIBCUDA_PATH": str(tmp_path)}
+    caches = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"), "TRITON_LIBCUDA_PATH": str(tmp_path)}
     subprocess.run([sys.executable, "-c", GENERATE, str(tmp_path / "job.json")], env=others | caches, check=True)
 
-    found = generated.folder_of(job)
+    found = tmp_path / "cache"
     assert len(list(found.glob("fxgraph/*/*/*"))) == 1
     assert len(list(found.glob("triton/0/*/*.cubin"))) == 3
     assert not list(found.rglob("*.best_config"))
@@ -73,10 +74,33 @@ def test_graphs_and_all_candidates_are_there_before_a_card_is(job, tmp_path):
 def test_a_package_that_does_not_name_torchs_compiler_starts_nothing(job, tmp_path):
     """Nor does a run without a sweep."""
     assert generated.is_used(job)
-    assert generated.started(dataclasses.replace(job, stages=(Stage.TEST,)), CARD, tmp_path / "log") == []
+    assert generated.started(dataclasses.replace(job, stages=(Stage.TEST,)), CARD, tmp_path / "log") == ([], {})
     (tmp_path / "kernels" / "norm" / "bench_norm.py").write_text(BENCH.replace("torch.compile(normed, dynamic=False)", "normed"))
     assert not generated.is_used(job)
-    assert generated.started(job, CARD, tmp_path / "log") == []
+    assert generated.started(job, CARD, tmp_path / "log") == ([], {})
+
+
+def test_the_bench_stage_takes_and_deletes_the_runs_own_cache_and_leaves_the_users(job, tmp_path, monkeypatch):
+    """Without a note of what was made ahead, it changes nothing."""
+    monkeypatch.setattr(generated, "forked", lambda *words: lambda journal, log: words)
+    for own in (None, str(tmp_path / "users")):
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", own or "")
+        workers, told = generated.started(job, CARD, tmp_path / "bench" / "ahead.json")
+        assert len(workers) == 3
+        folder = Path(told["generated"])
+        folder.mkdir(exist_ok=True)
+        assert own is None or str(folder) == own
+        assert own or folder.stat().st_mode & 0o077 == 0
+        (tmp_path / "bench" / "ahead.json").write_text(json.dumps(told))
+        monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+        generated.name_folder(job)
+        assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(folder)
+        generated.remove(job)
+        assert folder.exists() == bool(own)
+    (tmp_path / "bench" / "ahead.json").unlink()
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    generated.name_folder(job)
+    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
 
 
 def test_points_that_may_share_a_graph_stay_in_one_process_in_their_order():

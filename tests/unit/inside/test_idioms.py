@@ -18,6 +18,7 @@ import pytest
 from harness.collect import collect
 from harness.records import HOST_CODE, Verdict
 
+pytestmark = pytest.mark.slow  # one run of both stages over all idioms
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
 REPOSITORY = Path(__file__).parents[3]

@@ -199,7 +199,7 @@ def test_one_card_is_not_shared_out(warpwave):
     assert not [path.name for path in bench.iterdir() if path.is_dir() or "ledger" in path.name or "cards" in path.name]
 
 
-def test_cards_that_are_not_there_are_told(warpwave):
+def test_cards_that_are_not_there_are_reported(warpwave):
     """Two asked for, one visible: refused before anything is measured, with what was seen."""
     _, said = warpwave("--gpus", "0,1", "--stage", "bench", "--out", "out", STUB_CARDS="1")
 
@@ -244,7 +244,9 @@ def test_a_card_without_work_is_given_back_while_the_other_has_some(warpwave, tm
     assert told.record.held["test"] > 0
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 3), (3, 2)])
+@pytest.mark.parametrize(
+    ("before", "after"), [pytest.param(2, 1, marks=pytest.mark.slow), pytest.param(1, 3, marks=pytest.mark.slow), (3, 2)]
+)
 def test_another_number_of_workers_runs_no_finished_test_again(warpwave, tmp_path, before, after):
     """What each earlier worker finished counts, wherever its journal is; only the tests without an outcome run."""
     package, ran = tmp_path / "package", tmp_path / "ran"

@@ -132,7 +132,7 @@ def test_each_test_has_the_outcome_that_it_has_alone(shared):
     assert ((folder / "state" / "asked").read_text(), (folder / "state" / "failed").read_text()) == ("xx", "x")
 
 
-def test_what_ran_again_is_told_with_its_reason(shared):
+def test_what_ran_again_is_reported_with_its_reason(shared):
     """Three tests, each once in the journal with a result; the report counts them."""
     folder, _ = shared
     seen = events(folder)

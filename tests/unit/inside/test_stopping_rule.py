@@ -58,7 +58,7 @@ def test_first_rounds_are_discarded_by_rule(device, timer):
         ([8.0, 7.5, 4.0, 3.0, 2.0, 1.0], 2),
     ],
 )
-def test_what_lies_far_from_the_last_half_is_not_settled(medians, discarded):
+def test_what_is_far_from_the_last_half_is_not_settled(medians, discarded):
     """Hand-worked: the last four, or half, from 0.9 to 1.1, say; settled is what lies within 0.7 and 1.3."""
     assert unsettled(medians) == discarded
 

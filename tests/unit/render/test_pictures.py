@@ -77,7 +77,7 @@ def test_png_without_its_extra_is_a_usage_error(tmp_path, monkeypatch, capsys):
     write_raw(tmp_path / "raw" / "alpha", run())
 
     assert _run_cli(["plot", str(tmp_path), "--png"]) == 2
-    assert "pip install 'warpwave[png]'" in capsys.readouterr().err
+    assert "pip install resvg-py" in capsys.readouterr().err
 
 
 def test_nothing_measured_is_a_usage_error(tmp_path, capsys):

@@ -87,7 +87,7 @@ def test_what_a_reader_needs_is_there_without_the_script():
         assert expected in text, expected
 
 
-def test_what_broke_is_told_before_what_was_measured():
+def test_what_broke_is_reported_before_what_was_measured():
     """A broken gate, or a kernel that did not compile, is listed once, with the failed tests, and a link leads there."""
     spilling = compiled(
         verdict=Verdict.FAILED, spills=2, broken={"spills": "2 registers, 0 allowed"}, reason="spills: 2 registers, 0 allowed"

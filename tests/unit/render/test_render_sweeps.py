@@ -87,7 +87,7 @@ def test_the_band_of_a_time_is_the_right_way_round():
     assert point.low < point.value < point.high
 
 
-def test_marks_lie_inside_of_the_drawing():
+def test_marks_are_inside_of_the_drawing():
     """For curves and lists, even if a suspect point is far above all others."""
     samples = [sample(n, case=f"softmax/N={n}", params={"N": n}) for n in range(1, 8)]
     samples[5] = sample(6, 1e9, case="softmax/N=6", params={"N": 6})

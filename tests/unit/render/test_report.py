@@ -93,7 +93,7 @@ def test_one_writer_that_fails_costs_its_own_file_only(runs, tmp_path, monkeypat
     assert comparison.exit_code == 3
 
 
-def test_a_writer_that_fails_is_told_in_the_files_after_it(runs, tmp_path, monkeypatch):
+def test_a_writer_that_fails_is_reported_in_the_files_after_it(runs, tmp_path, monkeypatch):
     """Readers of the summary alone learn that the JUnit file is missing."""
     monkeypatch.setitem(report.WRITERS, "junit.xml", lambda *_: sys.exit.no_such_thing)
     write_report([runs], tmp_path / "out")

@@ -96,7 +96,7 @@ def test_one_point_has_axes_that_can_be_read():
     assert all(len(values) >= 2 for values in ticks.values()), ticks
 
 
-def test_targets_are_told_apart_by_marks_that_are_explained():
+def test_targets_are_kept_apart_by_marks_that_are_explained():
     """The label of a slope comes after all marks, so none of them hides it."""
     both = [run(name, record=record(name), samples=(product(400.0, "bf16"),), ceilings=CEILINGS) for name in ("alpha", "beta")]
     text = render_html(compare(both))

@@ -179,7 +179,7 @@ def test_a_file_behind_a_link_to_a_folder_counts(tmp_path):
     assert (list(before), package(settings) == before) == (["common/tiles.py"], False)
 
 
-def test_an_enormous_package_is_still_told_apart(tmp_path, monkeypatch):
+def test_an_enormous_package_is_still_kept_apart(tmp_path, monkeypatch):
     """Its files are told apart by the folder that they are in; one digest a folder."""
     monkeypatch.setattr(inputs_module, "_MOST_NAMED", 3)
     for name in ("a/1.py", "a/2.py", "b/3.py", "b/4.py"):

@@ -116,6 +116,23 @@ def test_what_the_engine_cannot_swap_is_named():
     assert list(isolate._parts(isolate.Stacks(cpu, known, *stacks, None), container=True)[0]) == ["triton", "base_image"]
 
 
+def test_each_package_is_a_part_of_its_own():
+    """By the name that package indexes give it. One that only one stack has is a part, too; one of both is none."""
+    good = Toolchain(name="a", packages=("NumPy == 2.0", "same[x]==1", "torch==2.0"))
+    bad = Toolchain(name="b", packages=("numpy==2.1", "same[x]==1", "new_thing==3"), index="/wheels")
+    stacks = isolate.Stacks(load_targets()["cpu"], load_toolchains(), good, bad, None)
+
+    assert isolate._parts(stacks, container=False)[0] == {
+        "numpy": ("NumPy == 2.0", "numpy==2.1"),
+        "package-torch": ("torch==2.0", ""),
+        "new-thing": ("", "new_thing==3"),
+    }
+    assert good.with_part("numpy", bad).packages == ("same[x]==1", "torch==2.0", "numpy==2.1")
+    assert good.with_part("numpy", bad).index == "/wheels"
+    assert bad.with_part("new-thing", good).packages == ("numpy==2.1", "same[x]==1")
+    assert bad.with_part("package-torch", good).parts["package-torch"] == "torch==2.0"
+
+
 def test_a_swapped_stack_has_a_name_of_its_own(tmp_path):
     """Its leg has the other's part; the folders of a search never mix."""
     known, cuda = load_toolchains(), load_targets()["cuda"]

@@ -72,8 +72,8 @@ class Account:
         """Keep how a launch ended. `complaint` is what the kernel wrote to standard error, as a failed assertion does."""
         self.launches += 1
         place = f" at {error.place}" if error.place and str(error.place) not in str(error) else ""
-        told = next(iter(complaint.splitlines()), "")
-        message = f"{told + ': ' if told else ''}{error}{place}"
+        first = next(iter(complaint.splitlines()), "")
+        message = f"{first + ': ' if first else ''}{error}{place}"
         if isinstance(error, TimeLimit):
             self.instructions += error.executed
             did = f"the test executed {self.instructions:,} wave-instructions; {self.limit:,} are allowed, and {self.seconds:g} s"

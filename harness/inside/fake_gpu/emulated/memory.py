@@ -28,16 +28,30 @@ def buffers(values: Iterable[tuple[str, Any]]) -> list[Buffer]:
     found: dict[Buffer, None] = {}
     suspects: set[int] = set()
     for kind, value in values:
-        tensor = value if isinstance(value, torch.Tensor) else getattr(value, "base", None)
-        if isinstance(tensor, torch.Tensor):
+        tensor = _tensor_of(value)
+        if tensor is not None:
             found[_storage(tensor)] = None
             suspects |= _table(tensor)
+        elif hasattr(value, "data_ptr"):
+            suspects.add(int(value.data_ptr()))
         elif isinstance(value, int) and (kind in _WIDE or kind.startswith("*")):
             suspects.add(value)
     suspects = {number for number in suspects if _LOWEST <= number < _HIGHEST and not _within(number, found)}
     if suspects:
         found.update(dict.fromkeys(_living(suspects)))
     return [buffer for buffer in found if buffer[1]]
+
+
+def _tensor_of(value: Any) -> Union[torch.Tensor, None]:
+    """Return the tensor that an argument is or stands for: Triton takes anything with `data_ptr`, such as a package's own view."""
+    if isinstance(value, torch.Tensor):
+        return value
+    held = vars(value).values() if hasattr(value, "__dict__") else ()
+    tensors = [each for each in (getattr(value, "base", None), *held) if isinstance(each, torch.Tensor)]
+    usual = tensors[0] if tensors and hasattr(value, "base") else None
+    if not hasattr(value, "data_ptr"):
+        return usual
+    return next((each for each in tensors if _within(int(value.data_ptr()), [_storage(each)])), usual)
 
 
 def _storage_of_any(tensor: torch.Tensor) -> Union[Buffer, None]:

@@ -186,7 +186,7 @@ def test_a_tunnel_ends_with_its_client(ssh, tmp_path):
     assert not made.path.parent.exists()
 
 
-def test_a_tunnel_is_mended(ssh):
+def test_a_tunnel_is_repaired(ssh):
     """Another ssh takes the place of one that has ended; the path stays."""
     ssh('for word; do case $word in /*:*) : > "${word%%:*}" ;; esac; done; sh -s')
     made = opened(PLACE, There(0, -1, -1, socket="/run/x.sock"))

@@ -1,12 +1,6 @@
-"""Let `torch.compile` generate and compile its code before the card is taken: each point runs once on tensors without data.
+"""torch's compiler without a card: it is told of one, generates and compiles for it, and loads and launches nothing.
 
-torch's compiler is told what the facts stage knows of the card. What it makes goes to a cache of this run, under torch's own keys and
-Triton's. Nothing has run by then, so no choice of an autotuner is among it: the worker that measures loads every candidate, and tunes on
-the card as without this. If a part of torch that this needs is missing, nothing is generated, and first calls compile on the card.
-
-Two things would change what is measured. torch's key of a backward graph leaves out which saved tensors it may overwrite, and the graph of
-`retain_graph=True` may overwrite none: `tell_apart` adds that to the key. And torch's own compile workers use the assembler that torch
-brings, as `generate` does here.
+Its own compile workers use the assembler that torch brings, and so does this.
 """
 
 from __future__ import annotations
@@ -15,108 +9,16 @@ import contextlib
 import dataclasses
 import functools
 import importlib
-import itertools
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.inside.ahead.points import points_of
-from harness.inside.benchmarks import Point
-from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
-from harness.inside.environment.temporary_home import temporary_home
-from harness.inside.process.workers import Worker, forked
-from harness.records import Architecture, Job, Stage
-
-_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
-_NAME = "torch.compile"
-_READY_S = 120  # for torch's compile workers to start
-# torch's autograd makes a context on the card in a process that traces a gradient. A few take less memory than marks another run's points.
-_MOST = 3
+from harness.records import Architecture, Job
 
 
 class _ReachedError(Exception):
     """A point has come to what it times, or launches a kernel of its own: the rest is compiled elsewhere."""
-
-
-def folder_of(job: Job) -> Path:
-    """Return the folder of this run's cache of torch's compiler."""
-    return Path(job.output) / Stage.BENCH.value / ".torch-compile"
-
-
-def is_used(job: Job) -> bool:
-    """Return whether a file of the package names torch's compiler."""
-    return any(_NAME in path.read_text(encoding="utf-8", errors="replace") for path in root_of(job).rglob("*.py"))
-
-
-def name_folder(job: Job) -> None:
-    """Name the folder to the processes that this one starts, unless the user names another. torch reads it when it is imported."""
-    os.environ.setdefault(_VARIABLE, str(folder_of(job)))
-
-
-def started(job: Job, card: Architecture, log: Path) -> list[Worker]:
-    """Start to generate, if the sweep has something for torch's compiler, and return the processes."""
-    if Stage.BENCH not in job.stages or not is_used(job):
-        return []
-    name_folder(job)
-    return [forked(generate, job, card, share, _MOST)(log, log.with_name("log-torch-compile.txt")) for share in range(_MOST)]
-
-
-def use(job: Job) -> None:
-    """In the worker that measures: take what was generated, if anything was, and be ready to compile the rest."""
-    if not folder_of(job).is_dir():
-        return
-    with contextlib.suppress(Exception):
-        tell_apart()
-        importlib.import_module("torch._inductor.compile_fx")
-        workers = importlib.import_module("torch._inductor.async_compile").AsyncCompile
-        workers.wait_pool_ready(_READY_S)
-
-
-def tell_apart() -> None:
-    """Add to torch's keys of graphs which of the saved tensors a backward graph may overwrite."""
-    details = importlib.import_module("torch._inductor.codecache").FxGraphHashDetails
-    donated = importlib.import_module("torch._inductor.utils").get_donated_idxs
-    begin = details.__init__
-
-    def begin_with(self: Any, *args: Any, **kwargs: Any) -> None:
-        begin(self, *args, **kwargs)
-        self.donated = donated()
-
-    details.__init__ = begin_with
-
-
-def generate(job: Job, card: Architecture, share: int, shares: int) -> None:
-    """Run a share of all points once, up to what they time. This process launches nothing, and ends afterwards."""
-    folder_of(job).mkdir(parents=True, exist_ok=True)
-    own = os.environ.get("TRITON_CACHE_DIR")
-    with contextlib.ExitStack() as undo:
-        undo.enter_context(temporary_home(folder_of(job).parent))
-        if own is None:  # then torch's compiler has Triton's cache in its own
-            del os.environ["TRITON_CACHE_DIR"]
-        without_card(job, card, undo)
-        tell_apart()
-        enter(package_folders(job), first=python_path(job))
-        for point in share_of(points_of(job), share, shares):
-            run(point)
-
-
-def run(point: Point) -> None:
-    """Run one point on tensors without data."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    # Errors are those of a point, which the sweep reports, or of tensors without data.
-    with contextlib.suppress(Exception), FakeTensorMode(allow_non_fake_inputs=True):
-        point.run()
-
-
-def share_of(found: Iterable[Point], share: int, shares: int) -> list[Point]:
-    """Return a share of the points, in their order. Those of a kernel with equal parameters stay together: they may share a graph."""
-    groups: dict[tuple[str, str], list[Point]] = {}
-    for point in found:
-        groups.setdefault((point.kernel, str(sorted(map(str, point.params.values())))), []).append(point)
-    return list(itertools.chain.from_iterable(list(groups.values())[share::shares]))
 
 
 def without_card(job: Job, card: Architecture, undo: contextlib.ExitStack) -> None:
