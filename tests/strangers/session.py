@@ -29,6 +29,8 @@ from harness.config.package.switches import switches
 REPOSITORY = Path(__file__).parents[2]
 TARGETS = REPOSITORY / ".ci" / "targets.yml"
 _WORK = Path(tempfile.gettempdir()) / "warpwave-strangers"
+# Not by PYTHONPATH, which a package's tests would see: `from tests.conftest import …` would find this repository's.
+_RUN = f"import runpy, sys; sys.path.insert(0, {str(REPOSITORY)!r}); runpy.run_module('harness', run_name='__main__', alter_sys=True)"
 _CONTROLS = 10  # classes of one stage that get a control; the rest is counted
 _SAME = ("triton", "torch")
 
@@ -77,9 +79,9 @@ def measure(package: Package, asked: argparse.Namespace) -> dict[str, Any]:
     command = ["run", "cpu", "--kernels", str(kernels), *options, *quick, "--targets", str(TARGETS), "--timeout", str(limit)]
     started = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "harness", *command, "--out", str(out)],
+        [sys.executable, "-c", _RUN, *command, "--out", str(out)],
         cwd=sources.parent,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "COLUMNS": "200"},
+        env={**os.environ, "COLUMNS": "200"},
         capture_output=True,
         text=True,
     )

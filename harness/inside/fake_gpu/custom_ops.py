@@ -27,6 +27,7 @@ class DirectOp:
 
     def __init__(self, kind: str, function: Callable[..., Any]) -> None:
         self._kind, self._function, self._signature = kind, function, inspect.signature(function)
+        self.__signature__ = self._signature  # packages compare it with that of the op's fake
         self._differentiable: type[torch.autograd.Function] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -10,6 +10,7 @@ import torch
 
 from harness.inside.fake_gpu.generators import generator_type
 from harness.inside.fake_gpu.host_side import is_host, put_on_host
+from harness.inside.fake_gpu.processes import processes
 from harness.inside.fake_gpu.redirect import within
 from harness.inside.fake_gpu.torch_device import Patch
 
@@ -29,7 +30,7 @@ _TYPES = {
 
 
 def objects(kinds: Iterable[str]) -> list[Patch]:
-    """Return what makes generators, parameters, NumPy's arrays, files and threads work with a pretended device of these types."""
+    """Return what makes generators, parameters, arrays, files, threads and processes work with a pretended device of these types."""
     named = tuple(kinds)
     parameter = torch.nn.Parameter.__new__
     return [
@@ -39,6 +40,7 @@ def objects(kinds: Iterable[str]) -> list[Patch]:
         # torch looks at the type of the stream before any mode sees the call.
         (torch.Tensor, "record_stream", lambda tensor, stream: None),
         (torch, "load", _loading(torch.load, named)),
+        *processes(),
         # Private, and in each Python from 3.10 to 3.14; `run` is what subclasses replace.
         (threading.Thread, "_bootstrap_inner", within(threading.Thread._bootstrap_inner)),  # type: ignore[attr-defined]
         *(_tensor_type(kind, name, dtype) for kind in named if hasattr(torch, kind) for name, dtype in _TYPES.items()),

@@ -1,5 +1,7 @@
 """Kernels as operators of torch's dispatcher."""
 
+import inspect
+
 import torch
 import triton
 from small_kernels import add, add_kernel, scale, scale_kernel
@@ -144,3 +146,12 @@ def test_shapes_on_the_meta_device(pair):
     assert x.to("meta").device == shape.device != x.device
     assert x.cpu().device != x.cpu().to("meta").device
     torch.testing.assert_close(add(x, y), x + y)
+
+
+def test_the_parameters_of_an_op(pair):
+    x, _ = pair
+    names = list(inspect.signature(doubled).parameters)
+    if names == ["args", "kwargs"]:
+        names = [argument.name for argument in doubled._opoverload._schema.arguments]
+    assert names == ["x"]
+    torch.testing.assert_close(doubled(x), 2 * x)
