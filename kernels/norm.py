@@ -17,17 +17,13 @@ from kernels.configs.norm import LAYER_NORM, RMS_NORM, Norm, Parts, Ring, Tile
 from kernels.dispatch import cdiv, next_power_of_2
 from kernels.layer_norm import ring
 from kernels.layer_norm.backward import backward_kernel, backward_steps_kernel, column_sums_kernel, totals_kernel
+from kernels.layer_norm.chunks import even_stride, even_tile
 from kernels.layer_norm.forward import forward_kernel, forward_steps_kernel
 
 # Minimum columns of a block: thousands of rows of one or two columns, with their offsets, would not fit the registers.
 _FEWEST = 4
 # Minimum slots for other parts' sums: with eight, the compiler would need two more registers than it has.
 _FEWEST_SLOTS = 16
-# Rows of fewer vectors than this leave half a warp without work if they are split. Chunks: how many are few, and the most. More
-# warps than these have smaller chunks instead, if there are not too many.
-_SHORT, _FEW, _MOST, _WARPS = 64, 4, 9, 8
-# Backward: up to so many columns, a masked lane costs less than another row's; and the most chunks.
-_SHORT_STRIDE, _MOST_STRIDE = 1024, 6
 
 
 def columns_of(input: Tensor, normalized_shape: Sequence[int], **parameters: Tensor | None) -> int:
@@ -127,28 +123,6 @@ def _plan(
     return _Plan(Bound(kernel, (cdiv(n_rows, height) * n_parts,), options), n_parts)
 
 
-def even_tile(n_columns: int, element_size: int) -> tuple[Tile, int, int] | None:
-    """Return the tile, columns and rows of a program for rows that a power of two fits badly; None if it fits well, or rows are short.
-
-    A masked lane holds registers and issues instructions, but fetches nothing. So the columns are a few chunks, as wide as possible with at
-    most an eighth of the lanes masked (up to a fifth where that would take more than nine chunks). A thread has one 16-byte access of a
-    chunk, or two if there are few chunks: at most 36 registers of data. A program has one row: with two, one of 1280 columns took 2 %
-    longer on an H200, and one of 5120 11 %. Eight warps rather than sixteen: 0.96 instead of 0.90 of a copy at 18432 columns.
-    """
-    vector = 16 // element_size
-    block = next_power_of_2(n_columns)
-    if n_columns % vector or n_columns < _SHORT * vector or 8 * (block - n_columns) <= block:
-        return None
-    width = block
-    while 8 * (cdiv(n_columns, width) * width - n_columns) > cdiv(n_columns, width) * width and cdiv(2 * n_columns, width) <= _MOST:
-        width //= 2
-    chunks = cdiv(n_columns, width)
-    warps = width // (32 * vector * (2 if chunks <= _FEW else 1))
-    if warps > _WARPS and chunks > _FEW and cdiv(2 * n_columns, width) <= _MOST:
-        width, chunks, warps = width // 2, cdiv(2 * n_columns, width), warps // 2
-    return Tile(n_columns, 0, max(1, warps), chunks=chunks, packed=element_size == 2), width * chunks, 1
-
-
 def _striding(config: Norm, tile: Tile, n_columns: int, element_size: int) -> tuple[Tile, int, int]:
     """Return the tile of a backward that strides over rows, the columns of a chunk, and how many rows it has at a time."""
     even = even_stride(n_columns, element_size) if config.even else None
@@ -156,28 +130,6 @@ def _striding(config: Norm, tile: Tile, n_columns: int, element_size: int) -> tu
         return even
     block = _block(n_columns)
     return tile, block, max(1, tile.elements // (block * element_size // 2))
-
-
-@functools.lru_cache(maxsize=1024)
-def even_stride(n_columns: int, element_size: int) -> tuple[Tile, int, int] | None:
-    """Return the tile, columns of a chunk and rows of a program for a backward whose rows a power of two fits badly; None if it fits well.
-
-    As in `even_tile`. Sums over rows take two registers an element, so a thread has at most 40 of a row, and there are as many programs as
-    registers allow: one more than that waits until others end. Up to six chunks; in a seventh, rows are read 8 bytes at a time.
-    """
-    block = next_power_of_2(n_columns)
-    if element_size > 2 or n_columns <= _SHORT_STRIDE or n_columns % 8 or 8 * (block - n_columns) <= block:
-        return None
-    width = block // 2
-    while 8 * (cdiv(n_columns, width) * width - n_columns) > cdiv(n_columns, width) * width:
-        width //= 2
-    chunks = cdiv(n_columns, width)
-    if chunks > _MOST_STRIDE:
-        return None
-    per_row = 2 if width * chunks <= 1280 else 4 if width * chunks <= 5120 else 8
-    share = width * chunks // (32 * per_row)
-    programs = 1 if per_row == 8 else 4 if share <= 12 else 3 if share <= 24 else 2
-    return Tile(n_columns, 0, max(4, per_row), programs=programs, stages=3, chunks=chunks), width, max(1, 4 // per_row)
 
 
 def backward(

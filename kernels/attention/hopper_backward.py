@@ -23,6 +23,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.attention.deal import next_tile
 from kernels.attention.hopper_tiles import AVAILABLE, jit, largest_divisor, padded, ring, tiles, travels, with_positive_scale
 from kernels.attention.hopper_tiles import supports as supported
 
@@ -66,21 +67,7 @@ def _produce(descs, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr,
         async_load(dout_desc, [batch, head, tile * ROWS, 0], full.index(stage), dout_ring.index(stage))
         async_load(lse_desc, [here], full.index(stage), start_ring.index(stage))
         async_load(delta_desc, [here], full.index(stage), start_ring.index(STAGES + stage))
-        head, tile, last_head = _next(head, tile, last_head, together, first, row_tiles)
-
-
-@jit
-def _next(head, tile, last_head, together, first, row_tiles):
-    """Return the head and tile that come next: `together` heads have one tile after the other, from the last tile on."""
-    head += 1
-    if head == last_head:
-        if tile == first:
-            tile = row_tiles - 1
-            last_head += together
-        else:
-            tile -= 1
-            head -= together
-    return head, tile, last_head
+        head, tile, last_head = next_tile(head, tile, last_head, together, first, row_tiles)
 
 
 @jit
@@ -172,7 +159,7 @@ def _consume(dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, HALF: gl.
         if CAUSAL:
             masked = masked | (tile * ROWS < end)
         dk, dv = _step(dk, dv, dq_desc, head, tile * ROWS, first_key, keys, masked, scale_log2, smem, bars, step, HALF, CAUSAL)
-        head, tile, last_head = _next(head, tile, last_head, together, first, row_tiles)
+        head, tile, last_head = next_tile(head, tile, last_head, together, first, row_tiles)
 
     way_out = v_smem.index(HALF)  # only this consumer reads this half of V
     way_out.reshape([KEYS, D]).store(dv.to(way_out.dtype))

@@ -20,6 +20,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from kernels.attention.deal import deal_out, tile_of
 from kernels.attention.hopper_tiles import AVAILABLE, jit, largest_divisor, padded, ring, tiles, with_positive_scale
 from kernels.attention.hopper_tiles import supports as supported
 from kernels.bound import Bound, descriptors
@@ -39,42 +40,6 @@ _ROWS = 64  # of Q per consumer: the smallest matrix product of a warpgroup
 _BLOCK = 128  # keys: at D = 128, the scores (64 registers), their bf16 copy (32) and the output (64) fit 240 registers without spills
 _ROUNDS = 1.5  # of tiles that are dealt at a time
 _SHARED_CACHE = 24 << 20  # bytes of K and V that concurrent programs may share: half of the L2 cache; the rest streams through it
-
-
-@jit
-def _has_last(dealt, backwards):
-    """Return 1 if this program gets one of the last tiles of a deal, which may not be enough for all."""
-    programs, program = gl.num_programs(0), gl.program_id(0)
-    place = gl.where(backwards, programs - 1 - program, program)
-    return gl.where(place < dealt - (gl.cdiv(dealt, programs) - 1) * programs, 1, 0)
-
-
-@jit
-def _deal(total, dealt):
-    """Deal tiles to the programs, `dealt` at a time. Return this program's tiles, those of its first deal and of two, and a deal's rounds.
-
-    Each round goes through the programs in the other direction: who got a long tile gets a short one next.
-    """
-    rounds = gl.cdiv(dealt, gl.num_programs(0))
-    first = rounds - 1 + _has_last(dealt, rounds % 2 == 0)
-    both = first + rounds - 1 + _has_last(dealt, True)
-    return total // dealt // 2 * both + total // dealt % 2 * first, first, both, rounds
-
-
-@jit
-def _tile(turn, deal, dealt, section, row_tiles):
-    """Return (head, row tile) of a turn. Heads are in sections whose K and V fit the L2 cache; in a section, the last row tiles come first.
-
-    Under a mask, those are the longest.
-    """
-    _, first, both, rounds = deal
-    programs, program = gl.num_programs(0), gl.program_id(0)
-    second = gl.where(turn % both >= first, 1, 0)
-    round = turn % both - second * first
-    index = (turn // both * 2 + second) * dealt + round * programs
-    index += gl.where((round + second * rounds) % 2 == 1, programs - 1 - program, program)
-    within = index % (section * row_tiles)
-    return index // (section * row_tiles) * section + within % section, row_tiles - 1 - within // section
 
 
 @jit
@@ -104,9 +69,9 @@ def _produce(q_desc, k_desc, v_desc, smem, bars, sizes, CAUSAL: gl.constexpr, RO
     total, dealt, section, row_tiles, heads, group, _, keys = sizes
     STAGES: gl.constexpr = k_ring.shape[0]
     step, q_phase = 0, 1  # waiting for the phase before the first succeeds on a new barrier
-    deal = _deal(total, dealt)
+    deal = deal_out(total, dealt)
     for turn in range(deal[0]):
-        head, row_tile = _tile(turn, deal, dealt, section, row_tiles)
+        head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
         batch, q_head = head // heads, head % heads
         mbarrier.wait(q_empty, q_phase)
         q_phase ^= 1
@@ -156,9 +121,9 @@ def _consume(
     unset = gl.zeros([ROWS, BLOCK], gl.float32, s_layout)
 
     step, q_phase = 0, 0
-    deal = _deal(total, dealt)
+    deal = deal_out(total, dealt)
     for turn in range(deal[0]):
-        head, row_tile = _tile(turn, deal, dealt, section, row_tiles)
+        head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
         blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
         first_row = (2 * row_tile + HALF) * ROWS
         row = first_row + gl.arange(0, ROWS, gl.SliceLayout(1, s_layout))

@@ -237,6 +237,33 @@ def test_a_row_is_split_into_few_chunks_with_few_masked_lanes():
         assert norm.even_tile(whole, 2) is None
 
 
+def test_a_backward_has_chunks_that_registers_hold():
+    for n_columns in range(1032, 8192, 8):
+        if even := norm.even_stride(n_columns, 2):
+            tile, width, rows = even
+            threads_of_a_row = tile.warps * 32 // rows
+            assert 0 <= 8 * (width * tile.chunks - n_columns) <= width * tile.chunks
+            assert width.bit_count() == 1 and tile.chunks <= 6
+            assert width >= 4 * threads_of_a_row and width * tile.chunks <= 40 * threads_of_a_row
+    for whole in (1024, 2048, 3584, 7168, 1600, 1283):  # powers of two, and what they fit; seven chunks; no whole vectors
+        assert norm.even_stride(whole, 2) is None
+    assert norm.even_stride(1280, 4) is None
+
+
+@pytest.mark.parametrize("op", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize("n_columns", [1152, 1280])
+def test_a_backward_in_chunks(n_columns, op, device, compare, monkeypatch):
+    """Force the chunks of cards that have them: two rows at a time, and more rows than programs."""
+    config = choose(getattr(norm, op.upper()))
+    if not config.even:
+        tile = dataclasses.replace(config.backward[0], programs=1)
+        monkeypatch.setattr(norm, op.upper(), {"*": dataclasses.replace(config, even=True, backward=(tile, *config.backward[1:]))})
+        monkeypatch.setattr(norm, "even_tile", lambda *_: None)
+    x, weight, bias = (torch.randn(*shape, n_columns, device=device).bfloat16() for shape in ((27,), (), ()))
+    ours, pytorch, parameters = (layer_norm, F.layer_norm, (weight, bias)) if op == "layer_norm" else (rms_norm, F.rms_norm, (weight,))
+    compare(ours, pytorch, x + 3, (n_columns,), *parameters)
+
+
 @pytest.mark.parametrize("op", ["layer_norm", "rms_norm"])
 @pytest.mark.parametrize("n_columns", [520, 1280, 1600, 2600])
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import math
@@ -10,8 +11,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from kernels.configs import Card
+from kernels.configs.matmul import MATMUL
 from kernels.matmul import launch, linear, matmul
 from kernels.matmul.matmul import _activation_backward, _linear, _matmul
+from kernels.matmul.split import for_few_rows
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 ACTIVATIONS = {
@@ -69,6 +73,17 @@ def test_many_tiles_in_every_layout(dtype, device, compare):
     for left in (a, a.t().contiguous().t()):
         for right in (b, b.t().contiguous().t()):
             compare(matmul, torch.matmul, left, right)
+
+
+def test_few_rows_have_parts_that_divide_the_sum_and_fill_a_card():
+    hopper, tiles = Card("sm_90", 32, 132, 227 << 10), MATMUL["sm_90"].few
+    for m, n, k in ((1, 2048, 8192), (64, 9216, 2304), (32, 2880, 2880), (16, 896, 4864), (33, 18944, 3584), (64, 768, 2048)):
+        tile, parts = for_few_rows(tiles, hopper, m, n, k)
+        assert tile.m >= m and k % (parts * tile.k) == 0
+        assert tile.stages * (tile.m + tile.n) * tile.k * 2 <= hopper.shared_bytes
+        assert parts * -(-n // tile.n) >= 66  # half of the multiprocessors have work
+    assert for_few_rows(tiles, hopper, 8, 64, 100) is None
+    assert for_few_rows(tiles, dataclasses.replace(hopper, shared_bytes=16 << 10), 64, 768, 2048) is None
 
 
 def test_a_long_sum(device, compare):

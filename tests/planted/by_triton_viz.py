@@ -1,9 +1,9 @@
-"""Run each planted fault under triton-viz' sanitizer, in a process of its own: `python by_triton_viz.py FILE`. FILE gets the outcomes as JSON.
+"""Run each planted fault under triton-viz' sanitizer: `python by_triton_viz.py FILE`. FILE gets the outcomes as JSON.
 
-It needs triton-viz, and a Triton that this runs with (3.0 runs with 3.6; its table of the interpreter's functions does not fit 3.8 and 3.9).
+It needs triton-viz, and a Triton that this runs with: 3.0 runs with 3.6. It expects functions of the interpreter that 3.9 no longer has.
 """
 
-# ruff: noqa: T201, E402 - a program of its own, which patches what the faults import
+# ruff: noqa: T201 - a program of its own, which patches what the faults import
 import json
 import os
 import signal
@@ -34,7 +34,7 @@ def on_the_cpu(original):
 
 
 def ended(test, fault):
-    """Run one test in a forked process; return whether the sanitizer reports something, and if it does not, what ended the test.
+    """Run one test in a forked process; return whether the sanitizer reports something, and if not, what ended the test.
 
     It computes no results, so the test's own comparison fails behind it. A kernel that waits for another program never ends: 30 s are enough.
     """

@@ -53,7 +53,7 @@ def zero_and_add(x, out, BLOCK: tl.constexpr, FAULT: tl.constexpr):
 def add_and_read(x, out, seen, BLOCK: tl.constexpr, FAULT: tl.constexpr):
     program = tl.program_id(0)
     before = tl.atomic_add(out, tl.sum(tl.load(x + program * BLOCK + tl.arange(0, BLOCK))))
-    tl.store(seen + program, tl.load(out) if FAULT else before)
+    tl.store(seen + program, tl.load(out) if FAULT else (before >= 0).to(tl.float32))
 
 
 @triton.jit
@@ -95,6 +95,7 @@ def locked(x, lock, out, BLOCK: tl.constexpr, FAULT: tl.constexpr):
         while tl.atomic_cas(own, 0, 1) == 1:
             pass
         tl.store(out, tl.load(out) + value)
+        tl.debug_barrier()  # all waves have read the sum; as in Triton's tutorial on layer norm
         tl.atomic_xchg(own, 0)
 
 

@@ -13,6 +13,7 @@ from failures import HOST_CODE, NO_CARD, Class, Failure, same, without_folder
 
 Control = Callable[[Failure, Path, str, dict[str, str]], str]
 _LIMIT_S = 300
+_NOTHING = "(nothing to repeat)"
 OURS, PACKAGE, TRITON, UNDECIDED = "ours", "the package", "Triton", "undecided"
 _MISSING = re.compile(r"No module named '([\w.]+)'")
 _PLAIN = Path(__file__).with_name("plain_compile.py")
@@ -27,6 +28,8 @@ def blame(found: Class, kernels: Path, python: str, variables: dict[str, str]) -
         except subprocess.TimeoutExpired:
             answer = {"fault": UNDECIDED, "control": f"no answer in {_LIMIT_S} s"}
             continue
+        if said == _NOTHING:
+            continue
         answer = {"fault": _fault(failure, said), "control": without_folder(said) or "passes"}
         if answer["fault"] != UNDECIDED:
             break
@@ -39,6 +42,8 @@ def _controls_for(failure: Failure) -> tuple[Control, ...]:
         return (_plain_triton,)
     if _MISSING.search(failure.message):
         return (_plain_import, _plain_pytest)
+    if failure.own and "::" not in failure.id:
+        return (_plain_import_of_file, _plain_pytest)
     return (_plain_pytest, _plain_pytest_of_all)
 
 
@@ -56,7 +61,7 @@ def _fault(failure: Failure, said: str) -> str:
         return OURS
     if not same(said, failure.message):
         return UNDECIDED
-    if failure.stage == "compile" or "/triton/" in failure.where:
+    if failure.stage == "compile" or "-packages/triton/" in failure.where:
         return f"{PACKAGE}, or {TRITON}"
     return PACKAGE
 
@@ -64,9 +69,34 @@ def _fault(failure: Failure, said: str) -> str:
 def _plain_import(failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:
     """Return what Python says to the import of the module that is missing, or nothing if it is there."""
     match = _MISSING.search(failure.message)
-    command = [python, "-c", f"import {match[1] if match else ''}"]
-    done = subprocess.run(command, cwd=kernels, env=variables, capture_output=True, text=True, timeout=_LIMIT_S)
-    return (done.stderr.strip().splitlines() or [""])[-1][:200] if done.returncode else ""
+    return _import(match[1] if match else "", kernels, python, variables)
+
+
+def _plain_import_of_file(failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:
+    """Return what Python says to the import of the package's file that raised."""
+    root = _root(kernels)
+    path = root / failure.own.partition("/sources/")[2].partition("/")[2]
+    base = root / "src" if path.is_relative_to(root / "src") else root
+    if not path.is_file():
+        return _NOTHING
+    name = ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__")
+    paths = os.pathsep.join([str(base), str(kernels), variables.get("PYTHONPATH", "")])
+    return _import(name, kernels, python, {**variables, "PYTHONPATH": paths})
+
+
+def _import(name: str, kernels: Path, python: str, variables: dict[str, str]) -> str:
+    """Return how an import ends. If it asks for a card, there is the same stand-in for Triton's driver as for a kernel's control."""
+    stand_in = (
+        f"import sys; sys.path.append({str(_PLAIN.parent)!r}); import plain_compile as plain; plain.pretend(plain.target_of('sm_90')); "
+    )
+    said = ""
+    for before in ("", stand_in):
+        command = [python, "-c", f"{before}import importlib; importlib.import_module({name!r})"]
+        done = subprocess.run(command, cwd=kernels, env=variables, capture_output=True, text=True, timeout=_LIMIT_S)
+        said = (done.stderr.strip().splitlines() or [""])[-1][:200] if done.returncode else ""
+        if not NO_CARD.search(said):
+            break
+    return said
 
 
 def _plain_pytest(failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:

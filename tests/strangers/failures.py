@@ -23,12 +23,13 @@ HOST_CODE = "(host code)"  # the function of a row that has no kernel
 
 @dataclass(frozen=True)
 class Failure:
-    """One test or kernel that failed: what to repeat it by, its message, and the innermost file of its traceback."""
+    """One test or kernel that failed: what to repeat it by, its message, the innermost file of its traceback, and of the package's own."""
 
     stage: str
     id: str
     message: str
     where: str = ""
+    own: str = ""
     row: dict[str, Any] | None = None
 
 
@@ -71,7 +72,8 @@ def failed_tests(raw: Path) -> list[Failure]:
         if bad is not None:
             name = next((entry.get("value") for entry in case.iter("property") if entry.get("name") == "id"), case.get("name"))
             frames = _FRAME.findall(bad.text or "")
-            found.append(Failure("test", str(name), bad.get("message") or "", frames[-1] if frames else ""))
+            own = [frame for frame in frames if "/sources/" in frame]
+            found.append(Failure("test", str(name), bad.get("message") or "", (frames or [""])[-1], (own or [""])[-1]))
     return found
 
 

@@ -140,9 +140,11 @@ def read(comparison: Path, kernels: Path, most: int, variables: dict[str, str], 
     for failed in (failures.failed_tests(raw), failures.failed_kernels(raw)):
         left = most
         for one in failures.classes(failed):
-            judged = decided.get((one.example.stage, one.message))
+            judged = decided.get((one.example.stage, one.message)) or decided.get(("test", one.message))
             if judged is None and left > 0:
                 judged, left = controls.blame(one, kernels, python, variables), left - 1
+                if judged["fault"] != controls.UNDECIDED:
+                    decided[one.example.stage, one.message] = judged
             judged = judged or {"fault": controls.UNDECIDED, "control": "not run"}
             result["classes"].append(
                 {"stage": one.example.stage, "count": one.count, "message": one.message, "example": one.example.id, **judged}

@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from harness.inside.ahead import generated
 from harness.inside.ahead.launches import work
 from harness.inside.ahead.unpack import unpack
 from harness.inside.bench import precompile
+from harness.inside.compile import generated
 from harness.inside.process.workers import as_stage
 from harness.records import Job
 

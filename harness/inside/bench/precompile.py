@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.inside.ahead.points import points_of
 from harness.inside.benchmarks import Point
+from harness.inside.compile.points import points_of
 from harness.inside.environment.package_path import enter, package_folders, python_path
 from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.process.workers import Worker, forked, hash_triton

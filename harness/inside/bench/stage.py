@@ -15,7 +15,6 @@ import traceback
 import unittest
 from pathlib import Path
 
-from harness.inside.ahead import generated
 from harness.inside.bench import precompile
 from harness.inside.bench.ceilings import copy_ceiling, product_ceilings
 from harness.inside.bench.do_bench import Timer
@@ -26,6 +25,7 @@ from harness.inside.bench.scripts import measure_scripts
 from harness.inside.bench.stopping_rule import Rounds, Rule
 from harness.inside.benchmarks import Point, load_points
 from harness.inside.codegen.recorder import Recorder
+from harness.inside.compile import generated
 from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
 from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.facts.architecture import card_here

@@ -33,6 +33,7 @@ def limits() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_S, MOST_CPU_S))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", heavy.NAMES)
 def test_no_file_takes_all_memory_or_forever(name, tmp_path):
     """Below 512 MiB of memory and a limit of CPU time, whatever it holds; the message names no Python type."""

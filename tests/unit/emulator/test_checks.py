@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import re
 import struct
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ import triton
 import triton.language as tl
 from machine_code import WAVES, assembled, compiled, linked, pack
 
-from harness.emulator import Access, Check, Launch, execute, load
+from harness.emulator import Access, Check, Launch, OutOfMemoryBounds, execute, load
 
 # s[0:1]: pointers in and out; v0: the thread. v1: four times the thread.
 BEGIN = "s_load_dwordx4 s[4:7], s[0:1], 0x0\n s_waitcnt lgkmcnt(0)\n v_lshlrev_b32 v1, 2, v0\n v_mov_b32 v3, 0\n"
@@ -44,6 +46,7 @@ RIGHT = {
     "a second load into a register": "global_load_dword v4, v1, s[4:5]\n global_load_dword v4, v1, s[4:5]\n s_waitcnt vmcnt(0)\n" + STORE,
     "a store in flight at a barrier": "v_mov_b32 v4, 1\n" + STORE + BARRIER + WRITE,
     "waves write the same": "v_mov_b32 v4, 7\n ds_write_b32 v3, v4\n s_waitcnt lgkmcnt(0)\n s_barrier\n ds_read_b32 v4, v3\n s_waitcnt lgkmcnt(0)\n" + STORE,
+    "lanes that differ by rounding": "v_mov_b32 v4, 1.0\n v_add_u32 v4, v4, v0\n ds_write_b32 v3, v4\n s_waitcnt lgkmcnt(0)\n",
     "lanes write the same": "v_mov_b32 v4, 7\n global_store_dword v3, v4, s[6:7]\n",
     "LDS atomics": "v_mov_b32 v4, v0\n ds_write_b32 v1, v3\n s_waitcnt lgkmcnt(0)\n s_barrier\n ds_add_u32 v3, v4\n s_waitcnt lgkmcnt(0)\n",
     "a load straight to LDS, waited for": "s_mov_b32 m0, 0\n global_load_lds_dword v1, s[4:5]\n s_waitcnt vmcnt(0)\n ds_read_b32 v4, v3\n s_waitcnt lgkmcnt(0)\n" + STORE,
@@ -67,7 +70,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_is_right_stays_silent(name):
-    assert check(RIGHT[name], threads=64 if "straight" in name or "wave reads" in name else 128) == []
+    assert check(RIGHT[name], threads=64 if re.search("straight|wave reads|rounding", name) else 128) == []
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -140,3 +143,23 @@ def test_each_barrier_that_is_missing_is_reported(arch):
         lines = {one.place.line for one in found}
         assert lines
         assert lines <= {f"test_checks.py:{reduce.fn.__code__.co_firstlineno + n}" for n in (4, 5)}
+
+
+def test_an_index_outside_of_lds_ends_the_launch():
+    """4,096 bytes are there."""
+    with pytest.raises(OutOfMemoryBounds, match="4096"):
+        check("ds_write_b32 v1, v0 offset:4096\n s_waitcnt lgkmcnt(0)\n")
+
+
+def test_a_lock_is_not_blamed():
+    """Each program reads and writes the sum while it holds the lock: the read before its own store is ordered, too."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "planted"))
+    import races
+
+    x, lock, out = torch.randn(8 * 128), torch.zeros(8, dtype=torch.int32), torch.zeros(1)
+    for fault in ("", "unlocked too early"):
+        made = compiled(races.locked, "gfx942", {"x": x, "lock": lock.zero_(), "out": out}, {"BLOCK": 128, "FAULT": fault})
+        kernel, found = load(made.asm["hsaco"]), []
+        buffers = [(tensor.data_ptr(), tensor.nbytes) for tensor in (x, lock, out)]
+        execute(kernel, Launch((8, 1, 1), 256, pack(kernel, [x, lock, out]), made.metadata.shared, buffers), findings=found)
+        assert {one.check for one in found} == ({Check.GLOBAL_RACE} if fault else set())

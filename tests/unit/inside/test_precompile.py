@@ -85,7 +85,7 @@ if __name__ == "__main__":
 LAUNCH = """
 import sys
 from pathlib import Path
-from harness.inside.ahead.points import points_of
+from harness.inside.compile.points import points_of
 from harness.inside.bench import precompile
 from harness.inside.fake_gpu import driver
 from harness.records import Job

@@ -56,7 +56,7 @@ void saw_global(struct wave *w, u64 address, u32 size, int lane, int access) {
         }
         if (at->writer && at->writer != me && at->written_at >= horizon(w))
             conflict(w, at->writer, at->written_by & 0x7fffffff, atomic ? UPDATES : WRITES, address, size, lane, READS);
-        if (at->reader && at->reader != me) at->other_reader = at->reader;
+        if (at->reader && at->reader != me) at->other_reader = at->reader, at->other_read_at = at->read_at, at->other_read_by = at->read_by;
         at->reader = me, at->read_at = c->time, at->read_by = w->pc - 1;
     }
 }
@@ -74,8 +74,10 @@ void global_stored(struct wave *w, u64 address, u32 size, int lane, int access, 
         if (changed || !at->writer) {
             if (changed && at->writer && at->writer != me && at->written_at >= horizon(w) && !(atomic && access == UPDATES))
                 conflict(w, at->writer, at->written_by & 0x7fffffff, atomic ? UPDATES : WRITES, address, size, lane, access);
-            u32 reader = at->reader != me ? at->reader : at->other_reader;
-            if (changed && reader && reader != me && at->read_at >= horizon(w)) conflict(w, reader, at->read_by, READS, address, size, lane, access);
+            int last = at->reader != me;
+            u32 reader = last ? at->reader : at->other_reader, read_at = last ? at->read_at : at->other_read_at;
+            if (changed && reader && reader != me && read_at >= horizon(w))
+                conflict(w, reader, last ? at->read_by : at->other_read_by, READS, address, size, lane, access);
             at->writer = me, at->written_at = access == UPDATES ? c->time - 1 : c->time, at->written_by = (w->pc - 1) | (access == UPDATES ? 1u << 31 : 0);
         }
         if (access == UPDATES) at->released = c->time;

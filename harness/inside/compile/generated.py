@@ -21,9 +21,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from harness.inside.ahead.points import points_of
-from harness.inside.ahead.torch_compiler import without_card
 from harness.inside.benchmarks import Point
+from harness.inside.compile.points import points_of
+from harness.inside.compile.torch_compiler import without_card
 from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
 from harness.inside.environment.temporary_home import temporary_home
 from harness.inside.process.workers import Worker, forked
