@@ -99,6 +99,11 @@ what_options = several(
         metavar="SHARE",
         help="Measure a point until its median is this precise, with 95 % confidence, or the benchmark's own time limit is reached.",
     ),
+    click.option(
+        "--torch-compile-ahead",
+        is_flag=True,
+        help="Let torch.compile compile for the sweep before the card is taken. Nobody has measured a whole run with it yet.",
+    ),
     click.option("--aa", "again", is_flag=True, help="Measure everything twice (A/A), to see how much speeds vary without a change."),
     click.option(
         "--test-workers",

@@ -53,7 +53,8 @@ def job(tmp_path):
     (tmp_path / "bench").mkdir()
     (tmp_path / "facts.json").write_text(json.dumps({"devices": [{"name": "a card"}]}))
     stages = (Stage.BENCH,)
-    return Job("r", "t", stages, str(tmp_path / "kernels"), str(tmp_path), architectures=(CARD,), peers=("torch", "compile"))
+    folders = str(tmp_path / "kernels"), str(tmp_path)
+    return Job("r", "t", stages, *folders, architectures=(CARD,), peers=("torch", "compile"), torch_compile_ahead=True)
 
 
 @pytest.mark.slow
@@ -71,9 +72,11 @@ def test_graphs_and_all_candidates_are_there_before_a_card_is(job, tmp_path):
     assert not list((tmp_path / "bench").glob(".home-*"))
 
 
-def test_a_package_that_does_not_name_torchs_compiler_starts_nothing(job, tmp_path):
-    """Nor does a run without a sweep."""
+def test_a_package_that_does_not_name_torchs_compiler_starts_nothing(job, tmp_path, monkeypatch):
+    """Nor does a run without a sweep, or one that was not asked to."""
+    monkeypatch.setattr(generated, "forked", lambda *words: lambda journal, log: words)
     assert generated.is_used(job)
+    assert generated.started(dataclasses.replace(job, torch_compile_ahead=False), CARD, tmp_path / "log") == ([], {})
     assert generated.started(dataclasses.replace(job, stages=(Stage.TEST,)), CARD, tmp_path / "log") == ([], {})
     (tmp_path / "kernels" / "norm" / "bench_norm.py").write_text(BENCH.replace("torch.compile(normed, dynamic=False)", "normed"))
     assert not generated.is_used(job)
