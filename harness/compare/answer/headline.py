@@ -74,8 +74,8 @@ def _clause(counted: Mapping[str, int], noun: str, one: str, many: str, *, there
 
 def _remark(target: TargetSummary) -> str:
     """Say how tests of a target failed: `2 suspected, 1 timeout`; nothing if all of them failed in the usual way."""
-    how = {verdict.value: target.tests.get(verdict.value, 0) for verdict in FAILING if verdict is not Verdict.FAILED}
-    failed = sum(how.values()) + target.tests.get(Verdict.FAILED.value, 0)
+    how = {verdict.value: target.tests.get(verdict.value, 0) for verdict in FAILING if verdict not in (Verdict.FAILED, Verdict.ERROR)}
+    failed = sum(target.tests.get(verdict.value, 0) for verdict in FAILING)
     if target.suspected == failed:
         return "suspected" if failed else ""
     return ", ".join(f"{number} {word}" for word, number in {"suspected": target.suspected, **how}.items() if number)
