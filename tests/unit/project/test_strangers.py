@@ -100,7 +100,7 @@ def test_failures_that_differ_in_numbers_are_one_class():
     [
         (failure(), "", controls.OURS),
         (failure(), "AssertionError: 9 of 9", controls.PACKAGE),
-        (failure(where="/x/triton/runtime/interpreter.py"), "AssertionError: 9 of 9", "the package, or Triton"),
+        (failure(where="/x/site-packages/triton/runtime/interpreter.py"), "AssertionError: 9 of 9", "the package, or Triton"),
         (failure(where="/x/harness/inside/fake.py"), "AssertionError: 9 of 9", controls.OURS),
         (failure(), "needs a card: no NVIDIA driver", controls.UNDECIDED),
         (
