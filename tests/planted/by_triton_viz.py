@@ -34,9 +34,9 @@ def on_the_cpu(original):
 
 
 def ended(test, fault):
-    """Run one test in a forked process; return whether the sanitizer reports something, and if not, what ended the test.
+    """Run one test in a forked process; return whether the sanitizer reports something, and what ended the test if not.
 
-    It computes no results, so the test's own comparison fails behind it. A kernel that waits for another program never ends: 30 s are enough.
+    It computes no results, so the test's own comparison fails behind it. A kernel that waits for another program is stopped after 30 s.
     """
     with tempfile.TemporaryFile("w+") as output:
         child = os.fork()

@@ -100,17 +100,17 @@ def exceeds(reason: str, row: dict[str, Any], compiled: Any, target: Any) -> boo
 
 
 def spills(compiled: Any, target: Any) -> bool:
-    """Return whether registers are kept in memory: the assembler says so of one vendor, the assembly of the other."""
+    """Return whether registers are kept in memory: a stack in the binary says so of one vendor, the assembly of the other."""
     if target.backend == "hip":
         return any(int(number) for number in re.findall(r"_spill_count:\s*(\d+)", compiled.asm["amdgcn"]))
     from triton.backends.nvidia.compiler import get_ptxas
 
-    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
-        file.write(compiled.asm["ptx"])
+    with tempfile.NamedTemporaryFile("wb", suffix=".cubin") as file:
+        file.write(compiled.asm["cubin"])
         file.flush()
-        command = [get_ptxas(target.arch).path, "-v", "--gpu-name", f"sm_{target.arch}a", file.name, "-o", "/dev/null"]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    return any(int(number) for number in re.findall(r"(\d+) bytes spill", said))
+        command = [str(Path(get_ptxas(target.arch).path).with_name("cuobjdump")), "--dump-resource-usage", file.name]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return any(int(number) for number in re.findall(r"STACK:(\d+)", said))
 
 
 def pretend(target: Any) -> None:

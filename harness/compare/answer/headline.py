@@ -37,6 +37,7 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
             "do not compile",
         ),
         (_kernels(comparison, lambda made: made.only_gates), "kernel", "breaks a gate", "break a gate"),
+        (_count(targets, _unmeasured), "point", "could not be measured", "could not be measured"),
         (_slower(lines), "kernel", "is slower than in the base run", "are slower than in the base run"),
         (_far(lines, "copy"), "kernel", f"reaches less than {_LIMIT} of the copy", f"reach less than {_LIMIT} of the copy"),
         (
@@ -102,6 +103,12 @@ def _kernels(comparison: Comparison, is_wrong: Callable[[CompiledKernel], bool])
     found = {(cell.target, row.kernel) for row in comparison.codegen for cell in row.cells if is_wrong(cell.compiled)}
     counted = Counter(target for target, _ in found)
     return {target.target: counted[target.target] for target in comparison.targets if counted[target.target]}
+
+
+def _unmeasured(target: TargetSummary) -> int:
+    """Count the points of a target that measured none: otherwise, the report lists what is missing beside what is there."""
+    wrong = {word: number for word, number in target.points.items() if word not in (Verdict.PASSED.value, Verdict.NOT_RUN.value)}
+    return 0 if target.points.get(Verdict.PASSED.value) else sum(wrong.values())
 
 
 def _slower(lines: Sequence[KernelLine]) -> Counter[str]:

@@ -24,7 +24,7 @@ from harness.records import Architecture, CompiledKernel, Gates, Scalar, Verdict
 OnRow = Callable[[CompiledKernel, Any, "Exception | None"], None]
 _READING = "reading.json"
 # Another reader may find something else in the same binary.
-_READER = b"".join(Path(module.__file__).read_bytes() for module in (assembly, binary, in_flight, write_backs))
+_READER = b"".join(Path(str(module.__file__)).read_bytes() for module in (assembly, binary, in_flight, write_backs))
 
 
 class Recorder:

@@ -26,6 +26,7 @@ from harness.inside.compile.points import points_of
 from harness.inside.compile.torch_compiler import without_card
 from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
 from harness.inside.environment.temporary_home import temporary_home
+from harness.inside.facts.stage import modules_of
 from harness.inside.process.workers import Worker, forked
 from harness.records import AHEAD_FILE, Architecture, Job, Stage
 
@@ -48,7 +49,7 @@ def folder_of(job: Job) -> Path | None:
 
 def is_used(job: Job) -> bool:
     """Return whether a file of the package names torch's compiler."""
-    return any(_NAME in path.read_text(encoding="utf-8", errors="replace") for path in root_of(job).rglob("*.py"))
+    return any(_NAME in path.read_text(encoding="utf-8", errors="replace") for path in modules_of(root_of(job)))
 
 
 def started(job: Job, card: Architecture, log: Path) -> tuple[list[Worker], dict[str, str]]:

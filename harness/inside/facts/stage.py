@@ -94,14 +94,14 @@ def source_hash(folder: Path, root: Path | None = None) -> str:
     """
     digest = hashlib.sha256()
     whole = root or folder
-    for path in sorted(folder.rglob("*.py") if whole == folder else _modules(whole)):
+    for path in sorted(folder.rglob("*.py") if whole == folder else modules_of(whole)):
         relative = path.relative_to(whole)
         if not any(part.startswith(".") or part == "__pycache__" for part in relative.parts):
             digest.update(relative.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
-def _modules(root: Path) -> list[Path]:
+def modules_of(root: Path) -> list[Path]:
     """Return the Python files of a whole package, without those of environments and builds in its folder, which differ between machines."""
     found: list[Path] = []
     for folder, folders, files in os.walk(root):

@@ -14,6 +14,7 @@ import torch
 from harness.inside.fake_gpu.driver import PretendedDriver
 from harness.inside.fake_gpu.interpreted.device_library import library
 from harness.inside.fake_gpu.interpreted.language_gaps import language_gaps
+from harness.inside.fake_gpu.interpreted.language_members import language_members
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrow_floats
 from harness.inside.fake_gpu.streams import Graph
 from harness.inside.fake_gpu.torch_device import Patch, apply
@@ -41,6 +42,7 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
         *library(card.backend),
         *narrow_floats(),
         *language_gaps(),
+        *language_members(),
         (InterpretedFunction, "warmup", _warmup),
         (InterpretedFunction, "run", _with_handle(InterpretedFunction.run)),
         (GridExecutor, "__call__", _captured(GridExecutor.__call__)),

@@ -69,6 +69,14 @@ def test_the_headline_counts_by_target():
     assert first_sentence([run("a", cases=broken), run("b", cases=broken)]) == "1 test fails on a, 1 on b."
 
 
+def test_the_headline_names_a_target_that_measured_nothing():
+    """Its tests pass, so nothing else would say so. One lost point beside others is no headline."""
+    lost = [dataclasses.replace(point, value=None, verdict=Verdict.INVALID, reason="no") for point in points(0.95, 0.95)]
+
+    assert first_sentence([run("a", samples=points(0.95)), run("b", samples=tuple(lost))]) == "2 points could not be measured on b."
+    assert "measured" not in first_sentence([run("a", samples=(lost[0], *points(0.95)[1:], sample(1 << 20, 3900.0)))])
+
+
 def test_the_headline_tells_apart_what_does_not_compile_and_what_breaks_a_gate():
     dead = compiled(verdict=Verdict.FAILED, registers=None, reason="out of resource")
     gated = compiled("sy_80", verdict=Verdict.FAILED, spills=2, broken={"spills": "2 registers"}, reason="spills")
