@@ -41,18 +41,21 @@ def error_of(actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tenso
         return Error()
     kind = torch.finfo(actual.dtype)
     # The spacing of this dtype at the exact value, or a little more: rounding alone may cost half of it.
-    ulp = exact.abs().clamp_min(kind.tiny) * kind.eps
-    # Counted in it, a result that vanishes beside the largest would be off by 1e29 units and by nothing that anyone sees.
-    unit = torch.maximum(ulp, exact.abs().max() * kind.eps**2)
-    error, bar = (ours - exact).abs(), (theirs - exact).abs().max()
-    norm = exact.norm().item()
+    ulp = exact.abs().clamp_min_(kind.tiny).mul_(kind.eps)
+    largest, norm = ulp.max() / kind.eps, exact.norm().item()
+    # In place: these tensors are copies, and of a large result each takes hundreds of megabytes.
+    error, bar = ours.sub_(exact).abs_(), theirs.sub_(exact).abs_().max()
+    del exact, theirs
+    # Counted in its own spacing, a result that vanishes beside the largest would be off by 1e29 units and by nothing that anyone sees.
+    units = (error / ulp.clamp_min((largest * kind.eps**2).item())).max().item()
     # Rounding may cost half a unit; that PyTorch was luckier on a few numbers is no bar. Least of all in the interpreter, where NumPy
     # multiplies: in 200 products of 1 x 130 and 130 x 3, its worst error and PyTorch's are up to five times their mean.
-    by_luck = actual.device.type == "cpu" and exact.numel() < 16
-    allowed = (5 if by_luck else 4 if _computed_elsewhere(pytorch) else 2) * torch.maximum(bar, ulp / 2) + ulp
-    worst = error.max().item()
+    by_luck = actual.device.type == "cpu" and error.numel() < 16
+    times = 5 if by_luck else 4 if _computed_elsewhere(pytorch) else 2
+    worst, relative = error.max().item(), error.norm().item() / norm if norm else 0.0
+    allowed = torch.maximum(bar, ulp / 2).mul_(times).add_(ulp)
     wrong = "" if (error <= allowed).all() else f"the worst error is {worst:.3e}, PyTorch's is {bar.item():.3e}"
-    return Error(wrong, worst, bar.item(), error.norm().item() / norm if norm else 0.0, (error / unit).max().item())
+    return Error(wrong, worst, bar.item(), relative, units)
 
 
 def _computed_elsewhere(pytorch: torch.Tensor) -> bool:
