@@ -112,8 +112,9 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     hint = hint_of(case.message for case in bad)
     if not tests:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
-    elif not hint and any(case.verdict is Verdict.ERROR and "::" not in case.id for case in bad):
-        hint = "A module does not import: the environment lacks what it needs, or its code is broken. Its traceback is in test/log.txt."
+    elif any(case.verdict is Verdict.ERROR and "::" not in case.id for case in bad):
+        usual = "A module does not import: the environment lacks what it needs, or its code is broken."
+        hint = f"{hint or usual} Its traceback is in test/log.txt."
     started = not deaths or deaths[-1].case is not None
     refused = refusal(folder / "log.txt") if not results.collected and not tests else ""
     if refused and not started:

@@ -13,7 +13,7 @@ from harness.errors import ConfigError, UsageError
 from harness.options import Install, RunOptions
 from harness.run import check_target
 
-NOTHING = {"requirements": (), "install": False, "install_no_deps": False}
+NOTHING = {"requirements": (), "with_packages": (), "install": False, "install_no_deps": False}
 
 
 @pytest.fixture
