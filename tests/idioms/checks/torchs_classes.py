@@ -16,7 +16,7 @@ from torch.testing._internal.common_device_type import dtypes, instantiate_devic
 from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize
 
 # torch's suite forbids its process to set flags of `torch.backends`, as other tests of this folder do.
-vars(torch.backends)["__allow_nonbracketed_mutation_flag"] = True
+torch.backends.disable_global_flags.__globals__["__allow_nonbracketed_mutation_flag"] = True
 
 
 @instantiate_parametrized_tests
