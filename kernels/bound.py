@@ -2,8 +2,9 @@
 
 A launch returns the compiled kernel, and a compiled kernel can be launched: both are in Triton's own tutorials, and the same in 3.6 to 3.9.
 So a `Bound` is launched by Triton once, and by its compiled kernel from then on. That is right only for arguments that Triton would compile
-the same way. Whoever keeps a `Bound` keeps it by whatever that goes by: device, dtypes, sizes and strides, which tensors are there, and
-which start on 16 bytes. On AMD it also goes by the size of a tensor's memory, and no card has tried it there, so only NVIDIA's are bound.
+the same way, so the caller keeps a `Bound` under a key of all that this depends on: the device, dtypes, sizes and strides, which tensors
+are None, and which start on 16 bytes. On AMD it also depends on the size of a tensor's memory, and no AMD card has run this. So launches
+are bound on NVIDIA's cards only.
 """
 
 from __future__ import annotations

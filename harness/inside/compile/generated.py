@@ -1,6 +1,6 @@
 """Let `torch.compile` generate and compile its code before the card is taken: each point runs once on tensors without data.
 
-torch's compiler is told what the facts stage knows of the card. What it makes goes to a cache of this run, under torch's own keys and
+torch's compiler sees a pretended card with the facts of the real one. Its output goes to a cache of this run, under torch's own keys and
 Triton's. Nothing has run by then, so no choice of an autotuner is among it: the worker that measures loads every candidate, and tunes on
 the card as without this. If a part of torch that this needs is missing, nothing is generated, and first calls compile on the card.
 

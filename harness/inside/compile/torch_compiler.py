@@ -1,6 +1,6 @@
-"""torch's compiler without a card: it is told of one, generates and compiles for it, and loads and launches nothing.
+"""Run torch's compiler without a card: it sees a pretended one, generates and compiles for it, and loads and launches nothing.
 
-Its own compile workers use the assembler that torch brings, and so does this.
+torch's own compile workers use the assembler that torch brings, so this module uses it, too.
 """
 
 from __future__ import annotations

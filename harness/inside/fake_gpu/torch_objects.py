@@ -48,7 +48,7 @@ def objects(kinds: Iterable[str]) -> list[Patch]:
 
 
 def _tensor_type(kind: str, name: str, dtype: torch.dtype) -> Patch:
-    """Return a stand-in for a type such as `torch.cuda.FloatTensor`: what it is called with is a shape, or the numbers themselves."""
+    """Return a stand-in for a type such as `torch.cuda.FloatTensor`: its argument is a shape, or the numbers themselves."""
 
     class AnyTensor(type):
         def __instancecheck__(cls, instance: object) -> bool:

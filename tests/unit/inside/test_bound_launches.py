@@ -75,7 +75,7 @@ def test_a_compiled_kernel_gets_what_triton_gives_it():
     assert len(set(found["lengths"])) == 1
     assert found["tensors"] == [[False, False], [True, False], [True, False]]
     assert found["constants"] == [[True, 1024]] * 3
-    assert found["watched"] == 1  # whoever replaces Triton's launch sees each
+    assert found["watched"] == 1  # a tool that replaces launches of Triton sees each one
 
 
 def test_no_launch_is_bound_on_amd():
