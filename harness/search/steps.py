@@ -69,7 +69,7 @@ class Steps:
             tried = self._try(step)
             write_text(record, json.dumps({"answer": tried.answer.value, "reason": tried.reason, "broken": tried.broken}) + "\n")
             found, seen = self._decided(tried), f": {tried.reason}"
-        self.say(f"{step.name}: {found.answer.value}{seen}"[:300])
+        self.say(f"{step.name}: {found.answer.said(self.question.fixed)}{seen}"[:300])
         return found
 
     def ask_for(self, name: str, make: Callable[[], Step]) -> Reply:

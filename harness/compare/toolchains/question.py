@@ -24,6 +24,10 @@ class Answer(str, Enum):
     SKIPPED = "skipped"
     AMBIGUOUS = "ambiguous"
 
+    def said(self, fixed: bool) -> str:
+        """Return the word for a reader. If a repair is searched for (`fixed`), the good steps are those that have the fault."""
+        return {Answer.GOOD: "has it", Answer.BAD: "has it no more"}.get(self, self.value) if fixed else self.value
+
 
 @dataclass(frozen=True)
 class Reply:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from harness.compare.toolchains.bisection import Bisection
 from harness.compare.toolchains.isolation import Isolation, Role, Swap
 from harness.compare.toolchains.question import Answer, Reply
@@ -27,8 +25,7 @@ def bisection_sentence(found: Bisection, fixed: bool = False) -> str:
 
 def bisection_sections(found: Bisection, fixed: bool = False) -> list[Section]:
     """Return the steps in the order in which they were tried. If a repair was searched for, good steps are those that have the fault."""
-    words = {Answer.GOOD: "has it", Answer.BAD: "has it no more"} if fixed else {}
-    rows = tuple((say(name(one.name)), _answer(one.reply, words), say(name(first_line(one.reply.reason)))) for one in found.tried)
+    rows = tuple((say(name(one.name)), _answer(one.reply, fixed), say(name(first_line(one.reply.reason)))) for one in found.tried)
     return [Section("Steps", heads=_heads("step", "answer", "seen"), rows=rows, lines=(say("Asked: ", name(found.question)),))]
 
 
@@ -79,8 +76,8 @@ def _parts(parts: tuple[str, ...]) -> str:
     return " + ".join(parts)
 
 
-def _answer(reply: Reply, words: Mapping[Answer, str] | None = None) -> Line:
-    return say(Bit((words or {}).get(reply.answer, reply.answer.value), None if words else _COLOURS[reply.answer]))
+def _answer(reply: Reply, fixed: bool = False) -> Line:
+    return say(Bit(reply.answer.said(fixed), None if fixed else _COLOURS[reply.answer]))
 
 
 def _heads(*words: str) -> tuple[Line, ...]:
