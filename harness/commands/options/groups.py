@@ -102,7 +102,7 @@ what_options = several(
     click.option(
         "--torch-compile-ahead",
         is_flag=True,
-        help="Let torch.compile compile for the sweep before the card is taken. Nobody has measured a whole run with it yet.",
+        help="Let torch.compile compile for the sweep before the card is taken. It has not been measured in a whole run yet.",
     ),
     click.option("--aa", "again", is_flag=True, help="Measure everything twice (A/A), to see how much speeds vary without a change."),
     click.option(
