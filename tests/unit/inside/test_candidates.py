@@ -82,6 +82,7 @@ def test_a_discarded_row_keeps_its_figures_and_says_what_is_clean(judged):
     assert (report["verdict"], "candidates" in report["reason"]) == ("failed", False)
 
 
+@pytest.mark.slow
 def test_a_strict_package_is_judged_by_every_candidate(compiled):
     """As before there were candidates."""
     report, rows = compiled("all")
