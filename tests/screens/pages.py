@@ -8,12 +8,24 @@ import tempfile
 from pathlib import Path
 
 UNIT = Path(__file__).parents[1] / "unit"
-sys.path[:0] = [str(UNIT), str(UNIT / "compare"), str(UNIT / "render")]
+sys.path.append(str(UNIT))
+sys.path.append(str(UNIT / "compare"))
+sys.path.append(str(UNIT / "render"))
 
 from synthetic import case, compiled, day, sample
 from test_html_in_browser import drawn
-from test_search import PARTS, Answer, Reply, bisect, bisection_sections, bisection_sentence
-from test_search import isolate, isolation_sections, isolation_sentence, said
+from test_search import (
+    PARTS,
+    Answer,
+    Reply,
+    bisect,
+    bisection_sections,
+    bisection_sentence,
+    isolate,
+    isolation_sections,
+    isolation_sentence,
+    said,
+)
 from test_upgrade import FAILING, on
 
 from harness.compare.speeds.steps import lines

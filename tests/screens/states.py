@@ -9,14 +9,29 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "unit"), str(ROOT)]
+sys.path.append(str(ROOT / "tests" / "unit"))
+sys.path.append(str(ROOT))
 
-from synthetic import ARCHITECTURES, CEILING, GPU_A, GPU_B, case, compiled, emulated, facts, finding, no_gpu, record, run, sample, two_targets
+from synthetic import (
+    ARCHITECTURES,
+    CEILING,
+    GPU_B,
+    case,
+    compiled,
+    emulated,
+    facts,
+    finding,
+    no_gpu,
+    record,
+    run,
+    sample,
+    two_targets,
+)
 from two_vendors import made_up, recorded, two_vendors
 
 from harness.compare import compare
 from harness.compare.comparison import Comparison
-from harness.records import DeviceFacts, NotRun, Sample, StageReport, TargetRun, Verdict
+from harness.records import NotRun, Sample, Verdict
 
 
 def scaled(point: Sample, factor: float) -> Sample:

@@ -33,7 +33,8 @@ class Brief:
 def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figures: bool = False, rest: str = REST) -> Brief:
     """Return the answer. The headline is about the `whole`, the sections about the part of it that a page shows.
 
-    `failures` are the lines about failed tests, and `rest` says where the others are. With `figures`, every gap is listed with all figures of its code.
+    `failures` are the lines about failed tests, and `rest` says where the others are. With `figures`, every gap is listed with all
+    figures of its code.
     """
     lines = overview(comparison)
     found = shortfalls(comparison, lines)

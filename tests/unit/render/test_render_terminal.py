@@ -81,9 +81,9 @@ alpha passed 3 tests, measured 3 points and compiled 1 binary
 Where is the gap, what next
 softmax on alpha: 81% of the copy
   look at softmax/N=1024: 78%
+  $ warpwave run alpha --stage bench,compile --bench 'softmax/bench_*.py' --full
   This report has no code of these cases for the card of alpha: run the compile
   stage.
-  $ warpwave run alpha --stage bench,compile --bench 'softmax/bench_*.py' --full
 
 --full shows every test, case and configuration.
 """
