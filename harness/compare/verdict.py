@@ -25,6 +25,7 @@ _PHRASES = {
     Verdict.STALE: "left files of another run",
     Verdict.INCOMPLETE: "is incomplete",
     Verdict.INFRA: "could not run",
+    Verdict.ERROR: "ended in an error",
 }
 _REASON_LIMIT = 160
 _MOST_PHRASES = 50
@@ -156,10 +157,7 @@ def _failure(target: TargetSummary) -> str:
         return phrase(target)
     counts = {"test": target.tests, "binary": target.compiled}
     parts = [_count_sentence(count, noun) for noun, count in counts.items() if bad & {*count}]
-    reason = " ".join(target.reason.split()).rstrip(".")[:_REASON_LIMIT]
-    return (
-        f"{target.target} {' and '.join(parts)}" if parts else f"{target.target} is {target.verdict.value} ({reason or 'without a reason'})"
-    )
+    return f"{target.target} {' and '.join(parts)}" if parts else phrase(target)
 
 
 def _explained(verdict: Verdict, run: TargetRun, tests: dict[str, int], counts: Iterable[dict[str, int]]) -> bool:
@@ -205,7 +203,7 @@ def phrase(target: TargetSummary) -> str:
         done = [tests + some + suspected + _loads(target), measured, compiled, gates]
     else:
         done = [_PHRASES[target.verdict] + reason]
-    parts = [text for text in done if text] or [target.verdict.value]
+    parts = [text for text in done if text] or [_PHRASES.get(target.verdict, target.verdict.value) + reason]
     return f"{target.target} {' and '.join([', '.join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)}"
 
 
