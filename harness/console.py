@@ -91,7 +91,7 @@ def order(annotation: str) -> None:
 
 
 def terminal(*, err: bool) -> Console:
-    """Return a rich console for standard output or standard error. Lines for a pipe or a log are not wrapped, so that a search finds them."""
+    """Return a rich console for standard output or standard error. Lines for a pipe or a log are not wrapped: a search finds them."""
     stream = _stream(err)
     width = None if stream.isatty() or "COLUMNS" in os.environ else _UNWRAPPED
     return Console(file=cast("IO[str]", stream), width=width, highlight=False)
