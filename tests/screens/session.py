@@ -8,11 +8,14 @@ documentation, and `-- --axe axe.min.js` asks axe-core (a file of it) about each
 from __future__ import annotations
 
 import argparse
+import functools
+import http.server
 import io
 import itertools
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +31,7 @@ from harness.render.terminal import render_terminal
 
 WIDTHS = {1440: (2, 1700), 800: (3, 1500), 390: (4, 1700)}  # pictures in a row of a sheet, and their largest height
 LINES = 60
+HOST = "http://127.0.0.1"
 OPEN = "document.querySelectorAll('details').forEach((one, at) => { if (at < 40) one.open = true })"
 # Text that a box cuts off, tables that scroll sideways, and labels of a drawing that overlap or leave it.
 FAULTS = """() => {
@@ -80,16 +84,16 @@ def main() -> int:
     for folder in ("pages", "pictures", "sheets", "terminal"):
         (given.out / folder).mkdir(parents=True, exist_ok=True)
     faults = [fault for name in names for fault in write(name, given.out)]
-    pages = {name: given.out / "pages" / f"{name}.html" for name in names}
-    pages |= {f"docs {path.parent.relative_to(given.site)}": path for path in sorted(given.site.rglob("index.html"))} if given.site else {}
+    pages = {name: (given.out / "pages" / f"{name}.html").resolve().as_uri() for name in names}
+    pages |= served(given.site) if given.site else {}
     with sync_playwright() as driver:
         found = os.environ.get("WARPWAVE_CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
         browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
         for width, theme in itertools.product(WIDTHS, ("light", "dark")):
             pictures = {}
-            for name, path in pages.items():
+            for name, url in pages.items():
                 picture = given.out / "pictures" / f"{name.replace('/', '.')}-{width}-{theme}.png"
-                faults += [f"{name} {width} {theme}: {fault}" for fault in look(browser, path, width, theme, picture, given.axe)]
+                faults += [f"{name} {width} {theme}: {fault}" for fault in look(browser, url, width, theme, picture, given.axe)]
                 pictures[name] = picture
             lay_out(browser, pictures, width, given.out / "sheets" / f"{width}-{theme}")
         browser.close()
@@ -113,15 +117,29 @@ def write(name: str, out: Path) -> Iterator[str]:
             yield f"{name}: {lines} lines in a terminal of {columns} columns"
 
 
-def look(browser: Browser, path: Path, width: int, theme: str, picture: Path, axe: Path | None) -> list[str]:
+def served(site: Path) -> dict[str, str]:
+    """Serve the documentation on this machine, since its search does not load from files; return the address of each page."""
+    handler = functools.partial(QuietHandler, directory=site)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    parts = [path.parent.relative_to(site).as_posix() for path in sorted(site.rglob("index.html"))]
+    return {f"docs {part}": f"{HOST}:{server.server_port}/{part}/" for part in parts}
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+def look(browser: Browser, url: str, width: int, theme: str, picture: Path, axe: Path | None) -> list[str]:
     """Take a picture of a page; return what is wrong with it, as it opens and with its folded parts open."""
     said: list[str] = []
     context = browser.new_context(bypass_csp=True, viewport={"width": width, "height": 900}, color_scheme=theme)
     page = context.new_page()
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: None if request.url.startswith(("file:", "data:", "blob:")) else said.append(request.url))
-    page.goto(path.resolve().as_uri())
+    page.on("request", lambda request: None if request.url.startswith(("file:", "data:", "blob:", HOST)) else said.append(request.url))
+    page.goto(url)
     page.wait_for_timeout(60)
     shoot(page, picture, width, WIDTHS[width][1])
     found = page.evaluate(FAULTS)
