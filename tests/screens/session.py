@@ -41,7 +41,7 @@ FAULTS = """() => {
   const over = document.documentElement.scrollWidth - innerWidth;
   if (over > 0) found.push(`the page is ${over} px too wide`);
   for (const one of document.querySelectorAll('body *')) {
-    if (!shown(one) || one.closest('svg, .skip, .md-search, .md-header, .md-source')) continue;
+    if (!shown(one) || one.closest('svg, .skip, .md-search, .md-header, .md-sidebar')) continue;
     const style = getComputedStyle(one);
     const cut = one.scrollWidth - one.clientWidth;
     if (cut > 1 && ['hidden', 'clip'].includes(style.overflowX)) found.push(`cut by ${cut} px: ${name(one)}`);
@@ -84,6 +84,7 @@ def main() -> int:
     for folder in ("pages", "pictures", "sheets", "terminal"):
         (given.out / folder).mkdir(parents=True, exist_ok=True)
     faults = [fault for name in names for fault in write(name, given.out)]
+    print(*faults, sep="\n", end="\n" if faults else "")
     pages = {name: (given.out / "pages" / f"{name}.html").resolve().as_uri() for name in names}
     pages |= served(given.site) if given.site else {}
     with sync_playwright() as driver:
@@ -93,11 +94,13 @@ def main() -> int:
             pictures = {}
             for name, url in pages.items():
                 picture = given.out / "pictures" / f"{name.replace('/', '.')}-{width}-{theme}.png"
-                faults += [f"{name} {width} {theme}: {fault}" for fault in look(browser, url, width, theme, picture, given.axe)]
+                for fault in look(browser, url, width, theme, picture, given.axe):
+                    faults.append(f"{name} {width} {theme}: {fault}")
+                    print(faults[-1], flush=True)
                 pictures[name] = picture
             lay_out(browser, pictures, width, given.out / "sheets" / f"{width}-{theme}")
         browser.close()
-    print("\n".join(faults) or "no fault was found", f"\nSheets: {given.out / 'sheets'}")
+    print(f"{len(faults)} faults. Sheets: {given.out / 'sheets'}")
     return 1 if faults else 0
 
 
