@@ -133,6 +133,16 @@ def test_a_command_is_one_line_in_a_narrow_terminal():
         assert not full or f"  $ warpwave run '{MADE_UP}' --stage bench,compile --bench 'attention/bench_*.py' --full" in lines
 
 
+def test_of_many_targets_each_ratio_stands_at_its_target():
+    """Two targets may have the same ratio, and both are there."""
+    fast = tuple(sample(n, 3600.0) for n in (1024, 2048))
+    slow = tuple(sample(n, 3000.0) for n in (1024, 2048))
+    runs = [run(name, record=record(name), samples=slow if name == "a" else fast) for name in "abcd"]
+    lines = [line.split() for line in show(runs).splitlines()]
+
+    assert [line[-1] for line in lines if line[:1] in (["b"], ["c"], ["d"]) and "%" in line[2]] == ["1.20"] * 3
+
+
 @pytest.mark.parametrize(("share", "bar"), [(0, "····"), (0.01, "····"), (0.25, "█···"), (0.56, "██▎·"), (0.99, "████"), (1.3, "████")])
 def test_a_bar_is_filled_by_eighths_of_a_character(share, bar):
     assert draw_bar(share) == bar
