@@ -1,6 +1,7 @@
 """Choose the tests of a `--quick` run: at most three of each test function, spread over its parameters; fewer if there are many functions.
 
-Sizes much above the smallest ones are left out: one test of 8192 by 8192 takes an interpreter longer than all others. The choice follows from the parameters alone, so it is the same on every machine and in every stage.
+Sizes much above the smallest ones are left out: one test of 8192 by 8192 takes an interpreter longer than all others. The choice follows
+from the parameters alone, so it is the same on every machine and in every stage.
 """
 
 from __future__ import annotations
