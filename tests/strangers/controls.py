@@ -14,6 +14,7 @@ from failures import HOST_CODE, NO_CARD, Class, Failure, same, without_folder
 Control = Callable[[Failure, Path, str, dict[str, str]], str]
 _LIMIT_S = 300
 _NOTHING = "(nothing to repeat)"
+_ASKS = "needs a card"
 OURS, PACKAGE, TRITON, UNDECIDED = "ours", "the package", "Triton", "undecided"
 _MISSING = re.compile(r"No module named '([\w.]+)'")
 # What warpwave looks for and plain pytest does not. It needs a reader, who may write down what the code says.
@@ -34,10 +35,10 @@ def blame(found: Class, kernels: Path, python: str, variables: dict[str, str]) -
             if slow:
                 break
             continue
-        if said == _NOTHING:
+        if said == _NOTHING or (said.startswith(_ASKS) and answer["control"] != "not run"):
             continue
         answer = {"fault": _fault(failure, said), "control": without_folder(said) or "passes"}
-        if answer["fault"] != UNDECIDED:
+        if answer["fault"] != UNDECIDED or not said:
             break
     return answer
 
@@ -137,7 +138,7 @@ def _pytest(words: list[str], failure: Failure, kernels: Path, python: str, vari
     raised = [line for line in raised if same(line, failure.message)] or raised
     said = next((line for line in raised if line), ((done.stdout + done.stderr).strip().splitlines() or ["nothing"])[-1])
     if NO_CARD.search(said) and not same(said, failure.message):
-        return f"needs a card: {said[:160]}"
+        return f"{_ASKS}: {said[:160]}"
     return said[:200]
 
 
