@@ -84,6 +84,7 @@ static u8 *locate(struct wave *w, const struct instruction *i, int form, u32 siz
         if (i->flags & INDEX_LANE) {
             if (index >= records || within >= stride) return 0;
         } else if ((u64)whole + size > records) {
+            if (w->machine->checks) saw_out_of_range(w, start + (u64)(i64)(i32)whole, whole, size, l, store);
             return 0;
         }
         start += (u64)index * stride + whole;
