@@ -102,9 +102,17 @@ def kept(seed, pair, row, key, threshold):
 
 @triton.jit
 def product(a, b, acc, PRECISION: tl.constexpr):
-    """Return `a @ b + acc` with `a` rounded to the dtype of `b`. "widened" is for the interpreter, which multiplies the bits of bf16."""
+    """Return `a @ b + acc` with `a` rounded to the dtype of `b`. "widened" is for the interpreter, which multiplies the bits of bf16.
+
+    With "split", what rounding took from `a` is multiplied, too.
+    """
     if PRECISION == "widened":
         acc = tl.dot(a.to(tl.float32), b.to(tl.float32), acc, input_precision="ieee")
+    elif PRECISION == "split" and a.dtype != b.dtype:
+        rounded = a.to(b.dtype)
+        acc = tl.dot((a - rounded.to(tl.float32)).to(b.dtype), b, tl.dot(rounded, b, acc))
+    elif PRECISION == "split":
+        acc = tl.dot(a, b, acc)
     else:
         acc = tl.dot(a.to(b.dtype), b, acc, input_precision=PRECISION)
     return acc
