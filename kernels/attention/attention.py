@@ -18,7 +18,7 @@ from kernels.attention.one_key import one_key
 from kernels.attention.tiles import padded
 from kernels.configs import choose
 from kernels.configs.attention import ATTENTION, MOST_OF_DECODING, Decode
-from kernels.contract import autocast, check_dtype, check_same
+from kernels.contract import autocast_all, check_dtype, check_same
 from kernels.dispatch import custom_op
 
 WIDEST = 256
@@ -56,7 +56,7 @@ def scaled_dot_product_attention(
     """
     if not 0.0 <= dropout_p <= 1.0:
         raise RuntimeError(f"dropout_p must be between 0 and 1, but it is {dropout_p}")
-    query, key, value = autocast(query), autocast(key), autocast(value)
+    query, key, value = autocast_all(query, key, value)
     check_dtype("scaled_dot_product_attention", query, key, value)
     check_same("scaled_dot_product_attention", query, key, value)
     query, key, value, lead = _by_heads(query, key, value, enable_gqa)

@@ -30,7 +30,6 @@ from kernels.attention.tiles import (
 )
 from kernels.configs.attention import Tile
 
-
 # Scores of a head: a tile of 64 x 64. Columns: of a matrix instruction.
 _FEW_SCORES, _NARROW = 64 * 64, 16
 
@@ -179,9 +178,9 @@ def key_value_kernel(
 def _has_few_terms(rows: int, keys: int, width: int, v_width: int) -> bool:
     """Return whether a 16-bit gradient is a sum of so few terms that rounding each of them shows in it.
 
-    Of many terms, the roundings cancel, and rounding the sum is what is left. Of few they do not, and PyTorch, which computes such calls in
-    fp32, rounds the sum alone. A call with few scores takes as long as its launches, and heads narrower than a matrix instruction are padded
-    anyway, so products of twice the length cost little there.
+    Of many terms, the roundings cancel, and rounding the sum is what is left. Of few they do not, and PyTorch, which computes such calls
+    in fp32, rounds the sum alone. A call with few scores takes as long as its launches, and heads narrower than a matrix instruction are
+    padded anyway, so products of twice the length cost little there.
     """
     return rows * keys <= _FEW_SCORES or min(width, v_width) < _NARROW
 

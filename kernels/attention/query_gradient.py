@@ -101,7 +101,7 @@ def query_kernel(
 ):
     """Compute dQ of a tile of queries, and first delta, which is subtracted from dP.
 
-    Delta is the row sum of dO * O. With `EXACT_DELTA` it is the row sum of P * dP, the same without the rounding of O, by a walk of its own.
+    Delta is the row sum of dO * O. With `EXACT_DELTA` it is that of P * dP, the same without the rounding of O, by a walk of its own.
     """
     tile, batch, head = placed(tiles, heads, HEADS_FIRST)
     first = tile * M

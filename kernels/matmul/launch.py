@@ -46,10 +46,13 @@ def multiply(
     activation: str | None = None,
     save: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return `activation(a @ b + bias)` and, with `save`, the activation's input; for matrices, or batches of them without a bias."""
+    """Return `activation(a @ b + bias)` and, with `save`, the activation's input; for matrices, or batches of them without a bias.
+
+    Without `save`, the second is the first.
+    """
     shape = (*a.shape[:-1], b.shape[-1])
     out = torch.empty(shape, dtype=a.dtype, device=a.device)
-    saved = torch.empty(shape if save else (0,), dtype=a.dtype, device=a.device)
+    saved = torch.empty(shape, dtype=a.dtype, device=a.device) if save else out
     if out.numel():
         precision = None
         if a.dtype == torch.float32:
