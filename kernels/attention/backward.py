@@ -108,7 +108,8 @@ def _sweep_queries(
     return dk, dv
 
 
-@triton.jit(do_not_specialize=["tiles", "kv_heads", "group", "keys", "threshold"])
+# A length of 1 must not become a constant: with a loop that runs once at most, ptxas 12.8 makes wrong code.
+@triton.jit(do_not_specialize=["tiles", "kv_heads", "group", "rows", "keys", "threshold"])
 def key_value_kernel(
     q,
     k,
@@ -150,6 +151,8 @@ def key_value_kernel(
     PRECISION: tl.constexpr,
 ):
     """Compute dK and dV of a tile of keys, or one of them, summed over the query heads that share it."""
+    if EVEN:
+        rows = tl.multiple_of(rows, M)
     tile, batch, head = placed(tiles, kv_heads, HEADS_FIRST)
     # Start with the first tile of keys: most queries see it.
     first = (tiles - 1 - tile) * N

@@ -149,10 +149,10 @@ def held_kernel(
         tl.store(spread_ptr + tl.program_id(0), spread)
     if N_PARTS > 1:
         highest, row_total = collect(words_ptr, N_PARTS, PADDED)
-        factor = tl.div_rn(factor * tl.exp2((peak - highest) * LOG2E), row_total)
+        factor *= tl.exp2((peak - highest) * LOG2E) / row_total
     else:
         # A row of only -inf gives NaN, as in PyTorch.
-        factor = tl.div_rn(factor * tl.exp2((peak - peak) * LOG2E), total)
+        factor *= tl.exp2((peak - peak) * LOG2E) / total
     tl.debug_barrier()  # no warp writes before all have read
     gradient = tl.exp2((again(logits, PACKED).to(tl.float32) - base) * LOG2E) * factor
     if SMOOTHING > 0.0:

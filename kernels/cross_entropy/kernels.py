@@ -103,13 +103,10 @@ def write_edges(x_ptr, out_ptr, columns, base, factor, target, scale, weight, we
 
 @triton.jit
 def scale_of(upstream_ptr, upstream_stride, divisors_ptr, row, is_ignored, DIVISORS: tl.constexpr):
-    """Return the factor of a row's loss: the incoming gradient over the mean's divisor, which is in parts.
-
-    A row's whole gradient has the error of its factor, so the divisions are exact to the last bit; a card's usual one may miss two.
-    """
-    scale = tl.full((), 1.0, tl.float32)
+    """Return the factor of a row's loss: the incoming gradient over the mean's divisor, which is in parts."""
+    scale = 1.0
     if divisors_ptr is not None:
-        scale = tl.div_rn(scale, tl.sum(tl.load(divisors_ptr + tl.arange(0, DIVISORS)), axis=0))
+        scale /= tl.sum(tl.load(divisors_ptr + tl.arange(0, DIVISORS)), axis=0)
     if upstream_ptr is not None:
         scale *= tl.load(upstream_ptr + row * upstream_stride).to(tl.float32)
     return tl.where(is_ignored, 0.0, scale)
@@ -149,7 +146,7 @@ def gradient_kernel(
     weight = row_weight(target, weight_ptr, n_columns, ignore_index)
     scale = scale_of(upstream_ptr, upstream_stride, divisors_ptr, row, target == ignore_index, DIVISORS)
     peak = tl.load(statistics_ptr + row)
-    factor = tl.div_rn(factor_of(scale, weight, class_weight_ptr, n_columns, SMOOTHING), tl.load(statistics_ptr + n_rows + row))
+    factor = factor_of(scale, weight, class_weight_ptr, n_columns, SMOOTHING) / tl.load(statistics_ptr + n_rows + row)
     p = tl.exp2((x.to(tl.float32) - peak) * LOG2E) * factor
     gradient = p - tl.where(head + offsets == target.to(tl.int32), at_target(scale, weight, SMOOTHING), 0.0)
     if SMOOTHING > 0.0:
