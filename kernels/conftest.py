@@ -13,8 +13,6 @@ from kernels.accuracy import error_of
 
 # More than any kernel here rounds a row or a block up by.
 GUARD = 1 << 16
-# Numbers that flow into a scalar result where one alone is no measure.
-AGAIN = 8
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -109,9 +107,6 @@ def compare(judge: Callable[..., None]) -> Callable[..., None]:
 
     `compare(ours, pytorch, *inputs, gradients=True, **kwargs)`: every floating-point tensor among `inputs` gets a gradient, with a random
     one flowing in; results are named after the input's position, `grad0` and on.
-
-    Into a scalar flows one number, whose rounding is the worst error of the whole gradient. PyTorch may be lucky with one number. So a
-    gradient that fails is computed for `AGAIN` numbers, and the worst errors over all of them are compared.
     """
 
     def run(op: Callable[..., Any], inputs: tuple[Any, ...], gradients: bool, upstream: Any, **kwargs: Any) -> tuple[Any, Any]:
@@ -124,25 +119,19 @@ def compare(judge: Callable[..., None]) -> Callable[..., None]:
 
     def check(ours: Callable[..., Any], pytorch: Callable[..., Any], *inputs: Any, gradients: bool = True, **kwargs: Any) -> None:
         drawn: list[torch.Tensor] = []
-        exactly = tuple(x.double() if _is_floating(x) else x for x in inputs)
-        three = (ours, inputs), (pytorch, inputs), (pytorch, exactly)
 
         def upstream(out: torch.Tensor) -> torch.Tensor:
             if not drawn:
                 drawn.append(torch.randn(out.shape, device=out.device).to(out.dtype))
             return drawn[0].to(out.dtype)
 
-        outs, grads = zip(*[run(op, given, gradients, upstream, **kwargs) for op, given in three], strict=True)
-        judge(*outs)
-        unlucky = not outs[0].dim() and any("worst error" in error_of(*each).wrong for each in zip(*grads, strict=True))
-        draws = [grads]
-        for _ in range(AGAIN - 1 if unlucky else 0):
-            drawn.clear()
-            draws.append(tuple(run(op, given, gradients, upstream, **kwargs)[1] for op, given in three))
-        for number in range(len(grads[0])):
-            judge(
-                *[torch.stack([draw[of][number] for draw in draws]) if unlucky else grads[of][number] for of in range(3)], f"grad{number}"
-            )
+        exactly = tuple(x.double() if _is_floating(x) else x for x in inputs)
+        theirs = run(pytorch, inputs, gradients, upstream, **kwargs)
+        mine = run(ours, inputs, gradients, upstream, **kwargs)
+        exact = run(pytorch, exactly, gradients, upstream, **kwargs)
+        judge(mine[0], theirs[0], exact[0])
+        for number, (a, b, c) in enumerate(zip(mine[1], theirs[1], exact[1], strict=True)):
+            judge(a, b, c, f"grad{number}")
 
     return check
 

@@ -25,6 +25,7 @@ from kernels.attention.tiles import (
     reachable,
     readable,
     rows_by_rows,
+    steps,
     store_tile,
     with_mask,
 )
@@ -108,8 +109,7 @@ def _sweep_queries(
     return dk, dv
 
 
-# A length of 1 must not become a constant: with a loop that runs once at most, ptxas 12.8 makes wrong code.
-@triton.jit(do_not_specialize=["tiles", "kv_heads", "group", "rows", "keys", "threshold"])
+@triton.jit(do_not_specialize=["tiles", "kv_heads", "group", "keys", "threshold"])
 def key_value_kernel(
     q,
     k,
@@ -151,8 +151,6 @@ def key_value_kernel(
     PRECISION: tl.constexpr,
 ):
     """Compute dK and dV of a tile of keys, or one of them, summed over the query heads that share it."""
-    if EVEN:
-        rows = tl.multiple_of(rows, M)
     tile, batch, head = placed(tiles, kv_heads, HEADS_FIRST)
     # Start with the first tile of keys: most queries see it.
     first = (tiles - 1 - tile) * N
@@ -213,7 +211,7 @@ def backward(
     q, k, v, dout, out = (readable(x) for x in (q, k, v, dout, out))
     if query_tile.tma or key_value_tile.tma:
         q, k, v, dout = (reachable(x) for x in (q, k, v, dout))
-    strides = [x.stride()[:3] for x in (q, k, v, dout)]
+    strides = [steps(x) for x in (q, k, v, dout)]
     sizes = (heads // kv_heads, rows, keys, scale)
 
     def operands(tile: Tile) -> tuple[list[object], dict[str, object]]:
@@ -230,7 +228,7 @@ def backward(
         delta,
         dq,
         *strides,
-        out.stride()[:3],
+        steps(out),
         tiles,
         heads,
         *sizes,

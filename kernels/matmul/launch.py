@@ -141,9 +141,10 @@ def _plan(
 def _rows_of_another_wave(config: Config, on: Card, shape: tuple[int, ...], k: int) -> int:
     """Return how many last rows of a product to compute by themselves: a few that would start another wave of tiles; or 0.
 
-    Such a wave takes as long as any other. By themselves, the rows take one read of `b`, which is less unless `b` is very wide.
+    Such a wave takes as long as any other. The kernel for few rows takes one read of `b`, which is less unless `b` is very wide. A tile of
+    warpgroups would take as long as the wave.
     """
-    if len(shape) != 2 or not config.few or k < WORTH_TWO_LAUNCHES or shape[1] > WIDEST_READ_TWICE:
+    if len(shape) != 2 or k < WORTH_TWO_LAUNCHES or shape[1] > WIDEST_READ_TWICE:
         return 0
     tile = _cheapest(config.specialized, on, shape)
     last = shape[0] % tile.m
@@ -151,7 +152,8 @@ def _rows_of_another_wave(config: Config, on: Card, shape: tuple[int, ...], k: i
     def waves(rows: int) -> int:
         return cdiv(cdiv(rows, tile.m) * cdiv(shape[1], tile.n), on.processors)
 
-    return last if 0 < last <= FEW and 1 <= waves(shape[0] - last) < waves(shape[0]) else 0
+    saves = 0 < last <= FEW and 1 <= waves(shape[0] - last) < waves(shape[0])
+    return last if saves and for_few_rows(config.few, on, last, shape[1], k) else 0
 
 
 def _one_after_the_other(top: Launch, bottom: Launch, rows: int) -> Launch:
