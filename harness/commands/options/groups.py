@@ -100,9 +100,9 @@ what_options = several(
         help="Measure a point until its median is this precise, with 95 % confidence, or the benchmark's own time limit is reached.",
     ),
     click.option(
-        "--torch-compile-ahead",
-        is_flag=True,
-        help="Let torch.compile compile for the sweep before the card is taken. It has not been measured in a whole run yet.",
+        "--torch-compile-ahead/--no-torch-compile-ahead",
+        default=None,
+        help="Let torch.compile compile for the sweep before the card is taken.  [default: as the targets file says of the card]",
     ),
     click.option("--aa", "again", is_flag=True, help="Measure everything twice (A/A), to see how much speeds vary without a change."),
     click.option(
