@@ -17,8 +17,9 @@ def aggregates() -> list[Patch]:
 
 def _interpreted(plain: type, made: Any) -> Any:
     """Return the type that Triton made of a class, with constants as the class names them, and with its methods."""
-    from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime import interpreter
 
+    function: Any = interpreter.InterpretedFunction
     fields = getattr(made, "__annotations__", None) or plain.__annotations__
     assign = made.__setattr__
 
@@ -29,7 +30,7 @@ def _interpreted(plain: type, made: Any) -> Any:
     made.__setattr__ = set_field
     for name in dir(plain):
         member = getattr(plain, name, None)
-        if isinstance(member, InterpretedFunction):
+        if isinstance(member, function):
             setattr(made, name, _bound(member))
     return made
 
