@@ -19,7 +19,7 @@ def _interpreted(plain: type, made: Any) -> Any:
     """Return the type that Triton made of a class, with constants as the class names them, and with its methods."""
     from triton.runtime import interpreter
 
-    function: Any = interpreter.InterpretedFunction
+    function: type = vars(interpreter)["InterpretedFunction"]
     fields = getattr(made, "__annotations__", None) or plain.__annotations__
     assign = made.__setattr__
 
