@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import triton.language as tl
 
@@ -17,20 +17,20 @@ def aggregates() -> list[Patch]:
 
 def _interpreted(plain: type, made: Any) -> Any:
     """Return the type that Triton made of a class, with constants as the class names them, and with its methods."""
-    from triton.runtime import interpreter
+    from triton.runtime.interpreter import InterpretedFunction
 
-    function: type = vars(interpreter)["InterpretedFunction"]
+    constexpr = cast(type, tl.constexpr)
     fields = getattr(made, "__annotations__", None) or plain.__annotations__
     assign = made.__setattr__
 
     def set_field(instance: Any, name: str, value: Any) -> None:
-        is_constant = fields.get(name) is tl.constexpr and not isinstance(value, tl.constexpr)
-        assign(instance, name, tl.constexpr(value) if is_constant else value)
+        is_constant = fields.get(name) is constexpr and not isinstance(value, constexpr)
+        assign(instance, name, constexpr(value) if is_constant else value)
 
     made.__setattr__ = set_field
     for name in dir(plain):
         member = getattr(plain, name, None)
-        if isinstance(member, function):
+        if isinstance(member, InterpretedFunction):
             setattr(made, name, _bound(member))
     return made
 
