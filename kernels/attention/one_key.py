@@ -21,6 +21,8 @@ def one_key(query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tenso
         weights = torch.softmax(scores, -1)
     else:
         mask = mask.reshape(*grouped, 1)
-        seen, added = (mask, 0.0) if mask.dtype == torch.bool else (mask != float("-inf"), mask.float())
-        weights = torch.softmax(scores + added, -1).where(seen, 0.0)
+        seen = mask if mask.dtype == torch.bool else mask != float("-inf")
+        if mask.dtype != torch.bool:
+            scores = scores + mask.float().where(seen, 0.0)  # a softmax of -inf has no gradient
+        weights = torch.softmax(scores, -1).where(seen, 0.0)
     return (weights * value.float()).to(value.dtype).reshape(batch, heads, rows, -1)
