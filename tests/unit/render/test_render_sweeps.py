@@ -190,5 +190,5 @@ def test_labels_of_many_ceilings_do_not_overlap(kind):
         spans.append((float(y), right - 6 * len(label), right))
 
     assert len(spans) == 5
-    assert all(0 <= left and right <= drawing.width and 0 < y < drawing.height for y, left, right in spans)
+    assert all(left >= 0 and right <= drawing.width and 0 < y < drawing.height for y, left, right in spans)
     assert not [1 for y, left, _ in spans for other, begin, end in spans if y == other and begin < left < end]
