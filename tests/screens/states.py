@@ -31,7 +31,7 @@ from two_vendors import made_up, recorded, two_vendors
 
 from harness.compare import compare
 from harness.compare.comparison import Comparison
-from harness.records import NotRun, Sample, Verdict
+from harness.records import Ceiling, NotRun, Sample, Verdict
 
 
 def scaled(point: Sample, factor: float) -> Sample:
@@ -199,6 +199,28 @@ def many() -> Comparison:
     return compare(found)
 
 
+def rooflines() -> Comparison:
+    """Three targets whose points have operations and bytes, below a copy and products of four dtypes each."""
+    found = []
+    for number, name in enumerate(("alpha", "beta (made up)", "gamma")):
+        factor = 1 + number / 2
+        products = {"bf16": 50, "fp16": 48, "fp32": 5, "fp8": 98}
+        ceilings = (
+            Ceiling(0, 10**9, 1 / factor, 1.0, 1.0, "before"),
+            *(Ceiling(0, 3, 1 / factor, 1.0, 1.0, "after", dtype, speed * 10**10) for dtype, speed in products.items()),
+        )
+        points = tuple(
+            dataclasses.replace(
+                sample(size, factor * min(0.9 * size / 4, 380.0), kernel, unit="TFLOP/s", params={"N": size, "dtype": "bf16"}),
+                **{"median_ms": 1.0 / factor, "times_ms": (), "argument_bytes": 10**9 * 1024 // size},
+            )
+            for kernel in ("matmul", "attention")
+            for size in (16, 64, 256, 1024, 4096)
+        )
+        found.append(run(name, f"GPU {name}", record=record(name), facts=facts(f"GPU {name}"), ceilings=ceilings, samples=points))
+    return compare(found)
+
+
 def trend() -> Comparison:
     """Beside a base run: one kernel is slower than there, and one faster."""
     factors = {"softmax": 0.8, "layer_norm": 1.25}
@@ -228,6 +250,7 @@ STATES: dict[str, Callable[[], Comparison]] = {
     "one_kernel": lambda: compare([run("alpha"), run("beta", GPU_B, facts=facts(GPU_B))]),
     "toolchains": toolchains,
     "four_cards": four_cards,
+    "rooflines": rooflines,
     "trend": trend,
     "empty": empty,
     "long_names": long_names,
