@@ -53,6 +53,7 @@ class Card:
     `torch_properties` what torch's `get_device_properties` has. `cache_bytes` is the size of a cache between L2 and memory, which no driver
     reports; 0 if there is none. `program_threads` is the largest number of threads that a program can be launched with. Without
     `multiprocessor` no occupancy is computed. `can_emulate`: warpwave can execute its machine code on a CPU.
+    `torch_compile_ahead`: without the user's word, torch's compiler works before this card is taken.
     """
 
     __pydantic_config__ = STRICT
@@ -66,6 +67,7 @@ class Card:
     torch_device: str = "cuda"
     program_threads: int = 1024
     can_emulate: bool = False
+    torch_compile_ahead: bool = False
     multiprocessor: Union[Multiprocessor, None] = None
 
 
@@ -118,12 +120,12 @@ class JobOptions:
 
     Without `gates` generated code is not judged. The bench stage ends a point when its median is known to within `precision` (a share of
     it; the half-width of the 95 % interval), or when its time is up. With `again` it measures everything twice: an A/A run. With
-    `torch_compile_ahead`, torch's compiler works for the sweep before the card is taken; None leaves that to warpwave. The compile stage
-    leaves out the launches of the providers `peers`, which are not the package's own. Modules are imported from `import_folders`, which are
-    relative to the package's root. `package_names` are what the package calls itself. `sanitize` says whether the test stage checks the
-    accesses of interpreted kernels to memory; None leaves that to warpwave. `test_workers` processes run tests at a time, on each card; 0
-    means as many as fit. The compile stage packs what it compiled for the architectures `save_compiled`. `compiled` is the SHA-256 of such
-    kernels' list in another run, if this one is to use them.
+    `torch_compile_ahead`, torch's compiler works for the sweep before the card is taken; None leaves that to the card's entry in the
+    targets file. The compile stage leaves out the launches of the providers `peers`, which are not the package's own. Modules are imported
+    from `import_folders`, which are relative to the package's root. `package_names` are what the package calls itself. `sanitize` says
+    whether the test stage checks the accesses of interpreted kernels to memory; None leaves that to warpwave. `test_workers` processes run
+    tests at a time, on each card; 0 means as many as fit. The compile stage packs what it compiled for the architectures `save_compiled`.
+    `compiled` is the SHA-256 of such kernels' list in another run, if this one is to use them.
     """
 
     __pydantic_config__ = STRICT

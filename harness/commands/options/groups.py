@@ -102,7 +102,7 @@ what_options = several(
     click.option(
         "--torch-compile-ahead/--no-torch-compile-ahead",
         default=None,
-        help="Let torch.compile compile for the sweep before the card is taken.  [default: on NVIDIA]",
+        help="Let torch.compile compile for the sweep before the card is taken.  [default: as the targets file says of the card]",
     ),
     click.option("--aa", "again", is_flag=True, help="Measure everything twice (A/A), to see how much speeds vary without a change."),
     click.option(

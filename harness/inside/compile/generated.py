@@ -37,8 +37,6 @@ FOLDER = "generated"  # the key in `bench/ahead.json`
 _READY_S = 120  # for torch's compile workers to start
 # torch's autograd makes a context on the card in a process that traces a gradient. A few take less memory than marks another run's points.
 _MOST = 3
-# Backends on which sweeps were measured this way. On others, the user has to ask for it.
-_MEASURED = ("cuda",)
 
 
 def folder_of(job: Job) -> Path | None:
@@ -61,7 +59,7 @@ def started(job: Job, card: Architecture, log: Path) -> tuple[list[Worker], dict
 
     The user's own cache is used if there is one. Otherwise it is a folder that nobody else can write: torch executes what is in it.
     """
-    wanted = card.backend in _MEASURED if job.torch_compile_ahead is None else job.torch_compile_ahead
+    wanted = card.torch_compile_ahead if job.torch_compile_ahead is None else job.torch_compile_ahead
     if not wanted or Stage.BENCH not in job.stages or not is_used(job):
         return [], {}
     os.environ[_VARIABLE] = os.environ.get(_VARIABLE) or tempfile.mkdtemp(prefix=_PREFIX)
