@@ -68,7 +68,7 @@ def _softmax(input: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
     if width > 1:
         _launch_strided(softmax_strided_kernel, out, (input.contiguous(),), dim, log)
         return out
-    rows = input if input.dim() == 2 else input.reshape(-1, length)
+    rows = input if input.dim() == 2 and dim == 1 else input.reshape(-1, length)
     rows = rows if length == 1 or rows.stride(1) == 1 else rows.contiguous()
     _launch_rows(False, out, (rows,), (rows.stride(0),), length, log)
     return out
