@@ -14,8 +14,12 @@ from failures import HOST_CODE, NO_CARD, Class, Failure, same, without_folder
 Control = Callable[[Failure, Path, str, dict[str, str]], str]
 _LIMIT_S = 300
 _NOTHING = "(nothing to repeat)"
+_ASKS = "needs a card"
 OURS, PACKAGE, TRITON, UNDECIDED = "ours", "the package", "Triton", "undecided"
 _MISSING = re.compile(r"No module named '([\w.]+)'")
+# What warpwave looks for and plain pytest does not. It needs a reader, who may write down what the code says.
+_FOUND = re.compile(r"^Failed: (out-of-bounds|uninitialised-read|race|used-before-wait|depends-on-order) in ")
+_TOO_LONG = re.compile(r"it ran longer than")
 _PLAIN = Path(__file__).with_name("plain_compile.py")
 
 
@@ -26,12 +30,15 @@ def blame(found: Class, kernels: Path, python: str, variables: dict[str, str]) -
         try:
             said = control(failure, kernels, python, {**os.environ, **variables})
         except subprocess.TimeoutExpired:
-            answer = {"fault": UNDECIDED, "control": f"no answer in {_LIMIT_S} s"}
+            slow = _TOO_LONG.search(failure.message)
+            answer = {"fault": f"{PACKAGE}, or {TRITON}" if slow else UNDECIDED, "control": f"no answer in {_LIMIT_S} s"}
+            if slow:
+                break
             continue
-        if said == _NOTHING:
+        if said == _NOTHING or (said.startswith(_ASKS) and answer["control"] != "not run"):
             continue
         answer = {"fault": _fault(failure, said), "control": without_folder(said) or "passes"}
-        if answer["fault"] != UNDECIDED:
+        if answer["fault"] != UNDECIDED or not said:
             break
     return answer
 
@@ -44,7 +51,7 @@ def _controls_for(failure: Failure) -> tuple[Control, ...]:
         return (_plain_import, _plain_pytest)
     if failure.own and "::" not in failure.id:
         return (_plain_import_of_file, _plain_pytest)
-    return (_plain_pytest, _plain_pytest_of_all)
+    return (_plain_pytest, _plain_pytest_with_card, _plain_pytest_of_all)
 
 
 def _is_host_code(failure: Failure) -> bool:
@@ -56,6 +63,8 @@ def _fault(failure: Failure, said: str) -> str:
 
     A control that says the same acquits us; the traceback tells whose it is then.
     """
+    if not said and _FOUND.search(failure.message):
+        return UNDECIDED
     asks_for_a_card = failure.stage == "test" and NO_CARD.search(failure.message)
     if not said or "/harness/" in failure.where or asks_for_a_card:
         return OURS
@@ -104,6 +113,12 @@ def _plain_pytest(failure: Failure, kernels: Path, python: str, variables: dict[
     return _pytest([_test_of(failure)], failure, kernels, python, variables)
 
 
+def _plain_pytest_with_card(failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:
+    """Return the same with a stand-in for a card, which knows nothing of ours: plain_card.py."""
+    paths = os.pathsep.join([str(_PLAIN.parent), variables.get("PYTHONPATH", "")])
+    return _pytest(["-p", "plain_card", _test_of(failure)], failure, kernels, python, {**variables, "PYTHONPATH": paths})
+
+
 def _plain_pytest_of_all(failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:
     """Return the same where the package's other files are imported before, as in a whole run: what they leave behind may decide."""
     name = _test_of(failure).rpartition("::")[2].partition("[")[0]
@@ -123,7 +138,7 @@ def _pytest(words: list[str], failure: Failure, kernels: Path, python: str, vari
     raised = [line for line in raised if same(line, failure.message)] or raised
     said = next((line for line in raised if line), ((done.stdout + done.stderr).strip().splitlines() or ["nothing"])[-1])
     if NO_CARD.search(said) and not same(said, failure.message):
-        return f"needs a card: {said[:160]}"
+        return f"{_ASKS}: {said[:160]}"
     return said[:200]
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 # A frame of pytest's traceback: "file.py:12: in function" or "file.py:12: Error".
 _FRAME = re.compile(r"^(\S+\.py):\d+: ", re.MULTILINE)
+# Where a gate found something: "at file.py:12, file.py:14".
+_PLACES = re.compile(r" at \S+\.py:\d+(, \S+\.py:\d+)*")
 # What plain pytest says on a machine without a card.
 NO_CARD = re.compile(
     r"CUDA|NVIDIA driver|0 active drivers|cuda device|backend.*compiled|Event\(\) takes|HIP|_cuda_|no NVIDIA|accelerator|"
@@ -45,7 +47,7 @@ class Class:
 def shape(message: str) -> str:
     """Return a message without what differs from case to case."""
     first = next((line for line in message.splitlines() if line.strip()), "")
-    return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?(e[-+]?\d+)?", "N", without_folder(first))[:140]
+    return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?(e[-+]?\d+)?", "N", _PLACES.sub("", without_folder(first)))[:140]
 
 
 def without_folder(text: str) -> str:

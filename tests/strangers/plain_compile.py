@@ -20,9 +20,10 @@ from typing import Any
 MOST_THREADS = 1024  # of a block, on every card here
 
 
-def module_with(root: Path, function: str) -> Any:
-    """Import the file that defines a jitted function, by its dotted name where its folder is a package."""
-    for path in sorted(root.rglob("*.py")):
+def module_with(root: Path, function: str, source: str) -> Any:
+    """Import the file that defines a jitted function, by its dotted name in a package. Several may: `source` says which."""
+    named = root / source.rpartition(":")[0]
+    for path in [named] if named.is_file() else sorted(root.rglob("*.py")):
         text = path.read_text(encoding="utf-8", errors="replace")
         if f"def {function}(" not in text or not any(
             isinstance(node, ast.FunctionDef) and node.name == function for node in ast.walk(ast.parse(text))
@@ -51,7 +52,7 @@ def compile_row(row: dict[str, Any], root: Path) -> str:
     from triton.compiler import ASTSource
 
     pretend(target_of(row["architecture"]))
-    function = getattr(module_with(root, row["function"]), row["function"])
+    function = getattr(module_with(root, row["function"], row["source"]), row["function"])
     while not isinstance(function, triton.JITFunction):
         function = function.fn
     names = function.arg_names

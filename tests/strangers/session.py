@@ -10,6 +10,7 @@ import argparse
 import itertools
 import json
 import os
+import resource
 import shlex
 import subprocess
 import sys
@@ -77,7 +78,7 @@ def measure(package: Package, asked: argparse.Namespace) -> dict[str, Any]:
     quick = ["--quick"] if asked.quick else []
     limit = asked.seconds or package.seconds
     command = ["run", "cpu", "--kernels", str(kernels), *options, *quick, "--targets", str(TARGETS), "--timeout", str(limit)]
-    started = time.monotonic()
+    started, used = time.monotonic(), _cpu_seconds()
     done = subprocess.run(
         [sys.executable, "-c", _RUN, *command, "--out", str(out)],
         cwd=sources.parent,
@@ -86,12 +87,19 @@ def measure(package: Package, asked: argparse.Namespace) -> dict[str, Any]:
         text=True,
     )
     base |= {"typed": _typed(package, quick), "exit_code": done.returncode, "seconds": round(time.monotonic() - started), "limit_s": limit}
-    base |= {"cores": os.cpu_count(), "said": (done.stdout + done.stderr).strip().splitlines()[-1:]}
+    base |= {"cpu_seconds": round(_cpu_seconds() - used), "cores": os.cpu_count()}
+    base |= {"said": (done.stdout + done.stderr).strip().splitlines()[-1:]}
     comparison = out / "comparison.json"
     if not comparison.exists():
         return {**base, "sentence": "no report", **_nothing()}
     controls = 0 if asked.no_controls else asked.controls
     return {**base, **read(comparison, kernels, controls, _variables(options, kernels), _earlier(package))}
+
+
+def _cpu_seconds() -> float:
+    """Return what ended children, and theirs, have used of the processor."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _typed(package: Package, quick: list[str]) -> str:

@@ -27,7 +27,7 @@ def write(packages: list[Package]) -> None:
 def table(packages: list[Package]) -> str:
     """Return the table, and below it the classes of failures."""
     results = {package.name: _result(package) for package in packages}
-    lines = ["", "| package | typed | tests | compiled | exit code |", "|---|---|---|---|---|"]
+    lines = ["", "| package | typed | tests | compiled | exit code | time |", "|---|---|---|---|---|---|"]
     for package in packages:
         lines.append(_row(package, results[package.name]))
     for package in packages:
@@ -45,12 +45,18 @@ def _result(package: Package) -> dict[str, Any]:
 def _row(package: Package, result: dict[str, Any]) -> str:
     head = f"| {package.name} ({package.author}), {package.version} |"
     if not result:
-        return f"{head} not run yet | | | |"
+        return f"{head} not run yet | | | | |"
     if "not_reached" in result:
-        return f"{head} not run: {_cell(result['not_reached'])} | | | |"
+        return f"{head} not run: {_cell(result['not_reached'])} | | | | |"
     counts = (_counts(result[stage]["counts"], result[stage]["not_run"]) for stage in ("test", "compile"))
     typed = result["typed"]
-    return f"{head} `{typed}` | {' | '.join(counts)} | {result['exit_code']} |"
+    return f"{head} `{typed}` | {' | '.join(counts)} | {result['exit_code']} | {_time(result)} |"
+
+
+def _time(result: dict[str, Any]) -> str:
+    """Return the time of a run, with its limit: a run that reached it was cut off."""
+    used = f", {result['cpu_seconds']} s of the processor" if "cpu_seconds" in result else ""
+    return f"{result['date']}: {result['seconds']} s, limit {result['limit_s']} s{used}"
 
 
 def _counts(counts: dict[str, int], why: dict[str, int]) -> str:

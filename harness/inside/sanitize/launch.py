@@ -13,6 +13,7 @@ from harness.inside.sanitize.findings import Findings, Found
 from harness.inside.sanitize.memory import Anywhere, Block, Given, Lanes, Memory, Tensors
 from harness.inside.sanitize.order import Order
 from harness.inside.sanitize.races import Access, Conflict, Log
+from harness.inside.sanitize.unwritten import Blame
 from harness.inside.sanitize.written import Shadows
 from harness.records import Defect
 
@@ -72,17 +73,24 @@ class Launch:
         on = np.ones(addresses.shape, bool) if mask is None else mask
         return self.lanes(block, addresses, on & ~marked)[0], marked
 
-    def reads(self, lanes: Lanes, logged: bool = True) -> None:
-        """Check a read. One that is not `logged` cannot race."""
-        memory, block = lanes.memory, lanes.block
-        if memory.shadow is not None:
-            unwritten = memory.shadow.unwritten(lanes.offsets, lanes.low, lanes.high, block.itemsize)
-            if unwritten is not None:
-                first = memory.start + int(lanes.offsets[unwritten][0])
-                self._report(Defect.UNINITIALISED, block, lanes.positions(unwritten), first)
-                memory.shadow.write(lanes.offsets[unwritten], block.itemsize)  # each element is reported once
+    def reads(self, lanes: Lanes, logged: bool = True) -> tuple[NDArray[np.int64], Blame] | None:
+        """Log a read, unless it cannot race. Return the positions in the block that nobody wrote, and what reports some of them."""
         if logged:
             self._log(lanes, writes=False)
+        memory, block = lanes.memory, lanes.block
+        if memory.shadow is None:
+            return None
+        unwritten = memory.shadow.unwritten(lanes.offsets, lanes.low, lanes.high, block.itemsize)
+        if unwritten is None:
+            return None
+        index, shadow, positions, offsets = self._index, memory.shadow, lanes.positions(unwritten), lanes.offsets[unwritten]
+
+        def blame(which: NDArray[np.int64]) -> None:
+            used = offsets[np.isin(positions, which)]
+            self._report(Defect.UNINITIALISED, block, which, memory.start + int(used[0]), index)
+            shadow.write(used, block.itemsize)  # each element is reported once
+
+        return positions, blame
 
     def writes(self, lanes: Lanes, changes: Callable[[], NDArray[np.bool_]]) -> None:
         """Mark what is written. `changes` returns which lanes of the block are about to change memory."""
@@ -94,8 +102,9 @@ class Launch:
 
     def updates(self, lanes: Lanes, reads: bool = True) -> None:
         """Check an atomic that writes, and first reads."""
-        if reads:
-            self.reads(lanes, logged=False)
+        if reads and (found := self.reads(lanes, logged=False)):
+            positions, blame = found
+            blame(positions)
         if lanes.memory.shadow is not None:
             lanes.memory.shadow.write(lanes.offsets, lanes.block.itemsize)
         self._log(lanes, writes=True, atomic=True)

@@ -21,6 +21,8 @@ from harness.inside.sanitize.memory import Block, Lanes, Place
 from harness.inside.sanitize.order import watched
 from harness.inside.sanitize.origins import Patch, origin_of
 from harness.inside.sanitize.origins import patches as origin_patches
+from harness.inside.sanitize.unwritten import patches as unwritten_patches
+from harness.inside.sanitize.unwritten import suspected
 from harness.inside.sanitize.written import Shadows
 
 _NOT_KERNELS = (f"{Path(triton.__file__).parent}/", f"{Path(__file__).parents[1]}/")  # what stands between a kernel and memory
@@ -41,6 +43,7 @@ class Sanitizer:
         """Yield what the interpreter must do instead: owner, name, replacement."""
         builder, executor = interpreter.InterpreterBuilder, interpreter.GridExecutor
         yield from origin_patches(lambda: self._launch.tensors.by_address if self._launch else None)
+        yield from unwritten_patches(builder)
         yield executor, "__call__", self._launching(executor.__call__)
         yield builder, "set_grid_idx", self._next_program(builder.set_grid_idx)
         yield builder, "create_masked_load", self._load(builder.create_masked_load)
@@ -83,9 +86,13 @@ class Sanitizer:
                 return load(builder, ptrs, mask, other, *rest, **named)
             lanes, mask = _checked(launch, "load", ptrs, mask)
             volatile = bool(named.get("is_volatile", rest[-1] if rest else False))  # how kernels wait for others
-            if lanes is not None:
-                launch.reads(lanes, logged=not volatile)
+            unwritten = None if lanes is None else launch.reads(lanes, logged=not volatile)
             result = load(builder, ptrs, mask, other, *rest, **named)
+            if unwritten is not None and volatile:
+                positions, blame = unwritten
+                blame(positions)
+            elif unwritten is not None:
+                result = suspected(result, (unwritten,))
             return watched(result, launch.order, None) if volatile and launch.order else result
 
         return run

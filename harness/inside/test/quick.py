@@ -1,16 +1,19 @@
 """Choose the tests of a `--quick` run: at most three of each test function, spread over its parameters; fewer if there are many functions.
 
-The choice follows from the parameters alone, so it is the same on every machine and in every stage.
+Sizes much above the smallest ones are left out: one test of 8192 by 8192 takes an interpreter longer than all others. The choice follows
+from the parameters alone, so it is the same on every machine and in every stage.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
 
 MOST = 3  # like the sizes of a sweep: the first, the last and one between
 ENOUGH = 150  # tests in all: with more, each function gets two, and with still more one
+LARGEST = 16  # times the work of a function's smallest test
 
 
 def few_of_each(items: Sequence[pytest.Item]) -> list[pytest.Item]:
@@ -19,7 +22,7 @@ def few_of_each(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     for item in items:
         functions.setdefault(_function(item), []).append(item)
     most = next((few for few in range(MOST, 1, -1) if sum(min(few, len(several)) for several in functions.values()) <= ENOUGH), 1)
-    kept = {id(item) for several in functions.values() for item in _spread(several, most)}
+    kept = {id(item) for several in functions.values() for item in _spread(_small(several), most)}
     return [item for item in items if id(item) in kept]
 
 
@@ -27,6 +30,23 @@ def _function(item: pytest.Item) -> tuple[str, str]:
     """Return what the parametrized copies of one test have in common."""
     name = getattr(item, "originalname", None) or item.name.partition("[")[0]
     return (item.parent.nodeid if item.parent else "", name)
+
+
+def _small(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the items whose parameters ask for little work."""
+    work = [_work(dict(getattr(getattr(item, "callspec", None), "params", {}))) for item in items]
+    return [item for item, each in zip(items, work, strict=True) if each <= LARGEST * min(work)]
+
+
+def _work(value: object) -> float:
+    """Return the product of the whole numbers in a parameter, which grows with the sizes of tensors: 1 if there is none."""
+    if isinstance(value, bool):
+        return 1.0
+    if isinstance(value, int):
+        return float(min(max(abs(value), 1), 2**63))  # a seed may be of any size
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    return math.prod(map(_work, value)) if isinstance(value, tuple | list) else 1.0
 
 
 def _spread(items: list[pytest.Item], most: int) -> list[pytest.Item]:

@@ -48,6 +48,38 @@ def test_a_scaled_loss(device):
     torch.testing.assert_close(scale(before, 0.8), weights.detach())
 
 
+REFERENCES = {
+    "mask": lambda x: torch.where(x > 0, x, -1.0),
+    "limits": lambda x: x.clamp(min=-0.5, max=0.5),
+    "running product": lambda x: x.cumprod(-1).prod(-1),
+    "gates": lambda x: functional.logsigmoid(x).cumsum(-1),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_the_gradient_of_a_reference(name, device):
+    x = torch.randn(8, 16, device=device, requires_grad=True)
+    REFERENCES[name](x).sum().backward()
+    torch.testing.assert_close(add(x.grad, x.grad), 2 * x.grad)
+
+
+class Masked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.where(x > 0, x, -1.0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return torch.where(ctx.saved_tensors[0] > 0, scale(grad.contiguous(), 1.0), 0.0)
+
+
+def test_a_mask_in_a_backward_of_ones_own(device):
+    x = torch.randn(100, device=device, requires_grad=True)
+    Masked.apply(x).sum().backward()
+    torch.testing.assert_close(x.grad, (x > 0).float())
+
+
 class Quantized(torch.Tensor):
     """Whole numbers and a scale that pass for floats, as libraries of quantization have them."""
 

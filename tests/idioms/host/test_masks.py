@@ -1,5 +1,6 @@
 """Masks, scans and locks that the interpreter and the compiler must read alike."""
 
+import pytest
 import torch
 import triton
 import triton.language as tl
@@ -68,3 +69,27 @@ def test_a_lock(device):
     out, lock = torch.empty(64, device=device), torch.zeros(2, dtype=torch.int32, device=device)
     lock_kernel[(4,)](x, out, lock, lock[1:], BLOCK=64)
     torch.testing.assert_close(out, x.sum(0))
+
+
+@triton.jit
+def lower_kernel(x_ptr, half_ptr, BLOCK: tl.constexpr):
+    row = tl.arange(0, BLOCK)[:, None]
+    at = row * BLOCK + tl.arange(0, BLOCK)[None, :]
+    tl.store(half_ptr + at, tl.load(x_ptr + at), mask=row >= tl.arange(0, BLOCK)[None, :])
+
+
+@triton.jit
+def square_kernel(half_ptr, out_ptr, BLOCK: tl.constexpr):
+    row = tl.arange(0, BLOCK)[:, None]
+    at = row * BLOCK + tl.arange(0, BLOCK)[None, :]
+    half = tl.load(half_ptr + at).to(tl.float32)
+    tl.store(out_ptr + at, tl.where(row >= tl.arange(0, BLOCK)[None, :], half, 0.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_a_triangle_that_is_masked_after_the_load(dtype, device):
+    x = torch.randn(16, 16, device=device).to(dtype)
+    half, out = torch.empty_like(x), torch.empty(16, 16, device=device)
+    lower_kernel[(1,)](x, half, BLOCK=16)
+    square_kernel[(1,)](half, out, BLOCK=16)
+    torch.testing.assert_close(out, x.tril().float())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -18,11 +19,36 @@ sys.path.insert(0, str(REPOSITORY / "tests" / "strangers"))
 
 import controls  # noqa: E402
 import failures  # noqa: E402
+import plain_compile  # noqa: E402
 import session  # noqa: E402
 import sources  # noqa: E402
 import table  # noqa: E402
 
 TESTS = "def test_good():\n    pass\n\n\ndef test_bad():\n    assert [7, 8] == [7]\n"
+ON_A_CARD = """
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+if not torch.cuda.is_available():
+    pytest.skip("no GPU available", allow_module_level=True)
+
+
+@triton.jit
+def double(x):
+    tl.store(x, tl.load(x) * 2)
+
+
+def test_bad():
+    x = torch.full((1,), 1.5, device="cuda")
+    double[(1,)](x)
+    torch.cuda.synchronize()
+    assert x.is_cuda
+    value = x.to("cuda:0").item()
+    if value != 4.0:
+        raise ValueError(f"the kernel doubled it to {value}")
+"""
 
 
 @pytest.fixture
@@ -93,6 +119,39 @@ def test_failures_that_differ_in_numbers_are_one_class():
     found = failures.classes([failure(message="KeyError: 'a'"), *several])
 
     assert [(one.message, one.count) for one in found] == [("AssertionError: N of N at N", 3), ("KeyError: 'a'", 1)]
+
+
+def test_findings_of_one_gate_in_several_files_are_one_class():
+    """Where each of them is, the row says."""
+    places = ("fw.py:1, fw.py:22", "a/bw_kernel.py:9")
+
+    found = failures.classes([failure("compile", f"spills: 4 registers; precision: left at {place}") for place in places])
+
+    assert [(one.message, one.count) for one in found] == [("spills: N registers; precision: left", 2)]
+
+
+def test_a_control_compiles_the_function_of_the_file_that_the_row_names(tmp_path):
+    """Files of one package may have functions of one name."""
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.py").write_text(f"def kernel():\n    return {name!r}\n")
+
+    assert plain_compile.module_with(tmp_path, "kernel", "second.py:1").kernel() == "second"
+
+
+def test_a_stand_in_for_a_card_lets_a_test_run_that_would_be_skipped(tmp_path):
+    """The control then ends as the test did, and not with the author's word for a missing card."""
+    pytest.importorskip("triton", reason="the stand-in replaces Triton's driver; `nox -s tests` installs it")
+    (tmp_path / "test_ops.py").write_text(ON_A_CARD)
+    repeated = failure(message="ValueError: the kernel doubled it to 3.0")
+
+    stand_in = controls._plain_pytest_with_card(repeated, tmp_path, sys.executable, dict(os.environ))
+
+    assert failures.same(stand_in, repeated.message)
+
+
+def test_a_control_that_checks_no_memory_does_not_judge_what_was_found_there():
+    """Plain pytest passes over a read that is out of bounds."""
+    assert controls._fault(failure(message="Failed: out-of-bounds in kernel at a.py:1: load of x[9]"), "") == controls.UNDECIDED
 
 
 @pytest.mark.parametrize(

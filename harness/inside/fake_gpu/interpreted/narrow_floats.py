@@ -93,6 +93,8 @@ def _cast(conversion: Callable[..., Any]) -> Callable[..., Any]:
     def cast(builder: Any, source: Any, to: Any, *rounding: Any) -> Any:
         from triton.runtime.interpreter import _get_np_dtype
 
+        if getattr(source, "is_suspected", False):  # nobody may look at it yet
+            return source.converted(lambda plain: cast(builder, plain, to, *rounding))
         dtype = to.scalar
         if (_type(source) is None and dtype not in _TYPES) or any("RTZ" in str(mode) for mode in rounding):
             return conversion(builder, source, to, *rounding)

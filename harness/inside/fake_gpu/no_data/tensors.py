@@ -144,7 +144,7 @@ class WithoutData(Redirect):
                 return counts
             if name in (*_SHAPED_BY_DATA, *_ALSO_SHAPED):
                 raise DecidedByData(f"the shape of what torch.{name} returns depends on the data of a tensor") from error
-            raise NotPretended(f"torch.{name} does not work on tensors without data") from error
+            raise NotPretended(f"torch.{name} does not work on tensors without data: {str(error).splitlines()[0]}") from error
 
     def _know_more(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call a function whose arguments are all known; what it returns is known, too."""

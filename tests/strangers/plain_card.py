@@ -1,0 +1,66 @@
+"""A stand-in for a card under plain pytest (`-p plain_card`), for tests that end without one. Nothing of the harness is in it.
+
+What a test puts on a GPU is on the CPU, where Triton's interpreter reads it. The rest of torch.cuda answers as a card would, or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from types import SimpleNamespace
+from typing import Any
+
+import plain_compile
+import torch
+import triton
+from torch.overrides import TorchFunctionMode
+
+
+class OnTheCpu(TorchFunctionMode):
+    """Replace a GPU by the CPU in each call of torch, and say that it is a GPU if asked."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.cuda:
+            return args[0]
+        if func == torch.Tensor.is_cuda.__get__:  # type: ignore[attr-defined]
+            return True
+        kwargs = {key: _cpu(value) for key, value in (kwargs or {}).items()}
+        kwargs |= {"pin_memory": False} if kwargs.get("pin_memory") else {}
+        return func(*map(_cpu, args), **kwargs)
+
+
+def _cpu(value: Any) -> Any:
+    """Return the CPU for a GPU, and anything else as it is."""
+    if isinstance(value, torch.device):
+        return torch.device("cpu") if value.type == "cuda" else value
+    return "cpu" if isinstance(value, str) and value.partition(":")[0] == "cuda" else value
+
+
+class Event:
+    """An event that has happened."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    record = wait = synchronize = lambda self, *args: None
+
+    def elapsed_time(self, other: Event) -> float:
+        """Return a millisecond."""
+        return 1.0
+
+
+def pretend() -> None:
+    """Answer for the rest of the process."""
+    plain_compile.pretend(plain_compile.target_of("sm_90"))
+    triton.runtime.driver.active.get_benchmarker = lambda: lambda call, *args, **kwargs: call() or 1.0
+    cuda: Any = torch.cuda
+    stream = SimpleNamespace(cuda_stream=0, synchronize=lambda: None, wait_stream=lambda other: None, device=torch.device("cuda", 0))
+    cuda._lazy_init = cuda.init = cuda.synchronize = cuda.empty_cache = cuda.set_device = lambda *args, **kwargs: None
+    cuda.manual_seed = cuda.manual_seed_all = lambda seed: None
+    cuda.current_stream = cuda.default_stream = lambda *args: stream
+    cuda.is_bf16_supported = lambda *args, **kwargs: True
+    cuda.device = cuda.device_of = cuda.stream = lambda *args: contextlib.nullcontext()
+    cuda.memory_allocated = cuda.max_memory_allocated = lambda *args: 0
+    cuda.Event = Event
+    OnTheCpu().__enter__()
+
+
+pretend()
