@@ -15,7 +15,7 @@ from harness.records import Job, Stage, dump
 
 REPOSITORY = Path(__file__).parent.parent
 
-# What pytest collects stays: looking through it again and again for garbage takes a sixth of the time of collecting.
+# Nothing that pytest collects becomes garbage. Looking for garbage in it takes a sixth of the time of collecting.
 gc.disable()
 
 # A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C.
@@ -66,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """From here on there is garbage, and none of it is older."""
+    """Look for garbage again, but not in what was collected: it stays until the end."""
     gc.freeze()
     gc.enable()
 
