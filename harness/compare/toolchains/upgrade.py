@@ -1,4 +1,4 @@
-"""The runs of one package on two toolchains → what the second one changes. Pure: a composition of the comparisons that exist."""
+"""Compare the runs of one package on two toolchains: what does the second one change? Uses the other comparisons. Pure."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _speeds(old: Sequence[TargetRun], new: Sequence[TargetRun]) -> tuple[SpeedCh
 
 
 def _versions(old: Sequence[TargetRun], new: Sequence[TargetRun]) -> dict[str, tuple[str, str]]:
-    """Return the facts that differ. A user expects one: two that differ are two possible causes."""
+    """Return the facts that differ. Usually one does. If two differ, either of them may be the cause."""
     found = {}
     for fact in _VERSIONS:
         sides = [", ".join(dict.fromkeys(str(getattr(run.facts, fact)) for run in side if run.facts)) for side in (old, new)]

@@ -1,6 +1,6 @@
 """Turn the way a job ended into an `Exit`, in words with Slurm's own state. Pure.
 
-Whatever Slurm or an operator does to a job says nothing about the kernels: such an ending is an error of the infrastructure.
+If Slurm or an operator ends a job, the kernels are not to blame: it is an error of the infrastructure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.records import OVERFULL, OVERTIME, Exit
 _RESUME = "Continue with --resume: what is finished does not run again."
 _SAID = 500  # characters of what a job printed that are shown
 _KILLED = 137
-_STOPPED = 143  # not None: warpwave does not repeat by itself what an operator or a limit has ended
+_STOPPED = 143  # a code, not None: warpwave does not repeat a job that an operator or a limit ended
 
 
 def ending(job: str, status: Status, entry: Union[Entry, None], interrupted: bool, seconds: float, cap: Cap) -> Exit:

@@ -14,9 +14,9 @@ _RUNNER = sys.modules["_pytest.runner"]  # not part of pytest's interface, but w
 class Autotuned:
     """Run each test with the first configuration of its autotuned kernels, or once with each (`every`), and say which.
 
-    A test that launches several autotuned kernels runs as often as the one with the most configurations has some: run number n takes the
-    nth of each kernel, or its last. Each run has its own setup and teardown, but the fixtures of modules, classes and sessions stay. The
-    first failure ends the test.
+    A test that launches several autotuned kernels runs once for each configuration of the kernel that has the most. Run n uses the nth
+    configuration of each kernel, or its last one. Each run has its own setup and teardown, but the fixtures of modules, classes and
+    sessions stay. The first failure ends the test.
     """
 
     def __init__(self, tuning: Any, every: bool) -> None:

@@ -1,4 +1,4 @@
-"""Lines of a history → one static page: the steps, the largest first, and a drawing a line. Pure."""
+"""Turn the lines of a history into one static page: the steps, the largest first, and a drawing of each line. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Kernel:
-    """The lines of a kernel below one anchor."""
+    """The lines of one kernel, under one anchor."""
 
     ident: str
     name: str

@@ -1,4 +1,4 @@
-"""Comparison → sections, first part: targets, their differences, tests, and what could not be used or compared."""
+"""Turn a comparison into sections, first part: targets, their differences, tests, and what could not be used or compared."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def everything(comparison: Comparison) -> list[Section]:
 
 
 def nothing(target: TargetSummary) -> Line:
-    """Return a target's cell in a table if it has no entry: its verdict, if that explains it."""
+    """Return the cell of a target that has no entry in a table: the target's verdict, if that explains why."""
     return say(Bit("none" if target.complete else target.verdict.value, Verdict.NOT_RUN))
 
 

@@ -32,7 +32,7 @@ LINES = (Sample, Ceiling, CompiledKernel)
 COMMAND = re.compile(r"^\s*::(add-mask|debug|echo|error|group|notice|set-env|set-output|stop-commands|warning)", re.MULTILINE)
 # Shrinking a finding takes minutes: only `nox -s fuzz` runs these.
 searching = pytest.mark.skipif("WARPWAVE_SEARCH" not in os.environ, reason="a search of minutes: nox -s fuzz")
-slow = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+slow = settings(max_examples=20 if "WARPWAVE_SEARCH" in os.environ else 8, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("kind", [*RECORDS, *LINES])

@@ -78,6 +78,7 @@ def beats(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line.strip() for line in done.stderr.strip().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_third_vendor_runs_without_code(warpwave, package, tmp_path):
     """One entry in a file of the user's: a session's target, its environment and visible devices, its column, its suite."""
     (tmp_path / "mine.yml").write_text(THIRD)

@@ -256,6 +256,7 @@ def test_a_reader_that_leaves_is_no_error(redirected, bundle, arguments):
     assert redirected(arguments, "2>&1 | true").returncode == usual
 
 
+@pytest.mark.slow
 def test_python_itself_starts_without_descriptors():
     """As above, from the start of the process: Python has no stream for what is closed, and writes what is left at its end."""
     for shell, code in ((">/dev/full", 3), (">&-", 3), (">&- 2>&- <&-", 3), ("2>&-", 0), ("<&-", 0), ("| true; exit ${PIPESTATUS[0]}", 0)):

@@ -10,6 +10,7 @@ import re
 import sys
 
 import pytest
+from slow_cases import slow_but
 from synthetic import CEILING, case, compiled, facts, no_gpu, record, run, sample, two_targets, write_raw
 
 from harness.collect import collect_all, untrusted
@@ -117,7 +118,8 @@ def everything(runs) -> None:
         sentence(diff(side.kernels, [dataclasses.replace(row, num_warps=8, spills=9) for row in side.kernels]), tuple(Concern))
 
 
-@pytest.mark.parametrize("name", SHAPES)
+# Two of them take a second each. The others hold the same rule for each part of a bundle.
+@pytest.mark.parametrize("name", slow_but(SHAPES, set(SHAPES) - {"launches of many targets", "targets"}))
 def test_the_work_grows_with_the_bundle(name, monkeypatch):
     """Four times as much of one thing may take at most six times the steps; quadratic work would take sixteen."""
     monkeypatch.setattr(rows, "_MOST_ONE_SIDED", 1000, raising=False)

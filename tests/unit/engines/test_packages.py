@@ -147,6 +147,7 @@ def test_locked_requirements_are_installed_as_they_are(request_, wheels):
         provide(requirements(request_, f"helper==1.0 --hash=sha256:{'1' * 64}\n"), print)
 
 
+@pytest.mark.slow
 def test_a_requirement_that_nobody_has(request_):
     """Three beats, with pip's last line and the log; nothing half-made is left to be used."""
     request = requirements(request_, "lower\nno-such-package-at-all\n")

@@ -191,6 +191,7 @@ def test_a_run_on_several_cards_is_taken_up_again(bereft, warpwave):
     assert {point.device for point in after.samples if point.params["N"] in (int(mine[0]), int(mine[1]))} == {1}
 
 
+@pytest.mark.slow
 def test_one_card_is_not_shared_out(warpwave):
     """`--gpus` with one card: the files of ever, no folder of a card's, no ledger."""
     folder, said = warpwave("--gpus", "1", "--stage", "bench", "--bench", "bench_flat.py", "--out", "out")
@@ -246,9 +247,8 @@ def test_a_card_without_work_is_given_back_while_the_other_has_some(warpwave, tm
     assert told.record.held["test"] > 0
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [pytest.param(2, 1, marks=pytest.mark.slow), pytest.param(1, 3, marks=pytest.mark.slow), (3, 2)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 3), (3, 2)])
 def test_another_number_of_workers_runs_no_finished_test_again(warpwave, tmp_path, before, after):
     """What each earlier worker finished counts, wherever its journal is; only the tests without an outcome run."""
     package, ran = tmp_path / "package", tmp_path / "ran"

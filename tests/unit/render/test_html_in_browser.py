@@ -69,7 +69,7 @@ def unfold(page):
     return page
 
 
-@pytest.fixture(params=["plain", "packed"])
+@pytest.fixture(params=slow_but(["plain", "packed"], ["plain"]))
 def form(request, monkeypatch):
     """A page as it is, and one whose kernels and numbers are compressed, as in a page of hundreds of kernels."""
     if request.param == "packed":

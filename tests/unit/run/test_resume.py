@@ -122,6 +122,7 @@ def test_other_kernels_are_not_mixed_in(killed, warpwave, tmp_path):
     assert [case.verdict for case in ran(run)] == [Verdict.PASSED, Verdict.FAILED]
 
 
+@pytest.mark.slow
 def test_another_environment_is_not_mixed_in(killed, warpwave):
     """What only the inside can see, such as a driver: the run stays as it is, says so, and is incomplete."""
     path = killed / "raw" / "cpu" / "facts.json"

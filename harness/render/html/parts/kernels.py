@@ -1,4 +1,4 @@
-"""Comparison → a section a kernel: its tests, sweeps, recorded numbers, code by architecture and configurations. Pure."""
+"""Turn a comparison into a section for each kernel: its tests, sweeps, recorded numbers, code by architecture and configurations. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.render.text import counts, gravest
 
 _MOST_TESTS = 60  # test functions in a section
 _FEW_CASES, _MOST_CHOICES = 3, 60  # of what an autotuner chose
-_FEW_FUNCTIONS = 6  # whose code is shown at first
+_FEW_FUNCTIONS = 6  # functions whose code is shown at first
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def pages(
     functions: Sequence[Function],
     numerics: Sequence[Numeric],
 ) -> tuple[Page, ...]:
-    """Return a page a kernel, by name: readers look one up, and the order of the overview changes from run to run."""
+    """Return one page for each kernel, sorted by name: readers look one up, and the order of the overview changes from run to run."""
     tests = _tests(comparison)
     figures = {kernel.name: kernel for kernel in drawn}
     code: dict[str, list[Function]] = {}
@@ -101,7 +101,7 @@ def pages(
 
 
 def _chosen(comparison: Comparison) -> dict[str, tuple[Choice, ...]]:
-    """Return by kernel what autotuners chose, the configurations of most cases first."""
+    """Return what autotuners chose, by kernel. Configurations that won the most cases come first."""
     groups: dict[str, dict[tuple[str, str, str], list[str]]] = {}
     for row in comparison.rows:
         for cell in row.cells:
