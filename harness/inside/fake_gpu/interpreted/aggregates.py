@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import triton.language as tl
@@ -17,19 +18,19 @@ def aggregates() -> list[Patch]:
 
 def _interpreted(plain: type, made: Any) -> Any:
     """Return the type that Triton made of a class, with constants as the class names them, and with its methods."""
-    from triton.runtime.interpreter import InterpretedFunction
-
+    interpreter: Any = importlib.import_module("triton.runtime.interpreter")
     fields = getattr(made, "__annotations__", None) or plain.__annotations__
     assign = made.__setattr__
+    constant = interpreter.tl.constexpr
 
     def set_field(instance: Any, name: str, value: Any) -> None:
-        is_constant = fields.get(name) is tl.constexpr and not isinstance(value, tl.constexpr)
-        assign(instance, name, tl.constexpr(value) if is_constant else value)
+        is_plain = fields.get(name) is constant and not isinstance(value, constant)
+        assign(instance, name, constant(value) if is_plain else value)
 
     made.__setattr__ = set_field
     for name in dir(plain):
         member = getattr(plain, name, None)
-        if isinstance(member, InterpretedFunction):
+        if isinstance(member, interpreter.InterpretedFunction):
             setattr(made, name, _bound(member))
     return made
 
