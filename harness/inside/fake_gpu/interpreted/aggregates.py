@@ -21,7 +21,7 @@ def _interpreted(plain: type, made: Any) -> Any:
     interpreter: Any = importlib.import_module("triton.runtime.interpreter")
     fields = getattr(made, "__annotations__", None) or plain.__annotations__
     assign = made.__setattr__
-    constant = interpreter.tl.constexpr
+    constant: type = interpreter.tl.constexpr
 
     def set_field(instance: Any, name: str, value: Any) -> None:
         is_plain = fields.get(name) is constant and not isinstance(value, constant)
