@@ -287,6 +287,13 @@ def strangers(session: nox.Session) -> None:
 
 
 @nox.session
+def screens(session: nox.Session) -> None:
+    """Draw every state of a report in a browser, three widths and two themes, and check it. nox -s screens -- recorded --axe axe.min.js"""
+    session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test"))
+    session.run("python", "tests/screens/session.py", *session.posargs)
+
+
+@nox.session
 def overhead(session: nox.Session) -> None:
     """What the harness costs beside its stages, in seconds: nox -s overhead -- --engine docker."""
     session.install("-e", ".")

@@ -12,6 +12,7 @@ from harness.config.targets import targets_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 _GENERATED = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+_HEADING = re.compile(r"^#(?=##+ )", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)#]+)(#[^)]*)?\)")
 _SCHEMAS = {
     "targets": targets_schema,
@@ -23,6 +24,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Fill in what is generated, and turn a link out of `docs/` into the name of the file, which has to exist."""
     folder = Path(page.file.abs_src_path).parent
     markdown = _GENERATED.sub(lambda found: describe(json.loads(_SCHEMAS[found[1]]())), markdown)
+    if not re.search(r"^##? ", markdown, re.MULTILINE):  # a report as it was printed; the theme adds a title above its `###`
+        markdown = _HEADING.sub("", markdown)
     return _LINK.sub(lambda link: _inside(link, folder), markdown)
 
 

@@ -7,6 +7,7 @@ line is a command to a CI runner, except annotations that `order` prints. A test
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 import threading
@@ -17,6 +18,7 @@ from rich.console import Console, RenderableType
 
 from harness.render.text import Annotation, inert, inert_inside, json_text, visible
 
+_UNWRAPPED = 4000  # columns
 _ANNOTATION = re.compile(r"::(error|warning|notice)( title=[^:,]*)?::.*")
 
 
@@ -89,8 +91,10 @@ def order(annotation: str) -> None:
 
 
 def terminal(*, err: bool) -> Console:
-    """Return a rich console for standard output or standard error."""
-    return Console(file=cast("IO[str]", _stream(err)), highlight=False)
+    """Return a rich console for standard output or standard error. Lines for a pipe or a log are not wrapped: a search finds them."""
+    stream = _stream(err)
+    width = None if stream.isatty() or "COLUMNS" in os.environ else _UNWRAPPED
+    return Console(file=cast("IO[str]", stream), width=width, highlight=False)
 
 
 def picture(drawn: RenderableType, title: str, width: int) -> str:

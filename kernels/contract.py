@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -41,6 +43,14 @@ def autocast(tensor: torch.Tensor, to: torch.dtype | None = None) -> torch.Tenso
     if tensor.dtype not in DTYPES or not torch.is_autocast_enabled(kind):
         return tensor
     return tensor.to(to or torch.get_autocast_dtype(kind))
+
+
+def autocast_all(first: torch.Tensor, *others: Any, to: torch.dtype | None = None) -> tuple[Any, ...]:
+    """Return `autocast` of tensors on one device; None stays None. While autocast is off, that costs one question for all of them."""
+    tensors = first, *others
+    if not torch.is_autocast_enabled(first.device.type):
+        return tensors
+    return tuple([None if tensor is None else autocast(tensor, to) for tensor in tensors])
 
 
 def laid_out_as(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

@@ -15,8 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-_PLAIN = (Tensor, Parameter)
-
 
 def cdiv(x: int, y: int) -> int:
     """`triton.cdiv` for the host. Triton's own also serves kernels, and its wrapper costs microseconds."""
@@ -41,13 +39,16 @@ class CustomOp:
 
     def __call__(self, *args: Any) -> Any:
         """Run the op; all arguments are positional."""
-        plain, differentiable = not _is_observed(), False
-        for arg in args:
-            if isinstance(arg, Tensor):
-                plain = plain and type(arg) in _PLAIN
-                differentiable = differentiable or arg.requires_grad
-        if not plain:
+        if _is_observed():
             return self.registered(*args)
+        differentiable = False
+        for arg in args:
+            kind = type(arg)
+            if kind is Tensor or kind is Parameter:
+                if arg.requires_grad:
+                    differentiable = True
+            elif isinstance(arg, Tensor):
+                return self.registered(*args)
         if differentiable and torch.is_grad_enabled():
             # Without gradients, let the registered op raise its error.
             return self._differentiable.apply(*args) if self._differentiable else self.registered(*args)
@@ -78,10 +79,10 @@ def custom_op(name: str, *, mutates_args: Iterable[str] = ()) -> Callable[[Calla
     return lambda function: CustomOp(name, function, mutates_args)
 
 
+# Looking a name up below torch takes about as long as calling it. `is_compiling` alone is looked up each time: torch.compile replaces it.
+_modes, _transforms = torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
+
+
 def _is_observed() -> bool:
     """Return whether a compiler, a dispatch mode or functorch must see the op."""
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._functorch.peek_interpreter_stack() is not None
-    )
+    return torch.compiler.is_compiling() or _modes() > 0 or _transforms() is not None

@@ -6,7 +6,6 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,10 +34,10 @@ def columns_of(input: Tensor, normalized_shape: Sequence[int], **parameters: Ten
     shape = tuple(normalized_shape)
     if not shape:
         raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, but got normalized_shape = []")
-    if tuple(input.shape[-len(shape) :]) != shape:
+    if input.shape[-len(shape) :] != shape:
         raise RuntimeError(f"Given normalized_shape={list(shape)}, expected input to end in it, but got input of size {list(input.shape)}")
     for name, parameter in parameters.items():
-        if parameter is not None and (tuple(parameter.shape), parameter.device) != (shape, input.device):
+        if parameter is not None and (parameter.shape != shape or parameter.device != input.device):
             seen = f"{list(parameter.shape)} on {parameter.device}, where normalized_shape = {list(shape)} and input is on {input.device}"
             raise RuntimeError(f"Expected {name} to be of same shape as normalized_shape and on the device of input, but got {seen}")
     return math.prod(shape)
@@ -48,8 +47,7 @@ def empty_results(input: Tensor, n_columns: int) -> tuple[Tensor, Tensor, Tensor
     """Return the output, and a mean and a reciprocal standard deviation per row, in fp32."""
     n_rows = input.numel() // n_columns if n_columns else 0
     out = torch.empty(input.shape, dtype=input.dtype, device=input.device)
-    mean, rstd = (torch.empty(n_rows, dtype=torch.float32, device=input.device) for _ in range(2))
-    return out, mean, rstd
+    return out, *(torch.empty(n_rows, dtype=torch.float32, device=input.device) for _ in range(2))
 
 
 def empty_gradients(input: Tensor, parameters: Sequence[Tensor | None], wanted: Sequence[bool]) -> tuple[Tensor, ...]:
@@ -68,7 +66,7 @@ def forward(
     config, n_rows, rows = _config(centered), rstd.numel(), _rows(input, n_columns)
     tensors = rows, _dense(weight), _dense(bias), out, mean if centered else None, rstd
     dtypes = tuple([tensor.dtype if tensor is not None else None for tensor in tensors])
-    plan = _plan(card(), config, forward_kernel, dtypes, on_boundary(*tensors), n_rows, n_columns, rows.stride(0))
+    plan = _plan(card(), config, dtypes, on_boundary(*tensors), n_rows, n_columns, rows.stride(0))
     if plan.n_parts:
         words = None if plan.n_parts == 1 else _words(rows, plan.n_parts)
         plan.launch(*tensors, words, rows.stride(0), n_rows, n_columns, plan.n_parts, eps)
@@ -89,7 +87,6 @@ class _Plan:
 def _plan(
     on: Card,
     config: Norm,
-    kernel: Any,
     dtypes: tuple[torch.dtype | None, ...],
     boundaries: tuple[bool, ...],
     n_rows: int,
@@ -120,7 +117,7 @@ def _plan(
         "num_warps": tile.warps,
         **_limit(tile.registers),
     }
-    return _Plan(Bound(kernel, (cdiv(n_rows, height) * n_parts,), options), n_parts)
+    return _Plan(Bound(forward_kernel, (cdiv(n_rows, height) * n_parts,), options), n_parts)
 
 
 def _striding(config: Norm, tile: Tile, n_columns: int, element_size: int) -> tuple[Tile, int, int]:
@@ -243,7 +240,7 @@ def _words(rows: Tensor, n_parts: int) -> Tensor:
 
 def _rows(input: Tensor, n_columns: int) -> Tensor:
     """Return the input as (rows, columns) with adjacent columns, copied only if strides cannot describe that."""
-    rows = input.reshape(-1, n_columns)
+    rows = input if input.dim() == 2 and input.shape[1] == n_columns else input.reshape(-1, n_columns)
     return rows if n_columns == 1 or rows.stride(1) == 1 else rows.contiguous()
 
 

@@ -25,6 +25,7 @@ _PHRASES = {
     Verdict.STALE: "left files of another run",
     Verdict.INCOMPLETE: "is incomplete",
     Verdict.INFRA: "could not run",
+    Verdict.ERROR: "ended in an error",
 }
 _REASON_LIMIT = 160
 _MOST_PHRASES = 50
@@ -156,10 +157,17 @@ def _failure(target: TargetSummary) -> str:
         return phrase(target)
     counts = {"test": target.tests, "binary": target.compiled}
     parts = [_count_sentence(count, noun) for noun, count in counts.items() if bad & {*count}]
-    reason = " ".join(target.reason.split()).rstrip(".")[:_REASON_LIMIT]
-    return (
-        f"{target.target} {' and '.join(parts)}" if parts else f"{target.target} is {target.verdict.value} ({reason or 'without a reason'})"
-    )
+    return f"{target.target} {' and '.join(parts) if parts else _ended(target)}"
+
+
+def _ended(target: TargetSummary) -> str:
+    """Return `crashed (the reason)`."""
+    return _PHRASES.get(target.verdict, target.verdict.value) + _because(target)
+
+
+def _because(target: TargetSummary) -> str:
+    reason = " ".join(target.reason.split()).rstrip(".")
+    return f" ({reason if len(reason) <= _REASON_LIMIT else f'{reason[:_REASON_LIMIT]} …'})" if reason else ""
 
 
 def _explained(verdict: Verdict, run: TargetRun, tests: dict[str, int], counts: Iterable[dict[str, int]]) -> bool:
@@ -193,10 +201,8 @@ def phrase(target: TargetSummary) -> str:
     measured = _count_sentence(target.points, "point", "measured", "could not measure")
     compiled = _count_sentence(_compiles(target), "binary", "compiled", "could not compile", target.compiled_not_run)
     gates = f"broke a gate with {target.only_gates} of them" if target.only_gates else ""
-    reason = " ".join(target.reason.split()).rstrip(".")
-    reason = f" ({reason if len(reason) <= _REASON_LIMIT else f'{reason[:_REASON_LIMIT]} …'})" if reason else ""
     if target.verdict is Verdict.NOT_RUN and (measured or compiled):
-        done = [f"ran no test{reason}", measured, compiled, gates]
+        done = [f"ran no test{_because(target)}", measured, compiled, gates]
     elif target.complete:
         tests = _count_sentence(target.tests, "test", "passed", "failed", target.tests_not_run)
         # Two options are enough to know that these were not all tests; the report lists them all.
@@ -204,8 +210,8 @@ def phrase(target: TargetSummary) -> str:
         suspected = f" ({target.suspected} of them suspected)" if target.suspected else ""
         done = [tests + some + suspected + _loads(target), measured, compiled, gates]
     else:
-        done = [_PHRASES[target.verdict] + reason]
-    parts = [text for text in done if text] or [target.verdict.value]
+        done = []
+    parts = [text for text in done if text] or [_ended(target)]
     return f"{target.target} {' and '.join([', '.join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)}"
 
 

@@ -24,6 +24,7 @@ class Check(Enum):
     REGISTER_UNWRITTEN = 4
     USED_EARLY = 5
     LDS_USED_EARLY = 6
+    OUT_OF_RANGE = 7
 
 
 class Access(Enum):

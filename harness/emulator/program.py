@@ -1,11 +1,10 @@
-"""A kernel made ready to run: decoded once, packed for the C core, kept with the kernel."""
+"""A kernel made ready to run: decoded once, packed for the C core, kept while it is in use."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
 import re
-import weakref
 from array import array
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,12 +45,16 @@ class Program:
         return Place(self.kernel.name, one.pc - self.kernel.entry, str(one), f"{PurePosixPath(file).name}:{line}" if file else None, file)
 
 
-_PROGRAMS: weakref.WeakKeyDictionary[Kernel, Program] = weakref.WeakKeyDictionary()
+# The programs that were launched last, the latest at the end. A suite launches hundreds, each a few times: the others come from the disk
+# again in a millisecond.
+_PROGRAMS: dict[Kernel, Program] = {}
+_MOST_BYTES = 16 << 20
 
 
 def program(kernel: Kernel) -> Program:
     """Return the program of a kernel; raise `Unimplemented` for an architecture that is not implemented."""
-    if (known := _PROGRAMS.get(kernel)) is not None:
+    if (known := _PROGRAMS.pop(kernel, None)) is not None:
+        _PROGRAMS[kernel] = known
         return known
     if kernel.architecture not in FAMILIES:
         known_names = ", ".join(sorted(FAMILIES))
@@ -65,7 +68,16 @@ def program(kernel: Kernel) -> Program:
     entry = array("I", found.index_of)[kernel.entry // 4]
     made = Program(kernel, loaded, found.count, entry, records, at_fixed_address(found.index_of), found.units)
     _PROGRAMS[kernel] = made
+    _forget()
     return made
+
+
+def _forget() -> None:
+    kept_bytes = 0
+    for age, (kernel, made) in enumerate(reversed(list(_PROGRAMS.items()))):
+        kept_bytes += len(made.records) + len(made.index_of)
+        if age and kept_bytes > _MOST_BYTES:
+            _PROGRAMS.pop(kernel, None)
 
 
 def _instructions(kernel: Kernel, loaded: Core) -> list[Instruction]:

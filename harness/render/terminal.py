@@ -21,7 +21,7 @@ from harness.compare.comparison import Comparison
 from harness.records import Verdict
 from harness.render.excerpt import rest, shown
 from harness.render.sections.brief import brief
-from harness.render.sections.model import Bit, Line, Section
+from harness.render.sections.model import REST, Bit, Line, Section
 from harness.render.sections.outline import outline
 from harness.render.text import halves, visible
 
@@ -36,7 +36,7 @@ def render_terminal(comparison: Comparison, full: bool = False) -> RenderableTyp
     """Return the report: the answer on one screen. `full` adds every test, case, configuration and reason below it."""
     found = shown(comparison)
     good = comparison.exit_code == 0
-    answer = brief(comparison, found.comparison, figures=full)
+    answer = brief(comparison, found.comparison, figures=full, rest=REST if full else ": --full")
     if full:
         sections = [section for section, _ in answer.sections]
         return draw_page(answer.headline, [*sections, *rest(found), *outline(found.comparison, full)], good=good)

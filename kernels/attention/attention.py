@@ -14,10 +14,11 @@ from kernels.attention import decode
 from kernels.attention.backward import backward
 from kernels.attention.forward import forward
 from kernels.attention.masked import is_empty, masked, plain_tiles
+from kernels.attention.one_key import one_key
 from kernels.attention.tiles import padded
 from kernels.configs import choose
 from kernels.configs.attention import ATTENTION, MOST_OF_DECODING, Decode
-from kernels.contract import autocast, check_dtype, check_same
+from kernels.contract import autocast_all, check_dtype, check_same
 from kernels.dispatch import custom_op
 
 WIDEST = 256
@@ -55,7 +56,7 @@ def scaled_dot_product_attention(
     """
     if not 0.0 <= dropout_p <= 1.0:
         raise RuntimeError(f"dropout_p must be between 0 and 1, but it is {dropout_p}")
-    query, key, value = autocast(query), autocast(key), autocast(value)
+    query, key, value = autocast_all(query, key, value)
     check_dtype("scaled_dot_product_attention", query, key, value)
     check_same("scaled_dot_product_attention", query, key, value)
     query, key, value, lead = _by_heads(query, key, value, enable_gqa)
@@ -63,26 +64,15 @@ def scaled_dot_product_attention(
         scale = max(1, query.shape[-1]) ** -0.5
     if scale <= 0:  # the kernels find the highest score before scaling
         query, scale = query * (-1.0 if scale < 0 else 0.0), -scale or 1.0
+    if is_causal and query.shape[2] == 1 and attn_mask is None:  # the only query sees the first key alone
+        key, value = key[:, :, :1], value[:, :, :1]
     if attn_mask is not None or dropout_p:
         out = masked(query, key, value, attn_mask, is_causal, scale, dropout_p, lead)
     elif key.shape[2] == 1 and query.numel() and value.numel():
-        out = _one_key(query, key, value, scale)
+        out = one_key(query, key, value, scale)
     else:
         out, _ = _attention(query, key, value, is_causal, scale)
     return out if len(lead) == 2 else out.reshape(*lead, *out.shape[-2:])
-
-
-def _one_key(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-    """Return the attention to a single key, which every query sees: its value, or NaN where the score is not finite.
-
-    There is nothing to tile, and gradients of the kernels were wrong for it on one card: docs/kernels/attention.md, "One key".
-    """
-    batch, heads, rows, width = query.shape
-    groups = query.float().reshape(
-        batch, key.shape[1], heads // key.shape[1] * rows, width
-    )  # the queries of one key, of all heads of its group
-    weights = torch.softmax(scale * groups @ key.float().mT, -1)
-    return (weights * value.float()).to(value.dtype).reshape(batch, heads, rows, -1)
 
 
 def _by_heads(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[Tensor, Tensor, Tensor, torch.Size]:

@@ -25,10 +25,14 @@ from kernels.attention.tiles import (
     reachable,
     readable,
     rows_by_rows,
+    steps,
     store_tile,
     with_mask,
 )
 from kernels.configs.attention import Tile
+
+# Scores of a head: a tile of 64 x 64. Columns: of a matrix instruction.
+_FEW_SCORES, _NARROW = 64 * 64, 16
 
 
 @triton.jit
@@ -172,6 +176,16 @@ def key_value_kernel(
         store_tile(dv_ptr, dv, index, first, keys, V_WIDTH, N, V_COLUMNS)
 
 
+def _has_few_terms(rows: int, keys: int, width: int, v_width: int) -> bool:
+    """Return whether a 16-bit gradient is a sum of so few terms that rounding each of them shows in it.
+
+    Of many terms, the roundings cancel, and rounding the sum is what is left. Of few they do not, and PyTorch, which computes such calls
+    in fp32, rounds the sum alone. A call with few scores takes as long as its launches, and heads narrower than a matrix instruction are
+    padded anyway, so products of twice the length cost little there.
+    """
+    return rows * keys <= _FEW_SCORES or min(width, v_width) < _NARROW
+
+
 def backward(
     dout: torch.Tensor,
     q: torch.Tensor,
@@ -189,12 +203,15 @@ def backward(
     """Return the gradients of q, k and v, dense. The arguments are those and the results of `forward`."""
     batch, heads, rows, width = q.shape
     kv_heads, keys, v_width = v.shape[-3:]
+    exact = q.dtype != torch.float32 and _has_few_terms(rows, keys, width, v_width)
+    if exact and precision != "widened":
+        precision = "split"
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
     delta = torch.empty_like(lse)
     q, k, v, dout, out = (readable(x) for x in (q, k, v, dout, out))
     if query_tile.tma or key_value_tile.tma:
         q, k, v, dout = (reachable(x) for x in (q, k, v, dout))
-    strides = [x.stride()[:3] for x in (q, k, v, dout)]
+    strides = [steps(x) for x in (q, k, v, dout)]
     sizes = (heads // kv_heads, rows, keys, scale)
 
     def operands(tile: Tile) -> tuple[list[object], dict[str, object]]:
@@ -211,12 +228,13 @@ def backward(
         delta,
         dq,
         *strides,
-        out.stride()[:3],
+        steps(out),
         tiles,
         heads,
         *sizes,
         *extra,
         EDGE=causal or keys % query_tile.n > 0,
+        EXACT_DELTA=exact,
         **meta,
     )
     tiles = -(-keys // key_value_tile.n)

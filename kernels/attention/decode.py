@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.attention.tiles import exponential, load_tile, padded, product, readable
+from kernels.attention.tiles import exponential, load_tile, padded, product, readable, steps
 from kernels.configs import card
 from kernels.configs.attention import Decode
 
@@ -153,7 +153,7 @@ def forward(
     queries = heads // kv_heads * rows
     widths = {"V_WIDTH": v_width, "V_COLUMNS": padded(v_width)}
     attention_decode_kernel[(batch * kv_heads, parts)](
-        q, k, v, sums, lse, peaks, totals, q.stride()[:3], k.stride()[:3], v.stride()[:3],
+        q, k, v, sums, lse, peaks, totals, steps(q), steps(k), steps(v),
         kv_heads, heads // kv_heads, rows, keys, part, scale,
         WIDTH=width, COLUMNS=padded(width), M=padded(queries), N=tile.n, WHOLE=parts == 1, PRECISION=precision, **widths,
         num_warps=tile.warps, num_stages=tile.stages, **tile.options,

@@ -26,6 +26,7 @@ from torch import Tensor
 from kernels.attention.deal import next_tile
 from kernels.attention.hopper_tiles import AVAILABLE, jit, largest_divisor, padded, ring, tiles, travels, with_positive_scale
 from kernels.attention.hopper_tiles import supports as supported
+from kernels.attention.tiles import steps
 
 if AVAILABLE:
     from triton.experimental.gluon import language as gl
@@ -282,7 +283,7 @@ def backward(
     start = torch.empty_like(delta)
     total = torch.empty((batch * kv_heads // section, heads // kv_heads * section, rows, depth), dtype=torch.float32, device=q.device)
     attention_hopper_prepare_kernel[(row_tiles * batch * heads,)](
-        out, dout, lse, delta, start, total, positive, rows, row_tiles, heads, *dout.stride()[:3], WIDTH=depth, D=padded(depth), BLOCK=_ROWS
+        out, dout, lse, delta, start, total, positive, rows, row_tiles, heads, *steps(dout), WIDTH=depth, D=padded(depth), BLOCK=_ROWS
     )
     dq = torch.empty((batch, heads, rows, depth), dtype=q.dtype, device=q.device)
     dk, dv = (torch.empty((batch, kv_heads, keys, depth), dtype=x.dtype, device=x.device) for x in (k, v))

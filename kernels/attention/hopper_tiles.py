@@ -59,13 +59,30 @@ def supports(q: Tensor, k: Tensor, v: Tensor, widest: int) -> bool:
     return (
         AVAILABLE
         and not triton.knobs.runtime.interpret
-        and q.shape[0] * q.shape[1] < 1 << 16  # heads are an axis of the backward's grid
-        and min(q.shape[3], v.shape[3]) > _NARROWEST
-        and q.shape[3] % 8 == v.shape[3] % 8 == 0  # so that results travel too
-        and padded(max(q.shape[3], v.shape[3])) <= widest
-        and travels(q)
-        and travels(k)
-        and travels(v)
+        and (q.data_ptr() | k.data_ptr() | v.data_ptr()) % 16 == 0
+        and _have_shapes(q.dtype, q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), widest)
+    )
+
+
+# Cache what depends on shapes alone: computing it takes a third of the host's time for a forward.
+@functools.lru_cache(maxsize=1024)
+def _have_shapes(
+    dtype: torch.dtype,
+    q: tuple[int, ...],
+    q_strides: tuple[int, ...],
+    k: tuple[int, ...],
+    k_strides: tuple[int, ...],
+    v: tuple[int, ...],
+    v_strides: tuple[int, ...],
+    widest: int,
+) -> bool:
+    return (
+        dtype in (torch.float16, torch.bfloat16)
+        and q[0] * q[1] < 1 << 16  # heads are an axis of the backward's grid
+        and min(q[3], v[3]) > _NARROWEST
+        and q[3] % 8 == v[3] % 8 == 0  # so that results travel too
+        and padded(max(q[3], v[3])) <= widest
+        and all(_has_steps(*each) for each in ((q, q_strides), (k, k_strides), (v, v_strides)))
     )
 
 
@@ -74,7 +91,6 @@ def travels(x: Tensor) -> bool:
     return x.data_ptr() % 16 == 0 and x.dtype in (torch.float16, torch.bfloat16) and _has_steps(x.shape, x.stride())
 
 
-# Cache what depends on shapes alone: computing it takes a third of the host's time for a forward.
 @functools.lru_cache
 def _has_steps(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     steps = [stride for size, stride in zip(shape[:-1], strides[:-1], strict=True) if size > 1]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from kernels.attention.backward import backward
 from kernels.attention.forward import forward
+from kernels.attention.one_key import one_key
 from kernels.attention.tiles import Extra, padded
 from kernels.configs import choose
 from kernels.configs.attention import ATTENTION, Tiles
@@ -45,6 +46,8 @@ def masked(
     if mask is not None:
         mask = _checked(mask, query, causal).expand(*lead, query.shape[2], key.shape[2])
         mask = mask[(None,) * (2 - len(lead))] if len(lead) < 2 else mask.flatten(0, -4) if len(lead) > 2 else mask
+    if mask is not None and not dropout_p and key.shape[2] == 1 and not is_empty(query, value):
+        return one_key(query, key, value, scale, mask)
     seed = torch.randint(2**63 - 1, (1,), device=query.device) if dropout_p else None
     return _masked(query, key, value, mask, seed, causal, scale, float(dropout_p))[0]
 

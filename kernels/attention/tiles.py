@@ -102,9 +102,17 @@ def kept(seed, pair, row, key, threshold):
 
 @triton.jit
 def product(a, b, acc, PRECISION: tl.constexpr):
-    """Return `a @ b + acc` with `a` rounded to the dtype of `b`. "widened" is for the interpreter, which multiplies the bits of bf16."""
+    """Return `a @ b + acc` with `a` rounded to the dtype of `b`. "widened" is for the interpreter, which multiplies the bits of bf16.
+
+    With "split", what rounding took from `a` is multiplied, too.
+    """
     if PRECISION == "widened":
         acc = tl.dot(a.to(tl.float32), b.to(tl.float32), acc, input_precision="ieee")
+    elif PRECISION == "split" and a.dtype != b.dtype:
+        rounded = a.to(b.dtype)
+        acc = tl.dot((a - rounded.to(tl.float32)).to(b.dtype), b, tl.dot(rounded, b, acc))
+    elif PRECISION == "split":
+        acc = tl.dot(a, b, acc)
     else:
         acc = tl.dot(a.to(b.dtype), b, acc, input_precision=PRECISION)
     return acc
@@ -156,6 +164,16 @@ def padded(width: int) -> int:
 def readable(x: torch.Tensor) -> torch.Tensor:
     """Return `x` with dense rows that are close enough for 32-bit offsets across a tile, copied if necessary."""
     return x if (x.stride(-1) == 1 or x.shape[-1] == 1) and x.stride(-2) < 2**22 else x.contiguous()
+
+
+def steps(x: torch.Tensor) -> tuple[int, ...]:
+    """Return the strides of batches, heads and rows; of a single one, that of a dense tensor, whatever PyTorch says.
+
+    PyTorch may say 1. Triton makes that a constant and takes a tile's rows for neighbours in memory. Gradients of one fp32 query of 80 or
+    96 columns were wrong on an H200 with such strides.
+    """
+    dense = (x.shape[1] * x.shape[2] * x.shape[3], x.shape[2] * x.shape[3], x.shape[3])
+    return tuple([step if size > 1 else usual for size, step, usual in zip(x.shape, x.stride(), dense, strict=False)])
 
 
 def in_reach_of_tma(x: torch.Tensor) -> bool:

@@ -31,9 +31,13 @@ class Card:
 INTERPRETER = Card("interpreter", 32, 4, 64 << 10)
 
 
+# `triton.jit` decides it where a kernel is defined, so it is the same for all calls.
+_INTERPRETED = triton.knobs.runtime.interpret
+
+
 def card() -> Card:
     """Return the active GPU, or `INTERPRETER`. Costs microseconds, and never synchronizes."""
-    if triton.knobs.runtime.interpret:
+    if _INTERPRETED:
         return INTERPRETER
     driver = triton.runtime.driver.active
     return _card(driver, driver.get_current_device())

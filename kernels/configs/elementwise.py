@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a key by its identity
 class Elementwise:
     """`block` elements a program of `warps` warps; 16 bytes a lane and load at least, whatever the dtype."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import torch
 import triton
@@ -100,8 +99,9 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 @functools.lru_cache(maxsize=1024)
 def _plan(
-    kernel: Any, on: Card, config: Elementwise, n: int, dtypes: tuple[torch.dtype, ...], boundaries: tuple[bool, ...], tanh: bool
+    backward: bool, on: Card, config: Elementwise, n: int, dtypes: tuple[torch.dtype, ...], boundaries: tuple[bool, ...], tanh: bool
 ) -> Bound:
+    kernel = gelu_backward_kernel if backward else gelu_kernel
     return Bound(kernel, (cdiv(n, config.block),), {"TANH": tanh, "BLOCK_SIZE": config.block, "num_warps": config.warps})
 
 
@@ -110,7 +110,7 @@ def _gelu(input: Tensor, tanh: bool) -> Tensor:
     out = torch.empty_like(input)
     if out.numel():
         x, on = laid_out_as(input, out), card()
-        _plan(gelu_kernel, on, choose(ELEMENTWISE, on), out.numel(), (x.dtype,), on_boundary(x), tanh)(x, out, out.numel())
+        _plan(False, on, choose(ELEMENTWISE, on), out.numel(), (x.dtype,), on_boundary(x), tanh)(x, out, out.numel())
     return out
 
 
@@ -120,7 +120,7 @@ def _gelu_backward(grad: Tensor, input: Tensor, tanh: bool) -> Tensor:
     if out.numel():
         x, on = (laid_out_as(grad, out), laid_out_as(input, out)), card()
         dtypes = grad.dtype, input.dtype
-        _plan(gelu_backward_kernel, on, choose(ELEMENTWISE, on), out.numel(), dtypes, on_boundary(*x), tanh)(*x, out, out.numel())
+        _plan(True, on, choose(ELEMENTWISE, on), out.numel(), dtypes, on_boundary(*x), tanh)(*x, out, out.numel())
     return out
 
 

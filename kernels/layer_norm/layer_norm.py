@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kernels import norm
-from kernels.contract import autocast, check_dtype
+from kernels.contract import autocast_all, check_dtype
 from kernels.dispatch import custom_op
 
 
@@ -38,8 +38,7 @@ def layer_norm(
     """
     check_dtype("layer_norm", input, weight, bias)
     n_columns = norm.columns_of(input, normalized_shape, weight=weight, bias=bias)
-    tensors = (None if tensor is None else autocast(tensor, torch.float32) for tensor in (input, weight, bias))
-    return _layer_norm(*tensors, n_columns, eps)[0]
+    return _layer_norm(*autocast_all(input, weight, bias, to=torch.float32), n_columns, eps)[0]
 
 
 @custom_op("warpwave::layer_norm")

@@ -15,6 +15,7 @@ import torch
 from kernels.bound import Bound, on_boundary
 from kernels.configs import Card, card, choose
 from kernels.configs.matmul import FEW, MATMUL, Config, Specialized, Tile
+from kernels.dispatch import cdiv
 from kernels.matmul.kernels import matmul_kernel
 from kernels.matmul.layout import Launch, Layout
 from kernels.matmul.split import for_few_rows, in_parts
@@ -36,6 +37,9 @@ LONG = 256
 # Elements of a large output: every multiprocessor gets several tiles.
 LARGE = 1 << 24
 
+# Length of the sum, and columns, for which a wave of tiles takes longer than another launch that reads the second operand again.
+WORTH_TWO_LAUNCHES, WIDEST_READ_TWICE = 1024, 16384
+
 AnyTile = TypeVar("AnyTile", Tile, Specialized)
 
 
@@ -46,10 +50,13 @@ def multiply(
     activation: str | None = None,
     save: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return `activation(a @ b + bias)` and, with `save`, the activation's input; for matrices, or batches of them without a bias."""
+    """Return `activation(a @ b + bias)` and, with `save`, the activation's input; for matrices, or batches of them without a bias.
+
+    Without `save`, the second is the first.
+    """
     shape = (*a.shape[:-1], b.shape[-1])
     out = torch.empty(shape, dtype=a.dtype, device=a.device)
-    saved = torch.empty(shape if save else (0,), dtype=a.dtype, device=a.device)
+    saved = torch.empty(shape, dtype=a.dtype, device=a.device) if save else out
     if out.numel():
         precision = None
         if a.dtype == torch.float32:
@@ -113,6 +120,11 @@ def _plan(
         plain = {"bias": False, "activation": None, "save": False}
         return in_parts(parts, lambda a, b: _pointers(tile, on, precision, config.widen, a, b, plain), a, b, epilogue)
     if _takes_tma(config, dtype, aligned, a, b):
+        if last := _rows_of_another_wave(config, on, shape, k):
+            parts = [
+                _plan(on, dtype, precision, boundaries, Layout((size, k), a.stride), b, bias, activation, save) for size in (m - last, last)
+            ]
+            return _one_after_the_other(*parts, m - last)
         narrow = activation and a.shape[-1] < HIDES_ACTIVATION
         # Gluon is experimental, so it is only imported for a GPU with a configuration for it.
         from kernels.matmul.specialized import specialized
@@ -124,6 +136,32 @@ def _plan(
     elif save or a.shape[-1] % 64 or any(step % 16 for step in (*a.stride, *b.stride) if step != 1):
         tiles = config.frugal
     return _pointers(_cheapest(tiles, on, shape), on, precision, config.widen, a, b, epilogue)
+
+
+def _rows_of_another_wave(config: Config, on: Card, shape: tuple[int, ...], k: int) -> int:
+    """Return how many last rows of a product to compute by themselves: a few that would start another wave of tiles; or 0.
+
+    Such a wave takes as long as any other. The kernel for few rows takes one read of `b`, which is less unless `b` is very wide. A tile of
+    warpgroups would take as long as the wave.
+    """
+    if len(shape) != 2 or k < WORTH_TWO_LAUNCHES or shape[1] > WIDEST_READ_TWICE:
+        return 0
+    tile = _cheapest(config.specialized, on, shape)
+    last = shape[0] % tile.m
+
+    def waves(rows: int) -> int:
+        return cdiv(cdiv(rows, tile.m) * cdiv(shape[1], tile.n), on.processors)
+
+    saves = 0 < last <= FEW and 1 <= waves(shape[0] - last) < waves(shape[0])
+    return last if saves and for_few_rows(config.few, on, last, shape[1], k) else 0
+
+
+def _one_after_the_other(top: Launch, bottom: Launch, rows: int) -> Launch:
+    def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
+        top(a[:rows], b, out[:rows], saved[:rows], bias)
+        bottom(a[rows:], b, out[rows:], saved[rows:], bias)
+
+    return launch
 
 
 def _takes_tma(config: Config, dtype: torch.dtype, aligned: bool, a: Layout, b: Layout) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Optional
 import torch
 import triton
 
-from kernels.contract import autocast, check_dtype, check_same
+from kernels.contract import autocast, autocast_all, check_dtype, check_same
 from kernels.dispatch import custom_op
 from kernels.matmul.kernels import activation_backward_kernel
 from kernels.matmul.launch import multiply
@@ -32,7 +32,7 @@ def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """
     if not (input.dim() and other.dim()):
         raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {input.dim()}D and {other.dim()}D")
-    input, other = autocast(input), autocast(other)
+    input, other = autocast_all(input, other)
     check_dtype("matmul", input, other)
     check_same("matmul", input, other)
     a = input if input.dim() > 1 else input[None, :]
@@ -125,7 +125,8 @@ _matmul.register_autograd(_matmul_backward, setup_context=_matmul_context)
 def _linear(
     input: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor], activation: Optional[str], save: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return multiply(input, weight.t(), bias, activation, save)
+    out, saved = multiply(input, weight.t(), bias, activation, save)
+    return out, saved if save else input.new_empty(0)
 
 
 @_linear.register_fake

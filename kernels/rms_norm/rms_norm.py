@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kernels import norm
-from kernels.contract import autocast, check_dtype
+from kernels.contract import autocast_all, check_dtype
 from kernels.dispatch import custom_op
 
 
@@ -37,8 +37,7 @@ def rms_norm(
     check_dtype("rms_norm", input, weight)
     n_columns = norm.columns_of(input, normalized_shape, weight=weight)
     eps = torch.finfo(torch.float32).eps if eps is None else eps
-    input, weight = autocast(input, torch.float32), None if weight is None else autocast(weight, torch.float32)
-    return _rms_norm(input, weight, n_columns, eps)[0]
+    return _rms_norm(*autocast_all(input, weight, to=torch.float32), n_columns, eps)[0]
 
 
 @custom_op("warpwave::rms_norm")

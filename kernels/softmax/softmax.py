@@ -68,9 +68,9 @@ def _softmax(input: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
     if width > 1:
         _launch_strided(softmax_strided_kernel, out, (input.contiguous(),), dim, log)
         return out
-    rows = input.reshape(-1, length)
+    rows = input if input.dim() == 2 else input.reshape(-1, length)
     rows = rows if length == 1 or rows.stride(1) == 1 else rows.contiguous()
-    _launch_rows(softmax_kernel, out, (rows,), (rows.stride(0),), length, log, choose(SOFTMAX))
+    _launch_rows(False, out, (rows,), (rows.stride(0),), length, log)
     return out
 
 
@@ -84,7 +84,7 @@ def _softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype
     if width > 1:
         _launch_strided(softmax_strided_backward_kernel, out, inputs, dim, log)
     else:
-        _launch_rows(softmax_backward_kernel, out, inputs, (), length, log, choose(SOFTMAX))
+        _launch_rows(True, out, inputs, (), length, log)
     return out
 
 
@@ -150,12 +150,11 @@ def _masked(n_columns: int, elements: int) -> float:
     return 1 - part / next_power_of_2(part)
 
 
-def _launch_rows(
-    kernel: Any, out: Tensor, inputs: Sequence[Tensor], strides: tuple[int, ...], n_columns: int, log: bool, config: Softmax
-) -> None:
+def _launch_rows(backward: bool, out: Tensor, inputs: Sequence[Tensor], strides: tuple[int, ...], n_columns: int, log: bool) -> None:
     """Launch over contiguous rows, or over rows with the given stride."""
     n_rows, dtypes = out.numel() // n_columns, (out.dtype, *[tensor.dtype for tensor in inputs])
-    plan = _plan(card(), config, kernel, dtypes, n_rows, n_columns, strides, on_boundary(*inputs), log)
+    on = card()
+    plan = _plan(on, choose(SOFTMAX, on), backward, dtypes, n_rows, n_columns, strides, on_boundary(*inputs), log)
     slots = plan.words(out)
     for bound in plan.launches:
         bound(out, *inputs, slots, *strides, n_rows, n_columns, plan.split, plan.segment)
@@ -182,7 +181,7 @@ class _Plan:
 def _plan(
     gpu: Card,
     config: Softmax,
-    kernel: Any,
+    backward: bool,
     dtypes: tuple[torch.dtype, ...],
     n_rows: int,
     n_columns: int,
@@ -195,7 +194,7 @@ def _plan(
     even = all(size % vector == 0 for size in (n_columns, *strides))
     if not all(boundaries) or not (even or all(stride == n_columns for stride in strides)):
         vector, even = 1, True
-    tiles = (config.backward if kernel is softmax_backward_kernel else config.forward)[dtypes[0].itemsize]
+    tiles = (config.backward if backward else config.forward)[dtypes[0].itemsize]
     block = next_power_of_2(n_columns)
     tile = next((tile for tile in tiles if block <= tile.columns), tiles[-1])
     if config.exchange:
@@ -214,7 +213,7 @@ def _plan(
     else:
         phases = ("publish", "finish")
     edges = 0 if even else 2 * vector
-    if edges and (rows > 1 or kernel is softmax_backward_kernel):
+    if edges and (rows > 1 or backward):
         # The compiler considers a tile with fewer elements than threads cheap, and loads it again for a second use. Measurements show that
         # this is better, except for a forward pass with one row per program.
         edges = max(edges, tile.warps * gpu.warp_size // rows)
@@ -223,5 +222,6 @@ def _plan(
     padded = {"exchange": next_power_of_2(split), "finish": max(FEWEST_SLOTS, next_power_of_2(split))}
     fixed = {"LOG": log, "PACKED": tile.packed, "VECTOR": vector, "EDGES": edges, "ROWS": rows, "BLOCK": block, "num_warps": tile.warps}
     grid = (cdiv(n_rows, rows) * split,)
+    kernel = softmax_backward_kernel if backward else softmax_kernel
     launches = tuple(Bound(kernel, grid, {**fixed, "PHASE": phase, "SLOTS": padded.get(phase, 1), **limit}) for phase in phases)
     return _Plan(launches, split, segment, n_rows * split if split > 1 else 0, "exchange" in phases)

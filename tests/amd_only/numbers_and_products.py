@@ -32,6 +32,16 @@ def plain_product(a, b, out, N: tl.constexpr, K: tl.constexpr):
 
 
 @triton.jit
+def chained(q, k, v, out, count, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
+    m, n, d = tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
+    left, total = tl.load(q + m[:, None] * D + d[None, :]), tl.zeros((M, D), tl.float32)
+    for start in range(0, count, N):
+        between = tl.dot(left, tl.load(k + d[:, None] + (start + n[None, :]) * D))
+        total = tl.dot(between.to(tl.float16), tl.load(v + (start + n[:, None]) * D + d[None, :]), total)
+    tl.store(out + m[:, None] * D + d[None, :], total)
+
+
+@triton.jit
 def tanh(x, out, N: tl.constexpr):
     at = tl.arange(0, N)
     tl.store(out + at, libdevice.fast_tanhf(tl.load(x + at)))
@@ -67,6 +77,7 @@ KERNELS = {
     "pingpong": (pingpong.matmul, pingpong.TYPES, pingpong.TILE, pingpong.OPTIONS),
     "bf16-product": (multiply, {"x": "*bf16", "y": "*bf16", "out": "*bf16"}, {"N": 4096}, {}),
     "tf32-nan": (product, {"a": "*fp32", "b": "*fp32", "out": "*fp32"}, {"N": 32}, {"num_warps": 1}),
+    "chained": (chained, {**dict.fromkeys("qkv", "*fp16"), "out": "*fp32", "count": "i32"}, {"M": 64, "N": 64, "D": 64}, {"num_stages": 4}),
     "tanh": (tanh, {"x": "*fp32", "out": "*fp32"}, {"N": 1024}, {}),
     **{f"{a}-by-{b}": (plain_product, {"a": f"*{a}", "b": f"*{b}", "out": "*fp32"}, {"N": 32, "K": k}, {"num_warps": 1})
        for a, b, k in (("fp8e4b8", "fp8e5b16", 32), ("fp8e4nv", "fp8e5", 16), ("fp8e5", "fp8e4nv", 32))},

@@ -62,7 +62,7 @@ def faults(case: Case, seed: int, on: torch.device, ops: list[str]) -> list[str]
     said = []
     for name, text in wrong.items():
         ours, theirs = (max(worst(each[name][at], each[name][2]) for each in draws) for at in (0, 1))
-        if "worst error" not in text or any(exceeds(each[name], theirs, case.cancelled**0.5 * rounding(each)) for each in draws):
+        if "worst error" not in text or any(exceeds(each[name], theirs, rounding(each)) for each in draws):
             said.append(f"{name}: {text}; of {AGAIN} draws {ours:.3e} and {theirs:.3e}")
     return said
 

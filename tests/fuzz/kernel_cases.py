@@ -32,10 +32,7 @@ ODD = {"nan": NAN, "inf": INF, "-inf": -INF, "zero": 0.0, "large": 3e4, "tiny": 
 
 @dataclass
 class Case:
-    """A call: `ours(*tensors)` beside `pytorch(*tensors)`. `tensors` of floating point have gradients if `gradients`.
-
-    `cancelled`: how many products each of two equal sums has, whose difference is a gradient of zero. It rounds as they do.
-    """
+    """A call: `ours(*tensors)` beside `pytorch(*tensors)`. `tensors` of floating point have gradients if `gradients`."""
 
     op: str
     ours: Callable[..., torch.Tensor]
@@ -43,7 +40,6 @@ class Case:
     tensors: list[torch.Tensor]
     said: dict[str, Any] = field(default_factory=dict)
     gradients: bool = True
-    cancelled: int = 1
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{tuple(x.shape)} by {tuple(x.stride())} {str(x.dtype)[6:]}" for x in self.tensors)
@@ -251,13 +247,7 @@ def _attention(draw: Draw) -> Case:
         return lambda *x: op(*x, **options, **({"attn_mask": masks[x[0].dtype]} if masks else {}))
 
     tensors = [query, key, value]
-    pytorch = _plain_attention if draw.big else F.scaled_dot_product_attention
-    case = Case("attention", of(scaled_dot_product_attention), of(pytorch), tensors, said)
-    # PyTorch's kernel for the CPU keeps probabilities in fp32 until the end of a 16-bit gradient. No card's does, and ours is a card's.
-    case.gradients = draw.big or draw.dtype == torch.float32
-    if causal and queries == 1:  # it sees one key, so its weight is 1 and the gradient of each score is zero
-        case.cancelled = width
-    return case
+    return Case("attention", of(scaled_dot_product_attention), of(_plain_attention), tensors, said)
 
 
 OPS = {

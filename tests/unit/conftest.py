@@ -1,10 +1,10 @@
 """Fixtures of the bench stage's tests."""
 
 import os
+from unittest import mock
 
 import pytest
 from benching import FakeDevice
-from forking.become import _READ_AT_START
 
 from harness.inside.bench.do_bench import Timer
 
@@ -22,11 +22,19 @@ def timer(device, monkeypatch):
     return Timer(device, device.flush, 1 << 20)
 
 
+@pytest.fixture
+def own_variables():
+    """Take back the variables that this test's code sets: a stage names its files by some, and torch's compiler its caches."""
+    with mock.patch.dict(os.environ):
+        yield
+
+
 @pytest.fixture(autouse=True, scope="module")
-def _leave_no_variables():
-    """Remove variables that a module of tests leaves: torch's compiler sets some, and no fork stands for a process with them."""
+def _leave_no_variables(request):
+    """Name the module whose tests leave a variable: later tests would run with it, and no fork could stand for a new process."""
     before = set(os.environ)
     yield
-    for name in set(os.environ) - before:
-        if name.startswith(_READ_AT_START):
-            del os.environ[name]
+    left = sorted(set(os.environ) - before - {"PYTEST_CURRENT_TEST"})
+    for name in left:
+        del os.environ[name]
+    assert not left, f"{request.node.nodeid} left {', '.join(left)} in the environment: its test needs the fixture own_variables"

@@ -17,7 +17,7 @@ from harness.records.selection.package import is_bench, is_test
 from harness.run.choice.changed_files import changed_files
 from harness.run.choice.earlier_run import failed_tests, seconds_by_file
 from harness.run.choice.import_graph import ImportGraph
-from harness.run.choice.node_ids import checked, listed, placed, still_there
+from harness.run.choice.node_ids import checked, listed, named, placed, still_there
 from harness.run.choice.touched import Touched, python_files, touched
 from harness.run.sharding import NOTHING
 
@@ -60,7 +60,8 @@ def chosen_tests(options: dict[str, Any], package: Package) -> tuple[Chosen, tup
         raise UsageError(f"{given[0]} and {given[1]} were both given.", "Each of them chooses the tests of a run.", "Give one of them.")
     chosen, benches = Chosen(), package.benches
     if ids:
-        chosen = Chosen(placed(ids, "--test", package.kernels, package.root), how=("--test",), must_exist=True)
+        found = named(placed(ids, "--test", package.kernels, package.root), "--test", package.kernels)
+        chosen = Chosen(found, how=("--test",), must_exist=True)
     elif run := options["last_failed"]:
         failed = failed_tests(run)
         chosen = Chosen(still_there(failed, "--last-failed", package.kernels, run), how=(f"--last-failed {run}",))

@@ -21,6 +21,7 @@ from harness.render.text import number
 
 _WIDTH, _HEIGHT = 1140, 440
 _MOST = 2000  # points
+_LONGEST = 14  # characters of a target beside its levels
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,8 @@ def _labels(roofs: Sequence[Roof], y: Scale, left: float) -> list[str]:
     found, below = [], 0.0
     for at, roof, dtype, speed in sorted(named, key=lambda entry: entry[0]):
         below = max(at, below + 11)
-        whose = f"{roof.target} " if len(roofs) > 1 else ""
+        target = roof.target if len(roof.target) <= _LONGEST else f"{roof.target[: _LONGEST - 1]}…"
+        whose = f"{target} " if len(roofs) > 1 else ""
         found.append(tag("text", f"{whose}{dtype} {number(speed)}", x=left, y=below, _class="ceiling-label"))
     return found
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
@@ -18,6 +19,8 @@ _WIDTH, _HEIGHT = 560, 290
 _LIST_WIDTH, _ROW = 1140, 22
 _LETTER = 6.7  # pixels per character in the labels of a list
 _LONGEST = 60
+_SMALL_LETTER, _SMALL_ROW = 6.0, 13  # pixels, of the labels of ceilings
+_LONGEST_TARGET = 40
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,10 @@ def draw(sweep: Sweep) -> Drawing:
 
 
 def _curves(sweep: Sweep, sizes: tuple[float, ...]) -> Drawing:
-    left, right, top, bottom = 52, _WIDTH - 22, 24, _HEIGHT - 38
+    left, right, bottom = 52, _WIDTH - 22, _HEIGHT - 38
+    labels = _ceiling_labels(sweep, "copy, measured")
+    ends = _from_the_right(labels, left, right)
+    top = 24 + _SMALL_ROW * max((row for _, row in ends), default=0)
     x = sizes_scale(sizes, left + 6, right)
     y, ticks = values_scale(_values(sweep), bottom, top)
     parts = [tag("text", sweep.unit, x=left - 8, y=top - 12, _class="unit", text_anchor="end")]
@@ -48,12 +54,10 @@ def _curves(sweep: Sweep, sizes: tuple[float, ...]) -> Drawing:
         parts.append(tag("line", x1=x(size), x2=x(size), y1=bottom, y2=bottom + 4, _class="axis"))
         parts.append(tag("text", short(size), x=x(size), y=bottom + 17, _class="tick", text_anchor="middle"))
     parts.append(tag("text", sweep.x_name, x=(left + right) / 2, y=_HEIGHT - 5, _class="unit", text_anchor="middle"))
-    for position, ceiling in enumerate(sweep.ceilings):
+    for ceiling, label, (end, row) in zip(sweep.ceilings, labels, ends, strict=True):
         parts.append(tag("line", x1=left, x2=right, y1=y(ceiling.gbps), y2=y(ceiling.gbps), _class=f"ceiling t{ceiling.target_style % 4}"))
-        whose = f"{ceiling.target} " if len(sweep.ceilings) > 1 else ""
-        label = f"{whose}copy, measured {number(ceiling.gbps)}"
         # Put the label above the drawing. On the line, it would hide kernels that reach the ceiling.
-        parts.append(tag("text", label, x=right - 185 * position, y=top - 12, _class="ceiling-label", text_anchor="end"))
+        parts.append(tag("text", label, x=end, y=12 + _SMALL_ROW * row, _class="ceiling-label", text_anchor="end"))
     # Draw the kernel's own provider last, on top of the others.
     for index, entry in reversed(list(enumerate(sweep.series))):
         style = f"s{entry.style % STYLES} t{entry.target_style % 4}"
@@ -82,11 +86,13 @@ def _list(sweep: Sweep) -> Drawing:
     for tick in ticks:
         parts.append(tag("line", x1=x(tick), x2=x(tick), y1=top - 4, y2=bottom, _class="grid" if tick else "axis"))
         parts.append(tag("text", _plain(tick), x=x(tick), y=top - 9, _class="tick", text_anchor="middle"))
-    for ceiling in sweep.ceilings:
+    named = _ceiling_labels(sweep, "copy")
+    rows = _below([(x(ceiling.gbps), label) for ceiling, label in zip(sweep.ceilings, named, strict=True)])
+    for ceiling, label, (middle, row) in zip(sweep.ceilings, named, rows, strict=True):
         at = x(ceiling.gbps)
         parts.append(tag("line", x1=at, x2=at, y1=top - 4, y2=bottom, _class=f"ceiling t{ceiling.target_style % 4}"))
-        whose = f"{ceiling.target} " if len(sweep.ceilings) > 1 else ""
-        parts.append(tag("text", f"{whose}copy {number(ceiling.gbps)}", x=at, y=bottom + 13, _class="ceiling-label", text_anchor="middle"))
+        place = bottom + 13 + _SMALL_ROW * row
+        parts.append(tag("text", label, x=middle, y=place, _class="ceiling-label", text_anchor="middle"))
     parts.append(tag("line", x1=left, x2=right, y1=top, y2=top, _class="guide"))
     for index, entry in reversed(list(enumerate(sweep.series))):
         placed = [(at, point) for at, point in zip(positions, entry.points, strict=True) if point]
@@ -95,7 +101,40 @@ def _list(sweep: Sweep) -> Drawing:
         inner = tag("path", d=whiskers, _class=f"whisker s{entry.style % STYLES}") if whiskers else ""
         inner += _dots([(_clipped(x, point.value), at, point) for at, point in placed], entry, 4.5)
         parts.append(f'<g data-series="{index}">{inner}</g>')
-    return Drawing("".join(parts), _LIST_WIDTH, bottom + 20, positions, vertical=True)
+    height = bottom + 20 + _SMALL_ROW * max((row for _, row in rows), default=0)
+    return Drawing("".join(parts), _LIST_WIDTH, height, positions, vertical=True)
+
+
+def _ceiling_labels(sweep: Sweep, what: str) -> list[str]:
+    """Return the labels of the ceilings, each with its target if there are several."""
+    several = len(sweep.ceilings) > 1
+    return [f"{_cut(visible(one.target), _LONGEST_TARGET) + ' ' if several else ''}{what} {number(one.gbps)}" for one in sweep.ceilings]
+
+
+def _from_the_right(labels: Iterable[str], left: float, right: float) -> list[tuple[float, int]]:
+    """Return where each label ends, and on which row it is: beside each other from the right, as many on a row as fit."""
+    found, end, row = [], right, 0
+    for label in labels:
+        width = _SMALL_LETTER * len(label)
+        if end < right and end - width < left:
+            end, row = right, row + 1
+        found.append((end, row))
+        end -= width + 2 * _SMALL_LETTER
+    return found
+
+
+def _below(labels: Sequence[tuple[float, str]]) -> list[tuple[float, int]]:
+    """Return the middle of each label, near where it belongs and inside of the drawing, and its row: the first where it overlaps none."""
+    spans: list[tuple[float, float, int]] = []
+    found = []
+    for at, label in labels:
+        half = _SMALL_LETTER * len(label) / 2
+        middle = min(at, _LIST_WIDTH - half)
+        taken = {row for begin, end, row in spans if begin < middle + half and middle - half < end}
+        row = next(row for row in itertools.count() if row not in taken)
+        spans.append((middle - half, middle + half, row))
+        found.append((middle, row))
+    return found
 
 
 def _values(sweep: Sweep) -> list[float]:
@@ -176,5 +215,5 @@ def _plain(tick: float) -> str:
     return f"{tick:,.10g}"
 
 
-def _cut(label: str) -> str:
-    return label if len(label) <= _LONGEST else f"{label[: _LONGEST // 2]}…{label[-_LONGEST // 2 :]}"
+def _cut(label: str, longest: int = _LONGEST) -> str:
+    return label if len(label) <= longest else f"{label[: longest // 2]}…{label[-longest // 2 :]}"

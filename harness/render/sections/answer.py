@@ -35,11 +35,12 @@ def kernels(comparison: Comparison, lines: Sequence[KernelLine]) -> list[Section
     based = [say("since base")] if comparison.since else []
     heads = (*heads, *based)
     for line in lines:
-        for position, cells in enumerate(_cells(line, comparison, wide=wide)):
-            tail = [*([_ratio(line)] if ratio else []), *([_percent(line.portability)] if ported else [])]
+        for position, (target, cells) in enumerate(_cells(line, comparison, wide=wide)):
+            own = [_ratio(line, [pair for pair in pairs if target in (None, pair[0])])] if ratio else []
+            tail = [_percent(line.portability)] if ported else []
             tail += [say(", ".join(trend(square.since) for square in line.squares if square.since) or NOTHING)] if based else []
             lead = say(name(line.kernel)) if not position else ()
-            rows.append((lead, *cells, *(tail if not position else [()] * len(tail))))
+            rows.append((lead, *cells, *own, *(tail if not position else [()] * len(tail))))
     right = tuple(range(len(heads) - len(ratio) - ported - len(based), len(heads)))
     return [Section(KERNELS, heads, tuple(rows), legend=_legend(comparison, lines, pairs, ported=ported), right=right)]
 
@@ -56,13 +57,16 @@ def gaps(comparison: Comparison, found: Sequence[Shortfall], most: int, *, figur
     return [Section(GAPS, lines=tuple(lines))] if lines else []
 
 
-def _cells(line: KernelLine, comparison: Comparison, *, wide: bool) -> list[list[Line]]:
+def _cells(line: KernelLine, comparison: Comparison, *, wide: bool) -> list[tuple[str | None, list[Line]]]:
+    """Return the cells of each row of a kernel, and the target that the row is about; None if it is about all of them."""
     squares = [_square(square, untested=comparison.untested) for square in line.squares]
     if wide:
-        return [squares]
+        return [(None, squares)]
     return [
-        [say(name(square.target)), cell] for square, cell in zip(line.squares, squares, strict=True) if square.counts or square.reached
-    ] or [[say(NOTHING), say(NOTHING)]]
+        (square.target, [say(name(square.target)), cell])
+        for square, cell in zip(line.squares, squares, strict=True)
+        if square.counts or square.reached
+    ] or [(None, [say(NOTHING), say(NOTHING)])]
 
 
 def _square(square: Square, *, untested: bool) -> Line:
@@ -99,9 +103,12 @@ def _reached(one: Reached, *, untested: bool) -> list[Bit]:
     return [Bit(f"{draw_bar(one.share)} {one.share:.0%}{of}{mark}", far=distance(one.share)), Bit(" ")]
 
 
-def _ratio(line: KernelLine) -> Line:
-    found = [f"{ratio.ratio:.2f}" for ratio in line.ratios if ratio.ratio is not None]
-    return say(" ".join(dict.fromkeys(found)) or NOTHING)
+def _ratio(line: KernelLine, pairs: Sequence[tuple[str, str]]) -> Line:
+    """Return the ratios of these targets, in their order; a kernel with several units has several of each."""
+    found = [[one.ratio for one in line.ratios if (one.target, one.baseline) == pair and one.ratio is not None] for pair in pairs]
+    if not any(found):
+        return say(NOTHING) if pairs else ()
+    return say(" ".join(", ".join(dict.fromkeys(f"{ratio:.2f}" for ratio in ratios)) or NOTHING for ratios in found))
 
 
 def _percent(value: float | None) -> Line:
@@ -133,6 +140,7 @@ def _gap(short: Shortfall, command: str, *, figures: bool) -> list[Line]:
     share = Bit(f"{short.share:.0%}", far=distance(short.share))
     lines = [say(name(short.kernel), " on ", name(short.target), ": ", share, f" of {short.of}") + elsewhere]
     lines.append(say("  look at ", name(short.case), f": {short.case_share:.0%}"))
+    lines.append(say("  $ ", name(command)))  # before its reasons, so that a page that is cut still has it
     lines += [say(f"  {hint.text} ", name(f"({hint.evidence})")) for hint in short.hints[: None if figures else _MOST_HINTS]]
     if not short.hints and not short.unknown:
         lines.append(say("  nothing in this report says why"))
@@ -144,4 +152,4 @@ def _gap(short: Shortfall, command: str, *, figures: bool) -> list[Line]:
             say("  ", name(f"{short.architecture}{there}: {one.name} {one.here}{f' | {one.there}' if short.other else ''}"))
             for one in short.figures
         ]
-    return [*lines, say("  $ ", name(command))]
+    return lines

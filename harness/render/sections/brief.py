@@ -14,7 +14,7 @@ from harness.compare.verdict import phrase
 from harness.render.sections import answer, cards
 from harness.render.sections.changes.code import ONE_VENDOR, vendor_section
 from harness.render.sections.codegen import gates, generated_code
-from harness.render.sections.model import Line, Section, name, say
+from harness.render.sections.model import REST, Line, Section, name, say
 from harness.render.sections.outline import did_not_pass
 from harness.render.sections.testing import findings
 from harness.render.text import asked_for, first_line, left_out
@@ -30,19 +30,20 @@ class Brief:
     sections: tuple[tuple[Section, int], ...]
 
 
-def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figures: bool = False) -> Brief:
+def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figures: bool = False, rest: str = REST) -> Brief:
     """Return the answer. The headline is about the `whole`, the sections about the part of it that a page shows.
 
-    `failures` are the lines about failed tests. With `figures`, every gap is listed with all figures of its code.
+    `failures` are the lines about failed tests, and `rest` says where the others are. With `figures`, every gap is listed with all
+    figures of its code.
     """
     lines = overview(comparison)
     found = shortfalls(comparison, lines)
     broken = [*generated_code.codegen(comparison, every=False), *gates.sections(comparison, 3)]
     bad = [section for section in broken if section.title in (generated_code.UNCOMPILED, gates.BROKEN, gates.NOT_JUDGED)]
     parts: Sequence[tuple[list[Section], int]] = (
-        (answer.kernels(comparison, lines), 22),
+        (answer.kernels(comparison, lines), 20 if len(comparison.targets) <= 3 else 16),
         (_targets(comparison), 9),
-        (did_not_pass(comparison, failures), 9),
+        (did_not_pass(comparison, failures, rest), 9),
         (findings.sections(comparison, min(failures, 3)), 6),
         (answer.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 5 if bad else 20),
         (bad, 6),

@@ -23,6 +23,7 @@ class Bit:
 
 Line = tuple[Bit, ...]
 MOST_LINES = 2000  # per section, even if all were requested
+REST = " in comparison.json"  # where a list that was cut is whole
 _LONGEST = 2000  # characters of a name
 
 
@@ -104,15 +105,16 @@ def names(texts: Iterable[str]) -> tuple[Line, ...]:
     return tuple((name(text),) if text else () for text in texts)
 
 
-def shorten(lines: Iterable[Line], few: int | None, total: int | None = None) -> tuple[Line, ...]:
-    """Return the first `few` lines (2,000 if None) and a note on the rest. `total` gives their number, so that the rest is never made."""
+def shorten(lines: Iterable[Line], few: int | None, total: int | None = None, rest: str = REST) -> tuple[Line, ...]:
+    """Return the first `few` lines (2,000 if None) and a note on the rest. `total` gives their number, so that
+    the rest is never made; `rest` says where it is."""
     most = MOST_LINES if few is None else few
     if total is None:
         lines = list(lines)
         total = len(lines)
     if total <= most:
         return tuple(lines)
-    return (*itertools.islice(lines, most), say(f"… and {total - most} more lines in comparison.json"))
+    return (*itertools.islice(lines, most), say(f"… and {total - most} more lines{rest}"))
 
 
 def lacking(comparison: Comparison, there: set[str], what: str) -> tuple[Line, ...]:

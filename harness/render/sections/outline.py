@@ -13,7 +13,7 @@ from harness.render.repro import repro
 from harness.render.sections import cards, speeds
 from harness.render.sections.changes.code import ONE_VENDOR, vendor_section
 from harness.render.sections.codegen import fidelity, gates, generated_code
-from harness.render.sections.model import Bit, Line, Section, name, names, say, shorten
+from harness.render.sections.model import REST, Bit, Line, Section, name, names, say, shorten
 from harness.render.sections.testing import findings, not_run
 from harness.render.sections.testing.suspected import suspicion
 from harness.render.text import NOTHING, asked_for, counts, first_line, gravest, left_out, number, plural
@@ -166,15 +166,15 @@ def _tests(comparison: Comparison, few: int | None) -> list[Section]:
     ]
 
 
-def did_not_pass(comparison: Comparison, few: int | None) -> list[Section]:
+def did_not_pass(comparison: Comparison, few: int | None, rest: str = REST) -> list[Section]:
     """Return the tests that failed, and below each a line per target on which it did not pass; the first `few` lines.
 
-    Below them is the command that runs the first one alone. Its id is pytest's own, quoted for a shell.
+    `rest` says where the others are. Below them is the command that runs the first one alone. Its id is pytest's own, quoted for a shell.
     """
     failed = [row for row in comparison.tests if _failed(row)]
     look = (line for row in failed for line in _story(row, comparison.targets))
     stories = sum(1 + _behind(row) + len(row.suspected) for row in failed)
-    sections = _listing("Tests that did not pass", look, few, stories)
+    sections = _listing("Tests that did not pass", look, few, stories, rest=rest)
     targets = {target.target: target for target in comparison.targets}
     bad = next((cell for cell in failed[0].cells if cell.result.verdict in FAILING), None) if failed else None
     if bad is None or "::" not in failed[0].id:
@@ -246,5 +246,5 @@ def _refusal(refusal: Refusal) -> Line:
     )
 
 
-def _listing(title: str, lines: Iterable[Line], few: int | None, total: int, folded: bool = False) -> list[Section]:
-    return [Section(title, lines=shorten(lines, few, total), folded=folded)] if total else []
+def _listing(title: str, lines: Iterable[Line], few: int | None, total: int, *, folded: bool = False, rest: str = REST) -> list[Section]:
+    return [Section(title, lines=shorten(lines, few, total, rest), folded=folded)] if total else []

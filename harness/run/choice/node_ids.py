@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.run.choice.test_names import missing
 
 _MOST_BYTES = 4 << 20  # of all ids together: job.json holds them, and a report reads at most 8 MiB of it
 _MOST_IDS = 50_000
@@ -27,6 +28,22 @@ def placed(ids: Iterable[str], option: str, kernels: Path, root: Path) -> tuple[
                 f"For example {option} 'tests/test_add.py::test_add[1]'. `pytest --collect-only -q` lists the ids of a package.",
             )
     return checked((nodeid for nodeid in found if nodeid is not None), option)
+
+
+def named(ids: Sequence[str], option: str, kernels: Path) -> tuple[str, ...]:
+    """Return ids relative to the kernels folder, each of a test that its file may have.
+
+    Raises:
+        UsageError: a file has no test of that name.
+    """
+    for nodeid in ids:
+        if (said := missing(nodeid, kernels)) is not None:
+            raise UsageError(
+                f"{option}: {said}",
+                "The file has no test of that name, so nothing was started.",
+                "`pytest --collect-only -q` lists the ids of a package; a file or a folder is an id, too.",
+            )
+    return tuple(ids)
 
 
 def still_there(ids: Iterable[str], option: str, kernels: Path, run: Path) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from slow_cases import slow_but
 from synthetic import edit, run, two_targets, write_raw
 
 from harness.__main__ import _run_cli
@@ -25,7 +26,7 @@ NO_SHARDS = (
 )
 
 
-@pytest.mark.parametrize("text", NO_SHARDS, ids=lambda text: ascii(text[:12]))
+@pytest.mark.parametrize("text", slow_but(NO_SHARDS, ("x", "1/999999999", "²/³", "4/3")), ids=lambda text: ascii(text[:12]))
 def test_a_shard_of_a_bundle_is_read_as_the_command_line_reads_it(tmp_path, text):
     """The reader refuses what `--shard` refuses: the file is invalid, and every other target is in the report."""
     for source in two_targets():

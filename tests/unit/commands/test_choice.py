@@ -21,9 +21,9 @@ FILES = {
     "ops/__init__.py": "",
     "ops/add.py": "X = 1\n",
     "ops/mul.py": "from .add import X\n",
-    "tests/test_add.py": "import ops.add\n",
+    "tests/test_add.py": "import ops.add\n\n\ndef test_x(): ...\n",
     "tests/test_mul.py": "from ops.mul import X\n",
-    "tests/deep/test_none.py": "",
+    "tests/deep/test_none.py": "class T:\n    def test_x(self): ...\n",
     "bench_mul.py": "import ops.mul\n",
     "bench_none.py": "",
 }

@@ -214,7 +214,7 @@ def test_an_expected_target_that_is_not_there_is_shown(warpwave, finished, tmp_p
     assert "rocm is absent" in done.stdout
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)])
 def test_ctrl_c_keeps_what_was_finished(package, tmp_path, number, code):
     """SIGINT or SIGTERM: exit 130 or 143, a JUnit file with the finished tests, a run that says incomplete, and no process left."""
     folder = package("import time, os\ndef test_a(): pass\ndef test_b():\n    open(os.environ['MARK'], 'w').close()\n    time.sleep(60)\n")

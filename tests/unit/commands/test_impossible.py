@@ -17,6 +17,7 @@ from pathlib import Path
 
 import command
 import pytest
+from slow_cases import slow_but
 from synthetic import two_targets, write_raw
 
 from harness.errors import ExitCode, UsageError, explain
@@ -89,7 +90,7 @@ def place(tmp_path):
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("name", slow_but(PLACES, ("below a file", "a loop of links", "read-only")))
 def test_an_impossible_folder_is_the_users_mistake(place, bundle, tmp_path, name):
     """`run` starts nothing, `report` and `plot` write nothing: 2, in three beats that name the path."""
     where = place(name)
@@ -105,7 +106,7 @@ def test_an_impossible_folder_is_the_users_mistake(place, bundle, tmp_path, name
         assert str(where)[:40] in done.stderr
 
 
-@pytest.mark.parametrize("name", ["below a file", "below proc", "a long name", "a loop of links", "behind a loop", "read-only"])
+@pytest.mark.parametrize("name", slow_but([*PLACES[:2], *PLACES[3:6], "read-only"], ("below a file", "a loop of links")))
 def test_an_impossible_file_is_the_users_mistake(place, bundle, tmp_path, name):
     """Whatever else a command is told to write."""
     where = place(name)
@@ -229,7 +230,7 @@ def open_as(one: int | str | None, stack: contextlib.ExitStack) -> int | None:
     return writing
 
 
-@pytest.mark.parametrize("arguments", TALKERS, ids=" ".join)
+@pytest.mark.parametrize("arguments", slow_but(TALKERS, (TALKERS[0], TALKERS[5])), ids=" ".join)
 def test_an_answer_that_cannot_be_written(redirected, bundle, arguments):
     """A full disk behind standard output, or none at all: 3 where it was 0, said on standard error; never 1, which means failed tests."""
     arguments = [str(bundle) if word == "BUNDLE" else word for word in arguments]
@@ -244,7 +245,7 @@ def test_an_answer_that_cannot_be_written(redirected, bundle, arguments):
         assert redirected(arguments, shell).returncode == usual
 
 
-@pytest.mark.parametrize("arguments", TALKERS, ids=" ".join)
+@pytest.mark.parametrize("arguments", slow_but(TALKERS, (TALKERS[0], TALKERS[5])), ids=" ".join)
 def test_a_reader_that_leaves_is_no_error(redirected, bundle, arguments):
     """`| head -1`, and a reader that never came: quiet, with the usual code."""
     arguments = [str(bundle) if word == "BUNDLE" else word for word in arguments]

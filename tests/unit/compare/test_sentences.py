@@ -122,8 +122,8 @@ OUTCOMES = {
         [target("a", Verdict.CRASHED, False, tests={"failed": 1, "passed": 1}, compiled={"failed": 1})],
         Outcome(ExitCode.FAILED, "a failed 1 of 2 tests and failed 1 of 1 binary"),
     ),
-    "a stage as a whole": ([target("a", Verdict.ERROR, reason="it\n broke.")], Outcome(ExitCode.FAILED, "a is error (it broke)")),
-    "a stage without a reason": ([target("a", Verdict.ERROR)], Outcome(ExitCode.FAILED, "a is error (without a reason)")),
+    "a stage as a whole": ([target("a", Verdict.ERROR, reason="it\n broke.")], Outcome(ExitCode.FAILED, "a ended in an error (it broke)")),
+    "a stage without a reason": ([target("a", Verdict.ERROR)], Outcome(ExitCode.FAILED, "a ended in an error")),
     "infrastructure": (
         [target("a", Verdict.INFRA, False, reason="no card"), target("b", Verdict.ABSENT, False)],
         Outcome(ExitCode.INFRASTRUCTURE, "a could not run (no card)"),

@@ -159,6 +159,7 @@ def test_shards_that_are_no_whole_are_reported(name):
     assert (whole.record.verdict, whole.record.reason) == (verdict, reason)
 
 
+@pytest.mark.slow
 def test_two_shards_of_a_real_package_make_one_report(package, tmp_path):
     """Each shard really runs into its own folder, as in two jobs. The comparison has every test once."""
     pytest.importorskip("triton", reason="the local engine needs torch and triton")

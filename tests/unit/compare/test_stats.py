@@ -245,7 +245,10 @@ def test_an_interval_misses_the_truth_less_than_once_in_twenty(kind):
 
 
 @pytest.mark.parametrize("shift", [0.003, 0.02], ids=["quiet", "loud"])
-@pytest.mark.parametrize(("kinds", "whole"), [(NOISES, 0.11), ([recorded], 0.05)], ids=["every-noise", "recorded"])
+@pytest.mark.parametrize(
+    ("kinds", "whole"),
+    [pytest.param(NOISES, 0.11, id="every-noise", marks=pytest.mark.slow), pytest.param([recorded], 0.05, id="recorded")],
+)
 def test_false_alarms_stay_below_one_in_twenty(kinds, whole, shift):
     """For single points far less; for whole comparisons with recorded timings too: 60 equal points, each with its own A/A run."""
     draw = random.Random(shift)

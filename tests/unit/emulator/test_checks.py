@@ -26,6 +26,8 @@ OTHER = "v_xor_b32 v2, 0x100, v1\n"
 STORE = "global_store_dword v1, v4, s[6:7]\n"
 BARRIER = "s_barrier\n"
 READ = "ds_read_b32 v4, v2\n s_waitcnt lgkmcnt(0)\n"
+# s[8:11]: a resource of 2 GiB from the input on. Lane 0 gets another offset than its own.
+BUFFER = "s_mov_b32 s8, s4\n s_and_b32 s9, s5, 0xffff\n s_mov_b32 s10, 0x7ffffffe\n s_mov_b32 s11, 0x27000\n v_cmp_eq_u32 vcc, 0, v0\n v_mov_b32 v5, {}\n v_cndmask_b32 v5, v1, v5, vcc\n buffer_load_dword v4, v5, s[8:11], 0 offen offset:16\n s_waitcnt vmcnt(0)\n"
 ADD = "v_mov_b32 v5, 1\n global_atomic_add v3, v5, s[6:7]\n"
 
 
@@ -48,6 +50,7 @@ RIGHT = {
     "waves write the same": "v_mov_b32 v4, 7\n ds_write_b32 v3, v4\n s_waitcnt lgkmcnt(0)\n s_barrier\n ds_read_b32 v4, v3\n s_waitcnt lgkmcnt(0)\n" + STORE,
     "lanes that differ by rounding": "v_mov_b32 v4, 1.0\n v_add_u32 v4, v4, v0\n ds_write_b32 v3, v4\n s_waitcnt lgkmcnt(0)\n",
     "lanes write the same": "v_mov_b32 v4, 7\n global_store_dword v3, v4, s[6:7]\n",
+    "a lane of a buffer load that is off": BUFFER.format("0x80000000") + STORE,
     "LDS atomics": "v_mov_b32 v4, v0\n ds_write_b32 v1, v3\n s_waitcnt lgkmcnt(0)\n s_barrier\n ds_add_u32 v3, v4\n s_waitcnt lgkmcnt(0)\n",
     "a load straight to LDS, waited for": "s_mov_b32 m0, 0\n global_load_lds_dword v1, s[4:5]\n s_waitcnt vmcnt(0)\n ds_read_b32 v4, v3\n s_waitcnt lgkmcnt(0)\n" + STORE,
 }  # fmt: skip
@@ -57,6 +60,7 @@ WRONG = {
     "a write in flight at a barrier": (OTHER + "ds_write_b32 v1, v0\n" + BARRIER + READ + STORE, Check.LDS_RACE, Access.LOAD),
     "two lanes, one place in LDS": ("ds_write_b32 v3, v0\n s_waitcnt lgkmcnt(0)\n", Check.LDS_RACE, Access.STORE),
     "two lanes, one element": ("v_lshrrev_b32 v5, 1, v1\n v_and_b32 v5, -4, v5\n global_store_dword v5, v0, s[6:7]\n", Check.GLOBAL_RACE, Access.STORE),
+    "a buffer load in front of the tensor": (BUFFER.format("-20") + STORE, Check.OUT_OF_RANGE, Access.LOAD),
     "nobody wrote to LDS": ("ds_read_b32 v4, v1\n s_waitcnt lgkmcnt(0)\n" + STORE, Check.LDS_UNWRITTEN, Access.LOAD),
     "no wait for a global load": ("global_load_dword v4, v1, s[4:5]\n v_add_u32 v4, v4, v4\n" + STORE, Check.USED_EARLY, Access.LOAD),
     "a wait for too few": ("global_load_dword v4, v1, s[4:5]\n global_load_dword v6, v1, s[4:5] offset:4\n s_waitcnt vmcnt(1)\n v_mov_b32 v4, v6\n", Check.USED_EARLY, Access.LOAD),

@@ -9,6 +9,7 @@ import pytest
 import torch
 import triton.language as tl
 from machine_code import WAVES, compiled
+from slow_cases import slow_but
 from test_kernels import ARCHITECTURES, add, atomics, collatz, converted, divided, matmul, ordered, row_softmax, scanned
 
 from harness.emulator import load
@@ -52,7 +53,8 @@ def parts(text: str) -> list[str]:
     return [str(int(word, 0)) if re.fullmatch(r"-?(0x[0-9a-f]+|\d+)", word) else word for word in words]
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+# An architecture of each encoding with every kernel; the others are those with few differences.
+@pytest.mark.parametrize("arch", slow_but(ARCHITECTURES, ("gfx942", "gfx1201")))
 @pytest.mark.parametrize("name", KERNELS)
 def test_each_instruction_reads_as_the_compiler_wrote_it(name, arch):
     function, arguments, constants = KERNELS[name]

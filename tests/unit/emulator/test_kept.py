@@ -1,4 +1,4 @@
-"""What is kept of decoded code has a limit: what was used least recently goes first."""
+"""What is kept of decoded code, on the disk and in memory, has a limit: what was used least recently goes first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 from machine_code import assembled
 
-from harness.emulator import kept, load
+from harness.emulator import kept, load, program
 from harness.emulator.kept import Decoded
 
 
@@ -31,3 +31,18 @@ def test_the_least_recently_used_goes_first(tmp_path, monkeypatch):
     ask(0)
     ask(1)
     assert made == [0, 1, 2, 3, 4, 5, 1]
+
+
+def test_only_the_programs_that_were_launched_last_stay_in_memory(monkeypatch):
+    """One always does, however large."""
+    codes = [load(assembled("gfx942", f"\tv_mov_b32 v0, {n}")) for n in range(3)]
+    size = len(program.program(codes[0]).records) + len(program.program(codes[0]).index_of)
+    monkeypatch.setattr(program, "_PROGRAMS", {})
+    monkeypatch.setattr(program, "_MOST_BYTES", 2 * size)
+    for n in (0, 1, 0, 2):
+        program.program(codes[n])
+    assert list(program._PROGRAMS) == [codes[0], codes[2]]
+
+    monkeypatch.setattr(program, "_MOST_BYTES", 0)
+    program.program(codes[1])
+    assert list(program._PROGRAMS) == [codes[1]]

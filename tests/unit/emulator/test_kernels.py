@@ -7,6 +7,7 @@ import torch
 import triton
 import triton.language as tl
 from machine_code import run
+from slow_cases import slow_but
 
 from harness.emulator import OutOfMemoryBounds, TimeLimit
 from harness.emulator.decode.decoder import FAMILIES
@@ -135,7 +136,7 @@ MATRICES = [torch.float32, "tf32", torch.float16, torch.bfloat16, torch.int8, "f
 
 @every
 @pytest.mark.parametrize("dtype", MATRICES, ids=str)
-@pytest.mark.parametrize("size", [(70, 50, 100), (32, 64, 32)], ids=str)
+@pytest.mark.parametrize("size", slow_but([(70, 50, 100), (32, 64, 32)], [(70, 50, 100)]), ids=str)
 def test_matmul(arch, dtype, size):
     """Every element type that Triton's `dot` takes there."""
     m, n, k = size

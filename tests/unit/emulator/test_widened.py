@@ -18,6 +18,11 @@ def _add(x, n, block: tl.constexpr):
 
 
 @triton.jit
+def _swap(x, expected, new):
+    tl.atomic_cas(x, expected.to(tl.int16), new.to(tl.int16))
+
+
+@triton.jit
 def _copy(x, y, n, block: tl.constexpr):
     i = tl.arange(0, block)
     tl.store(y + i, tl.load(x + i, mask=i < n), mask=i < n)
@@ -33,6 +38,15 @@ def test_the_word_around_the_last_half_may_end_behind_the_tensor(arch, dtype):
     run(_add, arch, (1,), {"x": x, "n": 7}, {"block": 64}, num_warps=1)
 
     assert behind.tolist() == [1.0] * 7 + [5.0] * 9
+
+
+@pytest.mark.parametrize("arch", WAVES)
+def test_a_swap_of_the_only_half_of_a_tensor(arch):
+    """The word is loaded by a scalar instruction, as all lanes share its address."""
+    for place in (4, 5):
+        whole = torch.full((16,), 5, dtype=torch.int16)
+        run(_swap, arch, (1,), {"x": whole[place : place + 1], "expected": 5, "new": 9}, {}, num_warps=1)
+        assert whole.tolist() == [9 if index == place else 5 for index in range(16)]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])

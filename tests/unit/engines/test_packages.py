@@ -95,6 +95,7 @@ def test_a_package_that_cannot_be_built_here(request_):
     assert python(found, "import importlib.metadata as m; print(m.version('my-ops'))") == "1.5"
 
 
+@pytest.mark.slow
 def test_a_declared_dependency_that_cannot_be_had(request_):
     """It is left out by name, with the reason; the others are there. What the user asks for by name must be there."""
     backend = request_.options.package / "backend.py"
@@ -120,6 +121,7 @@ def test_requirements_never_replace_torch(request_):
     ]
 
 
+@pytest.mark.slow
 def test_what_is_built_for_another_torch_is_removed(request_, wheels):
     """torchvision for CUDA cannot be imported beside torch's CPU build, and neither can libraries that find it."""
     # Older than any real release: a machine may have newer ones, or a limit on them.

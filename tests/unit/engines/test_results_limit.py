@@ -9,6 +9,7 @@ from pathlib import Path
 
 import command
 import pytest
+from slow_cases import slow_but
 
 from harness.collect import cases, collect, guard
 from harness.compare import compare
@@ -139,7 +140,7 @@ FILLS = {
 }
 
 
-@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("fill", slow_but(FILLS, ["many files"]))
 def test_a_run_that_writes_too_much_is_ended(tmp_path, fill):
     """Without a container: its reason, 4, and what was finished before is kept, reported and not run again."""
     pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")

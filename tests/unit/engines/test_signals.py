@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from slow_cases import slow_but
 
 from harness.engines import signals
 from harness.engines.signals import held, interruptible
@@ -67,7 +68,7 @@ def stubborn(tmp_path):
             os.killpg(int((raw / "test" / name).read_text()), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", slow_but(range(4), [0]))
 def test_no_link_survives_however_often_and_whenever_it_is_stopped(stubborn, seed):
     """SIGINT, then more signals at random moments until it has ended: no link, no process, and a record that is true."""
     process, raw = stubborn

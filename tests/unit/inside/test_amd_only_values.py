@@ -20,6 +20,7 @@ for needed in ("elftools", "msgpack", "tinygrad"):
     pytest.importorskip(needed, reason="the emulator's extra; `nox -s tests` installs it")
 
 from harness.emulator import Access, Check, Launch, execute, load  # noqa: E402 - after what it needs
+from harness.inside.codegen.in_flight import lds_in_flight  # noqa: E402
 
 SCRIPT = Path(__file__).parents[2] / "amd_only" / "compiled.py"
 RELEASES = ["3.5.1", "3.6.0", "3.7.1", "3.8.0", "3.9.0"]
@@ -72,6 +73,20 @@ def test_reads_that_a_barrier_does_not_complete(version, tmp_path):
             (Check.LDS_RACE, Access.STORE, Access.LOAD, True)
         }
         assert {one.place.line for one in found} == {one.other.line for one in found} == {"pingpong.py:27"}
+
+
+@pytest.mark.parametrize("steps", [2, 8])
+@versions("3.5.1")
+def test_writes_that_a_barrier_does_not_complete(version, wrong, steps, tmp_path):
+    """Two products, one of the other, in four stages: the gate reads the loop, the checks see it only where it is entered."""
+    q, k, v, out = torch.randn(64, 64).half(), torch.randn(64 * steps, 64).half(), torch.randn(64 * steps, 64).half(), torch.zeros(64, 64)
+    found = executed("chained", "gfx942", version, tmp_path, [q, k, v, out, 64 * steps])
+
+    torch.testing.assert_close(out, (q.float() @ k.float().T).half().float() @ v.float(), rtol=1e-2, atol=0.5)
+    assert bool(lds_in_flight((tmp_path / "kernel.s").read_text())) == wrong
+    seen = {(one.check, one.access, one.other_access) for one in found}
+    assert seen == ({(Check.LDS_RACE, Access.LOAD, Access.STORE)} if wrong and steps == 8 else set())
+    assert any(one.in_flight for one in found) == bool(seen)
 
 
 @pytest.mark.parametrize("architecture", ["gfx942", "gfx950"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 
 import pytest
+from slow_cases import slow_but
 
 from harness.records import Stage
 
@@ -63,7 +64,7 @@ def test_skipped():
 """
 
 
-@pytest.mark.parametrize("autotune", ["one", "all"])
+@pytest.mark.parametrize("autotune", slow_but(["one", "all"], ["all"]))
 def test_a_wrong_configuration_is_found_and_named(run_inside, tmp_path, autotune):
     """With `one`, only the first configuration is tried, and the test passes."""
     (tmp_path / "package").mkdir()

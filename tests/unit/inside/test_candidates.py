@@ -52,7 +52,7 @@ def test_a_candidate_beside_a_clean_one_is_discarded(judged, launch):
 
 
 def test_a_remembered_candidate_is_not_the_only_one(judged):
-    """A tuner's key leaves out what the compiler specializes on: for 8191 elements, the others are tried as well."""
+    """A tuner's key leaves out what the compiler specializes on: for 1023 elements, the others are tried as well."""
     rows = judged[1]["tuned"]
     lengths = Counter((bool(row["attributes"].get("n")), row["not_run"]) for row in rows)
 
@@ -82,6 +82,7 @@ def test_a_discarded_row_keeps_its_figures_and_says_what_is_clean(judged):
     assert (report["verdict"], "candidates" in report["reason"]) == ("failed", False)
 
 
+@pytest.mark.slow
 def test_a_strict_package_is_judged_by_every_candidate(compiled):
     """As before there were candidates."""
     report, rows = compiled("all")

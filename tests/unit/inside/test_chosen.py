@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from slow_cases import slow_but
 
 from harness.config.targets import load_targets
 from harness.records import Chosen, Selection, Stage
@@ -104,7 +105,7 @@ def _started(journal):
     return [event["id"] for event in events if event["event"] == "start"]
 
 
-@pytest.mark.parametrize("what", CHOICES)
+@pytest.mark.parametrize("what", slow_but(CHOICES, ("colons", "a class", "two files")))
 def test_the_test_stage_runs_what_was_asked_for(run_inside, package, what):
     """Files without a chosen test are not imported: those here would fail."""
     asked, expected = CHOICES[what]

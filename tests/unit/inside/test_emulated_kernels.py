@@ -65,6 +65,18 @@ def test_a_missing_mask():
     shout_nothing[(1,)](x, num_warps=1)
 
 
+def test_an_assertion():
+    x = torch.ones(64, device="cuda", dtype=torch.int32)
+    positive[(1,)](x, num_warps=1, debug=True)
+    x[7] = -1
+    positive[(1,)](x, num_warps=1, debug=True)
+
+
+@triton.jit
+def positive(x):
+    tl.device_assert(tl.load(x + tl.arange(0, 64)) > 0, "not positive")
+
+
 @triton.jit
 def shout_nothing(x):
     tl.store(x + tl.arange(0, 64), 1)
@@ -120,12 +132,13 @@ def test_a_bundled_kernel_passes_its_own_tests(bundled, kernel):
 
 
 def test_what_a_kernel_prints_and_reads_through_addresses(emulated, tmp_path):
-    """One line for each element; and a store behind a tensor ends the launch with the line of the kernel."""
+    """One line for each element; a failed assertion, and a store behind a tensor, end the launch with the line of the kernel."""
     (tmp_path / "test_prints.py").write_text(PRINTS)
     found, _ = emulated(tmp_path)
 
     assert found["test_prints.test_print"][0] == ""
     assert found["test_prints.test_a_table_of_addresses"][0] == ""
+    assert "device assertion failed: 'not positive'" in found["test_prints.test_an_assertion"][0]
     assert "kernel shout_nothing" in found["test_prints.test_a_missing_mask"][0]
     assert "test_prints.py:" in found["test_prints.test_a_missing_mask"][0]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import command
 import pytest
+from slow_cases import slow_but
 
 from harness.collect import collect
 from harness.inside.multi_gpu.claims import homes
@@ -167,6 +168,7 @@ def test_a_card_that_is_lost_leaves_its_work_to_the_other(bereft):
     assert "GPU 1 was lost" in (folder / "out" / "comparison.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_run_on_several_cards_is_taken_up_again(bereft, warpwave):
     """Killed after some points: they are not measured again, whichever card had them, and the files are whole."""
     folder, _, mine = bereft
@@ -226,7 +228,7 @@ def test_the_other_card_is_free():
 """
 
 
-@pytest.mark.parametrize("gpus", ["0,1", "all"])
+@pytest.mark.parametrize("gpus", slow_but(["0,1", "all"], ["0,1"]))
 def test_a_card_without_work_is_given_back_while_the_other_has_some(warpwave, tmp_path, gpus):
     """Another run may take it. The report adds up the seconds of both cards, which is more than the stage took on one."""
     package = tmp_path / "package"

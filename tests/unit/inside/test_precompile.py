@@ -154,6 +154,7 @@ def test_what_a_package_tunes_ahead_is_not_kept_for_the_real_run(job, tmp_path):
     assert list(tmp_path.rglob("tuned.db")) == []
 
 
+@pytest.mark.slow
 def test_a_workers_log_does_not_begin_with_a_warning_about_us():
     """A worker an architecture or a core: the author of a package would read it as often, and look for a fault."""
     again = "import harness.inside.compile.preload; from multiprocessing import spawn; "

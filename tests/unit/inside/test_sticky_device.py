@@ -93,6 +93,7 @@ def test_a_lost_card_is_infrastructure_and_tried_once_more(package, tmp_path):
     assert (record.verdict, len(run.cases), run.problems) == (Verdict.FAILED, 8, ())
 
 
+@pytest.mark.slow
 def test_a_card_that_stays_away_is_given_up(package, tmp_path):
     """Once more, not for ever: the second attempt finds the same, and says what to do; nothing is counted as failed but what failed."""
     kernels = package("test_lost.py")

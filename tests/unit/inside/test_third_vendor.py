@@ -68,6 +68,7 @@ def ran(tmp_path_factory):
     return folder / "out", done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_both_targets_run_to_the_report(ran):
     """Facts, tests in the interpreter, compilation, and a bench on the card: nothing fails, and nothing is missing."""
     folder, said = ran
@@ -95,6 +96,7 @@ def test_a_triton_without_the_vendors_backend_is_named_once(tmp_path):
     assert "incomplete" not in done.stdout
 
 
+@pytest.mark.slow
 def test_the_card_has_the_name_of_its_architecture(ran):
     """In the facts and beside what its own JIT compiled; the figures that torch does not have are those of Triton's driver."""
     folder, _ = ran
@@ -104,6 +106,7 @@ def test_the_card_has_the_name_of_its_architecture(ran):
     assert {row.architecture for row in card.launched} == {"tv1"}
 
 
+@pytest.mark.slow
 def test_what_the_card_compiles_is_what_was_compiled_without_it(ran):
     """Byte for byte: the pretended card is the real one to the JIT."""
     folder, _ = ran
@@ -111,6 +114,7 @@ def test_what_the_card_compiles_is_what_was_compiled_without_it(ran):
     assert "1 launch of the card's own JIT, 1 equal byte for byte" in (folder / "comparison.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_gate_that_cannot_be_judged_says_so(ran):
     """Neither limits nor a reader of this vendor's binaries: the row, the terminal and the report have the reason."""
     folder, said = ran

@@ -158,3 +158,12 @@ def test_the_glossary_has_each_word_once():
 
     assert len(words) == len(set(words))
     assert {"card", "target", "point", "case", "verdict", "weak", "noisy", "late", "refused", "bundle", "raw folder"} <= set(words)
+
+
+def test_the_changelog_has_one_line_a_change():
+    """An entry that needs a second line is a paragraph: it has a reason that belongs into the docs, or is two changes."""
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    entries = [line for line in lines if line.startswith("- ")]
+
+    assert [line for line in lines if line.startswith(" ") or len(line) > 140] == []
+    assert len(set(entries)) == len(entries) > 300

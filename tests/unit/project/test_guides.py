@@ -21,6 +21,7 @@ import command
 import pytest
 import yaml
 from engine_requests import ask
+from slow_cases import slow_but
 
 from harness.__main__ import cli
 from harness.config.targets import load_targets
@@ -71,7 +72,11 @@ def run(line, folder):
     return subprocess.run(["bash", "-euc", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.parametrize("name", PAGES)
+# These run whole packages, for seconds each. `.ci/run` runs the commands of README.
+LONG = ("own-package", "index", "report")
+
+
+@pytest.mark.parametrize("name", slow_but(PAGES, set(PAGES) - {*LONG}))
 def test_a_guide_does_what_it_says(name, folder):
     """Its files are written, in order, and its commands end well."""
     blocks = fences(PAGES[name])

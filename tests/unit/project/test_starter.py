@@ -128,10 +128,8 @@ def test_without_an_address_there_is_no_workflow(tmp_path, monkeypatch, capsys):
 )
 def test_a_requirement_that_is_none_is_refused(tmp_path, source):
     """Nothing is written; and a quote in one cannot leave its place."""
-    done = run(tmp_path, "harness", "init", "--from", source)
-
-    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
-    assert run(tmp_path, "harness", "init", "--from", """a"}, run: x # '""").returncode == 0
+    assert (_run_cli(["init", str(tmp_path), "--from", source]), list(tmp_path.iterdir())) == (2, [])
+    assert _run_cli(["init", str(tmp_path), "--from", """a"}, run: x # '"""]) == 0
     steps = yaml.safe_load((tmp_path / ".github" / "workflows" / "kernels.yml").read_text())["jobs"]["cpu"]["steps"]
     assert [step["env"] for step in steps if "env" in step] == [{"WARPWAVE": """a"}, run: x # '"""}]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,7 @@ OWNERS = {
 }
 
 
+@functools.cache
 def imports(path: Path) -> set[str]:
     """Every module that a file imports, wherever in it."""
     found = set()
@@ -45,45 +48,43 @@ def below(modules: set[str], package: str) -> set[str]:
     return {module for module in modules if module == package or module.startswith(package + ".")}
 
 
-def relative(path: Path) -> str:
-    return str(path.relative_to(HARNESS.parent))
+def trespassers(paths: list[Path], wrong: Callable[[Path], object]) -> dict[str, object]:
+    """What is `wrong` with each of these files, by its path; one test holds a rule for all of them."""
+    assert paths
+    return {str(path.relative_to(HARNESS.parent)): found for path in paths if (found := wrong(path))}
 
 
-@pytest.mark.parametrize("path", HOST, ids=relative)
-def test_host_files_import_only_what_is_theirs(path):
+def test_host_files_import_only_what_is_theirs():
     """What reaches out has one owner each; torch, triton and the inside are never imported by the host."""
-    name = path.relative_to(HARNESS).as_posix()
-    trespasses = {package for package, owners in OWNERS.items() if below(imports(path), package) and name not in owners}
 
-    assert trespasses == set()
+    def taken(path):
+        name = path.relative_to(HARNESS).as_posix()
+        return {package for package, owners in OWNERS.items() if below(imports(path), package) and name not in owners}
+
+    assert trespassers(HOST, taken) == {}
 
 
-@pytest.mark.parametrize("path", INSIDE, ids=relative)
-def test_the_inside_stays_poor(path):
+def test_the_inside_stays_poor():
     """Inside there is the standard library, torch, triton, pytest, numpy, and of the harness only records, statistics and the emulator."""
-    foreign = {
-        module
-        for module in imports(path)
-        if module.split(".")[0] not in {*sys.stdlib_module_names, "torch", "triton", "pytest", "numpy", "harness"}
-        or (
-            module.startswith("harness")
-            and not below({module}, "harness.inside")
-            and not below({module}, "harness.records")
-            and not below({module}, "harness.stats")
-            and not below({module}, "harness.emulator")
-        )
-    }
+    libraries = {*sys.stdlib_module_names, "torch", "triton", "pytest", "numpy"}
+    rooms = ("harness.inside", "harness.records", "harness.stats", "harness.emulator")
 
-    assert foreign <= {"harness"}
+    def foreign(path):
+        return {
+            module
+            for module in imports(path) - {"harness"}
+            if module.split(".")[0] not in libraries and not any(below({module}, room) for room in rooms)
+        }
+
+    assert trespassers(INSIDE, foreign) == {}
 
 
-@pytest.mark.parametrize("path", sorted(KERNELS.rglob("*.py")), ids=relative)
-def test_kernels_know_nothing_of_the_harness(path):
+def test_kernels_know_nothing_of_the_harness():
     """A kernel package imports torch, triton, pytest, the standard library and its own modules."""
-    own = {module.stem for module in KERNELS.rglob("*.py")}
-    foreign = {module.split(".")[0] for module in imports(path)} - {*sys.stdlib_module_names, "torch", "triton", "pytest", *own}
+    paths = sorted(KERNELS.rglob("*.py"))
+    allowed = {*sys.stdlib_module_names, "torch", "triton", "pytest", *(module.stem for module in paths)}
 
-    assert foreign == set()
+    assert trespassers(paths, lambda path: {module.split(".")[0] for module in imports(path)} - allowed) == {}
 
 
 @pytest.mark.parametrize("module", ["harness.records", "harness.errors", "harness.stats"])
@@ -140,13 +141,15 @@ FLOORS = {
 }
 
 
-@pytest.mark.parametrize("path", [path for room in ROOMS for path in sorted((HARNESS / room).rglob("*.py"))], ids=relative)
-def test_a_room_looks_down_only(path):
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_looks_down_only(room):
     """Comparing knows nothing of rendering, reading or running, and so on down the line."""
-    room = path.relative_to(HARNESS).parts[0]
-    used = below(imports(path), "harness") - {"harness"}
 
-    assert used - {module for seen in ROOMS[room] | {f"harness.{room}"} for module in below(used, seen)} == set()
+    def above(path):
+        used = below(imports(path), "harness") - {"harness"}
+        return used - {module for seen in ROOMS[room] | {f"harness.{room}"} for module in below(used, seen)}
+
+    assert trespassers(sorted((HARNESS / room).rglob("*.py")), above) == {}
 
 
 @pytest.mark.parametrize(("room", "floor"), [(room, floor) for room, floors in FLOORS.items() for floor in floors])
@@ -173,21 +176,18 @@ def test_no_module_needs_itself():
     assert len(list(graphlib.TopologicalSorter(needs).static_order())) == len(modules)
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in HOST if HARNESS / "commands" not in path.parents and path.name != "__main__.py"], ids=relative
-)
-def test_only_the_command_line_knows_its_commands(path):
+def test_only_the_command_line_knows_its_commands():
     """What a command does can be had without the command line."""
-    assert below(imports(path), "harness.commands") | below(imports(path), "harness.__main__") == set()
+    others = [path for path in HOST if HARNESS / "commands" not in path.parents and path.name != "__main__.py"]
+
+    assert trespassers(others, lambda path: below(imports(path), "harness.commands") | below(imports(path), "harness.__main__")) == {}
 
 
-@pytest.mark.parametrize("path", PURE, ids=relative)
-def test_the_middle_is_pure(path):
+def test_the_middle_is_pure():
     """Comparing and rendering read no file, no clock and no environment: their files name nothing that could."""
     doors = {"os", "pathlib.Path", "time", "datetime", "subprocess", "socket", "io", "shutil", "tempfile"}
-    used = imports(path)
 
-    assert {door for door in doors if below(used, door)} == set()
+    assert trespassers(PURE, lambda path: {door for door in doors if below(imports(path), door)}) == {}
 
 
 def test_the_host_starts_without_torch():
@@ -235,24 +235,28 @@ VENDOR = re.compile(r"(?<![a-z])(nvidia|amd|rocm|hip|xpu)(?![a-z])", re.IGNORECA
 EMULATOR = sorted((HARNESS / "emulator").rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", EMULATOR, ids=relative)
-def test_the_emulator_stands_alone(path):
+def test_the_emulator_stands_alone():
     """It needs the standard library, tables, and readers of ELF and MessagePack: anyone can use it for a code object of their own."""
     allowed = {*sys.stdlib_module_names, "tinygrad", "elftools", "msgpack"}
 
-    assert {module for module in imports(path) if module.split(".")[0] not in allowed and not below({module}, "harness.emulator")} <= {
-        "harness"
-    }
+    def foreign(path):
+        found = imports(path) - {"harness"} - below(imports(path), "harness.emulator")
+        return {module for module in found if module.split(".")[0] not in allowed}
+
+    assert trespassers(EMULATOR, foreign) == {}
 
 
 # Two places read one vendor's machine code, and cannot but name it: a compiled kernel's assembly, and the emulator of it.
 NAMES_VENDORS = {*EMULATOR, HARNESS / "inside" / "codegen" / "binary.py"}
 
 
-@pytest.mark.parametrize("path", [path for path in HOST + INSIDE if path not in NAMES_VENDORS], ids=relative)
-def test_no_vendor_is_named_in_code(path):
+def test_no_vendor_is_named_in_code():
     """Vendor facts are data in targets.yml. (`torch.cuda` and `device="cuda"` are torch's names for every vendor's GPU.)"""
-    named = [line for line in path.read_text().splitlines() if VENDOR.search(line) and not line.lstrip().startswith("#")]
-    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
 
-    assert [line for line in named if line.strip() not in docstring] == []
+    def named(path):
+        text = path.read_text()
+        lines = [line for line in text.splitlines() if VENDOR.search(line) and not line.lstrip().startswith("#")]
+        docstring = (ast.get_docstring(ast.parse(text)) or "") if lines else ""
+        return [line for line in lines if line.strip() not in docstring]
+
+    assert trespassers([path for path in HOST + INSIDE if path not in NAMES_VENDORS], named) == {}

@@ -9,6 +9,7 @@ import pytest
 from codegen_rows import MOVES, row, side
 from hostile import PAGE_NAMES, hostile
 from large import large
+from slow_cases import slow_but
 from synthetic import case, compiled, no_gpu, run, two_targets
 from two_vendors import MADE_UP, two_vendors
 
@@ -277,7 +278,7 @@ def test_without_its_script_it_is_whole(show):
     assert page.locator("#theme").is_hidden()
 
 
-@pytest.mark.parametrize("name", PAGE_NAMES)
+@pytest.mark.parametrize("name", slow_but(PAGE_NAMES, (PAGE_NAMES[0], PAGE_NAMES[3])))
 def test_hostile_names_do_nothing(show, form, name):
     """No dialog, no request, no error, wherever the name stands, the tables made by the script included."""
     page = unfold(show(hostile(name)))
@@ -332,7 +333,7 @@ def test_a_diff_of_generated_code_needs_no_script(show, scheme, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize("name", PAGE_NAMES)
+@pytest.mark.parametrize("name", slow_but(PAGE_NAMES, (PAGE_NAMES[0], PAGE_NAMES[3])))
 def test_hostile_names_do_nothing_in_a_diff(show, name):
     """As in the report. This page has no element that could load anything."""
     page = show(drawn(name.replace("{", "").replace("}", "") + "{}"))

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from synthetic import no_gpu, run, sample, two_targets
+from synthetic import no_gpu, record, run, sample, two_targets
 
 from harness.compare import compare
 from harness.records import Verdict
@@ -174,3 +174,21 @@ def test_the_way_back_to_a_failure(test, command, expected):
     (target,) = compare([run("b")]).targets
 
     assert repro(type(target)(**{**vars(target), "command": command}), test) == expected
+
+
+@pytest.mark.parametrize("kind", ["curves", "list"])
+def test_labels_of_many_ceilings_do_not_overlap(kind):
+    """Beside each other, or below; a target with a very long name keeps inside of the drawing."""
+    sizes = ({"N": 1}, {"N": 2}, {"N": 4}) if kind == "curves" else ({"op": "a"}, {"op": "b"})
+    rows = tuple(sample(1, 1000.0, case=f"softmax/{number}", params=each) for number, each in enumerate(sizes))
+    names = [f"target-{number}" for number in range(4)] + ["a-very-long-name-of-a-target" * 3]
+    drawing = draw(sweeps(compare([run(name, record=record(name), samples=rows) for name in names]))[0])
+    found = re.findall(r'<text[^>]*x="([\d.]+)" y="([\d.]+)" class="ceiling-label" text-anchor="(\w+)">([^<]+)<', drawing.body)
+    spans = []
+    for x, y, anchor, label in found:
+        right = float(x) if anchor == "end" else float(x) + 3 * len(label)
+        spans.append((float(y), right - 6 * len(label), right))
+
+    assert len(spans) == 5
+    assert all(left >= 0 and right <= drawing.width and 0 < y < drawing.height for y, left, right in spans)
+    assert not [1 for y, left, _ in spans for other, begin, end in spans if y == other and begin < left < end]

@@ -81,9 +81,9 @@ alpha passed 3 tests, measured 3 points and compiled 1 binary
 Where is the gap, what next
 softmax on alpha: 81% of the copy
   look at softmax/N=1024: 78%
+  $ warpwave run alpha --stage bench,compile --bench 'softmax/bench_*.py' --full
   This report has no code of these cases for the card of alpha: run the compile
   stage.
-  $ warpwave run alpha --stage bench,compile --bench 'softmax/bench_*.py' --full
 
 --full shows every test, case and configuration.
 """
@@ -131,6 +131,16 @@ def test_a_command_is_one_line_in_a_narrow_terminal():
 
         assert f"warpwave run '{MADE_UP}' --stage test --test 'attention/test_attention.py::test_lengths[full-32-64]'" in lines
         assert not full or f"  $ warpwave run '{MADE_UP}' --stage bench,compile --bench 'attention/bench_*.py' --full" in lines
+
+
+def test_of_many_targets_each_ratio_stands_at_its_target():
+    """Two targets may have the same ratio, and both are there."""
+    fast = tuple(sample(n, 3600.0) for n in (1024, 2048))
+    slow = tuple(sample(n, 3000.0) for n in (1024, 2048))
+    runs = [run(name, record=record(name), samples=slow if name == "a" else fast) for name in "abcd"]
+    lines = [line.split() for line in show(runs).splitlines()]
+
+    assert [line[-1] for line in lines if line[:1] in (["b"], ["c"], ["d"]) and "%" in line[2]] == ["1.20"] * 3
 
 
 @pytest.mark.parametrize(("share", "bar"), [(0, "····"), (0.01, "····"), (0.25, "█···"), (0.56, "██▎·"), (0.99, "████"), (1.3, "████")])

@@ -12,6 +12,7 @@ from pathlib import Path
 import command
 import pytest
 from light import light_python
+from slow_cases import slow_but
 
 from harness.collect import collect
 from harness.config.targets import load_targets
@@ -101,7 +102,7 @@ def is_infrastructure(done: subprocess.CompletedProcess[str], *advice: str) -> N
     assert any(word in done.stdout for word in advice), done.stdout
 
 
-@pytest.mark.parametrize("kib", [4, 8, 12, 16, 24, 32, 48, 64, 80, 128])
+@pytest.mark.parametrize("kib", slow_but([4, 8, 12, 16, 24, 32, 48, 64, 80, 128], [8, 24, 128]))
 def test_a_disk_that_is_too_small_from_the_start(disk, run, kib):
     """Whatever could be written: the terminal and the exit code are right, and so is the record where there is room for one."""
     out = disk(f"{kib}k") / "out"
@@ -111,19 +112,22 @@ def test_a_disk_that_is_too_small_from_the_start(disk, run, kib):
     assert not written.exists() or command.warpwave("report", out, "--out", out.parents[1] / "report").returncode == 3
 
 
-@pytest.mark.parametrize("files", range(2, 8))
+@pytest.mark.parametrize("files", slow_but(range(2, 8), [2, 7]))
 def test_a_disk_without_room_for_another_file(disk, run, files):
     """Bytes enough, and no inodes: the same."""
     is_infrastructure(run(disk("8m", str(files)) / "out", "--no-report"), "Make room")
 
 
-@pytest.mark.parametrize("kib", [0, 4, 48])
+@pytest.mark.parametrize("kib", slow_but([0, 4, 48], [4]))
 def test_a_limit_on_the_size_of_files(tmp_path, run, kib):
     """EFBIG, of `ulimit -f`: what a shell, a batch system or a container sets."""
     is_infrastructure(run(tmp_path / "out", "--no-report", shell=f"ulimit -f {kib}"), "ulimit -f")
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.ESTALE])
+ERRORS = [errno.EIO, errno.EMFILE, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.ESTALE]
+
+
+@pytest.mark.parametrize("number", slow_but(ERRORS, [errno.EIO, errno.EFBIG]))
 @pytest.mark.parametrize("moment", ["reserve", "first page", "job", "last page"])
 def test_whatever_the_disk_answers_and_when(tmp_path, monkeypatch, number, moment):
     """Each moment at which the host writes, by an error that no mount makes on demand; the engine stands in for a container."""

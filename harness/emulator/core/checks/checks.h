@@ -10,7 +10,7 @@ enum event { NO_EVENT, EVENT_LDS, EVENT_SCALAR, EVENT_LOAD, EVENT_STORE, EVENT_F
 /* Global loads (and stores, where they share it), LDS, stores, scalar loads where they have their own. */
 enum counter { COUNT_LOADS, COUNT_LDS, COUNT_STORES, COUNT_SCALARS, COUNTERS };
 enum { NO_WAIT = 127 };
-enum found { FOUND_LDS_RACE = 1, FOUND_GLOBAL_RACE, FOUND_LDS_UNWRITTEN, FOUND_REGISTER_UNWRITTEN, FOUND_USED_EARLY, FOUND_LDS_USED_EARLY };
+enum found { FOUND_LDS_RACE = 1, FOUND_GLOBAL_RACE, FOUND_LDS_UNWRITTEN, FOUND_REGISTER_UNWRITTEN, FOUND_USED_EARLY, FOUND_LDS_USED_EARLY, FOUND_OUT_OF_RANGE };
 /* How an access touches memory. */
 enum access { READS, WRITES, UPDATES };
 
@@ -62,6 +62,7 @@ void before_instruction(struct wave *w, const struct instruction *i);
 void after_instruction(struct wave *w, const struct instruction *i);
 void saw_lds(struct wave *w, u32 address, u32 size, int lane, int access);
 void saw_global(struct wave *w, u64 address, u32 size, int lane, int access);
+void saw_out_of_range(struct wave *w, u64 address, u32 offset, u32 size, int lane, int access);
 void signalled(struct wave *w);
 void passed(struct wave *w);
 struct finding *find(struct wave *w, u32 kind, u32 other, u64 address, u32 size, int lane, int access);

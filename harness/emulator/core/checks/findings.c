@@ -17,3 +17,9 @@ struct finding *find(struct wave *w, u32 kind, u32 other, u64 address, u32 size,
     memcpy(f->other_group, w->group->id, sizeof f->group);
     return f;
 }
+
+/* A buffer access beyond the resource's range, which a card leaves out. Triton switches a lane off by an offset of 2^31. */
+void saw_out_of_range(struct wave *w, u64 address, u32 offset, u32 size, int lane, int access) {
+    const u32 off = 1u << 31, near = 1u << 16; /* a constant or scalar offset may have been added to it */
+    if (offset - off + near >= 2 * near) find(w, FOUND_OUT_OF_RANGE, 0, address, size, lane, access);
+}

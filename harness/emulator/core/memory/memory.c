@@ -84,6 +84,7 @@ static u8 *locate(struct wave *w, const struct instruction *i, int form, u32 siz
         if (i->flags & INDEX_LANE) {
             if (index >= records || within >= stride) return 0;
         } else if ((u64)whole + size > records) {
+            if (w->machine->checks) saw_out_of_range(w, start + (u64)(i64)(i32)whole, whole, size, l, store);
             return 0;
         }
         start += (u64)index * stride + whole;
@@ -246,7 +247,7 @@ static void scalar_load(struct wave *w, const struct instruction *i) {
     u32 words = (u32)i->op->parameters[0];
     u64 address = (scalar64(w, &i->s[0]) + (u64)(i64)i->imm + (i->s[1].kind == OPERAND_NONE ? 0 : scalar32(w, &i->s[1]))) & ~(u64)3;
     u32 value[16];
-    memcpy(value, touch(w, address, words * 4, 0, 0), words * 4);
+    memcpy(value, i->flags & WIDENED ? touch_around(w, address, 0, 0) : touch(w, address, words * 4, 0, 0), words * 4);
     for (u32 n = 0; n < words; n++) w->s[i->d.index + n] = value[n];
 }
 static void scalar_buffer_load(struct wave *w, const struct instruction *i) {

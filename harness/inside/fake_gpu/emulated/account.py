@@ -48,14 +48,18 @@ class Account:
 
     def begin(self) -> None:
         """Start a new test, without what earlier ones left in memory."""
-        if _resident() > self._resident + _MOST_GROWTH:
-            gc.collect()
-            with contextlib.suppress(AttributeError, OSError):  # another C library than glibc
-                ctypes.CDLL(None).malloc_trim(0)  # the compiler's freed memory stays with the process otherwise
-            self._resident = _resident()
+        if self._has_grown():
+            _trim()
+            if self._has_grown():  # a collection looks through all modules, and takes a third of a second
+                gc.collect()
+                _trim()
+                self._resident = _resident()
         self.launches = self.instructions = 0
         self._until = time.monotonic() + _SHARE * self.seconds
         self.fault: Fault | None = None
+
+    def _has_grown(self) -> bool:
+        return _resident() > self._resident + _MOST_GROWTH
 
     @property
     def left(self) -> int:
@@ -94,6 +98,12 @@ class Account:
         """Return what the test's report says of it: `{"emulated": "gfx942: 6092 wave-instructions in 3 launches"}`."""
         plural = "" if self.launches == 1 else "es"
         return {EMULATED: f"{self.card}: {self.instructions} wave-instructions in {self.launches} launch{plural}"} if self.launches else {}
+
+
+def _trim() -> None:
+    """Give freed memory back to the system: that of the compiler, for example, stays with the process otherwise."""
+    with contextlib.suppress(AttributeError, OSError):  # another C library than glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _resident() -> int:

@@ -23,6 +23,7 @@ _DEFECTS = {
     Check.REGISTER_UNWRITTEN: Defect.UNINITIALISED,
     Check.USED_EARLY: Defect.EARLY,
     Check.LDS_USED_EARLY: Defect.EARLY,
+    Check.OUT_OF_RANGE: Defect.OUT_OF_BOUNDS,
 }
 _LDS = "LDS"
 _VERBS = {Access.LOAD: "loads from", Access.STORE: "stores to", Access.ATOMIC: "has an atomic on"}
@@ -118,7 +119,7 @@ class _Where:
 def _row(one: Found, tensors: Sequence[Given], lds: int) -> Finding:
     if one.register:
         where = _Where(f"register {one.register}", (), 0, ())
-    elif one.check is Check.GLOBAL_RACE:
+    elif one.check in (Check.GLOBAL_RACE, Check.OUT_OF_RANGE):
         near = _nearest(tensors, one.address)
         where = _Where(near.name, tuple(near.tensor.shape), *near.index(one.address)) if near else _Where("", (), 0, ())
     else:
@@ -165,6 +166,8 @@ def _other(one: Found) -> str:
     here = f"wave {one.wave}, lane {one.lane}, {one.place.instruction}"
     if one.check is Check.USED_EARLY:
         return f"{here}; the load of this register was not waited for"
+    if one.check is Check.OUT_OF_RANGE:
+        return f"{here}; a card leaves it out, and a load gives 0"
     if one.other is None:
         return f"{here}; nothing wrote it"
     if (one.other, one.other_wave, one.other_workgroup) == (one.place, one.wave, one.workgroup):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import Any, cast
 
 import triton.language as tl
 
@@ -18,19 +17,20 @@ def aggregates() -> list[Patch]:
 
 def _interpreted(plain: type, made: Any) -> Any:
     """Return the type that Triton made of a class, with constants as the class names them, and with its methods."""
-    interpreter: Any = importlib.import_module("triton.runtime.interpreter")
+    from triton.runtime.interpreter import InterpretedFunction
+
+    constexpr = cast(type, tl.constexpr)
     fields = getattr(made, "__annotations__", None) or plain.__annotations__
     assign = made.__setattr__
-    constant: type = interpreter.tl.constexpr
 
     def set_field(instance: Any, name: str, value: Any) -> None:
-        is_plain = fields.get(name) is constant and not isinstance(value, constant)
-        assign(instance, name, constant(value) if is_plain else value)
+        is_constant = fields.get(name) is constexpr and not isinstance(value, constexpr)
+        assign(instance, name, constexpr(value) if is_constant else value)
 
     made.__setattr__ = set_field
     for name in dir(plain):
         member = getattr(plain, name, None)
-        if isinstance(member, interpreter.InterpretedFunction):
+        if isinstance(member, InterpretedFunction):
             setattr(made, name, _bound(member))
     return made
 
