@@ -17,6 +17,8 @@ from harness.inside.sanitize.origins import Patch
 Blame = Callable[[NDArray[np.int64]], None]  # reports flat positions in the block
 _CASTS = ("fp_ext", "fp_trunc", "fp_to_fp", "int_cast", "si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "bitcast")
 
+_ARITHMETIC = ("fadd", "fsub", "fmul", "add", "sub", "mul")  # `-x` is `0 - x`
+
 
 def suspected(handle: Any, entries: tuple[tuple[NDArray[np.int64], Blame], ...]) -> Any:
     """Return a handle like `handle` whose `entries`, positions and who blames them, are reported as soon as its data is looked at."""
@@ -32,6 +34,8 @@ def suspected(handle: Any, entries: tuple[tuple[NDArray[np.int64], Blame], ...])
 def patches(builder: Any) -> Iterator[Patch]:
     """Yield what passes such values on without a look: the choice between two values, and conversions."""
     yield builder, "create_select", _choosing(builder.create_select)
+    for name in _ARITHMETIC:
+        yield builder, f"create_{name}", _computing(getattr(builder, f"create_{name}"))
     for name in _CASTS:
         if cast := getattr(builder, f"create_{name}", None):
             yield builder, f"create_{name}", _converting(cast)
@@ -88,6 +92,23 @@ def _choosing(select: Callable[..., Any]) -> Callable[..., Any]:
         return suspected(result, tuple(kept))
 
     return choose
+
+
+def _computing(operation: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(operation)
+    def compute(builder: Any, left: Any, right: Any) -> Any:
+        (left, of_left), (right, of_right) = _entries_of(left), _entries_of(right)
+        result = operation(builder, left, right)
+        kept: list[Any] = []
+        for handle, entries in ((left, of_left), (right, of_right)):
+            if handle.data.shape == result.data.shape:
+                kept += entries
+                continue
+            for positions, blame in entries:  # in the result, they are others
+                blame(positions)
+        return suspected(result, tuple(kept))
+
+    return compute
 
 
 def _converting(cast: Callable[..., Any]) -> Callable[..., Any]:

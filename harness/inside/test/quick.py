@@ -27,8 +27,10 @@ def few_of_each(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 
 
 def _function(item: pytest.Item) -> tuple[str, str]:
-    """Return what the parametrized copies of one test have in common."""
+    """Return what the copies of one test have in common: pytest's parameters are in brackets, other libraries only append a number."""
     name = getattr(item, "originalname", None) or item.name.partition("[")[0]
+    if not hasattr(item, "callspec"):
+        name = name.rstrip("0123456789")
     return (item.parent.nodeid if item.parent else "", name)
 
 

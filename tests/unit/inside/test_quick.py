@@ -115,6 +115,18 @@ def test_sizes_far_above_the_smallest_are_left_out():
     assert chosen == [{"shape": 0, "exact": 0}, {"shape": 0, "exact": 1}, {"shape": 2, "exact": 1}]
 
 
+def test_numbered_copies_are_one_function():
+    """absl and parameterized make methods of their own for each case."""
+    from types import SimpleNamespace
+
+    from harness.inside.test.quick import few_of_each
+
+    items = [SimpleNamespace(parent=None, name=f"testSparse{n}", originalname=f"testSparse{n}") for n in range(48)]
+    other = SimpleNamespace(parent=None, name="testDense", originalname="testDense")
+
+    assert [item.name for item in few_of_each([*items, other])] == ["testSparse0", "testSparse1", "testSparse47", "testDense"]
+
+
 def test_the_choice_does_not_depend_on_the_order_of_collection():
     """Plugins shuffle tests; the same ones are chosen."""
     from harness.inside.test.quick import few_of_each

@@ -47,8 +47,11 @@ def test_what_a_choice_keeps_is_reported_once_it_is_used(blamed, kept, reported)
 
 def test_any_other_use_reports_all_at_once(blamed):
     """And only the first."""
-    loaded, other, _, builder, found = blamed
-    builder.create_fadd(loaded, other)
-    builder.create_fadd(loaded, other)
+    loaded, other, choice, builder, found = blamed
+    negative = builder.create_fsub(other, loaded)
+    builder.create_select(choice(0, 1), negative, other).data.sum()
+    assert found == []
+    builder.create_exp(loaded)
+    builder.create_exp(loaded)
 
     assert found == [2, 3]
