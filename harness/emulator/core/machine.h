@@ -188,7 +188,7 @@ const u32 *writable(struct wave *w);
 void run_lanes(struct wave *w, const struct instruction *i);
 int is_modified(const struct operand *by, int type);
 
-/* plain.c */
+/* unmodified.c */
 whole *quickest(const struct instruction *i);
 u32 scalar32(const struct wave *w, const struct operand *from);
 u64 scalar64(const struct wave *w, const struct operand *from);
@@ -199,7 +199,7 @@ mask mask_operand(const struct wave *w, const struct operand *from);
 /* memory.c */
 void *touch(struct wave *w, u64 address, u32 size, int lane, int store);
 
-/* run.c */
+/* launch.c */
 void stop(struct wave *w, int fault) __attribute__((noreturn));
 
 #endif

@@ -54,7 +54,7 @@ def options_of(
     """Return the body of the create call. `command` replaces the guard and the inside, for tests of the isolation."""
     options = request.options
     limits = [options.limit_s + _SPARE_S, options.grace_s, options.cap.bytes, options.cap.files]
-    guard = (environment.python, "-m", "harness.inside.guard", *(str(math.ceil(limit)) for limit in limits), f"{OUTPUT}/job.json")
+    guard = (environment.python, "-m", "harness.inside.watchdog", *(str(math.ceil(limit)) for limit in limits), f"{OUTPUT}/job.json")
     folders = [_volume(code_volume(archive), CODE, True), _volume(results_volume(request), RESULTS, False)]
     body = container_options(request, environment, host, tuple(command) or guard, folders)
     body["Labels"] = {**labels_of(request, now), ARCHIVE: archive.digest}

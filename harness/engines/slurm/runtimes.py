@@ -51,7 +51,7 @@ class Runtime:
 def start_command(host: Host, target: Target, places: Places, python: str, options: RunOptions) -> Words:
     """Return the words that start the inside on a node, under a guard that keeps the run's limits also if no client watches."""
     limits = (f"{options.limit_s:g}", f"{options.grace_s:g}", str(options.cap.bytes), str(options.cap.files))
-    inside = (python, "-m", "harness.inside.guard", *limits, f"{layout_of(host, places, '', '.').output}/job.json")
+    inside = (python, "-m", "harness.inside.watchdog", *limits, f"{layout_of(host, places, '', '.').output}/job.json")
     return [*runtime_of(host).words(host, target, places, options), *inside]
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from harness.inside.ahead.launches import work
 from harness.inside.ahead.unpack import unpack
+from harness.inside.ahead.worker import work
 from harness.inside.bench import precompile
 from harness.inside.compile import generated
 from harness.inside.process.workers import as_stage

@@ -109,7 +109,7 @@ def _make_ready_to_launch(card: Architecture, reading: set[str]) -> None:
     """From here on, put into Triton's cache, beside each compiled kernel, what its first launch would wait for."""
     import triton.compiler
 
-    from harness.inside.codegen.recorder import read_once
+    from harness.inside.codegen.jit_recorder import read_once
 
     compile_alone = triton.compiler.compile
 

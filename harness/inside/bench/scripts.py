@@ -17,7 +17,7 @@ from harness.inside.bench.do_bench import Timer, Timing, leading, summary
 from harness.inside.bench.interference import Watch
 from harness.inside.bench.samples import fields_of, fields_of_call, finite, verdict_of, with_timing
 from harness.inside.benchmarks import Point
-from harness.inside.codegen.recorder import Recorder
+from harness.inside.codegen.jit_recorder import Recorder
 from harness.inside.environment.package_path import root_of
 from harness.inside.facts.device import is_usable
 from harness.inside.multi_gpu.cards import is_shared, own_index

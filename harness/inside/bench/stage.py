@@ -24,7 +24,7 @@ from harness.inside.bench.samples import fields_of, finite, verdict_of, with_tim
 from harness.inside.bench.scripts import measure_scripts
 from harness.inside.bench.stopping_rule import Rounds, Rule
 from harness.inside.benchmarks import Point, load_points
-from harness.inside.codegen.recorder import Recorder
+from harness.inside.codegen.jit_recorder import Recorder
 from harness.inside.compile import generated
 from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
 from harness.inside.environment.triton_cache import compiled_kernels

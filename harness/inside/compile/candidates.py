@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.inside.codegen.recorder import Recorder
+from harness.inside.codegen.jit_recorder import Recorder
 from harness.inside.process.audit import Event
 from harness.inside.process.journal import Journal
 from harness.records import CompiledKernel, NotRun, Verdict, to_json

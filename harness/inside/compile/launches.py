@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 
 from harness.inside.benchmarks import kernel_name, load_points
-from harness.inside.codegen.recorder import Recorder
+from harness.inside.codegen.jit_recorder import Recorder
 from harness.inside.compile.pytest_launches import Choice, run_tests
 from harness.inside.fake_gpu.no_data.unknown import Asked, explained
 from harness.inside.process.exceptions import describe

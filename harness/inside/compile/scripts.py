@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.inside.benchmarks import Point
-from harness.inside.codegen.recorder import Recorder
+from harness.inside.codegen.jit_recorder import Recorder
 from harness.inside.compile.launches import finish
 from harness.inside.environment.package_path import root_of
 from harness.inside.process.journal import Journal

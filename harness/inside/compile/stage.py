@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness.inside.codegen.recorder import Recorder
+from harness.inside.codegen.jit_recorder import Recorder
 from harness.inside.compile.backends import without_backend
 from harness.inside.compile.candidates import Candidates, Discarded
 from harness.inside.compile.cases import Cases, mostly_run, never_loaded, never_ran, never_reached

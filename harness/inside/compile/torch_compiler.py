@@ -125,7 +125,7 @@ def _kept(compile_alone: Callable[..., Any]) -> Callable[..., Any]:
 
 def _know_registers(self: Any) -> None:
     """Stand in for loading: of a loop's candidates, torch wants to know the registers, and compiles smaller ones if they are many."""
-    from harness.inside.codegen.recorder import read_once
+    from harness.inside.codegen.jit_recorder import read_once
 
     if "REDUCTION" not in str(self.heuristic_type) or self.inductor_meta.get("persistent_reduction"):
         return

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from harness.inside.codegen.compiling import Compiling
+from harness.inside.codegen.compile_seconds import Compiling
 from harness.inside.facts.device import accelerator, ask_afresh, trouble
 from harness.inside.multi_gpu.neighbours import Neighbours
 from harness.inside.multi_gpu.pytest_plugin import NEIGHBOURS

@@ -15,7 +15,7 @@ from harness.render.excerpt import shown
 from harness.render.html.anchors import anchors
 from harness.render.html.data import embedded, most_tests
 from harness.render.html.packed import pack, split
-from harness.render.html.parts import answer, environment, generated_code, kernels, speeds, tests
+from harness.render.html.parts import environment, generated_code, kernel_table, kernels, speeds, tests
 from harness.render.html.shell import draw, part
 from harness.render.sections.testing import findings
 from harness.render.text import UNTESTED
@@ -37,7 +37,7 @@ def render_html(comparison: Comparison) -> str:
     idents = anchors(kernels.named(lines, generated.functions))
     own = own_providers(comparison)
     drawings = [kernels.with_shown(kernel, own.get(kernel.name, "")) for kernel in speeds.by_kernel(comparison, figures)]
-    open_gaps, more_gaps = answer.gaps(comparison, shortfalls(comparison, lines), idents)
+    open_gaps, more_gaps = kernel_table.gaps(comparison, shortfalls(comparison, lines), idents)
     roof = roofline(comparison)
     pages = kernels.pages(comparison, lines, idents, drawings, generated.functions, numerics)
     bodies = {page.ident: part("kernel.html.jinja", "body", page, comparison, generated) for page in pages}
@@ -55,7 +55,7 @@ def render_html(comparison: Comparison) -> str:
         untested=UNTESTED,
         facts=environment.facts(comparison),
         cards=environment.cards(comparison),
-        rows=answer.rows(lines, idents),
+        rows=kernel_table.rows(lines, idents),
         gaps=open_gaps,
         more_gaps=more_gaps,
         roof=roof,

@@ -11,7 +11,7 @@ from harness.compare.answer.shortfalls import shortfalls
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import Comparison
 from harness.compare.verdict import phrase
-from harness.render.sections import answer, cards
+from harness.render.sections import cards, kernel_table
 from harness.render.sections.changes.code import ONE_VENDOR, vendor_section
 from harness.render.sections.codegen import gates, generated_code
 from harness.render.sections.model import REST, Line, Section, name, say
@@ -41,11 +41,11 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figur
     broken = [*generated_code.codegen(comparison, every=False), *gates.sections(comparison, 3)]
     bad = [section for section in broken if section.title in (generated_code.UNCOMPILED, gates.BROKEN, gates.NOT_JUDGED)]
     parts: Sequence[tuple[list[Section], int]] = (
-        (answer.kernels(comparison, lines), 20 if len(comparison.targets) <= 3 else 16),
+        (kernel_table.kernels(comparison, lines), 20 if len(comparison.targets) <= 3 else 16),
         (_targets(comparison), 9),
         (did_not_pass(comparison, failures, rest), 9),
         (findings.sections(comparison, min(failures, 3)), 6),
-        (answer.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 5 if bad else 20),
+        (kernel_table.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 5 if bad else 20),
         (bad, 6),
         (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), 4), 6),
     )

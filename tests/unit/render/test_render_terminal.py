@@ -14,7 +14,7 @@ from two_vendors import MADE_UP, two_vendors
 
 from harness.compare import compare
 from harness.records import Stage, StageReport, Verdict
-from harness.render.sections.answer import draw_bar
+from harness.render.sections.kernel_table import draw_bar
 from harness.render.terminal import render_terminal
 from harness.render.text import visible
 

@@ -14,7 +14,7 @@ enum form { GLOBAL, FLAT, SCRATCH, BUFFER };
 /* Of one access: the lanes that are on, those of them that touch memory (a buffer's range bounds them), and where. */
 struct addresses { u64 at[LANES]; mask on, valid; };
 
-/* together.c: whether all lanes may be moved at once; then where from or to, and the moves, of words or of less than one. */
+/* whole_wave.c: whether all lanes may be moved at once; then where from or to, and the moves, of words or of less than one. */
 int locate_all(struct wave *w, const struct instruction *i, int form, u32 size, struct addresses *a);
 int locate_lds(struct wave *w, const u32 *addresses, u32 offset, u32 size, struct addresses *a);
 void load_rows(struct wave *w, u32 row, const struct addresses *a, u32 words);

@@ -97,7 +97,7 @@ def test_the_inside_starts_from_it(package, tmp_path):
     with taken.open() as file, tarfile.open(fileobj=file) as tar:
         tar.extractall(tmp_path / "there")
     taken.file.close()
-    code = "import harness.inside.guard, harness.inside.__main__, harness.emulator.errors; print(harness.__file__)"
+    code = "import harness.inside.watchdog, harness.inside.__main__, harness.emulator.errors; print(harness.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd="/", env={**os.environ, "PYTHONPATH": str(tmp_path / "there")}
     )

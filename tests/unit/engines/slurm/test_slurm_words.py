@@ -19,7 +19,7 @@ from harness.errors import ConfigError, UsageError
 from harness.options import Cap, RunOptions
 
 PLACES = Places("/s/tree", "/s/tree/kernel-package", "/s/leg/results")
-GUARD = ["-m", "harness.inside.guard", "60", "5", "1000", "10"]
+GUARD = ["-m", "harness.inside.watchdog", "60", "5", "1000", "10"]
 HOSTILE = [
     "$(touch pwned)",
     "`touch pwned`",

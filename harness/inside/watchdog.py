@@ -1,6 +1,6 @@
 """The first process of a container on another machine. It ends the run at its limits, also when nobody is connected any more.
 
-`python -m harness.inside.guard SECONDS GRACE BYTES FILES OUTPUT/job.json`. Nobody else there measures the results or ends the
+`python -m harness.inside.watchdog SECONDS GRACE BYTES FILES OUTPUT/job.json`. Nobody else there measures the results or ends the
 container. The kernel lets no process of a container stop or kill its first process, and no other process of the user can look into it.
 """
 

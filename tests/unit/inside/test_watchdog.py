@@ -10,8 +10,8 @@ import threading
 
 import pytest
 
-from harness.inside import guard
-from harness.inside.guard import watch
+from harness.inside import watchdog
+from harness.inside.watchdog import watch
 from harness.records import OVERFULL, OVERTIME
 
 
@@ -55,7 +55,7 @@ def test_a_run_that_does_not_listen_is_killed(tmp_path):
 )
 def test_a_run_that_fills_the_disk_is_ended(tmp_path, monkeypatch, fill):
     """By the number of files, or by their size."""
-    monkeypatch.setattr(guard, "_LOOK_S", 0.05)
+    monkeypatch.setattr(watchdog, "_LOOK_S", 0.05)
     code = f"import time\nn = {str(tmp_path)!r}\nfor i in range(100_000):\n    {fill}\n    time.sleep(0.001)"
 
     assert watch(python(code), tmp_path, 60, 5, 1 << 20, 50) == OVERFULL
@@ -63,14 +63,14 @@ def test_a_run_that_fills_the_disk_is_ended(tmp_path, monkeypatch, fill):
 
 def test_a_folder_that_cannot_be_measured_is_over_its_limit(tmp_path):
     """Whatever was done to it."""
-    assert guard.Meter(tmp_path / ("x" * 300), 1 << 20, 100).look()
+    assert watchdog.Meter(tmp_path / ("x" * 300), 1 << 20, 100).look()
 
 
 def test_signals_are_passed_on(tmp_path):
     """The client's SIGINT reaches the run, and its code is the run's."""
     code = "import time\ntry: print('ready', flush=True); time.sleep(60)\nexcept KeyboardInterrupt: raise SystemExit(130)"
     program = (
-        f"import sys; from pathlib import Path; from harness.inside.guard import watch; "
+        f"import sys; from pathlib import Path; from harness.inside.watchdog import watch; "
         f"sys.exit(watch([sys.executable, '-S', '-c', {code!r}], Path({str(tmp_path)!r}), 60, 1, 1 << 20, 100))"
     )
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
