@@ -8,25 +8,36 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernels.goals import NO_PEERS, Medians, read
 from kernels.models.points import LARGE, Point, for_tuning, points
 
+# Parts of an op that have a goal of their own: their name, op, direction, which sizes, and the peer that the goal names ("": the fastest).
+PARTS: tuple[tuple[str, str, str, Callable[[dict[str, int]], bool], str], ...] = (
+    ("matmul, M, N and K from 1024", "matmul", "forward", lambda of: min(of["M"], of["N"], of["K"]) >= 1024, "torch"),
+    ("matmul, M below 512", "matmul", "forward", lambda of: of["M"] < 512, "torch"),
+    ("attention forward, S from 1024", "attention", "forward", lambda of: of["S"] >= 1024, "fa3"),
+    ("attention forward, S from 1024", "attention", "forward", lambda of: of["S"] >= 1024, "cudnn"),
+    ("attention forward, one query", "attention", "forward", lambda of: of["S"] == 1, ""),
+    ("attention backward, S from 1024", "attention", "backward", lambda of: of["S"] >= 1024, "cudnn"),
+    ("of these, up to 128 columns", "attention", "backward", lambda of: of["S"] >= 1024 and of["D"] <= 128, "cudnn"),
+)
 COPIED = ("layer_norm", "rms_norm", "softmax", "gelu", "add", "dropout", "cross_entropy")
 LEAST_OF_COPY, LEAST_OF_PEER = 0.90, 0.85
 
 
 @dataclass(frozen=True)
 class Found:
-    """A point's speed over the copy (None without one, or below `LARGE` bytes), and over the fastest peer and its name."""
+    """A point's speed over the copy (None without one, or below `LARGE` bytes), over the fastest peer and its name, and over each peer."""
 
     point: Point
     of_copy: float | None
     of_peer: float | None
     peer: str
+    of_each: dict[str, float] = field(default_factory=dict)
 
     @property
     def share(self) -> float | None:
@@ -65,7 +76,8 @@ def _found(point: Point, providers: dict[str, dict[str, object]]) -> Found:
     rivals = {name: ms for name, ms in times.items() if name not in NO_PEERS}
     fastest = min(rivals, key=lambda name: rivals[name], default="")
     large = copy is not None and point.op in COPIED and moved >= LARGE
-    return Found(point, copy / mine if large and copy else None, rivals[fastest] / mine if fastest else None, fastest)
+    of_each = {name: ms / mine for name, ms in rivals.items()}
+    return Found(point, copy / mine if large and copy else None, of_each.get(fastest), fastest, of_each)
 
 
 def table(found: list[Found], tuned: frozenset[Point]) -> str:
@@ -76,6 +88,11 @@ def table(found: list[Found], tuned: frozenset[Point]) -> str:
         halves = [[each for each in of_op if (each.point in tuned) == half] for half in (True, False)]
         against = f"copy, from {LARGE >> 20} MiB" if op in COPIED else "best peer"
         lines.append(f"| {op} {direction} | {against} | {len(of_op)} | {_summary(halves[0])} | {_summary(halves[1])} |")
+    lines += ["", "| part | against | points | mean, least |", "|---|---|---|---|"]
+    for part, op, direction, belongs, peer in PARTS:
+        of_part = [each for each in found if (each.point.op, each.point.direction) == (op, direction) and belongs(dict(each.point.sizes))]
+        shares = [share for each in of_part if (share := each.of_each.get(peer or each.peer))]
+        lines.append(f"| {part} | {peer or 'best peer'} | {len(shares)} | {_mean_and_least(shares)} |")
     short = [each for each in found if each.falls_short]
     lines += ["", f"{len(found)} of {len(points())} points measured; {len(short)} fall short.", ""]
     for each in short:
@@ -87,7 +104,10 @@ def table(found: list[Found], tuned: frozenset[Point]) -> str:
 
 
 def _summary(found: list[Found]) -> str:
-    shares = [each.share for each in found if each.share]
+    return _mean_and_least([each.share for each in found if each.share])
+
+
+def _mean_and_least(shares: list[float]) -> str:
     return f"{math.exp(math.fsum(map(math.log, shares)) / len(shares)):.2f}, {min(shares):.2f}" if shares else "-"
 
 

@@ -48,7 +48,7 @@ def measured(point: Point, **medians_ms: float) -> dict:
 
 def test_a_point_is_judged_by_the_copy_and_by_the_fastest_peer():
     norm = next(point for point in points() if point.op == "rms_norm")
-    product = next(point for point in points() if point.op == "matmul")
+    product = next(point for point in points() if point.op == "matmul" and min(dict(point.sizes).values()) >= 1024)
     found = find(measured(norm, triton=1.0, copy=0.95, torch=2.0, liger=0.8) | measured(product, triton=1.0, torch=0.9))
     assert [(each.point, each.of_copy, each.of_peer, each.peer) for each in found] == [
         (norm, 0.95, 0.8, "liger"),
@@ -57,6 +57,7 @@ def test_a_point_is_judged_by_the_copy_and_by_the_fastest_peer():
     text = table(found, frozenset([norm]))
     assert "| rms_norm forward | copy, from 64 MiB | 1 | 0.95, 0.95 | - |" in text
     assert "| matmul forward | best peer | 1 | - | 0.90, 0.90 |" in text
+    assert "| matmul, M, N and K from 1024 | torch | 1 | 0.90, 0.90 |" in text and "| matmul, M below 512 | torch | 0 | - |" in text
     assert f"2 of {len(points())} points measured; 1 fall short." in text and "0.80 of liger" in text
 
 
