@@ -22,9 +22,9 @@ def timer(device, monkeypatch):
     return Timer(device, device.flush, 1 << 20)
 
 
-@pytest.fixture
-def own_variables():
-    """Take back the variables that this test's code sets: a stage names its files by some, and torch's compiler its caches."""
+@pytest.fixture(autouse=True)
+def _own_variables():
+    """Take back the variables that a test's code sets: a stage names its files by some, and torch's compiler its caches."""
     with mock.patch.dict(os.environ):
         yield
 
@@ -37,4 +37,4 @@ def _leave_no_variables(request):
     left = sorted(set(os.environ) - before - {"PYTEST_CURRENT_TEST"})
     for name in left:
         del os.environ[name]
-    assert not left, f"{request.node.nodeid} left {', '.join(left)} in the environment: its test needs the fixture own_variables"
+    assert not left, f"{request.node.nodeid} left {', '.join(left)} in the environment, by a fixture of the module"

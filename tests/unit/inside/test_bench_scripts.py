@@ -167,7 +167,6 @@ def test_a_measurement_that_kills_its_process_costs_itself_only(ran):
     ]
 
 
-@pytest.mark.usefixtures("own_variables")
 def test_a_stage_with_scripts_only_is_no_empty_one(tmp_path, data, monkeypatch):
     """And one whose globs match nothing says what it looked for."""
     from harness.inside.bench import stage

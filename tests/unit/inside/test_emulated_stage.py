@@ -242,7 +242,6 @@ def test_what_a_test_leaves_in_cycles_is_freed_before_the_next():
     assert left() is None
 
 
-@pytest.mark.usefixtures("own_variables")
 def test_a_tensor_that_the_compiler_traces_with_has_no_memory():
     """Its size is a formula, and torch's compiler keeps it alive after the test that compiled."""
     from torch._subclasses.fake_tensor import FakeTensorMode

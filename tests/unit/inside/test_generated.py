@@ -121,7 +121,6 @@ def test_points_that_may_share_a_graph_stay_in_one_process_in_their_order():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("own_variables")
 def test_the_key_of_a_graph_says_what_it_may_overwrite(monkeypatch):
     """torch 2.11 and 2.13 leave it out: a backward graph for one use would be found for `retain_graph=True`, too."""
     from torch import fx

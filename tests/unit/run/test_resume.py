@@ -205,7 +205,6 @@ def test_what_a_fresh_worker_compiles_again_is_no_new_row():
     assert found == [("f", "one"), ("g", "two"), ("h", "three")]
 
 
-@pytest.mark.usefixtures("own_variables")
 def test_the_sweep_is_written_anew_from_its_journal(tmp_path, monkeypatch):
     """What a kill has torn in the file does not matter; what the journal holds is there once, and is not measured again."""
     (package := tmp_path / "package").mkdir()
