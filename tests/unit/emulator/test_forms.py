@@ -45,7 +45,7 @@ COMPARED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("arch", WAVES)
 @pytest.mark.parametrize("kind", COMPARED)
 def test_comparisons(arch, kind):
     dtype, tests = COMPARED[kind]
