@@ -12,20 +12,26 @@ from pathlib import Path
 from harness.errors import explain, is_about_a_path
 
 RUNS = Path("reports") / "runs"  # in the current folder, which is usually the user's repository
+HISTORY = Path("reports") / "history.sqlite"
 
 
-def ignored_by_git(folder: Path) -> Path:
-    """Return the folder. If it is one of the default ones, git ignores it from now on, as it does the caches of other tools.
+def ignored_by_git(path: Path) -> Path:
+    """Return the path. If warpwave chose it (a folder in `RUNS`, or `HISTORY`), git ignores it from now on, like the caches of other tools.
 
-    Only `RUNS` gets a `.gitignore`: what a user names is the user's, and may be meant for a commit.
+    What a user names is the user's, and may be meant for a commit. So is a `.gitignore` that is there already.
     """
-    runs = RUNS.resolve()
-    if folder.resolve().parent == runs:
-        with contextlib.suppress(OSError):
-            runs.mkdir(parents=True, exist_ok=True)
-            with (runs / ".gitignore").open("x", encoding="utf-8") as file:
-                file.write("# Made by warpwave: results of runs.\n*\n")
-    return folder
+    if path.resolve().parent == RUNS.resolve():
+        _ignore(RUNS, "*")
+    elif path.resolve() == HISTORY.resolve():
+        _ignore(HISTORY.parent, f"/{HISTORY.name}*\n/.gitignore")
+    return path
+
+
+def _ignore(folder: Path, patterns: str) -> None:
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".gitignore").open("x", encoding="utf-8") as file:
+            file.write(f"# Made by warpwave: results of runs.\n{patterns}\n")
 
 
 def report_folder(folders: Sequence[Path]) -> Path:

@@ -9,8 +9,7 @@ import click
 from harness import console
 from harness.commands.options.common import FILE, FOLDER
 from harness.errors import ExitCode, Outcome, UsageError
-
-HISTORY = Path("reports") / "history.sqlite"
+from harness.out_folder import HISTORY, check_writable
 
 
 @click.command()
@@ -24,7 +23,6 @@ def site(folder: Path, path: Path, repository: str) -> Outcome:
     """
     from harness.compare.speeds.steps import lines
     from harness.history import dtypes, series
-    from harness.out_folder import check_writable
     from harness.records import write_text
     from harness.render.html import render_history
 

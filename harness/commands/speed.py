@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from harness import console
-from harness.commands.history_site import HISTORY, site
+from harness.commands.history_site import site
 from harness.commands.options.common import FILE, Json, JsonCommand, json_option
 from harness.commands.show_report import print_answer
 from harness.errors import ExitCode, Outcome
+from harness.out_folder import HISTORY, ignored_by_git
 
 if TYPE_CHECKING:
     from harness.compare.speeds.changed_speeds import SpeedChanges
@@ -111,7 +112,7 @@ def add_runs(bundles: tuple[Path, ...], path: Path) -> Outcome:
     from harness.collect import collect_all, find_raw
     from harness.history import add
 
-    for name, new in add(path, collect_all(find_raw(bundles))).items():
+    for name, new in add(ignored_by_git(path), collect_all(find_raw(bundles))).items():
         console.say(f"{'added' if new else 'there already'}: {name}")
     return Outcome()
 

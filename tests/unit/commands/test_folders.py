@@ -39,6 +39,18 @@ def test_git_ignores_the_default_folder_and_no_other(here):
     assert not Path("recorded").exists()
 
 
+def test_git_ignores_the_default_history_and_no_other(here):
+    """Its neighbours may be reports for a commit."""
+    before = untracked()
+    assert _run_cli(["history", "add", "a"]) == 0
+    assert (here / "reports" / "history.sqlite").exists()
+    assert untracked() == before
+
+    assert _run_cli(["history", "add", "a", "--file", "reports/mine.sqlite"]) == 0
+    (here / "reports" / "page.html").touch()
+    assert untracked() == before + "?? reports/\n"
+
+
 def test_an_edited_gitignore_stays(here):
     """It is the user's."""
     ignored_by_git(RUNS / "one")
