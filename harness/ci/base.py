@@ -129,7 +129,7 @@ def _title(point: PointChange) -> str:
 def _change(point: PointChange, threshold: float) -> str:
     if point.speedup is None:
         return first_line(point.reason)
-    interval = f"{number(point.low)} to {number(point.high)} with 95 %" if point.low and point.high else "no interval"
+    interval = f"{number(point.low)} to {number(point.high)} with 95%" if point.low and point.high else "no interval"
     times = " → ".join(f"{number(time * 1e3)} µs" for time in (point.base_ms, point.head_ms) if time is not None)
     return f"{times}: {point.speedup:.3f} times as fast ({interval}; beyond the threshold of {threshold:.1%})"
 

@@ -290,7 +290,7 @@ def _share(text: str) -> float | None:
     except ValueError:
         share = math.nan
     if not 0 <= share <= 10:
-        raise UsageError(f"--threshold is not a share: {text!r}.", "With 0.02, changes below 2 % are noise.", "Give a number from 0 to 10.")
+        raise UsageError(f"--threshold is not a share: {text!r}.", "With 0.02, changes below 2% are noise.", "Give a number from 0 to 10.")
     return share
 
 

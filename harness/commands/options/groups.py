@@ -97,7 +97,7 @@ what_options = several(
         default=Job.precision,
         show_default=True,
         metavar="SHARE",
-        help="Measure a point until its median is this precise, with 95 % confidence, or the benchmark's own time limit is reached.",
+        help="Measure a point until its median is this precise, with 95% confidence, or the benchmark's own time limit is reached.",
     ),
     click.option(
         "--torch-compile-ahead/--no-torch-compile-ahead",

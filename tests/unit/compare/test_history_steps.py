@@ -101,7 +101,7 @@ def test_the_site_is_one_page_with_its_steps(page):
     text = page.read_text()
 
     assert 'href="https://code.example/me/ops/compare/c2...c3"' in text
-    assert "-33.3 %" in text
+    assert "-33.3%" in text
     assert 'data-target="alpha" data-provider="triton"' in text
     assert "<svg" in text
     assert [path.name for path in page.parent.iterdir()] == ["index.html"]

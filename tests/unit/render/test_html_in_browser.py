@@ -187,7 +187,7 @@ def test_every_target_is_visible_at_every_width(show, width):
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width
         assert box["y"] + box["height"] <= 900
-    assert "56 %" in row.inner_text()
+    assert "56%" in row.inner_text()
 
 
 def test_a_link_opens_the_section_of_its_kernel(show, form):
@@ -219,7 +219,7 @@ def test_without_a_script_a_large_page_says_where_its_sections_are(show, monkeyp
     page = show(compare(two_vendors()), java_script_enabled=False)
     page.locator("#softmax summary").first.click()
 
-    assert "56 %" in page.locator("#row-softmax").inner_text()
+    assert "56%" in page.locator("#row-softmax").inner_text()
     assert "bandwidth.csv" in page.locator("#softmax noscript").inner_text()
 
 

@@ -73,9 +73,9 @@ def test_what_a_reader_needs_is_there_without_the_script():
     for expected in (
         "triton differs 3.9.0 3.9.1 3.9.0",
         "4000 GB/s measured, 4400 by its driver's figures",
-        "softmax 26 % 78 % of copy 3 passed 3800 GB/s 74 % of copy 1 of 3 failed 4560 GB/s ?",
+        "softmax 26% 78% of copy 3 passed 3800 GB/s 74% of copy 1 of 3 failed 4560 GB/s ?",
         "1.20 n = 7",
-        "layer_norm on beta: 74 % of the copy #",
+        "layer_norm on beta: 74% of the copy #",
         "copy, measured 4000",
         "failed on beta AssertionError: max_abs_err 0.3 > 1e-5",
         "warpwave run beta --stage test --test 'softmax/test_softmax.py::test_softmax[fp32-1823x781]'",

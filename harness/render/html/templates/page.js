@@ -10,7 +10,7 @@
   };
   const figure3 = (x) => (x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : String(Number(x.toPrecision(3))));
   const spread = (p) => (p[1] && p[2] ? `${figure3(p[1])} to ${figure3(p[2])}` : "");
-  const share = (p) => (p[3] ? `${Math.round(p[3] * 100)} %` : "");
+  const share = (p) => (p[3] ? `${Math.round(p[3] * 100)}%` : "");
   const STATES = ["", "unverified", "suspect"];
 
   // What is shown on demand. A large page has it compressed, and it is there a moment after the page.
@@ -150,7 +150,7 @@
         }
       });
     }
-    const heads = ["sweep", "case", "provider", "target", "value", "unit", "20 to 80 %", "of ceiling", "state"];
+    const heads = ["sweep", "case", "provider", "target", "value", "unit", "20 to 80%", "of ceiling", "state"];
     long(details, heads, rows, (column) => (column === 4 || column === 6 || column === 7 ? "num" : ""));
   };
   const tests = (details) => {

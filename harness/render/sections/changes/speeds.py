@@ -109,7 +109,7 @@ def _points(title: str, points: Sequence[PointChange], few: int | None, folded: 
         times = [say(NOTHING if time is None else number(time * 1e3)) for time in (point.base_ms, point.head_ms)]
         between = f"{point.speedup:.3f} {point.low:.3f}-{point.high:.3f}" if point.speedup and point.low and point.high else NOTHING
         rows.append((*names((point.case, point.provider, point.target)), *times, say(Bit(between, _COLOURS.get(point.change)))))
-    heads = tuple(say(head) for head in ("case", "provider", "target", "BASE µs", "HEAD µs", "speedup, 95 %"))
+    heads = tuple(say(head) for head in ("case", "provider", "target", "BASE µs", "HEAD µs", "speedup, 95%"))
     more = [(_IN_JSON if few is None else _MORE).format(len(points) - len(rows))] if len(rows) < len(points) else []
     why = list(dict.fromkeys(first_line(point.reason) for point in points if point.reason))
     lines = (*map(say, more), *(say("  ", name(reason)) for reason in why[:5]))
