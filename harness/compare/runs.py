@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from harness.compare import verdict
 from harness.compare.codegen.fidelity import compare_launches
 from harness.compare.codegen.rows import compare_codegen, use_of_waivers
-from harness.compare.comparison import Comparison, Difference, TargetSummary, TestFinding
+from harness.compare.comparison import Comparison, Difference, ParityRow, TargetSummary, TestFinding
 from harness.compare.speeds.noise import noise
 from harness.compare.speeds.rows import benched, compare_speeds, is_bandwidth
 from harness.compare.speeds.since import since_base
 from harness.compare.speeds.summary import condense, geomeans, portabilities, refusals
+from harness.compare.tests.mistyped import mistyped
 from harness.compare.tests.parity import compare_tests, count_tests
 from harness.errors import ExitCode, Outcome
 from harness.records import TargetRun, Verdict
@@ -39,7 +40,7 @@ def compare(runs: Iterable[TargetRun], expected: Sequence[str] = (), base: Seque
     too_many = () if ported or len(asked) < 2 or not any(is_bandwidth(row.unit) for row in rows) else (_NOT_PORTED.format(len(asked)),)
     return Comparison(
         sentence=verdict.sentence(targets),
-        exit_code=int(verdict.outcome(targets).code),
+        exit_code=int(_outcome(targets, tests).code),
         targets=targets,
         baseline=baseline,
         differences=_differences(targets),
@@ -61,16 +62,25 @@ def compare(runs: Iterable[TargetRun], expected: Sequence[str] = (), base: Seque
 
 
 def exit_code(comparison: Comparison) -> ExitCode:
-    """Return a report's exit code: 1 failed tests, 3 infrastructure, 4 incomplete, invalid or absent targets, 5 nothing ran, else 0."""
+    """Return a report's exit code.
+
+    1 failed tests, 2 wrong options for tests, 3 infrastructure, 4 incomplete, invalid or absent targets, 5 nothing ran, else 0.
+    """
     return ExitCode(comparison.exit_code)
 
 
 def outcome(comparison: Comparison) -> Outcome:
     """Return the exit code with its reason: what the targets' verdicts say, or else which report could not be written."""
-    found = verdict.outcome(comparison.targets)
+    found = _outcome(comparison.targets, comparison.tests)
     if found.code == comparison.exit_code:
         return found
     return Outcome(exit_code(comparison), comparison.problems[-1] if comparison.problems else comparison.sentence.rstrip("."))
+
+
+def _outcome(targets: Sequence[TargetSummary], tests: Sequence[ParityRow]) -> Outcome:
+    """Return what the verdicts say, unless only the options that chose tests are wrong."""
+    words = mistyped(targets, tests)
+    return Outcome(ExitCode.USAGE, words) if words else verdict.outcome(targets)
 
 
 def _named(runs: Iterable[TargetRun], expected: Sequence[str]) -> dict[str, TargetRun | None]:

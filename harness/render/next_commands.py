@@ -6,6 +6,7 @@ import shlex
 from pathlib import PurePath
 
 from harness.compare.comparison import FAILING, Comparison
+from harness.errors import ExitCode
 from harness.render.repro import rerun
 from harness.render.text import visible
 
@@ -15,6 +16,6 @@ def next_commands(comparison: Comparison, out: PurePath) -> tuple[str, str]:
     page = visible(f"xdg-open {shlex.quote(str(out / 'comparison.html'))}")
     failing = {verdict.value for verdict in FAILING}
     failed = next((target for target in comparison.targets if failing & target.tests.keys()), None)
-    if failed is not None:
+    if failed is not None and comparison.exit_code != ExitCode.USAGE:
         return rerun(failed, ["--stage", "test", "--last-failed", str(out)]), page
     return visible(f"warpwave report {shlex.quote(str(out))} --full"), page

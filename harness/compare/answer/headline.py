@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness.compare.answer.overview import FAR, KernelLine, Reached
 from harness.compare.comparison import FAILING, Comparison, TargetSummary
+from harness.compare.tests.mistyped import mistyped
 from harness.compare.verdict import phrase, sentence
 from harness.records import CompiledKernel, Verdict
 
@@ -21,7 +22,10 @@ def headline(comparison: Comparison, lines: Sequence[KernelLine]) -> str:
     """
     own = sentence(comparison.targets)
     lead = comparison.sentence.removesuffix(own).strip() if comparison.sentence.endswith(own) else ""
-    said = _wrong(comparison, lines) or ([] if comparison.exit_code and not lead else _right(comparison, lines))
+    words = mistyped(comparison.targets, comparison.tests)
+    lead = lead.removeprefix(f"{words}.").strip() if words else lead  # the command's reason may be the same words
+    said = [words[0].upper() + words[1:]] if words else _wrong(comparison, lines)
+    said = said or ([] if comparison.exit_code and not lead else _right(comparison, lines))
     return " ".join(filter(None, (lead, f"{'; '.join(said)}."))) if said else comparison.sentence
 
 

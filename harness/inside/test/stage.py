@@ -44,6 +44,7 @@ from harness.records import (
     to_json,
     worst,
 )
+from harness.records.selection.chosen import RAN_NO_TEST
 
 
 def verify(job: Job) -> StageReport:
@@ -112,6 +113,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     hint = hint_of(case.message for case in bad)
     if not tests:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
+        if results.deselected:
+            hint = f"There are tests ({results.deselected}), and the options that choose tests left out each of them."
     elif any(case.verdict is Verdict.ERROR and "::" not in case.id for case in bad):
         usual = "A module does not import: the environment lacks what it needs, or its code is broken."
         hint = f"{hint or usual} Its traceback is in test/log.txt."
@@ -126,7 +129,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     elif refused:
         verdict, reason, hint = (
             Verdict.ERROR,
-            f"pytest ran no test: {refused}",
+            f"{RAN_NO_TEST}{refused}",
             "An option for pytest is wrong, such as the expression of -k.",
         )
     job = results.job

@@ -14,6 +14,7 @@ from harness.records.bounds import Few, Page, Prose
 from harness.records.enums import STRICT
 
 NO_SUCH_TEST = "there is no such test"  # the end of the message of a chosen id that stands for none
+RAN_NO_TEST = "pytest ran no test: "  # the start of the reason of a stage in which pytest refused an option
 _CHOOSING = ("-k", "-m", "--deselect", "--ignore", "--ignore-glob")  # options of pytest
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
+from harness.compare.tests.mistyped import is_mistyped
 from harness.records import GPU_PROPERTY, Verdict
 from harness.records.selection.package import is_load
 from harness.render.repro import repro
@@ -176,11 +177,12 @@ def did_not_pass(comparison: Comparison, few: int | None, rest: str = REST) -> l
     stories = sum(1 + _behind(row) + len(row.suspected) for row in failed)
     sections = _listing("Tests that did not pass", look, few, stories, rest=rest)
     targets = {target.target: target for target in comparison.targets}
-    bad = next((cell for cell in failed[0].cells if cell.result.verdict in FAILING), None) if failed else None
-    if bad is None or "::" not in failed[0].id:
+    real = [row for row in failed if not any(is_mistyped(cell.result) for cell in row.cells)]
+    bad = next((cell for cell in real[0].cells if cell.result.verdict in FAILING), None) if real else None
+    if bad is None or "::" not in real[0].id:
         return sections
-    legend = ("The first of them alone:",) if len(failed) > 1 else ("That test alone:",)
-    return [replace(section, legend=legend, paste=repro(targets[bad.target], failed[0].id)) for section in sections]
+    legend = ("The first of them alone:",) if len(real) > 1 else ("That test alone:",)
+    return [replace(section, legend=legend, paste=repro(targets[bad.target], real[0].id)) for section in sections]
 
 
 def _parity(comparison: Comparison) -> tuple[Line, ...]:
