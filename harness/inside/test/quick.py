@@ -14,6 +14,7 @@ import pytest
 MOST = 3  # like the sizes of a sweep: the first, the last and one between
 ENOUGH = 150  # tests in all: with more, each function gets two, and with still more one
 LARGEST = 16  # times the work of a function's smallest test
+ALWAYS_SMALL = 1 << 20  # elements that an interpreter works through in seconds; sizes such as 0, 1 and 1023 belong together
 
 
 def few_of_each(items: Sequence[pytest.Item]) -> list[pytest.Item]:
@@ -37,7 +38,8 @@ def _function(item: pytest.Item) -> tuple[str, str]:
 def _small(items: list[pytest.Item]) -> list[pytest.Item]:
     """Return the items whose parameters ask for little work."""
     work = [_work(dict(getattr(getattr(item, "callspec", None), "params", {}))) for item in items]
-    return [item for item, each in zip(items, work, strict=True) if each <= LARGEST * min(work)]
+    most = max(LARGEST * min(work), ALWAYS_SMALL)
+    return [item for item, each in zip(items, work, strict=True) if each <= most]
 
 
 def _work(value: object) -> float:

@@ -101,7 +101,7 @@ class Item:
         self.callspec = type("CallSpec", (), {"indices": places, "params": {}})
 
 
-def test_sizes_far_above_the_smallest_are_left_out():
+def test_large_sizes_are_left_out_and_ordinary_ones_beside_the_smallest_are_not():
     """An interpreter takes longer for one of them than for all others. Seeds, types and switches are no sizes."""
     from harness.inside.test.quick import few_of_each
 
@@ -112,7 +112,11 @@ def test_sizes_far_above_the_smallest_are_left_out():
             items[-1].callspec.params = {"shape": shape, "exact": exact, "dtype": "fp16", "scale": 1e9, "options": {"block": [4]}}
     chosen = [item.callspec.indices for item in few_of_each(items)]
 
-    assert chosen == [{"shape": 0, "exact": 0}, {"shape": 0, "exact": 1}, {"shape": 2, "exact": 1}]
+    assert {place["shape"] for place in chosen} == {0, 2, 3}
+    lengths = [Item(size=place) for place in range(4)]
+    for item, length in zip(lengths, [0, 1, 1023, 100_000], strict=True):
+        item.callspec.params = {"size": length}
+    assert [item.callspec.indices["size"] for item in few_of_each(lengths)] == [0, 1, 3]
 
 
 def test_numbered_copies_are_one_function():

@@ -172,7 +172,7 @@ def test_the_overview_is_filtered_by_words(show):
     assert kernels(page) == ["softmax"]
 
 
-@pytest.mark.parametrize("width", [1440, 800, 390])
+@pytest.mark.parametrize("width", slow_but([1440, 800, 390], [390]))
 def test_every_target_is_visible_at_every_width(show, width):
     """Nothing of the overview is clipped, and the first screen has the first kernel on each target."""
     page = show(compare(two_vendors()))
@@ -232,7 +232,7 @@ def test_only_its_own_line_and_the_fastest_peer_are_drawn_at_first(show, form):
     assert len(pressed) > 2
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", slow_but(["light", "dark"], ["dark"]))
 def test_it_follows_the_readers_colours(show, scheme):
     """The button overrides them."""
     page = show(compare(two_targets()), color_scheme=scheme)
@@ -245,7 +245,7 @@ def test_it_follows_the_readers_colours(show, scheme):
     assert page.evaluate(ground) != "rgb(255, 255, 255)"
 
 
-@pytest.mark.parametrize("width", [1280, 380])
+@pytest.mark.parametrize("width", slow_but([1280, 380], [380]))
 def test_the_page_itself_never_scrolls_sideways(show, width):
     """Wide tables and drawings scroll, each in its own frame."""
     page = show(compare([*two_targets(), no_gpu()], ["alpha", "beta", "gamma"]))
@@ -290,6 +290,7 @@ def test_hostile_names_do_nothing(show, form, name):
     assert page.locator("script").count() == 2
 
 
+@pytest.mark.slow
 def test_two_thousand_cases_open(show):
     """They are drawn, and the longest table is built."""
     page = show(large(2000))
@@ -312,8 +313,8 @@ def drawn(function="{}_kernel"):
     return render_sections(sentence(found, failing), sections, exit_code=1, kind="codegen diff", source="a file")
 
 
-@pytest.mark.parametrize("width", [1280, 380])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", slow_but([1280, 380], [380]))
+@pytest.mark.parametrize("scheme", slow_but(["light", "dark"], ["dark"]))
 def test_a_diff_of_generated_code_needs_no_script(show, scheme, width):
     """The worst first, each with its figures below; folded parts open, in the reader's colours and on a small screen."""
     page = show(drawn(), java_script_enabled=False, color_scheme=scheme)
