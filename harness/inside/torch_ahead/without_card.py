@@ -17,8 +17,8 @@ from typing import Any
 from harness.records import Architecture, Job
 
 
-class _ReachedError(Exception):
-    """A point has come to what it times, or launches a kernel of its own: the rest is compiled elsewhere."""
+class Reached(BaseException):
+    """A point has come to what it times, or something would run on the card. No `except Exception` may catch it and go on otherwise."""
 
 
 def without_card(job: Job, card: Architecture, undo: contextlib.ExitStack) -> None:
@@ -35,7 +35,7 @@ def without_card(job: Job, card: Architecture, undo: contextlib.ExitStack) -> No
     card = dataclasses.replace(card, torch_properties=named)
     triton.runtime.driver.set_active(PretendedDriver(card, device, card.properties, lambda binary: (32, 0, card.program_threads)))
     of_torch = patches(card, device, capability(card))
-    apply([*of_torch, *_of_compiler(), *_of_triton()], undo)
+    apply([*of_torch, *_of_compiler(), *stops()], undo)
     interface: Any = importlib.import_module("torch._dynamo.device_interface").get_interface_for_device(device.type)
     known: dict[str, Any] = {name: value for owner, name, value in of_torch if owner is getattr(torch, device.type)}
     for name, bound in list(vars(interface).items()):  # what it took from torch's module of the device, when it was made
@@ -48,36 +48,56 @@ def without_card(job: Job, card: Architecture, undo: contextlib.ExitStack) -> No
 
 
 _SETTINGS = {"compile_threads": 1, "fx_graph_cache": True, "fx_graph_remote_cache": False, "autotune_remote_cache": False}
-_Change = tuple[Any, str, Any]
+Change = tuple[Any, str, Any]
 
 
-def _of_triton() -> Iterator[_Change]:
-    """Stop a point where it launches a kernel of its own, or times something."""
+def at_what_is_timed(function: Callable[[], object], *args: Any, **kwargs: Any) -> None:
+    """Call what a point times, once, and stop there.
+
+    Raises:
+        Reached: always.
+    """
+    function()
+    raise Reached
+
+
+def stops() -> Iterator[Change]:
+    """Stop a point where it launches a kernel of its own, or times something; and torch's compiler where it does."""
     import triton
 
-    def launch(*args: Any, **kwargs: Any) -> None:
-        raise _ReachedError
+    benchmarking: Any = importlib.import_module("torch._inductor.runtime.benchmarking")
 
-    def measure(function: Callable[[], object], *args: Any, **kwargs: Any) -> None:
-        function()
-        raise _ReachedError
+    def launch(*args: Any, **kwargs: Any) -> None:
+        raise Reached
 
     yield triton.runtime.jit.JITFunction, "run", launch
-    yield triton.testing, "do_bench", measure
-    yield triton.testing, "do_bench_cudagraph", measure
+    yield triton.testing, "do_bench", at_what_is_timed
+    yield triton.testing, "do_bench_cudagraph", at_what_is_timed
+    for name in ("TritonBenchmarker", "InductorBenchmarker"):
+        yield getattr(benchmarking, name), "benchmark_gpu", launch
 
 
-def _of_compiler() -> Iterator[_Change]:
-    """Compile everything, load nothing, and return tensors without data from what was compiled."""
+def _of_compiler() -> Iterator[Change]:
+    """Compile everything, and load nothing."""
+    heuristics: Any = importlib.import_module("torch._inductor.runtime.triton_heuristics")
+    yield from graphs_without_data()
+    yield heuristics.CachingAutotuner, "_make_launchers", _know_registers
+    yield importlib.import_module("torch._inductor.runtime.triton_helpers"), "set_driver_to_gpu", lambda: None
+    yield importlib.import_module("torch._subclasses.fake_tensor"), "init_gpu_context", lambda device: None
+    yield importlib.import_module("triton"), "compile", _kept(importlib.import_module("triton").compile)
+
+
+def graphs_without_data(check: Callable[[Any], None] = lambda inputs: None) -> Iterator[Change]:
+    """Return tensors without data from what torch's compiler made. `check` sees the inputs that each graph was made for."""
     import torch
 
     compile_fx: Any = importlib.import_module("torch._inductor.compile_fx")
-    heuristics: Any = importlib.import_module("torch._inductor.runtime.triton_heuristics")
     graph: Any = importlib.import_module("torch._inductor.output_code").CompiledFxGraph
     inner, whole = compile_fx.compile_fx_inner, compile_fx.compile_fx
     results: dict[int, tuple[Any, list[Any]]] = {}
 
     def compile_inner(module: Any, inputs: Any, **options: Any) -> Any:
+        check(inputs)
         empty = _results(module)
         compiled = inner(module, inputs, **options)
         results[id(compiled)] = compiled, empty
@@ -85,16 +105,12 @@ def _of_compiler() -> Iterator[_Change]:
 
     def call(self: Any, inputs: list[Any]) -> list[Any]:
         if torch._guards.active_fake_mode() is None:  # its results would be on the card
-            raise _ReachedError
+            raise Reached
         inputs.clear()
         return [make() if callable(make) else make for make in results[id(self)][1]]
 
     yield compile_fx, "compile_fx", lambda *args, **options: whole(*args, **{"inner_compile": compile_inner, **options})
     yield graph, "__call__", call
-    yield heuristics.CachingAutotuner, "_make_launchers", _know_registers
-    yield importlib.import_module("torch._inductor.runtime.triton_helpers"), "set_driver_to_gpu", lambda: None
-    yield importlib.import_module("torch._subclasses.fake_tensor"), "init_gpu_context", lambda device: None
-    yield importlib.import_module("triton"), "compile", _kept(importlib.import_module("triton").compile)
 
 
 def _results(module: Any) -> list[Any]:

@@ -23,16 +23,17 @@ from typing import Any
 
 from harness.inside.benchmarks import Point
 from harness.inside.compile.points import points_of
-from harness.inside.compile.torch_compiler import without_card
 from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
 from harness.inside.environment.temporary_home import temporary_home
 from harness.inside.facts.stage import modules_of
 from harness.inside.process.workers import Worker, forked
+from harness.inside.torch_ahead.without_card import Reached, without_card
 from harness.records import AHEAD_FILE, Architecture, Job, Stage
 
 _VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 _NAME = "torch.compile"
 _PREFIX = "warpwave-torch-compile-"
+_TRACED, _CALLED = "traced-{}.jsonl", "called-{}.jsonl"  # what each of the processes notes, for the one that measures
 FOLDER = "generated"  # the key in `bench/ahead.json`
 _READY_S = 120  # for torch's compile workers to start
 # torch's autograd makes a context on the card in a process that traces a gradient. A few take less memory than marks another run's points.
@@ -115,16 +116,59 @@ def generate(job: Job, card: Architecture, share: int, shares: int) -> None:
         tell_apart()
         enter(package_folders(job), first=python_path(job))
         for point in share_of(points_of(job), share, shares):
-            run(point)
+            if run(point):
+                _note(job, _TRACED, share, [json.dumps(point.id)])
+            elif point.provider in job.peers:
+                _note(job, _CALLED, share, library_calls(point))
 
 
-def run(point: Point) -> None:
-    """Run one point on tensors without data."""
+def run(point: Point, *modes: Any) -> bool:
+    """Run one point on tensors without data. Return whether it came to what it times, and torch compiled something on the way."""
+    from torch._dynamo.utils import counters
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    # Errors are those of a point, which the sweep reports, or of tensors without data.
-    with contextlib.suppress(Exception), FakeTensorMode(allow_non_fake_inputs=True):
-        point.run()
+    graphs = counters["stats"]["unique_graphs"]
+    with contextlib.ExitStack() as active:
+        for mode in (FakeTensorMode(allow_non_fake_inputs=True), *modes):
+            active.enter_context(mode)
+        try:
+            point.run()
+        except Reached:
+            return counters["stats"]["unique_graphs"] > graphs
+        except Exception:  # one of the point's own, which the sweep reports, or of tensors without data
+            return False
+    return False
+
+
+def library_calls(point: Point) -> list[str]:
+    """Return the calls of torch's own operators that a point makes."""
+    noted = importlib.import_module("harness.inside.torch_ahead.library_calls").LibraryCalls()
+    run(point, noted)
+    return list(noted.lines)
+
+
+def traced_points(job: Job) -> set[str]:
+    """Return the ids of the points for which torch compiled something."""
+    return {str(json.loads(line)) for line in _noted(job, _TRACED)}
+
+
+def called(job: Job) -> list[str]:
+    """Return the calls that all points of peers make, each once."""
+    return _noted(job, _CALLED)
+
+
+def _note(job: Job, name: str, share: int, lines: Iterable[str]) -> None:
+    with open(Path(job.output) / Stage.BENCH.value / name.format(share), "a", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def _noted(job: Job, name: str) -> list[str]:
+    found: dict[str, None] = {}
+    for share in range(_MOST):
+        with contextlib.suppress(OSError):
+            text = (Path(job.output) / Stage.BENCH.value / name.format(share)).read_text(encoding="utf-8")
+            found |= dict.fromkeys(text.splitlines())
+    return list(found)
 
 
 def share_of(found: Iterable[Point], share: int, shares: int) -> list[Point]:
