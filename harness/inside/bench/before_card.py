@@ -10,11 +10,10 @@ import os
 
 from harness.inside.bench.do_bench import Timer
 from harness.inside.benchmarks import Point
+from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.process.journal import Journal
 from harness.inside.process.lease import launching_nothing
 from harness.inside.torch_ahead import generated
-from harness.inside.torch_ahead.traced import trace
-from harness.inside.torch_ahead.without_card import at_what_is_timed
 from harness.records import Job, Sample, Verdict
 
 _ID = "(before the card)"
@@ -26,11 +25,20 @@ def prepare(job: Job, todo: list[Point], timer: Timer, journal: Journal) -> None
     points = [point for point in todo if point.id in wanted]
     if not (points or calls) or _was_tried(journal):
         return
+    compiled = compiled_kernels()
     journal.write("postponed", id=_ID, reason="")  # if this process dies now, another one continues
     with launching_nothing():
-        traced = trace(points, [(timer, "instead", at_what_is_timed)]) if points else 0
+        traced = _trace(points, timer) if points else 0
         planned = _plan(calls)
-    journal.write("note", text=f"{traced} of {len(points)} points traced, {planned} of {len(calls)} library calls planned")
+    text = f"before the card was held: {traced} of {len(points)} points traced, {planned} of {len(calls)} library calls planned"
+    journal.write("note", text=text, compiled=compiled_kernels() - compiled)
+
+
+def _trace(points: list[Point], timer: Timer) -> int:
+    from harness.inside.torch_ahead.traced import trace
+    from harness.inside.torch_ahead.without_card import at_what_is_timed
+
+    return trace(points, [(timer, "instead", at_what_is_timed)])
 
 
 def _plan(calls: list[str]) -> int:

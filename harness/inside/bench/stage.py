@@ -68,7 +68,7 @@ def measure(job: Job) -> StageReport:
     finally:
         lease.give_back()
         generated.remove(job)
-    report = dataclasses.replace(report, compiled_here=compiled_kernels() - compiled)
+    report = dataclasses.replace(report, compiled_here=compiled_kernels() - compiled - report.compiled_ahead)
     if second is None:
         return report
     report = dataclasses.replace(report, used_s=(report.used_s or 0.0) + (second.used_s or 0.0))
@@ -87,10 +87,10 @@ def _sweep(job: Job, folder: Path, name: str, journal: str, lease: Lease) -> Sta
     if several:
         keep = sink.first and bool(job.again)  # a second sweep needs all cards again
         deaths = share(job, Stage.BENCH, seats_of(several), command, journal, sink.on_event, lease, keep)
-        return dataclasses.replace(sink.report(deaths), used_s=round(sink.used_s, 3))
+        return sink.report(deaths)
     log, path = folder / "log.txt", folder / journal
     deaths = supervise(spawned(command), Journal(path), job.test_limit_s, log, sink.on_event, faults=job.device_faults)
-    return dataclasses.replace(sink.report(deaths), used_s=round(sink.used_s, 3))
+    return sink.report(deaths)
 
 
 def work(job: Job) -> None:
@@ -192,7 +192,10 @@ def main() -> None:
     job = Job.load(Path(sys.argv[1]))
     if "--worker" in sys.argv:
         work(job)
-        return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # The card is held until this process is gone, and Python would take seconds to end it. Everything is written.
+        os._exit(0)
     sealing.shut()
     started = time.monotonic()
     report = dataclasses.replace(measure(job), seconds=time.monotonic() - started)
