@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.attention.tiles import (
+from kernels.attention.plain.tiles import (
     NOTHING,
     Extra,
     described,

@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.attention.tiles import exponential, load_tile, padded, product, readable, steps
+from kernels.attention.plain.tiles import exponential, load_tile, padded, product, readable, steps
 from kernels.configs import card
 from kernels.configs.attention import Decode
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.attention.tiles import (
+from kernels.attention.plain.tiles import (
     exponential,
     kept,
     load_tile,

@@ -11,8 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.attention.query_gradient import query_kernel
-from kernels.attention.tiles import (
+from kernels.attention.plain.query_gradient import query_kernel
+from kernels.attention.plain.tiles import (
     NOTHING,
     Extra,
     described,

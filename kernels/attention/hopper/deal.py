@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernels.attention.hopper_tiles import AVAILABLE, jit
+from kernels.attention.hopper.tiles import AVAILABLE, jit
 
 if AVAILABLE:
     from triton.experimental.gluon import language as gl
