@@ -18,8 +18,8 @@ from typing import Union
 
 # An interval contains the true value 19 times in 20.
 CONFIDENCE = 0.95
-# Resampled medians are discrete. With 5, 11 or 15 values, the interval contains the true value in 94, 93 or 96 % of cases; with 7 or 9, in
-# fewer than 90 %. With more blocks, each is shorter, and neighbouring blocks are correlated.
+# Resampled medians are discrete. With 5, 11 or 15 values, the interval contains the true value in 94, 93 or 96% of cases; with 7 or 9, in
+# fewer than 90%. With more blocks, each is shorter, and neighbouring blocks are correlated.
 _BLOCKS = 11
 _FEWEST_BLOCKS = 5
 # Figures beyond these were not measured. Within them, quotients, products and squares stay within the range of a float.
@@ -28,7 +28,7 @@ SMALLEST, LARGEST = 1e-30, 1e30
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its 95 % confidence interval."""
+    """An estimate with its 95% confidence interval."""
 
     value: float
     low: float
