@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
+
+import command
 
 REPO = Path(__file__).parents[4]
 SCRIPT = """
@@ -62,8 +62,7 @@ print(json.dumps({
 
 
 def launches(architecture: str) -> dict:
-    environment = {**os.environ, "PYTHONPATH": str(REPO), "TRITON_INTERPRET": "0"}
-    run = subprocess.run([sys.executable, "-c", SCRIPT, architecture], env=environment, capture_output=True, text=True, check=False)
+    run = command.python("-c", SCRIPT, architecture, kind="compiler", env={**os.environ, "PYTHONPATH": str(REPO)})
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout.splitlines()[-1])
 
