@@ -1,4 +1,4 @@
-"""What each test of this folder comes to on a machine without a card; tests/unit/inside/test_idioms.py holds a run against it.
+"""What each test of this folder comes to on a machine without a card; tests/unit/inside/fake_gpu/test_idioms.py holds a run against it.
 
 On a card, plain `pytest tests/idioms` is the control: there every test passes or is skipped by its author.
 Without one, a test passes in Triton's interpreter, and compiling runs it to its end. The tables name every exception.
