@@ -25,6 +25,11 @@ class LibraryCalls(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.lines: dict[str, None] = {}
 
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Return True. torch's compiler would leave alone for good what it meets in any other mode."""
+        return True
+
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Let the call through, and note it."""
         options = kwargs or {}

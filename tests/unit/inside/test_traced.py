@@ -9,6 +9,7 @@ from torch._dynamo.utils import counters
 
 from harness.inside.bench.do_bench import Timer
 from harness.inside.benchmarks import Point
+from harness.inside.torch_ahead.generated import library_calls
 from harness.inside.torch_ahead.traced import trace
 from harness.inside.torch_ahead.without_card import at_what_is_timed
 
@@ -58,3 +59,14 @@ def test_the_first_real_call_finds_what_was_traced(timer):
     torch.set_rng_state(state)
     for traced, plain in zip(gradients, measured(points(loss, timer), timer), strict=True):
         torch.testing.assert_close(traced, plain)
+
+
+def test_noting_library_calls_takes_no_function_from_torchs_compiler(timer):
+    """Its compiler leaves alone for good what it meets in another dispatch mode, and equal code of other functions with it."""
+    compiled = torch.compile(loss, dynamic=False, backend="aot_eager")
+    found = points(compiled, timer)
+    timer.instead = at_what_is_timed
+    library_calls(*points(compiled, timer, sizes=(32,)))
+    counters.clear()
+    assert trace(found, [(timer, "instead", at_what_is_timed)]) == 3
+    assert counters["stats"]["unique_graphs"] == 3
