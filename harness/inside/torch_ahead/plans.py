@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -75,7 +76,8 @@ class _Memory:
 
 def _record(call: Call, module: Any, stream: Any, memory: Any) -> None:
     graph = module.CUDAGraph()
-    with module.stream(stream), torch.no_grad():
+    with warnings.catch_warnings(), module.stream(stream), torch.no_grad():
+        warnings.simplefilter("ignore")  # torch warns of a graph without a launch
         module.synchronize()
         graph.capture_begin(capture_error_mode="relaxed")
         try:
