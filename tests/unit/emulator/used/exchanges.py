@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from exact import MASK32
-from on_lanes import COUNT, Case, Machine, bits_of, flags_of, literals_of, typed
+from cases import COUNT, Case, Machine
+from exact import MASK32, typed
+from operands import bits_of, flags_of, literals_of
 
 LOW = np.uint64(MASK32)
 

@@ -9,20 +9,21 @@ import collections
 import re
 from pathlib import Path
 
+import cases
 import exchanges
 import memory
 import numpy as np
 import on_lanes
+import on_scalars
 import pytest
-import scalars
+import wave_memory
 from machine_code import WAVES
 from shapes import shape
 from slow_cases import slow_but
 from test_matrix import BITS, WAVES_RUN, by_wave, check_rdna4, dense, drawn, in_lanes, packed, result_cdna, run
 
 CARDS = Path(__file__).parent / "cards"
-PRODUCTS = ("v_mfma", "v_wmma")  # below
-# Branches, waits and barriers change no register: `test_forms`, `test_checks`, `test_kernels` and the kernels of the suite hold them.
+PRODUCTS = ("v_mfma", "v_wmma")
 CONTROL = ("s_cbranch", "s_branch", "s_endpgm", "s_wait", "s_barrier", "s_setreg", "s_sendmsg")
 
 
@@ -31,16 +32,23 @@ def used(arch: str) -> dict[str, str]:
     return {shape(line): line for line in (CARDS / f"{arch}.txt").read_text().splitlines()}
 
 
-def in_memory(arch: str) -> tuple[on_lanes.Machine, memory.Memory]:
-    machine = on_lanes.Machine(arch, ("f32", "u", "u", "u", "u"))
-    return machine, memory.Memory(machine)
+def stated_by(form: str) -> str:
+    """Return which test holds a form."""
+    if form.startswith(PRODUCTS):
+        return "test_every_used_product_is_one"
+    return "test_used_control" if form.startswith(CONTROL) else "test_every_used_form_does_what_is_stated"
+
+
+def in_memory(arch: str) -> tuple[cases.Machine, wave_memory.Memory]:
+    machine = cases.Machine(arch, ("f32", "u", "u", "u", "u"))
+    return machine, wave_memory.Memory(machine)
 
 
 @pytest.mark.parametrize("arch", slow_but(WAVES, ["gfx1201"]))
 def test_every_used_form_does_what_is_stated(arch):
     groups, scalar_cases, memory_cases = collections.defaultdict(list), [], []
     machine, bytes_ = in_memory(arch)
-    rows = scalars.given(arch)
+    rows = on_scalars.given(arch)
     for one, example in used(arch).items():
         mnemonic = one.split()[0]
         name = on_lanes.base(mnemonic)
@@ -51,14 +59,14 @@ def test_every_used_form_does_what_is_stated(arch):
         elif mnemonic.startswith(("ds_", "buffer_", "global_", "s_load_")) or mnemonic in memory.HINTS:
             memory_cases.append(memory.case(bytes_, one, example))
         elif mnemonic.startswith(("s_", "v_s_")):
-            scalar_cases.append(scalars.Scalar(arch, one, example, rows))
+            scalar_cases.append(on_scalars.Scalar(arch, one, example, rows))
         else:
             kinds = max(map(on_lanes.drawn_kinds, one.split(" :: ")), key=lambda each: sum(kind != "u" for kind in each))
             groups[kinds].append((one, example))
-    wrong = on_lanes.execute_cases(machine, memory_cases, bytes_.begin) + scalars.run(arch, scalar_cases, rows)
+    wrong = cases.execute_cases(machine, memory_cases, bytes_.begin) + on_scalars.run(arch, scalar_cases, rows)
     for kinds, examples in groups.items():
-        here = on_lanes.Machine(arch, kinds)
-        wrong += on_lanes.execute_cases(here, [on_lanes.case(here, *each) for each in examples])
+        here = cases.Machine(arch, kinds)
+        wrong += cases.execute_cases(here, [on_lanes.case(here, *each) for each in examples])
 
     assert wrong == []
 

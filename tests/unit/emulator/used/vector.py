@@ -92,6 +92,39 @@ def middle(a, b, c):
     return (bits[0] ^ bits[1] ^ bits[2] ^ bits[3] ^ bits[4]).view(np.float32)
 
 
+def div_scale(chosen, denominator, numerator):
+    """Scale one of a numerator and a denominator so that their quotient and its parts are no denormals: `div_scaled` says when."""
+    made, scaled = [], []
+    for s0, s1, s2 in zip(chosen.tolist(), denominator.tolist(), numerator.tolist(), strict=True):
+        value, flag = div_scaled(s0, s1, s2)
+        made.append(value)
+        scaled.append(flag)
+    return np.array(made, np.float32), np.array(scaled)
+
+
+def div_scaled(s0: float, s1: float, s2: float) -> tuple[float, bool]:
+    def exponent(x: float) -> int:
+        return int(np.float32(x).view(np.uint32)) >> 23 & 255
+
+    if s1 == 0 or s2 == 0:
+        return float("nan"), False
+    with np.errstate(all="ignore"):
+        inverse, ratio = np.float32(1) / np.float32(s1), np.float32(s2) / np.float32(s1)
+    tiny = [exponent(float(x)) == 0 for x in (inverse, ratio)]
+    same_as = {True: s0 == s1 or (s0 != s0 and s1 != s1), False: s0 == s2 or (s0 != s0 and s2 != s2)}
+    if exponent(s2) - exponent(s1) >= 96:
+        return (float(np.float32(s0) * np.float32(2.0**64)) if same_as[True] else s0), True
+    if exponent(s1) == 0:
+        return float(np.float32(s0) * np.float32(2.0**64)), False
+    if tiny == [True, True]:
+        return (float(np.float32(s0) * np.float32(2.0**-64)) if same_as[True] else s0), True
+    if tiny[0]:
+        return float(np.float32(s0) * np.float32(2.0**-64)), False
+    if tiny[1]:
+        return (float(np.float32(s0) * np.float32(2.0**64)) if same_as[False] else s0), True
+    return (float(np.float32(s0) * np.float32(2.0**64)) if exponent(s2) <= 23 else s0), False
+
+
 VECTOR = {
     # 32-bit integers
     "v_add_u32": ("u32", "u32 u32", operator.add), "v_sub_u32": ("u32", "u32 u32", operator.sub), "v_subrev_u32": ("u32", "u32 u32", lambda a, b: b - a),
@@ -159,6 +192,8 @@ VECTOR = {
     "v_cvt_i32_f64": ("i32", "f64", lambda a: whole(a, -(2**31), 2**31 - 1)), "v_cvt_u32_f64": ("u32", "f64", lambda a: whole(a, 0, 2**32 - 1)),
     "v_cvt_pk_bf16_f32": ("2bf16", "u32 u32", lambda a, b: brain(a) | brain(b) << 16), "v_cvt_pk_f16_f32": ("u32", "f32 f32", lambda a, b: half_of_float(a).view(np.uint16).astype(np.uint32) | half_of_float(b).view(np.uint16).astype(np.uint32) << 16),
     **{f"v_cvt_f32_ubyte{n}": ("f32", "u32", lambda a, n=n: a >> 8 * n & 0xFF) for n in range(4)},
+    "v_div_scale_f32": ("f32 m", "f32 f32 f32", div_scale), "v_bitop3_b32": ("u32", "u32 u32 u32", bitop),
+    "v_bitop3_b16": ("low", "u16 u16 u16", lambda a, b, c, table: bitop(a, b, c, table) & np.uint64(0xFFFF)),
     "v_cmp_class_f32": ("m", "f32 u32", of_class),
 }  # fmt: skip
 
