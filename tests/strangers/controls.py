@@ -6,10 +6,14 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from failures import HOST_CODE, NO_CARD, Class, Failure, same, without_folder
+
+from harness.config.package.root import find_root
+from harness.config.package.switches import switches
 
 Control = Callable[[Failure, Path, str, dict[str, str]], str]
 _LIMIT_S = 300
@@ -19,28 +23,60 @@ OURS, PACKAGE, TRITON, UNDECIDED = "ours", "the package", "Triton", "undecided"
 _MISSING = re.compile(r"No module named '([\w.]+)'")
 # What warpwave looks for and plain pytest does not. It needs a reader, who may write down what the code says.
 _FOUND = re.compile(r"^Failed: (out-of-bounds|uninitialised-read|race|used-before-wait|depends-on-order) in ")
-_TOO_LONG = re.compile(r"it ran longer than")
+_TOO_LONG = re.compile(r"it ran longer than (\d+) s")
+# pytest's last line where every test was skipped: most such tests ask for a card.
+_SKIPPED = re.compile(r"^\d+ skipped\b(?!.*\b(passed|failed|errors?)\b)")
 _PLAIN = Path(__file__).with_name("plain_compile.py")
 
 
 def blame(found: Class, kernels: Path, python: str, variables: dict[str, str]) -> dict[str, str]:
-    """Return whose fault a class is, and what its control said. What one control leaves open, another one may decide."""
+    """Return whose fault a class is, and what its control said. What one control leaves open, another one may decide.
+
+    What acquits the harness is repeated without the variables that the harness has set by itself.
+    """
+    own = switches(find_root(kernels))
     failure, answer = found.example, {"fault": UNDECIDED, "control": "not run"}
     for control in _controls_for(failure):
+        started = time.monotonic()
         try:
             said = control(failure, kernels, python, {**os.environ, **variables})
         except subprocess.TimeoutExpired:
-            slow = _TOO_LONG.search(failure.message)
-            answer = {"fault": f"{PACKAGE}, or {TRITON}" if slow else UNDECIDED, "control": f"no answer in {_LIMIT_S} s"}
-            if slow:
+            answer = _too_slow(failure, f"no answer in {_LIMIT_S} s", _LIMIT_S)
+            if answer["fault"] != UNDECIDED:
                 break
             continue
         if said == _NOTHING or (said.startswith(_ASKS) and answer["control"] != "not run"):
             continue
+        if not said and _TOO_LONG.search(failure.message):
+            seconds = round(time.monotonic() - started)
+            return _too_slow(failure, f"passes in {seconds} s", seconds)
         answer = {"fault": _fault(failure, said), "control": without_folder(said) or "passes"}
         if answer["fault"] != UNDECIDED or not said:
             break
+    if own and answer["fault"] == PACKAGE:
+        return _without(own, failure, kernels, python, variables, answer)
     return answer
+
+
+def _too_slow(failure: Failure, said: str, seconds: float) -> dict[str, str]:
+    """Return whose fault it is that a test took so long: ours if it is done within its limit without us."""
+    limit = _TOO_LONG.search(failure.message)
+    if limit is None:
+        return {"fault": UNDECIDED, "control": said}
+    return {"fault": OURS if seconds <= int(limit[1]) else f"{PACKAGE}, or {TRITON}", "control": said}
+
+
+def _without(
+    own: dict[str, str], failure: Failure, kernels: Path, python: str, variables: dict[str, str], answer: dict[str, str]
+) -> dict[str, str]:
+    """Return the answer of the same test without the variables of ours: if it passes, we have set them wrongly."""
+    left = {name: value for name, value in {**os.environ, **variables}.items() if name not in own}
+    try:
+        said = _plain_pytest_with_card(failure, kernels, python, left)
+    except subprocess.TimeoutExpired:
+        said = f"no answer in {_LIMIT_S} s"
+    told = f"{answer['control']}; without {', '.join(own)}: {without_folder(said) or 'passes'}"
+    return {"fault": answer["fault"] if said else OURS, "control": told}
 
 
 def _controls_for(failure: Failure) -> tuple[Control, ...]:
@@ -50,7 +86,9 @@ def _controls_for(failure: Failure) -> tuple[Control, ...]:
     if _MISSING.search(failure.message):
         return (_plain_import, _plain_pytest)
     if failure.own and "::" not in failure.id:
-        return (_plain_import_of_file, _plain_pytest)
+        return (_plain_import_of_file, _plain_pytest, _plain_pytest_with_card)
+    if _TOO_LONG.search(failure.message):
+        return (_plain_pytest, _plain_pytest_with_card)
     return (_plain_pytest, _plain_pytest_with_card, _plain_pytest_of_all)
 
 
@@ -139,7 +177,7 @@ def _pytest(words: list[str], failure: Failure, kernels: Path, python: str, vari
     said = next((line for line in raised if line), ((done.stdout + done.stderr).strip().splitlines() or ["nothing"])[-1])
     if NO_CARD.search(said) and not same(said, failure.message):
         return f"{_ASKS}: {said[:160]}"
-    return said[:200]
+    return f"{_ASKS}: {said}" if _SKIPPED.search(said) else said[:200]
 
 
 def _test_of(failure: Failure) -> str:

@@ -175,6 +175,29 @@ def test_a_control_decides_whose_fault_it_is(one, said, fault):
     assert controls._fault(one, said) == fault
 
 
+def test_a_test_that_is_slow_without_us_is_not_ours():
+    """One that is done within the limit of the run convicts us."""
+    slow = failure(message="it ran longer than 120 s")
+
+    assert controls._too_slow(slow, "passes in 60 s", 60)["fault"] == controls.OURS
+    assert controls._too_slow(slow, "passes in 200 s", 200)["fault"] == "the package, or Triton"
+    assert controls._too_slow(failure(), "no answer in 300 s", 300)["fault"] == controls.UNDECIDED
+
+
+def test_what_the_harness_sets_is_taken_back_before_it_is_acquitted(tmp_path, monkeypatch):
+    """A package that fails with a switch of ours, and not without it, is not to blame."""
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "ops" / "__init__.py").write_text('import os\nONLY = os.getenv("OPS_TRITON_ONLY")\n')
+    found = failures.Class("AssertionError: N of N", 1, failure())
+    said = {True: "AssertionError: 3 of 4", False: ""}
+    monkeypatch.setattr(controls, "_pytest", lambda words, failure, kernels, python, env: said["OPS_TRITON_ONLY" in env])
+
+    answer = controls.blame(found, tmp_path, sys.executable, {"OPS_TRITON_ONLY": "1"})
+
+    assert answer == {"fault": "ours", "control": "AssertionError: 3 of 4; without OPS_TRITON_ONLY: passes"}
+
+
 @pytest.mark.slow
 def test_a_whole_run_becomes_a_row(cache, tmp_path, monkeypatch):
     """One test passes, one fails with and without warpwave; the page gets both between its marks, and keeps the rest."""
