@@ -96,6 +96,12 @@ def measure(package: Package, asked: argparse.Namespace) -> dict[str, Any]:
     return {**base, **read(comparison, kernels, controls, _variables(options, kernels), _earlier(package))}
 
 
+def _card(raw: Path) -> str:
+    """Return the card that host code saw in the interpreter: a control's stand-in is of the same."""
+    told: dict[str, Any] = json.loads((raw / "job.json").read_text(encoding="utf-8"))
+    return str((told.get("interpret_as") or {}).get("name") or "sm_90")
+
+
 def _cpu_seconds() -> float:
     """Return what ended children, and theirs, have used of the processor."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -140,6 +146,7 @@ def read(comparison: Path, kernels: Path, most: int, variables: dict[str, str], 
         result[name] = {key: stage.get(key, {}) for key in ("counts", "not_run")} | {"reason": stage.get("reason", "")[:300]}
     raw = comparison.parent / "raw" / target["target"]
     python = (target["environment"] or {}).get("python") or sys.executable
+    variables = {**variables, "PLAIN_CARD": _card(raw)}
     result["classes"] = []
     same = all(earlier.get("facts", {}).get(name) == facts.get(name) for name in _SAME)
     decided = {
