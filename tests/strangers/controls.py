@@ -6,14 +6,17 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from failures import HOST_CODE, NO_CARD, Class, Failure, same, without_folder
 
 from harness.config.package.root import find_root
 from harness.config.package.switches import switches
+from harness.inside.process.workers import waited_s
 
 Control = Callable[[Failure, Path, str, dict[str, str]], str]
 _LIMIT_S = 300
@@ -29,6 +32,10 @@ _SKIPPED = re.compile(r"^\d+ skipped\b(?!.*\b(passed|failed|errors?)\b)")
 _PLAIN = Path(__file__).with_name("plain_compile.py")
 
 
+class TooSlowError(Exception):
+    """A control was not done within its limit."""
+
+
 def blame(found: Class, kernels: Path, python: str, variables: dict[str, str]) -> dict[str, str]:
     """Return whose fault a class is, and what its control said. What one control leaves open, another one may decide.
 
@@ -37,19 +44,16 @@ def blame(found: Class, kernels: Path, python: str, variables: dict[str, str]) -
     own = switches(find_root(kernels))
     failure, answer = found.example, {"fault": UNDECIDED, "control": "not run"}
     for control in _controls_for(failure):
-        started = time.monotonic()
         try:
             said = control(failure, kernels, python, {**os.environ, **variables})
-        except subprocess.TimeoutExpired:
-            answer = _too_slow(failure, f"no answer in {_LIMIT_S} s", _LIMIT_S)
-            if answer["fault"] != UNDECIDED:
+        except TooSlowError as error:
+            slow = _TOO_LONG.search(failure.message)
+            answer = {"fault": f"{PACKAGE}, or {TRITON}" if slow else UNDECIDED, "control": str(error)}
+            if slow:
                 break
             continue
         if said == _NOTHING or (said.startswith(_ASKS) and answer["control"] != "not run"):
             continue
-        if not said and _TOO_LONG.search(failure.message):
-            seconds = round(time.monotonic() - started)
-            return _too_slow(failure, f"passes in {seconds} s", seconds)
         answer = {"fault": _fault(failure, said), "control": without_folder(said) or "passes"}
         if answer["fault"] != UNDECIDED or not said:
             break
@@ -58,12 +62,32 @@ def blame(found: Class, kernels: Path, python: str, variables: dict[str, str]) -
     return answer
 
 
-def _too_slow(failure: Failure, said: str, seconds: float) -> dict[str, str]:
-    """Return whose fault it is that a test took so long: ours if it is done within its limit without us."""
+def _limit_s(failure: Failure) -> float:
+    """Return how long a control may take: for a test that took too long, its own limit."""
     limit = _TOO_LONG.search(failure.message)
-    if limit is None:
-        return {"fault": UNDECIDED, "control": said}
-    return {"fault": OURS if seconds <= int(limit[1]) else f"{PACKAGE}, or {TRITON}", "control": said}
+    return float(limit[1]) if limit else _LIMIT_S
+
+
+def _run(command: list[str], limit_s: float, asked: str = "", **where: Any) -> subprocess.CompletedProcess[str]:
+    """Run a control. As in a run, its limit does not count the time in which it waits for a core.
+
+    Raises:
+        TooSlowError: the limit has passed.
+    """
+    begun = time.monotonic()
+    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as complained, tempfile.TemporaryFile("w+") as given:
+        given.write(asked)
+        given.seek(0)
+        process = subprocess.Popen(command, stdin=given, stdout=said, stderr=complained, text=True, **where)
+        while process.poll() is None:
+            if time.monotonic() - begun - waited_s(process.pid) > limit_s:
+                process.kill()
+                process.wait()
+                raise TooSlowError(f"no answer in {limit_s:g} s")
+            time.sleep(0.1)
+        said.seek(0)
+        complained.seek(0)
+        return subprocess.CompletedProcess(command, process.returncode, said.read(), complained.read())
 
 
 def _without(
@@ -73,8 +97,8 @@ def _without(
     left = {name: value for name, value in {**os.environ, **variables}.items() if name not in own}
     try:
         said = _plain_pytest_with_card(failure, kernels, python, left)
-    except subprocess.TimeoutExpired:
-        said = f"no answer in {_LIMIT_S} s"
+    except TooSlowError as error:
+        said = str(error)
     told = f"{answer['control']}; without {', '.join(own)}: {without_folder(said) or 'passes'}"
     return {"fault": answer["fault"] if said else OURS, "control": told}
 
@@ -139,7 +163,7 @@ def _import(name: str, kernels: Path, python: str, variables: dict[str, str]) ->
     said = ""
     for before in ("", stand_in):
         command = [python, "-c", f"{before}import importlib; importlib.import_module({name!r})"]
-        done = subprocess.run(command, cwd=kernels, env=variables, capture_output=True, text=True, timeout=_LIMIT_S)
+        done = _run(command, _LIMIT_S, cwd=kernels, env=variables)
         said = (done.stderr.strip().splitlines() or [""])[-1][:200] if done.returncode else ""
         if not NO_CARD.search(said):
             break
@@ -167,9 +191,7 @@ def _plain_pytest_of_all(failure: Failure, kernels: Path, python: str, variables
 
 def _pytest(words: list[str], failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--no-header", *words]
-    done = subprocess.run(
-        command, cwd=kernels, env={**variables, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, timeout=_LIMIT_S
-    )
+    done = _run(command, _limit_s(failure), cwd=kernels, env={**variables, "TRITON_INTERPRET": "1"})
     if done.returncode == 0 and " passed" in done.stdout:
         return ""
     raised = [line[1:].strip() for line in done.stdout.splitlines() if line.startswith("E  ")]
@@ -191,7 +213,7 @@ def _plain_triton(failure: Failure, kernels: Path, python: str, variables: dict[
         {"row": failure.row, "root": str(root), "paths": [str(folder) for folder in (root / "src", root) if folder.is_dir()]}
     )
     command = [python, str(_PLAIN)]
-    done = subprocess.run(command, input=request, cwd=kernels, env=variables, capture_output=True, text=True, timeout=_LIMIT_S)
+    done = _run(command, _LIMIT_S, request, cwd=kernels, env=variables)
     lines = done.stdout.strip().splitlines()
     return lines[-1].removeprefix("ok").strip()[:200] if lines else f"the control broke: {done.stderr.strip()[-160:]}"
 
