@@ -28,7 +28,9 @@ _MISSING = re.compile(r"No module named '([\w.]+)'")
 _FOUND = re.compile(r"^Failed: (out-of-bounds|uninitialised-read|race|used-before-wait|depends-on-order) in ")
 _TOO_LONG = re.compile(r"it ran longer than (\d+) s")
 # pytest's last line where every test was skipped: most such tests ask for a card.
-_SKIPPED = re.compile(r"^\d+ skipped\b(?!.*\b(passed|failed|errors?)\b)")
+_SKIPPED = re.compile(r"^SKIPPED \[|^\d+ skipped\b(?!.*\b(passed|failed|errors?)\b)")
+# Triton's interpreter has computed these numbers, and a card may compute others.
+_NUMBERS = re.compile(r"Tensor-likes are not (close|equal)")
 _PLAIN = Path(__file__).with_name("plain_compile.py")
 
 
@@ -132,7 +134,7 @@ def _fault(failure: Failure, said: str) -> str:
         return OURS
     if not same(said, failure.message):
         return UNDECIDED
-    if failure.stage == "compile" or "-packages/triton/" in failure.where:
+    if failure.stage == "compile" or "-packages/triton/" in failure.where or _NUMBERS.search(failure.message):
         return f"{PACKAGE}, or {TRITON}"
     return PACKAGE
 

@@ -160,6 +160,7 @@ def test_a_control_that_checks_no_memory_does_not_judge_what_was_found_there():
         (failure(), "", controls.OURS),
         (failure(), "AssertionError: 9 of 9", controls.PACKAGE),
         (failure(where="/x/site-packages/triton/runtime/interpreter.py"), "AssertionError: 9 of 9", "the package, or Triton"),
+        (failure(message="Tensor-likes are not equal!"), "Tensor-likes are not equal!", "the package, or Triton"),
         (failure(where="/x/harness/inside/fake.py"), "AssertionError: 9 of 9", controls.OURS),
         (failure(), "needs a card: no NVIDIA driver", controls.UNDECIDED),
         (
