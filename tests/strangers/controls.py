@@ -193,7 +193,8 @@ def _plain_pytest_of_all(failure: Failure, kernels: Path, python: str, variables
 
 def _pytest(words: list[str], failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--no-header", *words]
-    done = _run(command, _limit_s(failure), cwd=kernels, env={**variables, "TRITON_INTERPRET": "1"})
+    paths = os.pathsep.join(filter(None, [variables.get("PYTHONPATH", ""), str(_root(kernels))]))  # as from the root of the sources
+    done = _run(command, _limit_s(failure), cwd=kernels, env={**variables, "TRITON_INTERPRET": "1", "PYTHONPATH": paths})
     if done.returncode == 0 and " passed" in done.stdout:
         return ""
     raised = [line[1:].strip() for line in done.stdout.splitlines() if line.startswith("E  ")]

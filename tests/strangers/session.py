@@ -82,7 +82,7 @@ def measure(package: Package, asked: argparse.Namespace) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-c", _RUN, *command, "--out", str(out)],
         cwd=sources.parent,
-        env={**os.environ, "COLUMNS": "200"},
+        env={**{name: value for name, value in os.environ.items() if name != "PYTHONPATH"}, "COLUMNS": "200"},
         capture_output=True,
         text=True,
     )
