@@ -35,5 +35,7 @@ DECIDED_BY_DATA = {
 EXPECTED_TO_FAIL = {"checks/test_selection.py::TestOfAClass::test_expected_to_fail": "known"}
 # Kernels that only one architecture compiles, since the other's tests are skipped.
 COMPILED_FOR = {"tma_kernel": {"sm_90"}, "reducing_kernel": {"sm_90"}, "dependent_kernel": {"sm_90"}}
+# Kernels that a test also launches so that they must not compile.
+REFUSED = {"square_kernel"}
 # Functions that kernels call, and those that a tuner wraps under another name.
 NOT_LAUNCHED = {"relu", "square", "affine", "power", "negative", "larger_side", "sum_and_product"}

@@ -1,5 +1,6 @@
 """Kernels that a function makes, and other ways to name the language than `tl`."""
 
+import pytest
 import torch
 import triton
 
@@ -79,3 +80,17 @@ def test_the_language_without_a_name_of_its_own():
     y = torch.empty_like(x)
     spelled_out_kernel[(1,)](x, y, 50, BLOCK=64)
     torch.testing.assert_close(y, 2 * x)
+
+
+@triton.jit
+def square_kernel(out, BLOCK: triton.language.constexpr):
+    triton.language.static_assert(BLOCK <= 64, "BLOCK is above 64")
+    triton.language.store(out + triton.language.arange(0, BLOCK), BLOCK * 1.0)
+
+
+def test_a_kernel_that_refuses_its_constants():
+    out = torch.zeros(128, device="cuda")
+    square_kernel[(1,)](out, BLOCK=64)
+    assert (out[:64] == 64).all()
+    with pytest.raises(Exception, match="BLOCK is above 64"):
+        square_kernel[(1,)](out, BLOCK=128)
