@@ -20,19 +20,18 @@ _WARPS = 4  # what a launch has if it does not say
 
 def hardware(processors: int) -> Iterator[Patch]:
     """Yield answers: programs run one after another, each on one of the `processors`; one launch ends before the next begins."""
-    from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, interpreter_builder
+    from triton.runtime.interpreter import InterpreterOptions, interpreter_builder
 
     def smid() -> Any:
         return _number(int(np.dot(interpreter_builder.grid_idx, (1, 7, 31))) % processors, tl.int32)
 
     answers: dict[str, Callable[[], Any]] = {"smid": smid}
     answers |= dict.fromkeys(("globaltimer", "memrealtime"), lambda: _number(time.perf_counter_ns(), tl.int64))
+    answers |= dict.fromkeys(("gdc_wait", "gdc_launch_dependents"), lambda: None)
     for module in _modules():
         for name, function in vars(module).items():
             if getattr(function, tl.core.TRITON_BUILTIN, False):
                 yield module, name, answers.get(name) or _within_the_interpreter(function)
-    for name in ("wait", "launch_dependents"):
-        yield InterpreterBuilder, f"create_grid_dependency_{name}", lambda builder: None
     for name, value in (("num_warps", _WARPS), ("warp_size", 32)):
         if not hasattr(InterpreterOptions, name):
             yield InterpreterOptions, name, value
