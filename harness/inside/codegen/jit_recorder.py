@@ -38,6 +38,7 @@ class Recorder:
         self.on_row: OnRow | None = None
         self.kernel = self.origin = ""
         self.failure: Exception | None = None
+        self.refused: tuple[Exception, CompiledKernel] | None = None
         self._compile = triton.compiler.compile
         self._loaded: dict[bytes, tuple[int, int, int]] = {}
         triton.compiler.compile = self.compile
@@ -49,8 +50,9 @@ class Recorder:
         try:
             compiled = self._compile(src, target=target, options=options, **rest)
         except Exception as error:
-            self.failure = error
-            self._write(dataclasses.replace(base, verdict=Verdict.FAILED, reason=describe(error)), None, error)
+            row = dataclasses.replace(base, verdict=Verdict.FAILED, reason=describe(error))
+            self.failure, self.refused = error, (error, row)
+            self._write(row, None, error)
             raise
         seconds = round(time.monotonic() - started, 3)
         try:

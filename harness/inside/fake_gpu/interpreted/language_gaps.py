@@ -14,8 +14,10 @@ import numpy as np
 import triton.language as tl
 
 from harness.inside.fake_gpu.interpreted.aggregates import aggregates
+from harness.inside.fake_gpu.interpreted.closures import closures
 from harness.inside.fake_gpu.interpreted.language_names import names_of_the_language
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrowed
+from harness.inside.fake_gpu.interpreted.operations import operations
 from harness.inside.fake_gpu.torch_device import Patch
 from harness.inside.process.exceptions import NotPretended
 
@@ -28,6 +30,8 @@ def language_gaps() -> list[Patch]:
         (interpreter, "_implicit_cvt", _floats_too(interpreter._implicit_cvt)),
         *names_of_the_language(),
         *aggregates(),
+        *closures(),
+        *operations(),
         (interpreter, "_patch_lang_tensor", _with_index(interpreter._patch_lang_tensor)),
         (interpreter.ASTTransformer, "visit_For", _loop_of_tensors),
         (interpreter.InterpreterBuilder, "create_inline_asm", _no_assembly),
