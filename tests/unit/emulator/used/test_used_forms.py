@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import re
+import sys
 from pathlib import Path
 
 import cases
@@ -20,6 +21,8 @@ import wave_memory
 from machine_code import WAVES
 from shapes import shape
 from slow_cases import slow_but
+
+sys.path.append(str(Path(__file__).parents[1] / "instructions"))
 from test_matrix import BITS, WAVES_RUN, by_wave, check_rdna4, dense, drawn, in_lanes, packed, result_cdna, run
 
 CARDS = Path(__file__).parent / "cards"
