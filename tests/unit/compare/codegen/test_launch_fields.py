@@ -59,6 +59,7 @@ def test_a_configuration_in_one_line():
     assert configuration(BASE) == "*fp32 i32, B=1024 E=True, 4 warps, 2 stages"
     assert configuration(BASE, other(num_warps=8, constants={"B": 512})) == "*fp32 i32, B=1024/512 E=True/-, 4/8 warps, 2 stages"
     assert configuration(BASE, other(constants={"B": 1024, "E": True, "F": 1})) == "*fp32 i32, B=1024 E=True F=-/1, 4 warps, 2 stages"
+    assert configuration(BASE, other(options={"waves_per_eu": 2})) == "*fp32 i32, B=1024 E=True, 4 warps, 2 stages, waves_per_eu=-/2"
     assert configuration(BASE, stages=False) == "*fp32 i32, B=1024 E=True, 4 warps"
     assert configuration(other(num_warps=None, num_stages=None, constants={}, signature={})) == ""
 

@@ -9,6 +9,7 @@ import pytest
 
 from harness.config.targets import load_targets
 from harness.inside.compile.candidates import Discarded, key
+from harness.inside.compile.expected import Expected
 from harness.inside.process.audit import Audit
 from harness.records import CompiledKernel, Gates, NotRun, Stage, Verdict
 
@@ -114,3 +115,14 @@ def test_a_note_that_means_nothing_is_left_out(fields):
 
     assert audit.check({"event": "candidates", **fields}) is None
     assert audit.check({"event": "candidates", "rows": ["x"], "clean": 1, "of": 2}) is not None
+
+
+def test_what_a_test_expects_is_no_failure_of_that_test_alone():
+    """The same refusal in another test fails; a note without a row is left out."""
+    expected, audit = Expected(), Audit()
+    audit.begin()
+    expected.note({"event": "expected", "row": f"{key(row(origin='here'))} here"})
+
+    assert expected.mark(row(origin="here", seconds=1.0)).not_run is NotRun.SKIPPED
+    assert expected.mark(row(origin="elsewhere")).verdict is Verdict.FAILED
+    assert audit.check({"event": "expected"}) is None

@@ -53,3 +53,13 @@ def test_what_is_new_or_was_replaced_meanwhile_is_noticed(replaced, monkeypatch)
     scope.restore()
     search(module, None, scope)
     assert "_patch_attr" in module.first.__qualname__
+
+
+def test_the_interpreter_does_not_compute_what_it_drops():
+    """It computes each sum of whole numbers again in 64 bits, and compares only if it debugs."""
+    from triton.runtime.interpreter import InterpreterOptions
+
+    from harness.inside.fake_gpu.interpreted.language_gaps import _without_overflow
+
+    assert not _without_overflow(InterpreterOptions()).sanitize_overflow
+    assert _without_overflow(InterpreterOptions(debug=True)).sanitize_overflow

@@ -56,3 +56,12 @@ def test_missing_modules_and_what_installs_them():
     assert "--with NAME" in hint_of(said)
     assert "--install" in hint_of(said)
     assert hint_of(["ImportError: cannot import name 'a' from 'b'"]) == ""
+
+
+def test_a_conftest_that_is_not_there_is_nothing_to_install():
+    """Source archives often leave it out, and there are packages of that name."""
+    hint = hint_of(["ModuleNotFoundError: No module named 'conftest'", "ModuleNotFoundError: No module named 'einops'"])
+
+    assert "Missing here: einops." in hint
+    assert "package's repository" in hint
+    assert hint_of(["ModuleNotFoundError: No module named 'conftest'"]).startswith("Tests import conftest.py")

@@ -51,6 +51,10 @@ CASES = {
     "unittest": (lambda: (_ for _ in ()).throw(unittest.SkipTest("no")), NotRun.SKIPPED),
     "data": (lambda: (_ for _ in ()).throw(DecidedByData("a size")), NotRun.DATA),
     "behind another exception": (_from_a_cause, NotRun.DATA),
+    "memory of several cards": (
+        lambda: (_ for _ in ()).throw(RuntimeError("SymmetricMemory does not support device type cuda")),
+        NotRun.NOT_PRETENDED,
+    ),
     "no number": (lambda: torch.empty(1, device="meta").item(), NotRun.DATA),
     "no copy": (lambda: torch.empty(1, device="meta").cpu(), NotRun.DATA),
     "no array": (lambda: torch.empty(1, device="meta").numpy(), NotRun.DATA),

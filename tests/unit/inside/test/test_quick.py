@@ -117,6 +117,10 @@ def test_large_sizes_are_left_out_and_ordinary_ones_beside_the_smallest_are_not(
     for item, length in zip(lengths, [0, 1, 1023, 100_000], strict=True):
         item.callspec.params = {"size": length}
     assert [item.callspec.indices["size"] for item in few_of_each(lengths)] == [0, 1, 3]
+    large = [Item(shape=place) for place in range(3)]
+    for item, shape in zip(large, [(512, 612, 1024), (2048, 2048, 80), (612, 512, 1024)], strict=True):
+        item.callspec.params = {"shape": shape}
+    assert [item.callspec.indices["shape"] for item in few_of_each(large)] == [0, 2]
 
 
 def test_numbered_copies_are_one_function():
