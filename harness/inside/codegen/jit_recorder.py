@@ -156,7 +156,7 @@ def _asked(target: Any, options: dict[str, Any]) -> dict[str, Scalar]:
 
     usual = vars(make_backend(target).parse_options({})) if target else {}
     others = {name: value for name, value in options.items() if name not in ("num_warps", "num_stages")}
-    return {name: _plain(value) for name, value in others.items() if value != usual.get(name, value)}
+    return {name: _plain(value) for name, value in others.items() if name not in usual or value != usual[name]}
 
 
 def _plain(value: Any) -> Scalar:

@@ -16,7 +16,7 @@ import importlib.metadata, os, pathlib, socket
 import my_ops, my_ops._made
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[1]
 
 def test_the_tree_is_tested():
     assert (my_ops.where, my_ops.__file__) == ("tree", str(ROOT / "my_ops" / "__init__.py"))
