@@ -182,7 +182,7 @@ def soak(session: nox.Session) -> None:
     install_inside(session)
     moments = {"WARPWAVE_MOMENTS": "50", "WARPWAVE_ENGINE_MOMENTS": "10", "WARPWAVE_FIGURES": "soak.json"}
     moments["WARPWAVE_ENGINE_STEPS"] = "prepare,image,build,create,attach,start,wait,collect"
-    session.run("pytest", "tests/integration/test_killed_runs.py", *session.posargs, env=moments)
+    session.run("pytest", "tests/integration/docker/test_killed_runs.py", *session.posargs, env=moments)
 
 
 @nox.session
@@ -215,7 +215,7 @@ def fuzz(session: nox.Session) -> None:
     session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test", "fuzz"))
     session.run("python", "tests/fuzz/session.py", *session.posargs)
     # These try a few examples in the default run.
-    searches = ("collect/test_hostile_values.py", "render/test_render_markdown.py", "compare/test_stats.py")
+    searches = ("collect/hostile/test_hostile_values.py", "render/test_render_markdown.py", "compare/speeds/test_stats.py")
     session.run("pytest", *(f"tests/unit/{name}" for name in searches), env={"WARPWAVE_SEARCH": "1"})
 
 

@@ -3,7 +3,7 @@
 The interval of a median is a bootstrap interval in closed form. Successive timings are not independent: in a recorded run on an H200 they
 oscillate with periods of 2 to 20. So blocks are resampled, whole rounds if there were rounds. The statistic of a resample is the median of
 its blocks' medians, whose distribution over *all* resamples is known exactly (Efron, "Bootstrap methods", 1979).
-tests/unit/compare/test_stats.py compares it with scipy's, and checks its confidence by simulation.
+tests/unit/compare/speeds/test_stats.py compares it with scipy's, and checks its confidence by simulation.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Union
 
 # An interval contains the true value 19 times in 20.
 CONFIDENCE = 0.95
-# Resampled medians are discrete. With 5, 11 or 15 values, the interval contains the true value in 94, 93 or 96 % of cases; with 7 or 9, in
-# fewer than 90 %. With more blocks, each is shorter, and neighbouring blocks are correlated.
+# Resampled medians are discrete. With 5, 11 or 15 values, the interval contains the true value in 94, 93 or 96% of cases; with 7 or 9, in
+# fewer than 90%. With more blocks, each is shorter, and neighbouring blocks are correlated.
 _BLOCKS = 11
 _FEWEST_BLOCKS = 5
 # Figures beyond these were not measured. Within them, quotients, products and squares stay within the range of a float.
@@ -28,7 +28,7 @@ SMALLEST, LARGEST = 1e-30, 1e30
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its 95 % confidence interval."""
+    """An estimate with its 95% confidence interval."""
 
     value: float
     low: float

@@ -26,18 +26,18 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 TOGETHER = tuple(
     f"tests/unit/{name}.py::"
     for name in (
-        "inside/test_candidates",
-        "inside/test_third_vendor",
-        "inside/test_idioms",
-        "inside/test_compile_stage",
-        "inside/test_multi_gpu",
-        "inside/test_forged",
-        "inside/test_launches",
-        "inside/test_sanitizer",
-        "inside/test_test_stage",
-        "inside/test_script_launches",
-        "inside/test_emulated_stage",
-        "commands/test_legs_command",
+        "inside/compile/test_candidates",
+        "inside/fake_gpu/test_third_vendor",
+        "inside/fake_gpu/test_idioms",
+        "inside/compile/test_compile_stage",
+        "inside/multi_gpu/test_multi_gpu",
+        "inside/test/test_forged",
+        "inside/compile/test_launches",
+        "inside/sanitize/test_sanitizer",
+        "inside/test/test_test_stage",
+        "inside/compile/test_script_launches",
+        "inside/emulated/test_emulated_stage",
+        "commands/hosts/test_legs_command",
         "commands/test_cli",
         "project/test_release",
         "run/test_stale",
@@ -87,12 +87,17 @@ def no_plugins_of_ours():
 
 @pytest.fixture(scope="session", autouse=True)
 def no_kernels_of_earlier_runs(tmp_path_factory):
-    """Caches are empty when the tests begin: what the user's own Triton cache holds may come from another checkout, and names its files."""
+    """Triton's cache is empty when the tests begin: the user's own may come from another checkout, whose files it names.
+
+    The emulator's cache is the user's: its names hold a hash of all that made a file, and building the core takes 17 s of CPU time.
+    """
     folder = tmp_path_factory.getbasetemp()
     shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_CACHE_DIR", str(shared / "triton-cache"))
-        patch.setenv("WARPWAVE_CACHE", str(shared / "warpwave-cache"))  # of the emulator's core: each stage would build it again
+        # Named, because stages have a home of their own, in which each would build the core again.
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        patch.setenv("WARPWAVE_CACHE", os.environ.get("WARPWAVE_CACHE") or str(home / "warpwave"))
         yield
 
 

@@ -115,11 +115,20 @@ def _resolve(name: str, entry: Entry, folder: Path, cards: dict[str, Architectur
     values = {key: getattr(entry, key) for key in (f.name for f in fields(Entry)) if key not in resolved}
     own = tuple(cards[arch] for arch in entry.architectures)
     emulate = cards[entry.emulate] if entry.emulate else None
-    seen = cards[entry.interpret_as] if entry.interpret_as else next(iter((*own, *cards.values())), None)
-    first = [card for card in (emulate, seen) if card]
-    devices = tuple(dict.fromkeys(card.torch_device for card in (*first, *own, *cards.values()))) or ("cuda",)
-    dockerfile = folder / entry.image.dockerfile
-    return Target(name=name, dockerfile=dockerfile, architectures=own, interpret_as=seen, emulate=emulate, torch_devices=devices, **values)
+    first = (*(cards[arch] for arch in entry.quick), *own, *cards.values())
+    seen = cards[entry.interpret_as] if entry.interpret_as else next(iter(first), None)
+    pretended = [card for card in (emulate, seen) if card]
+    devices = tuple(dict.fromkeys(card.torch_device for card in (*pretended, *own, *cards.values()))) or ("cuda",)
+    return Target(
+        name=name,
+        dockerfile=folder / entry.image.dockerfile,
+        architectures=own,
+        interpret_as=seen,
+        interpret_as_named=entry.interpret_as is not None,
+        emulate=emulate,
+        torch_devices=devices,
+        **values,
+    )
 
 
 def _check_emulated(name: str, entry: Entry, cards: dict[str, Architecture], where: Path) -> None:

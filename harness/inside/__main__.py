@@ -58,7 +58,7 @@ def run(job: Job, job_path: Path) -> None:
             compiled, notes = _compile_ahead(job, job_path, left / 2)
             left = until - time.monotonic()
         report = _run_stage(job, job_path, planned.stage, left * max(_LATER, 1 - _LATER * later))
-        report = dataclasses.replace(report, compiled_ahead=compiled, notes=(*report.notes, *notes))
+        report = dataclasses.replace(report, compiled_ahead=report.compiled_ahead + compiled, notes=(*report.notes, *notes))
         compiled, notes = 0, ()
         reports[position] = report
         if job.lease:

@@ -29,7 +29,8 @@ class CompiledKernel:
     `registers` are per thread (on a wave machine, VGPRs). `spills` are 4-byte registers kept in memory. `shared_bytes` is shared memory or
     LDS. `load_bits` is the widest global load. `matrix` names the matrix instructions.
 
-    `attributes` are what the JIT inferred about arguments, such as `tt.divisibility=16`. `vgprs` and `agprs` are per thread and add up to
+    `attributes` are what the JIT inferred about arguments, such as `tt.divisibility=16`. `options` are what the launch asks of the compiler
+    beside warps and stages, such as `waves_per_eu`, unless it is the compiler's default. `vgprs` and `agprs` are per thread and add up to
     `registers` (with `agprs`, `vgprs` are rounded up to a multiple of four); `sgprs` are per wave. `spill_store_bytes` and
     `spill_load_bytes` are what the instructions move for one thread, each instruction counted once. `load_widths` and `store_widths` are
     the widths of global accesses in bits, narrowest first. `instructions` counts matrix instructions and asynchronous copies by name.
@@ -58,6 +59,7 @@ class CompiledKernel:
     attributes: Annotated[dict[Name, Prose], Many] = field(default_factory=dict)
     num_warps: Union[int, None] = None
     num_stages: Union[int, None] = None
+    options: Annotated[dict[Name, Parameter], Many] = field(default_factory=dict)
     seconds: Seconds = 0.0
     binary_hash: Word = ""
     binary_bytes: Union[int, None] = None

@@ -119,7 +119,7 @@ class JobOptions:
     """What the user asks of the stages. An option here comes from the command line and goes into `job.json` under the same name.
 
     Without `gates` generated code is not judged. The bench stage ends a point when its median is known to within `precision` (a share of
-    it; the half-width of the 95 % interval), or when its time is up. With `again` it measures everything twice: an A/A run. With
+    it; the half-width of the 95% interval), or when its time is up. With `again` it measures everything twice: an A/A run. With
     `torch_compile_ahead`, torch's compiler works for the sweep before the card is taken; None leaves that to the card's entry in the
     targets file. The compile stage leaves out the launches of the providers `peers`, which are not the package's own. Modules are imported
     from `import_folders`, which are relative to the package's root. `package_names` are what the package calls itself. `sanitize` says

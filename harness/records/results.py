@@ -135,7 +135,7 @@ class Sample:
     `value` is what the author's function returned, in `unit` (its ylabel); `low` and `high` are the author's own band, if any. `times_ms`
     are the raw timings of the point's last `do_bench` call, in order; `rounds` says how many came from each round. Early rounds may not
     count: their timings are `discarded`. Timings for which the device waited for the host are `late`. Neither kind is in `times_ms`.
-    `quiet`: the 95 % interval of the median is as narrow as the bench stage asks for; otherwise its time ran out. `flush_bytes` were
+    `quiet`: the 95% interval of the median is as narrow as the bench stage asks for; otherwise its time ran out. `flush_bytes` were
     overwritten before each timing, on a device whose last-level cache has `cache_bytes` (None if unknown). `host_ms` is the median time the
     host needs to enqueue a call. `graph_ms` is the device time of one call among many in a graph, with a warm cache. `weak` says why the
     timings are unreliable. `argument_bytes` are those of the distinct tensors that one call gave to Triton kernels, and `tuned` what its

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.attention import decode
-from kernels.attention.backward import backward
-from kernels.attention.forward import forward
 from kernels.attention.masked import is_empty, masked, plain_tiles
 from kernels.attention.one_key import one_key
-from kernels.attention.tiles import padded
+from kernels.attention.plain import decode
+from kernels.attention.plain.backward import backward
+from kernels.attention.plain.forward import forward
+from kernels.attention.plain.tiles import padded
 from kernels.configs import choose
 from kernels.configs.attention import ATTENTION, MOST_OF_DECODING, Decode
 from kernels.contract import autocast_all, check_dtype, check_same
@@ -126,7 +126,7 @@ def _hopper(direction: str, query: Tensor, key: Tensor, value: Tensor, causal: b
     """
     if choose(ATTENTION).design != "hopper":
         return None
-    module = _module(f"kernels.attention.hopper_{direction}")
+    module = _module(f"kernels.attention.hopper.{direction}")
     return module if module.supports(query, key, value, causal) else None
 
 

@@ -13,8 +13,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from kernels.attention import scaled_dot_product_attention
 from kernels.attention.attention import plain_tiles
-from kernels.attention.backward import backward as plain_backward
-from kernels.attention.forward import forward as plain_forward
+from kernels.attention.plain.backward import backward as plain_backward
+from kernels.attention.plain.forward import forward as plain_forward
 from kernels.peers import LINES, peer, providers
 
 flash_attn_3 = peer("fa3_fwd_interface", "flash_attn_func")

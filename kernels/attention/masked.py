@@ -12,10 +12,10 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from kernels.attention.backward import backward
-from kernels.attention.forward import forward
 from kernels.attention.one_key import one_key
-from kernels.attention.tiles import Extra, padded
+from kernels.attention.plain.backward import backward
+from kernels.attention.plain.forward import forward
+from kernels.attention.plain.tiles import Extra, padded
 from kernels.configs import choose
 from kernels.configs.attention import ATTENTION, Tiles
 from kernels.dispatch import custom_op

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from kernels.attention import scaled_dot_product_attention as attention
-from kernels.attention.decode import split
+from kernels.attention.plain.decode import split
 
 # NaN under a masked row is what hardware computes too; numpy below the interpreter warns of it.
 pytestmark = pytest.mark.filterwarnings("ignore:All-NaN slice encountered:RuntimeWarning")

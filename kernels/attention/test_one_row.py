@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from kernels.attention import scaled_dot_product_attention as attention
-from kernels.attention.tiles import steps
+from kernels.attention.plain.tiles import steps
 
 
 def test_a_single_row_has_the_step_of_a_dense_tensor():

@@ -10,9 +10,9 @@ class Tile:
     """`m` queries by `n` keys at a time.
 
     `tma`: tiles come through tensor descriptors. `part`: columns that products of rows take at a time, where registers do not hold the
-    operands whole; 0 for all, as it is with `tma`. `heads_first`: the order of programs, see `kernels/attention/tiles.py`. `split`: dK and
-    dV take a launch each, where registers do not hold both. `mask_all`: forward, every block has the mask, where leaving it out by a
-    branch takes registers. `options`: what only one vendor's compiler knows.
+    operands whole; 0 for all, as it is with `tma`. `heads_first`: the order of programs, see `kernels/attention/plain/tiles.py`. `split`:
+    dK and dV take a launch each, where registers do not hold both. `mask_all`: forward, every block has the mask, where leaving it out by
+    a branch takes registers. `options`: what only one vendor's compiler knows.
     """
 
     m: int
@@ -67,8 +67,8 @@ class Config:
     """`narrow`: fp16 and bf16. `wide`: fp32. `decode`: few queries, fp16 and bf16. Each by head dimension, the smallest first.
 
     `design`: "hopper" takes the warp-specialised kernels where they support a shape. `precision`: of products, see
-    `kernels/attention/tiles.py`; fp32 is multiplied as such, or split into three bf16, which hold all of its digits, also where the user
-    would allow tf32.
+    `kernels/attention/plain/tiles.py`; fp32 is multiplied as such, or split into three bf16, which hold all of its digits, also where the
+    user would allow tf32.
     """
 
     narrow: tuple[Tiles, ...]

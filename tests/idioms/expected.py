@@ -1,4 +1,4 @@
-"""What each test of this folder comes to on a machine without a card; tests/unit/inside/test_idioms.py holds a run against it.
+"""What each test of this folder comes to on a machine without a card; tests/unit/inside/fake_gpu/test_idioms.py holds a run against it.
 
 On a card, plain `pytest tests/idioms` is the control: there every test passes or is skipped by its author.
 Without one, a test passes in Triton's interpreter, and compiling runs it to its end. The tables name every exception.
@@ -16,6 +16,8 @@ SKIPPED_ON = {
     "checks/test_selection.py::test_one_vendor": ("gfx942", "for NVIDIA's cards"),
     "checks/test_selection.py::test_the_other_vendor": ("sm_90", "for AMD's cards"),
     "host/test_descriptors.py::test_a_descriptor_made_by_the_host": ("gfx942", "needs TMA"),
+    "kernels/test_operations.py::test_a_reduction_through_a_descriptor": ("gfx942", "needs TMA"),
+    "kernels/test_operations.py::test_a_launch_that_waits_for_the_one_before": ("gfx942", "needs Hopper"),
 }
 # The idiom is a decision by the data of a tensor: compiling ends there, after a first launch.
 DECIDED_BY_DATA = {
@@ -32,6 +34,8 @@ DECIDED_BY_DATA = {
 # The author's xfail: not run in the report, with the author's reason; compiling may end there.
 EXPECTED_TO_FAIL = {"checks/test_selection.py::TestOfAClass::test_expected_to_fail": "known"}
 # Kernels that only one architecture compiles, since the other's tests are skipped.
-COMPILED_FOR = {"tma_kernel": {"sm_90"}}
+COMPILED_FOR = {"tma_kernel": {"sm_90"}, "reducing_kernel": {"sm_90"}, "dependent_kernel": {"sm_90"}}
+# Kernels that a test also launches so that they must not compile.
+REFUSED = {"square_kernel"}
 # Functions that kernels call, and those that a tuner wraps under another name.
-NOT_LAUNCHED = {"relu", "square", "affine", "power"}
+NOT_LAUNCHED = {"relu", "square", "affine", "power", "negative", "larger_side", "sum_and_product"}

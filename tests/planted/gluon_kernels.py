@@ -1,6 +1,6 @@
 """Faults in Gluon kernels for gfx950, which only machine code shows. `FAULT` plants the fault; without it each is right.
 
-All take `x` and `out` of 512 floats and run as one program of 4 waves. `tests/unit/inside/test_planted_gluon.py` holds what is found.
+All take `x` and `out` of 512 floats and run as one program of 4 waves. `test_planted_gluon.py` holds what is found.
 """
 
 from triton.experimental import gluon

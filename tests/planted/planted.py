@@ -1,4 +1,4 @@
-"""The planted faults: what each is, and which finding it must give. `tests/unit/inside/test_sanitizer.py` holds a run against it."""
+"""The planted faults: what each is, and which finding it must give. `test_sanitizer.py` holds a run against it."""
 
 from dataclasses import dataclass
 

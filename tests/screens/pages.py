@@ -9,8 +9,8 @@ from pathlib import Path
 
 UNIT = Path(__file__).parents[1] / "unit"
 sys.path.append(str(UNIT))
-sys.path.append(str(UNIT / "compare"))
-sys.path.append(str(UNIT / "render"))
+sys.path.append(str(UNIT / "compare" / "toolchains"))
+sys.path.append(str(UNIT / "render" / "html"))
 
 from synthetic import case, compiled, day, sample
 from test_html_in_browser import drawn

@@ -6,10 +6,17 @@ import json
 import os
 import re
 import subprocess
+import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from failures import HOST_CODE, NO_CARD, Class, Failure, same, without_folder
+
+from harness.config.package.root import find_root
+from harness.config.package.switches import switches
+from harness.inside.process.workers import waited_s
 
 Control = Callable[[Failure, Path, str, dict[str, str]], str]
 _LIMIT_S = 300
@@ -19,19 +26,31 @@ OURS, PACKAGE, TRITON, UNDECIDED = "ours", "the package", "Triton", "undecided"
 _MISSING = re.compile(r"No module named '([\w.]+)'")
 # What warpwave looks for and plain pytest does not. It needs a reader, who may write down what the code says.
 _FOUND = re.compile(r"^Failed: (out-of-bounds|uninitialised-read|race|used-before-wait|depends-on-order) in ")
-_TOO_LONG = re.compile(r"it ran longer than")
+_TOO_LONG = re.compile(r"it ran longer than (\d+) s")
+# pytest's last line where every test was skipped: most such tests ask for a card.
+_SKIPPED = re.compile(r"^SKIPPED \[|^\d+ skipped\b(?!.*\b(passed|failed|errors?)\b)")
+# Triton's interpreter has computed these numbers, and a card may compute others.
+_NUMBERS = re.compile(r"Tensor-likes are not (close|equal)")
 _PLAIN = Path(__file__).with_name("plain_compile.py")
 
 
+class TooSlowError(Exception):
+    """A control was not done within its limit."""
+
+
 def blame(found: Class, kernels: Path, python: str, variables: dict[str, str]) -> dict[str, str]:
-    """Return whose fault a class is, and what its control said. What one control leaves open, another one may decide."""
+    """Return whose fault a class is, and what its control said. What one control leaves open, another one may decide.
+
+    What acquits the harness is repeated without the variables that the harness has set by itself.
+    """
+    own = switches(find_root(kernels))
     failure, answer = found.example, {"fault": UNDECIDED, "control": "not run"}
     for control in _controls_for(failure):
         try:
             said = control(failure, kernels, python, {**os.environ, **variables})
-        except subprocess.TimeoutExpired:
+        except TooSlowError as error:
             slow = _TOO_LONG.search(failure.message)
-            answer = {"fault": f"{PACKAGE}, or {TRITON}" if slow else UNDECIDED, "control": f"no answer in {_LIMIT_S} s"}
+            answer = {"fault": f"{PACKAGE}, or {TRITON}" if slow else UNDECIDED, "control": str(error)}
             if slow:
                 break
             continue
@@ -40,7 +59,50 @@ def blame(found: Class, kernels: Path, python: str, variables: dict[str, str]) -
         answer = {"fault": _fault(failure, said), "control": without_folder(said) or "passes"}
         if answer["fault"] != UNDECIDED or not said:
             break
+    if own and answer["fault"] == PACKAGE:
+        return _without(own, failure, kernels, python, variables, answer)
     return answer
+
+
+def _limit_s(failure: Failure) -> float:
+    """Return how long a control may take: for a test that took too long, its own limit."""
+    limit = _TOO_LONG.search(failure.message)
+    return float(limit[1]) if limit else _LIMIT_S
+
+
+def _run(command: list[str], limit_s: float, asked: str = "", **where: Any) -> subprocess.CompletedProcess[str]:
+    """Run a control. As in a run, its limit does not count the time in which it waits for a core.
+
+    Raises:
+        TooSlowError: the limit has passed.
+    """
+    begun = time.monotonic()
+    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as complained, tempfile.TemporaryFile("w+") as given:
+        given.write(asked)
+        given.seek(0)
+        process = subprocess.Popen(command, stdin=given, stdout=said, stderr=complained, text=True, **where)
+        while process.poll() is None:
+            if time.monotonic() - begun - waited_s(process.pid) > limit_s:
+                process.kill()
+                process.wait()
+                raise TooSlowError(f"no answer in {limit_s:g} s")
+            time.sleep(0.1)
+        said.seek(0)
+        complained.seek(0)
+        return subprocess.CompletedProcess(command, process.returncode, said.read(), complained.read())
+
+
+def _without(
+    own: dict[str, str], failure: Failure, kernels: Path, python: str, variables: dict[str, str], answer: dict[str, str]
+) -> dict[str, str]:
+    """Return the answer of the same test without the variables of ours: if it passes, we have set them wrongly."""
+    left = {name: value for name, value in {**os.environ, **variables}.items() if name not in own}
+    try:
+        said = _plain_pytest_with_card(failure, kernels, python, left)
+    except TooSlowError as error:
+        said = str(error)
+    told = f"{answer['control']}; without {', '.join(own)}: {without_folder(said) or 'passes'}"
+    return {"fault": answer["fault"] if said else OURS, "control": told}
 
 
 def _controls_for(failure: Failure) -> tuple[Control, ...]:
@@ -50,7 +112,9 @@ def _controls_for(failure: Failure) -> tuple[Control, ...]:
     if _MISSING.search(failure.message):
         return (_plain_import, _plain_pytest)
     if failure.own and "::" not in failure.id:
-        return (_plain_import_of_file, _plain_pytest)
+        return (_plain_import_of_file, _plain_pytest, _plain_pytest_with_card)
+    if _TOO_LONG.search(failure.message):
+        return (_plain_pytest, _plain_pytest_with_card)
     return (_plain_pytest, _plain_pytest_with_card, _plain_pytest_of_all)
 
 
@@ -70,7 +134,7 @@ def _fault(failure: Failure, said: str) -> str:
         return OURS
     if not same(said, failure.message):
         return UNDECIDED
-    if failure.stage == "compile" or "-packages/triton/" in failure.where:
+    if failure.stage == "compile" or "-packages/triton/" in failure.where or _NUMBERS.search(failure.message):
         return f"{PACKAGE}, or {TRITON}"
     return PACKAGE
 
@@ -101,7 +165,7 @@ def _import(name: str, kernels: Path, python: str, variables: dict[str, str]) ->
     said = ""
     for before in ("", stand_in):
         command = [python, "-c", f"{before}import importlib; importlib.import_module({name!r})"]
-        done = subprocess.run(command, cwd=kernels, env=variables, capture_output=True, text=True, timeout=_LIMIT_S)
+        done = _run(command, _LIMIT_S, cwd=kernels, env=variables)
         said = (done.stderr.strip().splitlines() or [""])[-1][:200] if done.returncode else ""
         if not NO_CARD.search(said):
             break
@@ -129,9 +193,8 @@ def _plain_pytest_of_all(failure: Failure, kernels: Path, python: str, variables
 
 def _pytest(words: list[str], failure: Failure, kernels: Path, python: str, variables: dict[str, str]) -> str:
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--no-header", *words]
-    done = subprocess.run(
-        command, cwd=kernels, env={**variables, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, timeout=_LIMIT_S
-    )
+    paths = os.pathsep.join(filter(None, [variables.get("PYTHONPATH", ""), str(_root(kernels))]))  # as from the root of the sources
+    done = _run(command, _limit_s(failure), cwd=kernels, env={**variables, "TRITON_INTERPRET": "1", "PYTHONPATH": paths})
     if done.returncode == 0 and " passed" in done.stdout:
         return ""
     raised = [line[1:].strip() for line in done.stdout.splitlines() if line.startswith("E  ")]
@@ -139,7 +202,7 @@ def _pytest(words: list[str], failure: Failure, kernels: Path, python: str, vari
     said = next((line for line in raised if line), ((done.stdout + done.stderr).strip().splitlines() or ["nothing"])[-1])
     if NO_CARD.search(said) and not same(said, failure.message):
         return f"{_ASKS}: {said[:160]}"
-    return said[:200]
+    return f"{_ASKS}: {said}" if _SKIPPED.search(said) else said[:200]
 
 
 def _test_of(failure: Failure) -> str:
@@ -153,7 +216,7 @@ def _plain_triton(failure: Failure, kernels: Path, python: str, variables: dict[
         {"row": failure.row, "root": str(root), "paths": [str(folder) for folder in (root / "src", root) if folder.is_dir()]}
     )
     command = [python, str(_PLAIN)]
-    done = subprocess.run(command, input=request, cwd=kernels, env=variables, capture_output=True, text=True, timeout=_LIMIT_S)
+    done = _run(command, _LIMIT_S, request, cwd=kernels, env=variables)
     lines = done.stdout.strip().splitlines()
     return lines[-1].removeprefix("ok").strip()[:200] if lines else f"the control broke: {done.stderr.strip()[-160:]}"
 

@@ -6,6 +6,7 @@ What a test puts on a GPU is on the CPU, where Triton's interpreter reads it. Th
 from __future__ import annotations
 
 import contextlib
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,18 +48,29 @@ class Event:
         return 1.0
 
 
+def _nothing() -> Any:
+    """Return a function that does nothing."""
+    return lambda *args, **kwargs: None
+
+
+def _context() -> Any:
+    """Return a function that returns a context without an effect."""
+    return lambda *args: contextlib.nullcontext()
+
+
 def pretend() -> None:
     """Answer for the rest of the process."""
-    plain_compile.pretend(plain_compile.target_of("sm_90"))
+    plain_compile.pretend(plain_compile.target_of(os.environ.get("PLAIN_CARD", "sm_90")))
     triton.runtime.driver.active.get_benchmarker = lambda: lambda call, *args, **kwargs: call() or 1.0
     cuda: Any = torch.cuda
     stream = SimpleNamespace(cuda_stream=0, synchronize=lambda: None, wait_stream=lambda other: None, device=torch.device("cuda", 0))
-    cuda._lazy_init = cuda.init = cuda.synchronize = cuda.empty_cache = cuda.set_device = lambda *args, **kwargs: None
-    cuda.manual_seed = cuda.manual_seed_all = lambda seed: None
-    cuda.current_stream = cuda.default_stream = lambda *args: stream
+    for name in ("_lazy_init", "init", "synchronize", "empty_cache", "set_device", "manual_seed", "manual_seed_all"):
+        setattr(cuda, name, _nothing())  # each its own function: torch.compile refuses one of two names
+    cuda.current_stream, cuda.default_stream = (lambda *args: stream), (lambda *args: stream)
     cuda.is_bf16_supported = lambda *args, **kwargs: True
-    cuda.device = cuda.device_of = cuda.stream = lambda *args: contextlib.nullcontext()
-    cuda.memory_allocated = cuda.max_memory_allocated = lambda *args: 0
+    for name in ("device", "device_of", "stream"):
+        setattr(cuda, name, _context())
+    cuda.memory_allocated, cuda.max_memory_allocated = (lambda *args: 0), (lambda *args: 0)
     cuda.Event = Event
     OnTheCpu().__enter__()
 

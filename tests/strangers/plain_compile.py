@@ -63,7 +63,7 @@ def compile_row(row: dict[str, Any], root: Path) -> str:
         for name, told in row["attributes"].items()
     }
     source = ASTSource(function, signature, constexprs=constants, attrs=attributes)
-    options = {name: row[name] for name in ("num_warps", "num_stages") if row[name] is not None}
+    options = {name: row[name] for name in ("num_warps", "num_stages") if row[name] is not None} | row["options"]
     target = target_of(row["architecture"])
     try:
         compiled = triton.compile(source, target=target, options=options)

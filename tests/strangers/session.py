@@ -82,7 +82,7 @@ def measure(package: Package, asked: argparse.Namespace) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-c", _RUN, *command, "--out", str(out)],
         cwd=sources.parent,
-        env={**os.environ, "COLUMNS": "200"},
+        env={**{name: value for name, value in os.environ.items() if name != "PYTHONPATH"}, "COLUMNS": "200"},
         capture_output=True,
         text=True,
     )
@@ -94,6 +94,12 @@ def measure(package: Package, asked: argparse.Namespace) -> dict[str, Any]:
         return {**base, "sentence": "no report", **_nothing()}
     controls = 0 if asked.no_controls else asked.controls
     return {**base, **read(comparison, kernels, controls, _variables(options, kernels), _earlier(package))}
+
+
+def _card(raw: Path) -> str:
+    """Return the card that host code saw in the interpreter: a control's stand-in is of the same."""
+    told: dict[str, Any] = json.loads((raw / "job.json").read_text(encoding="utf-8"))
+    return str((told.get("interpret_as") or {}).get("name") or "sm_90")
 
 
 def _cpu_seconds() -> float:
@@ -140,6 +146,7 @@ def read(comparison: Path, kernels: Path, most: int, variables: dict[str, str], 
         result[name] = {key: stage.get(key, {}) for key in ("counts", "not_run")} | {"reason": stage.get("reason", "")[:300]}
     raw = comparison.parent / "raw" / target["target"]
     python = (target["environment"] or {}).get("python") or sys.executable
+    variables = {**variables, "PLAIN_CARD": _card(raw)}
     result["classes"] = []
     same = all(earlier.get("facts", {}).get(name) == facts.get(name) for name in _SAME)
     decided = {

@@ -48,7 +48,7 @@ class Shortfall:
 
 
 def shortfalls(comparison: Comparison, lines: Sequence[KernelLine], most: int = 50) -> tuple[Shortfall, ...]:
-    """Return the kernels below 90 % of their ceiling by target, the largest gap first."""
+    """Return the kernels below 90% of their ceiling by target, the largest gap first."""
     short = [
         (one.share, line, square.target, one)
         for line in lines

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from harness.compare.comparison import CodegenCell, CodegenRow
-from harness.records import CompiledKernel
+from harness.records import CompiledKernel, Scalar
 
 Column = tuple[str, str]  # target and architecture
 _MOST_COLUMNS = 200  # a row takes in other configurations of its case up to this many columns
@@ -49,21 +49,23 @@ def align(cells: Iterable[CodegenCell]) -> tuple[CodegenRow, ...]:
 
 
 def configuration(kernel: CompiledKernel, *others: CompiledKernel, stages: bool = True) -> str:
-    """Return a launch in one line: argument types, constants, warps and stages. Values that differ between kernels read `8/4`."""
+    """Return a launch in one line: argument types, constants, warps, stages, options. Values that differ between kernels read `8/4`."""
     all_of_them = (kernel, *others)
     types = " ".join(dict.fromkeys(text for row in all_of_them for text in row.signature.values() if text != "constexpr"))
-    constants = " ".join(f"{name}={'/'.join(values)}" for name, values in _values(all_of_them).items())
+    constants = " ".join(f"{name}={'/'.join(values)}" for name, values in _values([row.constants for row in all_of_them]).items())
+    options = [{name: value for name, value in row.options.items() if name not in row.constants} for row in all_of_them]
+    asked = " ".join(f"{name}={'/'.join(values)}" for name, values in _values(options).items())
     warps = _either(row.num_warps for row in all_of_them if row.num_warps is not None)
     depth = _either(row.num_stages for row in all_of_them if row.num_stages is not None) if stages else ""
-    return ", ".join(part for part in (types, constants, warps and f"{warps} warps", depth and f"{depth} stages") if part)
+    return ", ".join(part for part in (types, constants, warps and f"{warps} warps", depth and f"{depth} stages", asked) if part)
 
 
-def _values(rows: Sequence[CompiledKernel]) -> dict[str, list[str]]:
-    """Return the distinct values of each constant, in row order; `-` if a row lacks the constant. Linear in the size of the rows."""
+def _values(rows: Sequence[Mapping[str, Scalar]]) -> dict[str, list[str]]:
+    """Return the distinct values of each name, in row order; `-` if a row lacks the name. Linear in the size of the rows."""
     found: dict[str, dict[str, None]] = {}
     count: dict[str, int] = {}
     for position, row in enumerate(rows):
-        for name, value in row.constants.items():
+        for name, value in row.items():
             values = found.setdefault(name, {})
             if count.get(name, 0) < position:
                 values.setdefault("-")  # a row before this one had none

@@ -28,7 +28,7 @@ class Cell(Strict):
     `share` is the value over the ceiling that `share_of` names, measured on that GPU in the same run: `the copy`, or for operations a
     second `the bf16 product` of the card's library. `flops_per_byte` are the operations for each byte of the tensors that its kernels were
     given. `verified`: the kernel's tests passed on that target. `suspect`: the value exceeds the ceiling by more than memory can. `reason`
-    explains any of these. `weak` says why the timings are unreliable. `half_width` is half the 95 % interval of their median, over the
+    explains any of these. `weak` says why the timings are unreliable. `half_width` is half the 95% interval of their median, over the
     median; `quiet` is whether that is as narrow as the bench stage asks for. `graph_ms` is the time of one launch among many in a graph,
     with a warm cache: do not derive a memory bandwidth from it. `tuned` is what autotuners chose, by function.
     """
@@ -72,7 +72,7 @@ class Cell(Strict):
 class Ratio(Strict):
     """`target`'s value over `baseline`'s. None, with the reason, if the two cannot be compared.
 
-    `speedup` is the baseline's median time over the target's, whatever the unit. It lies between `low` and `high` with 95 % confidence.
+    `speedup` is the baseline's median time over the target's, whatever the unit. It lies between `low` and `high` with 95% confidence.
     `change` is `faster` or `slower` if that whole interval is further from 1 than `threshold`, `same` if none of it is.
     """
 
@@ -103,9 +103,9 @@ class Row(Strict):
 
 @dataclass(frozen=True)
 class Noise(Strict):
-    """What an A/A run of a target found: `n` points measured twice. A change below `threshold` (0.02 is 2 %) is noise on it.
+    """What an A/A run of a target found: `n` points measured twice. A change below `threshold` (0.02 is 2%) is noise on it.
 
-    95 % of the medians moved by at most `moved`. `largest` is the largest distance of a ratio's interval from 1, and `largest_case` its
+    95% of the medians moved by at most `moved`. `largest` is the largest distance of a ratio's interval from 1, and `largest_case` its
     case. `enough`: `n` is large enough. If not, the threshold is at least the one assumed without an A/A run.
     """
 

@@ -25,7 +25,7 @@ _VERSIONS = ("torch", "triton", "runtime", "driver", "python")
 
 @dataclass(frozen=True)
 class PointChange:
-    """One point in both runs. `speedup` is BASE's median time over HEAD's, with its 95 % interval.
+    """One point in both runs. `speedup` is BASE's median time over HEAD's, with its 95% interval.
 
     `lost`: only HEAD failed. `skipped`: both runs skipped it.
     """

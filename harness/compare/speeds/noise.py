@@ -19,11 +19,11 @@ from harness.stats import quantile
 SMALLEST = 0.01
 # The threshold without an A/A run, or with too few points. This is an assumption, and reports say so.
 ASSUMED = 0.03
-# Of 20 equal points, a new point is the one that moves most with a probability of 1 in 20. Fewer points cannot support 95 %.
+# Of 20 equal points, a new point is the one that moves most with a probability of 1 in 20. Fewer points cannot support 95%.
 ENOUGH = 19
 # A comparison has as many points as the A/A run, and one of them may move further than all of those. Without a margin, every second
 # comparison of the same code would report a change. With this margin, fewer than 1 in 20 do in simulations on recorded timings
-# (tests/unit/compare/test_stats.py), and fewer than 1 in 100 single points.
+# (tests/unit/compare/speeds/test_stats.py), and fewer than 1 in 100 single points.
 _MARGIN = 2.5
 
 
@@ -49,7 +49,7 @@ def noise(name: str, run: TargetRun) -> Union[Noise, None]:
 
 
 def threshold(sides: Iterable[Union[Noise, None]]) -> float:
-    """Return the smallest change that counts (0.03 is 3 %): the larger threshold of the two sides, or `ASSUMED` without A/A runs."""
+    """Return the smallest change that counts (0.03 is 3%): the larger threshold of the two sides, or `ASSUMED` without A/A runs."""
     return max((side.threshold for side in sides if side), default=ASSUMED)
 
 

@@ -254,7 +254,7 @@ def _too_even(sample: Sample) -> str:
 
 
 def _half_width(sample: Sample) -> Union[float, None]:
-    """Return half the width of the median's 95 % interval, over the median."""
+    """Return half the width of the median's 95% interval, over the median."""
     if not sample.times_ms or not all(map(measurable, sample.times_ms)):
         return None
     interval = median_interval(sample.times_ms, sample.rounds)

@@ -22,7 +22,7 @@ class Speedup:
 def speedup(base: Sample, head: Sample, threshold: float) -> Speedup:
     """Compare by the timings, so that the unit does not matter.
 
-    Faster or slower: the whole 95 % interval lies beyond the threshold. Same: the whole interval lies within it. An interval that contains
+    Faster or slower: the whole 95% interval lies beyond the threshold. Same: the whole interval lies within it. An interval that contains
     the threshold is ambiguous, and so is a sample that was measured while something disturbed the GPU.
     """
     interval = interval_of(base, head)
@@ -35,7 +35,7 @@ def speedup(base: Sample, head: Sample, threshold: float) -> Speedup:
 
 
 def interval_of(base: Sample, head: Sample) -> Union[Interval, None]:
-    """Return the ratio of the median times with its 95 % interval; None if there are too few timings."""
+    """Return the ratio of the median times with its 95% interval; None if there are too few timings."""
     times = (*base.times_ms, *head.times_ms)
     if not times or not all(map(measurable, times)):
         return None

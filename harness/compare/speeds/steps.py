@@ -2,7 +2,7 @@
 
 A step is a change that stays. The level before it (the last three runs since the step before) is compared with the run itself and with the
 median of the three runs from it on: both must have moved, or one noisy run would be two steps. A case has moved if the whole interval of
-its ratio, from the 95 % intervals of the medians, is further from 1 than what is assumed to be noise; half of the cases must have.
+its ratio, from the 95% intervals of the medians, is further from 1 than what is assumed to be noise; half of the cases must have.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _relative(cases: Sequence[Mapping[str, Measured]], first: Measured, run: Mea
 
 
 def steps(cases: Sequence[Mapping[str, Measured]], runs: Sequence[Measured], limit: float = ASSUMED) -> tuple[Step, ...]:
-    """Return the steps in runs, oldest first. `cases` are the points of each case by run. A change below `limit` (0.03 is 3 %) is noise."""
+    """Return the steps in runs, oldest first. `cases` are the points of each case by run. A change below `limit` (0.03 is 3%) is noise."""
     found: list[Step] = []
     start = 0
     for position in range(1, len(runs)):

@@ -14,7 +14,7 @@ _STEP = 0.02
 
 @dataclass(frozen=True)
 class Measured:
-    """One point of one run: the median time in ms, and half its 95 % interval over the median. `toolchain` is its Triton and torch."""
+    """One point of one run: the median time in ms, and half its 95% interval over the median. `toolchain` is its Triton and torch."""
 
     run_id: str
     started: str
@@ -65,7 +65,7 @@ class Trend:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps of more than 2 % between a run and the one before, if the toolchain changed there too."""
+        """The steps of more than 2% between a run and the one before, if the toolchain changed there too."""
         found = []
         for place in range(1, len(self.speeds)):
             moved = self.speeds[place] / self.speeds[place - 1]
@@ -76,7 +76,7 @@ class Trend:
 
     @property
     def line(self) -> str:
-        """The speeds as bars, slowest to fastest. A range of less than 1 % is drawn flat."""
+        """The speeds as bars, slowest to fastest. A range of less than 1% is drawn flat."""
         if not self.speeds:
             return f"no case is in all {len(self.runs)}"
         low, high = min(self.speeds), max(self.speeds)

@@ -30,7 +30,7 @@ class ChangedError:
 
 
 def changed_errors(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> tuple[ChangedError, ...]:
-    """Return each recorded error that changed by more than 1 %, those that grew most first."""
+    """Return each recorded error that changed by more than 1%, those that grew most first."""
     sides = [{key: value for run in runs for key, value in _recorded(run)} for runs in (base, head)]
     found = [ChangedError(*key, sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]
     moved = [one for one in found if abs(one.after - one.before) > _NOISE * max(one.before, one.after)]

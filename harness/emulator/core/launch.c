@@ -10,15 +10,6 @@ enum { POISON = 0xffedffedu };
 /* In a random order: instructions of a wave in a turn, turns of a workgroup, and one of how many chances of the next one to start beside it. */
 enum { SHORT_SLICE = 500, FEW_TURNS = 16, RARELY = 8 };
 
-void stop(struct wave *w, int fault) {
-    struct machine *m = w->machine;
-    m->fault = (u32)fault;
-    m->fault_index = w->pc - 1;
-    m->fault_wave = w->number;
-    memcpy(m->fault_group, w->group->id, sizeof m->fault_group);
-    longjmp(m->out, 1);
-}
-
 /* Registers as the hardware sets them up, and poison in all others. */
 static void begin_wave(struct machine *m, struct group *g, u32 number) {
     struct wave *w = &g->wave[number];

@@ -199,7 +199,7 @@ mask mask_operand(const struct wave *w, const struct operand *from);
 /* memory.c */
 void *touch(struct wave *w, u64 address, u32 size, int lane, int store);
 
-/* launch.c */
+/* fault.c */
 void stop(struct wave *w, int fault) __attribute__((noreturn));
 
 #endif

@@ -84,21 +84,21 @@ static int starts_with(const char *name, const char *const *with, size_t count) 
     return 0;
 }
 
-static double half_source(const u32 *from, int kind, int l, int top) {
+static double half_operand(const u32 *from, int kind, int l, int top) {
     if (kind == PKH) return half_to_float(from[l] >> 16 * top);
     if (kind == F16) return half_to_float(from[l]);
     if (kind == I16) return (i16)from[l];
     return kind == B16 ? (double)(from[l] & 0xffff) : as_f32(from[l]);
 }
 
-static u32 half_result(const struct operation *op, enum how how, const u32 *a, const u32 *b, const u32 *c, int l, int top, enum direction to) {
-    volatile double x = half_source(a, op->s[0], l, top), y = how == CONVERT ? 0 : half_source(b, op->s[1], l, top), r;
+static u32 half_rounded(const struct operation *op, enum how how, const u32 *a, const u32 *b, const u32 *c, int l, int top, enum direction to) {
+    volatile double x = half_operand(a, op->s[0], l, top), y = how == CONVERT ? 0 : half_operand(b, op->s[1], l, top), r;
     switch (how) {
     case ADD: r = x + y; break;
     case SUB: r = x - y; break;
     case SUBREV: r = y - x; break;
     case MUL: r = x * y; break;
-    case FMA: r = x * y, r = r + half_source(c, op->s[2], l, top); break;
+    case FMA: r = x * y, r = r + half_operand(c, op->s[2], l, top); break;
     default: r = x;
     }
     return half_in_direction(r, to);
@@ -133,8 +133,8 @@ void compute(struct wave *w, const struct operation *op, u32 *d, u32 *e, const u
     int two_sources = !strcmp(op->name, "v_cvt_pk_f16_f32");
     fesetround(by_direction[to]);
     EACH_LANE {
-        u32 low = half_result(op, half_operations[n].how, a, b, c, l, 0, to);
-        d[l] = kind == PKH ? low | half_result(op, half_operations[n].how, two_sources ? b : a, b, c, l, 1, to) << 16 : low;
+        u32 low = half_rounded(op, half_operations[n].how, a, b, c, l, 0, to);
+        d[l] = kind == PKH ? low | half_rounded(op, half_operations[n].how, two_sources ? b : a, b, c, l, 1, to) << 16 : low;
     }
     fesetround(FE_TONEAREST);
 }

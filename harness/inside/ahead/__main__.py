@@ -11,8 +11,8 @@ from pathlib import Path
 from harness.inside.ahead.unpack import unpack
 from harness.inside.ahead.worker import work
 from harness.inside.bench import precompile
-from harness.inside.compile import generated
 from harness.inside.process.workers import as_stage
+from harness.inside.torch_ahead import generated
 from harness.records import Job
 
 

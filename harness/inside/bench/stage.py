@@ -15,7 +15,7 @@ import traceback
 import unittest
 from pathlib import Path
 
-from harness.inside.bench import precompile
+from harness.inside.bench import before_card, precompile
 from harness.inside.bench.ceilings import copy_ceiling, product_ceilings
 from harness.inside.bench.do_bench import Timer
 from harness.inside.bench.interference import Conditions, Watch
@@ -25,7 +25,6 @@ from harness.inside.bench.scripts import measure_scripts
 from harness.inside.bench.stopping_rule import Rounds, Rule
 from harness.inside.benchmarks import Point, load_points
 from harness.inside.codegen.jit_recorder import Recorder
-from harness.inside.compile import generated
 from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
 from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.facts.architecture import card_here
@@ -42,6 +41,7 @@ from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import as_stage, spawned
 from harness.inside.scripts.hooks import Hooks
 from harness.inside.scripts.script import benches_of, scripts_of
+from harness.inside.torch_ahead import generated
 from harness.records import Architecture, Job, Sample, Stage, StageReport, Verdict, to_json
 
 # One copy reads and writes this much in total: far more than any cache holds, and little on any GPU.
@@ -68,7 +68,7 @@ def measure(job: Job) -> StageReport:
     finally:
         lease.give_back()
         generated.remove(job)
-    report = dataclasses.replace(report, compiled_here=compiled_kernels() - compiled)
+    report = dataclasses.replace(report, compiled_here=compiled_kernels() - compiled - report.compiled_ahead)
     if second is None:
         return report
     report = dataclasses.replace(report, used_s=(report.used_s or 0.0) + (second.used_s or 0.0))
@@ -87,10 +87,10 @@ def _sweep(job: Job, folder: Path, name: str, journal: str, lease: Lease) -> Sta
     if several:
         keep = sink.first and bool(job.again)  # a second sweep needs all cards again
         deaths = share(job, Stage.BENCH, seats_of(several), command, journal, sink.on_event, lease, keep)
-        return dataclasses.replace(sink.report(deaths), used_s=round(sink.used_s, 3))
+        return sink.report(deaths)
     log, path = folder / "log.txt", folder / journal
     deaths = supervise(spawned(command), Journal(path), job.test_limit_s, log, sink.on_event, faults=job.device_faults)
-    return dataclasses.replace(sink.report(deaths), used_s=round(sink.used_s, 3))
+    return sink.report(deaths)
 
 
 def work(job: Job) -> None:
@@ -113,6 +113,7 @@ def work(job: Job) -> None:
     for path in benches_of(job):
         todo += load_points(journal, path, job, done)
     precompile.wait()
+    before_card.prepare(job, [point for point in todo if point.id not in done], timer, journal)
     await_card(journal)
     timer.begin()
     # Rows like those of the compile stage, but from real launches. They show whether both compile the same code.
@@ -142,11 +143,13 @@ def _measure_in_turns(together: list[Point], timer: Timer, watch: Watch, recorde
         for point in list(together):
             journal.write("turn" if point.id in before else "start", id=point.id)
             recorder.kernel, recorder.origin = point.kernel, point.id
-            before.setdefault(point.id, watch.look())
+            if point.id not in before:
+                before[point.id] = watch.look()
             timer.turn(series[point.id])
             sample = _measure(point, timer, series[point.id])
             if sample is None:
                 continue
+            before_card.start_over(sample, point, journal)
             together.remove(point)
             if sample.verdict is Verdict.PASSED:
                 sample = dataclasses.replace(sample, weak=watch.weakness(before[point.id], watch.look()))
@@ -189,7 +192,10 @@ def main() -> None:
     job = Job.load(Path(sys.argv[1]))
     if "--worker" in sys.argv:
         work(job)
-        return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # The card is held until this process is gone, and Python would take seconds to end it. Everything is written.
+        os._exit(0)
     sealing.shut()
     started = time.monotonic()
     report = dataclasses.replace(measure(job), seconds=time.monotonic() - started)

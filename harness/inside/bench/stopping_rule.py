@@ -23,7 +23,7 @@ _SETTLED = 4
 
 @dataclass(frozen=True)
 class Rule:
-    """When to stop: `target` is half the median's 95 % interval over the median; the cap is the author's `rep` milliseconds.
+    """When to stop: `target` is half the median's 95% interval over the median; the cap is the author's `rep` milliseconds.
 
     A round takes a `slices`-th of the cap, or a `rounds`-th of `timings`, which takes longer for slow calls. After `rounds` rounds with
     `timings` timings, the interval is computed, and once more after `settled` rounds. It determines how many rounds the target needs

@@ -38,19 +38,21 @@ class Recorder:
         self.on_row: OnRow | None = None
         self.kernel = self.origin = ""
         self.failure: Exception | None = None
+        self.refused: tuple[Exception, CompiledKernel] | None = None
         self._compile = triton.compiler.compile
         self._loaded: dict[bytes, tuple[int, int, int]] = {}
         triton.compiler.compile = self.compile
 
     def compile(self, src: Any, target: Any = None, options: Any = None, **rest: Any) -> Any:
         """Compile, read the binary, write the row to the journal. A compiler error is a row too, and is raised to the caller."""
-        base = self._describe(src, options or {})
+        base = self._describe(src, target, options or {})
         started = time.monotonic()
         try:
             compiled = self._compile(src, target=target, options=options, **rest)
         except Exception as error:
-            self.failure = error
-            self._write(dataclasses.replace(base, verdict=Verdict.FAILED, reason=describe(error)), None, error)
+            row = dataclasses.replace(base, verdict=Verdict.FAILED, reason=describe(error))
+            self.failure, self.refused = error, (error, row)
+            self._write(row, None, error)
             raise
         seconds = round(time.monotonic() - started, 3)
         try:
@@ -66,7 +68,7 @@ class Recorder:
         """Return registers, spills and the thread limit of a binary compiled here: occupancy code asks a loaded kernel for them."""
         return self._loaded.get(_digest(binary), (0, 0, self.card.program_threads))
 
-    def _describe(self, src: Any, options: dict[str, Any]) -> CompiledKernel:
+    def _describe(self, src: Any, target: Any, options: dict[str, Any]) -> CompiledKernel:
         names = src.fn.arg_names
         return CompiledKernel(
             kernel=self.kernel,
@@ -79,6 +81,7 @@ class Recorder:
             attributes={names[path[0]]: _told(told) for path, told in src.attrs.items() if len(path) == 1 and told},
             num_warps=options.get("num_warps"),
             num_stages=options.get("num_stages"),
+            options=_asked(target, options),
             source=source_of(src.fn, self.root),
         )
 
@@ -145,6 +148,15 @@ def read_once(compiled: Any) -> Reading:
     if reading.registers is not None:  # otherwise a tool was missing or hung, and may be there the next time
         kept.put(json.dumps(dataclasses.asdict(reading)), _READING, binary=False)
     return reading
+
+
+def _asked(target: Any, options: dict[str, Any]) -> dict[str, Scalar]:
+    """Return what a launch asks of the compiler beside warps and stages, without what is the compiler's default."""
+    from triton.compiler.compiler import make_backend
+
+    usual = vars(make_backend(target).parse_options({})) if target else {}
+    others = {name: value for name, value in options.items() if name not in ("num_warps", "num_stages")}
+    return {name: _plain(value) for name, value in others.items() if name not in usual or value != usual[name]}
 
 
 def _plain(value: Any) -> Scalar:

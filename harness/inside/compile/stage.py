@@ -21,6 +21,7 @@ from harness.inside.codegen.jit_recorder import Recorder
 from harness.inside.compile.backends import without_backend
 from harness.inside.compile.candidates import Candidates, Discarded
 from harness.inside.compile.cases import Cases, mostly_run, never_loaded, never_ran, never_reached
+from harness.inside.compile.expected import Expected, noticed
 from harness.inside.compile.pack import pack
 from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
 from harness.inside.environment.temporary_home import temporary_home
@@ -45,7 +46,7 @@ def compile_all(job: Job) -> StageReport:
     unseen = {"deselected": 0, "left_out": 0}  # tests, the same for every architecture
     cases = {card.name: Cases() for card in job.architectures}
     notes: dict[str, None] = {}
-    discarded = Discarded()
+    discarded, expected = Discarded(), Expected()
     lock, stop = threading.Lock(), threading.Event()
     sealing.remove(folder / "kernels.jsonl")  # from an interrupted run; the journals hold everything
 
@@ -54,9 +55,10 @@ def compile_all(job: Job) -> StageReport:
         sealing.append(folder / "kernels.jsonl", to_json(row))
 
     def report() -> StageReport:
-        """Only now is every launch known, and with it which candidates an autotuner discards."""
-        rows[:] = map(discarded.mark, rows)
-        if any(row.is_discarded for row in rows):
+        """Only now is every launch known, and with it which candidates an autotuner discards, and which errors tests expect."""
+        before = list(rows)
+        rows[:] = map(discarded.mark, map(expected.mark, rows))
+        if rows != before:
             sealing.replace(folder / "kernels.jsonl", "".join(f"{to_json(row)}\n" for row in rows))
         return _report(job, rows, (wrong, notes), unseen, list(cases.values()))
 
@@ -69,6 +71,8 @@ def compile_all(job: Job) -> StageReport:
                     notes[event["text"]] = None
                 if event["event"] == "candidates":
                     discarded.note(event)
+                if event["event"] == "expected":
+                    expected.note(event)
                 if event["event"] == "wrong":
                     wrong[f"{card.name}: {event['reason']}"] = None
                 if event["event"] == "collected":
@@ -197,7 +201,8 @@ def work(job: Job, card: Architecture) -> None:
             launch_benches(job, journal, recorder)
             launch_scripts(job, hooks, journal, recorder)
         if "test" in job.launches:
-            launch_tests(job, journal, recorder)
+            with noticed(recorder, journal):
+                launch_tests(job, journal, recorder)
     journal.write("end")
 
 

@@ -16,9 +16,11 @@ from typing import Any
 import torch
 from torch._library.custom_ops import CustomOpDef
 
+from harness.inside.fake_gpu.host_side import is_host, tensors_in
 from harness.inside.fake_gpu.redirect import within
 from harness.inside.fake_gpu.torch_device import Patch
 
+_ANY = "CompositeExplicitAutograd"  # the key of an op's function for all devices
 _REGISTERS = ("register_fake", "register_kernel", "register_autograd", "register_autocast", "register_vmap", "register_torch_dispatch")
 
 
@@ -28,12 +30,20 @@ class DirectOp:
     def __init__(self, kind: str, function: Callable[..., Any]) -> None:
         self._kind, self._function, self._signature = kind, function, inspect.signature(function)
         self.__signature__ = self._signature  # packages compare it with that of the op's fake
+        self._on_host: Callable[..., Any] | None = None
         self._differentiable: type[torch.autograd.Function] | None = None
+
+    @property
+    def _schema(self) -> Any:
+        """What packages ask an op for its arguments by."""
+        return torch._C.parse_schema(f"warpwave::op{torch.library.infer_schema(self._function, mutates_args='unknown')}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the op, and record it for autograd if a backward was registered."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
+        if self._on_host is not None and all(map(is_host, tensors_in(bound.args, bound.kwargs))):
+            return self._on_host(*bound.args, **bound.kwargs)
         if self._differentiable is None:
             return self._function(*bound.args, **bound.kwargs)
         return self._differentiable.apply(*bound.args, bound.kwargs)  # type: ignore[no-untyped-call]
@@ -61,12 +71,14 @@ class DirectOp:
         return function
 
     def register_kernel(self, device_types: Any, function: Any = None, /) -> Any:
-        """Use an implementation for the pretended device in place of the function."""
+        """Use an implementation for the pretended device in place of the function, and one for the CPU for tensors of the host."""
 
         def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
             kinds = [device_types] if isinstance(device_types, str) else device_types
             if kinds is None or self._kind in kinds:
                 self._function = implementation
+            elif "cpu" in kinds:
+                self._on_host = implementation
             return implementation
 
         return register if function is None else register(function)
@@ -123,17 +135,31 @@ def direct_ops(kind: str) -> list[Patch]:
 
 
 def shared_ops(kinds: Iterable[str]) -> list[Patch]:
-    """Return what lets an implementation that a package registers for a GPU of these types serve tensors on the CPU, too."""
+    """Return what lets an implementation that a package registers for a GPU of these types serve the pretended card, which is on the CPU.
+
+    If the package has one for the CPU, too, that one serves the tensors of the host.
+    """
     gpus = {kind.upper() for kind in kinds}
     implement: Any = torch.library.Library.impl
     custom_op, kernel = torch.library.custom_op, CustomOpDef.register_kernel
+    of_op: dict[tuple[str, str], dict[str, Callable[..., Any]]] = {}
 
     def on_both(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
-        fn = within(fn) if dispatch_key in gpus else fn
-        implement(self, op_name, fn, dispatch_key, **options)
-        if dispatch_key in gpus:
-            with contextlib.suppress(RuntimeError):  # the package has one for the CPU
-                implement(self, op_name, fn, "CPU", **options)
+        serves = "GPU" if dispatch_key in gpus else dispatch_key if dispatch_key == "CPU" else ""
+        if fn is torch.library.fallthrough_kernel or (not serves and dispatch_key != _ANY):
+            implement(self, op_name, fn, dispatch_key, **options)
+            return
+        op = (self.ns, str(op_name))
+        if not serves:
+            of_op[op] = {"": fn}
+            implement(self, op_name, fn, dispatch_key, **options)
+            return
+        known = of_op.setdefault(op, {})
+        known[serves] = fn = within(fn)
+        if serves == "GPU":
+            implement(self, op_name, fn, dispatch_key, **options)
+        with contextlib.suppress(RuntimeError):  # what chooses is there since the first of the two
+            implement(self, op_name, _chosen_by_place(fn, known), "CPU", **options)
 
     def anywhere(device_types: Any) -> Any:
         named = {device_types} if isinstance(device_types, str) else set(device_types or ())
@@ -149,14 +175,25 @@ def shared_ops(kinds: Iterable[str]) -> list[Patch]:
     def register_kernel(self: Any, device_types: Any, function: Any = None, /) -> Any:
         if function is None:
             return lambda decorated: register_kernel(self, device_types, decorated)
-        serves = "cpu" if anywhere(device_types) is None and device_types is not None else device_types
-        return kernel(self, serves, within(function))
+        return kernel(self, device_types, within(function))
 
     return [
         (torch.library.Library, "impl", on_both),
         (torch.library, "custom_op", custom),
         (CustomOpDef, "register_kernel", register_kernel),
     ]
+
+
+def _chosen_by_place(function: Callable[..., Any], known: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
+    """Return an op that calls what serves its tensors: what is for the GPU, for the CPU, or for both."""
+
+    @functools.wraps(function)
+    def serve(*args: Any, **kwargs: Any) -> Any:
+        tensors = list(tensors_in(args, kwargs))
+        order = ("CPU", "", "GPU") if tensors and all(map(is_host, tensors)) else ("GPU", "", "CPU")
+        return next(known[place] for place in order if place in known)(*args, **kwargs)
+
+    return serve
 
 
 def _publish(name: str, op: DirectOp) -> None:

@@ -20,9 +20,12 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
 from harness.inside.fake_gpu.custom_ops import direct_ops, plain
+from harness.inside.fake_gpu.host_side import forget, tensors_in
+from harness.inside.fake_gpu.host_side import known as known_data
 from harness.inside.fake_gpu.no_data.comparisons import comparisons
 from harness.inside.fake_gpu.no_data.tensors import WithoutData, arrays, files
 from harness.inside.fake_gpu.no_data.unknown import UnknownInt, size
+from harness.inside.fake_gpu.no_data.written import written
 from harness.inside.fake_gpu.redirect import switched_on
 from harness.inside.fake_gpu.torch_device import apply, patches, torch_device
 from harness.inside.fake_gpu.torch_objects import objects
@@ -162,9 +165,19 @@ def _known_arguments(run: Callable[..., Any]) -> Callable[..., Any]:
     def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
         named = {parameter.name: parameter for parameter in self.params}
         known = [some(value, parameter) for value, parameter in zip(args, self.params, strict=False)]
-        return run(self, *known, *args[len(known) :], **{name: some(value, named.get(name)) for name, value in kwargs.items()})
+        launched = run(self, *known, *args[len(known) :], **{name: some(value, named.get(name)) for name, value in kwargs.items()})
+        _forget_written(launched, {**dict(zip(named, args, strict=False)), **kwargs})
+        return launched
 
     return launch
+
+
+def _forget_written(launched: Any, arguments: dict[str, Any]) -> None:
+    """Forget the numbers of tensors to which a kernel writes: counters, indices that it sorts."""
+    known = {name: tensor for name, value in arguments.items() for tensor in tensors_in(value) if known_data(tensor) is not None}
+    if known and "ttir" in (binary := getattr(launched, "asm", {})):
+        for name in written(binary["ttir"]) & known.keys():
+            forget(known[name])
 
 
 def _tune_anew(self: Any, key: Any, configs: Any, bench: Callable[[], object]) -> bool:

@@ -13,6 +13,7 @@ import torch
 
 from harness.inside.fake_gpu.driver import PretendedDriver
 from harness.inside.fake_gpu.interpreted.device_library import library
+from harness.inside.fake_gpu.interpreted.hardware import hardware
 from harness.inside.fake_gpu.interpreted.language_gaps import language_gaps
 from harness.inside.fake_gpu.interpreted.language_members import language_members
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrow_floats
@@ -43,6 +44,7 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
         *narrow_floats(),
         *language_gaps(),
         *language_members(),
+        *hardware(_PROCESSORS),
         (InterpretedFunction, "warmup", _warmup),
         (InterpretedFunction, "run", _with_handle(InterpretedFunction.run)),
         (GridExecutor, "__call__", _captured(GridExecutor.__call__)),

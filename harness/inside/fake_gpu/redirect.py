@@ -214,6 +214,10 @@ class Redirect(torch.overrides.TorchFunctionMode):
         finally:
             flags._set_sdp_use_math(allowed)
 
+    def _as_asked(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Read the arguments of a module's `to`, where a device is no place to make a tensor."""
+        return func(*args, **kwargs)
+
     def _count(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Count whole numbers, too: the CPU counts only floats."""
         tensor = args[0] if args else kwargs.pop("input")
@@ -250,4 +254,5 @@ _ACTIONS = {
     "type": Redirect._type,
     "scaled_dot_product_attention": Redirect._attend,
     "histc": Redirect._count,
+    "_parse_to": Redirect._as_asked,
 }

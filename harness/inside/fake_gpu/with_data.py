@@ -21,6 +21,7 @@ from harness.records import Architecture
 
 # Tests that ask whether there is room for a tensor of gigabytes would fill the host's memory, and take hours.
 _FREE_BYTES = 8 << 30
+_OF_TORCH = ("inductor", "cudagraphs", "eager", "aot_eager", "aot_eager_decomp_partition")
 
 
 def card_with_data(
@@ -55,10 +56,13 @@ def card_with_data(
 
 
 def _compile(compile_: Callable[..., Any], originals: list[Patch]) -> Callable[..., Any]:
-    """Leave code as it is where torch would generate kernels for it: that takes long, and needs a card. Other backends are the author's."""
+    """Leave code as it is for torch's own backends: their kernels need a card, and their tracer sees no launch in the interpreter.
+
+    Other backends are the author's.
+    """
 
     def chosen(model: Any = None, **options: Any) -> Any:
-        if options.get("backend", "inductor") == "inductor":
+        if options.get("backend", "inductor") in _OF_TORCH:
             return plain(model, **options)
         if model is None:
             return functools.partial(chosen, **options)

@@ -71,13 +71,14 @@ class _Claims:
                 following = self._next(wait=self._stays())
                 others = self._left(following)
             file, items = following, others
-        if self._neighbours is not None and self._stays():
-            yield from self._postponed(self._neighbours)
+        if self._stays():
+            yield from self._postponed()
 
-    def _postponed(self, neighbours: Neighbours) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
-        """Yield what was postponed, when no other worker is on this card."""
+    def _postponed(self) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
+        """Yield what was postponed, when no other worker is on this card, or on this machine's cores if tests use none."""
         self._ledger.wait_until_alone(self._beat)
-        neighbours.all_gone()
+        if self._neighbours is not None:
+            self._neighbours.all_gone()
         units = self._ledger.postponed()
         while (unit := self._ledger.next(units, {}, self._beat)) is not None:
             done = done_by_all(self._journal.path)

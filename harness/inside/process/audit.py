@@ -19,7 +19,7 @@ from harness.records import Verdict
 Event = dict[str, Any]
 
 _FROM_WORKERS = {"collected", "start", "turn", "ready", "waiting", "finish", "poisoned", "lost", "kernel", "candidates", "finding"}
-_FROM_WORKERS |= {"note", "end", "postponed", "card"}
+_FROM_WORKERS |= {"note", "end", "postponed", "card", "expected"}
 _KINDS = _FROM_WORKERS | {"worker", "death", "wrong"}
 _OF_A_CASE = {"start", "turn", "ready", "finish", "poisoned", "postponed", "death", "lost", "finding"}
 _OUTCOMES = {"passed", "failed", "error", "skipped", "invalid", "timeout"}
@@ -213,6 +213,8 @@ def _is_whole(event: Event) -> bool:
     if kind == "candidates":
         rows, counts = event.get("rows"), (event.get("clean"), event.get("of"))
         return isinstance(rows, list) and all(isinstance(row, str) for row in rows) and all(type(count) is int for count in counts)
+    if kind == "expected":
+        return isinstance(event.get("row"), str)
     if kind == "note":
         return isinstance(event.get("text"), str)
     if kind in ("lost", "wrong", "postponed"):

@@ -11,6 +11,10 @@ _REFUSED = re.compile(r"Block pointers have been removed|key contains names that
 TOOK_IT = "3.6.0"
 _MISSING = re.compile(r"No module named '([\w.]+)'|No package metadata was found for ([\w.-]+)|The '([\w.-]+)' distribution was not found")
 _FEW = 6
+_NO_CONFTEST = (
+    "Tests import conftest.py, which these sources do not have. Source archives often leave it out. "
+    "Take the tests from the package's repository."
+)
 
 
 def hint_of(messages: Iterable[str]) -> str:
@@ -25,10 +29,12 @@ def hint_of(messages: Iterable[str]) -> str:
 def missing_of(messages: Iterable[str]) -> str:
     """Return which modules cannot be imported, the most wanted first, and what installs them; empty if none is missing."""
     wanted = Counter(next(filter(None, match.groups())) for match in map(_MISSING.search, messages) if match)
+    without_conftest = _NO_CONFTEST if wanted.pop("conftest", 0) else ""
     if not wanted:
-        return ""
+        return without_conftest
     names = ", ".join(name for name, _ in wanted.most_common(_FEW)) + (f" and {len(wanted) - _FEW} more" if len(wanted) > _FEW else "")
-    return (
+    told = (
         f"Missing here: {names}. --install installs the package and what it declares, --with NAME one more, by pip's name. "
         "A module of the package itself may need --env PYTHONPATH=FOLDER."
     )
+    return " ".join(filter(None, (told, without_conftest)))

@@ -11,6 +11,8 @@ whether the device answers a new process. If so, that case is the culprit. If no
 
 The result of a case is on disk before the next one starts. A run that was killed as a whole continues from its journal: its events are
 reported again, and only missing cases run. Violations of the journal's rules are reported as `wrong` after the last worker: see `audit`.
+
+A case's limit does not count the time in which its worker was ready to run and other processes had the cores.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from pathlib import Path
 from harness.inside.environment.container_limits import memory_kills, past_memory_limit
 from harness.inside.process.audit import Audit, Event, Tail
 from harness.inside.process.journal import Journal
-from harness.inside.process.workers import Start, end
+from harness.inside.process.workers import Start, end, waited_s
 from harness.records import UNWRITABLE, Verdict
 
 _POLL_S = 0.05
@@ -108,6 +110,18 @@ def supervise(
     return deaths
 
 
+class _Clock:
+    """Counts from its creation, and stands still while the worker waits for a core."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self._begun, self._waited = pid, time.monotonic(), waited_s(pid)
+
+    def is_past(self, limit_s: float) -> bool:
+        """Return whether the limit has passed."""
+        wall = time.monotonic() - self._begun
+        return wall > limit_s and wall - (waited_s(self._pid) - self._waited) > limit_s
+
+
 def _careful(on_event: OnEvent, audit: Audit) -> OnEvent:
     """Wrap `on_event`: an event that it cannot process becomes a finding instead of ending the stage."""
 
@@ -130,9 +144,10 @@ def _run_worker(
     audit.begin()
     # A new worker compiles and loads again what an earlier one had. This line tells readers of the journal.
     journal.write("worker")
-    running, since, last, lost, timed_out = None, time.monotonic(), "", "", False
+    running, last, lost, timed_out = None, "", "", False
     kills = memory_kills()
     worker = start(journal.path, log)
+    since = _Clock(worker.pid)
     try:
         while True:
             exited = worker.poll() is not None
@@ -140,9 +155,9 @@ def _run_worker(
             for event in filter(audit.check, fresh):
                 last = kind = event["event"]
                 if kind in ("start", "turn"):
-                    running, since = event["id"], time.monotonic()
+                    running, since = event["id"], _Clock(worker.pid)
                 elif kind in ("finish", "ready", "poisoned", "waiting", "postponed"):
-                    running, since = None, time.monotonic()
+                    running, since = None, _Clock(worker.pid)
                 elif kind == "lost":
                     lost = event["reason"]
                 on_event(event)
@@ -152,7 +167,7 @@ def _run_worker(
                 on_event({"event": "idle"})
             if stop.is_set():
                 raise KeyboardInterrupt
-            if time.monotonic() - since > (case_limit_s if running else _IDLE_LIMIT_S):
+            if since.is_past(case_limit_s if running else _IDLE_LIMIT_S):
                 timed_out = True
                 break
             time.sleep(_POLL_S)

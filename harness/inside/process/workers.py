@@ -134,6 +134,17 @@ def end(worker: Worker, grace_s: float) -> None:
     worker.poll()
 
 
+def waited_s(pid: int, proc: Path = Path("/proc")) -> float:
+    """Return the seconds that a process's first thread has waited for a free core since it began; 0 if the kernel does not say.
+
+    Linux, sched-stats.rst: time on the processor and time on the run queue in ns, and the number of time slices.
+    """
+    try:
+        return int((proc / str(pid) / "schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 def hash_triton() -> None:
     """Compute Triton's hash once per process: it is part of every cache key, and takes half a second."""
     with contextlib.suppress(ImportError, AttributeError):

@@ -1,7 +1,7 @@
 """Choose the tests of a `--quick` run: at most three of each test function, spread over its parameters; fewer if there are many functions.
 
-Sizes much above the smallest ones are left out: one test of 8192 by 8192 takes an interpreter longer than all others. The choice follows
-from the parameters alone, so it is the same on every machine and in every stage.
+Sizes much above the smallest ones are left out: one test of 8192 by 8192 takes an interpreter longer than all others. If even the smallest
+are large, only they are left. The choice follows from the parameters alone, so it is the same on every machine and in every stage.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ MOST = 3  # like the sizes of a sweep: the first, the last and one between
 ENOUGH = 150  # tests in all: with more, each function gets two, and with still more one
 LARGEST = 16  # times the work of a function's smallest test
 ALWAYS_SMALL = 1 << 20  # elements that an interpreter works through in seconds; sizes such as 0, 1 and 1023 belong together
+ALWAYS_LARGE = 1 << 28  # an interpreter takes minutes for 16 times as much: only a function's smallest tests may be larger
 
 
 def few_of_each(items: Sequence[pytest.Item]) -> list[pytest.Item]:
@@ -38,7 +39,7 @@ def _function(item: pytest.Item) -> tuple[str, str]:
 def _small(items: list[pytest.Item]) -> list[pytest.Item]:
     """Return the items whose parameters ask for little work."""
     work = [_work(dict(getattr(getattr(item, "callspec", None), "params", {}))) for item in items]
-    most = max(LARGEST * min(work), ALWAYS_SMALL)
+    most = max(ALWAYS_SMALL, min(LARGEST * min(work), max(ALWAYS_LARGE, min(work))))
     return [item for item, each in zip(items, work, strict=True) if each <= most]
 
 

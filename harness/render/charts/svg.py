@@ -1,4 +1,4 @@
-"""A sweep → SVG: lines with a 20 to 80 % band over a swept size, or a row of dots per case. Pure; colours are classes (see `palette`)."""
+"""A sweep → SVG: lines with a 20 to 80% band over a swept size, or a row of dots per case. Pure; colours are classes (see `palette`)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ MOST_DRAWN = 2000  # drawings
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One number of a series, with its 20 to 80 % band if one was measured. `state` is empty if the number is sound."""
+    """One number of a series, with its 20 to 80% band if one was measured. `state` is empty if the number is sound."""
 
     value: float
     low: float | None

@@ -12,7 +12,7 @@ from harness.render.text import visible
 
 @dataclass(frozen=True)
 class Measured:
-    """One sound number and its row. `low` and `high` are its 20 to 80 % band, if it has one."""
+    """One sound number and its row. `low` and `high` are its 20 to 80% band, if it has one."""
 
     row: Row
     cell: Cell

@@ -89,7 +89,7 @@ def _square(square: Square, *, untested: bool) -> Line:
 
 
 def draw_bar(share: float) -> str:
-    """Return a bar of four characters, filled by eighths of one: `██▎·` is 56 %."""
+    """Return a bar of four characters, filled by eighths of one: `██▎·` is 56%."""
     eighths = min(8 * _CELLS, max(0, round(share * 8 * _CELLS)))
     whole, part = divmod(eighths, 8)
     return ("█" * whole + (_EIGHTHS[part] if part else "")).ljust(_CELLS, "·")

@@ -2,6 +2,7 @@
 
 import inspect
 
+import pytest
 import torch
 import triton
 from small_kernels import add, add_kernel, scale, scale_kernel
@@ -111,11 +112,41 @@ def test_triton_op_and_wrap_triton(pair):
     torch.testing.assert_close(added(*pair), pair[0] + pair[1])
 
 
+def test_the_schema_of_an_op():
+    assert [argument.name for argument in torch.ops.idioms.scaled.default._schema.arguments] == ["x", "factor"]
+
+
 def test_an_op_of_a_library_object(pair):
     library = torch.library.Library("idioms_library", "DEF")
     library.define("halved(Tensor x) -> Tensor")
     library.impl("halved", lambda x: scale(x, 0.5), "CUDA")
     torch.testing.assert_close(torch.ops.idioms_library.halved(pair[0]), pair[0] / 2)
+
+
+@torch.library.custom_op("idioms::halved", mutates_args=())
+def halved(x: torch.Tensor) -> torch.Tensor:
+    return scale(x, 0.5)
+
+
+@halved.register_kernel("cpu")
+def _(x):
+    raise NotImplementedError("there is no kernel for the CPU")
+
+
+def test_an_op_with_another_kernel_for_the_cpu():
+    x = torch.randn(300, device="cuda")
+    torch.testing.assert_close(halved(x), x / 2)
+    with pytest.raises(NotImplementedError, match="for the CPU"):
+        halved(torch.ones(3))
+
+
+def test_an_op_of_a_library_object_with_another_kernel_for_the_cpu(pair):
+    library = torch.library.Library("idioms_both", "DEF")
+    library.define("halved(Tensor x) -> Tensor")
+    library.impl("halved", lambda x: torch.full_like(x, -1.0), "CPU")
+    library.impl("halved", lambda x: scale(x, 0.5), "CUDA")
+    torch.testing.assert_close(torch.ops.idioms_both.halved(pair[0]), pair[0] / 2)
+    assert (torch.ops.idioms_both.halved(torch.ones(3)) == -1).all()
 
 
 def test_opcheck():

@@ -48,6 +48,8 @@ def test_a_module_made_on_the_card():
 def test_a_module_moved_and_cast():
     layer = Layer(64).to(device="cuda", dtype=torch.bfloat16)
     assert layer.weight.dtype == torch.bfloat16
+    assert layer.weight.is_cuda
+    assert layer.offset.is_cuda
     assert (layer(torch.ones(16, 64, device="cuda", dtype=torch.bfloat16)) == 0.5).all()
 
 

@@ -160,6 +160,7 @@ def test_a_control_that_checks_no_memory_does_not_judge_what_was_found_there():
         (failure(), "", controls.OURS),
         (failure(), "AssertionError: 9 of 9", controls.PACKAGE),
         (failure(where="/x/site-packages/triton/runtime/interpreter.py"), "AssertionError: 9 of 9", "the package, or Triton"),
+        (failure(message="Tensor-likes are not equal!"), "Tensor-likes are not equal!", "the package, or Triton"),
         (failure(where="/x/harness/inside/fake.py"), "AssertionError: 9 of 9", controls.OURS),
         (failure(), "needs a card: no NVIDIA driver", controls.UNDECIDED),
         (
@@ -173,6 +174,29 @@ def test_a_control_that_checks_no_memory_does_not_judge_what_was_found_there():
 def test_a_control_decides_whose_fault_it_is(one, said, fault):
     """A control that passes convicts us, one with the same message acquits us; what a card would have said is ours to pretend."""
     assert controls._fault(one, said) == fault
+
+
+@pytest.mark.parametrize(("seconds", "fault"), [(30, "the package, or Triton"), (0, "ours")])
+def test_a_test_that_is_slow_without_us_is_not_ours(tmp_path, seconds, fault):
+    """It has the same limit without us. One that is done within it convicts us."""
+    (tmp_path / "test_ops.py").write_text(f"import time\n\n\ndef test_bad():\n    time.sleep({seconds})\n")
+    slow = failures.Class("it ran longer than N s", 1, failure(message="it ran longer than 3 s"))
+
+    assert controls.blame(slow, tmp_path, sys.executable, {})["fault"] == fault
+
+
+def test_what_the_harness_sets_is_taken_back_before_it_is_acquitted(tmp_path, monkeypatch):
+    """A package that fails with a switch of ours, and not without it, is not to blame."""
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "ops" / "__init__.py").write_text('import os\nONLY = os.getenv("OPS_TRITON_ONLY")\n')
+    found = failures.Class("AssertionError: N of N", 1, failure())
+    said = {True: "AssertionError: 3 of 4", False: ""}
+    monkeypatch.setattr(controls, "_pytest", lambda words, failure, kernels, python, env: said["OPS_TRITON_ONLY" in env])
+
+    answer = controls.blame(found, tmp_path, sys.executable, {"OPS_TRITON_ONLY": "1"})
+
+    assert answer == {"fault": "ours", "control": "AssertionError: 3 of 4; without OPS_TRITON_ONLY: passes"}
 
 
 @pytest.mark.slow

@@ -132,6 +132,7 @@ FLOORS = {
             "multi_gpu",
             "test",
             "compile",
+            "torch_ahead",
             "bench",
             "ahead",
         ),

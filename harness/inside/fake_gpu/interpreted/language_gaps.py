@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,10 @@ import numpy as np
 import triton.language as tl
 
 from harness.inside.fake_gpu.interpreted.aggregates import aggregates
+from harness.inside.fake_gpu.interpreted.closures import closures
 from harness.inside.fake_gpu.interpreted.language_names import names_of_the_language
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrowed
+from harness.inside.fake_gpu.interpreted.operations import operations
 from harness.inside.fake_gpu.torch_device import Patch
 from harness.inside.process.exceptions import NotPretended
 
@@ -27,12 +30,22 @@ def language_gaps() -> list[Patch]:
         (interpreter, "_implicit_cvt", _floats_too(interpreter._implicit_cvt)),
         *names_of_the_language(),
         *aggregates(),
+        *closures(),
+        *operations(),
         (interpreter, "_patch_lang_tensor", _with_index(interpreter._patch_lang_tensor)),
         (interpreter.ASTTransformer, "visit_For", _loop_of_tensors),
         (interpreter.InterpreterBuilder, "create_inline_asm", _no_assembly),
         (interpreter.InterpreterBuilder, "get_bf16", _constant_of_bf16),
+        (interpreter.interpreter_builder, "options", _without_overflow(interpreter.interpreter_builder.options)),
         (interpreter.InterpreterBuilder, "binary_op", _truths_of_one_bit(interpreter.InterpreterBuilder.binary_op)),
     ]
+
+
+def _without_overflow(options: Any) -> Any:
+    """Return options by which the interpreter does not compute each sum and product of whole numbers again in 64 bits: unless it debugs,
+    it drops the comparison, and half the time of a kernel's addresses goes into it.
+    """
+    return options if options.debug else dataclasses.replace(options, sanitize_overflow=False)
 
 
 def _floats_too(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -14,6 +14,7 @@ import triton.language as tl
 from harness.inside.fake_gpu.torch_device import Patch
 
 _BUILTIN = tl.core.TRITON_BUILTIN
+_LANGUAGE = "_warpwave_language"
 
 
 def names_of_the_language() -> list[Patch]:
@@ -40,10 +41,15 @@ class _Modules:
         self.seen: dict[int, tuple[dict[str, Any], int, tuple[Any, ...]]] = {}
 
     def forwarding(self, patch: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return what replaces the language for a function, and forwards the names of its module before."""
+        """Return what replaces the language for a function, and forwards the names of its module before.
+
+        The interpreter looks for the language among a kernel's globals. A module may import it elsewhere: as `triton.language`, which needs
+        no name of its own, or in the function that makes the kernel.
+        """
 
         def replace(function: Any) -> Any:
-            self._languages(function.__globals__)
+            if not self._languages(function.__globals__):
+                function.__globals__[_LANGUAGE] = tl
             return patch(function)
 
         return replace

@@ -56,8 +56,8 @@ _DRAWN = (torch.randint, torch.randperm)
 class WithoutData(Redirect):
     """Sends what asks for a GPU to torch's meta device.
 
-    Whole numbers that come from the host (lengths, offsets), or that torch draws, are known on the card, too, until torch writes to them:
-    much host code derives sizes from them, and a card would give back the same. What a kernel writes to them is not seen.
+    Whole numbers that come from the host (lengths, offsets), or that torch draws, are known on the card, too, until torch or a
+    kernel writes to them: much host code derives sizes from them, and a card would give back the same.
     """
 
     def is_on_card(self, tensor: torch.Tensor) -> bool:  # noqa: D102

@@ -1,0 +1,67 @@
+"""What kernels ask of the card itself (`tl.extra.cuda.smid()`, `gdc_wait()`), which Triton's interpreter does not answer."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import time
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+import triton.language.extra as extra
+
+from harness.inside.fake_gpu.torch_device import Patch
+
+_WARPS = 4  # what a launch has if it does not say
+
+
+def hardware(processors: int) -> Iterator[Patch]:
+    """Yield answers: programs run one after another, each on one of the `processors`; one launch ends before the next begins."""
+    from triton.runtime.interpreter import InterpreterOptions, interpreter_builder
+
+    def smid() -> Any:
+        return _number(int(np.dot(interpreter_builder.grid_idx, (1, 7, 31))) % processors, tl.int32)
+
+    answers: dict[str, Callable[[], Any]] = {"smid": smid}
+    answers |= dict.fromkeys(("globaltimer", "memrealtime"), lambda: _number(time.perf_counter_ns(), tl.int64))
+    answers |= dict.fromkeys(("gdc_wait", "gdc_launch_dependents"), lambda: None)
+    for module in _modules():
+        for name, function in vars(module).items():
+            if getattr(function, tl.core.TRITON_BUILTIN, False):
+                yield module, name, answers.get(name) or _within_the_interpreter(function)
+    for name, value in (("num_warps", _WARPS), ("warp_size", 32)):
+        if not hasattr(InterpreterOptions, name):
+            yield InterpreterOptions, name, value
+
+
+def _number(value: int, dtype: Any) -> Any:
+    from triton.runtime.interpreter import TensorHandle
+
+    return tl.tensor(TensorHandle(np.array([value], dtype=np.int64 if dtype is tl.int64 else np.int32), dtype), dtype)
+
+
+def _modules() -> Iterator[ModuleType]:
+    """Yield the vendors' folders of the language, and the modules in them beside their device libraries.
+
+    Triton imports a vendor's folder twice: `import` finds one of the two, and `tl.extra` has the other.
+    """
+    for info in pkgutil.walk_packages(extra.__path__, f"{extra.__name__}."):
+        if not info.name.endswith("libdevice"):
+            try:
+                yield (imported := importlib.import_module(info.name))
+            except ImportError:  # what one vendor's Triton has and this one lacks
+                continue
+            if info.ispkg and (named := getattr(extra, info.name.rpartition(".")[2], imported)) is not imported:
+                yield named
+
+
+def _within_the_interpreter(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        from triton.runtime.interpreter import interpreter_semantic
+
+        return function(*args, **{**kwargs, "_semantic": interpreter_semantic})
+
+    return call

@@ -1,0 +1,210 @@
+"""Attention backward for Hopper: warp-specialised, in Gluon, with five matrix products per tile and none repeated.
+
+A program owns 128 keys of one head of K and V. It walks over the tiles of 64 queries that see them, in every query head that shares this
+pair. Its twelve warps have three roles:
+
+    producer      one warp, 24 registers a thread   fetches K and V once, then Q, dO, the logsumexp and delta of each tile (TMA)
+    consumer 0/1  a warpgroup each, 240 registers   keys 0..63 and 64..127: S = K Q^T, P = exp(scale * S - lse), dP = V dO^T,
+                                                    dS = P (dP - delta), dV += P dO, dK += dS Q; then half of the columns of dQ = dS^T K
+
+Scores are transposed, keys by queries, so that P and dS are left operands of the next products and stay in registers. Only dQ, which sums
+over keys, needs the other consumer's dS, through shared memory. The TMA adds dQ over all programs in fp32. The order of these additions
+varies between runs, and so do dQ's last bits.
+
+Formula: Dao 2023 (arXiv 2307.08691), section 3.1, with delta = rowsum(dO * O).
+"""
+
+from __future__ import annotations
+
+from kernels.attention.hopper.deal import next_tile
+from kernels.attention.hopper.tiles import AVAILABLE, jit, ring
+
+if AVAILABLE:
+    from triton.experimental.gluon import language as gl
+    from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
+
+    from kernels.attention.hopper.tiles import async_atomic_add, async_load, async_store
+
+__all__ = ["attention_hopper_backward_kernel"]
+
+
+@jit
+def _produce(descs, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr):
+    q_desc, k_desc, v_desc, dout_desc, lse_desc, delta_desc = descs
+    k_smem, v_smem, q_ring, dout_ring, start_ring, _, _ = smem
+    kv_full, full, empty, _, _ = bars
+    kv_heads, group, together, section, row_tiles, _ = sizes
+    pair, block = gl.program_id(2) * section + gl.program_id(0), gl.program_id(1)
+    STAGES: gl.constexpr = q_ring.shape[0]
+    batch, kv_head = pair // kv_heads, pair % kv_heads
+    mbarrier.expect(kv_full, 2 * k_desc.block_type.nbytes + 2 * v_desc.block_type.nbytes)
+    for half in gl.static_range(2):
+        async_load(k_desc, [batch, kv_head, (2 * block + half) * KEYS, 0], kv_full, k_smem.index(half))
+        async_load(v_desc, [batch, kv_head, (2 * block + half) * KEYS, 0], kv_full, v_smem.index(half))
+    first = 2 * block * KEYS // ROWS if CAUSAL else 0
+    head, tile, last_head = kv_head * group, row_tiles - 1, kv_head * group + together
+    for step in range(group * (row_tiles - first)):
+        stage, phase = step % STAGES, step // STAGES & 1
+        here = ((batch * kv_heads * group + head) * row_tiles + tile) * ROWS
+        mbarrier.wait(empty.index(stage), phase ^ 1)
+        mbarrier.expect(full.index(stage), 2 * q_desc.block_type.nbytes + 2 * lse_desc.block_type.nbytes)
+        async_load(q_desc, [batch, head, tile * ROWS, 0], full.index(stage), q_ring.index(stage))
+        async_load(dout_desc, [batch, head, tile * ROWS, 0], full.index(stage), dout_ring.index(stage))
+        async_load(lse_desc, [here], full.index(stage), start_ring.index(stage))
+        async_load(delta_desc, [here], full.index(stage), start_ring.index(STAGES + stage))
+        head, tile, last_head = next_tile(head, tile, last_head, together, first, row_tiles)
+
+
+@jit
+def _step(
+    dk, dv, dq_desc, head, first_row, first_key, keys, masked, scale_log2, smem, bars, step, HALF: gl.constexpr, CAUSAL: gl.constexpr
+):
+    """Process the `step`-th tile of queries: add to `dk` and `dv`, and send off its dQ."""
+    k_smem, v_smem, q_ring, dout_ring, start_ring, ds_ring, dq_smem = smem
+    _, full, empty, ds_full, ds_empty = bars
+    STAGES: gl.constexpr = q_ring.shape[0]
+    ROWS: gl.constexpr = q_ring.shape[3]
+    KEYS: gl.constexpr = k_smem.shape[3]
+    D: gl.constexpr = q_ring.shape[4]
+    dtype: gl.constexpr = q_ring.dtype
+    s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
+    dq_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D // 2, 16])
+    left: gl.constexpr = gl.DotOperandLayout(0, dk.type.layout, 2)
+    by_query: gl.constexpr = gl.SliceLayout(0, s_layout)
+    unset = gl.zeros([KEYS, ROWS], gl.float32, s_layout)
+    stage, phase = step % STAGES, step // STAGES & 1
+    k = k_smem.index(HALF).reshape([KEYS, D])
+    v = v_smem.index(HALF).reshape([KEYS, D])
+    q = q_ring.index(stage).reshape([ROWS, D])
+    dout = dout_ring.index(stage).reshape([ROWS, D])
+
+    # The accumulators start from -lse / scale and -delta. If these were subtracted later, they would occupy 32 registers during the
+    # exponentials. Masked entries start from -inf, which costs tiles without a mask no more than a branch.
+    mbarrier.wait(full.index(stage), phase)
+    start, _ = gl.broadcast(gl.expand_dims(start_ring.index(stage).load(by_query), 0), unset)
+    if masked:
+        last = gl.full([ROWS], keys - 1, gl.int32, by_query)
+        if CAUSAL:
+            last = gl.minimum(last, first_row + gl.arange(0, ROWS, by_query))
+        key = first_key + gl.arange(0, KEYS, gl.SliceLayout(1, s_layout))
+        start = gl.where(gl.expand_dims(key, 1) <= gl.expand_dims(last, 0), start, float("-inf"))
+    dp_start, _ = gl.broadcast(gl.expand_dims(start_ring.index(STAGES + stage).load(by_query), 0), unset)
+    # A move that LLVM cannot delay. If it moved past the fence before the product, ptxas would wait for the product of S there.
+    dp_start = gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [dp_start], dtype=gl.float32, is_pure=False, pack=1)
+    s = warpgroup_mma(k, q.permute((1, 0)), start, is_async=True)
+    dp = warpgroup_mma(v, dout.permute((1, 0)), dp_start, is_async=True)
+    s = warpgroup_mma_wait(1, deps=(s,))
+    p = gl.exp2(s * scale_log2)
+    dv = warpgroup_mma(gl.convert_layout(p.to(dtype), left), dout, dv, is_async=True)
+    dp = warpgroup_mma_wait(1, deps=(dp,))
+    ds = (p * dp).to(dtype)
+    mbarrier.wait(ds_empty.index(stage), phase ^ 1)
+    ds_ring.index(2 * stage + HALF).store(ds)
+    fence_async_shared()
+    mbarrier.arrive(ds_full.index(stage), count=1)
+    dk = warpgroup_mma(gl.convert_layout(ds, left), q, dk, is_async=True)
+
+    mbarrier.wait(ds_full.index(stage), phase)  # wait for the other consumer's dS while dK's product runs
+    dq = gl.zeros([ROWS, D // 2], gl.float32, dq_layout)
+    for half in gl.static_range(2):
+        columns = k_smem.index(half).reshape([KEYS, D]).slice(HALF * (D // 2), D // 2, dim=1)
+        dq = warpgroup_mma(ds_ring.index(2 * stage + half).permute((1, 0)), columns, dq, use_acc=half > 0, is_async=True)
+    dk, dv = warpgroup_mma_wait(2, deps=(dk, dv))
+    mbarrier.arrive(empty.index(stage), count=1)
+    dq = warpgroup_mma_wait(0, deps=(dq,))
+    mbarrier.arrive(ds_empty.index(stage), count=1)
+    tma.store_wait(0)  # the previous tile's store: its buffer is written next
+    dq_smem.index(HALF).reshape([ROWS, D // 2]).store(dq)
+    fence_async_shared()
+    async_atomic_add(dq_desc, [gl.program_id(2), head, first_row, HALF * (D // 2)], dq_smem.index(HALF))
+    return dk, dv
+
+
+@jit
+def _consume(dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, HALF: gl.constexpr, CAUSAL: gl.constexpr):
+    k_smem, v_smem, q_ring, _, _, _, _ = smem
+    kv_full, _, _, _, _ = bars
+    _, group, together, _, row_tiles, keys = sizes
+    block = gl.program_id(1)
+    ROWS: gl.constexpr = q_ring.shape[3]
+    KEYS: gl.constexpr = k_smem.shape[3]
+    D: gl.constexpr = q_ring.shape[4]
+    d_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    first_key = (2 * block + HALF) * KEYS
+    dk = gl.zeros([KEYS, D], gl.float32, d_layout)
+    dv = gl.zeros([KEYS, D], gl.float32, d_layout)
+
+    first = 2 * block * KEYS // ROWS if CAUSAL else 0
+    end = (block + 1) * 2 * KEYS
+    mbarrier.wait(kv_full, 0)
+    head = gl.program_id(0) * group
+    tile, last_head = row_tiles - 1, head + together
+    for step in range(group * (row_tiles - first)):
+        masked = end > keys  # if the keys end inside this block, every tile needs a mask, otherwise only those on the diagonal
+        if CAUSAL:
+            masked = masked | (tile * ROWS < end)
+        dk, dv = _step(dk, dv, dq_desc, head, tile * ROWS, first_key, keys, masked, scale_log2, smem, bars, step, HALF, CAUSAL)
+        head, tile, last_head = next_tile(head, tile, last_head, together, first, row_tiles)
+
+    way_out = v_smem.index(HALF)  # only this consumer reads this half of V
+    way_out.reshape([KEYS, D]).store(dv.to(way_out.dtype))
+    fence_async_shared()
+    async_store(dv_desc, [gl.program_id(2), gl.program_id(0), first_key, 0], way_out)
+    tma.store_wait(0)
+    way_out.reshape([KEYS, D]).store((dk * (scale_log2 * 0.6931471805599453)).to(way_out.dtype))
+    fence_async_shared()
+    async_store(dk_desc, [gl.program_id(2), gl.program_id(0), first_key, 0], way_out)
+    tma.store_wait(0)
+
+
+@jit(do_not_specialize=["kv_heads", "group", "together", "section", "row_tiles", "keys"])
+def attention_hopper_backward_kernel(
+    q_desc,
+    k_desc,
+    v_desc,
+    dout_desc,
+    lse_desc,
+    delta_desc,
+    dq_desc,
+    dk_desc,
+    dv_desc,
+    scale_log2,
+    kv_heads,
+    group,
+    together,
+    section,
+    row_tiles,
+    keys,
+    CAUSAL: gl.constexpr,
+    ROWS: gl.constexpr,
+    KEYS: gl.constexpr,
+    STAGES: gl.constexpr,
+):
+    dtype: gl.constexpr = q_desc.dtype
+    D: gl.constexpr = q_desc.block_type.shape[3]
+    ds_layout: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)
+    k_smem = gl.allocate_shared_memory(dtype, [2, 1, 1, KEYS, D], k_desc.layout)
+    v_smem = gl.allocate_shared_memory(dtype, [2, 1, 1, KEYS, D], v_desc.layout)
+    q_ring = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, ROWS, D], q_desc.layout)
+    dout_ring = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, ROWS, D], dout_desc.layout)
+    start_ring = gl.allocate_shared_memory(gl.float32, [2 * STAGES, ROWS], lse_desc.layout)
+    ds_ring = gl.allocate_shared_memory(dtype, [2 * STAGES, KEYS, ROWS], ds_layout)
+    dq_smem = gl.allocate_shared_memory(gl.float32, [2, 1, 1, ROWS, D // 2], dq_desc.layout)
+    kv_full, _ = ring(1, 1, 1)
+    full, empty = ring(STAGES, 1, 2)
+    ds_full, ds_empty = ring(STAGES, 2, 2)
+    fence_async_shared()
+
+    smem = (k_smem, v_smem, q_ring, dout_ring, start_ring, ds_ring, dq_smem)
+    bars = (kv_full.index(0), full, empty, ds_full, ds_empty)
+    sizes = (kv_heads, group, together, section, row_tiles, keys)
+    fetched = (q_desc, k_desc, v_desc, dout_desc, lse_desc, delta_desc)
+    gl.warp_specialize(
+        [
+            (_consume, (dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, 0, CAUSAL)),
+            (_consume, (dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, 1, CAUSAL)),
+            (_produce, (fetched, smem, bars, sizes, CAUSAL, ROWS, KEYS)),
+        ],
+        [4, 1],
+        [240, 24],
+    )

@@ -1,0 +1,58 @@
+"""In which order the Hopper kernels take their tiles: docs/kernels/tiles.md, "Attention"."""
+
+from __future__ import annotations
+
+from kernels.attention.hopper.tiles import AVAILABLE, jit
+
+if AVAILABLE:
+    from triton.experimental.gluon import language as gl
+
+
+@jit
+def _has_last(dealt, backwards):
+    """Return 1 if this program gets one of the last tiles of a deal, which may not be enough for all."""
+    programs, program = gl.num_programs(0), gl.program_id(0)
+    place = gl.where(backwards, programs - 1 - program, program)
+    return gl.where(place < dealt - (gl.cdiv(dealt, programs) - 1) * programs, 1, 0)
+
+
+@jit
+def deal_out(total, dealt):
+    """Deal tiles to the programs, `dealt` at a time. Return this program's tiles, those of its first deal and of two, and a deal's rounds.
+
+    Each round goes through the programs in the other direction: who got a long tile gets a short one next.
+    """
+    rounds = gl.cdiv(dealt, gl.num_programs(0))
+    first = rounds - 1 + _has_last(dealt, rounds % 2 == 0)
+    both = first + rounds - 1 + _has_last(dealt, True)
+    return total // dealt // 2 * both + total // dealt % 2 * first, first, both, rounds
+
+
+@jit
+def tile_of(turn, deal, dealt, section, row_tiles):
+    """Return (head, row tile) of a turn. Heads are in sections whose K and V fit the L2 cache; in a section, the last row tiles come first.
+
+    Under a mask, those are the longest.
+    """
+    _, first, both, rounds = deal
+    programs, program = gl.num_programs(0), gl.program_id(0)
+    second = gl.where(turn % both >= first, 1, 0)
+    round = turn % both - second * first
+    index = (turn // both * 2 + second) * dealt + round * programs
+    index += gl.where((round + second * rounds) % 2 == 1, programs - 1 - program, program)
+    within = index % (section * row_tiles)
+    return index // (section * row_tiles) * section + within % section, row_tiles - 1 - within // section
+
+
+@jit
+def next_tile(head, tile, last_head, together, first, row_tiles):
+    """Return the head and tile that come next: `together` heads have one tile after the other, from the last tile on."""
+    head += 1
+    if head == last_head:
+        if tile == first:
+            tile = row_tiles - 1
+            last_head += together
+        else:
+            tile -= 1
+            head -= together
+    return head, tile, last_head

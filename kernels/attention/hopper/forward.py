@@ -1,0 +1,105 @@
+"""Launch attention forward for Hopper: which tensors it takes, its tiles, and their order."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from kernels.attention.hopper.forward_kernel import attention_hopper_kernel
+from kernels.attention.hopper.tiles import largest_divisor, padded, tiles, with_positive_scale
+from kernels.attention.hopper.tiles import supports as supported
+from kernels.bound import Bound, descriptors
+from kernels.configs import Card, card
+from kernels.dispatch import cdiv
+
+__all__ = ["forward", "supports"]
+
+_LN_2 = math.log(2)
+_ROWS = 64  # of Q per consumer: the smallest matrix product of a warpgroup
+_BLOCK = 128  # keys: at D = 128, the scores (64 registers), their bf16 copy (32) and the output (64) fit 240 registers without spills
+_ROUNDS = 1.5  # of tiles that are dealt at a time
+_SHARED_CACHE = 24 << 20  # bytes of K and V that concurrent programs may share: half of the L2 cache; the rest streams through it
+
+
+def supports(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
+    """Return whether `forward` takes these tensors on this GPU."""
+    return supported(q, k, v, 256)
+
+
+@functools.lru_cache
+def _shape(width: int, v_width: int) -> tuple[int, int, int, bool]:
+    """Return the keys of a block, the stages, what `_scores` calls REST, and whether the output takes the memory of its queries.
+
+    Widths are padded. 227 KB of shared memory hold queries, two or three stages of keys and values, and the output.
+    """
+    columns, v_columns = padded(width), padded(v_width)
+    wide = max(columns, v_columns) > 128
+    rest = -(-width // 64) * 64 - columns // 2
+    return (
+        _BLOCK // 2 if wide else _BLOCK,
+        2 if columns + v_columns > 128 else 3,
+        rest if columns > 128 and rest < columns // 2 else 0,
+        columns == v_columns and wide,
+    )
+
+
+def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+    """Return `softmax(scale * q k^T) v`, and the logarithm of the softmax's denominator.
+
+    Args:
+        q: (batch, heads, rows, D), fp16 or bf16; `supports` says which widths and strides.
+        k: (batch, a divisor of heads, keys, D).
+        v: (batch, the same, keys, DV).
+        causal: row i sees the keys 0..i.
+
+    Returns:
+        (batch, heads, rows, DV) in q's dtype, contiguous, and (batch, heads, rows) in fp32.
+    """
+    q, scale = with_positive_scale(q, scale)
+    out = torch.empty((*q.shape[:3], v.shape[3]), dtype=q.dtype, device=q.device)
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    launch = _plan(card(), q.dtype, *[size for x in (q, k, v) for size in (x.shape, x.stride())], causal)
+    launch(q, k, v, out, lse, scale)
+    return out, lse
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(
+    on: Card,
+    dtype: torch.dtype,
+    q: tuple[int, ...],
+    q_strides: tuple[int, ...],
+    k: tuple[int, ...],
+    k_strides: tuple[int, ...],
+    v: tuple[int, ...],
+    v_strides: tuple[int, ...],
+    causal: bool,
+) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, float], None]:
+    """Return the launch for shapes and strides. It takes q, k, v, the output, the logarithms and the scale."""
+    batch, heads, rows, depth = q
+    keys, v_depth = v[2:]
+    row_tiles, group = cdiv(rows, 2 * _ROWS), heads // k[1]
+    total = row_tiles * batch * heads
+    section = largest_divisor(batch * heads, max(1, _SHARED_CACHE // (keys * (depth + v_depth) * dtype.itemsize)) * group)
+    # One program per multiprocessor, which fetches its next tile while the last one ends. Under a mask, tiles are dealt by sections, where
+    # long ones come first. If those are too few to make up for each other, there is a program per tile, and the hardware starts one as
+    # another ends.
+    programs, dealt = min(total, on.processors), total
+    if causal and programs < total:
+        dealt = section * row_tiles
+        if dealt < _ROUNDS * programs and dealt < total:
+            programs, dealt = total, total
+    block, stages, rest, shared = _shape(depth, v_depth)
+    sizes = total, dealt, section, row_tiles, heads, group, rows, keys
+    options = {"CAUSAL": causal, "ROWS": _ROWS, "BLOCK": block, "STAGES": stages, "REST": rest, "SHARED": shared, "num_warps": 4}
+    bound = Bound(attention_hopper_kernel, (programs,), options)
+    of_q, of_k, of_v, of_out = (descriptors(lambda x, n=n: tiles(x, n)) for n in (_ROWS, block, block, _ROWS))
+
+    def launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float) -> None:
+        bound(of_q(q), of_k(k), of_v(v), of_out(out), lse, scale / _LN_2, *sizes)
+
+    return launch

@@ -1,0 +1,231 @@
+"""Attention forward for Hopper: warp-specialised, in Gluon (a lower level of Triton), following FlashAttention-3.
+
+A program works on tiles of 128 queries. Its twelve warps have three roles:
+
+    producer      one warp, 24 registers a thread       fetches Q, and K and V block by block, through the tensor memory accelerator (TMA)
+    consumer 0/1  a warpgroup each, 240 registers       queries 0..63 and 64..127
+
+The consumers never wait for each other, so the softmax of one overlaps with the matrix products of the other. Each also issues the scores
+of the next block before the weighted sum of the current one, so that its softmax overlaps with its own product too.
+
+Formula: Dao 2023 (arXiv 2307.08691), section 3.1. Schedule: Shah et al. 2024 (arXiv 2407.08608), sections 3.1 and 3.2.
+"""
+
+from __future__ import annotations
+
+from kernels.attention.hopper.deal import deal_out, tile_of
+from kernels.attention.hopper.tiles import AVAILABLE, jit, ring
+
+if AVAILABLE:
+    from triton.experimental.gluon import language as gl
+    from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
+
+    from kernels.attention.hopper.tiles import async_load, async_store
+
+__all__ = ["attention_hopper_kernel"]
+
+
+@jit
+def _scores(q, k, unset, REST: gl.constexpr):
+    """Start the product of queries and keys; of the second half of their columns, only REST."""
+    if REST:
+        HALF: gl.constexpr = q.shape[1] // 2
+        s = warpgroup_mma(q.slice(0, HALF, dim=1), k.slice(0, HALF, dim=1).permute((1, 0)), unset, use_acc=False, is_async=True)
+        s = warpgroup_mma(q.slice(HALF, REST, dim=1), k.slice(HALF, REST, dim=1).permute((1, 0)), s, is_async=True)
+    else:
+        s = warpgroup_mma(q, k.permute((1, 0)), unset, use_acc=False, is_async=True)
+    return s
+
+
+@jit
+def _blocks(row_tile, keys, CAUSAL: gl.constexpr, TILE: gl.constexpr, BLOCK: gl.constexpr):
+    """Return how many blocks of keys a row tile sees."""
+    if CAUSAL:
+        keys = gl.minimum(keys, (row_tile + 1) * TILE)
+    return gl.cdiv(keys, BLOCK)
+
+
+@jit
+def _produce(q_desc, k_desc, v_desc, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr):
+    q_smem, k_ring, v_ring, _ = smem
+    q_full, q_empty, k_full, k_empty, v_full, v_empty = bars
+    total, dealt, section, row_tiles, heads, group, _, keys = sizes
+    STAGES: gl.constexpr = k_ring.shape[0]
+    step, q_phase = 0, 1  # waiting for the phase before the first succeeds on a new barrier
+    deal = deal_out(total, dealt)
+    for turn in range(deal[0]):
+        head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
+        batch, q_head = head // heads, head % heads
+        mbarrier.wait(q_empty, q_phase)
+        q_phase ^= 1
+        mbarrier.expect(q_full, 2 * q_desc.block_type.nbytes)
+        for half in gl.static_range(2):
+            async_load(q_desc, [batch, q_head, (2 * row_tile + half) * ROWS, 0], q_full, q_smem.index(half))
+        blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
+        for i in range(blocks):
+            stage, phase = step % STAGES, step // STAGES & 1
+            at = (blocks - 1 - i) * BLOCK
+            mbarrier.wait(k_empty.index(stage), phase ^ 1)
+            mbarrier.expect(k_full.index(stage), k_desc.block_type.nbytes)
+            async_load(k_desc, [batch, q_head // group, at, 0], k_full.index(stage), k_ring.index(stage))
+            mbarrier.wait(v_empty.index(stage), phase ^ 1)
+            mbarrier.expect(v_full.index(stage), v_desc.block_type.nbytes)
+            async_load(v_desc, [batch, q_head // group, at, 0], v_full.index(stage), v_ring.index(stage))
+            step += 1
+
+
+@jit
+def _consume(
+    out_desc,
+    lse,
+    scale_log2,
+    smem,
+    bars,
+    sizes,
+    HALF: gl.constexpr,
+    CAUSAL: gl.constexpr,
+    ROWS: gl.constexpr,
+    BLOCK: gl.constexpr,
+    REST: gl.constexpr,
+    SHARED: gl.constexpr,
+):
+    q_smem, k_ring, v_ring, out_smem = smem
+    q_full, q_empty, k_full, k_empty, v_full, v_empty = bars
+    total, dealt, section, row_tiles, heads, _, rows, keys = sizes
+    STAGES: gl.constexpr = k_ring.shape[0]
+    D: gl.constexpr = k_ring.shape[4]
+    DV: gl.constexpr = v_ring.shape[4]
+    dtype: gl.constexpr = q_smem.dtype
+    s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK, 16])
+    o_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, DV, 16])
+    p_layout: gl.constexpr = gl.DotOperandLayout(0, o_layout, 2)
+    by_row: gl.constexpr = gl.SliceLayout(1, o_layout)
+    q = q_smem.index(HALF).reshape([ROWS, D])
+    unset = gl.zeros([ROWS, BLOCK], gl.float32, s_layout)
+
+    step, q_phase = 0, 0
+    deal = deal_out(total, dealt)
+    for turn in range(deal[0]):
+        head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
+        blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
+        first_row = (2 * row_tile + HALF) * ROWS
+        row = first_row + gl.arange(0, ROWS, gl.SliceLayout(1, s_layout))
+
+        if CAUSAL and HALF == 0 and BLOCK == ROWS and blocks > _blocks(2 * row_tile, keys, CAUSAL, ROWS, BLOCK):
+            # These queries do not see the last block of the tile.
+            mbarrier.wait(k_full.index(step % STAGES), step // STAGES & 1)
+            mbarrier.arrive(k_empty.index(step % STAGES), count=1)
+            mbarrier.wait(v_full.index(step % STAGES), step // STAGES & 1)
+            mbarrier.arrive(v_empty.index(step % STAGES), count=1)
+            step += 1
+            blocks -= 1
+
+        # From the right: the only block with a diagonal or a ragged end comes first, so the loop needs no mask.
+        mbarrier.wait(q_full, q_phase)
+        q_phase ^= 1
+        stage = step % STAGES
+        mbarrier.wait(k_full.index(stage), step // STAGES & 1)
+        s = _scores(q, k_ring.index(stage).reshape([BLOCK, D]), unset, REST)
+        s = warpgroup_mma_wait(0, deps=(s,))
+        mbarrier.arrive(k_empty.index(stage), count=1)
+        column = (blocks - 1) * BLOCK + gl.arange(0, BLOCK, gl.SliceLayout(0, s_layout))
+        last = gl.full([ROWS], keys - 1, gl.int32, gl.SliceLayout(1, s_layout))
+        if CAUSAL:
+            last = gl.minimum(last, row)
+        s = gl.where(gl.expand_dims(column, 0) <= gl.expand_dims(last, 1), s, float("-inf"))
+        peak = gl.max(s, 1) * scale_log2
+        p = gl.exp2(s * scale_log2 - gl.expand_dims(peak, 1))
+        norm = gl.sum(p, 1)
+        p_half = gl.convert_layout(p.to(dtype), p_layout)
+        o = gl.zeros([ROWS, DV], gl.float32, o_layout)
+        mbarrier.wait(v_full.index(stage), step // STAGES & 1)
+
+        for _ in range(blocks - 1):
+            following, phase = (step + 1) % STAGES, (step + 1) // STAGES & 1
+            mbarrier.wait(k_full.index(following), phase)
+            s = _scores(q, k_ring.index(following).reshape([BLOCK, D]), unset, REST)
+            o = warpgroup_mma(p_half, v_ring.index(stage).reshape([BLOCK, DV]), o, is_async=True)
+            s = warpgroup_mma_wait(1, deps=(s,))
+            mbarrier.arrive(k_empty.index(following), count=1)
+            new_peak = gl.maximum(peak, gl.max(s, 1) * scale_log2)
+            p = gl.exp2(s * scale_log2 - gl.expand_dims(new_peak, 1))
+            shrink = gl.exp2(peak - new_peak)
+            peak = new_peak
+            norm = norm * shrink + gl.sum(p, 1)
+            # This wait for the next block's V is here because of its branch. ptxas moves the wait for the product, below, up across
+            # arithmetic, but not across a branch. So the softmax still overlaps with the product.
+            mbarrier.wait(v_full.index(following), phase)
+            o = warpgroup_mma_wait(0, deps=(o,))
+            mbarrier.arrive(v_empty.index(stage), count=1)
+            o = o * gl.expand_dims(gl.convert_layout(shrink, by_row), 1)
+            p_half = gl.convert_layout(p.to(dtype), p_layout)
+            step += 1
+            stage = following
+
+        if not SHARED:
+            mbarrier.arrive(q_empty, count=1)
+        o = warpgroup_mma(p_half, v_ring.index(stage).reshape([BLOCK, DV]), o, is_async=True)
+        gl.store(lse + head.to(gl.int64) * rows + row, (peak + gl.log2(norm)) * 0.6931471805599453, mask=row < rows)
+        o = warpgroup_mma_wait(0, deps=(o,))
+        mbarrier.arrive(v_empty.index(stage), count=1)
+        step += 1
+        o = o * gl.expand_dims(gl.convert_layout(1.0 / norm, by_row), 1)
+        tma.store_wait(0)  # the previous tile's store: its buffer is written next
+        out_smem.index(HALF).reshape([ROWS, DV]).store(o.to(dtype))
+        fence_async_shared()
+        async_store(out_desc, [head // heads, head % heads, first_row, 0], out_smem.index(HALF))
+        if SHARED:
+            tma.store_wait(0)
+            mbarrier.arrive(q_empty, count=1)
+    tma.store_wait(0)
+
+
+@jit(do_not_specialize=["total", "dealt", "section", "row_tiles", "heads", "group", "rows", "keys"])
+def attention_hopper_kernel(
+    q_desc,
+    k_desc,
+    v_desc,
+    out_desc,
+    lse,
+    scale_log2,
+    total,
+    dealt,
+    section,
+    row_tiles,
+    heads,
+    group,
+    rows,
+    keys,
+    CAUSAL: gl.constexpr,
+    ROWS: gl.constexpr,
+    BLOCK: gl.constexpr,
+    STAGES: gl.constexpr,
+    REST: gl.constexpr,
+    SHARED: gl.constexpr,
+):
+    D: gl.constexpr = q_desc.block_type.shape[3]
+    DV: gl.constexpr = v_desc.block_type.shape[3]
+    q_smem = gl.allocate_shared_memory(q_desc.dtype, [2, 1, 1, ROWS, D], q_desc.layout)
+    if SHARED:  # noqa: SIM108 - the output leaves through the memory of its own queries
+        out_smem = q_smem
+    else:
+        out_smem = gl.allocate_shared_memory(q_desc.dtype, [2, 1, 1, ROWS, DV], out_desc.layout)
+    k_ring = gl.allocate_shared_memory(q_desc.dtype, [STAGES, 1, 1, BLOCK, D], k_desc.layout)
+    v_ring = gl.allocate_shared_memory(q_desc.dtype, [STAGES, 1, 1, BLOCK, DV], v_desc.layout)
+    q_full, q_empty = ring(1, 1, 2)
+    k_full, k_empty = ring(STAGES, 1, 2)
+    v_full, v_empty = ring(STAGES, 1, 2)
+    fence_async_shared()
+
+    smem = (q_smem, k_ring, v_ring, out_smem)
+    bars = (q_full.index(0), q_empty.index(0), k_full, k_empty, v_full, v_empty)
+    sizes = (total, dealt, section, row_tiles, heads, group, rows, keys)
+    gl.warp_specialize(
+        [
+            (_consume, (out_desc, lse, scale_log2, smem, bars, sizes, 0, CAUSAL, ROWS, BLOCK, REST, SHARED)),
+            (_consume, (out_desc, lse, scale_log2, smem, bars, sizes, 1, CAUSAL, ROWS, BLOCK, REST, SHARED)),
+            (_produce, (q_desc, k_desc, v_desc, smem, bars, sizes, CAUSAL, ROWS, BLOCK)),
+        ],
+        [4, 1],
+        [240, 24],
+    )

@@ -1,0 +1,247 @@
+"""Attention backward in plain Triton: one kernel for the gradient of queries, one for those of keys and values.
+
+Formula: Dao, "FlashAttention-2" (arXiv 2307.08691), section 3.1. Both kernels recompute the probabilities P = exp(scale Q K' - lse). So
+several programs never add to the same memory, and results are bitwise reproducible. A single kernel with all three accumulators would run
+out of registers. The mask is applied to every block, even if it masks nothing: a second loop without it would mostly take more registers.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from kernels.attention.plain.query_gradient import query_kernel
+from kernels.attention.plain.tiles import (
+    NOTHING,
+    Extra,
+    described,
+    exponential,
+    kept,
+    load_tile,
+    options,
+    placed,
+    product,
+    reachable,
+    readable,
+    rows_by_rows,
+    steps,
+    store_tile,
+    with_mask,
+)
+from kernels.configs.attention import Tile
+
+# Scores of a head: a tile of 64 x 64. Columns: of a matrix instruction.
+_FEW_SCORES, _NARROW = 64 * 64, 16
+
+
+@triton.jit
+def _sweep_queries(
+    dk,
+    dv,
+    k_tile,
+    v_tile,
+    q,
+    k,
+    v,
+    dout,
+    lse_ptr,
+    delta_ptr,
+    first,
+    heads,
+    group,
+    begin,
+    rows,
+    keys,
+    scale,
+    extra,
+    WIDTH: tl.constexpr,
+    V_WIDTH: tl.constexpr,
+    M: tl.constexpr,
+    EVEN: tl.constexpr,
+    GROUPED: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    DK: tl.constexpr,
+    DV: tl.constexpr,
+    TMA: tl.constexpr,
+    PART: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Walk over the queries from `begin` on, for each head of a group. Two nested loops would take more registers."""
+    q_ptr, q_strides, batch, q_head, _ = q
+    dout_ptr, dout_strides, _, _, _ = dout
+    head, start = q_head, begin
+    mask, mask_strides, seed, threshold, kept_scale = extra
+    EXACT: tl.constexpr = k_tile.dtype == tl.float32 or mask is not None
+    key = (first + tl.arange(0, k_tile.shape[0]))[:, None]
+    for _ in tl.range(0, tl.cdiv(rows - begin, M) * group):
+        q = (q_ptr, q_strides, batch, head, rows)
+        dout = (dout_ptr, dout_strides, batch, head, rows)
+        row = start + tl.arange(0, M)
+        inside = (row < rows) | EVEN
+        q_tile = load_tile(q, start, 0, WIDTH, M, k_tile.shape[1], TMA, EVEN)
+        # Scores are transposed, so that P' and dS' enter their products from registers.
+        scores = rows_by_rows(k_tile, k, first, q_tile, q, start, WIDTH, PART, PRECISION)
+        # Past the last query, P is exp(-inf) = 0, so the other values do not matter.
+        at = (tl.cast(batch, tl.int64) * heads + head) * rows
+        lse = tl.load(lse_ptr + at + row, mask=inside, other=float("inf"))
+        if mask is not None:
+            scores = with_mask(scores, mask, (mask_strides, batch, head), row[None, :], key, rows, keys, scale)
+        p = exponential(scores, scale if mask is None else 1.0, lse[None, :], EXACT)
+        if CAUSAL:
+            p = tl.where(row[None, :] >= (first + tl.arange(0, k_tile.shape[0]))[:, None], p, 0.0)
+        dout_tile = load_tile(dout, start, 0, V_WIDTH, M, v_tile.shape[1], TMA, EVEN)
+        factor = 1.0
+        if seed is not None:
+            factor = tl.where(kept(seed, batch * heads + head, row[None, :], key, threshold), kept_scale, 0.0)
+        if DV:
+            dv = product(p if seed is None else p * factor, dout_tile, dv, PRECISION)
+        if DK:
+            dp = rows_by_rows(v_tile, v, first, dout_tile, dout, start, V_WIDTH, PART, PRECISION)
+            delta = tl.load(delta_ptr + at + row, mask=inside, other=0.0)
+            ds = p * ((dp if seed is None else dp * factor) - delta[None, :])
+            dk = product(ds, q_tile, dk, PRECISION)
+        start += M
+        if GROUPED:
+            past = start >= rows
+            head += past
+            start = tl.where(past, begin, start)
+    return dk, dv
+
+
+@triton.jit(do_not_specialize=["tiles", "kv_heads", "group", "keys", "threshold"])
+def key_value_kernel(
+    q,
+    k,
+    v,
+    dout,
+    lse_ptr,
+    delta_ptr,
+    dk_ptr,
+    dv_ptr,
+    q_strides,
+    k_strides,
+    v_strides,
+    dout_strides,
+    tiles,
+    kv_heads,
+    group,
+    rows,
+    keys,
+    scale,
+    mask,
+    mask_strides,
+    seed,
+    threshold,
+    kept_scale,
+    WIDTH: tl.constexpr,
+    V_WIDTH: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    V_COLUMNS: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    EVEN: tl.constexpr,
+    GROUPED: tl.constexpr,
+    DK: tl.constexpr,
+    DV: tl.constexpr,
+    TMA: tl.constexpr,
+    PART: tl.constexpr,
+    HEADS_FIRST: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Compute dK and dV of a tile of keys, or one of them, summed over the query heads that share it."""
+    tile, batch, head = placed(tiles, kv_heads, HEADS_FIRST)
+    # Start with the first tile of keys: most queries see it.
+    first = (tiles - 1 - tile) * N
+    k_view = (k, k_strides, batch, head, keys)
+    v_view = (v, v_strides, batch, head, keys)
+    k_tile = load_tile(k_view, first, 0, WIDTH, N, COLUMNS, TMA, False)
+    v_tile = load_tile(v_view, first, 0, V_WIDTH, N, V_COLUMNS, TMA, False)
+    dk = tl.zeros((N, COLUMNS), tl.float32)
+    dv = tl.zeros((N, V_COLUMNS), tl.float32)
+
+    begin = first // M * M if CAUSAL else 0
+    q_view = (q, q_strides, batch, head * group, rows)
+    dout_view = (dout, dout_strides, batch, head * group, rows)
+    extra = (mask, mask_strides, seed, threshold, kept_scale)
+    within = (k_tile, v_tile, q_view, k_view, v_view, dout_view, lse_ptr, delta_ptr, first, kv_heads * group, group)
+    dk, dv = _sweep_queries(
+        dk, dv, *within, begin, rows, keys, scale, extra, WIDTH, V_WIDTH, M, EVEN, GROUPED, CAUSAL, DK, DV, TMA, PART, PRECISION
+    )
+    index = batch * kv_heads + head
+    if DK:
+        store_tile(dk_ptr, dk * scale, index, first, keys, WIDTH, N, COLUMNS)
+    if DV:
+        store_tile(dv_ptr, dv, index, first, keys, V_WIDTH, N, V_COLUMNS)
+
+
+def _has_few_terms(rows: int, keys: int, width: int, v_width: int) -> bool:
+    """Return whether a 16-bit gradient is a sum of so few terms that rounding each of them shows in it.
+
+    Of many terms, the roundings cancel, and rounding the sum is what is left. Of few they do not, and PyTorch, which computes such calls
+    in fp32, rounds the sum alone. A call with few scores takes as long as its launches, and heads narrower than a matrix instruction are
+    padded anyway, so products of twice the length cost little there.
+    """
+    return rows * keys <= _FEW_SCORES or min(width, v_width) < _NARROW
+
+
+def backward(
+    dout: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    lse: torch.Tensor,
+    causal: bool,
+    scale: float,
+    query_tile: Tile,
+    key_value_tile: Tile,
+    precision: str,
+    extra: Extra = NOTHING,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the gradients of q, k and v, dense. The arguments are those and the results of `forward`."""
+    batch, heads, rows, width = q.shape
+    kv_heads, keys, v_width = v.shape[-3:]
+    exact = q.dtype != torch.float32 and _has_few_terms(rows, keys, width, v_width)
+    if exact and precision != "widened":
+        precision = "split"
+    dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+    delta = torch.empty_like(lse)
+    q, k, v, dout, out = (readable(x) for x in (q, k, v, dout, out))
+    if query_tile.tma or key_value_tile.tma:
+        q, k, v, dout = (reachable(x) for x in (q, k, v, dout))
+    strides = [steps(x) for x in (q, k, v, dout)]
+    sizes = (heads // kv_heads, rows, keys, scale)
+
+    def operands(tile: Tile) -> tuple[list[object], dict[str, object]]:
+        """Return the four tensors as a kernel takes them, and the options that its tile decides."""
+        tensors = [described(x, n) if tile.tma else x for x, n in ((q, tile.m), (k, tile.n), (v, tile.n), (dout, tile.m))]
+        return tensors, {"CAUSAL": causal, "TMA": tile.tma, "PRECISION": precision, **options(tile, width, v_width)}
+
+    tiles = -(-rows // query_tile.m)
+    tensors, meta = operands(query_tile)
+    query_kernel[(tiles * batch * heads,)](
+        *tensors,
+        out,
+        lse,
+        delta,
+        dq,
+        *strides,
+        steps(out),
+        tiles,
+        heads,
+        *sizes,
+        *extra,
+        EDGE=causal or keys % query_tile.n > 0,
+        EXACT_DELTA=exact,
+        **meta,
+    )
+    tiles = -(-keys // key_value_tile.n)
+    tensors, meta = operands(key_value_tile)
+    meta |= {"EVEN": rows % key_value_tile.m == 0, "GROUPED": heads > kv_heads}
+    for wanted in ({"DK": True, "DV": False}, {"DK": False, "DV": True}) if key_value_tile.split else ({"DK": True, "DV": True},):
+        key_value_kernel[(tiles * batch * kv_heads,)](
+            *tensors, lse, delta, dk, dv, *strides, tiles, kv_heads, *sizes, *extra, **wanted, **meta
+        )
+    return dq, dk, dv

@@ -1,0 +1,111 @@
+"""Operations that work on elements, or through descriptors, and what a kernel asks of its card."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def larger_side(a, b):
+    if a > b:  # noqa: SIM108 - a branch is what the operation is for
+        result = a - b
+    else:
+        result = b * 2
+    return result
+
+
+@triton.jit
+def sum_and_product(a, b):
+    return a + b, a * b
+
+
+@triton.jit
+def mapped_kernel(x, y, out, sums, products, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    a, b = tl.load(x + at), tl.load(y + at)
+    tl.store(out + at, tl.map_elementwise(larger_side, a, b))
+    total, product = tl.map_elementwise(sum_and_product, a, b)
+    tl.store(sums + at, total)
+    tl.store(products + at, product)
+
+
+@pytest.mark.skipif(not hasattr(tl, "map_elementwise"), reason="since Triton 3.5")
+def test_a_function_of_single_elements():
+    x, y = torch.randn(64, device="cuda"), torch.randn(64, device="cuda")
+    out, sums, products = (torch.empty_like(x) for _ in range(3))
+    mapped_kernel[(1,)](x, y, out, sums, products, BLOCK=64)
+    torch.testing.assert_close(out, torch.where(x > y, x - y, y * 2))
+    torch.testing.assert_close(sums, x + y)
+    torch.testing.assert_close(products, x * y)
+
+
+@triton.jit
+def reducing_kernel(x, out, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr, KIND: tl.constexpr):
+    target = tl.make_tensor_descriptor(out, [ROWS, columns], [columns, 1], [ROWS, COLUMNS])
+    value = tl.load(x + tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :])
+    if KIND == "add":
+        target.atomic_add([0, 0], value)
+        target.atomic_add([0, 0], value)
+    else:
+        target.atomic_max([0, 0], value)
+
+
+@pytest.mark.skipif(torch.version.cuda is None or torch.cuda.get_device_capability()[0] < 9, reason="needs TMA")
+@pytest.mark.parametrize(("kind", "dtype"), [("add", torch.float32), ("add", torch.float16), ("add", torch.int32), ("max", torch.int32)])
+def test_a_reduction_through_a_descriptor(kind, dtype):
+    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device="cuda", dtype=torch.int8))
+    x = torch.randn(16, 32, device="cuda").mul(10).to(dtype)
+    out = torch.zeros_like(x)
+    reducing_kernel[(1,)](x, out, 32, ROWS=16, COLUMNS=32, KIND=kind)
+    torch.testing.assert_close(out, 2 * x if kind == "add" else x.clamp_min(0))
+
+
+@triton.jit
+def dependent_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.extra.cuda.gdc_wait()
+    value = tl.load(x + at, mask=at < n)
+    tl.extra.cuda.gdc_launch_dependents()
+    tl.store(y + at, value + 1, mask=at < n)
+
+
+@pytest.mark.skipif(torch.version.cuda is None or torch.cuda.get_device_capability()[0] < 9, reason="needs Hopper")
+def test_a_launch_that_waits_for_the_one_before():
+    x = torch.randn(200, device="cuda")
+    y = torch.empty_like(x)
+    dependent_kernel[(2,)](x, y, 200, BLOCK=128, launch_pdl=True)
+    torch.testing.assert_close(y, x + 1)
+
+
+@triton.jit
+def place_kernel(places, times, HIP: tl.constexpr):
+    program = tl.program_id(0)
+    if HIP:
+        tl.store(places + program, tl.extra.hip.smid())
+        tl.store(times + program, tl.extra.hip.memrealtime())
+    else:
+        tl.store(places + program, tl.extra.cuda.smid())
+        tl.store(times + program, tl.extra.cuda.globaltimer())
+
+
+@pytest.mark.skipif(torch.version.hip is not None and not hasattr(tl.extra.hip, "smid"), reason="not in this Triton")
+def test_where_and_when_a_program_runs():
+    places = torch.full((8,), -1, device="cuda", dtype=torch.int32)
+    times = torch.zeros(8, device="cuda", dtype=torch.int64)
+    place_kernel[(8,)](places, times, HIP=torch.version.hip is not None)
+    assert (places >= 0).all()
+    assert (times > 0).all()
+
+
+@triton.jit
+def counting_kernel(counter, places):
+    tl.store(places + tl.program_id(0), tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu"))
+
+
+def test_a_counter_of_programs():
+    counter = torch.tensor([0], device="cuda", dtype=torch.int32)
+    places = torch.arange(8, device="cuda", dtype=torch.int32) - 9
+    counting_kernel[(8,)](counter, places)
+    assert counter.item() == 8
+    assert sorted(places.tolist()) == list(range(8))

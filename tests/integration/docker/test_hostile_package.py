@@ -1,0 +1,152 @@
+"""A kernel package that means harm, run as any other on a real engine: what it reaches, what it leaves, and what the report makes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[3]
+
+FORKS = """
+import json, os, signal
+children = []
+for attempt in range(200_000):
+    try:
+        child = os.fork()
+    except OSError as error:
+        print(json.dumps({"children": len(children), "error": error.strerror}), flush=True)
+        break
+    if child == 0:
+        signal.pause()
+    children.append(child)
+for child in children:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+
+PROCESSES = """
+import json, os, pathlib
+def told(path):
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except OSError as error:
+        return type(error).__name__
+found = {entry.name: told(entry / "cmdline") for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit()}
+def signalled(pid):
+    try:
+        return os.kill(pid, 0)
+    except OSError as error:
+        return type(error).__name__
+print(json.dumps({"processes": found, "host": signalled(HOST), "init": told(pathlib.Path("/proc/1/environ"))}))
+"""
+
+
+def test_forking_ends_at_the_limit(run):
+    """A fork bomb meets the engine's limit on processes, and the container can still be ended and removed."""
+    environment, ended, lines, _ = run(FORKS)
+    told = json.loads(lines[-1])
+
+    assert ended.code == 0, lines
+    assert 100 < told["children"] < environment.options["limits"]["pids"]
+
+
+def test_memory_ends_at_the_limit(run, monkeypatch):
+    """What asks for more than its share is killed, alone, and the engine says why."""
+    monkeypatch.setattr("harness.engines.docker.host.Host.memory_limit", property(lambda _: 256 << 20))
+    _, ended, _, _ = run("held = [b'x' * (1 << 20) for _ in range(2000)]")
+
+    assert (ended.code, ended.oom_killed) == (137, True)
+
+
+def test_the_processes_of_the_host_are_not_there(run):
+    """Neither seen nor signalled: the container has its own, and they are few."""
+    _, ended, lines, _ = run(PROCESSES.replace("HOST", str(os.getpid())))
+    told = json.loads(lines[-1])
+
+    assert ended.code == 0, lines
+    assert len(told["processes"]) < 10
+    assert not [command for command in told["processes"].values() if "pytest" in command]
+    assert told["host"] in ("ProcessLookupError", None)
+    if told["host"] is None:  # a process of the container's own that happens to have that number
+        assert str(os.getpid()) in told["processes"]
+
+
+@pytest.fixture
+def done(tmp_path, wheelhouse, engine, built, data) -> subprocess.CompletedProcess[str]:
+    """The run of the hostile package, as a user would start it."""
+    words = ["run", "cpu", "--engine", "docker", "--stage", "test", "--test-timeout", "30", "--kernels", str(data / "hostile")]
+    words += ["--out", str(tmp_path / "out"), "--base-image", os.environ["WARPWAVE_BASE_IMAGE"], "--wheelhouse", str(wheelhouse)]
+    (data / "hostile" / "test_hostile.py").chmod(0o644)
+    variables = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(REPOSITORY), "GITHUB_TOKEN": "hunter2"}
+    return subprocess.run([sys.executable, "-m", "harness", *words], cwd=tmp_path, capture_output=True, text=True, env=variables)
+
+
+def test_a_hostile_package_costs_itself_only(done, tmp_path, ours):
+    """It ends, with an exit code that is not good; nothing steers the log; what is left are files, folders, and no container."""
+    out = tmp_path / "out"
+    comparison = json.loads((out / "comparison.json").read_text())
+    target = comparison["targets"][0]
+    states = [path.lstat() for path in out.rglob("*")]
+    reports = [path.read_text("utf-8") for path in out.iterdir() if path.is_file()]
+
+    assert done.returncode in (1, 4), done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert target["verdict"] != "passed"
+    assert target["tests"]["failed"] == 1
+    assert "facts.json: incomplete" in " ".join(comparison["problems"]) or target["facts"] is None
+    for text in (done.stdout, done.stderr):
+        assert not re.search(r"^\s*::(error|set-output|stop-commands)|##\[", text, re.MULTILINE)
+        assert "\x1b" not in text
+    assert {stat.S_IFMT(state.st_mode) for state in states} == {stat.S_IFREG, stat.S_IFDIR}
+    assert {state.st_uid for state in states} == {os.getuid()}
+    assert not [state for state in states if state.st_mode & 0o6000]
+    assert not [text for text in reports if "root:x:0:0" in text or "hunter2" in text]
+    assert [name for name in ours() if f"-{target['run_id']}-" in name] == []
+
+
+DEAF = """
+import os, pathlib, signal, time
+def test_deaf():
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    folder = pathlib.Path("/results/test")
+    (folder / "many").mkdir()
+    for number in range(20_000):
+        (folder / "many" / str(number)).touch()
+    (folder / "ready").symlink_to("/etc/hostname")
+    while True:
+        time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_link_survives_a_cancelled_job(built, session_request, tmp_path, seed):
+    """SIGINT, then more signals at random moments, as a CI system and people send them: no link, and a record that is true."""
+    (tmp_path / "package").mkdir(mode=0o755)
+    (tmp_path / "package" / "test_deaf.py").write_text(DEAF)
+    build = ["--base-image", session_request.options.build.base_image, "--wheelhouse", str(session_request.options.build.wheelhouse)]
+    words = ["run", "cpu", "--stage", "test", "--engine", "docker", *build, "--kernels", "package", "--out", "out", "--no-report"]
+    process = subprocess.Popen([sys.executable, "-m", "harness", *words], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
+    raw, moments = tmp_path / "out" / "raw" / "cpu", random.Random(seed)
+    until = time.monotonic() + 120
+    while not os.path.lexists(raw / "test" / "ready") and time.monotonic() < until:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    while process.poll() is None:
+        time.sleep(moments.uniform(0, 1.0))
+        process.send_signal(moments.choice([signal.SIGINT, signal.SIGTERM]))
+    record = json.loads((raw / "run.json").read_text())
+
+    assert [path for path in raw.rglob("*") if path.is_symlink()] == []
+    assert (record["verdict"], record["exit"]["interrupted"]) == ("incomplete", True)
+    assert record["reason"] == "stopped by the user or the CI system, in stage test"

@@ -1,0 +1,292 @@
+"""hosts.yml: what it may say, what is refused and with which words, and what names and options come to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from harness.commands.options.legs import chosen_targets, hosts_file, legs_of, say_runs_here
+from harness.config.hosts import Entry, Host, Slurm, find_hosts, load_hosts
+from harness.config.targets import load_targets
+from harness.errors import ConfigError, UsageError
+from harness.options import Build, Install, RunOptions
+from harness.records import Shard
+
+TARGETS = load_targets()
+EXAMPLE = """
+cuda: {ssh: h100-01}
+rocm: {slurm: {partition: mi300x, gpus: 1, time: "00:30:00"}, container: apptainer}
+cuda-b200: {target: cuda, ssh: user@b200, engine: podman}
+"""
+
+
+def load(tmp_path: Path, text: str, *, trusted: bool = True) -> dict[str, Host]:
+    path = tmp_path / "hosts.yml"
+    path.write_text(text)
+    return load_hosts(path, TARGETS, trusted=trusted)
+
+
+def test_the_example_says_what_it_means(tmp_path):
+    """Each leg has its target, its place in words, and the engine that runs there."""
+    hosts = load(tmp_path, EXAMPLE, trusted=False)
+
+    assert {name: (host.target, host.where, host.runs_with) for name, host in hosts.items()} == {
+        "cuda": ("cuda", "h100-01", "ssh"),
+        "rocm": ("rocm", "slurm mi300x", "slurm"),
+        "cuda-b200": ("cuda", "user@b200", "ssh"),
+    }
+    assert (hosts["rocm"].slurm.time, hosts["rocm"].slurm.gpus) == ("00:30:00", 1)
+
+
+REFUSED = {
+    "a key that does not exist": ("cuda: {shh: a}", "cuda.shh: found a key that does not exist, allowed is one of target, ssh,"),
+    "no legs": ("{}", "found 0 legs"),
+    "a leg that is a path": ("../cuda: {target: cuda, ssh: a}", "found '../cuda'"),
+    "a leg that is a test": ("test_x.py: {target: cuda, ssh: a}", "found 'test_x.py'"),
+    "a leg that is a number": ("1: {ssh: a}", "found 1,"),
+    "a leg without a target": ("mine: {ssh: a}", "mine.target: found nothing, and no target has the leg's name, allowed is one of cpu"),
+    "a target that does not exist": ("mine: {target: cuad, ssh: a}", "mine.target: found 'cuad', allowed is one of"),
+    "another target's name": ("rocm: {target: cuda, ssh: a}", "rocm.target: found 'cuda', allowed is 'rocm'"),
+    "an emulated target by another name": ("mine: {target: gfx942-emulated, ssh: a}", "`emulated` in its name"),
+    "an option as a destination": ("cuda: {ssh: -oProxyCommand=x}", "cuda.ssh: found '-oProxyCommand=x', allowed is a destination"),
+    "an option as a host": ('cuda: {ssh: "user@-oProxyCommand=x"}', "cuda.ssh: found"),
+    "a command as a destination": ('cuda: {ssh: "a; rm -rf /"}', "cuda.ssh: found 'a; rm -rf /'"),
+    "a substitution as a destination": ('cuda: {ssh: "$(id)"}', "cuda.ssh: found '$(id)'"),
+    "a line break in a destination": ('cuda: {ssh: "a\\nb"}', "cuda.ssh: found 'a\\nb'"),
+    "a second destination that is an option": ("cuda: {ssh: [a, -b]}", "cuda.also[0]: found '-b'"),
+    "a destination that is a number": ("cuda: {ssh: 7}", "cuda.ssh: found 7"),
+    "a partition with a space": ('cuda: {slurm: {partition: "a b"}}', "cuda.slurm.partition: found 'a b'"),
+    "a partition with an escape": ('cuda: {slurm: {partition: "a\\eb"}}', "cuda.slurm.partition: found"),
+    "a time that YAML reads as a number": (
+        "cuda: {slurm: {time: 1:30:00}}",
+        "cuda.slurm.time: found 5400, allowed is a time limit in quotes",
+    ),
+    "a time in words": ("cuda: {slurm: {time: soon}}", "cuda.slurm.time: found 'soon'"),
+    "more cards than any machine has": ("cuda: {slurm: {gpus: 1000000}}", "cuda.slurm.gpus: found 1000000, allowed is a whole number"),
+    "cards below nothing": ("cuda: {slurm: {gpus: -1}}", "cuda.slurm.gpus: found -1"),
+    "true cards": ("cuda: {slurm: {gpus: true}}", "cuda.slurm.gpus: found True"),
+    "shards without end": ("cuda: {ssh: a, shards: 1e9}", "cuda.shards: found"),
+    "an option of sbatch that runs text": ("cuda: {slurm: {options: [--wrap=id]}}", "not --wrap"),
+    "the beginning of such an option": ("cuda: {slurm: {options: [--wra=id]}}", "not --wrap"),
+    "two options in one": ('cuda: {slurm: {options: ["mem=1 --wrap=id"]}}', "an option of sbatch in one word"),
+    "a variable that is none": ('cuda: {ssh: a, environment: {"A=B": c}}', "cuda.environment: found 'A=B'"),
+    "a relative socket": ("cuda: {ssh: a, socket: docker.sock}", "cuda.socket: found 'docker.sock'"),
+    "a folder that is an option": ('cuda: {slurm: {folder: "--x"}}', "cuda.slurm.folder"),
+    "a container without slurm": ("cuda: {ssh: a, container: apptainer}", "cuda.container: found it without `slurm`"),
+    "an engine beside slurm": ("cuda: {slurm: {}, engine: docker}", "cuda.engine: found it beside `slurm`"),
+    "more machines without a first": ("cuda: {also: [a]}", "cuda.also: found it without `ssh`"),
+    "slurm without a container": ("cuda: {slurm: {partition: a}}", "cuda.container: found nothing beside `slurm`, allowed is the site's"),
+    "a list": ("[cuda]", "a mapping of legs"),
+    "no YAML": ("cuda: {", "is not valid YAML"),
+    "very deep": ("cuda: " + "[" * 500, "is not valid YAML"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_is_refused_by_its_key(tmp_path, what):
+    """With the file, the key path, what was found and what is allowed; nothing of it has reached a shell."""
+    text, said = REFUSED[what]
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, text)
+
+    assert said in refused.value.happened
+    assert str(tmp_path / "hosts.yml") in refused.value.happened
+
+
+BEYOND = {
+    "ssh_config": "{ssh: a, ssh_config: ssh.conf}",
+    "socket": "{ssh: a, socket: /var/run/docker.sock}",
+    "engine": "{ssh: a, engine: local}",
+    "python": "{ssh: a, python: ./python}",
+    "weaken": "{ssh: a, weaken: [network]}",
+    "container": "{slurm: {}, container: none}",
+    "module": "{slurm: {}, container: apptainer, module: [evil]}",
+    "slurm.options": "{slurm: {options: [--reservation=x]}, container: apptainer}",
+}
+
+
+@pytest.mark.parametrize("key", BEYOND)
+def test_a_packages_own_file_stays_in_the_container(tmp_path, key):
+    """Its author is a stranger. In a file that the user wrote or named, the same is allowed."""
+    text = f"cuda: {BEYOND[key]}"
+    load(tmp_path, text)
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, text, trusted=False)
+
+    assert f"cuda.{key}: found" in refused.value.happened
+    assert "--hosts" in refused.value.happened
+
+
+def asked(tmp_path, *names, **more):
+    return {"here": False, "hosts": None, "kernels": tmp_path / "package" / "kernels", "names": names, **more}
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package whose kernels are in a folder of it; the user's own settings are elsewhere, and empty."""
+    (tmp_path / "package" / "kernels").mkdir(parents=True)
+    (tmp_path / "package" / "pyproject.toml").write_text("")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "config" / "warpwave").mkdir(parents=True)
+    return tmp_path / "package"
+
+
+def test_the_file_is_found_beside_the_kernels_then_at_the_users(tmp_path, package):
+    """The nearest one counts, and only the user's own is trusted."""
+    own = tmp_path / "config" / "warpwave" / "hosts.yml"
+    places = [(own, True), (package / "hosts.yml", False), (package / "kernels" / "hosts.yml", False)]
+
+    assert hosts_file(asked(tmp_path)) == (None, False)
+    for path, trusted in places:
+        path.write_text(EXAMPLE)
+        assert hosts_file(asked(tmp_path)) == (path, trusted)
+        assert find_hosts(package / "kernels", package) == path
+    assert hosts_file(asked(tmp_path, hosts=own)) == (own, True)
+    with pytest.raises(UsageError, match="--here and --hosts"):
+        hosts_file(asked(tmp_path, here=True, hosts=own))
+
+
+@pytest.mark.parametrize(
+    ("names", "legs"),
+    [
+        (("cuda", "rocm"), ["cuda", "rocm"]),
+        (("cuda-b200",), ["cuda-b200"]),
+        (("cpu", "cuda"), ["cpu", "cuda"]),
+    ],
+)
+def test_a_name_is_a_leg(tmp_path, package, names, legs):
+    """Or a target, which then runs here."""
+    (package / "hosts.yml").write_text(EXAMPLE)
+    chosen = chosen_targets(asked(tmp_path, *names), TARGETS)
+
+    assert [target.name for target, _ in chosen] == legs
+    assert all((host is None) == (target.name == "cpu") for target, host in chosen)
+
+
+def test_a_target_without_a_leg_of_its_name_means_all_its_legs(tmp_path, package):
+    """Each is the target by another name: it keeps its image, and its cards."""
+    (package / "hosts.yml").write_text("big: {target: cuda, ssh: a}\nsmall: {target: cuda, ssh: b}\n")
+    chosen = chosen_targets(asked(tmp_path, "cuda", "small"), TARGETS)
+
+    assert [(target.name, target.kind, host.ssh) for target, host in chosen] == [("big", "cuda", "a"), ("small", "cuda", "b")]
+    with pytest.raises(UsageError, match="no target named 'large'"):
+        chosen_targets(asked(tmp_path, "large"), TARGETS)
+
+
+def test_here_a_leg_is_its_target_on_this_machine(tmp_path, package):
+    """By its own name, as a job on the runner that has its card needs it; a target's name means the target."""
+    (package / "hosts.yml").write_text("big: {target: cuda, ssh: a}\n")
+    chosen = chosen_targets(asked(tmp_path, "cuda", "big", here=True), TARGETS)
+
+    assert [(target.name, target.kind, host) for target, host in chosen] == [("cuda", "cuda", None), ("big", "cuda", None)]
+    (package / "hosts.yml").write_text("{")
+    assert chosen_targets(asked(tmp_path, "cuda", here=True), TARGETS) == [(TARGETS["cuda"], None)]
+
+
+def legs(tmp_path, entry, trusted=True, **more):
+    host = load(tmp_path, f"cuda: {entry}", trusted=trusted)["cuda"]
+    options = RunOptions("run-1", tmp_path / "out", **{"kernels": tmp_path, **more})
+    return legs_of([(replace(TARGETS["cuda"], name="cuda"), host)], options)
+
+
+def test_a_host_adds_to_the_options(tmp_path):
+    """The command line wins where both say something."""
+    (leg,) = legs(
+        tmp_path,
+        "{ssh: a, gpu: 3, weaken: [network], environment: {A: host, B: host}, build: {base_image: mine, args: {X: host, Y: host}}}",
+        weaken=("shm",),
+        variables={"A": "mine"},
+        build=Build(args={"X": "mine"}),
+    )
+    options = leg.options
+
+    assert (options.engine, options.gpu, options.weaken) == ("ssh", "3", ("shm", "network"))
+    assert options.variables == {"A": "mine", "B": "host"}
+    assert (options.build.base_image, options.build.args) == ("mine", {"X": "mine", "Y": "host"})
+
+
+def test_shards_are_legs_of_their_own(tmp_path):
+    """Over the machines in turn, each with its part, its folder and its id; the run is named by the folder of the whole."""
+    made = legs(tmp_path, "{ssh: [a, b], shards: 3}")
+
+    assert [(leg.name, leg.options.host.ssh, leg.options.shard) for leg in made] == [
+        ("cuda 1/3", "a", Shard(1, 3)),
+        ("cuda 2/3", "b", Shard(2, 3)),
+        ("cuda 3/3", "a", Shard(3, 3)),
+    ]
+    assert made[1].raw == tmp_path / "out" / "shards" / "2of3" / "raw" / "cuda"
+    assert {leg.options.folder for leg in made} == {tmp_path / "out"}
+    assert [leg.options.run_id for leg in made] == ["run-1-1of3", "run-1-2of3", "run-1-3of3"]
+    assert len({leg.options.snapshot for leg in made}) == 1
+    assert made[0].options.snapshot
+
+
+@pytest.mark.parametrize(
+    ("entry", "option", "more"),
+    [("{ssh: a}", "--engine local", {"engine": "local"}), ("{slurm: {}, container: none}", "--python x", {"python": "x"})],
+)
+def test_options_of_this_machine_do_not_reach_another(tmp_path, entry, option, more):
+    """They would be ignored there, or mean another file."""
+    with pytest.raises(UsageError, match=option):
+        legs(tmp_path, entry, **more)
+
+
+def test_a_slurm_leg_without_an_image_is_refused_before_anything_connects(tmp_path):
+    """The file is read all the same: its other legs run, and doctor asks that site."""
+    with pytest.raises(ConfigError, match=r"cuda\.image: found nothing"):
+        legs(tmp_path, "{slurm: {}, container: apptainer}")
+    legs(tmp_path, "{slurm: {}, container: apptainer, image: /a.sif}")
+
+
+SECRETS = {
+    "--env TOKEN": {"variables": {"TOKEN": "secret", "FROM_THE_PACKAGE": "1"}},
+    "--build-arg TOKEN": {"build": Build(args={"TOKEN": "secret"})},
+    "--pip-config": {"build": Build(pip_config=Path("pip.conf"))},
+    "--wheelhouse": {"build": Build(wheelhouse=Path("wheels"))},
+    "--requirements": {"install": Install((Path("private.txt"),))},
+}
+
+
+@pytest.mark.parametrize("option", SECRETS)
+def test_what_the_user_gives_stays_off_a_machine_that_the_package_names(tmp_path, option):
+    """Its author is a stranger. What the package itself has may go there, and everything to a machine that the user named."""
+    (tmp_path / "pyproject.toml").write_text('[tool.warpwave]\nenv = {FROM_THE_PACKAGE = "1"}\n')
+    with pytest.raises(UsageError) as refused:
+        legs(tmp_path, "{ssh: a}", trusted=False, kernels=tmp_path, **SECRETS[option])
+
+    assert refused.value.happened.startswith(f"{option} would go to a,")
+    assert "secret" not in str(refused.value)
+    assert "--hosts FILE" in refused.value.remedy
+    legs(tmp_path, "{ssh: a}", kernels=tmp_path, **SECRETS[option])
+    legs(tmp_path, "{ssh: a}", trusted=False, kernels=tmp_path, variables={"FROM_THE_PACKAGE": "1"})
+
+
+def test_a_shard_is_not_divided_again(tmp_path):
+    """--shard is for machines that do not know of each other."""
+    with pytest.raises(UsageError, match="divides cuda already"):
+        legs(tmp_path, "{ssh: a, shards: 2}", shard=Shard(1, 2))
+
+
+def test_the_guide_shows_files_that_are_read_and_names_every_key(tmp_path):
+    """Its examples are valid, also as a package's own file, and its table has no key more or less than there are."""
+    page = (Path(__file__).parents[4] / "docs" / "guides" / "hosts.md").read_text()
+    for text in re.findall(r"^```yaml title=\"[^\"]*hosts.yml\"\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        load(tmp_path, text, trusted=False)
+    table = page.partition("## Every key")[2].partition("\n## ")[0]
+    named = {key.strip("`") for row in re.findall(r"^\| (`[^|]*?`) \|", table, re.MULTILINE) for key in row.split(", ")}
+
+    assert {key for key in named if "." not in key} == {field.name for field in fields(Entry)}
+    assert all(f"`{field.name}`" in table or f"`slurm.{field.name}`" in table for field in fields(Slurm))
+    assert {key for key in BEYOND if f"`{key}`" not in page.partition("A hosts file *in a package*")[2]} <= {"engine", "container"}
+
+
+@pytest.mark.parametrize(("name", "expected"), [("cuda", True), ("rocm", True), ("cpu", False), ("cud", False)])
+def test_a_search_says_that_it_runs_here(package, capsys, name, expected):
+    """Only if the hosts file has a leg for what it runs."""
+    (package / "hosts.yml").write_text("cuda: {ssh: a}\nfar: {target: rocm, ssh: b}\n")
+    say_runs_here([name], package / "kernels")
+
+    assert (f"{name}: this command runs here" in capsys.readouterr().err) is expected

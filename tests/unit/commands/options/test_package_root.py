@@ -1,0 +1,154 @@
+"""Which folder is a package's root, which folders its modules come from, and which settings of pytest are its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from harness.config.package import cards_named, switches
+from harness.config.package.pyproject import load_gates
+from harness.config.package.pytest_settings import load_pytest_settings
+from harness.config.package.root import find_root, import_folders
+from harness.config.targets import load_targets
+from harness.records import PytestSettings
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("files", "kernels", "root"),
+    [
+        ({"ops/pyproject.toml": "", "ops/tests/x.py": "", "setup.py": ""}, "ops/tests", "ops"),
+        ({"ops/setup.py": "", "ops/a/tests/x.py": ""}, "ops/a/tests", "ops"),
+        ({"ops/setup.cfg": "", "ops/tests/x.py": ""}, "ops", "ops"),
+        ({"ops/.git/HEAD": "", "ops/tests/x.py": ""}, "ops/tests", "ops"),
+        ({"ops/.git": "gitdir: elsewhere", "ops/tests/x.py": ""}, "ops/tests", "ops"),
+        ({"ops/tests/x.py": ""}, "ops/tests", "ops/tests"),
+        ({"pyproject.toml": "", "home/setup.py": "", "home/ops/x.py": ""}, "home/ops", "home/ops"),
+        ({"home/work/setup.py": "", "home/work/tests/x.py": ""}, "home/work/tests", "home/work"),
+    ],
+)
+def test_the_root_is_the_nearest_project(tmp_path, files, kernels, root):
+    """A project file or a clone is a root; the home folder and what is above it never are."""
+    write(tmp_path, files)
+
+    assert find_root(tmp_path / kernels, home=tmp_path / "home") == tmp_path / root
+
+
+@pytest.mark.parametrize(
+    ("files", "folders"),
+    [
+        ({"my_ops/__init__.py": ""}, (".",)),
+        ({"src/my_ops/__init__.py": ""}, (".", "src")),
+        ({"src/__init__.py": "", "src/ops.py": ""}, (".",)),
+        ({"src/README.md": ""}, (".",)),
+        ({"python/my_ops/x.py": "", "pyproject.toml": "[tool.setuptools]\npackage-dir = {'' = 'python'}"}, (".", "python")),
+        ({"lib/my_ops/x.py": "", "pyproject.toml": "[tool.setuptools.packages.find]\nwhere = ['lib']"}, (".", "lib")),
+        ({"py/my_ops/x.py": "", "pyproject.toml": "[tool.hatch.build.targets.wheel]\npackages = ['py/my_ops']"}, (".", "py")),
+        ({"py/my_ops/x.py": "", "pyproject.toml": "[tool.poetry]\npackages = [{include = 'my_ops', from = 'py'}]"}, (".", "py")),
+        ({"py/my_ops/x.py": "", "setup.py": "setup(package_dir={'': 'py'}, packages=[])"}, (".", "py")),
+        ({"py/my_ops/x.py": "", "setup.cfg": "[options]\npackage_dir =\n    = py\n"}, (".", "py")),
+        ({"pyproject.toml": "[tool.setuptools.packages.find]\nwhere = ['../other', '/etc', 'gone']"}, (".",)),
+        ({"pyproject.toml": "[tool\n"}, (".",)),
+        ({"pyproject.toml": "tool = 3\n", "setup.cfg": "no section"}, (".",)),
+    ],
+)
+def test_modules_come_from_the_root_and_its_layout(tmp_path, files, folders):
+    """`src` where packages are in it, and what the build's settings name; never a folder outside of the package."""
+    assert import_folders(write(tmp_path, files)) == folders
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"pytest.ini": "[pytest]\npythonpath = . lib\naddopts = -m 'not slow'"}, ("pytest.ini", (".", "lib"), ("-m", "not slow"))),
+        ({"pytest.ini": ""}, ("pytest.ini", (), ())),
+        ({"pyproject.toml": "[tool.pytest.ini_options]\npythonpath = ['.']\naddopts = '-q'"}, ("pyproject.toml", (".",), ("-q",))),
+        ({"pyproject.toml": "[tool.pytest]\naddopts = ['-q']"}, ("pyproject.toml", (), ("-q",))),
+        ({"pytest.toml": "[pytest]\npythonpath = ['.']"}, ("pytest.toml", (".",), ())),
+        ({"pyproject.toml": "[project]\nname = 'ops'", "tox.ini": "[pytest]\naddopts = -x"}, ("tox.ini", (), ("-x",))),
+        ({"setup.cfg": "[tool:pytest]\naddopts = --cov=%(x)s"}, ("setup.cfg", (), ("--cov=%(x)s",))),
+        ({"setup.cfg": "[pytest]\naddopts = -x"}, ("", (), ())),
+        (
+            {"tests/pytest.ini": "[pytest]\npythonpath = ../lib", "pytest.ini": "[pytest]\naddopts = -x"},
+            ("tests/pytest.ini", ("tests/../lib",), ()),
+        ),
+    ],
+)
+def test_the_nearest_settings_of_pytest_count(tmp_path, files, expected):
+    """Each file that pytest reads, in its order, from the kernels folder up to the root; paths are relative to the root."""
+    write(tmp_path, {"tests/test_x.py": "", **files})
+    found = load_pytest_settings(tmp_path / "tests", tmp_path)
+
+    assert (found.file, found.pythonpath, found.addopts) == expected
+
+
+def test_settings_above_the_root_do_not_count(tmp_path):
+    """A container does not have them."""
+    write(tmp_path, {"pytest.ini": "[pytest]\naddopts = -x", "ops/setup.py": "", "ops/tests/test_x.py": ""})
+
+    assert load_pytest_settings(tmp_path / "ops" / "tests", tmp_path / "ops") == PytestSettings()
+
+
+def test_files_and_folders_of_tests(tmp_path):
+    """`python_files` and `testpaths` as words or as a list."""
+    write(tmp_path, {"pytest.ini": "[pytest]\npython_files = check_*.py *_check.py\ntestpaths =\n    tests\n    more/tests"})
+
+    found = load_pytest_settings(tmp_path, tmp_path)
+
+    assert (found.python_files, found.testpaths) == (("check_*.py", "*_check.py"), ("tests", "more/tests"))
+
+
+def test_waivers_of_other_packages_are_not_this_ones(tmp_path):
+    """A pyproject.toml above the folder is about more than it; one in it may have stale waivers, which are reported."""
+    waivers = "".join(f'[[tool.warpwave.waivers]]\ngate = "spills"\nkernel = "{name}"\nreason = "known"\n' for name in ("relu", "gelu"))
+    write(tmp_path, {"pyproject.toml": waivers, "ops/relu/test_relu.py": "", "gelu/test_gelu.py": ""})
+
+    assert [waiver.which.kernel for waiver in load_gates(tmp_path / "ops").waivers] == [("relu",)]
+    assert len(load_gates(tmp_path).waivers) == 2
+
+
+def test_a_packages_switch_for_its_triton_kernels_alone(tmp_path):
+    """It is read where the package is imported, never run; a run says that it is on, and the user's value stays."""
+    root = write(
+        tmp_path / "ops",
+        {
+            "python/ops/__init__.py": "import os\nALONE = os.getenv('OPS_TRITON_ONLY', '0') == '1' or os.environ['OPS_DEBUG_ONLY']",
+            "python/ops/deep/__init__.py": "os.getenv('DEEP_TRITON_ONLY')",
+            "setup.cfg": "[options]\npackage_dir =\n    = python\n",
+        },
+    )
+
+    assert switches.switches(root) == {"OPS_TRITON_ONLY": "1"}
+    assert "--env OPS_TRITON_ONLY=0" in " ".join(switches.notes(root, {"OPS_TRITON_ONLY": "1"}))
+    assert switches.notes(root, {"OPS_TRITON_ONLY": "0"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("files", "card"),
+    [
+        (["ops/configs/gfx942-GEMM.json", "ops/configs/gfx950/MHA.json"], "gfx942"),
+        (["ops/configs/N=7168,device_name=AMD_Instinct_MI300X.json"], "gfx942"),
+        (["ops/configs/gfx942-GEMM.json", "ops/configs/N=7168,device_name=NVIDIA_A100-SXM4-80GB.json"], "sm_90"),
+        (["ops/gfx942.py", "docs/gfx942.json", "ops/configs/prefix942.json"], "sm_90"),
+        ([], "sm_90"),
+    ],
+)
+def test_host_code_sees_a_card_that_the_package_keeps_settings_for(tmp_path, files, card):
+    """Where it keeps some for one vendor's cards alone: files of settings in what it imports, by their names. The report says so."""
+    root = write(tmp_path / "ops", {"ops/__init__.py": "", **dict.fromkeys(files, "")})
+    target = load_targets(None)["cpu"]
+
+    found = cards_named.card_for(target, root)
+
+    assert found.name == card
+    assert bool(cards_named.note(target, found, root)) == (card != "sm_90")
+    named = dataclasses.replace(target, interpret_as_named=True)
+    assert cards_named.card_for(named, root).name == "sm_90"

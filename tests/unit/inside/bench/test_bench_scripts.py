@@ -1,0 +1,190 @@
+"""Benchmarks that are scripts, measured on a device whose clock only launches move: a quarter of a millisecond each."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import command
+import pytest
+
+from harness.inside.scripts.script import benches_of
+from harness.records import BenchScript, Job, Sample, Stage, StageReport, Verdict
+
+pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+REPOSITORY = Path(__file__).parents[4]
+PROGRAM = """
+import torch
+from benching import FakeDevice
+from harness.config.targets import load_targets
+from harness.inside.bench import do_bench, scripts, stage
+from harness.inside.fake_gpu import driver
+from harness.records import BenchScript, Job, Stage
+
+device = FakeDevice()
+do_bench.time = type("Still", (), dict(perf_counter=staticmethod(lambda: 0.0)))
+driver.PretendedDriver.launcher_cls = lambda self, source, metadata: lambda *args, **kwargs: device.work(0.25)
+torch.relu = lambda x: device.work(0.5)
+stage.Timer.when_used = classmethod(lambda cls, *told: cls(device, device.flush, 1 << 20, told[0]))
+stage.copy_ceiling, scripts.is_usable, stage.is_usable = lambda *arguments: None, lambda: True, lambda: True
+card = next(card for card in load_targets()["cpu"].architectures if card.name == "sm_90")
+asked = tuple(BenchScript(pattern, tuple(arguments)) for pattern, arguments in {scripts!r})
+with driver.pretended_device(card, lambda binary: (32, 0, 1024)):
+    stage.work(Job("run-1", "cuda", (Stage.BENCH,), {package!r}, {output!r}, benches=(), bench_scripts=asked, import_folders=(".",)))
+"""
+SUPERVISE = """
+import sys
+from pathlib import Path
+from harness.inside.bench.results import Sink
+from harness.inside.process.journal import Journal
+from harness.inside.process.supervise import supervise
+from harness.inside.process.workers import spawned
+from harness.records import dump
+
+folder, start = Path.cwd(), spawned([sys.executable, "program.py"])
+sink = Sink(folder, "samples.jsonl")
+deaths = supervise(start, Journal(folder / "journal.jsonl"), 120.0, folder / "log.txt", sink.on_event)
+dump(sink.report(deaths), Path("report.json"))
+"""
+
+
+@pytest.fixture
+def ran(tmp_path, data):
+    """Run scripts of a package in the bench stage: their samples by id, the stage's report, and what the scripts printed."""
+
+    def run(*scripts, package=data / "scripts"):
+        folders = {"package": package, "output": tmp_path}
+        asked = [(pattern, arguments) for pattern, *arguments in scripts]
+        program = PROGRAM.format(**{name: str(folder) for name, folder in folders.items()}, scripts=asked)
+        (tmp_path / "program.py").write_text(program)
+        variables = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'tests' / 'unit'}"}
+        done = command.python("-c", SUPERVISE, cwd=tmp_path, env=variables, kind="compiler")
+        assert done.returncode == 0, done.stderr
+        report = SimpleNamespace(**json.loads((tmp_path / "report.json").read_text()))
+        log = (tmp_path / "log.txt").read_text()
+        lines = (tmp_path / "samples.jsonl").read_text().splitlines() if (tmp_path / "samples.jsonl").exists() else []
+        samples = [Sample(**{**json.loads(line), "verdict": Verdict(json.loads(line)["verdict"])}) for line in lines]
+        assert report.doubts == [], report
+        return {f"{sample.case} [{sample.provider}]": sample for sample in samples}, report, log
+
+    return run
+
+
+def test_each_measurement_of_a_loop_is_a_point(ran):
+    """Its line, what it calls and the loop's size name it; the autotuner's own timings are none; a helper of the package is."""
+    samples, report, log = ran(("benchmarks/loop.py", "--dtype", "float16"))
+    lead = re.escape(next(iter(samples)).partition("/")[0] + "/benchmarks/loop.py:")
+
+    assert report.verdict == Verdict.PASSED.value
+    assert [re.sub(f"^{lead}", "", name) for name in samples] == [
+        f"{line}/--dtype float16/n={n} [{provider}]"
+        for n in (1024, 4096)
+        for line, provider in ((16, "relu"), (17, "torch.relu"), (18, "helper"))
+    ]
+    found = list(samples.values())
+    assert [sample.params for sample in found[:3]] == [{"n": 1024}] * 3
+    assert [sample.source for sample in found[:3]] == [f"benchmarks/loop.py:{line}" for line in (16, 17, 18)]
+    assert [tuple(sample.launched) for sample in found[:3]] == [("relu_kernel",), (), ("relu_kernel",)]
+    assert (found[0].unit, found[0].value, set(found[0].times_ms), found[0].flush_bytes) == ("ms", 0.25, {0.25}, 1 << 20)
+    assert "argv=['--dtype', 'float16']" in log
+
+
+def test_the_script_gets_what_it_asked_for(ran):
+    """A median, three quantiles, and a helper's first quantile; it runs as the main module."""
+    _, _, log = ran(("benchmarks/loop.py",))
+
+    assert "n=1024 ours=0.25 theirs=[0.5, 0.5, 0.5] tagged=0.25 name=__main__ argv=[]" in log
+
+
+def test_graphs_and_torchs_timer_are_points(ran, data):
+    """A command of click; its author's words for a statement; the same call again has a number; what it writes is not in the package."""
+    samples, report, _ = ran(("benchmarks/clicked.py", "--size", "4096"))
+    ends = [name.partition("/--size 4096/")[2] for name in samples]
+    graph, timed, again = samples.values()
+
+    assert ends == ["size=4096 [relu]", "size=4096,label=relu [ours]", "size=4096,label=relu#2 [ours]"]
+    assert [tuple(sample.launched) for sample in (graph, timed, again)] == [("relu_kernel",)] * 3
+    assert [sample.timer for sample in (graph, timed)] == ["replays of a graph, warm cache", "torch.utils.benchmark, wall clock"]
+    assert timed.value == timed.median_ms > 0
+    assert len(timed.times_ms) == 1
+    assert report.counts == {"passed": 3}
+    assert not list((data / "scripts").rglob("results.csv"))
+    assert not (Path.cwd() / "results.csv").exists()
+
+
+def test_a_report_made_in_a_function_is_a_sweep(ran):
+    """Its points have the names of any `perf_report`, and its author's numbers; made again, they have a number."""
+    samples, report, _ = ran(("benchmarks/report.py",))
+    names = [name.partition("/")[2] for name in samples]
+
+    assert report.counts == {"passed": 8}
+    assert [name for name in names if "#2" not in name] == [
+        f"relu/N={n} [{provider}]" if not names[0].startswith("N=") else f"N={n} [{provider}]"
+        for n in (1024, 2048)
+        for provider in ("triton", "torch")
+    ]
+    sample = next(iter(samples.values()))
+    assert (sample.unit, sample.value) == ("GB/s", pytest.approx(2 * 1024 * 4 / 0.25 * 1e-6))
+    assert len(sample.times_ms) > 5
+
+
+@pytest.mark.parametrize(
+    ("script", "points", "verdict", "reason"),
+    [
+        (("benchmarks/broken.py",), 1, Verdict.ERROR, "ValueError: no such size"),
+        (("benchmarks/nothing.py",), 0, Verdict.NOT_RUN, "it ended without a measurement: no do_bench"),
+        (("benchmarks/loop.py", "--help"), 0, Verdict.NOT_RUN, "it ended without a measurement"),
+        (("benchmarks/loop.py", "--foo"), 0, Verdict.ERROR, "it exited with 2: loop.py: error: unrecognized arguments: --foo"),
+    ],
+    ids=["raises", "measures-nothing", "help", "wrong-argument"],
+)
+def test_a_script_that_ends_early_or_empty_has_a_row(ran, script, points, verdict, reason):
+    """Its points stay, and no traceback shows our own code."""
+    samples, report, log = ran(script)
+    rows = [sample for name, sample in samples.items() if "[running " in name]
+
+    assert [(row.verdict, reason in row.reason) for row in rows] == [(verdict, True)]
+    assert report.counts == {verdict.value: 1, **({"passed": points} if points else {})}
+    assert "harness/inside/scripts" not in log
+
+
+def test_a_measurement_that_kills_its_process_costs_itself_only(ran):
+    """The next worker runs the script again: what was measured is not measured again, and the culprit has no number."""
+    samples, report, log = ran(("benchmarks/dies.py",), ("benchmarks/nothing.py",))
+    ended = {name.partition("[")[2][:-1]: sample.verdict for name, sample in samples.items() if "[running" not in name}
+
+    assert report.counts == {"passed": 2, "crashed": 1, "not-run": 1}
+    assert list(ended.values()).count(Verdict.CRASHED) == 1
+    assert [line.split() for line in log.splitlines() if line.startswith(("before", "dies", "behind"))] == [
+        ["before", "0.25"],
+        ["before", "0.25"],
+        ["dies", "nan"],
+        ["behind", "0.25"],
+    ]
+
+
+def test_a_stage_with_scripts_only_is_no_empty_one(tmp_path, data, monkeypatch):
+    """And one whose globs match nothing says what it looked for."""
+    from harness.inside.bench import stage
+
+    monkeypatch.setattr(stage, "_sweep", lambda *arguments: StageReport(Stage.BENCH, Verdict.PASSED, reason="swept"))
+    (tmp_path / "bench").mkdir()
+    for pattern, found in (("benchmarks/loop.py", True), ("no/*.py", False)):
+        job = Job("r", "cuda", (Stage.BENCH,), str(data / "scripts"), str(tmp_path), benches=(), bench_scripts=(BenchScript(pattern),))
+        report = stage.measure(job)
+        assert (report.reason == "swept") is found
+    assert "no/*.py" in report.hint
+    assert list((tmp_path / "bench").iterdir()) == []
+
+
+def test_a_script_is_not_loaded_as_a_bench_too(tmp_path):
+    """Its row would say that it has no `perf_report` at module level; other benches are what they were."""
+    for name in ("bench_script.py", "bench_module.py"):
+        (tmp_path / name).touch()
+    job = Job("r", "cuda", (Stage.BENCH,), str(tmp_path), str(tmp_path), bench_scripts=(BenchScript("bench_s*.py"),))
+
+    assert [path.name for path in benches_of(job)] == ["bench_module.py"]

@@ -1,0 +1,67 @@
+"""What the environment lacks: an older Triton, whose interpreter differs, and missing modules."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+from triton.runtime import interpreter
+
+from harness.inside.fake_gpu.interpreted.language_gaps import _with_index
+from harness.inside.process.remedies import hint_of
+from harness.inside.sanitize.origins import _materializing
+
+
+def test_a_bound_of_one_element_is_a_number():
+    """NumPy 2.4 refuses `int()` of an array that has a dimension."""
+
+    class Scope:
+        def set_attr(self, tensor, name, value):
+            setattr(tensor, name, value)
+
+    class Bound:
+        handle = SimpleNamespace(data=np.array([3]))
+
+    _with_index(lambda tensor, scope: scope.set_attr(tensor, "__index__", lambda value: int(value.handle.data)))(Bound, Scope())
+
+    assert list(range(Bound())) == [0, 1, 2]
+
+
+def test_the_mask_of_a_block_pointer_is_a_handle():
+    """It is a plain array there, whose `data` is no array."""
+    pointers = SimpleNamespace()
+    _, mask = _materializing(lambda described: (pointers, np.ones(4, bool)), lambda: None)(SimpleNamespace())
+
+    assert isinstance(mask, interpreter.TensorHandle)
+    assert mask.data.all()
+
+
+def test_who_needs_an_older_triton():
+    """What this Triton refuses by name is no fault that an author would find."""
+    refused = "CompilationError: Block pointers have been removed in favor of the tensor descriptor API (at 3:9)"
+
+    assert "--triton 3.6.0" in hint_of(["its own", refused])
+    assert hint_of(["its own"]) == ""
+
+
+def test_missing_modules_and_what_installs_them():
+    """The one that most files want comes first; each is named once."""
+    said = ["ModuleNotFoundError: No module named 'yaml'", *["ModuleNotFoundError: No module named 'frozendict.core'"] * 2]
+
+    assert "Missing here: frozendict.core, yaml." in hint_of([*said, "assert 1 == 2"])
+    assert "--with NAME" in hint_of(said)
+    assert "--install" in hint_of(said)
+    assert hint_of(["ImportError: cannot import name 'a' from 'b'"]) == ""
+
+
+def test_a_conftest_that_is_not_there_is_nothing_to_install():
+    """Source archives often leave it out, and there are packages of that name."""
+    hint = hint_of(["ModuleNotFoundError: No module named 'conftest'", "ModuleNotFoundError: No module named 'einops'"])
+
+    assert "Missing here: einops." in hint
+    assert "package's repository" in hint
+    assert hint_of(["ModuleNotFoundError: No module named 'conftest'"]).startswith("Tests import conftest.py")

@@ -1,0 +1,110 @@
+"""Why something did not run, found out from the exception that ended it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import unittest
+
+import pytest
+
+from harness.records import NotRun, Stage, StageReport, Verdict
+
+torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+from harness.inside.fake_gpu import streams, torch_device  # noqa: E402
+from harness.inside.fake_gpu.no_data.unknown import unknown  # noqa: E402
+from harness.inside.process.exceptions import DecidedByData, NotPretended  # noqa: E402
+from harness.inside.process.not_run import first_of_several, why_not_run, with_reasons  # noqa: E402
+
+
+def _raised(function):
+    with pytest.raises(BaseException) as caught:
+        function()
+    return caught.value
+
+
+def _from_a_cause():
+    try:
+        raise DecidedByData("how many rows")
+    except DecidedByData as error:
+        raise ValueError("no such shape") from error
+
+
+def _in_several_ways(*errors):
+    def fail():
+        raise ExceptionGroup("2 ways", errors)  # noqa: F821 - new in Python 3.11
+
+    return fail
+
+
+def _from_c_code():
+    torch.zeros((2, unknown(torch.int64)))
+
+
+def _module_skip():
+    pytest.skip("needs two GPUs")
+
+
+CASES = {
+    "skip": (_module_skip, NotRun.SKIPPED),
+    "unittest": (lambda: (_ for _ in ()).throw(unittest.SkipTest("no")), NotRun.SKIPPED),
+    "data": (lambda: (_ for _ in ()).throw(DecidedByData("a size")), NotRun.DATA),
+    "behind another exception": (_from_a_cause, NotRun.DATA),
+    "memory of several cards": (
+        lambda: (_ for _ in ()).throw(RuntimeError("SymmetricMemory does not support device type cuda")),
+        NotRun.NOT_PRETENDED,
+    ),
+    "no number": (lambda: torch.empty(1, device="meta").item(), NotRun.DATA),
+    "no copy": (lambda: torch.empty(1, device="meta").cpu(), NotRun.DATA),
+    "no array": (lambda: torch.empty(1, device="meta").numpy(), NotRun.DATA),
+    "no size": (lambda: torch.empty(1, device="meta").nonzero(), NotRun.DATA),
+    "no plain number": (_from_c_code, NotRun.DATA),
+    "gap": (lambda: (_ for _ in ()).throw(NotPretended("torch.cuda.graph")), NotRun.NOT_PRETENDED),
+    "no such attribute": (lambda: torch.cuda.no_such_thing, NotRun.NOT_PRETENDED),
+    "nor of a stand-in": (lambda: streams.Stream().no_such_thing, NotRun.NOT_PRETENDED),
+    "no such parameter": (lambda: torch_device.torch_device("cuda", 1, 2), NotRun.NOT_PRETENDED),
+    "no card": (lambda: torch.empty(1, device="cuda"), NotRun.NOT_PRETENDED),
+    "no library of several cards": (lambda: (_ for _ in ()).throw(RuntimeError("it doesn't have NCCL built in")), NotRun.NOT_PRETENDED),
+    "no tool": (lambda: subprocess.run(["some-smi"], check=True), NotRun.NOT_PRETENDED),
+    "no import": (lambda: __import__("no_such_module"), NotRun.IMPORT),
+    "its own": (lambda: [].pop(), NotRun.RAISED),
+    "its own attribute": (lambda: torch.nn.no_such_thing, NotRun.RAISED),
+    "its own argument": (lambda: sorted(1, 2, 3), NotRun.RAISED),
+}
+
+
+if sys.version_info >= (3, 11):
+    CASES["gaps"] = (_in_several_ways(NotPretended("one"), NotPretended("two")), NotRun.NOT_PRETENDED)
+    CASES["a gap and its own"] = (_in_several_ways(NotPretended("one"), ValueError("two")), NotRun.RAISED)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="no groups of exceptions")
+def test_a_group_is_told_by_its_first_exception():
+    """Hypothesis says only how many ways an example fails in."""
+    group = _raised(_in_several_ways(ValueError("no such shape"), KeyError("x")))
+
+    assert first_of_several(group) == "ValueError: no such shape (and 1 more)"
+    assert first_of_several(ValueError("alone")) == ""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_exception_says_why(name):
+    """Whose fault it is decides what a reader does next."""
+    function, why = CASES[name]
+
+    assert why_not_run(_raised(function)) is why
+
+
+def test_a_gap_of_the_harness_is_never_green():
+    """The stage is incomplete, and says how much of it and what; a graver verdict stays."""
+    report = StageReport(Stage.COMPILE, Verdict.PASSED)
+    reasons = {NotRun.NOT_PRETENDED: 2, NotRun.SKIPPED: 1}
+
+    found = with_reasons(report, reasons, "launch", "test_a: torch.cuda.graph")
+    assert (found.verdict, found.not_run) == (Verdict.INCOMPLETE, {"skipped": 1, "not-pretended": 2})
+    assert found.reason.startswith("2 launches need")
+    assert "test_a: torch.cuda.graph" in found.reason
+    assert with_reasons(report, {NotRun.DATA: 5}, "launch", "").verdict is Verdict.PASSED
+    lost = with_reasons(StageReport(Stage.TEST, Verdict.INFRA, reason="no card"), reasons, "test", "")
+    assert (lost.verdict, lost.reason) == (Verdict.INFRA, "no card")
