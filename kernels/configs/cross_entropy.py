@@ -55,7 +55,7 @@ CROSS_ENTROPY = {
                 Part(4096, 4096, 4),
                 Part(8192, 8192, 8),
                 Part(16384, 16384, 8, packed=True),
-                Part(32768, 32768, 8, packed=True, registers=128),  # two programs on a multiprocessor
+                Part(32768, 32768, 8, packed=True),
                 Part(1 << 30, 8192, 2, packed=True, registers=104),
             ),
             4: (

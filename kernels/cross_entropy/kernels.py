@@ -42,17 +42,16 @@ def finite(peak):
 
 
 @triton.jit
-def sum_of(x):
-    """Return the sum of a block, added in several short sums and not in one long one.
+def sum_of(x, SHORT: tl.constexpr):
+    """Return the sum of a block; with `SHORT`, added in several short sums and not in one long one.
 
-    A thread adds its numbers one after the other. If an early one is 1 and the others are small, each of them loses what does not fit
-    beside 1: the sum of a row that one logit dominates was off by several units in its last place. A thread has up to 64 numbers of a block
-    in fp32, 128 in half precision. The quarters of a block, eighths of a large one, have the same threads: nothing moves between them.
+    A thread adds its numbers one after the other, up to 64 of a block in fp32. If an early one is 1 and the others are small, each of them
+    loses what does not fit beside 1: the sum of a row that one logit dominates was off by several units in its last place. The quarters of
+    a block have the same threads: nothing moves between them.
     """
     N: tl.constexpr = x.shape[0]
-    DEPTH: tl.constexpr = 8 if N >= 16384 else 4
-    if N >= 1024:
-        x = tl.sum(tl.reshape(x, (DEPTH, N // DEPTH)), axis=0)
+    if SHORT and N >= 1024:
+        x = tl.sum(tl.reshape(x, (4, N // 4)), axis=0)
     return tl.sum(x, axis=0)
 
 
