@@ -64,6 +64,10 @@ def scaled_mm_kernel(
 
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, K, BLOCK_K):
+        if BLOCKS:
+            # Asked for before the product, so that they arrive meanwhile.
+            by_row = tl.load(scale_a_ptrs + k // BLOCK * scale_a_stride_k)
+            by_block = tl.load(scale_b_ptr + k // BLOCK * scale_b_stride_k)
         if EVEN_K:
             a = tl.load(a_ptrs)
             b = tl.load(b_ptrs)
@@ -75,12 +79,8 @@ def scaled_mm_kernel(
         if WIDEN_B:
             b = b.to(tl.float16)
         short = tl.dot(a, b)
-        if BLOCKS:
-            # The compiler would fold a sum of products into the product. It does not fold a multiplication and an addition.
-            by_row = tl.load(scale_a_ptrs + k // BLOCK * scale_a_stride_k)
-            acc = tl.fma(short, by_row[:, None] * tl.load(scale_b_ptr + k // BLOCK * scale_b_stride_k), acc)
-        else:
-            acc = tl.fma(short, 1.0, acc)
+        # The compiler would fold a sum of products into the product. It does not fold a multiplication and an addition.
+        acc = tl.fma(short, by_row[:, None] * by_block if BLOCKS else 1.0, acc)
         a_ptrs += BLOCK_K
         b_ptrs += BLOCK_K
 

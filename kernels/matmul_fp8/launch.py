@@ -53,7 +53,8 @@ def _plan(
     config = choose(MATMUL_FP8, on)
     (m, k), n = a.shape, b.shape[0]
     widen = [dtype in config.widened for dtype in dtypes[:2]]
-    tile = cheapest(config.tiles[-1:] if any(widen) else config.tiles, on, (m, n))
+    tiles = config.by_block if blocks and config.by_block else config.tiles
+    tile = cheapest(tiles[-1:] if any(widen) else tiles, on, (m, n))
     options: dict[str, Any] = {
         "BLOCK_M": tile.m,
         "BLOCK_N": tile.n,

@@ -76,11 +76,11 @@ def test_encodings_and_results_are_mixed(blocks, usual, device, judge):
 
 
 def test_a_long_sum(usual, device):
-    """Hopper's matrix units add fp8 products in 14 bits. A sum of 16384 that they add by themselves is wrong by a thousandth."""
+    """Hopper's matrix units add fp8 products in 14 bits. A sum of 16384 that they add by themselves is wrong by a quarter."""
     a, b = (torch.rand(size, device=device).to(usual) for size in ((32, 16384), (32, 16384)))
     by = scales(32, 32, 16384, False, device)
     out, exact = scaled_mm(a, b.t(), *by, torch.float32), meant(a, b.t(), *by, torch.float64)
-    assert (out - exact).norm() <= 1e-4 * exact.norm()
+    assert (out - exact).norm() <= 1e-3 * exact.norm()
 
 
 @pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
@@ -155,5 +155,5 @@ def test_a_card_without_the_encoding_refuses_it(device, monkeypatch):
 
 def test_tiles_and_steps_are_within_a_block_of_scales():
     for config in MATMUL_FP8.values():
-        assert all(BLOCK % tile.n == 0 and BLOCK % tile.k == 0 for tile in config.tiles)
+        assert all(BLOCK % tile.n == 0 and BLOCK % tile.k == 0 for tile in (*config.tiles, *config.by_block))
         assert not set(config.native) & set(config.widened)

@@ -90,6 +90,17 @@ def test_a_common_shift_does_not_overflow(pair, device, compare):
     compare(*pair, torch.full((2, 40000), 3e38, device=device), dim=1)
 
 
+@pytest.mark.parametrize("n_columns", [4096, 20000, 131072])
+def test_an_element_that_outweighs_its_row(n_columns, device):
+    """Each thread adds the others' exponentials to 1, and half a unit beside 1 is lost or gained by every addition."""
+    if device.type != "cuda":
+        pytest.skip("NumPy adds pairwise")
+    x = torch.full((2, n_columns), -16.63, device=device)  # exp(-16.63) is 1.006 halves of a unit of 1
+    x[:, 0] = 0.0
+    exact = torch.softmax(x.double(), 1)
+    assert ((softmax(x, 1) - exact).abs() <= 6 * torch.finfo(torch.float32).eps * exact[:, :1]).all()
+
+
 VIEWS = {
     "transposed": lambda x: x.t(),
     "every-second-column": lambda x: x[:, ::2],
