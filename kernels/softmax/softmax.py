@@ -224,8 +224,9 @@ def _plan(
     padded = {"exchange": next_power_of_2(split), "finish": max(FEWEST_SLOTS, next_power_of_2(split))}
     fixed = {"LOG": log, "PACKED": tile.packed, "VECTOR": vector, "EDGES": edges, "ROWS": rows, "BLOCK": block, "num_warps": tile.warps}
     if not backward:
-        # Half precision's rounding hides a long sum's.
-        fixed["SHORT"] = dtypes[0] == torch.float32 and rows == 1 and block >= _SHORT_SUMS * tile.warps * gpu.warp_size
+        # Half precision's rounding hides a long sum's. With edges, four sums take so many registers that one program less is resident.
+        long = block >= _SHORT_SUMS * tile.warps * gpu.warp_size
+        fixed["SHORT"] = dtypes[0] == torch.float32 and rows == 1 and long and not edges
     grid = (cdiv(n_rows, rows) * split,)
     kernel = softmax_backward_kernel if backward else softmax_kernel
     launches = tuple(Bound(kernel, grid, {**fixed, "PHASE": phase, "SLOTS": padded.get(phase, 1), **limit}) for phase in phases)
