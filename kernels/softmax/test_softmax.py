@@ -42,8 +42,8 @@ def test_rows(dtype, shape, pair, device, compare):
 @pytest.mark.parametrize("shape", LONG, ids=shape_id)
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_long_rows(dtype, shape, pair, device, compare):
-    # In a wider draw, one element is most of its row, and the worst error is that of one number: PyTorch may be lucky there. Emulated in NumPy,
-    # 1 to 6 % of fp32 gradients were off by more than twice as much in draws 4 times as wide as a normal one, and none of 300 in these.
+    # In a wider draw, one element is most of its row, and the worst error is that of one number, on which PyTorch may be lucky. Emulated in
+    # NumPy, 2 to 6 % of fp32 gradients of draws 4 times as wide as a normal one were off by more than twice as much, and none of 300 here.
     compare(*pair, (2 * torch.randn(shape, device=device)).to(DTYPES[dtype]), dim=-1, gradients=dtype != "bf16")
 
 
