@@ -1,7 +1,4 @@
-"""Gradients of heads of more than 128 columns on a card; on Hopper they have kernels of their own. `test_attention_tiles.py` has narrower.
-
-The interpreter would take minutes here, and computes all widths by the same plain kernels.
-"""
+"""Gradients of heads of more than 128 columns on Hopper, where they have kernels of their own. Elsewhere they take those of all widths."""
 
 from __future__ import annotations
 
@@ -10,7 +7,8 @@ import torch
 
 from kernels.attention import scaled_dot_product_attention as attention
 from kernels.attention.attention import _hopper
-from kernels.configs import card
+from kernels.configs import choose
+from kernels.configs.attention import ATTENTION
 
 WIDTHS = [(256, 256), (192, 192), (192, 128), (136, 200)]
 # Batch, heads, heads of keys, queries, keys: ragged, fewer of either, a group, more than one section of heads.
@@ -18,9 +16,9 @@ CALLS = [(1, 2, 2, 200, 200), (2, 4, 2, 130, 333), (1, 3, 1, 333, 130), (1, 2, 2
 
 
 @pytest.fixture(autouse=True)
-def _on_a_card(device):
-    if device.type == "cpu":
-        pytest.skip("too long for the interpreter")
+def _on_hopper(device):
+    if choose(ATTENTION).design != "hopper":
+        pytest.skip("this GPU has no kernels of its own for wide heads")
 
 
 def gradients(q, k, v, grad, **kwargs):
@@ -48,8 +46,7 @@ def test_they_are_right_and_repeat(width, v_width, dtype, bound, causal, draw):
     for batch, heads, kv_heads, rows, keys in CALLS:
         q, grad = (draw(batch, rows, heads, n, dtype=dtype).transpose(1, 2) for n in (width, v_width))
         k, v = (draw(batch, kv_heads, keys, n, dtype=dtype) for n in (width, v_width))
-        if card().name == "sm_90":
-            assert _hopper("backward", q, k, v, causal)
+        assert _hopper("backward", q, k, v, causal)
         runs = [gradients(q, k, v, grad, is_causal=causal, scale=0.08) for _ in range(3)]
         errors = [error(*each) for each in zip(runs[0], exactly(q, k, v, grad, causal, 0.08), strict=True)]
         assert max(errors) < bound, (batch, heads, kv_heads, rows, keys, errors)
