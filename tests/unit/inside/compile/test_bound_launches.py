@@ -1,4 +1,4 @@
-"""A launch that is bound (kernels/bound.py) gives the driver what Triton's own gives it. The driver here only notes."""
+"""A launch that is bound (kernels/launches/bound.py) gives the driver what Triton's own gives it. The driver here only notes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Noting(DriverBase):
 
 target = GPUTarget("cuda", 90, 32) if sys.argv[1] == "sm_90" else GPUTarget("hip", sys.argv[1], 64)
 triton.runtime.driver.set_active(Noting(target))
-from kernels.bound import Bound, descriptors
+from kernels.launches.bound import Bound, descriptors
 from kernels.gelu.gelu import gelu_kernel
 
 bound = Bound(gelu_kernel, (4,), {"TANH": True, "BLOCK_SIZE": 1024, "num_warps": 4})
