@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 # The addresses of one argument whose descriptors are kept: more than a model has weights of one shape.
@@ -33,10 +34,10 @@ class Direct:
     `slots` says which of `addresses` an argument's memory is: by the argument's position, for each tensor and tensor descriptor.
     """
 
-    __slots__ = ("_args", "_boxes", "_expanded", "_function", "_grid", "_middle", "_pointers")
+    __slots__ = ("_boxes", "_expanded", "_fixed", "_function", "_grid", "_middle", "_pick")
 
-    def __init__(self, compiled: Any, grid: tuple[int, ...], arguments: Sequence[Any], slots: Mapping[int, int]) -> None:
-        """Look at a launch of `compiled`.
+    def __init__(self, compiled: Any, grid: tuple[int, ...], arguments: Sequence[Any], slots: Mapping[int, int], count: int) -> None:
+        """Look at a launch of `compiled`; there will be `count` addresses.
 
         Raises:
             Exception: Triton does not launch as expected; of any kind, because nothing of this is promised.
@@ -68,19 +69,23 @@ class Direct:
         # Up to Triton 3.6, the kernel's arguments follow one by one; later, they come last, together.
         together = isinstance(args[-1], (tuple, list))
         self._middle = args[4:-1] if together else None
-        self._args = list(args[-1]) if together else args[4:]
-        self._expanded = lambda addresses: (lambda all: list(all[-1]) if together else all[4:])(expanded(addresses))
-        where = {id(arg): place for place, arg in enumerate(self._args)}
-        self._pointers = [(where[id(mark)], slots[i]) for i, mark in marks.items()]
-        maps = [place for place, arg in enumerate(self._args) if type(arg).__name__ == "PyCUtensorMap"]
+        self._expanded = lambda addresses: (lambda args: list(args[-1]) if together else args[4:])(expanded(addresses))
+        args = list(args[-1]) if together else args[4:]
+        # An argument is picked from the addresses, the descriptors, and what is fixed, in this order.
+        maps = [place for place, arg in enumerate(args) if type(arg).__name__ == "PyCUtensorMap"]
         self._boxes: list[tuple[int, int, dict[int, Any]]] = [(p, slots[i], {}) for p, i in zip(maps, boxes, strict=True)]
+        first, of_marks = count + len(maps), {id(mark): slots[i] for i, mark in marks.items()}
+        order = [of_marks.get(id(arg), first + place) for place, arg in enumerate(args)]
+        for number, place in enumerate(maps):
+            order[place] = count + number
+        if len(order) < 2 or len({*order} & {*of_marks.values()}) != len({*of_marks.values()}):
+            raise NotImplementedError("a launch without some pointer")
+        self._pick = itemgetter(*order)
+        self._fixed = [None if id(arg) in of_marks else arg for arg in args]
 
     def __call__(self, addresses: Sequence[int], stream: int) -> None:
-        args = self._args.copy()
-        for place, slot in self._pointers:
-            args[place] = addresses[slot]
-        for place, slot, maps in self._boxes:
-            args[place] = maps.get(addresses[slot]) or self._map(place, addresses)
+        boxes = [maps.get(addresses[slot]) or self._map(place, addresses) for place, slot, maps in self._boxes] if self._boxes else ()
+        args = self._pick([*addresses, *boxes, *self._fixed])
         if self._middle is None:
             self._function(*self._grid, stream, *args)
         else:

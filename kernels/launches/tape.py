@@ -38,9 +38,12 @@ _TABLES: list[dict[Any, Tape | bool]] = []
 possible = torch.version.cuda is not None
 current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 
-# Looking a name up below torch takes about as long as calling it. `is_compiling` alone is looked up each time: torch.compile replaces it.
+# Looking a name up below torch takes about as long as calling it.
+_is_traced = torch.compiler.is_dynamo_compiling
 _modes, _transforms = torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
-_records_gradients, _is_autocast, _runtime = torch.is_grad_enabled, torch.is_autocast_enabled, knobs.runtime
+_records_gradients, _runtime = torch.is_grad_enabled, knobs.runtime
+# Without an argument, of CUDA: half the time.
+_is_autocast = torch.is_autocast_enabled
 
 
 def repeatable(function: Callable[Given, Result]) -> Callable[Given, Result]:
@@ -53,7 +56,7 @@ def repeatable(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
     @functools.wraps(function)
     def call(*args: Given.args, **kwargs: Given.kwargs) -> Result:
-        if torch.compiler.is_compiling() or not possible or _modes() or _transforms() is not None:
+        if _is_traced() or not possible or _modes() or _transforms() is not None:
             return function(*args, **kwargs)
         key: list[Any] = []
         tensors: list[Tensor] = []
@@ -74,16 +77,14 @@ def repeatable(function: Callable[Given, Result]) -> Callable[Given, Result]:
             tape = tapes.get(known)
         except (TypeError, RuntimeError):  # no memory, or no key: the function knows what to say
             return function(*args, **kwargs)
-        if tape is True or _is_watched() or _is_autocast("cuda"):
-            return function(*args, **kwargs)
-        if tape:
-            if tape.fits(addresses):
-                return tape.play(tensors, addresses)
-            return function(*args, **kwargs)
+        if type(tape) is Tape:
+            played = tape.play(tensors, addresses)
+            return function(*args, **kwargs) if played is None else played
         if tape is None:
             if len(tapes) >= _MOST:
                 tapes.clear()
             tapes[known] = False
+        if tape is not False or _is_watched():
             return function(*args, **kwargs)
         note = _Note(tensors)
         result = note.of(function, args, kwargs)
@@ -106,10 +107,9 @@ def refuse() -> None:
 
 
 def _is_watched() -> bool:
-    """Return whether a tool must see launches: it replaces Triton's `run`, or has hooks."""
-    if JITFunction.run is not TRITONS_RUN:
-        return True
-    return bool(getattr(_runtime.launch_enter_hook, "calls", True) or getattr(_runtime.launch_exit_hook, "calls", True))
+    """Return whether a tool must see launches: it replaces Triton's `run`, or has hooks; or whether autocast changes dtypes."""
+    enter, leave = _runtime.launch_enter_hook, _runtime.launch_exit_hook
+    return JITFunction.run is not TRITONS_RUN or getattr(enter, "calls", True) or getattr(leave, "calls", True) or _is_autocast()
 
 
 class Tape:
@@ -123,15 +123,13 @@ class Tape:
         self._device, self._made, self._launches, self._results, self._same = device, made, launches, results, same
         self._stream = driver.active.get_current_stream
 
-    def fits(self, addresses: list[int]) -> bool:
-        """Return whether the device is current, and the tensors that were the same are so again."""
+    def play(self, tensors: list[Tensor], addresses: list[int]) -> Any:
+        """Do it again, on the current stream, and return the result; or return None, if that would not come to the same."""
+        if _is_watched() or current_device() != self._device:
+            return None
         for i, j in self._same:
             if addresses[i] != addresses[j]:
-                return False
-        return current_device() == self._device
-
-    def play(self, tensors: list[Tensor], addresses: list[int]) -> Any:
-        """Do it again, on the current stream."""
+                return None
         made = [make() if like is None else make(tensors[like]) for like, make in self._made]
         for tensor in made:
             addresses.append(tensor.data_ptr())
@@ -206,8 +204,9 @@ class _Note(TorchDispatchMode):
         for slot, (tensor, _) in enumerate(self._made, len(self._tensors)):
             if slots.setdefault(tensor.data_ptr(), slot) != slot:
                 return None
+        count = len(self._tensors) + len(self._made)
         try:
-            launches = [Direct(bound.compiled, bound.grid, given, _slots(given, slots)) for bound, given in self._launches]
+            launches = [Direct(bound.compiled, bound.grid, given, _slots(given, slots), count) for bound, given in self._launches]
             returned = [slots[tensor.data_ptr()] - len(self._tensors) for tensor in results]
             made = [
                 self._maker(*each, next((results[j] for j, slot in enumerate(returned) if slot == i), each[0]))
