@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
 from typing import Any
 
 # The addresses of one argument whose descriptors are kept: more than a model has weights of one shape.
@@ -29,15 +28,13 @@ class _At:
 
 
 class Direct:
-    """One launch in which only the stream and the addresses of tensors change. `direct(addresses, stream)` launches it.
+    """One launch in which only the stream and the addresses of tensors change, as a line of Python.
 
-    `slots` says which of `addresses` an argument's memory is: by the argument's position, for each tensor and tensor descriptor.
+    `slots` says which address an argument's memory has: by the argument's position, for each tensor and tensor descriptor.
     """
 
-    __slots__ = ("_boxes", "_expanded", "_fixed", "_function", "_grid", "_middle", "_pick")
-
-    def __init__(self, compiled: Any, grid: tuple[int, ...], arguments: Sequence[Any], slots: Mapping[int, int], count: int) -> None:
-        """Look at a launch of `compiled`; there will be `count` addresses.
+    def __init__(self, compiled: Any, grid: tuple[int, ...], arguments: Sequence[Any], slots: Mapping[int, int]) -> None:
+        """Look at a launch of `compiled`.
 
         Raises:
             Exception: Triton does not launch as expected; of any kind, because nothing of this is promised.
@@ -49,52 +46,60 @@ class Direct:
         boxes = {i: _moved(arguments[i], arguments[i].base.data_ptr()) for i in slots if hasattr(arguments[i], "base")}
         marks = {i: _At(0) for i in slots if i not in boxes}
         given = [boxes.get(i) or marks.get(i, argument) for i, argument in enumerate(arguments)]
-        self._grid, stream = (*grid, 1, 1)[:3], _At(0)
+        grid, stream = (*grid, 1, 1)[:3], _At(0)
         self._function, wrap = _bottom(compiled, launcher.launch, len(boxes))
 
-        def expanded(addresses: Mapping[int, int]) -> list[Any]:
+        def noted(addresses: Mapping[int, int]) -> list[Any]:
             """Return what the driver's function gets, with descriptors of memory at these addresses."""
-            noted: list[list[Any]] = []
+            found: list[list[Any]] = []
             noting, now = copy.copy(launcher), given.copy()
-            noting.launch = wrap(lambda *args: noted.append(list(args)))
+            noting.launch = wrap(lambda *args: found.append(list(args)))
             for i, box in boxes.items():
                 now[i] = _moved(box, addresses[slots[i]])
-            noting(*self._grid, stream, compiled.function, compiled.packed_metadata, None, None, None, *now)
-            (args,) = noted
+            noting(*grid, stream, compiled.function, compiled.packed_metadata, None, None, None, *now)
+            (args,) = found
             return args
 
-        args = expanded({slots[i]: box.base.data_ptr() for i, box in boxes.items()})
-        if args[:3] != list(self._grid) or args[3] is not stream:
-            raise NotImplementedError("a launch that begins in another way")
+        args = noted({slots[i]: box.base.data_ptr() for i, box in boxes.items()})
         # Up to Triton 3.6, the kernel's arguments follow one by one; later, they come last, together.
         together = isinstance(args[-1], (tuple, list))
-        self._middle = args[4:-1] if together else None
-        self._expanded = lambda addresses: (lambda args: list(args[-1]) if together else args[4:])(expanded(addresses))
-        args = list(args[-1]) if together else args[4:]
-        # An argument is picked from the addresses, the descriptors, and what is fixed, in this order.
-        maps = [place for place, arg in enumerate(args) if type(arg).__name__ == "PyCUtensorMap"]
-        self._boxes: list[tuple[int, int, dict[int, Any]]] = [(p, slots[i], {}) for p, i in zip(maps, boxes, strict=True)]
-        first, of_marks = count + len(maps), {id(mark): slots[i] for i, mark in marks.items()}
-        order = [of_marks.get(id(arg), first + place) for place, arg in enumerate(args)]
-        for number, place in enumerate(maps):
-            order[place] = count + number
-        if len(order) < 2 or len({*order} & {*of_marks.values()}) != len({*of_marks.values()}):
-            raise NotImplementedError("a launch without some pointer")
-        self._pick = itemgetter(*order)
-        self._fixed = [None if id(arg) in of_marks else arg for arg in args]
+        self._before = args[:-1] if together else args[:4]
+        self._noted = (lambda addresses: list(noted(addresses)[-1])) if together else (lambda addresses: noted(addresses)[4:])
+        self._args, self._together = list(args[-1]) if together else args[4:], together
+        maps = [place for place, arg in enumerate(self._args) if type(arg).__name__ == "PyCUtensorMap"]
+        self._boxes: dict[int, tuple[int, dict[int, Any]]] = {p: (slots[i], {}) for p, i in zip(maps, boxes, strict=True)}
+        of_marks = {id(mark): slots[i] for i, mark in marks.items()}
+        self._pointers = {place: of_marks[id(arg)] for place, arg in enumerate(self._args) if id(arg) in of_marks}
+        if self._before[:3] != list(grid) or self._before[3] is not stream or len(self._pointers) != len(marks):
+            raise NotImplementedError("a launch with other arguments")
 
-    def __call__(self, addresses: Sequence[int], stream: int) -> None:
-        boxes = [maps.get(addresses[slot]) or self._map(place, addresses) for place, slot, maps in self._boxes] if self._boxes else ()
-        args = self._pick([*addresses, *boxes, *self._fixed])
-        if self._middle is None:
-            self._function(*self._grid, stream, *args)
-        else:
-            self._function(*self._grid, stream, *self._middle, args)
+    def line(self, names: dict[str, Any]) -> str:
+        """Return a call of the driver's function. It uses `stream`, `a0` and on for the addresses, and what it adds to `names`."""
+
+        def name(value: Any) -> str:
+            if value is None or type(value) in (int, bool, str):
+                return repr(value)
+            names[new := f"n{len(names)}"] = value
+            return new
+
+        def written(place: int, arg: Any) -> str:
+            if place in self._pointers:
+                return f"a{self._pointers[place]}"
+            if place in self._boxes:
+                slot, maps = self._boxes[place]
+                return f"{name(maps.get)}(a{slot}) or {name(self._map)}({place}, addresses)"
+            return name(arg)
+
+        before = [name(arg) for arg in self._before]
+        before[3] = "stream"
+        args = [written(place, arg) for place, arg in enumerate(self._args)]
+        rest = f"({', '.join(args)},)" if self._together else ", ".join(args)
+        return f"{name(self._function)}({', '.join(before)}, {rest})"
 
     def _map(self, at: int, addresses: Sequence[int]) -> Any:
         """Return the descriptor for the argument at a place, and keep all of this launch: each depends on its address alone."""
-        args = self._expanded(addresses)
-        for place, slot, maps in self._boxes:
+        args = self._noted(addresses)
+        for place, (slot, maps) in self._boxes.items():
             if len(maps) >= _MOST_MAPS:
                 maps.clear()
             maps[addresses[slot]] = args[place]

@@ -78,15 +78,17 @@ print(json.dumps({
 
 PLAYED = """
 from kernels.gelu import gelu
-from kernels.launches import tape
-tape.possible, tape.current_device = True, lambda: -1
-own, found = tape.Tape.play, []
+from kernels.launches import note, tape
+tape.possible, note.current_device = True, lambda: -1
+found = []
 
-def play(*args):
-    found.append(own(*args))
-    return found[-1]
+class Counting(note.Tape):
+    def __init__(self, *args):
+        super().__init__(*args)
+        own = self.play
+        self.play = lambda *args: found.append(own(*args)) or found[-1]
 
-tape.Tape.play = play
+note.Tape = tape.Tape = Counting
 
 def call(x):
     found.clear()
