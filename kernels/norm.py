@@ -63,6 +63,8 @@ def forward(
     out, mean, rstd = empty_results(input, n_columns)
     if not out.numel():
         return out, mean, rstd
+    # Triton would compile a whole number into the kernel, for later calls, too.
+    eps = float(eps)
     config, n_rows, rows = _config(centered), rstd.numel(), _rows(input, n_columns)
     tensors = rows, _dense(weight), _dense(bias), out, mean if centered else None, rstd
     dtypes = tuple([tensor.dtype if tensor is not None else None for tensor in tensors])

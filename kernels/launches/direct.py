@@ -47,6 +47,7 @@ class Direct:
         marks = {i: _At(0) for i in slots if i not in boxes}
         given = [boxes.get(i) or marks.get(i, argument) for i, argument in enumerate(arguments)]
         grid, stream = (*grid, 1, 1)[:3], _At(0)
+        self._compiled = compiled
         self._function, wrap = _bottom(compiled, launcher.launch, len(boxes))
 
         def noted(addresses: Mapping[int, int]) -> list[Any]:
@@ -90,6 +91,7 @@ class Direct:
                 return f"{name(maps.get)}(a{slot}) or {name(self._map)}({place}, addresses)"
             return name(arg)
 
+        name(self._compiled)  # Triton unloads what nobody keeps
         before = [name(arg) for arg in self._before]
         before[3] = "stream"
         args = [written(place, arg) for place, arg in enumerate(self._args)]

@@ -89,18 +89,19 @@ class Note(TorchDispatchMode):
         self._launches.append((bound, arguments))
 
     def tape(self, result: Any) -> Tape | None:
-        """Return what was noted, or None if that cannot be played."""
-        if (
-            self.refused
-            or not self._launches
-            or self._seen != len(self._launches)
-            or not all(bound.compiled for bound, _ in self._launches)
-        ):
+        """Return what was noted, or None if that cannot be played: Triton is not as expected, or something else than tensors was used."""
+        bound = all(bound.compiled for bound, _ in self._launches)
+        if self.refused or not self._launches or self._seen != len(self._launches) or not bound:
             return None
+        try:
+            return self._written(result if isinstance(result, tuple) else (result,), isinstance(result, tuple))
+        except Exception:
+            return None
+
+    def _written(self, results: tuple[Tensor, ...], several: bool) -> Tape | None:
         device, n_given = current_device(), len(self._tensors)
         if any(tensor.get_device() != device for tensor in (*self._tensors, *[tensor for tensor, _ in self._made])):
             return None
-        results = result if isinstance(result, tuple) else (result,)
         slots: dict[int, int] = {}
         same = []
         for slot, tensor in enumerate(self._tensors):
@@ -114,6 +115,9 @@ class Note(TorchDispatchMode):
         for slot, (tensor, _) in enumerate(made, n_given):
             if slots.setdefault(tensor.data_ptr(), slot) != slot:
                 return None
+        returned = [slots[tensor.data_ptr()] for tensor in results]
+        if slots.get(0, n_given) < n_given or min(returned) < n_given or len({*returned}) < len(returned):
+            return None
         enter, leave = _runtime.launch_enter_hook, _runtime.launch_exit_hook
         names: dict[str, Any] = {**_NAMES, "enter": enter, "leave": leave, "entering": enter.calls, "leaving": leave.calls}
         names |= {"current_stream": driver.active.get_current_stream, "current_device": current_device}
@@ -122,20 +126,14 @@ class Note(TorchDispatchMode):
         if torch.cuda.device_count() > 1:
             conditions.append(f"current_device() != {device}")
         lines = [f"{', '.join(f'a{i}' for i in range(n_given))}, = addresses", f"if {' or '.join(conditions)}: return None"]
-        try:
-            returned = [slots[tensor.data_ptr()] for tensor in results]
-            of_results = dict(zip(returned, results, strict=True))
-            for slot, (tensor, zeros) in enumerate(made, n_given):
-                lines.append(f"t{slot} = {self._maker(tensor, zeros, of_results.get(slot, tensor), names)}")
-                lines.append(f"a{slot} = t{slot}.data_ptr()")
-            lines.append(f"addresses = {', '.join(f'a{i}' for i in range(n_given + len(made)))}")
-            lines.append(f"stream = current_stream({device})")
-            lines += [Direct(bound.compiled, bound.grid, given, _slots(given, slots)).line(names) for bound, given in self._launches]
-            lines.append(f"return {', '.join(f't{slot}' for slot in returned)}{',' * isinstance(result, tuple)}")
-        except Exception:  # Triton is not as expected, or a launch is not of these tensors: then nothing is played
-            return None
-        if slots.get(0, n_given) < n_given or min(returned) < n_given or len(of_results) < len(returned):
-            return None
+        of_results = dict(zip(returned, results, strict=True))
+        for slot, (tensor, zeros) in enumerate(made, n_given):
+            lines.append(f"t{slot} = {self._maker(tensor, zeros, of_results.get(slot, tensor), names)}")
+            lines.append(f"a{slot} = t{slot}.data_ptr()")
+        lines.append(f"addresses = {', '.join(f'a{i}' for i in range(n_given + len(made)))}")
+        lines.append(f"stream = current_stream({device})")
+        lines += [Direct(bound.compiled, bound.grid, given, _slots(given, slots)).line(names) for bound, given in self._launches]
+        lines.append(f"return {', '.join(f't{slot}' for slot in returned)}{',' * several}")
         return Tape(lines, names)
 
     def _maker(self, tensor: Tensor, zeros: bool, result: Tensor, names: dict[str, Any]) -> str:

@@ -97,6 +97,13 @@ def test_one_tensor_twice_and_then_two(device, played, in_full):
     assert played == [True, False, True]
 
 
+def test_a_number_that_is_whole_at_first(device, played):
+    x, w = draw([(64, 1024), (1024,)], device)
+    for eps in (1, 1, 1, 1e-5, 1.0):
+        torch.testing.assert_close(rms_norm(x, (1024,), w, eps), torch.nn.functional.rms_norm(x, (1024,), w, float(eps)))
+    assert played == [True, True]
+
+
 def test_gradients_are_those_of_a_full_call(device, played, in_full):
     x = torch.randn(64, 1024, device=device, dtype=torch.bfloat16, requires_grad=True)
     upstream = torch.randn_like(x)
