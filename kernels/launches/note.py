@@ -16,6 +16,8 @@ from kernels.launches.bound import RECORDING, TRITONS_RUN, Bound
 from kernels.launches.direct import Direct
 
 _EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided")
+# Bytes: where CUDA's memory starts is a multiple of it.
+_ALIGNED = 512
 _runtime = knobs.runtime
 
 # A test without a card replaces this.
@@ -127,9 +129,17 @@ class Note(TorchDispatchMode):
             conditions.append(f"current_device() != {device}")
         lines = [f"{', '.join(f'a{i}' for i in range(n_given))}, = addresses", f"if {' or '.join(conditions)}: return None"]
         of_results = dict(zip(returned, results, strict=True))
+        room = 0
         for slot, (tensor, zeros) in enumerate(made, n_given):
-            lines.append(f"t{slot} = {self._maker(tensor, zeros, of_results.get(slot, tensor), names)}")
-            lines.append(f"a{slot} = t{slot}.data_ptr()")
+            if slot in of_results or zeros:
+                lines.append(f"t{slot} = {self._maker(tensor, zeros, of_results.get(slot, tensor), names)}")
+                lines.append(f"a{slot} = t{slot}.data_ptr()")
+            else:  # what is not returned is made together
+                lines.append(f"a{slot} = room + {room}")
+                room += -(-tensor.untyped_storage().nbytes() // _ALIGNED) * _ALIGNED
+        if room:
+            names |= {"byte": torch.uint8, "here": self._tensors[0].device}
+            lines[2:2] = [f"scratch = empty_strided(({room},), (1,), dtype=byte, device=here)", "room = scratch.data_ptr()"]
         lines.append(f"addresses = {', '.join(f'a{i}' for i in range(n_given + len(made)))}")
         lines.append(f"stream = current_stream({device})")
         lines += [Direct(bound.compiled, bound.grid, given, _slots(given, slots)).line(names) for bound, given in self._launches]
