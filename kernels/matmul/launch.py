@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 import torch
 
-from kernels.bound import Bound, on_boundary
 from kernels.configs import Card, card, choose
 from kernels.configs.matmul import FEW, MATMUL, Config, Specialized, Tile
 from kernels.dispatch import cdiv
+from kernels.launches.bound import Bound, on_boundary
+from kernels.launches.tape import refuse
 from kernels.matmul.kernels import matmul_kernel
 from kernels.matmul.layout import Launch, Layout
 from kernels.matmul.split import for_few_rows, in_parts
@@ -60,6 +61,7 @@ def multiply(
     if out.numel():
         precision = None
         if a.dtype == torch.float32:
+            refuse()  # torch's setting may change
             precision = "tf32" if choose(MATMUL).tf32 and torch.backends.cuda.matmul.allow_tf32 else "ieee"
             a, b = _read_fast(a, b, precision)
         a, b = _unit_stride(a), _unit_stride(b)

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.bound import Bound, on_boundary
 from kernels.configs import Card, card, choose
 from kernels.configs.softmax import SOFTMAX, Softmax, Tile
 from kernels.contract import DTYPES, check_dtype
 from kernels.dispatch import cdiv, custom_op, next_power_of_2
+from kernels.launches.bound import Bound, on_boundary
+from kernels.launches.tape import repeatable
 from kernels.softmax.rows import softmax_backward_kernel, softmax_kernel
 from kernels.softmax.strided import softmax_strided_backward_kernel, softmax_strided_kernel
 
@@ -29,6 +30,7 @@ _PART = 8192
 _SHORT_SUMS = 16
 
 
+@repeatable
 def softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """Return `exp(input)` over its sum along `dim`; differentiable, as `torch.softmax`.
 
@@ -44,6 +46,7 @@ def softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor
     return _along("softmax", input, dim, dtype)
 
 
+@repeatable
 def log_softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """Return the logarithm of `softmax`, without its loss of digits. Arguments and errors are the same."""
     return _along("log_softmax", input, dim, dtype)
@@ -61,7 +64,7 @@ def _along(op: str, input: Tensor, dim: int, dtype: torch.dtype | None) -> Tenso
     return _softmax(input, dim % n_dims, dtype, op == "log_softmax")
 
 
-@custom_op("warpwave::softmax")
+@custom_op("warpwave::softmax", repeats=True)
 def _softmax(input: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
     out = torch.empty(input.shape, dtype=dtype, device=input.device)
     _, length, width = _sizes(input, dim)
@@ -76,7 +79,7 @@ def _softmax(input: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
     return out
 
 
-@custom_op("warpwave::softmax_backward")
+@custom_op("warpwave::softmax_backward", repeats=True)
 def _softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
     out = torch.empty(output.shape, dtype=dtype, device=output.device)
     _, length, width = _sizes(output, dim)
