@@ -42,6 +42,12 @@ def _from_c_code():
     torch.zeros((2, unknown(torch.int64)))
 
 
+def _interpreted_kernel():
+    from triton.runtime.interpreter import InterpretedFunction
+
+    return InterpretedFunction(_module_skip)
+
+
 def _module_skip():
     pytest.skip("needs two GPUs")
 
@@ -64,6 +70,8 @@ CASES = {
     "no such attribute": (lambda: torch.cuda.no_such_thing, NotRun.NOT_PRETENDED),
     "nor of a stand-in": (lambda: streams.Stream().no_such_thing, NotRun.NOT_PRETENDED),
     "no such parameter": (lambda: torch_device.torch_device("cuda", 1, 2), NotRun.NOT_PRETENDED),
+    "an interpreted kernel's compiler": (lambda: _interpreted_kernel().cache_key, NotRun.NOT_PRETENDED),
+    "nothing that a kernel has": (lambda: _interpreted_kernel().no_such_thing, NotRun.RAISED),
     "no card": (lambda: torch.empty(1, device="cuda"), NotRun.NOT_PRETENDED),
     "no library of several cards": (lambda: (_ for _ in ()).throw(RuntimeError("it doesn't have NCCL built in")), NotRun.NOT_PRETENDED),
     "no tool": (lambda: subprocess.run(["some-smi"], check=True), NotRun.NOT_PRETENDED),
