@@ -85,7 +85,7 @@ def dtype_or(value: Any) -> Any:
 
 
 def precision_is_left(function: Any, compiled: Any) -> bool:
-    """Return whether a product of fp32 operands names no precision: one is in Triton's own IR, and a call in the source has neither option."""
+    """Return whether a product of fp32 operands names no precision: one is in Triton's IR, and a call in the source has no option."""
     if not re.search(r"tt\.dot .*xf32> \* tensor<[\dx]*f32>", compiled.asm["ttir"]):
         return False
     calls = [node for node in ast.walk(ast.parse(textwrap.dedent(function.src))) if isinstance(node, ast.Call)]

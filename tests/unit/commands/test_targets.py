@@ -183,7 +183,6 @@ def test_a_folder_is_no_target(tmp_path):
         select(load_targets(), [str(tmp_path)])
 
 
-
 def test_the_order_asked_for_is_kept_and_doubles_fall_away():
     """`nox -s rocm cuda` runs rocm first."""
     assert [target.name for target in select(load_targets(), ["rocm", "cuda", "rocm"])] == ["rocm", "cuda"]
