@@ -138,6 +138,7 @@ def pretend(target: Any) -> None:
     )
     triton.runtime.driver.set_active(driver)
     properties = SimpleNamespace(name="", multi_processor_count=132, gcnArchName=str(target.arch), major=capability[0], minor=capability[1])
+    torch.version.cuda = torch.version.cuda or ("12.8" if target.backend == "cuda" else None)
     torch.cuda.is_available = lambda: True
     torch.cuda.device_count = lambda: 1
     torch.cuda.current_device = lambda: 0

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 
 from harness.inside.process.exceptions import DecidedByData, NotPretended, describe
+from harness.inside.process.made_up import compares_memory
 from harness.records import NotRun, StageReport, Verdict
 
 _FAKE_GPU = "harness.inside.fake_gpu"
@@ -62,7 +63,7 @@ def why_not_run(error: BaseException) -> NotRun:
         text = str(each)
         if isinstance(each, DecidedByData) or (_NO_DATA.search(text) and isinstance(each, (RuntimeError, TypeError, ValueError))):
             return NotRun.DATA
-        if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each):
+        if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each) or compares_memory(each):
             return NotRun.NOT_PRETENDED
     return NotRun.IMPORT if isinstance(error, ImportError) else NotRun.RAISED
 
