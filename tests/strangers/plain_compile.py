@@ -131,6 +131,9 @@ def pretend(target: Any) -> None:
         get_active_torch_device=lambda: torch.device("cuda", 0),
         get_current_device=lambda: 0,
         get_benchmarker=lambda: None,
+        get_device_interface=lambda: torch.cuda,
+        get_empty_cache_for_benchmark=lambda: None,
+        clear_cache=lambda cache: None,
         get_device_capability=lambda device=0: capability,
     )
     driver.utils = SimpleNamespace(
