@@ -11,7 +11,10 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, TypeGuard
 
-from harness.inside.fake_gpu.host_side import is_host, refused, taken_apart, tensors_in
+import torch
+
+from harness.inside.fake_gpu.host_side import refused, taken_apart, tensors_in
+from harness.inside.fake_gpu.redirect import Redirect
 
 # How a package asks whether its kernels are interpreted. Many then choose the host: `"cpu" if is_interpreted() else "cuda"`.
 _ASKS = re.compile(r"TRITON_INTERPRET|knobs\.runtime\.interpret\b|\bInterpretedFunction\b")
@@ -21,7 +24,7 @@ _OTHERS = {*sys.stdlib_module_names, "harness", "torch", "triton", "pytest", "_p
 def refuse_host_tensors(executor: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise what Triton's launchers raise on a card, unless the package has chosen the host for the interpreter.
 
-    Such a package says so in its code, and has all tensors of a launch there.
+    Such a package says so in its code, and has no tensor of a launch on the card.
 
     Raises:
         ValueError: an argument is a tensor that a card cannot reach.
@@ -29,8 +32,16 @@ def refuse_host_tensors(executor: Any, args: Sequence[Any], kwargs: Mapping[str,
     given = {**dict(zip(executor.arg_names, args, strict=False)), **kwargs}
     named = ((name, None if name in executor.constexprs else given.get(name)) for name in executor.arg_names)
     error = refused(taken_apart(named))
-    if error and not (all(map(is_host, tensors_in(list(given.values())))) and any(map(_asks, _files(executor.fn)))):
+    if error and (_has_some_on_card(given) or not any(map(_asks, _files(executor.fn)))):
         raise error
+
+
+def _has_some_on_card(given: Mapping[str, Any]) -> bool:
+    """Return whether a launch has tensors that are on the card. In a backward that is not known of those that autograd made."""
+    graph: Any = torch._C
+    in_backward = graph._current_graph_task_id() != -1
+    card = Redirect.current
+    return not in_backward and card is not None and any(map(card.is_on_card, tensors_in(list(given.values()))))
 
 
 def _files(kernel: Any) -> Iterator[str]:
