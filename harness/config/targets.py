@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,13 @@ def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
         UsageError: a name is unknown.
     """
     for name in names:
+        if name not in targets and Path(name).exists():
+            kind, folder = ("folder", name) if Path(name).is_dir() else ("file", str(Path(name).parent))
+            raise UsageError(
+                f"There is no target named {name!r}, but a {kind}.",
+                "Words behind `run` name targets; the folder of the kernels has an option of its own.",
+                f"Choose a target ({', '.join(targets)}), and add --kernels {shlex.quote(folder)}.",
+            )
         if name not in targets:
             raise UsageError(
                 f"There is no target named {name!r}.",

@@ -25,6 +25,8 @@ class OnTheCpu(TorchFunctionMode):
         if func == torch.Tensor.is_cuda.__get__:  # type: ignore[attr-defined]
             return True
         kwargs = {key: _cpu(value) for key, value in (kwargs or {}).items()}
+        if type(kwargs.get("device")) is int:
+            kwargs["device"] = "cpu"
         kwargs |= {"pin_memory": False} if kwargs.get("pin_memory") else {}
         return func(*map(_cpu, args), **kwargs)
 
@@ -72,6 +74,14 @@ def pretend() -> None:
         setattr(cuda, name, _context())
     cuda.memory_allocated, cuda.max_memory_allocated = (lambda *args: 0), (lambda *args: 0)
     cuda.Event = Event
+    autograd: Any = torch.autograd
+    run_backward = autograd._engine_run_backward
+
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        with OnTheCpu():  # torch turns a mode off while a function that it saw runs
+            return run_backward(*args, **kwargs)
+
+    autograd._engine_run_backward = backward
     OnTheCpu().__enter__()
 
 

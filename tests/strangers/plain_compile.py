@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -84,9 +85,14 @@ def dtype_or(value: Any) -> Any:
 
 
 def precision_is_left(function: Any, compiled: Any) -> bool:
-    """Return whether a product of fp32 operands names no precision: one is in Triton's own IR, and the source has neither option."""
-    products = re.search(r"tt\.dot .*xf32> \* tensor<[\dx]*f32>", compiled.asm["ttir"])
-    return bool(products) and re.search(r"\bdot\((?:(?!input_precision|allow_tf32|\bdot\().)*$", function.src, re.DOTALL) is not None
+    """Return whether a product of fp32 operands names no precision: one is in Triton's IR, and a call in the source has no option."""
+    if not re.search(r"tt\.dot .*xf32> \* tensor<[\dx]*f32>", compiled.asm["ttir"]):
+        return False
+    calls = [node for node in ast.walk(ast.parse(textwrap.dedent(function.src))) if isinstance(node, ast.Call)]
+    products = [call for call in calls if getattr(call.func, "attr", getattr(call.func, "id", "")) == "dot"]
+    return any(
+        len(call.args) < 4 and not {"input_precision", "allow_tf32"} & {keyword.arg for keyword in call.keywords} for call in products
+    )
 
 
 def exceeds(reason: str, row: dict[str, Any], compiled: Any, target: Any) -> bool:
@@ -125,6 +131,9 @@ def pretend(target: Any) -> None:
         get_active_torch_device=lambda: torch.device("cuda", 0),
         get_current_device=lambda: 0,
         get_benchmarker=lambda: None,
+        get_device_interface=lambda: torch.cuda,
+        get_empty_cache_for_benchmark=lambda: None,
+        clear_cache=lambda cache: None,
         get_device_capability=lambda device=0: capability,
     )
     driver.utils = SimpleNamespace(
@@ -132,6 +141,7 @@ def pretend(target: Any) -> None:
     )
     triton.runtime.driver.set_active(driver)
     properties = SimpleNamespace(name="", multi_processor_count=132, gcnArchName=str(target.arch), major=capability[0], minor=capability[1])
+    torch.version.cuda = torch.version.cuda or ("12.8" if target.backend == "cuda" else None)
     torch.cuda.is_available = lambda: True
     torch.cuda.device_count = lambda: 1
     torch.cuda.current_device = lambda: 0

@@ -20,10 +20,10 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
 from harness.inside.fake_gpu.custom_ops import direct_ops, plain
-from harness.inside.fake_gpu.host_side import forget, tensors_in
+from harness.inside.fake_gpu.host_side import forget, is_pinned, refused, taken_apart, tensors_in
 from harness.inside.fake_gpu.host_side import known as known_data
 from harness.inside.fake_gpu.no_data.comparisons import comparisons
-from harness.inside.fake_gpu.no_data.tensors import WithoutData, arrays, files
+from harness.inside.fake_gpu.no_data.tensors import WithoutData, arrays, files, lose_data
 from harness.inside.fake_gpu.no_data.unknown import UnknownInt, size
 from harness.inside.fake_gpu.no_data.written import written
 from harness.inside.fake_gpu.redirect import switched_on
@@ -32,6 +32,7 @@ from harness.inside.fake_gpu.torch_objects import objects
 from harness.records import Architecture
 
 _SOME_NUMBER = 1234567
+_BEFORE_ARGUMENTS = 9  # what a launcher gets before a kernel's own: the grid, the stream, the function, its metadata, two hooks
 # Registers, spilled registers and threads of a loaded binary, found by its bytes.
 Loader = Callable[[bytes], tuple[int, int, int]]
 
@@ -55,9 +56,17 @@ class PretendedDriver(DriverBase):  # type: ignore[misc]
         """Return False: Triton must not choose it by itself."""
         return False
 
-    def launcher_cls(self, source: object, metadata: object) -> Callable[..., None]:
-        """Return what Triton calls to launch: nothing happens."""
-        return lambda *args, **kwargs: None
+    def launcher_cls(self, source: Any, metadata: object) -> Callable[..., None]:
+        """Return what Triton calls to launch: nothing happens, but a tensor that a card cannot reach is refused."""
+        signature = dict(source.signature)
+
+        def launch(*args: Any) -> None:
+            arguments = args[_BEFORE_ARGUMENTS:]
+            refuse(signature, arguments)
+            for tensor in filter(is_pinned, tensors_in(arguments)):
+                lose_data(tensor)  # the kernel may write to it, and does not run
+
+        return launch
 
     def map_python_to_cpp_type(self, ty: str) -> str:
         """Only a real launcher needs C types."""
@@ -128,6 +137,13 @@ def pretended_device(card: Architecture, load: Loader, kinds: Iterable[str] = ("
         redirect = undo.enter_context(WithoutData(torch.device("meta"), (device.type, *kinds), device))
         keep_in_backward(redirect, undo)
         yield
+
+
+def refuse(signature: dict[Any, Any], arguments: Iterable[Any]) -> None:
+    """Raise what Triton's launchers raise if a compiled kernel of this signature gets a tensor that a card cannot reach."""
+    named = ((str(name), None if kind == "constexpr" else value) for (name, kind), value in zip(signature.items(), arguments, strict=False))
+    if error := refused(taken_apart(named)):
+        raise error
 
 
 def capability(card: Architecture) -> Any:

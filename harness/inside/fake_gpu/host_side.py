@@ -5,14 +5,16 @@ Marks are attributes of tensors: they live as long as the tensor, and a copy has
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import torch
+import triton
 
 _HOST, _PINNED, _KNOWN, _SHAPE = "_warpwave_host", "_warpwave_pinned", "_warpwave_known", "_warpwave_shape"
 _MOST_KNOWN = 1 << 16  # elements
 Value = TypeVar("Value")
+_NAMES_PLACE = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7)  # in the message of its launchers
 
 
 def is_host(tensor: torch.Tensor) -> bool:
@@ -51,14 +53,40 @@ def take_from_host(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def pin(tensor: torch.Tensor) -> torch.Tensor:
-    """Mark a tensor on the host as pinned."""
-    put_on_host(tensor).__dict__[_PINNED] = True
+    """Mark a tensor on the host as pinned, and with its storage all views of it."""
+    setattr(put_on_host(tensor).untyped_storage(), _PINNED, True)
     return tensor
 
 
 def is_pinned(tensor: torch.Tensor) -> bool:
     """Whether `pin` has marked it."""
-    return tensor.__dict__.get(_PINNED, False) is True
+    return getattr(tensor.untyped_storage(), _PINNED, False) is True
+
+
+def refused(arguments: Iterable[tuple[str, Any]]) -> ValueError | None:
+    """Return what Triton's launchers raise if a kernel gets a tensor that a card cannot reach; None if there is none.
+
+    A card reaches pinned memory. A tensor without elements is a null pointer, which a launcher lets pass; so is one of torch's meta device.
+
+    Args:
+        arguments: Name and value of each, in the kernel's order and with its constants; tuples taken apart.
+    """
+    for place, (name, value) in enumerate(arguments):
+        # A descriptor, or a pointer of another type, has a tensor as its base.
+        tensor = value if isinstance(value, torch.Tensor) else getattr(value, "base", value)
+        if isinstance(tensor, torch.Tensor) and is_host(tensor) and tensor.numel() and not is_shape(tensor) and not is_pinned(tensor):
+            at = f" (at {place})" if _NAMES_PLACE else ""
+            return ValueError(f"Pointer argument{at} cannot be accessed from Triton (cpu tensor?): {name} is on the host")
+    return None
+
+
+def taken_apart(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield arguments with each entry of a tuple as one of its own."""
+    for name, value in arguments:
+        if isinstance(value, tuple):
+            yield from taken_apart((f"{name}[{index}]", entry) for index, entry in enumerate(value))
+        else:
+            yield name, value
 
 
 def is_knowable(tensor: torch.Tensor) -> bool:

@@ -14,6 +14,7 @@ import torch
 from harness.inside.fake_gpu.driver import PretendedDriver
 from harness.inside.fake_gpu.interpreted.device_library import library
 from harness.inside.fake_gpu.interpreted.hardware import hardware
+from harness.inside.fake_gpu.interpreted.host_tensors import refuse_host_tensors
 from harness.inside.fake_gpu.interpreted.language_gaps import language_gaps
 from harness.inside.fake_gpu.interpreted.language_members import language_members
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrow_floats
@@ -72,6 +73,15 @@ def _with_handle(run: Callable[..., Any]) -> Callable[..., Any]:
     return launch
 
 
+def _as_tuple(grid: Any) -> Any:
+    """Return a grid that is a tuple, or a function that returns one: Triton's own launchers take a list, too."""
+    return (lambda meta: tuple(grid(meta))) if callable(grid) else tuple(grid)
+
+
+class _Metadata(SimpleNamespace):
+    """What host code reads of a compiled kernel's metadata."""
+
+
 class _InterpretedKernel:
     """A kernel in the interpreter: it can be launched, and has a compiled kernel's public attributes."""
 
@@ -79,7 +89,7 @@ class _InterpretedKernel:
 
     def __init__(self, function: Any, options: dict[str, Any]) -> None:
         self.function, self.options = function, options
-        self.metadata = SimpleNamespace(shared=1024, num_warps=options.get("num_warps", 4), num_stages=options.get("num_stages", 1))
+        self.metadata = _Metadata(shared=1024, num_warps=options.get("num_warps", 4), num_stages=options.get("num_stages", 1))
 
     def _init_handles(self) -> None:
         """There is no binary to load."""
@@ -96,8 +106,8 @@ def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
     one_at_a_time = threading.RLock()
 
     def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(executor.grid, list):  # Triton's own launchers take one; the interpreter appends a tuple to it
-            executor.grid = tuple(executor.grid)
+        refuse_host_tensors(executor, args, kwargs)
+        executor.grid = _as_tuple(executor.grid)
         with one_at_a_time, torch._C.DisableTorchFunction():
             result = launch(executor, *args, **kwargs)
         for graph in Graph.capturing:

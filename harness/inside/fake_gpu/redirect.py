@@ -78,16 +78,21 @@ class Redirect(torch.overrides.TorchFunctionMode):
             return action(self, func, args, kwargs)
         named = "device" in kwargs
         wanted = kwargs.get("device")
-        if wanted is None and func in default_device._device_constructors():
+        if wanted is None and func in default_device._device_constructors() and not self._keeps_side(func, args):
             named, wanted = True, default_device.CURRENT_DEVICE or "cpu"
+        if kwargs.get("pin_memory") and not self.is_gpu(wanted):
+            kwargs.pop("pin_memory")
+            return pin(func(*args, **kwargs))
         if not named or wanted is None:
             return self.call(func, *self._as_autocast_has_it(name, args, kwargs))
-        if kwargs.pop("pin_memory", False):
-            return pin(func(*args, **kwargs))
         if self.is_gpu(wanted):
             return self.make(func, args, {**kwargs, "device": self.to})
         made = put_on_host(func(*args, **{**kwargs, "device": wanted}))
         return make_shape(made) if str(wanted) == "meta" and isinstance(made, torch.Tensor) else made
+
+    def _keeps_side(self, func: Any, args: Any) -> bool:
+        """Whether a function makes a tensor of one that is on the card: the new one is there, too."""
+        return func in _OF_DATA and any(isinstance(value, torch.Tensor) and self.is_on_card(value) for value in args[:2])
 
     def _as_autocast_has_it(self, name: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Return the arguments of a call, in fp32 where a card's autocast computes in it. The CPU's autocast has another list."""
@@ -225,6 +230,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
             return self.call(func, (tensor, *args[1:]), kwargs)
         return self.call(func, (tensor.double(), *args[1:]), kwargs).to(tensor.dtype)
 
+
+_OF_DATA = (torch.tensor, torch.as_tensor, torch.asarray, torch.sparse_coo_tensor, torch.sparse_csr_tensor)
 
 # From torch's documentation of automatic mixed precision: what autocasts to fp32 on a GPU.
 _NAMES_IN_FP32 = """

@@ -13,6 +13,7 @@ import torch
 from harness.inside.fake_gpu import streams
 from harness.inside.fake_gpu.generators import CardGenerator
 from harness.inside.process.exceptions import NotPretended
+from harness.inside.process.made_up import MadeUp
 from harness.records import Architecture
 
 _MEMORY_BYTES = 64 << 30
@@ -163,14 +164,25 @@ def _memory(free: int, total: int) -> dict[str, object]:
     """Nothing is allocated on a card that is not there."""
     stats = ("memory_stats", "memory_stats_as_nested_dict", "host_memory_stats", "host_memory_stats_as_nested_dict")
     return {
-        **dict.fromkeys((*_SIZES, "get_sync_debug_mode"), _always(0)),
-        **dict.fromkeys(stats, lambda *args, **kwargs: defaultdict(int)),
+        "get_sync_debug_mode": _always(0),
+        **{name: _made_up(int) for name in _SIZES},
+        **{name: _made_up(lambda: defaultdict(int)) for name in stats},
         "mem_get_info": _always((free, total)),
         "memory_summary": _always(""),
         "memory_snapshot": _always([]),
         "_snapshot": lambda *args, **kwargs: {"segments": [], "device_traces": [[]]},
         "get_per_process_memory_fraction": _always(1.0),
     }
+
+
+def _made_up(answer: Callable[[], object]) -> Callable[..., object]:
+    """Return a function of a made-up answer, and note that a test has asked."""
+
+    def answered(*args: object, **kwargs: object) -> object:
+        MadeUp.memory = True
+        return answer()
+
+    return answered
 
 
 def _randomness(device: torch.device) -> dict[str, object]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 
 from harness.inside.process.exceptions import DecidedByData, NotPretended, describe
+from harness.inside.process.made_up import compares_memory
 from harness.records import NotRun, StageReport, Verdict
 
 _FAKE_GPU = "harness.inside.fake_gpu"
@@ -62,7 +63,7 @@ def why_not_run(error: BaseException) -> NotRun:
         text = str(each)
         if isinstance(each, DecidedByData) or (_NO_DATA.search(text) and isinstance(each, (RuntimeError, TypeError, ValueError))):
             return NotRun.DATA
-        if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each):
+        if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each) or compares_memory(each):
             return NotRun.NOT_PRETENDED
     return NotRun.IMPORT if isinstance(error, ImportError) else NotRun.RAISED
 
@@ -98,7 +99,7 @@ def _is_gap(error: BaseException) -> bool:
     """Return whether a stand-in lacks something: an attribute, a parameter, or a way to answer."""
     if not isinstance(error, _GAPS):
         return False
-    if isinstance(error, AttributeError) and _stands_in(getattr(error, "obj", None)):
+    if isinstance(error, AttributeError) and (_stands_in(getattr(error, "obj", None)) or _is_compilers(error)):
         return True
     called = _CALLED.match(str(error)) if isinstance(error, TypeError) else None
     if called and any(called[1] in vars(module) for name, module in list(sys.modules.items()) if name.startswith(_FAKE_GPU)):
@@ -106,6 +107,16 @@ def _is_gap(error: BaseException) -> bool:
     last = traceback.extract_tb(error.__traceback__)[-1:]
     # torch's own errors pass through the modes there, which only call on.
     return bool(last) and "/harness/inside/fake_gpu/" in last[0].filename and (last[0].line or "").startswith("raise ")
+
+
+def _is_compilers(error: AttributeError) -> bool:
+    """Return whether an interpreted kernel was asked for what one that is compiled has: `kernel.cache_key`, or `triton.compile` of it."""
+    if type(error.obj).__name__ != "InterpretedFunction":
+        return False
+    from triton.runtime.jit import JITFunction
+
+    name = str(error.name)
+    return hasattr(JITFunction, name) or name in JITFunction.__init__.__code__.co_names
 
 
 def _stands_in(owner: object) -> bool:

@@ -123,7 +123,9 @@ class Marks:
         units, owners = self._units(access)
         self._grow(int(units.max()) + 1 if units.size else 0, access)
         changed = None if access.changed is None else access.changed[owners]
-        for marks, relevant in self._rivals(access, changed):
+        # What a program reads of its own writing is the same in each order, even if others wrote the same value.
+        foreign = None if access.writes else self._programs[self._writer[units]] != access.program
+        for marks, relevant in self._rivals(access, foreign if changed is None else changed):
             yield from self._conflicts(access, marks[units], relevant, owners)
         number = len(self.kept)
         if access.atomic:
@@ -138,19 +140,19 @@ class Marks:
             self._other[units[another]] = last[another]
             self._reader[units] = number
 
-    def _rivals(self, access: Access, changed: NDArray[np.bool_] | None) -> Iterator[tuple[NDArray[np.int32], NDArray[np.bool_] | None]]:
-        """Yield the marks that an access may conflict with, and the elements of it for which that matters (None: all)."""
+    def _rivals(self, access: Access, matters: NDArray[np.bool_] | None) -> Iterator[tuple[NDArray[np.int32], NDArray[np.bool_] | None]]:
+        """Yield the marks that an access may conflict with, and the units of it for which that `matters` (None: all)."""
         if not access.writes:
-            yield self._changer, None
+            yield self._changer, matters
             if not access.atomic:
                 yield self._atomic, None
             return
         # A write of the value that is there already harms nobody.
-        yield self._writer, changed
-        yield self._reader, changed
-        yield self._other, changed
+        yield self._writer, matters
+        yield self._reader, matters
+        yield self._other, matters
         if not access.atomic:
-            yield self._atomic, changed
+            yield self._atomic, matters
 
     def _conflicts(
         self, access: Access, found: NDArray[np.int32], relevant: NDArray[np.bool_] | None, owners: NDArray[np.int64]

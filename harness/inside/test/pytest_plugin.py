@@ -20,6 +20,7 @@ from harness.inside.multi_gpu.neighbours import Neighbours
 from harness.inside.multi_gpu.pytest_plugin import NEIGHBOURS
 from harness.inside.process.journal import Journal, settle
 from harness.inside.process.lease import await_card, await_card_at_first_use
+from harness.inside.process.made_up import MadeUp
 from harness.inside.process.not_run import first_of_several, why_not_run
 from harness.inside.process.workers import die_with_parent
 from harness.inside.test.autotuned import Autotuned
@@ -80,8 +81,8 @@ class Reporter:
         left_out = len(selected) - len(items)
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in self.done])
         items[:] = [item for item in items if item.nodeid not in self.done]
-        deselected = max(0, len(found) - len(selected))
-        self.journal.write("collected", ids=[item.nodeid for item in items], deselected=deselected, left_out=left_out)
+        deselected, ids = max(0, len(found) - len(selected)), [item.nodeid for item in items]
+        self.journal.write("collected", ids=ids, deselected=deselected, left_out=left_out)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Report a module or a conftest.py that does not import as a case, once."""
@@ -95,7 +96,7 @@ class Reporter:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record the start: from here on, a crash is this case's."""
         self.reports, self.raised, self.called = [], {}, ()
-        self.compiling.seconds = 0.0
+        self.compiling.seconds, MadeUp.memory = 0.0, False
         self.compiling.watch()
         if self.account:
             self.account.begin()
@@ -143,7 +144,6 @@ class Reporter:
             properties.update(self.account.properties())
             if fault := self.account.fault:
                 outcome, message, why = fault.outcome, fault.message, None
-        seconds = sum(report.duration for report in self.reports)
         wrong = _device_trouble()
         if wrong and not bad:
             # Launches are asynchronous: a fault that this test caused would otherwise be blamed on the next one.
@@ -151,7 +151,7 @@ class Reporter:
         self._look_for_replaced()
         if not self._postponed(nodeid, outcome, f"{message}\n{detail}", bool(wrong)):
             kind = "poisoned" if wrong else "finish"
-            took = {"seconds": seconds, "compiling_s": round(self.compiling.seconds, 3)}
+            took = {"seconds": sum(report.duration for report in self.reports), "compiling_s": round(self.compiling.seconds, 3)}
             self._finish(nodeid, outcome, message[:2000], detail[-_CUT:], kind, **took, properties=properties, not_run=why)
         if wrong:
             os._exit(1)  # a normal exit would run teardowns against a dead device

@@ -32,6 +32,13 @@ def test_a_grid_by_a_function_of_the_constants(shape):
     torch.testing.assert_close(out, x + y)
 
 
+def test_a_grid_that_is_a_list(pair):
+    for grid in ([4], lambda meta: [triton.cdiv(1000, meta["BLOCK"])]):
+        out = torch.empty_like(pair[0])
+        add_kernel[grid](pair[0], pair[1], out, 1000, BLOCK=256)
+        torch.testing.assert_close(out, pair[0] + pair[1])
+
+
 def test_arguments_by_name(pair):
     out = torch.empty_like(pair[0])
     add_kernel[(4,)](x_ptr=pair[0], y_ptr=pair[1], out_ptr=out, n=1000, BLOCK=256, num_warps=2, num_stages=1)

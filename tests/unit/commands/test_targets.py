@@ -177,6 +177,12 @@ def test_an_unknown_target_lists_the_known_ones():
     assert f"cpu, {', '.join(EMULATED)}, cuda, rocm" in caught.value.remedy
 
 
+def test_a_folder_is_no_target(tmp_path):
+    """Who knows pytest writes the folder behind the command."""
+    with pytest.raises(UsageError, match=f"but a folder[^$]*--kernels {tmp_path}"):
+        select(load_targets(), [str(tmp_path)])
+
+
 def test_the_order_asked_for_is_kept_and_doubles_fall_away():
     """`nox -s rocm cuda` runs rocm first."""
     assert [target.name for target in select(load_targets(), ["rocm", "cuda", "rocm"])] == ["rocm", "cuda"]

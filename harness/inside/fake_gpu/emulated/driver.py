@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from harness.emulator import EmulatorError, Found, Kernel, Launch, OutOfMemoryBounds, execute, load
-from harness.inside.fake_gpu.driver import PretendedDriver
+from harness.inside.fake_gpu.driver import PretendedDriver, refuse
 from harness.inside.fake_gpu.emulated.account import Account
 from harness.inside.fake_gpu.emulated.arguments import PRINTS, LaunchError, flatten, pack
 from harness.inside.fake_gpu.emulated.findings import Collected, Given, given
@@ -69,7 +69,12 @@ class _Launcher:
     def __call__(
         self, x: int, y: int, z: int, stream: int, kernel: Kernel, packed: object, told: object, enter: Any, leave: Any, *args: Any
     ) -> None:
-        """Execute all programs of the grid to their end; a launch of no program does nothing."""
+        """Execute all programs of the grid to their end; a launch of no program does nothing.
+
+        Raises:
+            ValueError: an argument is a tensor that a card cannot reach.
+        """
+        refuse(self._signature, args)
         if x * y * z:
             scratch = self._scratch(x * y * z, stream)
             if enter is not None:

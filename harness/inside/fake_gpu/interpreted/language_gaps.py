@@ -103,8 +103,9 @@ def _name(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
 
 
-def _no_assembly(builder: Any, *args: Any) -> Any:
-    raise NotPretended("the interpreter cannot run a card's assembly (tl.inline_asm_elementwise)")
+def _no_assembly(builder: Any, assembly: str, *args: Any) -> Any:
+    text = " ".join(assembly.split())[:60]
+    raise NotPretended(f"tl.inline_asm_elementwise: the interpreter cannot run a card's assembly ({text})")
 
 
 def _constant_of_bf16(builder: Any, value: float) -> Any:

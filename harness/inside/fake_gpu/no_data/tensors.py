@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 import torch.utils._device as default_device
 
 from harness.inside.fake_gpu.generators import advance
-from harness.inside.fake_gpu.host_side import forget, is_host, is_knowable, is_meta, know, known, put_on_host, tensors_in
+from harness.inside.fake_gpu.host_side import forget, is_host, is_knowable, is_meta, know, known, pin, put_on_host, tensors_in
 from harness.inside.fake_gpu.no_data.no_numbers import NoNumbers, dtype_of, no_numbers
 from harness.inside.fake_gpu.no_data.unknown import Guesses, decide, size, unknown, unknown_list, whole
 from harness.inside.fake_gpu.redirect import Redirect, conversion
@@ -125,7 +126,8 @@ class WithoutData(Redirect):
         return put_on_host(result) if not writes and all(map(is_host, sources)) else result
 
     def _send(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor if is_meta(tensor) else tensor.to(self.to)
+        # What torch.func wraps has not the key of its device. A copy of it would have no gradient.
+        return tensor if is_meta(tensor) or torch.Tensor.device.__get__(tensor) == self.to else tensor.to(self.to)
 
     def _lower(self, tensor: torch.Tensor) -> torch.Tensor:
         """Do what autocast does on a card: a product has its dtype."""
@@ -151,6 +153,15 @@ class WithoutData(Redirect):
         result = func(*_each(args, _data), **_each(kwargs, _data))
         on_host = all(map(is_host, tensors_in(args, kwargs)))
         return put_on_host(result) if on_host else _each(result, lambda tensor: know(tensor.to(self.to), tensor))
+
+
+def lose_data(tensor: torch.Tensor) -> None:
+    """Make a tensor that has data one without: pinned memory, to which a kernel may have written."""
+    if is_meta(tensor):
+        return
+    with torch._C.DisableTorchFunction(), contextlib.suppress(RuntimeError):  # a tensor of autograd's graph keeps what it has
+        empty = pin(torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta"))
+        torch.utils.swap_tensors(tensor, empty)  # type: ignore[no-untyped-call]
 
 
 def _all_of(tensor: torch.Tensor, index: object) -> torch.Tensor | None:

@@ -20,6 +20,7 @@ from harness.inside.bench.results import Sink
 from harness.inside.facts.stage import ask_about_cards
 from harness.inside.multi_gpu.cards import SEAT_STEP, cards
 from harness.inside.multi_gpu.claims import homes
+from harness.inside.multi_gpu.defaults import Defaults
 from harness.inside.multi_gpu.ledger import Ledger
 from harness.records import CardShare, DeviceFacts, Job, Sample, Stage, Verdict, dump, to_json
 from harness.render.html import render_html
@@ -167,6 +168,31 @@ def test_a_worker_sees_its_card_by_the_name_that_the_host_gave(tmp_path, monkeyp
     monkeypatch.setenv("STUB_VISIBLE_DEVICES", "6,GPU-7")
 
     assert [(card.index, card.variables["STUB_VISIBLE_DEVICES"]) for card in cards(job)] == [(0, "6"), (1, "GPU-7")]
+
+
+def test_a_file_begins_with_the_defaults_of_its_worker():
+    """Another file may run before it than in pytest's order: what a test's body leaves behind ends with its file, a fixture's is kept."""
+    torch = pytest.importorskip("torch")
+    defaults = Defaults()
+
+    def called(test):
+        body = defaults.pytest_runtest_call()
+        next(body)
+        test()
+        with pytest.raises(StopIteration):
+            next(body)
+
+    try:
+        torch.set_default_dtype(torch.float64)  # by a fixture
+        called(lambda: torch.set_default_dtype(torch.float16))
+        called(lambda: torch.set_default_dtype(torch.bfloat16))
+        called(lambda: torch.set_default_device("meta"))
+        defaults.end_file()
+        assert torch.get_default_dtype() is torch.float64
+        assert torch.get_default_device() == torch.device("cpu")
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
 
 
 @pytest.mark.parametrize("uuids", [("u",), ("u", "u")])

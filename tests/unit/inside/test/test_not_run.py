@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch", reason="the inside needs torch and triton; 
 from harness.inside.fake_gpu import streams, torch_device  # noqa: E402
 from harness.inside.fake_gpu.no_data.unknown import unknown  # noqa: E402
 from harness.inside.process.exceptions import DecidedByData, NotPretended  # noqa: E402
+from harness.inside.process.made_up import MadeUp  # noqa: E402
 from harness.inside.process.not_run import first_of_several, why_not_run, with_reasons  # noqa: E402
 
 
@@ -42,6 +43,22 @@ def _from_c_code():
     torch.zeros((2, unknown(torch.int64)))
 
 
+def _interpreted_kernel():
+    from triton.runtime.interpreter import InterpretedFunction
+
+    return InterpretedFunction(_module_skip)
+
+
+def _compared_memory():
+    MadeUp.memory = True
+    assert torch.zeros(1).sum() > 0, "saves memory"
+
+
+def _compared_tensors():
+    MadeUp.memory = True
+    torch.testing.assert_close(torch.zeros(1), torch.ones(1))
+
+
 def _module_skip():
     pytest.skip("needs two GPUs")
 
@@ -64,10 +81,14 @@ CASES = {
     "no such attribute": (lambda: torch.cuda.no_such_thing, NotRun.NOT_PRETENDED),
     "nor of a stand-in": (lambda: streams.Stream().no_such_thing, NotRun.NOT_PRETENDED),
     "no such parameter": (lambda: torch_device.torch_device("cuda", 1, 2), NotRun.NOT_PRETENDED),
+    "an interpreted kernel's compiler": (lambda: _interpreted_kernel().cache_key, NotRun.NOT_PRETENDED),
+    "nothing that a kernel has": (lambda: _interpreted_kernel().no_such_thing, NotRun.RAISED),
     "no card": (lambda: torch.empty(1, device="cuda"), NotRun.NOT_PRETENDED),
     "no library of several cards": (lambda: (_ for _ in ()).throw(RuntimeError("it doesn't have NCCL built in")), NotRun.NOT_PRETENDED),
     "no tool": (lambda: subprocess.run(["some-smi"], check=True), NotRun.NOT_PRETENDED),
     "no import": (lambda: __import__("no_such_module"), NotRun.IMPORT),
+    "memory that nobody counts": (_compared_memory, NotRun.NOT_PRETENDED),
+    "tensors of one that asked for memory": (_compared_tensors, NotRun.RAISED),
     "its own": (lambda: [].pop(), NotRun.RAISED),
     "its own attribute": (lambda: torch.nn.no_such_thing, NotRun.RAISED),
     "its own argument": (lambda: sorted(1, 2, 3), NotRun.RAISED),
@@ -92,8 +113,11 @@ def test_a_group_is_told_by_its_first_exception():
 def test_an_exception_says_why(name):
     """Whose fault it is decides what a reader does next."""
     function, why = CASES[name]
-
-    assert why_not_run(_raised(function)) is why
+    MadeUp.memory = False
+    try:
+        assert why_not_run(_raised(function)) is why
+    finally:
+        MadeUp.memory = False
 
 
 def test_a_gap_of_the_harness_is_never_green():

@@ -1,0 +1,55 @@
+"""Defaults of torch that a test changes and leaves so, such as the dtype: other files of this worker are not the ones that would follow.
+
+pytest runs files in one order, in which authors see what a test leaves behind. Workers that share the files run them in others.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+Default = tuple[Callable[[], Any], Callable[[Any], Any]]
+
+
+def _defaults() -> dict[str, Default]:
+    """Return how each default is read and set; nothing before torch is imported."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return {}
+    devices: Any = importlib.import_module("torch.utils._device")
+    return {
+        "dtype": (torch.get_default_dtype, torch.set_default_dtype),
+        "device": (lambda: devices.CURRENT_DEVICE, torch.set_default_device),
+        "gradients": (torch.is_grad_enabled, torch.set_grad_enabled),
+        "precision of products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+        "deterministic algorithms": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    }
+
+
+class Defaults:
+    """Sets back at the end of a file what the bodies of its tests changed. What a fixture sets is the fixture's to set back."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, Any] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Iterator[None]:
+        """Remember how each default was before the first test that changed it."""
+        before = {name: read() for name, (read, _) in _defaults().items()}
+        try:
+            return (yield)
+        finally:
+            for name, (read, _) in _defaults().items():
+                if name in before and read() != before[name]:
+                    self._before.setdefault(name, before[name])
+
+    def end_file(self) -> None:
+        """Set them back."""
+        known = _defaults()
+        for name, value in self._before.items():
+            known[name][1](value)
+        self._before.clear()
