@@ -160,7 +160,8 @@ def test_a_wave_that_signals_before_its_wait_is_reported():
     found = checked(linked(early, "gfx1201"), made, "gfx1201", x, out)
 
     assert count
-    assert {(one.check, one.in_flight) for one in found} == {(Check.LDS_RACE, True)}
+    assert {one.check for one in found} == {Check.LDS_RACE}
+    assert any(one.in_flight for one in found)
 
 
 def test_an_index_outside_of_lds_ends_the_launch():
