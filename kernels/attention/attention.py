@@ -20,10 +20,12 @@ from kernels.configs import choose
 from kernels.configs.attention import ATTENTION, MOST_OF_DECODING, Decode
 from kernels.contract import autocast_all, check_dtype, check_same
 from kernels.dispatch import custom_op
+from kernels.launches.tape import repeatable
 
 WIDEST = 256
 
 
+@repeatable
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
@@ -36,8 +38,8 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """Return `softmax(scale * query @ key.mT) @ value` by heads; differentiable, as PyTorch's function of the same name.
 
-    Products accumulate in fp32, and the softmax is fp32. Gradients are bitwise reproducible, except the query's in the kernels for Hopper.
-    If the last dimension has a stride of one, any other strides are read in place, including broadcast ones.
+    Products accumulate in fp32, and the softmax is fp32. Gradients are bitwise reproducible, except the query's of up to 128 columns on
+    Hopper. If the last dimension has a stride of one, any other strides are read in place, including broadcast ones.
 
     Args:
         query: (..., L, E) in fp32, fp16 or bf16; leading dimensions broadcast. E is at most 256; a power of two wastes nothing.
@@ -140,7 +142,7 @@ def _decode_tile(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Dec
     return tile if tile and decode.supports(query, key, causal, tile.most) else None
 
 
-@custom_op("warpwave::attention")
+@custom_op("warpwave::attention", repeats=True)
 def _attention(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
     """Return the output, and the natural logarithms of the sums of exponentials (fp32)."""
     if is_empty(query, value):
