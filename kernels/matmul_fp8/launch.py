@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from kernels.bound import Bound, on_boundary
 from kernels.configs import Card, card, choose
 from kernels.configs.matmul_fp8 import MATMUL_FP8
 from kernels.dispatch import cdiv
+from kernels.launches.bound import Bound, on_boundary
 from kernels.matmul.launch import cheapest
 from kernels.matmul.layout import Layout
 from kernels.matmul_fp8.kernels import scaled_mm_kernel
