@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import atomics
+import loops_and_memory
 import numbers_and_products
 import pointers
 import triton
@@ -22,7 +23,7 @@ HINTS = {"*": [["tt.divisibility", 16], ["tt.pointer_range", 32]]}
 
 def kernels():
     """Return each kernel by its name: function, types of its arguments, constants, options."""
-    found = {**numbers_and_products.KERNELS, **atomics.KERNELS, **pointers.KERNELS}
+    found = {**numbers_and_products.KERNELS, **atomics.KERNELS, **pointers.KERNELS, **loops_and_memory.KERNELS}
     try:
         import gluon_kernels
     except ImportError:  # not in every release

@@ -137,3 +137,27 @@ def with_a_helper(x, out, n, BLOCK: tl.constexpr, FAULT: tl.constexpr):
     i = tl.arange(0, BLOCK)
     where = i + 1 if FAULT else i
     tl.store(out + i, helper(x, where))
+
+
+@triton.jit
+def store_beside(x, first, n, BLOCK: tl.constexpr, OFFSET):
+    """Store a row; with an offset, in another tensor than the pointer's."""
+    i = tl.arange(0, BLOCK)
+    tl.store(first + OFFSET + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def described_columns(x, out, M, N, COLUMNS, BM: tl.constexpr, BN: tl.constexpr):
+    source = tl.make_tensor_descriptor(x, [M, COLUMNS], [N, 1], [BM, BN])
+    m, n = tl.arange(0, BM)[:, None], tl.arange(0, BN)[None, :]
+    tl.store(out + m * N + n, source.load([0, 0]), mask=(m < M) & (n < N))
+
+
+@triton.jit
+def count_down(x, out, n, BLOCK: tl.constexpr, FAULT: tl.constexpr):
+    """Add up from the end; an unsigned index that passes 0 is a large one."""
+    total, i = 0.0, (n - 1).to(tl.uint32)
+    for _ in range(0, n + 1 if FAULT else n):
+        total += tl.load(x + i)
+        i -= 1
+    tl.store(out, total)

@@ -75,3 +75,29 @@ def exchanged(x, out, FAULT: gl.constexpr):
 
 
 KERNELS = (no_wait, one_wait_too_few, never_written, two_lanes)
+
+
+@gluon.jit
+def two_buffers(x, out, FAULT: gl.constexpr):
+    """Rows go through two buffers in turn, so that one is filled while the other is read. The test removes barriers one at a time."""
+    at = gl.arange(0, 256, layout=lanes())
+    every: gl.constexpr = gl.BlockedLayout([4], [64], [4], [0])
+    lds = gl.allocate_shared_memory(gl.float32, [2, 256], plain())
+    total = gl.zeros([256], gl.float32, every)
+    lds.index(0).store(gl.load(x + at))
+    for step in range(4):
+        lds.index((step + 1) % 2).store(gl.load(x + at + step % 2 * 256) + step)
+        total += lds.index(step % 2).load(every)
+    gl.store(out + gl.arange(0, 256, layout=every), total)
+
+
+@gluon.jit
+def two_allocations(x, out, FAULT: gl.constexpr):
+    """Two rows, each in an allocation of its own. The test lets the second begin within the first."""
+    at = gl.arange(0, 256, layout=lanes())
+    every: gl.constexpr = gl.BlockedLayout([4], [64], [4], [0])
+    first = gl.allocate_shared_memory(gl.float32, [256], plain())
+    second = gl.allocate_shared_memory(gl.float32, [256], plain())
+    first.store(gl.load(x + at))
+    second.store(gl.load(x + 256 + at))
+    gl.store(out + gl.arange(0, 256, layout=every), first.load(every) + second.load(every))

@@ -57,14 +57,16 @@ def add_and_read(x, out, seen, BLOCK: tl.constexpr, FAULT: tl.constexpr):
 
 
 @triton.jit
-def last_one_adds_up(x, scratch, count, out, programs: tl.constexpr, BLOCK: tl.constexpr, WHO: tl.constexpr, SEM: tl.constexpr):
+def last_one_adds_up(
+    x, scratch, count, out, programs: tl.constexpr, BLOCK: tl.constexpr, WHO: tl.constexpr, SEM: tl.constexpr, SCOPE: tl.constexpr
+):
     program = tl.program_id(0)
     tl.store(scratch + program, tl.sum(tl.load(x + program * BLOCK + tl.arange(0, BLOCK))))
     last = program == programs - 1
     if WHO == "the last program, which also counts":
         tl.atomic_add(count, 1)
     if WHO == "the last one to come":
-        last = tl.atomic_add(count, 1, sem=SEM) == programs - 1
+        last = tl.atomic_add(count, 1, sem=SEM, scope=SCOPE) == programs - 1
     if last:
         tl.store(out, tl.sum(tl.load(scratch + tl.arange(0, programs))))
 
@@ -173,3 +175,20 @@ def described(out, M, N, BM: tl.constexpr, BN: tl.constexpr, FAULT: tl.constexpr
     target = tl.make_tensor_descriptor(out, [M, N], [N, 1], [BM, BN])
     program = tl.program_id(0)
     target.store([program * (BM - 1 if FAULT else BM), 0], tl.full((BM, BN), 1.0, tl.float32) * program)
+
+
+@triton.jit
+def last_to_exchange(out, FAULT: tl.constexpr):
+    """Leave the largest number of a program."""
+    if FAULT:
+        tl.atomic_xchg(out, tl.program_id(0))
+    else:
+        tl.atomic_max(out, tl.program_id(0))
+
+
+@triton.jit
+def kept_numbers(x, count, out, BLOCK: tl.constexpr, FAULT: tl.constexpr):
+    """Write each program's sum, in the order of the programs."""
+    program = tl.program_id(0)
+    place = tl.atomic_add(count, 1) if FAULT else program
+    tl.store(out + place, tl.sum(tl.load(x + program * BLOCK + tl.arange(0, BLOCK))))

@@ -218,3 +218,26 @@ def test_in_a_called_function(fault):
     bounds.with_a_helper[(1,)](x, out, 128, BLOCK, fault)
     if not fault:
         torch.testing.assert_close(out, x)
+
+
+@planted("out-of-bounds", "first", "a store that ends in the tensor behind")
+def test_store_into_another_tensor(fault):
+    x, first, second = torch.randn(100, device="cuda"), torch.zeros(BLOCK, device="cuda"), torch.zeros(BLOCK, device="cuda")
+    offset = (second.data_ptr() - first.data_ptr()) // 4
+    bounds.store_beside[(1,)](x, first, 100, BLOCK, offset if fault else 0)
+    if not fault:
+        torch.testing.assert_close(first[:100], x)
+
+
+@planted("out-of-bounds", "x", "a descriptor with one column too many, which the last row does not have")
+def test_descriptor_columns(fault):
+    x, out = torch.randn(10, 24, device="cuda"), torch.zeros(10, 24, device="cuda")
+    bounds.described_columns[(1,)](x, out, 10, 24, 25 if fault else 24, 16, 32)
+    torch.testing.assert_close(out, x)
+
+
+@planted("out-of-bounds", "x", "an unsigned index that is counted down past 0")
+def test_count_down(fault):
+    x, out = torch.ones(100, device="cuda"), torch.zeros(1, device="cuda")
+    bounds.count_down[(1,)](x, out, 100, BLOCK, fault)
+    assert out[0] == 100

@@ -63,9 +63,9 @@ def test_read_while_others_add(fault):
     assert out[0] == 8 * BLOCK
 
 
-def added_up(who, sem):
+def added_up(who, sem, scope="gpu"):
     x, scratch, count, out = torch.randn(8 * BLOCK, device="cuda"), zeros(8), zeros(1, dtype=torch.int32), zeros(1)
-    races.last_one_adds_up[(8,)](x, scratch, count, out, 8, BLOCK, who, sem)
+    races.last_one_adds_up[(8,)](x, scratch, count, out, 8, BLOCK, who, sem, scope)
     torch.testing.assert_close(out[0], x.sum())
 
 
@@ -173,3 +173,22 @@ def test_overlapping_tiles(fault):
     races.described[(4,)](out, 32, 32, 8, 32, fault)
     if not fault:
         torch.testing.assert_close(out, torch.arange(4, device="cuda").repeat_interleave(8)[:, None].expand(32, 32).float())
+
+
+@planted("race", "scratch", 'a counter that is an atomic only to its own program (`scope="cta"`) lets the last one add up')
+def test_counter_of_its_own_program(fault):
+    added_up("the last one to come", "acq_rel", "cta" if fault else "gpu")
+
+
+@planted(None, None, "the last program to exchange wins, by an atomic", in_order=False)
+def test_last_to_exchange(fault):
+    out = zeros(1, dtype=torch.int32)
+    races.last_to_exchange[(8,)](out, fault)
+    assert out.tolist() == [7]
+
+
+@planted(None, None, "sums go where an atomic counter says, in the order in which programs come", in_order=False)
+def test_order_of_arrival(fault):
+    x, count, out = torch.randn(8 * BLOCK, device="cuda"), zeros(1, dtype=torch.int32), zeros(8)
+    races.kept_numbers[(8,)](x, count, out, BLOCK, fault)
+    torch.testing.assert_close(out, x.view(8, BLOCK).sum(1))

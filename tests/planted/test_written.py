@@ -105,3 +105,11 @@ def test_lock(fault):
         lock.zero_()
     written.once[(4,)](lock, out)
     assert out[0] == 1
+
+
+@planted("uninitialised-read", "x", "a mask that is too wide for the part of `torch.empty` that was filled")
+def test_mask_too_wide(fault):
+    x, out = torch.empty(BLOCK, device="cuda"), torch.zeros(1, device="cuda")
+    written.double[(1,)](torch.full((100,), -2.0, device="cuda"), x, 100, BLOCK)
+    written.largest[(1,)](x, out, 100, BLOCK, fault)
+    assert out[0] == -4

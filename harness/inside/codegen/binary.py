@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Union
 
+from harness.inside.codegen.acquires import acquired_alone
 from harness.inside.codegen.in_flight import lds_in_flight
 from harness.inside.codegen.write_backs import published_early
 
@@ -159,7 +160,7 @@ def _read_amdgcn(text: str) -> Reading:
         instructions=dict(sorted((matrix + copies).items())),
         compiler_waves=noted("; Occupancy"),
         in_flight=lds_in_flight(text),
-        published_early=published_early(text),
+        published_early=(*published_early(text), *acquired_alone(text)),
     )
 
 

@@ -1,15 +1,14 @@
-"""Custom ops on a pretended device.
+"""Custom ops, and torch's own, on a pretended card whose tensors are on the CPU.
 
-Without data, torch's dispatcher would run an op's fake implementation on meta tensors, and launch nothing. There, `DirectOp` replaces what
-`torch.library.custom_op` makes while a package is loaded. It calls the function itself, with the gradients that the package registered, so
-that every launch inside it is seen. In the interpreter ops stay torch's own, and what is registered for the GPU serves the CPU, too.
+Ops stay torch's own, and what a package registers for the GPU serves the CPU, too. Without data, see `no_data/direct_ops.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
+import threading
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,132 +16,23 @@ import torch
 from torch._library.custom_ops import CustomOpDef
 
 from harness.inside.fake_gpu.host_side import is_host, tensors_in
-from harness.inside.fake_gpu.redirect import within
+from harness.inside.fake_gpu.redirect import Redirect, within
 from harness.inside.fake_gpu.torch_device import Patch
 
 _ANY = "CompositeExplicitAutograd"  # the key of an op's function for all devices
-_REGISTERS = ("register_fake", "register_kernel", "register_autograd", "register_autocast", "register_vmap", "register_torch_dispatch")
-
-
-class DirectOp:
-    """A custom op that is called past the dispatcher, on a device of the type `kind`. Registrations that only serve tracing are ignored."""
-
-    def __init__(self, kind: str, function: Callable[..., Any]) -> None:
-        self._kind, self._function, self._signature = kind, function, inspect.signature(function)
-        self.__signature__ = self._signature  # packages compare it with that of the op's fake
-        self._on_host: Callable[..., Any] | None = None
-        self._differentiable: type[torch.autograd.Function] | None = None
-
-    @property
-    def _schema(self) -> Any:
-        """What packages ask an op for its arguments by."""
-        return torch._C.parse_schema(f"warpwave::op{torch.library.infer_schema(self._function, mutates_args='unknown')}")
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the op, and record it for autograd if a backward was registered."""
-        bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        if self._on_host is not None and all(map(is_host, tensors_in(bound.args, bound.kwargs))):
-            return self._on_host(*bound.args, **bound.kwargs)
-        if self._differentiable is None:
-            return self._function(*bound.args, **bound.kwargs)
-        return self._differentiable.apply(*bound.args, bound.kwargs)  # type: ignore[no-untyped-call]
-
-    def register_autograd(self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None) -> None:
-        """As torch's: `setup_context(ctx, inputs, output)` saves, `backward(ctx, *grads)` gives a gradient an input."""
-
-        def forward(ctx: Any, *arguments: Any) -> Any:
-            *inputs, keywords = arguments
-            output = self._function(*inputs, **keywords)
-            if setup_context is not None:
-                named = {"keyword_only_inputs": keywords} if keywords else {}
-                setup_context(ctx=ctx, inputs=tuple(inputs), output=output, **named)
-            return output
-
-        def differentiate(ctx: Any, *grads: Any) -> Any:
-            found = backward(ctx, *grads)
-            return (*found, None) if isinstance(found, tuple) else (found, None)
-
-        methods = {"forward": staticmethod(forward), "backward": staticmethod(differentiate)}
-        self._differentiable = type("Direct", (torch.autograd.Function,), methods)
-
-    def register_fake(self, function: Any, /) -> Any:
-        """Ignore it: it only serves tracing."""
-        return function
-
-    def register_kernel(self, device_types: Any, function: Any = None, /) -> Any:
-        """Use an implementation for the pretended device in place of the function, and one for the CPU for tensors of the host."""
-
-        def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
-            kinds = [device_types] if isinstance(device_types, str) else device_types
-            if kinds is None or self._kind in kinds:
-                self._function = implementation
-            elif "cpu" in kinds:
-                self._on_host = implementation
-            return implementation
-
-        return register if function is None else register(function)
-
-    def register_autocast(self, device_type: str, cast_inputs: torch.dtype) -> None:
-        """Ignore it: a bench that measures under autocast still launches the op."""
-
-    register_vmap = register_torch_dispatch = register_fake
-
-
-def direct_ops(kind: str) -> list[Patch]:
-    """Return what makes every op of a package, on a device of the type `kind`, call its function."""
-    made: dict[str, DirectOp] = {}
-
-    def direct_op(name: str, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-        if function is None:
-            return functools.partial(direct_op, name, **options)
-        made[name] = op = DirectOp(kind, function)
-        _publish(name, op)
-        return op
-
-    def register(method: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def by_name(op: Any, *args: Any, **kwargs: Any) -> Any:
-            known = op if isinstance(op, DirectOp) else made.get(op) if isinstance(op, str) else None
-            if known is None:
-                return original(op, *args, **kwargs)
-            rest = {key: value for key, value in kwargs.items() if key in ("setup_context", "func")}
-            return (
-                getattr(known, method)(*[value for value in args if value is not None], **rest)
-                if args or rest
-                else _decorator(known, method)
-            )
-
-        return by_name
-
-    implement: Any = torch.library.Library.impl
-    gpu = kind.upper()
-    on_gpu: set[tuple[str, str]] = set()
-
-    def without_data(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
-        """Run what is implemented for the GPU where torch would ask for shapes."""
-        op = (self.ns, str(op_name))
-        if dispatch_key == gpu:
-            on_gpu.add(op)
-            with contextlib.suppress(RuntimeError):  # an implementation for shapes came first
-                implement(self, op_name, within(fn), "Meta", **options)
-        elif dispatch_key != "Meta" or op not in on_gpu:
-            implement(self, op_name, fn, dispatch_key, **options)
-
-    changes: list[Patch] = [(torch.library, "custom_op", direct_op), (torch.library, "triton_op", direct_op)]
-    changes.append((torch.library.Library, "impl", without_data))
-    changes += [(torch.library, name, register(name, getattr(torch.library, name))) for name in _REGISTERS if hasattr(torch.library, name)]
-    return [*changes, (torch.library, "wrap_triton", lambda kernel: kernel)]
 
 
 def shared_ops(kinds: Iterable[str]) -> list[Patch]:
     """Return what lets an implementation that a package registers for a GPU of these types serve the pretended card, which is on the CPU.
 
-    If the package has one for the CPU, too, that one serves the tensors of the host.
+    If the package has one for the CPU, too, that one serves the tensors of the host. If torch has one of its own, the package replaces it
+    on the card only: torch's own goes on to serve the host, and numbers beside tensors, which a card leaves to the CPU.
     """
     gpus = {kind.upper() for kind in kinds}
     implement: Any = torch.library.Library.impl
     custom_op, kernel = torch.library.custom_op, CustomOpDef.register_kernel
     of_op: dict[tuple[str, str], dict[str, Callable[..., Any]]] = {}
+    on_card: dict[tuple[str, str], _OnCardOnly] = {}
 
     def on_both(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
         serves = "GPU" if dispatch_key in gpus else dispatch_key if dispatch_key == "CPU" else ""
@@ -154,12 +44,21 @@ def shared_ops(kinds: Iterable[str]) -> list[Patch]:
             of_op[op] = {"": fn}
             implement(self, op_name, fn, dispatch_key, **options)
             return
+        if op not in of_op and (kernel := _torchs_own("::".join(op))):
+            on_card[op] = _OnCardOnly("::".join(op), kernel, of_op.setdefault(op, {}))
         known = of_op.setdefault(op, {})
-        known[serves] = fn = within(fn)
+        fn = within(fn)
         if serves == "GPU":
             implement(self, op_name, fn, dispatch_key, **options)
-        with contextlib.suppress(RuntimeError):  # what chooses is there since the first of the two
-            implement(self, op_name, _chosen_by_place(fn, known), "CPU", **options)
+        # What chooses is there since the first of the two. torch warns that it replaces a kernel; the package does so only on the card.
+        with contextlib.suppress(RuntimeError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if op in on_card:
+                known[serves] = fn if options.get("with_keyset") else _without_keys(fn)
+                implement(self, op_name, on_card[op], "CPU", **{**options, "with_keyset": True})
+            else:
+                known[serves] = fn
+                implement(self, op_name, _chosen_by_place(fn, known), "CPU", **options)
 
     def anywhere(device_types: Any) -> Any:
         named = {device_types} if isinstance(device_types, str) else set(device_types or ())
@@ -196,19 +95,82 @@ def _chosen_by_place(function: Callable[..., Any], known: dict[str, Callable[...
     return serve
 
 
-def _publish(name: str, op: DirectOp) -> None:
-    """Let `torch.ops.namespace.name` find an op, also with its overload's name behind it."""
-    namespace, _, short = name.partition("::")
-    op.default = op  # type: ignore[attr-defined]
-    setattr(getattr(torch.ops, namespace), short, op)
+class _OnCardOnly:
+    """What a package registers for the GPU, where torch has a kernel of its own for the CPU: a card leaves the host's tensors to that.
+
+    `known` has the package's functions by place, "GPU" and "CPU". Each takes the dispatch keys first.
+    """
+
+    _own = threading.local()
+
+    def __init__(self, op: str, kernel: Any, known: dict[str, Callable[..., Any]]) -> None:
+        namespace, _, name = op.partition("::")
+        name, _, overload = name.partition(".")
+        schema = getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")._schema
+        self._tensors = [place for place, argument in enumerate(schema.arguments) if str(argument.type) in _TENSOR_TYPES]
+        self._kernel, self.known = kernel, known
+
+    def __call__(self, keys: Any, *args: Any, **kwargs: Any) -> Any:
+        if not getattr(self._own, "is_running", False) and self._is_on_card(args, kwargs):
+            function = self.known.get("GPU", self._kernel.call_boxed)
+            return function(keys, *map(_of_card, args), **{name: _of_card(value) for name, value in kwargs.items()})
+        if "CPU" in self.known and not getattr(self._own, "is_running", False):
+            return self.known["CPU"](keys, *args, **kwargs)
+        running, self._own.is_running = getattr(self._own, "is_running", False), True
+        try:
+            return self._kernel.call_boxed(keys, *self._without_numbers(args, kwargs), **kwargs)
+        finally:
+            self._own.is_running = running
+
+    def _is_on_card(self, args: Any, kwargs: Any) -> bool:
+        tensors = list(tensors_in(args, kwargs))
+        if all(map(is_host, tensors)) and (tensors or self._tensors):
+            return False
+        disabled: Any = torch._C._is_torch_function_all_disabled  # then the call is warpwave's own
+        return not disabled() and (Redirect.current is None or Redirect.current.is_asked_of_card())
+
+    def _without_numbers(self, args: Any, kwargs: Any) -> list[Any]:
+        """Return positional arguments with tensors for numbers.
+
+        torch hands the number of `tensor + 1.5` to Python as a number. It does not take one back.
+        """
+        given = list(args)
+        for place in self._tensors:
+            if place < len(given) and isinstance(given[place], (bool, int, float, complex)):
+                given[place] = _as_tensor(given[place], list(tensors_in(args, kwargs)))
+        return given
 
 
-def _decorator(op: DirectOp, method: str) -> Callable[..., Any]:
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        getattr(op, method)(function)
-        return function
+_TENSOR_TYPES = ("Tensor", "Optional[Tensor]")
 
-    return register
+
+def _as_tensor(number: Any, beside: list[torch.Tensor]) -> torch.Tensor:
+    """Return a number as a tensor that promotes the type of those beside it no further than the number does."""
+    if not beside:
+        return torch.tensor(number)
+    main = next((tensor for tensor in beside if tensor.dim()), beside[0])
+    promoted = torch.result_type(main, number)
+    is_exact = main.dim() and promoted == main.dtype and isinstance(number, float)  # a number is not rounded to half
+    return torch.tensor(number, dtype=torch.float64 if is_exact else promoted)
+
+
+def _of_card(value: Any) -> Any:
+    """Return the card's device for that on which its tensors are."""
+    redirect = Redirect.current
+    return redirect.claim if redirect and isinstance(value, torch.device) and value == redirect.to else value
+
+
+def _torchs_own(op: str) -> Any:
+    """Return the kernel that serves an op on the CPU before a package replaces it. None if there is none, or torch cannot hand it out."""
+    get: Any = getattr(torch.library, "get_kernel", None)
+    try:
+        return get and get(op, "CPU")
+    except RuntimeError:
+        return None
+
+
+def _without_keys(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda keys, *args, **kwargs: function(*args, **kwargs)
 
 
 def plain(function: Callable[..., Any] | None = None, **options: Any) -> Any:

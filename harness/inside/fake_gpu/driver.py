@@ -19,10 +19,11 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-from harness.inside.fake_gpu.custom_ops import direct_ops, plain
+from harness.inside.fake_gpu.custom_ops import plain
 from harness.inside.fake_gpu.host_side import forget, is_pinned, refused, taken_apart, tensors_in
 from harness.inside.fake_gpu.host_side import known as known_data
 from harness.inside.fake_gpu.no_data.comparisons import comparisons
+from harness.inside.fake_gpu.no_data.direct_ops import direct_ops
 from harness.inside.fake_gpu.no_data.tensors import WithoutData, arrays, files, lose_data
 from harness.inside.fake_gpu.no_data.unknown import UnknownInt, size
 from harness.inside.fake_gpu.no_data.written import written

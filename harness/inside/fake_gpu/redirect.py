@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -53,6 +54,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
     def __init__(self, to: torch.device, kinds: Iterable[str], claim: torch.device) -> None:
         super().__init__()
         self.to, self.kinds, self.claim, self.used = to, tuple(kinds), claim, False
+        self._calls = threading.local()
         Redirect.current = self
         # `torch.Tensor.is_cuda` and the like; torch does not have one for every type of device.
         self._is_claimed = getattr(torch.Tensor, f"is_{claim.type}", None)
@@ -60,7 +62,12 @@ class Redirect(torch.overrides.TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if sys._getframe(1).f_globals.get("__name__", "").startswith(_OF_TORCH):
             return func(*args, **(kwargs or {}))
-        result = self._answer(func, args, dict(kwargs or {}))
+        outer = getattr(self._calls, "innermost", None)
+        self._calls.innermost = func, args, kwargs or {}
+        try:
+            result = self._answer(func, args, dict(kwargs or {}))
+        finally:
+            self._calls.innermost = outer
         if self.watch is not None:
             self.watch(func, args, kwargs, result)
         return result
@@ -79,7 +86,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
         named = "device" in kwargs
         wanted = kwargs.get("device")
         if wanted is None and func in default_device._device_constructors() and not self._keeps_side(func, args):
-            named, wanted = True, default_device.CURRENT_DEVICE or "cpu"
+            named, wanted = True, _default_device()
         if kwargs.get("pin_memory") and not self.is_gpu(wanted):
             kwargs.pop("pin_memory")
             return pin(func(*args, **kwargs))
@@ -120,6 +127,16 @@ class Redirect(torch.overrides.TorchFunctionMode):
     def is_on_card(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor pretends to be on the GPU. A subclass that wraps others was made with the device that they claim."""
         return self.used and not is_host(tensor) and torch.Tensor.device.__get__(tensor) in (self.to, self.claim)
+
+    def is_asked_of_card(self) -> bool:
+        """Whether the call of torch that this thread is in would run on the card. What torch's own C++ code makes meanwhile has no mark."""
+        if (call := getattr(self._calls, "innermost", None)) is None:
+            return self.used
+        func, args, kwargs = call
+        wanted = kwargs.get("device")
+        if wanted is None and func in default_device._device_constructors():
+            wanted = _default_device()
+        return self.is_gpu(wanted) if wanted is not None else not all(map(is_host, tensors_in(args, kwargs)))
 
     def make(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call a function that makes a tensor on the pretended device."""
@@ -242,6 +259,10 @@ poisson_nll_loss pow prod reciprocal rsqrt sinh smooth_l1_loss soft_margin_loss 
 triplet_margin_loss
 """
 _IN_FP32 = frozenset(_NAMES_IN_FP32.split())
+
+
+def _default_device() -> Any:
+    return default_device.CURRENT_DEVICE or "cpu"
 
 
 def conversion(rest: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -100,14 +100,14 @@ class Launch:
             changed = changes().ravel()
             self._log(lanes, writes=True, changed=changed if lanes.chosen is None else changed[lanes.chosen])
 
-    def updates(self, lanes: Lanes, reads: bool = True) -> None:
-        """Check an atomic that writes, and first reads."""
+    def updates(self, lanes: Lanes, reads: bool = True, atomic: bool = True) -> None:
+        """Check an atomic that writes, and first reads. `atomic` says whether it is one to other programs, too."""
         if reads and (found := self.reads(lanes, logged=False)):
             positions, blame = found
             blame(positions)
         if lanes.memory.shadow is not None:
             lanes.memory.shadow.write(lanes.offsets, lanes.block.itemsize)
-        self._log(lanes, writes=True, atomic=True)
+        self._log(lanes, writes=True, atomic=atomic)
 
     def keys(self, lanes: Lanes) -> list[Hashable]:
         """Return what programs synchronise on with this atomic."""

@@ -27,6 +27,7 @@ from harness.inside.sanitize.written import Shadows
 
 _NOT_KERNELS = (f"{Path(triton.__file__).parent}/", f"{Path(__file__).parents[1]}/")  # what stands between a kernel and memory
 _RELEASING = {interpreter._ir.MEM_SEMANTIC.RELEASE, interpreter._ir.MEM_SEMANTIC.ACQUIRE_RELEASE}
+_OF_PROGRAM = interpreter._ir.MEM_SYNC_SCOPE.CTA  # the scope of an atomic that is one to its own program only
 _ACQUIRING = {interpreter._ir.MEM_SEMANTIC.ACQUIRE, interpreter._ir.MEM_SEMANTIC.ACQUIRE_RELEASE}
 _EXCHANGE = interpreter._ir.ATOMIC_OP.XCHG
 
@@ -118,8 +119,8 @@ class Sanitizer:
                 return atomic(builder, operation, ptrs, value, mask, sem, scope)
             lanes, mask = _checked(launch, "atomic", ptrs, mask)
             if lanes is not None:
-                launch.updates(lanes, reads=operation != _EXCHANGE)  # what it exchanges is seldom looked at
-            return _synchronised(launch, lanes, sem, atomic(builder, operation, ptrs, value, mask, sem, scope))
+                launch.updates(lanes, reads=operation != _EXCHANGE, atomic=scope != _OF_PROGRAM)  # what it exchanges is seldom looked at
+            return _synchronised(launch, lanes, sem, scope, atomic(builder, operation, ptrs, value, mask, sem, scope))
 
         return run
 
@@ -133,8 +134,8 @@ class Sanitizer:
             if inside is not None:  # there is no mask to take a lane out of it, so nothing is exchanged
                 return interpreter.TensorHandle(compared.data.copy(), compared.dtype)
             if lanes is not None:
-                launch.updates(lanes)
-            return _synchronised(launch, lanes, sem, atomic(builder, ptrs, compared, value, sem, scope))
+                launch.updates(lanes, atomic=scope != _OF_PROGRAM)
+            return _synchronised(launch, lanes, sem, scope, atomic(builder, ptrs, compared, value, sem, scope))
 
         return run
 
@@ -146,8 +147,8 @@ class Sanitizer:
                 if launch is not None:
                     lanes, mask = _checked(launch, "atomic", ptrs, mask)
                     if lanes is not None:
-                        launch.updates(lanes, reads=False)
-                    _synchronised(launch, lanes, sem, None)
+                        launch.updates(lanes, reads=False, atomic=scope != _OF_PROGRAM)
+                    _synchronised(launch, lanes, sem, scope, None)
                 return store(builder, ptrs, value, mask, sem, scope)
             finally:
                 self._launch = launch
@@ -172,9 +173,9 @@ def _bytes(element: Any) -> int:
     return size
 
 
-def _synchronised(launch: Launch, lanes: Lanes | None, sem: Any, result: Any) -> Any:
+def _synchronised(launch: Launch, lanes: Lanes | None, sem: Any, scope: Any, result: Any) -> Any:
     """Do what the order of an atomic asks for, and return its result."""
-    if launch.order is None or lanes is None:
+    if launch.order is None or lanes is None or scope == _OF_PROGRAM:
         return result
     keys = launch.keys(lanes)
     clock = launch.order.published(keys) if sem in _ACQUIRING else None

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
+from harness.inside.environment.temporary_home import temporary_home
 from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.multi_gpu.cards import cards
 from harness.inside.multi_gpu.seats import regroup, seats_for_tests
@@ -154,7 +156,9 @@ def main() -> None:
     """Run the stage's process."""
     job = Job.load(Path(sys.argv[1]))
     sealing.shut()
-    sealing.close(verify(job), job)
+    folder = Path(job.output) / Stage.TEST.value
+    with nullcontext() if job.needs_card else temporary_home(folder, compiles=False):
+        sealing.close(verify(job), job)
 
 
 if __name__ == "__main__":

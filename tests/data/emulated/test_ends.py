@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 import torch
 import triton
@@ -47,6 +49,7 @@ def test_host_code_sees_the_card():
     assert (target.arch, target.warp_size, found.gcnArchName.split(":")[0], found.warp_size) == ("gfx942", 64, "gfx942", 64)
     assert torch.cuda.get_device_capability() == (9, 4)
     assert torch.version.hip
+    assert Path.home().name.startswith(".home-")  # what a package stores there is of a card that does not exist
 
 
 def test_wrong():

@@ -49,8 +49,10 @@ RIGHT = {
     "a store in flight at a barrier": "v_mov_b32 v4, 1\n" + STORE + BARRIER + WRITE,
     "waves write the same": "v_mov_b32 v4, 7\n ds_write_b32 v3, v4\n s_waitcnt lgkmcnt(0)\n s_barrier\n ds_read_b32 v4, v3\n s_waitcnt lgkmcnt(0)\n" + STORE,
     "lanes that differ by rounding": "v_mov_b32 v4, 1.0\n v_add_u32 v4, v4, v0\n ds_write_b32 v3, v4\n s_waitcnt lgkmcnt(0)\n",
+    "copies in two waves that differ a little": "v_mov_b32 v4, 1.0\n v_add_u32 v4, v4, v0\n ds_write_b32 v3, v4\n s_waitcnt lgkmcnt(0)\n",
     "lanes write the same": "v_mov_b32 v4, 7\n global_store_dword v3, v4, s[6:7]\n",
     "a lane of a buffer load that is off": BUFFER.format("0x80000000") + STORE,
+    "lanes that a branch leaves out store nothing": "v_cmp_gt_u32 vcc, 32, v0\n s_and_saveexec_b64 s[12:13], vcc\n v_mov_b32 v4, 1\n" + STORE + "s_mov_b64 exec, s[12:13]\n",
     "LDS atomics": "v_mov_b32 v4, v0\n ds_write_b32 v1, v3\n s_waitcnt lgkmcnt(0)\n s_barrier\n ds_add_u32 v3, v4\n s_waitcnt lgkmcnt(0)\n",
     "a load straight to LDS, waited for": "s_mov_b32 m0, 0\n global_load_lds_dword v1, s[4:5]\n s_waitcnt vmcnt(0)\n ds_read_b32 v4, v3\n s_waitcnt lgkmcnt(0)\n" + STORE,
 }  # fmt: skip
@@ -58,6 +60,8 @@ WRONG = {
     "no barrier": (WRITE + BARRIER + OTHER + "v_mov_b32 v5, 9\n ds_write_b32 v1, v5\n s_waitcnt lgkmcnt(0)\n" + READ + STORE, Check.LDS_RACE, Access.LOAD),
     "a read in flight at a barrier": (WRITE + BARRIER + OTHER + "ds_read_b32 v4, v2\n" + BARRIER + "v_mov_b32 v5, 9\n ds_write_b32 v1, v5\n s_waitcnt lgkmcnt(0)\n", Check.LDS_RACE, Access.STORE),
     "a write in flight at a barrier": (OTHER + "ds_write_b32 v1, v0\n" + BARRIER + READ + STORE, Check.LDS_RACE, Access.LOAD),
+    "whole numbers in two waves that differ a little": ("v_lshrrev_b32 v4, 6, v0\n v_add_u32 v4, 0x3e8, v4\n ds_write_b32 v3, v4\n s_waitcnt lgkmcnt(0)\n", Check.LDS_RACE, Access.STORE),
+    "numbers that differ a little, of two instructions": ("v_mov_b32 v4, 1.0\n v_add_u32 v4, v4, v0\n v_readfirstlane_b32 s12, v0\n s_cmp_eq_u32 s12, 0\n s_cbranch_scc1 .Lother\n ds_write_b32 v3, v4\n s_endpgm\n.Lother:\n ds_write_b32 v3, v4\n", Check.LDS_RACE, Access.STORE),
     "two lanes, one place in LDS": ("ds_write_b32 v3, v0\n s_waitcnt lgkmcnt(0)\n", Check.LDS_RACE, Access.STORE),
     "two lanes, one element": ("v_lshrrev_b32 v5, 1, v1\n v_and_b32 v5, -4, v5\n global_store_dword v5, v0, s[6:7]\n", Check.GLOBAL_RACE, Access.STORE),
     "a buffer load in front of the tensor": (BUFFER.format("-20") + STORE, Check.OUT_OF_RANGE, Access.LOAD),
@@ -68,6 +72,8 @@ WRONG = {
     "no wait for a scalar load": ("s_load_dword s12, s[4:5], 0x0\n v_mov_b32 v4, s12\n", Check.USED_EARLY, Access.LOAD),
     "a load that comes after what overwrites it": ("global_load_dword v4, v1, s[4:5]\n v_mov_b32 v4, 1\n", Check.USED_EARLY, Access.STORE),
     "nobody wrote to what is stored": (STORE, Check.REGISTER_UNWRITTEN, Access.LOAD),
+    "lanes that a branch leaves out wrote to nothing": ("v_cmp_gt_u32 vcc, 32, v0\n s_and_saveexec_b64 s[12:13], vcc\n v_mov_b32 v4, 1\n s_mov_b64 exec, s[12:13]\n" + STORE, Check.REGISTER_UNWRITTEN, Access.LOAD),
+    "a barrier that one of two waves jumps over": (OTHER + WRITE + "v_readfirstlane_b32 s12, v0\n s_cmp_eq_u32 s12, 64\n s_cbranch_scc1 .Lover\n s_barrier\n.Lover:\n" + READ + STORE, Check.LDS_RACE, Access.LOAD),
     "no wait for a load to LDS": ("s_mov_b32 m0, 0\n global_load_lds_dword v1, s[4:5]\n ds_read_b32 v4, v1\n s_waitcnt lgkmcnt(0)\n", Check.LDS_USED_EARLY, Access.LOAD),
 }  # fmt: skip
 
@@ -147,6 +153,17 @@ def test_each_barrier_that_is_missing_is_reported(arch):
         lines = {one.place.line for one in found}
         assert lines
         assert lines <= {f"test_checks.py:{reduce.fn.__code__.co_firstlineno + n}" for n in (4, 5)}
+
+
+def test_a_wave_that_signals_before_its_wait_is_reported():
+    """A barrier in two halves: what is in flight at the first half is not done, however soon the wave waits afterwards."""
+    x, out = torch.arange(64 * 128, dtype=torch.float32).reshape(64, 128), torch.zeros(512)
+    made = compiled(reduce, "gfx1201", {"x": x, "out": out}, {"N": 128, "M": 64})
+    early, count = re.subn(r"(\ts_wait_(?:loadcnt_)?dscnt .*\n)(\ts_barrier_signal -1\n)", r"\2\1", made.asm["amdgcn"])
+    found = checked(linked(early, "gfx1201"), made, "gfx1201", x, out)
+
+    assert count
+    assert {one.check for one in found} == {Check.LDS_RACE}
 
 
 def test_an_index_outside_of_lds_ends_the_launch():

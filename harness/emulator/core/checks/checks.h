@@ -13,6 +13,8 @@ enum { NO_WAIT = 127 };
 enum found { FOUND_LDS_RACE = 1, FOUND_GLOBAL_RACE, FOUND_LDS_UNWRITTEN, FOUND_REGISTER_UNWRITTEN, FOUND_USED_EARLY, FOUND_LDS_USED_EARLY, FOUND_OUT_OF_RANGE };
 /* How an access touches memory. */
 enum access { READS, WRITES, UPDATES };
+/* What a store did to memory; ROUNDED: the number is nearly the same. */
+enum change { UNCHANGED, CHANGED, ROUNDED };
 
 /* One defect of a pair of instructions, with its first example; `access` is `enum access`. Python reads it as `_Found`. */
 struct finding {

@@ -80,6 +80,7 @@ void lds_stored(struct wave *w, u32 address, u32 size, int lane, int access, int
         u32 writer = s->writer[at], readers[] = {s->reader[at], s->other_reader[at]};
         if (!changed && writer) continue;
         s->writer[at] = number;
+        if (writer && changed == ROUNDED && access == WRITES && access_of(w, writer)->index == w->pc - 1) writer = 0; /* copies */
         if (writer && !(access == UPDATES && access_of(w, writer)->access == UPDATES) && !ordered(w, access_of(w, writer)))
             conflict(w, writer, address, size, lane, access);
         for (int n = 0; n < 2; n++)

@@ -48,8 +48,8 @@ def part_of(
     outs = results.lstrip("~").split()
     places, texts, setup, left = [], [], [], []
     given = len(outs)
-    if outs[-1] == "m" and name.startswith("v_cmpx") and kinds[0] not in ("exec", "exec_lo", "s", "s2"):
-        given = 0
+    if outs[-1] == "m" and name.startswith("v_cmpx") and len(kinds) == len(types.split()):
+        given = 0  # it names no mask to write: on RDNA it writes EXEC alone
     for n, (one, kind) in enumerate(zip(kinds[:given], outs, strict=False)):
         if kind == "m":
             text = {"s2": "s[26:27]", "s": "s26"}.get(one, one)

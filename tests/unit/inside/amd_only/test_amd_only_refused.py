@@ -10,6 +10,7 @@ import re
 import pytest
 from test_amd_only_values import RELEASES, compiled
 
+from harness.inside.codegen.acquires import acquired_alone
 from harness.inside.codegen.write_backs import published_early
 
 # Kernel and architecture, the releases that do not compile it, and what they say.
@@ -21,6 +22,7 @@ REFUSED = {
     ("choose", "gfx942"): (RELEASES[1:2], "expected then fat ptr canNarrow"),  # #9541
     ("choose-by-row", "gfx942"): (RELEASES[1:3], "Assertion"),  # #10381
     ("bf16-fp8e4b8", "gfx1100"): (RELEASES[:3], "Cannot select: intrinsic %llvm.amdgcn.cvt.pk.fp8.f32"),  # #10458
+    ("checked-product", "gfx942"): (RELEASES[:2], "'tt.assert' op pipeliner doesn't know how to predicate this op"),  # ROCm/triton#937
     ("largest-fp64", "gfx942"): (RELEASES[1:3], "could not find LLVM intrinsic: .*buffer.atomic.max"),  # #10340
 }
 CASES = [(*which, version) for which, (have_it, _) in REFUSED.items() for version in [*have_it, "3.9.0"]]
@@ -45,3 +47,15 @@ def test_a_release_waits_for_the_write_back(version, architecture, tmp_path):
 
     found = published_early((tmp_path / "kernel.s").read_text())
     assert found == (("global_atomic_add of atomics.py:44 before the wait for buffer_wbl2",) if version < "3.8" else ())
+
+
+@pytest.mark.parametrize("architecture", ["gfx1100", "gfx1201"])
+@pytest.mark.parametrize("version", RELEASES)
+def test_waves_behind_a_barrier_read_what_one_acquired(version, architecture, tmp_path):
+    """triton-lang/triton#11289: waves on the other compute unit keep their cache. A wait for a flag that another program sets."""
+    assert compiled("wait-for", architecture, version, tmp_path).returncode == 0
+
+    found = acquired_alone((tmp_path / "kernel.s").read_text())
+    cache = "buffer_gl0_inv" if architecture == "gfx1100" else "global_inv"
+    told = (f"buffer_load_b64 of loops_and_memory.py:46 behind a barrier, without {cache}: another wave acquired",)
+    assert found == (told if version == "3.8.0" else ())

@@ -6,6 +6,7 @@ with releases; the tests of a release that is neither there nor installed are sk
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import struct
@@ -19,7 +20,7 @@ torch = pytest.importorskip("torch", reason="the inside needs torch and triton; 
 for needed in ("elftools", "msgpack", "tinygrad"):
     pytest.importorskip(needed, reason="the emulator's extra; `nox -s tests` installs it")
 
-from harness.emulator import Access, Check, Launch, execute, load  # noqa: E402 - after what it needs
+from harness.emulator import Access, Check, Launch, TimeLimit, execute, load  # noqa: E402 - after what it needs
 from harness.inside.codegen.in_flight import lds_in_flight  # noqa: E402
 
 SCRIPT = Path(__file__).parents[3] / "amd_only" / "compiled.py"
@@ -37,7 +38,7 @@ def compiled(name: str, architecture: str, version: str, folder: Path):
     return command.python(SCRIPT, name, architecture, folder / "kernel", env=environment, kind="stages" if path else "compiler")
 
 
-def executed(name: str, architecture: str, version: str, folder: Path, values: list) -> list:
+def executed(name: str, architecture: str, version: str, folder: Path, values: list, limit: int = 100_000_000) -> list:
     """Compile one of the kernels with a release, and execute one program of it; return what the checks find."""
     done = compiled(name, architecture, version, folder)
     assert done.returncode == 0, done.stderr
@@ -49,7 +50,7 @@ def executed(name: str, architecture: str, version: str, folder: Path, values: l
         number = value.data_ptr() if isinstance(value, torch.Tensor) else value
         struct.pack_into({8: "<Q", 4: "<i"}[argument.size], packed, argument.offset, number)
     buffers = [(value.data_ptr(), value.nbytes) for value in values if isinstance(value, torch.Tensor)]
-    execute(kernel, Launch((1, 1, 1), needed["threads"], bytes(packed), needed["lds"], buffers), findings=found)
+    execute(kernel, Launch((1, 1, 1), needed["threads"], bytes(packed), needed["lds"], buffers), findings=found, limit_instructions=limit)
     return found
 
 
@@ -99,6 +100,30 @@ def test_what_is_masked_has_the_value_that_the_load_names(version, wrong, archit
     assert {one.check for one in found} == ({Check.LDS_UNWRITTEN} if wrong else set())
     assert torch.equal(out[:1000], x[:1000])
     assert (out[1000:] == 7.0).all() != wrong
+
+
+@pytest.mark.parametrize("architecture", ["gfx942", "gfx1100", "gfx1201"])
+@versions("3.6.0", "3.7.1")
+def test_a_loop_whose_count_is_known_when_it_runs(version, wrong, architecture, tmp_path):
+    """triton-lang/triton#11378: stores of one number before the loop and in it become one, and the loop goes wrong."""
+    tokens, table = torch.randint(-8, 8, (6, 64), dtype=torch.int32), torch.randint(1, 3, (8,), dtype=torch.int32)
+    lengths, offsets, out = (torch.zeros(n, dtype=torch.int32) for n in (6, 7, 448))
+    executed("pack", architecture, version, tmp_path, [tokens, table, lengths, offsets, out, 6])
+    expected = torch.where(tokens >= 0, table[tokens.clamp(0)], 0).sum(1)
+
+    assert (lengths.tolist() == expected.tolist()) != wrong
+    assert (offsets.tolist() == [0, *expected.cumsum(0).tolist()]) != wrong
+
+
+@pytest.mark.parametrize("architecture", ["gfx942", "gfx950", "gfx1100"])
+@versions("3.5.1", "3.6.0", "3.7.1")
+def test_a_queue_is_empty_at_some_time(version, wrong, architecture, tmp_path):
+    """triton-lang/triton#11037: an atomic in a `while` loop, which never ends. The launch ends at its limit of instructions."""
+    queue, out = torch.zeros(1, dtype=torch.int32), torch.zeros(40, dtype=torch.int32)
+    with pytest.raises(TimeLimit) if wrong else contextlib.nullcontext():
+        executed("take-all", architecture, version, tmp_path, [queue, out, 40], limit=200_000)
+
+    assert (out.tolist() == list(range(1, 41))) != wrong
 
 
 @pytest.mark.parametrize("architecture", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])

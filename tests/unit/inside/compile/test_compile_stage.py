@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -369,3 +370,18 @@ def test_workers_take_a_quicker_malloc_where_there_is_one(installed, users, prel
 
     assert [name for name in ("libm.so.6", "libdl.so.2") if name in maps] == preloaded
     assert os.environ["LD_PRELOAD"] == users
+
+
+def test_a_temporary_home_keeps_what_has_nothing_to_do_with_timings(tmp_path, monkeypatch):
+    """Downloads, and the compiled emulator, are where they were; a place that the user chose stays his."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TORCH_HOME", "elsewhere")
+    monkeypatch.delenv("WARPWAVE_CACHE", raising=False)
+    with temporary_home.temporary_home(tmp_path, compiles=False):
+        inside = {name: os.environ.get(name) for name in ("WARPWAVE_CACHE", "TORCH_HOME", "XDG_CACHE_HOME")}
+        home = Path(os.environ["HOME"])
+
+    assert inside == {"WARPWAVE_CACHE": str(tmp_path / "cache" / "warpwave"), "TORCH_HOME": "elsewhere", "XDG_CACHE_HOME": None}
+    assert home.parent == tmp_path
+    assert not home.exists()
+    assert "WARPWAVE_CACHE" not in os.environ

@@ -72,3 +72,32 @@ def test_each_barrier_that_is_missing_is_found():
     for barrier in barriers:
         findings, _ = found(linked(text[: barrier.start()] + text[barrier.end() :], "gfx950"), made.metadata.shared)
         assert Check.LDS_RACE in {one.check for one in findings}
+
+
+@pytest.mark.parametrize(("pattern", "few"), [(r"^\ts_barrier\b.*\n", 4), (r"^\ts_waitcnt\b.*\n", 9)], ids=["barrier", "wait"])
+def test_each_barrier_and_wait_of_two_buffers_that_is_missing_is_found(pattern, few):
+    """One buffer is filled while the other is read: each barrier and each wait that the compiler puts there is needed."""
+    made = compiled(gluon_kernels.two_buffers, False)
+    text = made.asm["amdgcn"]
+    findings, out = found(made.asm["hsaco"], made.metadata.shared)
+    rows = torch.arange(512.0).view(2, 256)
+
+    assert findings == []
+    assert torch.equal(out[:256], rows[0] * 3 + rows[1] + 3)
+    places = [*re.finditer(pattern, text, re.MULTILINE)]
+    assert len(places) >= few
+    for place in places:
+        findings, _ = found(linked(text[: place.start()] + text[place.end() :], "gfx950"), made.metadata.shared)
+        assert {one.check for one in findings} & {Check.LDS_RACE, Check.USED_EARLY}
+
+
+def test_allocations_that_overlap_are_found():
+    """Two rows in LDS, the second of which begins in the middle of the first."""
+    made = compiled(gluon_kernels.two_allocations, False)
+    text = made.asm["amdgcn"]
+    assert found(made.asm["hsaco"], made.metadata.shared)[0] == []
+    moved = re.sub(r"(ds_read\w+ .*offset:)1024\b", r"\g<1>512", re.sub(r"(ds_write2st64_b32 .*offset1:)4\b", r"\g<1>2", text))
+    assert moved.count("offset1:2") == moved.count("offset:512") == 1
+    findings, _ = found(linked(moved, "gfx950"), made.metadata.shared)
+
+    assert Check.LDS_RACE in {one.check for one in findings}

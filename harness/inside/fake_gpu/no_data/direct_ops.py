@@ -1,0 +1,147 @@
+"""Custom ops on a card whose tensors have no data.
+
+torch's dispatcher would run an op's fake implementation on meta tensors, and launch nothing. `DirectOp` replaces what
+`torch.library.custom_op` makes while a package is loaded. It calls the function itself, with the gradients that the package registered, so
+that every launch inside it is seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from harness.inside.fake_gpu.host_side import is_host, tensors_in
+from harness.inside.fake_gpu.redirect import within
+from harness.inside.fake_gpu.torch_device import Patch
+
+_REGISTERS = ("register_fake", "register_kernel", "register_autograd", "register_autocast", "register_vmap", "register_torch_dispatch")
+
+
+class DirectOp:
+    """A custom op that is called past the dispatcher, on a device of the type `kind`. Registrations that only serve tracing are ignored."""
+
+    def __init__(self, kind: str, function: Callable[..., Any]) -> None:
+        self._kind, self._function, self._signature = kind, function, inspect.signature(function)
+        self.__signature__ = self._signature  # packages compare it with that of the op's fake
+        self._on_host: Callable[..., Any] | None = None
+        self._differentiable: type[torch.autograd.Function] | None = None
+
+    @property
+    def _schema(self) -> Any:
+        """What packages ask an op for its arguments by."""
+        return torch._C.parse_schema(f"warpwave::op{torch.library.infer_schema(self._function, mutates_args='unknown')}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the op, and record it for autograd if a backward was registered."""
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        if self._on_host is not None and all(map(is_host, tensors_in(bound.args, bound.kwargs))):
+            return self._on_host(*bound.args, **bound.kwargs)
+        if self._differentiable is None:
+            return self._function(*bound.args, **bound.kwargs)
+        return self._differentiable.apply(*bound.args, bound.kwargs)  # type: ignore[no-untyped-call]
+
+    def register_autograd(self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None) -> None:
+        """As torch's: `setup_context(ctx, inputs, output)` saves, `backward(ctx, *grads)` gives a gradient an input."""
+
+        def forward(ctx: Any, *arguments: Any) -> Any:
+            *inputs, keywords = arguments
+            output = self._function(*inputs, **keywords)
+            if setup_context is not None:
+                named = {"keyword_only_inputs": keywords} if keywords else {}
+                setup_context(ctx=ctx, inputs=tuple(inputs), output=output, **named)
+            return output
+
+        def differentiate(ctx: Any, *grads: Any) -> Any:
+            found = backward(ctx, *grads)
+            return (*found, None) if isinstance(found, tuple) else (found, None)
+
+        methods = {"forward": staticmethod(forward), "backward": staticmethod(differentiate)}
+        self._differentiable = type("Direct", (torch.autograd.Function,), methods)
+
+    def register_fake(self, function: Any, /) -> Any:
+        """Ignore it: it only serves tracing."""
+        return function
+
+    def register_kernel(self, device_types: Any, function: Any = None, /) -> Any:
+        """Use an implementation for the pretended device in place of the function, and one for the CPU for tensors of the host."""
+
+        def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
+            kinds = [device_types] if isinstance(device_types, str) else device_types
+            if kinds is None or self._kind in kinds:
+                self._function = implementation
+            elif "cpu" in kinds:
+                self._on_host = implementation
+            return implementation
+
+        return register if function is None else register(function)
+
+    def register_autocast(self, device_type: str, cast_inputs: torch.dtype) -> None:
+        """Ignore it: a bench that measures under autocast still launches the op."""
+
+    register_vmap = register_torch_dispatch = register_fake
+
+
+def direct_ops(kind: str) -> list[Patch]:
+    """Return what makes every op of a package, on a device of the type `kind`, call its function."""
+    made: dict[str, DirectOp] = {}
+
+    def direct_op(name: str, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        if function is None:
+            return functools.partial(direct_op, name, **options)
+        made[name] = op = DirectOp(kind, function)
+        _publish(name, op)
+        return op
+
+    def register(method: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def by_name(op: Any, *args: Any, **kwargs: Any) -> Any:
+            known = op if isinstance(op, DirectOp) else made.get(op) if isinstance(op, str) else None
+            if known is None:
+                return original(op, *args, **kwargs)
+            rest = {key: value for key, value in kwargs.items() if key in ("setup_context", "func")}
+            return (
+                getattr(known, method)(*[value for value in args if value is not None], **rest)
+                if args or rest
+                else _decorator(known, method)
+            )
+
+        return by_name
+
+    implement: Any = torch.library.Library.impl
+    gpu = kind.upper()
+    on_gpu: set[tuple[str, str]] = set()
+
+    def without_data(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
+        """Run what is implemented for the GPU where torch would ask for shapes."""
+        op = (self.ns, str(op_name))
+        if dispatch_key == gpu:
+            on_gpu.add(op)
+            with contextlib.suppress(RuntimeError):  # an implementation for shapes came first
+                implement(self, op_name, within(fn), "Meta", **options)
+        elif dispatch_key != "Meta" or op not in on_gpu:
+            implement(self, op_name, fn, dispatch_key, **options)
+
+    changes: list[Patch] = [(torch.library, "custom_op", direct_op), (torch.library, "triton_op", direct_op)]
+    changes.append((torch.library.Library, "impl", without_data))
+    changes += [(torch.library, name, register(name, getattr(torch.library, name))) for name in _REGISTERS if hasattr(torch.library, name)]
+    return [*changes, (torch.library, "wrap_triton", lambda kernel: kernel)]
+
+
+def _publish(name: str, op: DirectOp) -> None:
+    """Let `torch.ops.namespace.name` find an op, also with its overload's name behind it."""
+    namespace, _, short = name.partition("::")
+    op.default = op  # type: ignore[attr-defined]
+    setattr(getattr(torch.ops, namespace), short, op)
+
+
+def _decorator(op: DirectOp, method: str) -> Callable[..., Any]:
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        getattr(op, method)(function)
+        return function
+
+    return register

@@ -1,0 +1,91 @@
+"""A package that replaces torch's own operators on the card, as FlagGems does: what a card leaves to the CPU stays torch's."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
+if not hasattr(torch.library, "get_kernel"):
+    pytest.skip("this torch cannot hand out the kernel that is replaced", allow_module_level=True)
+
+from harness.inside.fake_gpu.custom_ops import shared_ops  # noqa: E402 - after what it needs
+from harness.inside.fake_gpu.redirect import Redirect  # noqa: E402
+from harness.inside.fake_gpu.torch_device import apply  # noqa: E402
+
+CARD = torch.device("cuda", 0)
+
+
+@pytest.fixture
+def seen():
+    """Replace four operators on the card. Each call of a replacement is listed, with the device that it sees."""
+    calls: list[tuple[str, torch.device | None]] = []
+
+    def add(x, y, *, alpha=1):
+        calls.append(("add", x.device))
+        return torch.sub(x, -alpha * y)
+
+    def convert(x, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+        calls.append(("convert", x.device))
+        return torch.empty_like(x, dtype=dtype or x.dtype).copy_(x)
+
+    def zeros(size, *, dtype=None, layout=None, device=None, pin_memory=None):
+        calls.append(("zeros", device))
+        return torch.full(size, 0.0, dtype=dtype, device=device)
+
+    def lift(x):
+        calls.append(("lift", x.device))
+        return x.clone()
+
+    with contextlib.ExitStack() as undo:
+        apply(shared_ops(["cuda"]), undo)
+        undo.enter_context(Redirect(torch.device("cpu"), ["cuda"], CARD))
+        library = torch.library.Library("aten", "IMPL")
+        undo.callback(library._destroy)
+        for name, function in {"add.Tensor": add, "_to_copy": convert, "zeros": zeros, "lift_fresh": lift}.items():
+            library.impl(name, function, "CUDA")
+        yield calls
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda x, host: torch.add(x, 1.5, alpha=2.0), 4.0),
+        (lambda x, host: x + torch.tensor(1.0), 2.0),
+        (lambda x, host: torch.zeros((3,), device=x.device), 0.0),
+        (lambda x, host: x.half(), 1.0),
+    ],
+    ids=["number", "tensor-of-the-host", "made", "converted"],
+)
+def test_what_a_card_would_run_is_the_packages(call, expected, seen):
+    """Each replacement sees the card, and what it makes is there."""
+    x, host = torch.ones(3, device="cuda"), torch.ones(3)
+    seen.clear()
+    made = call(x, host)
+
+    assert made.device == CARD
+    assert made.tolist() == [expected] * 3
+    assert seen
+    assert {device for _, device in seen} == {CARD}
+
+
+@pytest.mark.parametrize(
+    ("call", "expected", "dtype"),
+    [
+        (lambda host: host + 1.5, [2.5] * 3, torch.float32),
+        (lambda host: host.int() + 1.5, [2.5] * 3, torch.float32),
+        (lambda host: host.half() + 1.5, [2.5] * 3, torch.float16),
+        (lambda host: torch.add(1.0, 2.0, alpha=3), 7.0, torch.float32),
+        (lambda host: torch.tensor(1.0) + 2.5, 3.5, torch.float32),
+        (lambda host: torch.zeros(3), [0.0] * 3, torch.float32),
+    ],
+    ids=["number", "integers", "half", "numbers", "no-dimension", "made"],
+)
+def test_what_a_card_leaves_to_the_cpu_is_torchs(call, expected, dtype, seen):
+    """No replacement is called, and the type is that of torch."""
+    host = torch.ones(3)
+    made = call(host)
+
+    assert (made.device.type, made.dtype, made.tolist()) == ("cpu", dtype, expected)
+    assert seen == []
