@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import operator
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -96,8 +98,7 @@ def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
     one_at_a_time = threading.RLock()
 
     def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(executor.grid, list):  # Triton's own launchers take one; the interpreter appends a tuple to it
-            executor.grid = tuple(executor.grid)
+        executor.grid = _as_on_a_card(executor, args, kwargs)
         with one_at_a_time, torch._C.DisableTorchFunction():
             result = launch(executor, *args, **kwargs)
         for graph in Graph.capturing:
@@ -105,3 +106,16 @@ def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return run
+
+
+def _as_on_a_card(executor: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Return a launch's grid as Triton's own launchers read it: a tuple of integers, also of a list.
+
+    A function of the grid gets what the host passed. The interpreter gives it tensors of the language instead, whose arithmetic is another one.
+    """
+    grid = executor.grid
+    if not callable(grid):
+        return tuple(map(operator.index, grid))
+    names = executor.arg_names
+    given = inspect.getcallargs(executor.fn, *args, **{name: value for name, value in kwargs.items() if name in names})
+    return lambda _: tuple(map(operator.index, grid(given)))
