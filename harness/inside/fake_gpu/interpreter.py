@@ -111,7 +111,7 @@ def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
 def _as_on_a_card(executor: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Return a launch's grid as Triton's own launchers read it: a tuple of integers, also of a list.
 
-    A function of the grid gets what the host passed. The interpreter gives it tensors of the language instead, whose arithmetic is another one.
+    A function of the grid gets what the host passed. The interpreter gives it tensors of the language instead, which compute otherwise.
     """
     grid = executor.grid
     if not callable(grid):

@@ -55,9 +55,9 @@ def _dot_scaled(
     right_k_pack: bool,
     sum_before: Any,
 ) -> Any:
-    """Return `sum_before` and the product of `left` (… × M × K) and `right` (… × K × N), each element times the scale of its group along K.
+    """Return `sum_before` plus the product of `left` (…, M, K) and `right` (…, K, N), each element times the scale of its group along K.
 
-    Two elements of e2m1 are in a byte: neighbours along K if `…_k_pack`, else along M or N. `right_scale` is … × N × groups.
+    Two elements of e2m1 are in a byte: neighbours along K if `…_k_pack`, else along M or N. `right_scale` is (…, N, groups).
     """
     one = _scaled(_elements(left, left_format, -1 if left_k_pack else -2), left_scale)
     other = _elements(right, right_format, -2 if right_k_pack else -1)
