@@ -46,7 +46,7 @@ def test_a_grid_by_a_function_of_the_constants(shape):
 )
 def test_a_grid_by_a_function_of_the_arguments(pair, grid):
     out = torch.empty_like(pair[0])
-    scale_kernel[grid](pair[0], out, 2.0, pair[0].numel(), BLOCK=64)
+    scale_kernel[grid](pair[0], out, pair[0].numel(), 2.0, BLOCK=64)
     torch.testing.assert_close(out, pair[0] * 2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -70,6 +71,7 @@ class _Launcher:
         self, x: int, y: int, z: int, stream: int, kernel: Kernel, packed: object, told: object, enter: Any, leave: Any, *args: Any
     ) -> None:
         """Execute all programs of the grid to their end; a launch of no program does nothing."""
+        x, y, z = map(operator.index, (x, y, z))  # NumPy's numbers count, too
         if x * y * z:
             scratch = self._scratch(x * y * z, stream)
             if enter is not None:
