@@ -99,6 +99,8 @@ def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
 
     def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
         executor.grid = _as_on_a_card(executor, args, kwargs)
+        for graph in Graph.capturing:
+            graph.keep(args, kwargs)
         with one_at_a_time, torch._C.DisableTorchFunction():
             result = launch(executor, *args, **kwargs)
         for graph in Graph.capturing:

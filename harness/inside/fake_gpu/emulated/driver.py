@@ -72,6 +72,8 @@ class _Launcher:
     ) -> None:
         """Execute all programs of the grid to their end; a launch of no program does nothing."""
         x, y, z = map(operator.index, (x, y, z))  # NumPy's numbers count, too
+        for graph in Graph.capturing:
+            graph.keep(args)
         if x * y * z:
             scratch = self._scratch(x * y * z, stream)
             if enter is not None:
