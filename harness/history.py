@@ -7,6 +7,7 @@ lock before they read (`BEGIN IMMEDIATE`) and wait for each other, so that sever
 from __future__ import annotations
 
 import contextlib
+import math
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -22,6 +23,17 @@ from harness.stats import LARGEST, SMALLEST
 # Stored in the file as `user_version`. A change to the tables needs a new version, and a step in `_open`.
 VERSION = 1
 _PATIENCE_S = 60.0
+_CONTENT = [("table", "points"), ("table", "runs")]  # a view may compute without end, and a trigger delete
+_COLUMNS = (str, str, str, str, str, str, int, str, str, str, float, float, str)  # of what `series` reads
+# What SQLite says of a file in order: busy, read-only, without room, on a broken disk.
+_OF_THE_MACHINE = (
+    "database is locked",
+    "database table is locked",
+    "attempt to write a readonly",
+    "unable to open",
+    "disk I/O",
+    "database or disk is full",
+)
 _TABLES = """
 CREATE TABLE runs (
     run_id TEXT NOT NULL, target TEXT NOT NULL, started TEXT NOT NULL, commit_id TEXT NOT NULL, verdict TEXT NOT NULL,
@@ -82,8 +94,15 @@ def series(path: Path, kernel: Union[str, None] = None) -> list[Series]:
     grouped: dict[tuple[str, str, str, str, str, str, int], list[Measured]] = {}
     with _open(path) as store:
         for row in store.execute(rows, {"kernel": kernel, "smallest": SMALLEST, "largest": LARGEST}):
+            if not all(map(_fits, row, _COLUMNS)):
+                raise _broken(path, "a row of it has values of other types")
             grouped.setdefault(row[:7], []).append(Measured(*row[7:]))
     return [Series(*key, points=tuple(points)) for key, points in grouped.items()]
+
+
+def _fits(value: object, kind: type) -> bool:
+    """Return whether a value has the type of its column, which SQLite does not demand. A figure may be missing, but is finite."""
+    return (value is None or (isinstance(value, float) and math.isfinite(value))) if kind is float else isinstance(value, kind)
 
 
 def dtypes(path: Path) -> dict[str, str]:
@@ -128,13 +147,31 @@ def _open(path: Path) -> Iterator[sqlite3.Connection]:
         with contextlib.closing(store):
             if store.execute("PRAGMA user_version").fetchone()[0] != VERSION:
                 _make(store, path)
+            if [*store.execute("SELECT type, name FROM sqlite_master WHERE name NOT GLOB 'sqlite_*' ORDER BY name")] != _CONTENT:
+                raise _broken(path, "it holds other things than the two tables of runs and points")
             yield store
-    except (sqlite3.Error, OSError) as error:
-        raise InfrastructureError(
-            f"The history {path} cannot be used: {error}.",
-            "It is not a SQLite file, its folder is not writable, or another process has locked it for a minute.",
-            "Name another with --file; a broken file can be created again from the runs' folders.",
-        ) from None
+    except sqlite3.Error as error:
+        if not str(error).startswith(_OF_THE_MACHINE):
+            raise _broken(path, str(error)) from None
+        raise _unusable(path, error) from None
+    except OSError as error:
+        raise _unusable(path, error) from None
+
+
+def _unusable(path: Path, error: Exception) -> InfrastructureError:
+    return InfrastructureError(
+        f"The history {path} cannot be used: {error}.",
+        "Its folder is not writable, its disk is full, or another process has locked it for a minute.",
+        "Name another with --file, or try again.",
+    )
+
+
+def _broken(path: Path, why: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"The history {path} cannot be read: {why}.",
+        "It is not a SQLite file, or something else than warpwave wrote to it.",
+        "Name another with --file, or create it again: `warpwave history add` with the runs' folders.",
+    )
 
 
 def _make(store: sqlite3.Connection, path: Path) -> None:

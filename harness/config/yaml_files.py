@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import yaml
 
 from harness.config.strict import refusal
 from harness.errors import ConfigError
+
+_MOST_VALUES = 100_000
 
 
 def read_yaml(path: Path, what: str, example: str, mapping: str = "a mapping, such as `schema_version: 1`") -> dict[str, Any]:
@@ -19,6 +22,13 @@ def read_yaml(path: Path, what: str, example: str, mapping: str = "a mapping, su
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if (size := _values(content, {})) > _MOST_VALUES:
+            many = "without end" if math.isinf(size) else f"{size:.0f}"
+            raise ConfigError(
+                f"{path} holds more values than a {what} can need: {many}.",
+                f"Anchors repeat a part of it again and again; {_MOST_VALUES} values are read.",
+                "Write out the parts that it needs.",
+            )
     except FileNotFoundError:
         raise ConfigError(f"There is no {what} at {path}.", "The path is misspelt.", "Give the path of an existing YAML file.") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -29,6 +39,17 @@ def read_yaml(path: Path, what: str, example: str, mapping: str = "a mapping, su
     if not isinstance(content, dict):
         raise refusal(path, "(top level)", repr(content)[:80], mapping, example)
     return content
+
+
+def _values(content: Any, counted: dict[int, float]) -> float:
+    """Return how many values there are if each anchor is written out where it is used; a part that contains itself has no end."""
+    if not isinstance(content, (dict, list)):
+        return 1
+    if id(content) not in counted:
+        counted[id(content)] = math.inf
+        parts = content.values() if isinstance(content, dict) else content
+        counted[id(content)] = 1 + sum(_values(part, counted) for part in parts)
+    return counted[id(content)]
 
 
 def keys(value: Any) -> list[str]:

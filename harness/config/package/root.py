@@ -16,6 +16,8 @@ _PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 # `package_dir={"": "python"}` in a setup.py, which is read and never run.
 _PACKAGE_DIR = re.compile(r"package_dir\s*=\s*\{\s*(['\"])\1\s*:\s*(['\"])(?P<folder>[^'\"]+)\2")
 _MOST_BYTES = 1 << 20
+# A kernel of the Hugging Face Hub: `build.toml`, and its Python package in a folder with a fixed name.
+_OF_THE_HUB, _HUB_FOLDER = "build.toml", "torch-ext"
 
 
 def find_root(kernels: Path, home: Path | None = None) -> Path:
@@ -29,7 +31,7 @@ def find_root(kernels: Path, home: Path | None = None) -> Path:
     for above in (folder, *folder.parents):
         if above in (home, *home.parents) or above.stat().st_dev != device:
             break
-        if (above / ".git").exists() or any((above / name).is_file() for name in _PROJECT_FILES):
+        if (above / ".git").exists() or any((above / name).is_file() for name in _PROJECT_FILES) or _is_of_the_hub(above):
             return above
     return folder
 
@@ -37,9 +39,10 @@ def find_root(kernels: Path, home: Path | None = None) -> Path:
 def import_folders(root: Path) -> tuple[str, ...]:
     """Return the folders below `root` that modules are imported from, relative to it; the first is `.`, the root itself.
 
-    The others are `src`, where packages are in it, and those that the project's files name.
+    The others are `src`, where packages are in it, `torch-ext` of a kernel of the Hub, and those that the project's files name.
     """
     named = ["src"] if _holds_packages(root / "src") else []
+    named += [_HUB_FOLDER] if _is_of_the_hub(root) else []
     named += [*_of_pyproject(root / "pyproject.toml"), *_of_setup(root)]
     inside = [folder for folder in named if _is_below(root, folder)]
     return tuple(dict.fromkeys([".", *inside]))
@@ -50,6 +53,10 @@ def package_names(root: Path) -> tuple[str, ...]:
     named = _Table(read_toml(root / "pyproject.toml"))["project"]["name"].value
     named = named or read_ini(root / "setup.cfg").get("metadata", {}).get("name")
     return tuple(dict.fromkeys(name for name in (root.name, named) if isinstance(name, str) and name))
+
+
+def _is_of_the_hub(folder: Path) -> bool:
+    return (folder / _OF_THE_HUB).is_file() and _holds_packages(folder / _HUB_FOLDER)
 
 
 def _holds_packages(folder: Path) -> bool:

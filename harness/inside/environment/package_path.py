@@ -24,9 +24,12 @@ def root_of(job: Job) -> Path:
 
 
 def package_folders(job: Job) -> list[str]:
-    """Return the folders that the package's modules are imported from."""
+    """Return the folders that the package's modules are imported from: those of the package, and the one that the user named.
+
+    pytest adds the latter for tests if there is a `conftest.py` in it, and benches below it import the same helpers.
+    """
     root = root_of(job)
-    return [os.path.normpath(root / folder) for folder in job.import_folders]
+    return [*dict.fromkeys(os.path.normpath(folder) for folder in (*(root / folder for folder in job.import_folders), job.kernels))]
 
 
 def python_path(job: Job) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import operator
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -73,11 +75,6 @@ def _with_handle(run: Callable[..., Any]) -> Callable[..., Any]:
     return launch
 
 
-def _as_tuple(grid: Any) -> Any:
-    """Return a grid that is a tuple, or a function that returns one: Triton's own launchers take a list, too."""
-    return (lambda meta: tuple(grid(meta))) if callable(grid) else tuple(grid)
-
-
 class _Metadata(SimpleNamespace):
     """What host code reads of a compiled kernel's metadata."""
 
@@ -107,7 +104,9 @@ def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
 
     def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
         refuse_host_tensors(executor, args, kwargs)
-        executor.grid = _as_tuple(executor.grid)
+        executor.grid = _as_on_a_card(executor, args, kwargs)
+        for graph in Graph.capturing:
+            graph.keep(args, kwargs)
         with one_at_a_time, torch._C.DisableTorchFunction():
             result = launch(executor, *args, **kwargs)
         for graph in Graph.capturing:
@@ -115,3 +114,16 @@ def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return run
+
+
+def _as_on_a_card(executor: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Return a launch's grid as Triton's own launchers read it: a tuple of integers, also of a list.
+
+    A function of the grid gets what the host passed. The interpreter gives it tensors of the language instead, which compute otherwise.
+    """
+    grid = executor.grid
+    if not callable(grid):
+        return tuple(map(operator.index, grid))
+    names = executor.arg_names
+    given = inspect.getcallargs(executor.fn, *args, **{name: value for name, value in kwargs.items() if name in names})
+    return lambda _: tuple(map(operator.index, grid(given)))

@@ -117,19 +117,27 @@ class Graph:
     def __init__(self, keep_graph: bool = False) -> None:
         self._calls: list[tuple[Callable[..., Any], Any, Any, Any]] = []
         self._mode: _Capture | None = None
+        self._before: dict[int, tuple[Any, Any]] = {}
+        self._made: set[int] = set()
 
     def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
-        """Remember every call of torch and every launch from here on; they also run."""
+        """Remember every call of torch and every launch from here on. They also run, for the shapes of what they return."""
         self._calls.clear()
+        self._before.clear()
+        self._made.clear()
         self.capturing.append(self)
         self._mode = _Capture(self)
         self._mode.__enter__()  # type: ignore[no-untyped-call]
 
     def capture_end(self) -> None:
-        """Stop remembering."""
+        """Stop remembering, and take back what the calls did to tensors from before: on a card, nothing runs yet."""
         if self._mode is not None:
             self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         self.capturing.remove(self)
+        for storage, content in self._before.values():
+            storage.copy_(content)
+        self._before.clear()
+        self._made.clear()
 
     def replay(self) -> None:
         """Run everything again, with what its inputs hold now."""
@@ -139,8 +147,21 @@ class Graph:
                 if old is not new and old.data_ptr() != new.data_ptr():
                     old.detach().copy_(new.detach())
 
+    def keep(self, *given: Any) -> None:
+        """Keep what the arguments of a call hold now."""
+        with torch._C.DisableTorchFunction():
+            for storage in map(_storage, _tensors(given)):
+                if storage is not None and (address := storage.data_ptr()) not in self._before and address not in self._made:
+                    self._before[address] = storage, storage.clone()
+
+    def _note_made(self, result: Any) -> None:
+        with torch._C.DisableTorchFunction():
+            found = [storage.data_ptr() for storage in map(_storage, _tensors(result)) if storage is not None]
+        self._made.update(address for address in found if address not in self._before)
+
     def remember(self, call: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
         """Add a call."""
+        self._note_made(result)
         self._calls.append((call, args, kwargs, result))
 
     def reset(self) -> None:
@@ -178,8 +199,11 @@ class _Capture(torch.overrides.TorchFunctionMode):
         self.graph = graph
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        is_call = getattr(func, "__name__", "") not in ("__get__", "__set__")
+        if is_call:
+            self.graph.keep(args, kwargs)
         result = func(*args, **(kwargs or {}))
-        if getattr(func, "__name__", "") not in ("__get__", "__set__"):
+        if is_call:
             self.graph.remember(func, args, kwargs or {}, result)
         return result
 
@@ -187,7 +211,17 @@ class _Capture(torch.overrides.TorchFunctionMode):
 def _tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
-    return [tensor for entry in value for tensor in _tensors(entry)] if isinstance(value, (list, tuple)) else []
+    entries = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return [tensor for entry in entries for tensor in _tensors(entry)]
+
+
+def _storage(tensor: torch.Tensor) -> Any:
+    """Return a tensor's storage; nothing if it has no data."""
+    try:
+        storage = tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
+    return storage if storage.device.type == "cpu" and storage.nbytes() else None
 
 
 _DEFAULT = Stream()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -116,10 +117,17 @@ def patches(card: Architecture, device: torch.device, capability: object, free_b
         found += [(module.profiler, name, _own(_nothing)) for name in ("init", "start", "stop")]
     found += _accelerator(device, answers)
     found += [(torch.version, name, version) for name, version in card.torch_version.items()]
+    allocators: Any = torch._C._dynamo.guards  # what torch.compile writes calls them, and authors keep such code
+    if hasattr(allocators, allocate := f"_empty_strided_{device.type}"):
+        found.append((allocators, allocate, functools.partial(_empty_strided, device)))
     if device.type == "cuda":
         found.append((torch._C, "_cuda_getCurrentRawStream", _always(0)))
         found += [(torch._C, name, _nothing) for name in ("_cuda_setStream", "_cuda_setDevice", "_cuda_clearCublasWorkspaces")]
     return found
+
+
+def _empty_strided(device: torch.device, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty_strided(size, stride, dtype=dtype, device=device)
 
 
 def apply(changes: Iterable[Patch], undo: contextlib.ExitStack) -> None:

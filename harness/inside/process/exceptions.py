@@ -38,6 +38,8 @@ def describe(error: BaseException) -> str:
 
     For an error in a function that a kernel calls, the last line is only a mark under the call; the cause says what happened.
     """
+    if formatted := getattr(error, "formatrepr", None):  # pytest's, for a fixture that does not exist
+        return str(formatted().errorstring).strip().splitlines()[0][:300]
     while str(error).rstrip().endswith("^") and error.__cause__:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -174,5 +174,5 @@ def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
     elif isinstance(value, (tuple, list)):
         for position, each in enumerate(value):
             yield from _tensors(f"{name}[{position}]", each)
-    elif isinstance(base := getattr(value, "base", None), torch.Tensor):  # a tensor descriptor, or a tensor under another type
-        yield name, base
+    elif (base := getattr(value, "base", None)) is not None:  # a tensor descriptor, a tensor under another type, or the one of the other
+        yield from _tensors(name, base)

@@ -159,6 +159,9 @@ def _why_empty(root: Path, name: str) -> str:
 
 
 def last_line(text: str) -> str:
-    """Return the last line of a traceback, which says what happened."""
+    """Return the line of a traceback that says what happened: the last one, or the first that pytest marks if the last is only a place."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1].removeprefix("E").strip()[:500] if lines else ""
+    said = lines[-1] if lines else ""
+    if re.fullmatch(r".+:\d+", said):  # as after a fixture that does not exist
+        said = next((line for line in lines if line.startswith("E ")), said)
+    return said.removeprefix("E").strip()[:500]

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from small_kernels import row_sum, scale
+from small_kernels import row_sum, scale, scale_kernel
 
 DEVICE = "cuda"
 
@@ -144,3 +144,15 @@ def test_counts_of_a_length_that_the_author_names():
     counts = torch.bincount(experts, minlength=8)
     assert counts.shape == (8,)
     assert scale(counts.float(), 2.0).shape == (8,)
+
+
+def test_the_allocator_of_code_that_torch_compile_wrote():
+    """Authors keep such code. Its functions are private ones of torch."""
+    guards = torch._C._dynamo.guards
+    x = torch.randn(8, 16, device="cuda")
+    guards.assert_size_stride(x, (8, 16), (16, 1))
+    with torch.cuda._DeviceGuard(0):
+        out = guards._empty_strided_cuda((8, 16), (16, 1), torch.float32)
+    scale_kernel[(1,)](x, out, x.numel(), 2.0, BLOCK=128)
+    torch.testing.assert_close(out, x * 2)
+    assert guards._reinterpret_tensor(out, (16, 8), (1, 16), 0).is_cuda

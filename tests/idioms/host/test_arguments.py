@@ -146,7 +146,7 @@ def test_a_dtype_as_a_constant(dtype, named, pair):
 def test_a_grid_of_numpys_numbers(pair):
     x, y = pair
     out = torch.empty_like(x)
-    add_kernel[(np.int64(4), 1, 1)](x, y, out, 1000, BLOCK=256)
+    add_kernel[(np.int64(4), np.int32(1), 1)](x, y, out, 1000, BLOCK=256)
     torch.testing.assert_close(out, x + y)
 
 

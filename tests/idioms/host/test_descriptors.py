@@ -45,6 +45,17 @@ def test_a_descriptor_made_by_the_host():
     torch.testing.assert_close(out, x + 1)
 
 
+@pytest.mark.skipif(torch.version.cuda is None or torch.cuda.get_device_capability()[0] < 9, reason="needs TMA")
+def test_a_descriptor_of_a_tensor_seen_as_another_dtype():
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    x = torch.randint(0, 1000, (32, 64), device="cuda", dtype=torch.int32)
+    out = torch.empty_like(x)
+    source, result = (TensorDescriptor(triton.reinterpret(tensor, tl.uint32), [32, 64], [64, 1], [16, 32]) for tensor in (x, out))
+    tma_kernel[(2, 2)](source, result, ROWS=16, COLUMNS=32)
+    torch.testing.assert_close(out, x + 1)
+
+
 @triton.jit
 def scratch_kernel(x_ptr, scratch_ptr, out_ptr, n, BLOCK: tl.constexpr):
     program = tl.program_id(0)

@@ -1,5 +1,6 @@
 """Launches and what a kernel's handle tells."""
 
+import math
 import os
 
 import pytest
@@ -37,6 +38,23 @@ def test_a_grid_that_is_a_list(pair):
         out = torch.empty_like(pair[0])
         add_kernel[grid](pair[0], pair[1], out, 1000, BLOCK=256)
         torch.testing.assert_close(out, pair[0] + pair[1])
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        lambda meta: (triton.cdiv(meta["x_ptr"].numel(), 64),),
+        lambda meta: (triton.cdiv(meta["out_ptr"].shape[0], 64), 1),
+        lambda meta: (math.ceil(meta["n"] / 64),),
+        lambda meta: (max(1, -(-meta["n"] // 64)),),
+        lambda meta: [triton.next_power_of_2(meta["n"]) // 64],
+    ],
+    ids=["elements", "shape", "ceiling", "division", "list"],
+)
+def test_a_grid_by_a_function_of_the_arguments(pair, grid):
+    out = torch.empty_like(pair[0])
+    scale_kernel[grid](pair[0], out, pair[0].numel(), 2.0, BLOCK=64)
+    torch.testing.assert_close(out, pair[0] * 2)
 
 
 def test_arguments_by_name(pair):

@@ -58,3 +58,20 @@ def test_asking_whether_a_capture_is_under_way(pair):
     if torch.cuda.is_current_stream_capturing():
         pytest.fail("nothing captures here")
     torch.testing.assert_close(scale(x, 2.0), 2 * x)
+
+
+def test_a_captured_update_happens_when_it_is_replayed():
+    weight, step = torch.ones(300, device="cuda"), torch.full((300,), 2.0, device="cuda")
+    out = torch.zeros_like(weight)
+    weight.mul_(step)  # warms up what the graph contains
+    scale(weight, 1.0)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        weight.mul_(step)
+        out.copy_(scale(weight, 3.0))
+    assert (weight == 2).all()
+    assert (out == 0).all()
+    for expected in (4, 8):
+        graph.replay()
+        assert (weight == expected).all()
+        assert (out == 3 * expected).all()

@@ -14,7 +14,7 @@ from synthetic import GPU_B, day, facts, record, sample, write_raw
 
 from harness.__main__ import _run_cli
 from harness.compare.speeds.trend import trends
-from harness.errors import ExitCode, InfrastructureError, InvalidInputError
+from harness.errors import ExitCode, InvalidInputError
 from harness.history import add, series
 from harness.records import Verdict
 from harness.render.sections.changes.speeds import trend_sections
@@ -134,7 +134,7 @@ def test_a_file_that_is_no_history_is_an_error_and_stays_as_it_is(tmp_path):
     """Text, and the history of another version."""
     path = tmp_path / "history.sqlite"
     path.write_text("This is no database, but it is long enough to be taken for one." * 20)
-    with pytest.raises(InfrastructureError, match="file is not a database"):
+    with pytest.raises(InvalidInputError, match="file is not a database"):
         add(path, [day(1, 1.0)])
     assert path.read_text().startswith("This is no database")
 
@@ -143,6 +143,29 @@ def test_a_file_that_is_no_history_is_an_error_and_stays_as_it_is(tmp_path):
         store.execute("PRAGMA user_version = 99")
     with pytest.raises(InvalidInputError, match="has version 99"):
         add(newer, [day(1, 1.0)])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("UPDATE points SET kernel = x'ff00'", "other types"),
+        ("UPDATE points SET half_width = 1e999", "other types"),
+        ("UPDATE points SET flush_bytes = 'none'", "other types"),
+        ("UPDATE runs SET torch = x'ff00'", "UTF-8"),
+        ("DROP TABLE points", "other things"),
+        ("ALTER TABLE points DROP COLUMN timer", "no such column"),
+        ("CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM points; END", "other things"),
+        ("CREATE VIEW v AS WITH RECURSIVE r (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x FROM r", "other things"),
+    ],
+)
+def test_what_something_else_wrote_to_a_history_is_invalid(path, change, why):
+    """Not a failure of warpwave or of the machine: the file is to blame."""
+    add(path, [day(1, 8.0)])
+    with sqlite3.connect(path) as store:
+        store.execute(change)
+
+    with pytest.raises(InvalidInputError, match=why):
+        series(path)
 
 
 def test_the_commands_keep_and_show(tmp_path, path, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -147,6 +148,11 @@ def test_an_overlay_changes_one_key_and_keeps_the_rest(overlay):
         ("schema_version: 2", ["schema_version", "2", "1"]),
         ("surprise: 1", ["surprise", "targets", "architectures"]),
         ("targets: [", ["not valid YAML", "line"]),
+        (
+            "a: &a [1, 1, 1, 1]\n" + "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in pairwise("abcdefg")),
+            ["Anchors"],
+        ),
+        ("targets: &t\n  cpu: *t\n", ["without end", "Anchors"]),
         ("- a list", ["top level", "a list"]),
         ("targets: 5", ["targets", "5"]),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -75,6 +76,9 @@ class _Launcher:
             ValueError: an argument is a tensor that a card cannot reach.
         """
         refuse(self._signature, args)
+        x, y, z = map(operator.index, (x, y, z))  # NumPy's numbers count, too
+        for graph in Graph.capturing:
+            graph.keep(args)
         if x * y * z:
             scratch = self._scratch(x * y * z, stream)
             if enter is not None:

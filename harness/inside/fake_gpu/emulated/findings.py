@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import linecache
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -50,8 +50,17 @@ class Given:
 
 def given(signature: Iterable[tuple[str, Any]], values: Sequence[Any]) -> list[Given]:
     """Return the tensors among the values of a launch; one in a tensor descriptor has the descriptor's name."""
-    named = ((name, getattr(value, "base", value)) for (name, _), value in zip(signature, values, strict=False))
-    return [Given(name, value) for name, value in named if isinstance(value, torch.Tensor)]
+    return [each for (name, _), value in zip(signature, values, strict=False) for each in _given(name, value)]
+
+
+def _given(name: str, value: Any) -> Iterator[Given]:
+    if isinstance(value, torch.Tensor):
+        yield Given(name, value)
+    elif isinstance(value, tuple):
+        for position, each in enumerate(value):
+            yield from _given(f"{name}[{position}]", each)
+    elif (base := getattr(value, "base", None)) is not None:  # a descriptor, a tensor under another type, or the one of the other
+        yield from _given(name, base)
 
 
 class Collected:

@@ -18,6 +18,7 @@ from harness.inside.fake_gpu.interpreted.closures import closures
 from harness.inside.fake_gpu.interpreted.language_names import names_of_the_language
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrowed
 from harness.inside.fake_gpu.interpreted.operations import operations
+from harness.inside.fake_gpu.interpreted.scaled_products import scaled_products
 from harness.inside.fake_gpu.torch_device import Patch
 from harness.inside.process.exceptions import NotPretended
 
@@ -32,6 +33,7 @@ def language_gaps() -> list[Patch]:
         *aggregates(),
         *closures(),
         *operations(),
+        *scaled_products(),
         (interpreter, "_patch_lang_tensor", _with_index(interpreter._patch_lang_tensor)),
         (interpreter.ASTTransformer, "visit_For", _loop_of_tensors),
         (interpreter.InterpreterBuilder, "create_inline_asm", _no_assembly),

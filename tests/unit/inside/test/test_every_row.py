@@ -22,6 +22,7 @@ FILES = {
     "broken/test_behind.py": "def test_a(): pass",
     "good/test_good.py": "def test_a(): pass",
     "good/test_helpers.py": "WIDTH = 4",
+    "asking/test_asks.py": "def test_a(no_such_fixture): pass",
     "marked/test_slow.py": "import pytest\n\n@pytest.mark.slow\ndef test_a(): pass",
     "good/bench_none.py": "def main(): pass",
     "pytest.ini": "[pytest]\naddopts = -m 'not slow'\nmarkers =\n    slow: takes long",
@@ -29,6 +30,7 @@ FILES = {
 ROWS = {
     "broken/conftest.py": ("error", None, BROKEN),
     "broken/test_behind.py": ("not-run", "import-failed", f"broken/conftest.py does not import: {BROKEN}"),
+    "asking/test_asks.py::test_a": ("error", None, "fixture 'no_such_fixture' not found"),
     "good/test_helpers.py": ("not-run", "empty", "there is no test in this file"),
     "marked/test_slow.py": ("not-run", "skipped", "all tests of this file are deselected"),
     "good/test_good.py::test_a": ("passed", None, ""),
@@ -122,7 +124,7 @@ def test_no_row_is_missing_from_the_compile_stage(run_inside, tmp_path):
     assert {row["origin"]: row["reason"] for row in rows} == expected
     assert {row["origin"] for row in rows if row["verdict"] == "error"} == {"broken/conftest.py"}
     assert report["verdict"] == "error"
-    assert report["not_run"] == {"skipped": 1, "empty": 2, "import-failed": 2}
+    assert report["not_run"] == {"skipped": 1, "empty": 2, "import-failed": 2, "raised": 1}
 
 
 def test_tests_that_were_never_reached_say_so(run_inside, tmp_path):
