@@ -18,6 +18,7 @@ if __name__ == "__main__":
 
 from harness.collect import collect_all, find_raw  # noqa: E402 - run as a script, it has to find the harness first
 from harness.compare import compare  # noqa: E402
+from harness.compare.comparison import Comparison  # noqa: E402
 from harness.records import DeviceFacts, Stage, TargetRun, Verdict  # noqa: E402
 
 MADE_UP = "rocm (made up)"
@@ -39,6 +40,12 @@ def two_vendors() -> list[TargetRun]:
     """The recorded run, and a second vendor with made-up figures."""
     cpu, cuda = recorded()
     return [cuda, made_up(cuda, cpu), cpu]
+
+
+@cache
+def compared() -> Comparison:
+    """The comparison of those."""
+    return compare(two_vendors())
 
 
 def made_up(real: TargetRun, compiler: TargetRun) -> TargetRun:
@@ -105,7 +112,7 @@ def main(folder: Path) -> None:
     from harness.report import write_files
 
     folder.mkdir(parents=True, exist_ok=True)
-    comparison = compare(two_vendors())
+    comparison = compared()
     write_files(comparison, folder)
     draw_report(comparison, folder / "terminal.svg", full=False)
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 from synthetic import GPU_B, case, compiled, facts, record, run, sample
-from two_vendors import MADE_UP, two_vendors
+from two_vendors import MADE_UP, compared, two_vendors
 
 from harness.compare import compare
 from harness.compare.answer.code_side_by_side import Side, figures, hints
@@ -242,7 +242,7 @@ def test_the_made_up_vendor_cannot_be_taken_for_a_measured_one():
 
 def test_the_sample_of_two_vendors_shows_the_largest_shortfalls_first():
     """On real generated code of both architectures."""
-    comparison = compare(two_vendors())
+    comparison = compared()
     lines = overview(comparison)
     found = shortfalls(comparison, lines)
 
