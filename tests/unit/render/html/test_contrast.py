@@ -7,7 +7,7 @@ import pytest
 
 from harness.render.charts.palette import DARK, LIGHT, rules
 
-CSS = "".join(files("harness.render.html").joinpath("templates", name).read_text() for name in ("page.css", "answer.css"))
+CSS = "".join(files("harness.render.html").joinpath("templates", name).read_text() for name in ("page.css", "comparison/comparison.css"))
 TEXTS = ("soft", "ink", "ceiling", "good", "bad", "warn", "near", "short", "far")
 
 

@@ -8,7 +8,7 @@ import re
 import zlib
 from collections import Counter
 from html.parser import HTMLParser
-from importlib.resources import files
+from importlib.resources import as_file, files
 
 import pytest
 from hostile import PAGE_NAMES, hostile
@@ -262,8 +262,9 @@ def test_a_large_page_compresses_what_is_opened_last(monkeypatch):
 
 def test_a_name_is_never_an_id_of_the_page_itself():
     """A package may have a folder `roofline`."""
-    templates = files("harness.render.html").joinpath("templates")
-    ids = {ident for file in templates.iterdir() for ident in re.findall(r'\bid="([^"{]+)"', file.read_text(encoding="utf-8"))}
+    with as_file(files("harness.render.html").joinpath("templates")) as templates:
+        texts = [file.read_text(encoding="utf-8") for file in templates.rglob("*.*")]
+    ids = {ident for text in texts for ident in re.findall(r'\bid="([^"{]+)"', text)}
 
     assert "roofline" in ids
     assert set(anchors(ids).values()).isdisjoint(ids)
