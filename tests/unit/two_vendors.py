@@ -24,7 +24,7 @@ from harness.records import DeviceFacts, Stage, TargetRun, Verdict  # noqa: E402
 MADE_UP = "rocm (made up)"
 _GPU = "Made-up card: no such card has run this"
 _COPY = 3900.0  # GB/s
-# The made-up share of its real share that a kernel reaches: three of them fall below 70 % of the copy.
+# The made-up share of its real share that a kernel reaches: three of them fall below 70% of the copy.
 _FACTORS = {"softmax": 0.56, "layer_norm": 0.66, "cross_entropy": 0.6, "dropout": 0.93, "gelu": 0.97, "attention": 0.5, "matmul": 0.8}
 _MESSAGE = "AssertionError: made up: max_abs_err 0.31 > 0.01"
 _FAILING = {"softmax": 4, "attention": 2}  # its first tests

@@ -254,7 +254,7 @@ def test_false_alarms_stay_below_one_in_twenty(kinds, whole, shift):
 
 @pytest.mark.parametrize("kind", [independent, drifting, spiked, quiet], ids=lambda kind: kind.__name__)
 def test_a_planted_slowdown_of_five_percent_is_found(kind):
-    """It is found 19 times in 20, if runs are off by 0.3 % and the threshold comes from an A/A run of 60 points."""
+    """It is found 19 times in 20, if runs are off by 0.3% and the threshold comes from an A/A run of 60 points."""
     draw = random.Random(kind.__name__)
     limit = threshold([aa_run(NOISES, draw, 60, shift=0.003)])
     verdicts = [speedup(*measured(kind, draw, slower=1.05, shift=0.003), limit).change for _ in range(300)]

@@ -23,7 +23,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def mixed(ground: str, ink: str) -> str:
-    """The ground of code: 94 % of the ground, 6 % of the ink."""
+    """The ground of code: 94% of the ground, 6% of the ink."""
     return "#" + "".join(f"{round(0.94 * int(ground[at : at + 2], 16) + 0.06 * int(ink[at : at + 2], 16)):02x}" for at in (1, 3, 5))
 
 
