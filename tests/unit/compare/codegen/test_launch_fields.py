@@ -9,9 +9,9 @@ from codegen_rows import BASE, FAILED, other, row
 from synthetic import facts, record, run
 
 from harness.compare.codegen.alignment import align, by_generation, configuration
+from harness.compare.codegen.configurations import compare_codegen, use_of_waivers
 from harness.compare.codegen.deltas import Trend
 from harness.compare.codegen.fidelity import compare_launches, held_against
-from harness.compare.codegen.rows import compare_codegen, use_of_waivers
 from harness.compare.codegen.vendors import Split, one_vendor
 from harness.compare.comparison import CodegenCell, Deviation, Fidelity, Likeness, WaiverUse
 from harness.records import OPEN, Gates, Verdict, Waiver, Which

@@ -7,7 +7,7 @@ from synthetic import GPU_B, case, facts, pair, run, sample
 
 from harness.compare import compare
 from harness.compare.comparison import Change, Comparison
-from harness.compare.speeds.rows import cells, lower_is_better
+from harness.compare.speeds.ratios import cells, lower_is_better
 from harness.compare.speeds.speedup import decide
 from harness.records import Verdict
 from harness.stats import Interval
