@@ -36,8 +36,8 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """Return `softmax(scale * query @ key.mT) @ value` by heads; differentiable, as PyTorch's function of the same name.
 
-    Products accumulate in fp32, and the softmax is fp32. Gradients are bitwise reproducible, except the query's in the kernels for Hopper.
-    If the last dimension has a stride of one, any other strides are read in place, including broadcast ones.
+    Products accumulate in fp32, and the softmax is fp32. Gradients are bitwise reproducible, except the query's of up to 128 columns on
+    Hopper. If the last dimension has a stride of one, any other strides are read in place, including broadcast ones.
 
     Args:
         query: (..., L, E) in fp32, fp16 or bf16; leading dimensions broadcast. E is at most 256; a power of two wastes nothing.

@@ -114,6 +114,8 @@ def losses(found: Parts, targets: Targets, n_columns: int, reduction: str, dtype
     n_rows, n_parts = found.peak.shape
     padded = next_power_of_2(n_parts)
     block = max(16, min(PARTS_AT_ONCE // padded, next_power_of_2(n_rows)))
+    if n_rows > block:  # several programs then, which finish sooner if they are small: 3.9 us instead of 6.5 for 8192 rows on an H200
+        block = max(16, block // 4)
     programs = max(1, cdiv(n_rows, block))
     new = functools.partial(torch.empty, device=found.peak.device)
     at_once = reduction == "none" or programs == 1

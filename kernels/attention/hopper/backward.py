@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
+from kernels.attention.hopper import wide_backward
 from kernels.attention.hopper.backward_kernel import attention_hopper_backward_kernel
+from kernels.attention.hopper.prepare import attention_hopper_prepare_kernel
 from kernels.attention.hopper.tiles import AVAILABLE, fp32_layouts, largest_divisor, padded, tiles, travels, with_positive_scale
 from kernels.attention.hopper.tiles import supports as supported
 from kernels.attention.plain.tiles import steps
@@ -26,50 +26,22 @@ _MANY = 16  # heads that share keys: from here on they take turns, so that all p
 _SHARED_CACHE = 18 << 20  # bytes of Q, dO and dQ that concurrent programs may share: a third of the L2 cache
 
 
-@triton.jit
-def attention_hopper_prepare_kernel(
-    out,
-    dout,
-    lse,
-    delta,
-    start,
-    dq,
-    scale,
-    rows,
-    row_tiles,
-    heads,
-    batch_stride,
-    head_stride,
-    row_stride,
-    WIDTH: tl.constexpr,
-    D: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """Write -delta, -lse / scale, and zeros to dQ. Rows that pad the last tile start from -inf, so that their P is zero."""
-    pair = (tl.program_id(0) // row_tiles).to(tl.int64)
-    row = tl.program_id(0) % row_tiles * BLOCK + tl.arange(0, BLOCK)
-    flat = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    column = tl.arange(0, D)
-    valid = row < rows
-    inside = valid[:, None] & (column < WIDTH)
-    here = row.to(tl.int64)[:, None] * WIDTH + column
-    o = tl.load(out + pair * rows * WIDTH + here, mask=inside, other=0.0).to(tl.float32)
-    there = pair // heads * batch_stride + pair % heads * head_stride + row.to(tl.int64)[:, None] * row_stride + column
-    do = tl.load(dout + there, mask=inside, other=0.0).to(tl.float32)
-    tl.store(delta + flat, -tl.sum(o * do, 1))
-    tl.store(start + flat, tl.load(lse + pair * rows + row, mask=valid, other=float("inf")) / -scale)
-    tl.store(dq + pair * rows * WIDTH + here, tl.zeros([BLOCK, D], tl.float32), mask=inside)
-
-
 def supports(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
-    """Return whether `backward` takes these tensors on this GPU: registers hold the gradients of 128 columns."""
-    return q.shape[3] == v.shape[3] and supported(q, k, v, 128)
+    """Return whether `backward` takes these tensors on this GPU."""
+    return (_is_narrow(q, v) or wide_backward.fits(q, v)) and supported(q, k, v, 256)
+
+
+def _is_narrow(q: Tensor, v: Tensor) -> bool:
+    """Return whether registers hold the gradients of 128 keys."""
+    return q.shape[3] == v.shape[3] <= 128
 
 
 def backward(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of `forward.forward` by q, k and v, contiguous, in their dtypes. `out` and `lse` are its results."""
+    if not _is_narrow(q, v):
+        return wide_backward.backward(dout, q, k, v, out, lse, causal, scale)
     q, positive = with_positive_scale(q, scale)
     batch, heads, rows, depth = q.shape
     kv_heads, keys = k.shape[1:3]

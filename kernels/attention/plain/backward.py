@@ -32,7 +32,7 @@ from kernels.attention.plain.tiles import (
 from kernels.configs.attention import Tile
 
 # Scores of a head: a tile of 64 x 64. Columns: of a matrix instruction.
-_FEW_SCORES, _NARROW = 64 * 64, 16
+FEW_SCORES, _NARROW = 64 * 64, 16
 
 
 @triton.jit
@@ -183,7 +183,7 @@ def _has_few_terms(rows: int, keys: int, width: int, v_width: int) -> bool:
     in fp32, rounds the sum alone. A call with few scores takes as long as its launches, and heads narrower than a matrix instruction are
     padded anyway, so products of twice the length cost little there.
     """
-    return rows * keys <= _FEW_SCORES or min(width, v_width) < _NARROW
+    return rows * keys <= FEW_SCORES or min(width, v_width) < _NARROW
 
 
 def backward(
