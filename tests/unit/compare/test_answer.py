@@ -228,6 +228,7 @@ def test_failed_tests_and_weak_points_come_before_any_tuning():
     runs = [run("a", cases=(case(verdict=Verdict.FAILED),), samples=points(0.5, weak="the clock was at 900 MHz"))]
 
     assert evidence(runs) == ["1 of its tests fails on a", "1 of 1 points: the clock was at 900 MHz"]
+    assert short(runs)[0].hints[0].text == "Fix its tests first: the speed of a wrong result says little."
 
 
 def test_the_made_up_vendor_cannot_be_taken_for_a_measured_one():

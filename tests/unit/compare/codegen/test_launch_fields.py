@@ -88,6 +88,12 @@ def test_only_what_one_case_launched_once_shares_a_row_with_another_tile():
     assert rows_of(row(), row("syn942", constants={"BLOCK": 9}, origin="elsewhere")) == [1, 1]
     assert rows_of(row(), row("syn942", constants={"BLOCK": 9}, function="f")) == [1, 1]
     assert rows_of(row(), row("syn942", constants={"BLOCK": 9}), row("syn950", constants={"BLOCK": 8})) == [3]
+    # What has come into a row is in it, as is what it began with: the last one shares neither of its columns.
+    again = row("syn942", constants={"BLOCK": 7})
+    first = align([CodegenCell("a", row()), CodegenCell("a", row("syn942", constants={"BLOCK": 9})), CodegenCell("b", again)])
+    assert [len(line.cells) for line in first] == [3]
+    tiles = [CodegenCell(target, row(constants={"BLOCK": at})) for at, target in enumerate("abcd")]
+    assert [len(line.cells) for line in align(tiles)] == [4]
 
 
 def test_a_waivers_use_is_counted_over_all_targets():

@@ -130,6 +130,10 @@ def test_without_a_target_in_common_there_is_nothing_to_compare():
     for head in (commit(1000.0, record=record("beta")), commit(1000.0, record=record(verdict=Verdict.STALE)), run(samples=())):
         with pytest.raises(UsageError, match="No target was measured in both runs"):
             changed_speeds([commit(1000.0)], [head])
+    two = [commit(1000.0, record=record(name)) for name in ("beta", "gamma")]
+    with pytest.raises(UsageError) as caught:
+        changed_speeds(two, [run(samples=())])
+    assert caught.value.happened == "No target was measured in both runs: BASE measured beta, gamma, HEAD nothing."
 
 
 def test_versions_that_differ_are_shown():

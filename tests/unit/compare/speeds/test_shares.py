@@ -6,6 +6,7 @@ import pytest
 from synthetic import CEILING, case, pair, run, sample
 
 from harness.compare import compare
+from harness.compare.speeds.ceilings import Share, share_of
 from harness.records import Stage, StageReport, Verdict
 
 A, B = ["alpha"], ["alpha", "beta"]
@@ -88,3 +89,23 @@ def test_a_test_stage_with_a_hole_verifies_nothing():
     stages = (StageReport(Stage.TEST, Verdict.INCOMPLETE, reason="cut off"),)
 
     assert compare([run(stages=stages)], A).rows[0].cells[0].verified is False
+
+
+TFLOPS = sample(value=50.0, params={"dtype": "fp32"}, unit="TFLOP/s", case="matmul/fp32/N=1")
+
+
+@pytest.mark.parametrize(
+    ("known", "value", "share"),
+    [
+        ({"fp32": 100.0, "tf32": 400.0}, 50.0, Share(0.5, "the fp32 product")),
+        ({"fp32": 100.0, "tf32": 400.0}, 110.0, Share(1.1, "the fp32 product")),  # that much is noise
+        ({"fp32": 100.0, "tf32": 400.0}, 200.0, Share(0.5, "the tf32 product")),  # no card does that without matrix units
+        ({"fp32": 100.0}, 200.0, Share(2.0, "the fp32 product")),
+        ({"tf32": 400.0}, 200.0, Share(0.5, "the tf32 product")),
+        ({"bf16": 400.0}, 200.0, None),
+        ({}, 200.0, None),
+    ],
+)
+def test_fp32_that_no_other_unit_reaches_is_a_share_of_tf32(known, value, share):
+    assert share_of(TFLOPS, value, {}, {0: known}) == share
+    assert share_of(TFLOPS, None, {}, {0: known}) is share_of(TFLOPS, value, {}, {1: known}) is None

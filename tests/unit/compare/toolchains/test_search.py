@@ -147,3 +147,11 @@ def test_a_question_about_speed():
     assert [ask(Kind.SLOWER, what, base, head) for what, head in (("softmax", base), ("*", slow), ("*", doubtful), ("other", slow))] == [
         *(Answer.GOOD, Answer.BAD, Answer.AMBIGUOUS, Answer.SKIPPED)
     ]
+    lost = run(samples=(sample(verdict=Verdict.CRASHED, value=None, reason="a fault"),))
+    told = [reply(Question(Kind.SLOWER, "*"), [base], [head]).reason for head in (base, slow, lost, doubtful)]
+    assert told == [
+        "1 points",
+        f"1 of 1 points, {sample().case}: 0.500",
+        f"1 of 1 points, {sample().case}: lost",
+        "the intervals include both no change and a slowdown",
+    ]
