@@ -60,7 +60,7 @@ class Upgrade:
 
     @property
     def points(self) -> int:
-        """How many points have a speed on both sides that counts."""
+        """Return how many points have a speed that counts on both sides."""
         return sum(point.speedup is not None for point in self.speeds.points) if self.speeds else 0
 
     @property
