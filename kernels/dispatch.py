@@ -15,6 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from kernels.launches.bound import RECORDING
+from kernels.launches.tape import repeatable
+
 
 def cdiv(x: int, y: int) -> int:
     """`triton.cdiv` for the host. Triton's own also serves kernels, and its wrapper costs microseconds."""
@@ -29,10 +32,10 @@ def next_power_of_2(n: int) -> int:
 class CustomOp:
     """A `torch.library` custom op, `registered`, and its function, called without the dispatcher if the result is the same."""
 
-    def __init__(self, name: str, function: Callable[..., Any], mutates_args: Iterable[str]) -> None:
+    def __init__(self, name: str, function: Callable[..., Any], mutates_args: Iterable[str], repeats: bool = False) -> None:
         self.registered = torch.library.custom_op(name, function, mutates_args=mutates_args)
         self.register_fake = self.registered.register_fake
-        self._function = function
+        self._function = repeatable(function) if repeats else function
         parameters = list(inspect.signature(function).parameters)
         self._mutated = tuple(parameters.index(argument) for argument in mutates_args)
         self._differentiable: type[torch.autograd.Function] | None = None
@@ -74,9 +77,9 @@ class CustomOp:
         self._differentiable = type(self._function.__name__, (torch.autograd.Function,), methods)
 
 
-def custom_op(name: str, *, mutates_args: Iterable[str] = ()) -> Callable[[Callable[..., Any]], CustomOp]:
-    """Like `torch.library.custom_op`."""
-    return lambda function: CustomOp(name, function, mutates_args)
+def custom_op(name: str, *, mutates_args: Iterable[str] = (), repeats: bool = False) -> Callable[[Callable[..., Any]], CustomOp]:
+    """Like `torch.library.custom_op`. `repeats`: the function is `repeatable`."""
+    return lambda function: CustomOp(name, function, mutates_args, repeats)
 
 
 # Looking a name up below torch takes about as long as calling it. `is_compiling` alone is looked up each time: torch.compile replaces it.
@@ -85,4 +88,4 @@ _modes, _transforms = torch._C._len_torch_dispatch_stack, torch._C._functorch.pe
 
 def _is_observed() -> bool:
     """Return whether a compiler, a dispatch mode or functorch must see the op."""
-    return torch.compiler.is_compiling() or _modes() > 0 or _transforms() is not None
+    return torch.compiler.is_compiling() or (_modes() > 0 and not (RECORDING.tape and _modes() == 1)) or _transforms() is not None

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kernels.bound import Bound, on_boundary
 from kernels.configs import Card, card, choose
 from kernels.configs.norm import LAYER_NORM, RMS_NORM, Norm, Parts, Ring, Tile
 from kernels.dispatch import cdiv, next_power_of_2
+from kernels.launches.bound import Bound, on_boundary
 from kernels.layer_norm import ring
 from kernels.layer_norm.backward import backward_kernel, backward_steps_kernel, column_sums_kernel, totals_kernel
 from kernels.layer_norm.chunks import even_stride, even_tile
@@ -63,6 +63,8 @@ def forward(
     out, mean, rstd = empty_results(input, n_columns)
     if not out.numel():
         return out, mean, rstd
+    # Triton would compile a whole number into the kernel, for later calls, too.
+    eps = float(eps)
     config, n_rows, rows = _config(centered), rstd.numel(), _rows(input, n_columns)
     tensors = rows, _dense(weight), _dense(bias), out, mean if centered else None, rstd
     dtypes = tuple([tensor.dtype if tensor is not None else None for tensor in tensors])

@@ -20,10 +20,12 @@ from kernels.configs import choose
 from kernels.configs.attention import ATTENTION, MOST_OF_DECODING, Decode
 from kernels.contract import autocast_all, check_dtype, check_same
 from kernels.dispatch import custom_op
+from kernels.launches.tape import repeatable
 
 WIDEST = 256
 
 
+@repeatable
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
@@ -140,7 +142,7 @@ def _decode_tile(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Dec
     return tile if tile and decode.supports(query, key, causal, tile.most) else None
 
 
-@custom_op("warpwave::attention")
+@custom_op("warpwave::attention", repeats=True)
 def _attention(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
     """Return the output, and the natural logarithms of the sums of exponentials (fp32)."""
     if is_empty(query, value):

@@ -22,6 +22,7 @@ from kernels.cross_entropy.kernels import (
     row_weight,
     scale_of,
     spread_of,
+    sum_of,
     weighted,
     write_edges,
 )
@@ -101,6 +102,8 @@ def held_kernel(
     PACKED: tl.constexpr,
 ):
     """Process one part of a row per program: compute what `walk_kernel` does, and overwrite the logits with the gradient."""
+    # In half precision the result's rounding hides a long sum's. A lane has up to 128 numbers there, and short sums took 13 to 21 % longer.
+    SHORT: tl.constexpr = x_ptr.dtype.element_ty == tl.float32
     row = tl.program_id(0) // N_PARTS
     part = tl.program_id(0) % N_PARTS
     start, head, body = row_body(row, row_stride, n_columns, WIDTH, EVEN)
@@ -119,7 +122,7 @@ def held_kernel(
         edges = tl.load(x_ptr + start + edge, mask=edge < n_columns, other=NEVER).to(tl.float32)
         peak = tl.maximum(peak, tl.max(edges, axis=0))
     base = finite(peak)
-    total = tl.sum(tl.exp2((again(logits, PACKED).to(tl.float32) - base) * LOG2E), axis=0)
+    total = sum_of(tl.exp2((again(logits, PACKED).to(tl.float32) - base) * LOG2E), SHORT)
     if has_edges:
         edges = tl.load(x_ptr + start + edge, mask=edge < n_columns, other=NEVER).to(tl.float32)
         total += tl.sum(tl.exp2((edges - base) * LOG2E), axis=0)
@@ -142,7 +145,7 @@ def held_kernel(
     scale = scale_of(upstream_ptr, 1, divisors_ptr, row, target == ignore_index, DIVISORS)
     factor = factor_of(scale, weight, class_weight_ptr, n_columns, SMOOTHING)
     if SMOOTHING > 0.0:
-        spread = tl.sum(weighted(again(logits, PACKED), weight_ptr, columns, inside), axis=0)
+        spread = sum_of(weighted(again(logits, PACKED), weight_ptr, columns, inside), SHORT)
         if has_edges:
             edges = tl.load(x_ptr + start + edge, mask=edge < n_columns, other=NEVER).to(tl.float32)
             spread += tl.sum(weighted(edges, weight_ptr, edge, edge < n_columns), axis=0)

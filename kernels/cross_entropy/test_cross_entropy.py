@@ -57,6 +57,20 @@ def test_magnitudes(make, ours, device, compare):
     compare(ours, F.cross_entropy, make(x), target)
 
 
+@pytest.mark.parametrize("classes", [4096, 8192, 32768, 65536])
+def test_a_logit_that_outweighs_its_row(classes, ours, device):
+    """Each thread adds the others' exponentials to 1, and half a unit beside 1 is lost or gained by every addition."""
+    if device.type != "cuda":
+        pytest.skip("NumPy adds pairwise")
+    x = torch.full((2, classes), -16.63, device=device)  # exp(-16.63) is 1.006 halves of a unit of 1
+    x[:, 0] = 0.0
+    x.requires_grad_()
+    losses = ours(x, torch.full((2,), classes - 1, device=device), reduction="none")
+    (grad,) = torch.autograd.grad(losses.sum(), x)
+    exact = torch.softmax(x.detach().double(), 1)[:, 0]
+    assert ((grad[:, 0] - exact).abs() <= 12 * torch.finfo(torch.float32).eps * exact).all()
+
+
 def test_programs_of_many_rows(ours, device, compare):
     """More rows than one program computes losses of."""
     rows = 4099 if device.type == "cuda" else 33

@@ -9,11 +9,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.bound import Bound, on_boundary
 from kernels.configs import Card, card, choose
 from kernels.configs.elementwise import ELEMENTWISE, Elementwise
 from kernels.contract import check_dtype, laid_out_as
 from kernels.dispatch import cdiv, custom_op
+from kernels.launches.bound import Bound, on_boundary
+from kernels.launches.tape import repeatable
 
 
 @triton.jit
@@ -78,6 +79,7 @@ def gelu_backward_kernel(grad_ptr, x_ptr, out_ptr, n_elements, TANH: tl.constexp
     tl.store(out_ptr + offsets, (grad * (gate + x * slope)).to(out_ptr.dtype.element_ty), mask=inside)
 
 
+@repeatable
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """Return `input * Phi(input)`, Phi the normal distribution function; differentiable, as `torch.nn.functional.gelu`.
 
@@ -105,7 +107,7 @@ def _plan(
     return Bound(kernel, (cdiv(n, config.block),), {"TANH": tanh, "BLOCK_SIZE": config.block, "num_warps": config.warps})
 
 
-@custom_op("warpwave::gelu")
+@custom_op("warpwave::gelu", repeats=True)
 def _gelu(input: Tensor, tanh: bool) -> Tensor:
     out = torch.empty_like(input)
     if out.numel():
@@ -114,7 +116,7 @@ def _gelu(input: Tensor, tanh: bool) -> Tensor:
     return out
 
 
-@custom_op("warpwave::gelu_backward")
+@custom_op("warpwave::gelu_backward", repeats=True)
 def _gelu_backward(grad: Tensor, input: Tensor, tanh: bool) -> Tensor:
     out = torch.empty_like(input)
     if out.numel():

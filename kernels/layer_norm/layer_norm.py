@@ -10,8 +10,10 @@ from torch import Tensor
 from kernels import norm
 from kernels.contract import autocast_all, check_dtype
 from kernels.dispatch import custom_op
+from kernels.launches.tape import repeatable
 
 
+@repeatable
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -41,7 +43,7 @@ def layer_norm(
     return _layer_norm(*autocast_all(input, weight, bias, to=torch.float32), n_columns, eps)[0]
 
 
-@custom_op("warpwave::layer_norm")
+@custom_op("warpwave::layer_norm", repeats=True)
 def _layer_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     return norm.forward(input, weight, bias, n_columns, eps, centered=True)
 

@@ -17,7 +17,7 @@ def grouped(tile, tiles_m, tiles_n, GROUP_M: tl.constexpr):
 
 
 @triton.jit
-def _chiplet(pid, programs, CHIPLETS: tl.constexpr):
+def chiplet_of(pid, programs, CHIPLETS: tl.constexpr):
     """Renumber programs so that those of one chiplet get neighbouring work, if the hardware assigns programs to chiplets round robin."""
     most = tl.cdiv(programs, CHIPLETS)
     full = programs - (most - 1) * CHIPLETS  # chiplets that have `most` programs
@@ -131,7 +131,7 @@ def matmul_kernel(
     tiles_n = tl.cdiv(N, BLOCK_N)
     pid = tl.program_id(0)
     if CHIPLETS > 1:
-        pid = _chiplet(pid, tl.num_programs(0), CHIPLETS)
+        pid = chiplet_of(pid, tl.num_programs(0), CHIPLETS)
     batch = (pid // (tiles_m * tiles_n)).to(tl.int64)
     tile_m, tile_n = grouped(pid % (tiles_m * tiles_n), tiles_m, tiles_n, GROUP_M)
     # 64-bit offsets to the corner of a tile, 32-bit offsets within: hardware buffer loads need that, and it takes half the registers.

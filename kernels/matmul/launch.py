@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 import torch
 
-from kernels.bound import Bound, on_boundary
 from kernels.configs import Card, card, choose
 from kernels.configs.matmul import FEW, MATMUL, Config, Specialized, Tile
 from kernels.dispatch import cdiv
+from kernels.launches.bound import Bound, on_boundary
+from kernels.launches.tape import refuse
 from kernels.matmul.kernels import matmul_kernel
 from kernels.matmul.layout import Launch, Layout
 from kernels.matmul.split import for_few_rows, in_parts
@@ -60,6 +61,7 @@ def multiply(
     if out.numel():
         precision = None
         if a.dtype == torch.float32:
+            refuse()  # torch's setting may change
             precision = "tf32" if choose(MATMUL).tf32 and torch.backends.cuda.matmul.allow_tf32 else "ieee"
             a, b = _read_fast(a, b, precision)
         a, b = _unit_stride(a), _unit_stride(b)
@@ -93,7 +95,7 @@ def _plan_into(on: Card, dtype: torch.dtype, aligned: bool, add: bool, a: Layout
         return None
     from kernels.matmul.specialized import product
 
-    return product(_cheapest(config.specialized, on, shape), on, (dtype, dtype), a, b, add=add)
+    return product(cheapest(config.specialized, on, shape), on, (dtype, dtype), a, b, add=add)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -129,13 +131,13 @@ def _plan(
         # Gluon is experimental, so it is only imported for a GPU with a configuration for it.
         from kernels.matmul.specialized import specialized
 
-        return specialized(_cheapest(config.specialized[1 if narrow else 0 :], on, shape), on, dtype, a, b, epilogue)
+        return specialized(cheapest(config.specialized[1 if narrow else 0 :], on, shape), on, dtype, a, b, epilogue)
     tiles = config.narrow
     if precision:
         tiles = getattr(config, precision)
     elif save or a.shape[-1] % 64 or any(step % 16 for step in (*a.stride, *b.stride) if step != 1):
         tiles = config.frugal
-    return _pointers(_cheapest(tiles, on, shape), on, precision, config.widen, a, b, epilogue)
+    return _pointers(cheapest(tiles, on, shape), on, precision, config.widen, a, b, epilogue)
 
 
 def _rows_of_another_wave(config: Config, on: Card, shape: tuple[int, ...], k: int) -> int:
@@ -146,7 +148,7 @@ def _rows_of_another_wave(config: Config, on: Card, shape: tuple[int, ...], k: i
     """
     if len(shape) != 2 or k < WORTH_TWO_LAUNCHES or shape[1] > WIDEST_READ_TWICE:
         return 0
-    tile = _cheapest(config.specialized, on, shape)
+    tile = cheapest(config.specialized, on, shape)
     last = shape[0] % tile.m
 
     def waves(rows: int) -> int:
@@ -200,7 +202,7 @@ def _pointers(tile: Tile, on: Card, precision: str | None, widen: bool, a: Layou
     return launch
 
 
-def _cheapest(tiles: Sequence[AnyTile], on: Card, shape: tuple[int, ...]) -> AnyTile:
+def cheapest(tiles: Sequence[AnyTile], on: Card, shape: tuple[int, ...]) -> AnyTile:
     """Return the tile with the fewest waves over the multiprocessors, weighted by its products and the operands it fetches."""
     *batch, m, n = shape
 

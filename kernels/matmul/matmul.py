@@ -9,6 +9,7 @@ import triton
 
 from kernels.contract import autocast, autocast_all, check_dtype, check_same
 from kernels.dispatch import custom_op
+from kernels.launches.tape import repeatable
 from kernels.matmul.kernels import activation_backward_kernel
 from kernels.matmul.launch import multiply
 
@@ -16,6 +17,7 @@ ACTIVATIONS = (None, "gelu", "gelu_tanh", "relu", "silu")
 BLOCK_SIZE = 1024
 
 
+@repeatable
 def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Return the matrix product, as `torch.matmul`: of vectors, matrices, and batches of matrices, whose batch dimensions broadcast.
 
@@ -53,6 +55,7 @@ def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return out if input.dim() > 1 else out.squeeze(-1 if other.dim() == 1 else -2)
 
 
+@repeatable
 def linear(
     input: torch.Tensor,
     weight: torch.Tensor,
@@ -98,7 +101,7 @@ def _by(x: torch.Tensor) -> str:
     return "x".join(map(str, x.shape)) or "scalar"
 
 
-@custom_op("warpwave::matmul")
+@custom_op("warpwave::matmul", repeats=True)
 def _matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return multiply(a, b)[0]
 
@@ -121,7 +124,7 @@ def _matmul_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None,
 _matmul.register_autograd(_matmul_backward, setup_context=_matmul_context)
 
 
-@custom_op("warpwave::linear")
+@custom_op("warpwave::linear", repeats=True)
 def _linear(
     input: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor], activation: Optional[str], save: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,9 +10,9 @@ import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from kernels.bound import Bound, descriptors
 from kernels.configs import Card
 from kernels.configs.matmul import Specialized
+from kernels.launches.bound import Bound, descriptors
 from kernels.matmul.layout import Launch, Layout
 from kernels.matmul.split import in_parts
 from kernels.matmul.warp_specialized import matmul_specialized_kernel

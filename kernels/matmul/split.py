@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from kernels.bound import Bound
 from kernels.configs import Card
 from kernels.configs.matmul import Tile
 from kernels.dispatch import cdiv, next_power_of_2
+from kernels.launches.bound import Bound
 from kernels.matmul.kernels import sum_kernel
 from kernels.matmul.layout import Launch, Layout
 

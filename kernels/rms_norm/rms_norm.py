@@ -10,8 +10,10 @@ from torch import Tensor
 from kernels import norm
 from kernels.contract import autocast_all, check_dtype
 from kernels.dispatch import custom_op
+from kernels.launches.tape import repeatable
 
 
+@repeatable
 def rms_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -40,7 +42,7 @@ def rms_norm(
     return _rms_norm(*autocast_all(input, weight, to=torch.float32), n_columns, eps)[0]
 
 
-@custom_op("warpwave::rms_norm")
+@custom_op("warpwave::rms_norm", repeats=True)
 def _rms_norm(input: Tensor, weight: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor]:
     out, _, rstd = norm.forward(input, weight, None, n_columns, eps, centered=False)
     return out, rstd

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.bound import Bound, on_boundary
 from kernels.configs import Card, card, choose
 from kernels.configs.softmax import SOFTMAX, Softmax, Tile
 from kernels.contract import DTYPES, check_dtype
 from kernels.dispatch import cdiv, custom_op, next_power_of_2
+from kernels.launches.bound import Bound, on_boundary
+from kernels.launches.tape import repeatable
 from kernels.softmax.rows import softmax_backward_kernel, softmax_kernel
 from kernels.softmax.strided import softmax_strided_backward_kernel, softmax_strided_kernel
 
@@ -25,8 +26,11 @@ FEWEST_SLOTS = 32
 _SHORT = 32768
 # The fewest bytes of a part: 32 programs of a multiprocessor then still have 256 KB on their way.
 _PART = 8192
+# From so many elements a thread on, it adds them in four sums, each of the 16 bytes of fp32 that it loads at once, or more.
+_SHORT_SUMS = 16
 
 
+@repeatable
 def softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """Return `exp(input)` over its sum along `dim`; differentiable, as `torch.softmax`.
 
@@ -42,6 +46,7 @@ def softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor
     return _along("softmax", input, dim, dtype)
 
 
+@repeatable
 def log_softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """Return the logarithm of `softmax`, without its loss of digits. Arguments and errors are the same."""
     return _along("log_softmax", input, dim, dtype)
@@ -59,7 +64,7 @@ def _along(op: str, input: Tensor, dim: int, dtype: torch.dtype | None) -> Tenso
     return _softmax(input, dim % n_dims, dtype, op == "log_softmax")
 
 
-@custom_op("warpwave::softmax")
+@custom_op("warpwave::softmax", repeats=True)
 def _softmax(input: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
     out = torch.empty(input.shape, dtype=dtype, device=input.device)
     _, length, width = _sizes(input, dim)
@@ -74,7 +79,7 @@ def _softmax(input: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
     return out
 
 
-@custom_op("warpwave::softmax_backward")
+@custom_op("warpwave::softmax_backward", repeats=True)
 def _softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
     out = torch.empty(output.shape, dtype=dtype, device=output.device)
     _, length, width = _sizes(output, dim)
@@ -221,6 +226,10 @@ def _plan(
     # Programs that wait for each other read only as many words as there are. The others share one kernel for rows of many lengths.
     padded = {"exchange": next_power_of_2(split), "finish": max(FEWEST_SLOTS, next_power_of_2(split))}
     fixed = {"LOG": log, "PACKED": tile.packed, "VECTOR": vector, "EDGES": edges, "ROWS": rows, "BLOCK": block, "num_warps": tile.warps}
+    if not backward:
+        # Half precision's rounding hides a long sum's. With edges, four sums take so many registers that one program less is resident.
+        long = block >= _SHORT_SUMS * tile.warps * gpu.warp_size
+        fixed["SHORT"] = dtypes[0] == torch.float32 and rows == 1 and long and not edges
     grid = (cdiv(n_rows, rows) * split,)
     kernel = softmax_backward_kernel if backward else softmax_kernel
     launches = tuple(Bound(kernel, grid, {**fixed, "PHASE": phase, "SLOTS": padded.get(phase, 1), **limit}) for phase in phases)

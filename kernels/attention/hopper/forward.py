@@ -12,9 +12,9 @@ from torch import Tensor
 from kernels.attention.hopper.forward_kernel import attention_hopper_kernel
 from kernels.attention.hopper.tiles import largest_divisor, padded, tiles, with_positive_scale
 from kernels.attention.hopper.tiles import supports as supported
-from kernels.bound import Bound, descriptors
 from kernels.configs import Card, card
 from kernels.dispatch import cdiv
+from kernels.launches.bound import Bound, descriptors
 
 __all__ = ["forward", "supports"]
 

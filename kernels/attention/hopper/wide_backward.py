@@ -14,9 +14,9 @@ from kernels.attention.hopper.wide_keys import attention_hopper_key_value_kernel
 from kernels.attention.hopper.wide_queries import attention_hopper_query_kernel
 from kernels.attention.plain.backward import FEW_SCORES
 from kernels.attention.plain.tiles import steps
-from kernels.bound import Bound, descriptors, on_boundary
 from kernels.configs import Card, card
 from kernels.dispatch import cdiv
+from kernels.launches.bound import Bound, descriptors, on_boundary
 
 if AVAILABLE:
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor

@@ -9,6 +9,7 @@ are bound on NVIDIA's cards only.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,16 @@ from triton.runtime.jit import JITFunction
 
 from kernels.configs import card
 
-_LAUNCH = JITFunction.run
+TRITONS_RUN = JITFunction.run
+
+
+class _Recording(threading.local):
+    """Who notes the launches of this thread: see `tape`."""
+
+    tape: Any = None
+
+
+RECORDING = _Recording()
 
 
 class Bound:
@@ -27,23 +37,26 @@ class Bound:
     `arguments` are all parameters that are not among `options`, in order, before those that are.
     """
 
-    __slots__ = ("_constants", "_grid", "_kernel", "_options", "_run")
+    __slots__ = ("_constants", "_kernel", "_options", "_run", "compiled", "grid")
 
     def __init__(self, kernel: Any, grid: tuple[int, ...], options: dict[str, Any]) -> None:
-        self._kernel, self._grid, self._options = kernel, grid, options
+        self._kernel, self.grid, self._options = kernel, grid, options
+        self.compiled: CompiledKernel | None = None
         self._run: Callable[..., None] | None = None
         self._constants: tuple[Any, ...] = ()
 
     def __call__(self, *arguments: Any) -> None:
         """Launch on the current stream."""
+        if RECORDING.tape:
+            RECORDING.tape.launched(self, (*arguments, *self._constants))
         # A tool that watches launches replaces `run`, and sees them all.
-        if self._run and JITFunction.run is _LAUNCH:
+        if self._run and JITFunction.run is TRITONS_RUN:
             self._run(*arguments, *self._constants)
             return
-        compiled = self._kernel[self._grid](*arguments, **self._options)
+        compiled = self._kernel[self.grid](*arguments, **self._options)
         if isinstance(compiled, CompiledKernel) and not self._kernel.pre_run_hooks and card().name.startswith("sm_"):
             self._constants = tuple([self._options[name] for name in self._kernel.arg_names[len(arguments) :]])
-            self._run = compiled[(*self._grid, 1, 1)[:3]]
+            self.compiled, self._run = compiled, compiled[(*self.grid, 1, 1)[:3]]
 
 
 def on_boundary(*tensors: torch.Tensor | None) -> tuple[bool, ...]:
@@ -53,14 +66,18 @@ def on_boundary(*tensors: torch.Tensor | None) -> tuple[bool, ...]:
 
 def descriptors(make: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
     """Return `make`, which makes a tensor descriptor, for tensors that differ in nothing but their memory: checked once, then copied."""
-    first: list[Any] = []
+    template: list[Any] = []
 
     def describe(x: torch.Tensor) -> Any:
-        if not first:
-            first.append(make(x))
-            return first[0]
-        descriptor = object.__new__(type(first[0]))
-        descriptor.__dict__.update(first[0].__dict__, base=x)
-        return descriptor
+        if template:
+            return of(template[0], x)
+        made = make(x)
+        template.append(of(made, None))  # keeps no memory
+        return made
+
+    def of(descriptor: Any, x: torch.Tensor | None) -> Any:
+        copy = object.__new__(type(descriptor))
+        copy.__dict__.update(descriptor.__dict__, base=x)
+        return copy
 
     return describe
