@@ -231,6 +231,14 @@ def test_failed_tests_and_weak_points_come_before_any_tuning():
     assert short(runs)[0].hints[0].text == "Fix its tests first: the speed of a wrong result says little."
 
 
+@pytest.mark.parametrize(("there", "against"), [(0.5, ""), (0.52, ""), (0.49, ""), (0.8, "b")])
+def test_another_target_is_held_beside_it_if_the_kernel_is_clearly_closer_there(there, against):
+    """A share that is hardly larger, or smaller, shows nothing."""
+    found = short([run("a", record=record("a"), samples=points(0.5)), run("b", record=record("b"), samples=points(there))])
+
+    assert next(entry.against for entry in found if entry.target == "a") == against
+
+
 def test_the_made_up_vendor_cannot_be_taken_for_a_measured_one():
     """Its name, its card and its record say so, and the recorded target is as it was."""
     real, made, _ = two_vendors()

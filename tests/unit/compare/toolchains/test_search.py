@@ -120,6 +120,8 @@ def test_a_question_about_tests():
         *(Answer.GOOD, Answer.BAD, Answer.SKIPPED, Answer.SKIPPED)
     ]
     assert ask(Kind.TEST, "x", good, bad, fixed=True) is Answer.GOOD
+    told = [reply(Question(Kind.TEST, "x"), [good], [one]).reason for one in (good, replace(good, cases=(case(verdict=Verdict.NOT_RUN),)))]
+    assert told == ["1 passed", "none of the tests ran"]
 
 
 def test_a_question_about_code():
