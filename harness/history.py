@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Union
 
 from harness.compare.speeds.ceilings import dtype_in
-from harness.compare.speeds.rows import cells
+from harness.compare.speeds.ratios import cells
 from harness.compare.speeds.trend import Measured, Series
 from harness.errors import InfrastructureError, InvalidInputError
 from harness.records import TargetRun, Verdict

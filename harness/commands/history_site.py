@@ -30,7 +30,7 @@ def site(folder: Path, path: Path, repository: str) -> Outcome:
         raise UsageError(
             f"--repository is no https address: {repository!r}.",
             "Commits are linked as URL/compare/A...B.",
-            "For example --repository https://github.com/OWNER/NAME",
+            "Give one, for example `--repository https://github.com/OWNER/NAME`.",
         )
     found = lines(series(path), dtypes(path))
     if not found:

@@ -27,7 +27,7 @@ _MOST_LOGS = 6  # named at the end
 
 
 class _Run(JsonCommand):
-    """Takes what stands behind `--` as options for pytest."""
+    """A command that passes the words behind `--` to pytest."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Parse the words before `--` as usual."""

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from harness.compare import verdict
+from harness.compare.codegen.configurations import compare_codegen, use_of_waivers
 from harness.compare.codegen.fidelity import compare_launches
-from harness.compare.codegen.rows import compare_codegen, use_of_waivers
 from harness.compare.comparison import Comparison, Difference, ParityRow, TargetSummary, TestFinding
 from harness.compare.speeds.noise import noise
-from harness.compare.speeds.rows import benched, compare_speeds, is_bandwidth
+from harness.compare.speeds.ratios import benched, compare_speeds, is_bandwidth
 from harness.compare.speeds.since import since_base
 from harness.compare.speeds.summary import condense, geomeans, portabilities, refusals
 from harness.compare.tests.mistyped import mistyped

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from harness.compare.cards import devices, disagreements
 from harness.compare.comparison import COMPLETE, FAILING, CardUse, TargetSummary
-from harness.compare.speeds.rows import judge
+from harness.compare.speeds.ratios import judge
 from harness.compare.tests.parity import count_reasons
 from harness.errors import ExitCode, Outcome
 from harness.records import NotRun, Stage, TargetRun, Verdict, reasons, worst

@@ -95,5 +95,5 @@ Shards = Annotated[int, _whole(1, 64)]
 
 
 def is_leg_name(value: str) -> bool:
-    """Return whether a leg may have this name: it names folders, files and columns, and is no test's id."""
+    """Return whether a leg may have this name. Folders, files and columns get it, and it must not look like a test's file."""
     return bool(_NAME.fullmatch(value)) and not value.endswith(".py") and ".." not in value

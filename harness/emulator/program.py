@@ -15,8 +15,8 @@ from harness.emulator.code_object import Kernel
 from harness.emulator.decode.decoder import FAMILIES, context, decode
 from harness.emulator.decode.instruction import Instruction
 from harness.emulator.decode.widened import mark_widened
+from harness.emulator.decoded_cache import Decoded, kept
 from harness.emulator.errors import Place, Unimplemented
-from harness.emulator.kept import Decoded, kept
 from harness.emulator.library import Core, core
 from harness.emulator.lines import source
 

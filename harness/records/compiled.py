@@ -104,7 +104,7 @@ class CompiledKernel:
 
     @property
     def private_bytes(self) -> Union[int, None]:
-        """Private memory per thread beyond spilled registers, in bytes. Spills take a slot each and one to move them, in 16-byte frames."""
+        """Private memory per thread beyond spilled registers, in bytes. Spills need a slot each and one more, in frames of 16 bytes."""
         if self.stack_bytes is None:
             return None
         slots = self.spills + 1 if self.spills else 0

@@ -80,7 +80,7 @@ class Architecture(Card):
 
     @classmethod
     def restore(cls, raw: dict[str, Any]) -> Architecture:
-        """Undo `dataclasses.asdict`; trusted, as in `Job.load`."""
+        """Undo `dataclasses.asdict`. The values are trusted, as in `Job.load`."""
         return cls(**{**raw, "multiprocessor": Multiprocessor(**raw["multiprocessor"]) if raw.get("multiprocessor") else None})
 
 

@@ -59,7 +59,7 @@ def copy(folder: Path, raw: Path, planned: str) -> None:
     try:
         files = json.loads(text)["files"]
         if not isinstance(files, dict) or len(files) > _MOST_FILES or not all(COMPILED_NAME.fullmatch(name) for name in files):
-            raise ValueError("it names something else than files of kernels")
+            raise ValueError("it names something other than files of kernels")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(f"The list of the kernels in {folder} cannot be read: {error}.", "It was damaged or forged.", _REMEDY) from None
     for name, digest in files.items():

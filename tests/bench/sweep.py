@@ -2,7 +2,7 @@
 
 Usage, on a machine with a GPU: python tests/bench/sweep.py [--runs N] [--precision SHARE] [--keep FOLDER]
 Each runs in processes of its own with an empty Triton cache, in turn. Prints the wall time of the processes and of the sweep in them; the
-half-width of the 95 % interval of each point's median, by the same rule for both; and what such an interval is worth: how far the medians
+half-width of the 95% interval of each point's median, by the same rule for both; and what such an interval is worth: how far the medians
 of two runs are from each other, and in how many points the median of another run lies within the interval.
 """
 
@@ -141,7 +141,7 @@ def reproduced(runs: list[list]) -> str:
             within.append(interval.low <= median <= interval.high)
     # Two medians of one distribution differ by the root of two times its deviation.
     half = 1.96 * math.sqrt(statistics.fmean(share**2 for share in moved) / 2)
-    return f"another run's median moved by {spread(moved)}; 95 % half-width {half:.3%}; {statistics.fmean(within):.0%} within the interval"
+    return f"another run's median moved by {spread(moved)}; 95% half-width {half:.3%}; {statistics.fmean(within):.0%} within the interval"
 
 
 def spread(values: list[float]) -> str:
@@ -173,7 +173,7 @@ def main() -> None:
                     f"{side} {number + 1}: {made['wall_s']:.1f} s in all, {made['sweep_s']:.1f} s of sweep, {len(counts)} points,", end=" "
                 )
                 print(f"{statistics.median(counts):.0f} timings each ({made['how']})")
-                print(f"   half-width of the median's 95 % interval: {spread(half_widths(made['points']))}", flush=True)
+                print(f"   half-width of the median's 95% interval: {spread(half_widths(made['points']))}", flush=True)
     print()
     for side, runs in found.items():
         if len(runs) > 1:

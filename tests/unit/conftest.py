@@ -6,6 +6,7 @@ from unittest import mock
 import pytest
 from benching import FakeDevice
 
+from harness.errors import WarpwaveError
 from harness.inside.bench.do_bench import Timer
 
 
@@ -20,6 +21,22 @@ def timer(device, monkeypatch):
     """Of a host that takes no time: it is ahead however busy this machine is."""
     monkeypatch.setattr("harness.inside.bench.do_bench.time.perf_counter", lambda: 0.0)
     return Timer(device, device.flush, 1 << 20)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _errors_are_sentences():
+    """Whatever error a test meets: its meaning and its remedy are sentences, not shouted, and what happened is told."""
+    made = WarpwaveError.__init__
+
+    def init(self, happened, meaning, remedy):
+        assert not any(text.isupper() for text in (happened, meaning, remedy)), (happened, meaning, remedy)
+        for text in (meaning, remedy):  # a test's own error may have none
+            assert text == "" or text.endswith((".", "`", ")")), text
+        made(self, happened, meaning, remedy)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WarpwaveError, "__init__", init)
+        yield
 
 
 @pytest.fixture(autouse=True)

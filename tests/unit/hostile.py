@@ -6,6 +6,7 @@ from harness.compare import compare
 from harness.records import Verdict
 
 PAGE_NAMES = (
+    '</script><script>alert(1)</script>" onmouseover="alert(1)',  # the next one and the fifth
     "</script><script>alert(1)</script>",
     "<!--<script>",
     "]]><img src=x onerror=alert(1)>",

@@ -5,12 +5,14 @@ Expressions are looked up in a table by their exact text, and one that is not in
 
 from __future__ import annotations
 
+import atexit
 import fnmatch
 import functools
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +21,15 @@ import command
 
 ROOT = Path(__file__).parents[2]
 COPIED = [ROOT / name for name in ("harness", "docker", ".ci", ".github", "noxfile.py", "pyproject.toml", "action.yml")]
+
+
+@functools.cache
+def checked_out(source: Path) -> Path:
+    """A copy for all machines of these tests: no job writes to what it has checked out."""
+    folder = Path(tempfile.mkdtemp(prefix="warpwave-checkout-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    copy = functools.partial(shutil.copytree, ignore=shutil.ignore_patterns("__pycache__")) if source.is_dir() else shutil.copy
+    return Path(copy(source, folder / source.name))
 
 
 @dataclass
@@ -88,9 +99,7 @@ class Runner:
     def _checkout(self, inputs: dict[str, str]) -> int:
         assert {name: value for name, value in inputs.items() if name != "ref"} == {"persist-credentials": "False"}
         for source in self.sources:
-            target = self.folder / "work" / source.name
-            copy = functools.partial(shutil.copytree, ignore=shutil.ignore_patterns("__pycache__")) if source.is_dir() else shutil.copy
-            copy(source, target)
+            (self.folder / "work" / source.name).symlink_to(checked_out(source))
         return 0
 
     def _setup_python(self, inputs: dict[str, str]) -> int:

@@ -36,7 +36,7 @@ def case(test="softmax/test_softmax.py::test_softmax[fp32-1823x781]", verdict=Ve
 
 
 def sample(n=1024, value=3000.0, kernel="softmax", provider="triton", **more):
-    """A point whose 20 to 80 % band is 1 % (or `scatter`) to either side of its made-up time."""
+    """A point whose 20 to 80% band is 1% (or `scatter`) to either side of its made-up time."""
     time, scatter = more.pop("median_ms", 1000.0 / value if value else None), more.pop("scatter", 0.01)
     band = (
         {}

@@ -18,12 +18,13 @@ if __name__ == "__main__":
 
 from harness.collect import collect_all, find_raw  # noqa: E402 - run as a script, it has to find the harness first
 from harness.compare import compare  # noqa: E402
+from harness.compare.comparison import Comparison  # noqa: E402
 from harness.records import DeviceFacts, Stage, TargetRun, Verdict  # noqa: E402
 
 MADE_UP = "rocm (made up)"
 _GPU = "Made-up card: no such card has run this"
 _COPY = 3900.0  # GB/s
-# The made-up share of its real share that a kernel reaches: three of them fall below 70 % of the copy.
+# The made-up share of its real share that a kernel reaches: three of them fall below 70% of the copy.
 _FACTORS = {"softmax": 0.56, "layer_norm": 0.66, "cross_entropy": 0.6, "dropout": 0.93, "gelu": 0.97, "attention": 0.5, "matmul": 0.8}
 _MESSAGE = "AssertionError: made up: max_abs_err 0.31 > 0.01"
 _FAILING = {"softmax": 4, "attention": 2}  # its first tests
@@ -39,6 +40,12 @@ def two_vendors() -> list[TargetRun]:
     """The recorded run, and a second vendor with made-up figures."""
     cpu, cuda = recorded()
     return [cuda, made_up(cuda, cpu), cpu]
+
+
+@cache
+def compared() -> Comparison:
+    """The comparison of those."""
+    return compare(two_vendors())
 
 
 def made_up(real: TargetRun, compiler: TargetRun) -> TargetRun:
@@ -105,7 +112,7 @@ def main(folder: Path) -> None:
     from harness.report import write_files
 
     folder.mkdir(parents=True, exist_ok=True)
-    comparison = compare(two_vendors())
+    comparison = compared()
     write_files(comparison, folder)
     draw_report(comparison, folder / "terminal.svg", full=False)
 

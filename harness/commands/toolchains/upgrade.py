@@ -116,8 +116,8 @@ def _run(sides: list[Toolchain], options: dict[str, Any]) -> Path:
     from harness.config.targets import load_targets, load_toolchains, select
     from harness.config.toolchains import legs
     from harness.out_folder import check_writable, ignored_by_git
+    from harness.search.leg_order import in_turns
     from harness.search.legs import run_legs
-    from harness.search.turns import in_turns
 
     known, targets = load_toolchains(options["overlay"]), load_targets(options["overlay"])
     asked = parse_options(options)

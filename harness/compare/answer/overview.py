@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Union
 
 from harness.compare.comparison import FAILING, Comparison, Geomean, KernelTests, Row, Since, Speed
-from harness.compare.speeds.rows import is_memory, lower_is_better
+from harness.compare.speeds.ratios import is_memory, lower_is_better
 from harness.records import HOST_CODE
 from harness.records.units import is_rate
 from harness.stats import median

@@ -10,7 +10,7 @@ from typing import Union
 from harness.compare.answer.code_side_by_side import Figure, Hint, Side, figures, hints
 from harness.compare.answer.overview import NEAR, KernelLine, Reached, Square
 from harness.compare.comparison import Cell, Comparison, Row
-from harness.compare.speeds.rows import lower_is_better
+from harness.compare.speeds.ratios import lower_is_better
 from harness.records import CompiledKernel, Verdict
 
 _AHEAD = 0.05  # how much larger the share on another target must be, to be worth a comparison of the code

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.compare.comparison import Deviation, Fidelity, Likeness
-from harness.compare.speeds.rows import as_text, first_names
+from harness.compare.speeds.ratios import as_text, first_names
 from harness.records import CompiledKernel, TargetRun
 
 # Each target's launches are compared with every compile stage of the same Triton. For 1,000 targets that would be a million comparisons.

@@ -13,7 +13,7 @@ from typing import Union
 
 from harness.compare.comparison import FAILING, Cell, Change, Exclusion, Noise
 from harness.compare.speeds.noise import noise, threshold
-from harness.compare.speeds.rows import as_text, cells, flush
+from harness.compare.speeds.ratios import as_text, cells, flush
 from harness.compare.speeds.speedup import speedup
 from harness.errors import UsageError
 from harness.records import Sample, TargetRun, Verdict

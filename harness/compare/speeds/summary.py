@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from harness.compare.comparison import Cell, Exclusion, Geomean, Portability, Ratio, Refusal, Row, Speed
-from harness.compare.speeds.rows import first_names, is_bandwidth, lower_is_better
+from harness.compare.speeds.ratios import first_names, is_bandwidth, lower_is_better
 from harness.stats import geometric_mean, harmonic_mean, median
 
 # Each kernel has an efficiency on each target. Nobody reads more than these, and most of them would be 0.

@@ -74,7 +74,7 @@ def isolate(question: str, names: tuple[str, str], parts: Mapping[str, tuple[str
         if end.answer is not wanted:
             fault = f"{name} is {end.answer.value}, and should be {wanted.value}: {end.reason}"
             return Isolation(question, *names, ends, fault=fault)
-    if len(parts) == 1:  # the two ends are the swap
+    if len(parts) == 1:  # swapping the only part makes the other stack, which was just asked
         (part, values), *_ = parts.items()
         return Isolation(question, *names, ends, (Swap((part,), *values, ends[1], ends[0]),))
     swaps = [_swap((part,), parts, ask) for part in parts]

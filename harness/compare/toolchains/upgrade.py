@@ -11,8 +11,8 @@ from harness.compare.codegen.changed_code import Diff, diff
 from harness.compare.comparison import Change
 from harness.compare.speeds.changed_speeds import SpeedChanges, changed_speeds
 from harness.compare.tests.changed_tests import ChangedTests, Fate, changed_tests
+from harness.compare.toolchains.lost_barriers import ChangedWaits, changed_waits
 from harness.compare.toolchains.numerics import ChangedError, changed_errors
-from harness.compare.toolchains.waits import ChangedWaits, changed_waits
 from harness.errors import UsageError
 from harness.records import TargetRun, Verdict
 from harness.records.toolchain import plain_target
@@ -60,7 +60,7 @@ class Upgrade:
 
     @property
     def points(self) -> int:
-        """How many points have a speed on both sides that counts."""
+        """Return how many points have a speed that counts on both sides."""
         return sum(point.speedup is not None for point in self.speeds.points) if self.speeds else 0
 
     @property

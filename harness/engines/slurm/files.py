@@ -51,7 +51,7 @@ set -e; umask 077
 rm -rf -- "$1"; mkdir -p -- "$1/results"; : >"$1/output"
 tar -xf - -C "$1" --no-same-owner
 """
-# The last leg removes the tree, which is read-only, and what a full disk has left of one.
+# The last leg removes the tree, which is read-only, and any part of a tree that a full disk left behind.
 _CLEAN = r"""
 rm -rf -- "$1/$2"
 if ! ls -d -- "$1"/*/ 2>/dev/null | grep -qv '/tree-[0-9a-f.]*/$'; then

@@ -148,7 +148,7 @@ class Follower:
         return replace(seen, status=self.status)
 
     def _hear_last_word(self) -> None:
-        """Wait until Slurm's last word on the job is known, unless it ended well or Slurm has forgotten it."""
+        """Wait until Slurm knows the job's final state. Do not wait if the job ended well, or if Slurm has forgotten it."""
         if self.status.code == 0 and not self.status.signal:
             return
         until = time.monotonic() + _LATE_S

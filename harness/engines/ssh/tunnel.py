@@ -117,7 +117,7 @@ class Tunnel:
         return self._process is None or self._process.poll() is not None
 
     def reconnect(self) -> None:
-        """Connect anew if the connection has ended. Several threads may ask for it.
+        """Connect again if the connection has ended. Several threads may call this.
 
         Raises:
             InfrastructureError: the machine still cannot be reached.

@@ -48,7 +48,7 @@ def _check(manifest: dict[str, Any], job: Job, card: Architecture) -> None:
         made = ", ".join(map(str, manifest["architectures"]))[:100]
         raise RefusedError(f"they were compiled for {made}, and this card is {card.name}")
     if wrong := next((name for name in manifest["files"] if not COMPILED_NAME.fullmatch(name) or _kind(name) not in COMPILED_KINDS), None):
-        raise RefusedError(f"their list names something else than compiled kernels: {wrong[:100]!r}")
+        raise RefusedError(f"their list names something other than compiled kernels: {wrong[:100]!r}")
 
 
 def _take(folder: Path, name: str, digest: str) -> bool:

@@ -16,8 +16,8 @@ from types import FrameType
 from typing import Any
 
 from harness.inside.bench.batches import Bursts
+from harness.inside.bench.call_bytes import touched
 from harness.inside.bench.stopping_rule import Gathered, Rounds, Rule
-from harness.inside.bench.touched import touched
 from harness.stats import quantile
 
 # Overwrite this multiple of the last-level cache before each timing. Twice the size clears caches that do not evict in order.

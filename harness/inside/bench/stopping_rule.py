@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from harness.inside.bench.batches import Burst
-from harness.inside.bench.touched import Touched
+from harness.inside.bench.call_bytes import Touched
 from harness.records import Job
 from harness.stats import median_interval
 

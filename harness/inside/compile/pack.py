@@ -19,7 +19,7 @@ from harness.records import COMPILED_FOLDER, COMPILED_KINDS, COMPILED_MANIFEST, 
 
 
 def pack(job: Job) -> None:
-    """Write the folder, if somebody asked for it. Its manifest is sealed like a result, and with it every file."""
+    """Write the folder if it was asked for. Its manifest is sealed like a result, and so is every file that it lists."""
     wanted = [card for card in job.architectures if card.name in job.save_compiled]
     if not wanted:
         return

@@ -98,7 +98,7 @@ class CardGenerator(_Generator):  # type: ignore[misc]
             return put_on_host(torch.tensor([seed, offset], dtype=torch.int64, device="cpu").view(torch.uint8))
 
     def set_state(self, state: torch.Tensor) -> Any:
-        """Go on from such bytes."""
+        """Continue from the 16 bytes that `get_state` returned."""
         with torch._C.DisableTorchFunction():
             if is_meta(state) or state.dtype is not torch.uint8:
                 raise TypeError("RNG state must be a torch.ByteTensor")

@@ -176,7 +176,7 @@ class Graph:
         """It can run already."""
 
     def enable_debug_mode(self) -> None:
-        """There is nothing to see."""
+        """Do nothing: no graph is captured, so none can be dumped."""
 
     def debug_dump(self, path: str) -> None:
         """There is nothing to see."""

@@ -1,8 +1,8 @@
 """In a test worker: neighbours are other workers on the same card. What they may have caused does not count.
 
-A test that fails for want of memory, skips itself, or leaves the device without an answer while there are neighbours is postponed: it runs
-again when they have ended, and that outcome counts. A test that asks how much memory is free does, too: alone, it would see more. Any other
-outcome is the test's own. A failed assertion never gets a second try.
+With neighbours, a test is postponed if it fails for lack of memory, skips itself, or leaves the device without an answer. It runs again
+when they have ended, and that outcome counts. A test that asks how much memory is free is postponed, too: alone, it would see more. Any
+other outcome is the test's own. A failed assertion never gets a second try.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def await_card(journal: Journal) -> None:
 
 
 def await_card_at_first_use(journal: Journal) -> None:
-    """In a worker: from now on, the first use of the device by torch waits for the card. Packages use it while they are imported, too."""
+    """Make torch's first use of the device in this worker wait for the card. Packages may use it while they are imported."""
     if not os.environ.get(LEASE_VARIABLE):
         return
     import torch

@@ -111,7 +111,7 @@ def supervise(
 
 
 class _Clock:
-    """Counts from its creation, and stands still while the worker waits for a core."""
+    """A clock that starts when it is created, and stops while the worker waits for a core."""
 
     def __init__(self, pid: int) -> None:
         self._pid, self._begun, self._waited = pid, time.monotonic(), waited_s(pid)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from harness.compare.comparison import Cell, Comparison, Row
-from harness.compare.speeds.rows import is_bandwidth, lower_is_better
+from harness.compare.speeds.ratios import is_bandwidth, lower_is_better
 from harness.stats import measurable
 
 _Styles = Mapping[tuple[str, str], int]

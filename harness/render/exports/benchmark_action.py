@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from harness.compare.comparison import Comparison
-from harness.compare.speeds.rows import lower_is_better
+from harness.compare.speeds.ratios import lower_is_better
 from harness.render.exports.points import Measured, sound
 from harness.render.text import visible
 

@@ -12,7 +12,7 @@ from harness.compare.speeds.steps import Line, Step
 from harness.render.charts.history import HEIGHT, WIDTH, draw_line
 from harness.render.charts.svg import STYLES
 from harness.render.html.anchors import anchors
-from harness.render.html.shell import draw
+from harness.render.html.shell import draw, packaged_script
 from harness.render.text import plural
 
 _MOST_LINES, _MOST_STEPS = 600, 200
@@ -66,12 +66,12 @@ def render_history(lines: Sequence[Line], repository: str = "") -> str:
     if now:
         lead = f"The last run is slower in {plural(len(now), 'line')}; {lead}"
     return draw(
-        "history.html.jinja",
+        "history/history.html.jinja",
         sentence=lead,
         rest="",
         exit_code=int(bool(now)),
         kind="history",
-        script="history.js",
+        script=packaged_script("history/history.js"),
         width=WIDTH,
         height=HEIGHT,
         kernels=[Kernel(idents[name], name, tuple(found)) for name, found in groups.items()],

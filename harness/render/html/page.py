@@ -16,9 +16,12 @@ from harness.render.html.anchors import anchors
 from harness.render.html.data import embedded, most_tests
 from harness.render.html.packed import pack, split
 from harness.render.html.parts import environment, generated_code, kernel_table, kernels, speeds, tests
-from harness.render.html.shell import draw, part
+from harness.render.html.shell import draw, packaged_script, part
 from harness.render.sections.testing import findings
 from harness.render.text import UNTESTED
+
+# One subject a file, in this order: each uses what those before it define.
+_SCRIPT = tuple(f"comparison/script/{name}.js" for name in ("data", "switches", "read_out", "long_tables", "kernels", "overview", "links"))
 
 
 def render_html(comparison: Comparison) -> str:
@@ -40,17 +43,17 @@ def render_html(comparison: Comparison) -> str:
     open_gaps, more_gaps = kernel_table.gaps(comparison, shortfalls(comparison, lines), idents)
     roof = roofline(comparison)
     pages = kernels.pages(comparison, lines, idents, drawings, generated.functions, numerics)
-    bodies = {page.ident: part("kernel.html.jinja", "body", page, comparison, generated) for page in pages}
+    bodies = {page.ident: part("comparison/kernel.html.jinja", "body", page, comparison, generated) for page in pages}
     gravest = [idents[name] for name in kernels.named(lines, generated.functions)]
     bodies_shown, bodies_packed = split(bodies, gravest)
     left_out = [*found.left_out, *(f"{count} {what}. Everything is in comparison.json." for count, what in more if count > 0)]
     return draw(
-        "page.html.jinja",
+        "comparison/page.html.jinja",
         sentence=lead,
         rest=comparison.sentence if comparison.sentence != lead else "",
         exit_code=comparison.exit_code,
         kind="comparison",
-        script="page.js",
+        script=packaged_script(*_SCRIPT),
         comparison=comparison,
         untested=UNTESTED,
         facts=environment.facts(comparison),

@@ -16,14 +16,12 @@ from harness.render.sections.model import blocks
 from harness.render.text import counts, first_line, number, plural, trend, visible
 
 
-def draw(
-    template: str, *, sentence: str, exit_code: int, kind: str, script: str | None = None, rest: str | None = None, **values: Any
-) -> str:
-    """Render a template that extends `shell.html.jinja`. `script` names the packaged script that runs after that of the theme.
+def draw(template: str, *, sentence: str, exit_code: int, kind: str, script: str = "", rest: str | None = None, **values: Any) -> str:
+    """Render a template that extends `shell.html.jinja`. `script` runs after the script of the theme; without it, neither is there.
 
     The headline is the sentence and `rest` comes below it; without `rest`, the sentence is split at its first colon.
     """
-    style, code = _style(), _package_data("theme.js") + _package_data(script) if script else ""
+    style, code = _style(), packaged_script("theme.js") + script if script else ""
     allowed = f"style-src '{_digest(style)}'; " + (f"script-src '{_digest(code)}'; " if code else "")
     if rest is None:
         head, _, rest = sentence.partition(": ")
@@ -43,6 +41,12 @@ def draw(
             **values,
         )
     )
+
+
+def packaged_script(*names: str) -> str:
+    """Return these files as one strict function: they share the names that they define, and give none to the page."""
+    body = "\n".join(_package_data(name) for name in names)
+    return f'"use strict";\n(() => {{\n{body}}})();\n'
 
 
 def part(template: str, macro: str, *values: Any) -> Markup:
@@ -85,7 +89,7 @@ def _style() -> Markup:
         f":root[data-theme=light]{{color-scheme:light;{light}}}:root[data-theme=dark]{{color-scheme:dark;{dark}}}\n"
         f"@media print{{:root,:root[data-theme=dark]{{color-scheme:light;{light}}}}}\n"
     )
-    return Markup(colours + rules() + "\n" + _package_data("page.css") + _package_data("answer.css"))  # noqa: S704 - our own files, not data
+    return Markup(colours + rules() + "\n" + _package_data("page.css") + _package_data("comparison/comparison.css"))  # noqa: S704 - our own files, not data
 
 
 def _digest(text: str) -> str:

@@ -8,7 +8,7 @@ from harness.compare.answer.overview import KernelLine, Reached, Square, distanc
 from harness.compare.answer.shortfalls import Shortfall
 from harness.compare.comparison import Comparison
 from harness.records import Verdict
-from harness.render.closer import bench_patterns, look_closer
+from harness.render.measure_again import bench_patterns, look_closer
 from harness.render.sections.model import Bit, Line, Section, name, names, say
 from harness.render.text import NOTHING, UNVERIFIED_MARK, counts, gravest, number, plural, trend
 

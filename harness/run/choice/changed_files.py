@@ -14,7 +14,7 @@ _PATIENCE_S = 120.0
 
 @dataclass(frozen=True)
 class Change:
-    """What has changed since `commit`: `files`, relative to the package's root, among them deleted and new ones."""
+    """What has changed since `commit`. `files` are relative to the package's root, and include deleted and new ones."""
 
     commit: str
     files: tuple[str, ...]

@@ -61,7 +61,7 @@ def test_each_record_is_a_run_of_its_own_and_replaces_none(tmp_path):
 def test_leftovers_are_named(monkeypatch):
     """They are removed, not only listed; an engine that does not answer is no error here."""
     asked = []
-    answers = [["container a", "container b"], [], InfrastructureError("no engine", "why", "do")]
+    answers = [["container a", "container b"], [], InfrastructureError("no engine", "It is off.", "Start it.")]
 
     def clean(dry_run):
         asked.append(dry_run)

@@ -150,12 +150,13 @@ def test_no_gpu_is_infrastructure_and_names_the_fix(warpwave, package):
 
 
 def test_a_package_that_does_not_import_is_named(warpwave, package):
-    """Its own error, its file, and where the traceback is."""
+    """Its own error, its file, and where the traceback is. What is no terminal gets no colour."""
     done = warpwave("run", "cpu", "--stage", "test", "--kernels", package("import nothing_of_this_name\n"), "--out", "out")
 
     assert done.returncode == 1, done.stdout
     assert "nothing_of_this_name" in done.stdout
     assert "test/log.txt" in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
 
 
 def test_green_because_nothing_ran_is_not_green(warpwave, tmp_path):
@@ -188,13 +189,6 @@ def test_results_of_another_run_are_never_overwritten(finished):
 
     assert done.returncode == 0
     assert command.warpwave(*PASSING, cwd=folder, env=variables(folder), light=True).returncode == 2
-
-
-def test_colour_is_for_terminals_only(warpwave, package):
-    """No escape sequence in a log, and none with NO_COLOR even when forced."""
-    done = warpwave("run", "cpu", "--stage", "test", "--kernels", package("def test_x(): assert 0\n"), "--out", "out")
-
-    assert "\x1b" not in done.stdout + done.stderr
 
 
 def test_a_report_can_be_made_again_from_raw(warpwave, finished, tmp_path):

@@ -110,7 +110,7 @@ def test_a_trend_is_over_the_cases_that_all_runs_have(path):
 
 
 def test_a_step_that_came_with_another_toolchain_says_so(path):
-    """Not a step without one, and not a new toolchain without a step of more than 2 %."""
+    """Not a step without one, and not a new toolchain without a step of more than 2%."""
     newer = facts(triton="3.10.0")
     days = [day(1, 1.0), day(2, 2.0), dataclasses.replace(day(3, 4.0), facts=newer), dataclasses.replace(day(4, 4.0), facts=facts())]
     add(path, days)

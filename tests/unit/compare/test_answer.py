@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 from synthetic import GPU_B, case, compiled, facts, record, run, sample
-from two_vendors import MADE_UP, two_vendors
+from two_vendors import MADE_UP, compared, two_vendors
 
 from harness.compare import compare
 from harness.compare.answer.code_side_by_side import Side, figures, hints
@@ -228,6 +228,15 @@ def test_failed_tests_and_weak_points_come_before_any_tuning():
     runs = [run("a", cases=(case(verdict=Verdict.FAILED),), samples=points(0.5, weak="the clock was at 900 MHz"))]
 
     assert evidence(runs) == ["1 of its tests fails on a", "1 of 1 points: the clock was at 900 MHz"]
+    assert short(runs)[0].hints[0].text == "Fix its tests first: the speed of a wrong result says little."
+
+
+@pytest.mark.parametrize(("there", "against"), [(0.5, ""), (0.52, ""), (0.49, ""), (0.8, "b")])
+def test_another_target_is_held_beside_it_if_the_kernel_is_clearly_closer_there(there, against):
+    """A share that is hardly larger, or smaller, shows nothing."""
+    found = short([run("a", record=record("a"), samples=points(0.5)), run("b", record=record("b"), samples=points(there))])
+
+    assert next(entry.against for entry in found if entry.target == "a") == against
 
 
 def test_the_made_up_vendor_cannot_be_taken_for_a_measured_one():
@@ -242,7 +251,7 @@ def test_the_made_up_vendor_cannot_be_taken_for_a_measured_one():
 
 def test_the_sample_of_two_vendors_shows_the_largest_shortfalls_first():
     """On real generated code of both architectures."""
-    comparison = compare(two_vendors())
+    comparison = compared()
     lines = overview(comparison)
     found = shortfalls(comparison, lines)
 

@@ -22,7 +22,7 @@ from harness.compare.codegen.bundles import bundle
 from harness.compare.codegen.changed_code import diff
 from harness.compare.codegen.deltas import Concern
 from harness.compare.codegen.vendors import one_vendor
-from harness.compare.speeds import rows, summary
+from harness.compare.speeds import ratios, summary
 from harness.compare.speeds.changed_speeds import changed_speeds
 from harness.compare.tests import parity as collecting_parity
 from harness.records import DeviceFacts, Gates, Limits, Verdict, Waiver, Which
@@ -122,7 +122,7 @@ def everything(runs) -> None:
 @pytest.mark.parametrize("name", slow_but(SHAPES, set(SHAPES) - {"launches of many targets", "targets"}))
 def test_the_work_grows_with_the_bundle(name, monkeypatch):
     """Four times as much of one thing may take at most six times the steps; quadratic work would take sixteen."""
-    monkeypatch.setattr(rows, "_MOST_ONE_SIDED", 1000, raising=False)
+    monkeypatch.setattr(ratios, "_MOST_ONE_SIDED", 1000, raising=False)
     monkeypatch.setattr(pairing, "_MOST_OF_ALL", 1000, raising=False)
     everything(SHAPES[name](2))  # fill caches first
     bundles = [SHAPES[name](n) for n in (60, 240)]

@@ -9,7 +9,7 @@ import pytest
 from synthetic import case, compiled, record, run, sample
 
 from harness.compare.comparison import TargetSummary
-from harness.compare.speeds.rows import as_text, first_names, flush, judge
+from harness.compare.speeds.ratios import as_text, first_names, flush, judge
 from harness.compare.verdict import outcome, sentence, summarise
 from harness.errors import ExitCode, Outcome
 from harness.records import Stage, StageReport, Verdict

@@ -59,6 +59,15 @@ def test_shards_join_to_what_they_are_parts_of():
     assert (whole.record.verdict, whole.record.shard, whole.problems) == (run.record.verdict, "", run.problems * 2)
 
 
+def test_the_reason_is_that_of_the_gravest_shard_with_its_number():
+    """One without a reason gives none."""
+    first, second = shards_of(two_targets()[0])
+    for reason, told in (("the disk is full", "shard 2/2: the disk is full"), ("", "")):
+        failed = dataclasses.replace(second, record=dataclasses.replace(second.record, verdict=Verdict.INFRA, reason=reason))
+        (whole,) = join([first, failed])
+        assert (whole.record.verdict, whole.record.reason) == (Verdict.INFRA, told)
+
+
 def test_shards_run_at_the_same_time_and_their_stages_add_up():
     """The run took as long as its longest shard; a stage as long as all of its parts, and it counts what they counted."""
     parts = shards_of(two_targets()[0])

@@ -79,7 +79,7 @@ def test_no_damaged_code_ends_in_a_crash_of_the_process():
     kernel = load(original)
     start = original.index(b"\x00\x00\x80\xbf" * 40)
     refused = 0
-    for _ in range(300):
+    for _ in range(100):
         words = b"".join(drawn.randrange(2**32).to_bytes(4, "little") for _ in range(40))
         broken = load(original[:start] + words + original[start + 160 :])
         try:
@@ -87,4 +87,4 @@ def test_no_damaged_code_ends_in_a_crash_of_the_process():
         except EmulatorError:
             refused += 1
     assert kernel.name == "k"
-    assert refused > 200
+    assert refused > 66

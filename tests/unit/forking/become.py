@@ -27,14 +27,18 @@ import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
 _PR_SET_DUMPABLE = 4  # <linux/prctl.h>
 # Read by what the server has imported, when it was imported: with another value of one of them, a fork is no new process.
-_READ_AT_START = ("PYTHON", "TORCH", "PYTORCH", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "LD_", "CUDA_", "HIP_", "LC_", "LANG")
+_READ_AT_START = ("PYTHON", "TORCH", "PYTORCH", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "LD_", "CUDA_", "HIP_", "LC_", "LANG", "TRITON_")
 _READ_LATER = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"}
+# Each fork has Triton as TRITON_INTERPRET wants it. The others are read when they are used.
+_READ_LATER |= {"TRITON_INTERPRET", "TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_DEFAULT_FP_FUSION"}
+_OTHERS_TRITON = ("triton", "*-info")  # another one, and what adds a backend to ours
 _CUSTOM = ("sitecustomize.py", "usercustomize.py")
 
 
@@ -47,6 +51,16 @@ class Python:
     path: tuple[str, ...]
     modules: Mapping[str, ModuleType]
     begins_with: tuple[str, ...] = ()  # modules that its `site` imports
+    when_asked: tuple[Imported, ...] = ()  # modules that are there as soon as it imports them
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What the import of a package brings, and TRITON_INTERPRET at that time."""
+
+    package: str
+    interprets: str | None
+    modules: Mapping[str, ModuleType]
 
 
 @dataclass(frozen=True)
@@ -74,10 +88,15 @@ def same_start(variables: Mapping[str, str], more: Sequence[str] = ()) -> bool:
     """Whether a process with these variables would have imported what the server has."""
 
     def chosen(names: Mapping[str, str]) -> dict[str, str]:
-        return {key: value for key, value in names.items() if key.startswith((*_READ_AT_START, *more)) and key not in _READ_LATER}
+        read = {key for key in names if key.startswith(_READ_AT_START)} - _READ_LATER
+        return {key: value for key, value in names.items() if key in read or key in more}
 
-    places = [Path(place) for place in variables.get("PYTHONPATH", "").split(os.pathsep)]
-    return chosen(variables) == chosen(START.variables) and not any((place / name).exists() for place in places for name in _CUSTOM)
+    if variables.get("TRITON_INTERPRET") not in (None, "1") or chosen(variables) != chosen(START.variables):
+        return False
+    places = [Path(place) for place in variables.get("PYTHONPATH", "").split(os.pathsep) if place]
+    return not any((place / name).exists() for place in places for name in _CUSTOM) and not any(
+        next(place.glob(pattern), None) for place in places for pattern in _OTHERS_TRITON
+    )
 
 
 def run(python: Python, program: Program, variables: Mapping[str, str]) -> NoReturn:
@@ -114,8 +133,34 @@ def _begin(python: Python, program: Program, variables: Mapping[str, str]) -> No
     sys.modules["__main__"] = main = ModuleType("__main__")
     vars(main)["__builtins__"] = builtins
     importlib.invalidate_caches()
+    sys.meta_path[:0] = [WhenAsked(entry) for entry in python.when_asked if entry.interprets == variables.get("TRITON_INTERPRET")]
     for name in python.begins_with:
         importlib.import_module(name)
+
+
+class WhenAsked:
+    """A finder: at the first import of a package, all of its modules are there. One of that name that is found earlier is imported."""
+
+    def __init__(self, entry: Imported) -> None:
+        self._entry, self._spec = entry, entry.modules[entry.package].__spec__
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """Answer for the package, once."""
+        if name != self._entry.package or sys.modules.keys() & self._entry.modules.keys():
+            return None
+        found = PathFinder.find_spec(name)
+        if found is None or self._spec is None or found.origin != self._spec.origin:
+            return None
+        return ModuleSpec(name, self, origin=found.origin, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the package."""
+        return self._entry.modules[spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Make the others known; they have run."""
+        module.__spec__, module.__loader__ = self._spec, self._spec and self._spec.loader
+        sys.modules.update({name: other for name, other in self._entry.modules.items() if name not in sys.modules})
 
 
 def _forget() -> None:

@@ -1,7 +1,7 @@
 """What processes are forked from: `python server.py KIND LIGHT SOCKET PIPE` serves until the other end of the pipe is closed.
 
-KIND `stages` has what the `warpwave` command needs and, apart from it, what a stage needs: torch, NumPy and pytest. It has no Triton, which
-decides at its import whether it interprets. KIND `compiler` has what the compile stage needs, and `command` what the command needs.
+KIND `stages` has what the `warpwave` command needs and, apart from it, what a stage needs: torch, NumPy, pytest and, once it is imported,
+Triton. KIND `compiler` has what the compile stage needs, and `command` what the command needs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FOUND = tuple(place for place in sys.path[1:] if place not in os.environ.get("P
 sys.path[:] = [*_PLACES, *_FOUND]
 
 from forking import become  # noqa: E402 - see above
-from forking.become import Python  # noqa: E402
+from forking.become import Imported, Python  # noqa: E402
 from forking.client import SIZE  # noqa: E402
 from forking.spawn import Forks  # noqa: E402
 
@@ -63,12 +63,27 @@ def pythons(kind: str, light: str) -> dict[str, Python]:
     """The interpreters that a stage's process can be a fork of, by their executables."""
     plain = load(["pytest", "numpy"])
     plain |= load([f"_pytest.{name}" for name in plain["_pytest.config"].default_plugins], plain)
-    heavy = {**plain, **load(_TORCH, plain)}
+    heavy, triton = {**plain, **load(_TORCH, plain)}, ()
     if kind == "compiler":
         heavy |= load(_COMPILER, heavy, lambda: sys.modules["triton.runtime.cache"].triton_key())
+    else:
+        triton = interpreting_and_not(plain)
     prefix, path = json.loads(subprocess.run([light, "-I", "-c", _ASK], capture_output=True, text=True, check=True).stdout)
-    found = Python(sys.executable, sys.prefix, _FOUND, heavy)
-    return {found.executable: found, light: Python(light, prefix, tuple(path), plain, ("light_gpu",))}
+    found = Python(sys.executable, sys.prefix, _FOUND, heavy, when_asked=triton)
+    return {found.executable: found, light: Python(light, prefix, tuple(path), plain, ("light_gpu",), triton)}
+
+
+def interpreting_and_not(there: Modules) -> tuple[Imported, ...]:
+    """Import Triton twice: it decides at its import whether it interprets. Its native code comes once, and knows nothing of that."""
+    before, native, found = dict(os.environ), {}, []
+    for interprets in (None, "1"):
+        os.environ.update({} if interprets is None else {"TRITON_INTERPRET": interprets})
+        modules = load(["triton", "triton.testing"], {**there, **native})
+        native |= {name: module for name, module in modules.items() if name.startswith("triton._C")}
+        found.append(Imported("triton", interprets, {**modules, **native}))
+    os.environ.clear()
+    os.environ.update(before)
+    return tuple(found)
 
 
 def load(names: Sequence[str], there: Modules | None = None, first_use: Callable[[], object] = lambda: None) -> Modules:

@@ -83,10 +83,35 @@ def test_a_fork_ends_as_a_new_process(end):
 
 
 def test_torch_is_there_and_triton_is_not():
-    """Triton decides at its import whether it interprets."""
+    """Not before it is imported."""
     found = command.python("-c", "import sys; print(*(name in sys.modules for name in ('torch', 'pytest', 'triton')))")
 
     assert found.stdout == "True True False\n"
+
+
+IMPORTS = """
+import triton, triton.language as language
+print(type(language.cumsum).__name__, getattr(triton, "knobs", triton).runtime.debug)
+print(triton.__file__, triton.__spec__.origin, triton.__loader__.name)
+"""
+
+
+@pytest.mark.parametrize("variables", [{}, {"TRITON_INTERPRET": "1"}, {"TRITON_DEBUG": "1"}, {"PYTHONPATH": "."}], ids=str)
+def test_triton_is_the_one_that_a_new_process_imports(tmp_path, variables):
+    """It decides at its import whether it interprets, and another one may be found first."""
+    (tmp_path / "triton").mkdir()
+    (tmp_path / "triton" / "__init__.py").write_text("class runtime: debug = 'of another'\n")
+    (tmp_path / "triton" / "language.py").write_text("cumsum = None\n")
+    environment = {**os.environ, **variables}
+    real = subprocess.run([sys.executable, "-P", "-c", IMPORTS], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    script = tmp_path / "elsewhere" / "script.py"
+    script.parent.mkdir()
+    script.write_text(IMPORTS)
+    fork = command.python(script, cwd=tmp_path, env=environment, light=True)
+
+    assert (fork.stdout, fork.stderr) == (real.stdout, "")
+    assert ("of another" in fork.stdout) == ("PYTHONPATH" in variables)
+    assert fork.stdout.startswith("InterpretedFunction") == ("TRITON_INTERPRET" in variables)
 
 
 def test_a_variable_that_is_read_at_the_start_starts_python():

@@ -10,7 +10,7 @@ from large import large
 from rich.cells import cell_len
 from rich.console import Console
 from synthetic import ARCHITECTURES, case, compiled, no_gpu, record, run, sample, two_targets
-from two_vendors import MADE_UP, two_vendors
+from two_vendors import MADE_UP, compared
 
 from harness.compare import compare
 from harness.records import Stage, StageReport, Verdict
@@ -95,7 +95,7 @@ def test_one_complete_and_one_absent_target():
 
 
 @pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize("made", [lambda: compare(two_vendors()), lambda: large(2000), many], ids=["two vendors", "large", "many targets"])
+@pytest.mark.parametrize("made", [lambda: compared(), lambda: large(2000), many], ids=["two vendors", "large", "many targets"])
 def test_by_default_it_is_one_screen(made, width):
     """What is cut is counted, and the option that shows it is named."""
     text = io.StringIO()
@@ -110,7 +110,7 @@ def test_by_default_it_is_one_screen(made, width):
 def test_the_screen_has_the_table_the_failures_and_the_gaps():
     """A kernel a line, with a bar for its share, which is a number too."""
     text = io.StringIO()
-    Console(file=text, width=120, force_terminal=False, highlight=False).print(render_terminal(compare(two_vendors())))
+    Console(file=text, width=120, force_terminal=False, highlight=False).print(render_terminal(compared()))
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
     titles = ("Kernels", "What each target did", "Tests that did not pass", "Where is the gap, what next", "Gates broken")
 
@@ -123,7 +123,7 @@ def test_the_screen_has_the_table_the_failures_and_the_gaps():
 
 def test_a_command_is_one_line_in_a_narrow_terminal():
     """Who copies it gets all of it: on the screen and with --full, for a failed test and for a gap."""
-    comparison = compare(two_vendors())
+    comparison = compared()
     for full in (False, True):
         text = io.StringIO()
         Console(file=text, width=80, force_terminal=False, highlight=False).print(render_terminal(comparison, full), crop=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -59,6 +60,16 @@ TABLE = [
     ("a program that is not there", Exit(127, 9), None, Verdict.INFRA, "not found"),
     ("a program that is none", Exit(126, 9), None, Verdict.INFRA, "not executable"),
     ("the harness inside failed", Exit(1, 9), CUT, Verdict.CRASHED, "exit code 1"),
+    ("-11 from the local engine", Exit(-11, 9), None, Verdict.CRASHED, "SIGSEGV (exit code -11), a segmentation fault"),
+    ("a signal that has no sentence", Exit(-10, 9), None, Verdict.CRASHED, "SIGUSR1 (exit code -10), a signal"),
+    ("a bus error", Exit(135, 9), None, Verdict.CRASHED, "SIGBUS (exit code 135), a bus error"),
+    ("a request to stop", Exit(143, 9), None, Verdict.CRASHED, "SIGTERM (exit code 143), a request to stop"),
+    ("the flag, and no killed stage is known", Exit(0, 9, oom_killed=True), None, Verdict.INCOMPLETE, "no readable stages.json"),
+    ("the flag, and a stage that ended by itself", Exit(0, 9, oom_killed=True), stages(FACTS, FAILED), Verdict.FAILED, "test: 2 of 9"),
+    ("too many results", Exit(0, 9, exceeded="it wrote more than 1 MiB"), CUT, Verdict.CRASHED, "ended because it wrote more than 1 MiB"),
+    ("a stage that gives no reason", Exit(0, 9), stages(FACTS, replace(FAILED, reason="")), Verdict.FAILED, "test: failed"),
+    ("the first of two stages that wait", Exit(1, 9), stages(FACTS, replace(WAITING, stage=Stage.TEST), WAITING, finished=False),
+     Verdict.CRASHED, "exit code 1, in stage test"),
     ("255, as some engines make up", Exit(255, 9), GOOD, Verdict.CRASHED, "exit code 255"),
 ]  # fmt: skip
 
@@ -96,6 +107,36 @@ def test_the_stage_that_was_running_is_named(ended: Exit):
     assert known.endswith(", in stage bench")
     for reports in (None, GOOD, stages(FACTS, PASSED, finished=False)):
         assert diagnose(ended, reports, 60.0, "").reason == known.removesuffix(", in stage bench")
+
+
+ANSWERS = {
+    "stopped by hand": (Exit(0, 9, interrupted=True), "What was finished has been kept."),
+    "the engine": (Exit(None, 9, error="x"), "This is not a verdict on the kernels: fix the machine (`warpwave doctor`), then run again."),
+    "the engine, which knows better": (Exit(None, 9, error="x", hint="Start it."), "Start it."),
+    "results": (Exit(0, 9, exceeded="x"), "--results-limit, --results-files"),
+    "time": (Exit(0, 9, timed_out=True), "give a longer limit."),
+    "disk": (Exit(74, 9), "--resume then continues the run."),
+    "memory": (Exit(137, 9, oom_killed=True), "This is host memory, not the GPU's."),
+    "no Python": (Exit(127, 9), "Set `python` in the targets file to a Python in the image."),
+    "a kill": (Exit(137, 9), "Continue it with --resume, or run it again; what was finished has been kept."),
+    "a crash": (Exit(139, 9), "See the last lines of log.txt in the stage's result folder."),
+    "the harness": (Exit(1, 9), "See the last lines of log.txt in the stage's result folder."),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_each_ending_has_its_own_next_step(name):
+    """What helps after one ending does not help after another."""
+    ended, hint = ANSWERS[name]
+
+    assert hint in diagnose(ended, None, 60.0, "").hint
+
+
+def test_memory_without_a_limit_is_that_of_the_machine():
+    """The sentence names what was used up."""
+    reason = diagnose(Exit(137, 9, oom_killed=True), None, 60.0, "").reason
+
+    assert reason == "ended by the out-of-memory killer: its memory grew past what this machine has"
 
 
 def test_the_hint_of_the_stage_is_kept():

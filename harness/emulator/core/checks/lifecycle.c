@@ -56,7 +56,7 @@ void begin_wave_checks(struct wave *w) {
     c->scalars = 1;
 }
 
-/* Lanes and waves often hold copies of one sum, added up in different orders: 2 % are rounding, as in a comparison of two orders. Whole
+/* Lanes and waves often hold copies of one sum, added up in different orders: 2% are rounding, as in a comparison of two orders. Whole
  * numbers have the bits of denormal floats, which are no rounding. */
 static int is_rounding(const u8 *one, const u8 *other, u32 size) {
     for (u32 at = 0; at + 4 <= size; at += 4) {

@@ -16,10 +16,10 @@ from harness.inside.fake_gpu.driver import PretendedDriver, refuse
 from harness.inside.fake_gpu.emulated.account import Account
 from harness.inside.fake_gpu.emulated.arguments import PRINTS, LaunchError, flatten, pack
 from harness.inside.fake_gpu.emulated.findings import Collected, Given, given
+from harness.inside.fake_gpu.emulated.intermediate_code import TEXTS_ON_DISK
 from harness.inside.fake_gpu.emulated.memory import buffers
 from harness.inside.fake_gpu.emulated.printing import Printer
 from harness.inside.fake_gpu.emulated.reordered import Orders
-from harness.inside.fake_gpu.emulated.texts import TEXTS_ON_DISK
 from harness.inside.fake_gpu.streams import Graph
 from harness.inside.fake_gpu.tuner import Tuning, fits_in_shared_memory
 from harness.inside.fake_gpu.with_data import card_with_data

@@ -124,7 +124,7 @@ class Asked:
 
 
 class Guesses:
-    """What to answer where code decides by data. Only compiling ahead guesses: a wrong guess there costs a kernel that nobody launches."""
+    """The answers for code that decides by data. Only compiling ahead guesses: a wrong guess compiles a kernel that nobody launches."""
 
     allowed = False
     _latest = True

@@ -9,7 +9,7 @@ from harness.compare.answer.overview import KernelLine, Reached, Square, distanc
 from harness.compare.answer.shortfalls import Shortfall
 from harness.compare.comparison import FAILING, Comparison, TargetSummary
 from harness.records import Verdict
-from harness.render.closer import bench_patterns, look_closer
+from harness.render.measure_again import bench_patterns, look_closer
 from harness.render.text import counts, gravest, number, plural
 
 _SHOWN = 5  # gaps that are open

@@ -1,5 +1,3 @@
-"use strict";
-(() => {
   // The button overrides the colours of the reader’s system.
   const themes = ["system", "light", "dark"];
   const theme = document.getElementById("theme");
@@ -10,4 +8,3 @@
     else document.documentElement.dataset.theme = next;
     theme.textContent = `Theme: ${next}`;
   });
-})();

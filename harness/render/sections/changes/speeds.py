@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from harness.compare.comparison import Change
 from harness.compare.speeds.changed_speeds import GroupChange, PointChange, SpeedChanges, TargetPair
 from harness.compare.speeds.noise import explain
-from harness.compare.speeds.rows import first_names
+from harness.compare.speeds.ratios import first_names
 from harness.compare.speeds.trend import Step, Trend
 from harness.records import Verdict
 from harness.render.sections.model import MOST_LINES, Bit, Line, Section, name, names, say, shorten

@@ -8,10 +8,10 @@ from harness.compare.codegen.changed_code import Change, dead
 from harness.compare.codegen.deltas import Concern, Trend
 from harness.compare.comparison import Change as SpeedChange
 from harness.compare.tests.changed_tests import Fate
+from harness.compare.toolchains.lost_barriers import ChangedWaits
 from harness.compare.toolchains.numerics import ChangedError
 from harness.compare.toolchains.tuned import Stale
 from harness.compare.toolchains.upgrade import Upgrade
-from harness.compare.toolchains.waits import ChangedWaits
 from harness.records import Verdict
 from harness.render.sections.changes.code import diff_sections
 from harness.render.sections.changes.speeds import changed_speed_sections

@@ -158,7 +158,7 @@ def test_no_archive_is_ever_read():
             found[path.relative_to(REPOSITORY).as_posix()] = names & UNPACKERS
 
     assert found == {
-        "harness/emulator/kept.py": {"zlib"},
+        "harness/emulator/decoded_cache.py": {"zlib"},
         "harness/render/html/packed.py": {"zlib"},
         "harness/engines/docker/build_context.py": {"tarfile"},
         "harness/engines/docker/layer.py": {"tarfile"},

@@ -336,7 +336,7 @@ def test_a_settings_file_of_any_kind_is_refused_by_name(tmp_path, name, text):
         (RecursionError("maximum recursion depth exceeded"), 4),
         (KeyError("verdict"), 3),
         (ZeroDivisionError("\x1b[31mred\n::error::"), 3),
-        (UsageError("a", "b", "c"), 2),
+        (UsageError("A.", "B.", "C."), 2),
     ],
 )
 def test_every_exception_has_three_beats(error, code):

@@ -87,7 +87,7 @@ def test_kinds_of_registers_explain_their_number():
 
 
 def test_a_little_more_or_less_binary_is_noise():
-    """Debug information changes with every line: a change of up to 5 % is no change, and other figures are still compared."""
+    """Debug information changes with every line: a change of up to 5% is no change, and other figures are still compared."""
     found = diff([row()], [row(binary_bytes=10_500)])
 
     assert (found.changes, found.compared, found.unchanged, found.same_figures) == ((), 1, 0, 1)

@@ -9,9 +9,9 @@ from codegen_rows import BASE, FAILED, other, row
 from synthetic import facts, record, run
 
 from harness.compare.codegen.alignment import align, by_generation, configuration
+from harness.compare.codegen.configurations import compare_codegen, use_of_waivers
 from harness.compare.codegen.deltas import Trend
 from harness.compare.codegen.fidelity import compare_launches, held_against
-from harness.compare.codegen.rows import compare_codegen, use_of_waivers
 from harness.compare.codegen.vendors import Split, one_vendor
 from harness.compare.comparison import CodegenCell, Deviation, Fidelity, Likeness, WaiverUse
 from harness.records import OPEN, Gates, Verdict, Waiver, Which
@@ -88,6 +88,12 @@ def test_only_what_one_case_launched_once_shares_a_row_with_another_tile():
     assert rows_of(row(), row("syn942", constants={"BLOCK": 9}, origin="elsewhere")) == [1, 1]
     assert rows_of(row(), row("syn942", constants={"BLOCK": 9}, function="f")) == [1, 1]
     assert rows_of(row(), row("syn942", constants={"BLOCK": 9}), row("syn950", constants={"BLOCK": 8})) == [3]
+    # What has come into a row is in it, as is what it began with: the last one shares neither of its columns.
+    again = row("syn942", constants={"BLOCK": 7})
+    first = align([CodegenCell("a", row()), CodegenCell("a", row("syn942", constants={"BLOCK": 9})), CodegenCell("b", again)])
+    assert [len(line.cells) for line in first] == [3]
+    tiles = [CodegenCell(target, row(constants={"BLOCK": at})) for at, target in enumerate("abcd")]
+    assert [len(line.cells) for line in align(tiles)] == [4]
 
 
 def test_a_waivers_use_is_counted_over_all_targets():

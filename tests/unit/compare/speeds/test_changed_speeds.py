@@ -47,7 +47,7 @@ def drawn(found, full=False):
 
 
 def test_points_are_judged_one_by_one():
-    """Different sources do not prevent a comparison. 10 % slower, 10 % faster, and equal."""
+    """Different sources do not prevent a comparison. 10% slower, 10% faster, and equal."""
     found = changed_speeds([commit(1000.0, 1000.0, 1000.0)], [commit(900.0, 1100.0, 1000.0)])
 
     assert changes(found) == ["slower", "faster", "same"]
@@ -130,6 +130,10 @@ def test_without_a_target_in_common_there_is_nothing_to_compare():
     for head in (commit(1000.0, record=record("beta")), commit(1000.0, record=record(verdict=Verdict.STALE)), run(samples=())):
         with pytest.raises(UsageError, match="No target was measured in both runs"):
             changed_speeds([commit(1000.0)], [head])
+    two = [commit(1000.0, record=record(name)) for name in ("beta", "gamma")]
+    with pytest.raises(UsageError) as caught:
+        changed_speeds(two, [run(samples=())])
+    assert caught.value.happened == "No target was measured in both runs: BASE measured beta, gamma, HEAD nothing."
 
 
 def test_versions_that_differ_are_shown():
@@ -141,7 +145,7 @@ def test_versions_that_differ_are_shown():
 
 
 def test_the_threshold_is_that_of_the_noisier_side_or_the_users():
-    """After an A/A run of HEAD that moved by 8 %, 5 % are no change."""
+    """After an A/A run of HEAD that moved by 8%, 5% are no change."""
     points = tuple(sample(n, 950.0, scatter=0.0) for n in range(1, 20))
     moved = tuple(dataclasses.replace(point, times_ms=tuple(t * 1.08 for t in point.times_ms)) for point in points)
     base = commit(samples=tuple(sample(n, 1000.0, scatter=0.0) for n in range(1, 20)))

@@ -140,7 +140,7 @@ def test_what_differs_between_two_commits_is_on_record():
 
 
 def test_points_of_one_verdict_are_in_the_order_of_how_far_they_moved():
-    """In either direction: 20 % faster is further than 10 % slower."""
+    """In either direction: 20% faster is further than 10% slower."""
     times = (1.0, 1.0 / 0.9, 1.0 / 1.2, 1.05)
     base, head = (tuple(sample(n, median_ms=time) for n, time in enumerate(sides)) for sides in ((1.0,) * 4, times))
 

@@ -7,7 +7,7 @@ from synthetic import GPU_B, case, facts, pair, run, sample
 
 from harness.compare import compare
 from harness.compare.comparison import Change, Comparison
-from harness.compare.speeds.rows import cells, lower_is_better
+from harness.compare.speeds.ratios import cells, lower_is_better
 from harness.compare.speeds.speedup import decide
 from harness.records import Verdict
 from harness.stats import Interval
@@ -47,7 +47,7 @@ def test_a_ratio_is_the_second_target_over_the_first():
     ],
 )
 def test_faster_and_slower_need_an_interval_beyond_the_threshold(value, scatter, change):
-    """An interval that contains the threshold, here the assumed 3 %, is ambiguous."""
+    """An interval that contains the threshold, here the assumed 3%, is ambiguous."""
     ratio = only(points(sample(value=2000.0), sample(value=value, scatter=scatter)))
 
     assert (ratio.change, ratio.speedup, ratio.threshold) == (change, pytest.approx(value / 2000.0), 0.03)
@@ -71,9 +71,9 @@ def test_without_timings_a_difference_stays_ambiguous():
 
 def test_a_weak_point_is_ambiguous_and_says_why():
     """Three times as fast is no result on a GPU that another process used."""
-    ratio = only(points(sample(value=1000.0), sample(value=3000.0, weak="the clock fell to 60 %")))
+    ratio = only(points(sample(value=1000.0), sample(value=3000.0, weak="the clock fell to 60%")))
 
-    assert (ratio.change, ratio.reason) == (Change.AMBIGUOUS, "weak: the clock fell to 60 %")
+    assert (ratio.change, ratio.reason) == (Change.AMBIGUOUS, "weak: the clock fell to 60%")
 
 
 REFUSALS = {

@@ -6,6 +6,7 @@ import pytest
 from synthetic import CEILING, case, pair, run, sample
 
 from harness.compare import compare
+from harness.compare.speeds.ceilings import Share, products_tflops, share_of
 from harness.records import Stage, StageReport, Verdict
 
 A, B = ["alpha"], ["alpha", "beta"]
@@ -88,3 +89,34 @@ def test_a_test_stage_with_a_hole_verifies_nothing():
     stages = (StageReport(Stage.TEST, Verdict.INCOMPLETE, reason="cut off"),)
 
     assert compare([run(stages=stages)], A).rows[0].cells[0].verified is False
+
+
+TFLOPS = sample(value=50.0, params={"dtype": "fp32"}, unit="TFLOP/s", case="matmul/fp32/N=1")
+
+
+@pytest.mark.parametrize(
+    ("known", "value", "share"),
+    [
+        ({"fp32": 100.0, "tf32": 400.0}, 50.0, Share(0.5, "the fp32 product")),
+        ({"fp32": 100.0, "tf32": 400.0}, 110.0, Share(1.1, "the fp32 product")),  # that much is noise
+        ({"fp32": 100.0, "tf32": 400.0}, 200.0, Share(0.5, "the tf32 product")),  # no card does that without matrix units
+        ({"fp32": 100.0}, 200.0, Share(2.0, "the fp32 product")),
+        ({"tf32": 400.0}, 200.0, Share(0.5, "the tf32 product")),
+        ({"bf16": 400.0}, 200.0, None),
+        ({}, 200.0, None),
+    ],
+)
+def test_fp32_that_no_other_unit_reaches_is_a_share_of_tf32(known, value, share):
+    assert share_of(TFLOPS, value, {}, {0: known}) == share
+    assert share_of(TFLOPS, None, {}, {0: known}) is share_of(TFLOPS, value, {}, {1: known}) is None
+
+
+def test_the_fastest_product_of_each_dtype_and_device_counts():
+    """In whatever order they were measured; one that cannot have been measured is none."""
+    measured = [("fp32", 1 << 40, 0), ("fp32", 1 << 41, 0), ("fp32", 1 << 39, 0), ("bf16", 1 << 38, 0), ("fp32", 1 << 37, 1)]
+    made = [dataclasses.replace(CEILING, dtype=dtype, flops=flops, median_ms=1.0, device=device) for dtype, flops, device in measured]
+    none = dataclasses.replace(CEILING, dtype="fp16", flops=1 << 40, median_ms=0.0)
+    found = products_tflops([*made, none, CEILING])
+
+    assert found == {0: {"fp32": made[1].tflops, "bf16": made[3].tflops}, 1: {"fp32": made[4].tflops}}
+    assert made[1].tflops == 2 * made[0].tflops

@@ -10,7 +10,7 @@ from synthetic import GPU_A, facts, pair, run, sample
 from harness.compare import compare
 from harness.compare.comparison import Cell, Change, Geomean, Noise, Portability, Ratio, Refusal, Speed
 from harness.compare.speeds.noise import explain, noise
-from harness.compare.speeds.rows import cells
+from harness.compare.speeds.ratios import cells
 from harness.compare.speeds.speedup import speedup
 from harness.compare.speeds.trend import Measured, Series, trends
 from harness.records import (
@@ -22,7 +22,7 @@ PASSED, FAILED = Verdict.PASSED, Verdict.FAILED
 
 
 def test_a_cell_has_all_that_its_sample_says():
-    """The share is of the 4000 GB/s that a copy reached; timings of 10 ms, 1 % to either side."""
+    """The share is of the 4000 GB/s that a copy reached; timings of 10 ms, 1% to either side."""
     point = dataclasses.replace(
         sample(value=1000.0, median_ms=10.0),
         **{"low": 900.0, "high": 1100.0, "quiet": True, "graph_ms": 9.0, "cache_bytes": 1 << 26, "weak": "throttled", "warmup": 7},
@@ -85,7 +85,7 @@ def test_timings_that_are_all_alike_are_doubted():
 
 
 def test_a_ratio_has_all_that_two_cells_say():
-    """Twice as fast in half the time, beyond the 3 % that are assumed; the interval is that of the times, 1 % to either side."""
+    """Twice as fast in half the time, beyond the 3% that are assumed; the interval is that of the times, 1% to either side."""
     comparison = compare(pair({"samples": (sample(value=1000.0),)}, {"samples": (sample(value=2000.0),)}), B)
     ((ratio,),) = (row.ratios for row in comparison.rows)
 
@@ -192,7 +192,7 @@ def test_a_weak_point_keeps_its_interval():
 
 
 def test_noise_field_by_field():
-    """Three points moved by 0, 10 and 50 %: too few to ask for less than is assumed; the quantile lies at 46 %. Hand-worked."""
+    """Three points moved by 0, 10 and 50%: too few to ask for less than is assumed; the quantile lies at 46%. Hand-worked."""
     points = tuple(sample(n, scatter=0.0) for n in (1, 2, 3))
     second = tuple(
         dataclasses.replace(point, times_ms=tuple(time * by for time in point.times_ms))

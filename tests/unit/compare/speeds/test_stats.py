@@ -1,4 +1,4 @@
-"""The statistics, checked against the standard library's and scipy's, by hand, and by simulation."""
+"""The intervals, checked against scipy's, by hand, and by simulation."""
 
 import dataclasses
 import itertools
@@ -6,7 +6,6 @@ import json
 import math
 import os
 import random
-import statistics
 from pathlib import Path
 
 import pytest
@@ -15,55 +14,7 @@ from synthetic import run, sample
 from harness.compare.comparison import Change
 from harness.compare.speeds.noise import noise, threshold
 from harness.compare.speeds.speedup import speedup
-from harness.stats import geometric_mean, harmonic_mean, median, median_interval, median_weights, quantile, ratio_of_medians
-
-
-@pytest.mark.parametrize("values", [[3.0], [4.0, 1.0], [2.0, 9.0, 4.0, 7.0], [0.5, 0.25, 8.0]])
-def test_means_and_median_agree_with_the_standard_library(values):
-    """They agree with the usual definitions."""
-    assert statistics.median(values) == median(values)
-    assert statistics.geometric_mean(values) == pytest.approx(geometric_mean(values))
-    assert statistics.harmonic_mean(values) == pytest.approx(harmonic_mean(values))
-
-
-def test_quantile_interpolates_as_the_inclusive_method_does():
-    """The 20th percentile of five values is the second; that of six is between two."""
-    values = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]
-
-    assert pytest.approx(quantile(values, 0.2)) == 20.0
-    assert statistics.quantiles(values, n=4, method="inclusive")[0] == pytest.approx(quantile(values, 0.25))
-    assert (quantile(values, 0), quantile(values, 1)) == (10.0, 60.0)
-
-
-def test_twice_as_fast_and_half_as_fast_cancel_out():
-    """The geometric mean of ratios does not depend on the choice of baseline."""
-    assert pytest.approx(geometric_mean([2.0, 0.5])) == 1.0
-
-
-def test_harmonic_mean_is_zero_where_one_platform_has_nothing():
-    """Performance portability is 0 if one platform has no result."""
-    assert harmonic_mean([0.9, 0.0]) == 0.0
-
-
-@pytest.mark.parametrize("function", [geometric_mean, harmonic_mean])
-@pytest.mark.parametrize("values", [[], [1.0, -1.0], [1.0, float("nan")], [1.0, float("inf")]])
-def test_no_mean_of_what_is_no_speed(function, values):
-    """Only finite numbers above 0 have a mean, and there must be at least one."""
-    with pytest.raises(ValueError, match=r"no values|needs finite"):
-        function(values)
-
-
-def test_no_median_of_nothing():
-    """An empty list is an error."""
-    with pytest.raises(ValueError, match="no values"):
-        median([])
-
-
-def test_quantile_outside_of_its_range_is_refused():
-    """A percentage is not a quantile."""
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        quantile([1.0], 20)
-
+from harness.stats import Interval, median, median_interval, median_weights, ratio_of_medians
 
 # --- intervals --------------------------------------------------------------------------------------------------------------------------
 
@@ -108,6 +59,45 @@ def test_the_interval_of_a_ratio_is_scipys_bootstrap():
     ours = ratio_of_medians(base, head)
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), rel=0.005)
     assert ours.value == pytest.approx(median(base) / median(head))
+
+
+def by_hand(blocks, value):
+    """The interval of these block medians: where the exact distribution of their resampled median passes 2.5% and 97.5%."""
+    reached = list(itertools.accumulate(median_weights(len(blocks))))
+    low, high = (next(one for one, share in zip(sorted(blocks), reached, strict=True) if share >= at - 1e-9) for at in (0.025, 0.975))
+    return Interval(value, min(low, value), max(high, value))
+
+
+@pytest.mark.parametrize(
+    ("values", "rounds", "blocks"),
+    [
+        ([5.0, 1.0, 4.0, 2.0, 3.0], (), [1, 2, 3, 4, 5]),  # as many as it needs
+        ([float(n) for n in range(10)], (), [0.5, 2.5, 4.5, 6.5, 8.5]),  # too few for eleven blocks
+        ([float(n) for n in range(11)], (), range(11)),
+        ([float(n) for n in range(12)], (), [*range(10), 10.5]),  # the last block has two
+        ([float(n) for n in range(23)], (), [n + 0.5 for n in range(0, 20, 2)] + [21]),
+        ([float(n) for n in range(9)], (2, 2, 2, 2, 1), [0.5, 2.5, 4.5, 6.5, 8]),  # whole rounds, also one of a single timing
+        ([float(n) for n in range(9)], (2, 2, 2, 3), [0, 1.5, 3.5, 5.5, 7.5]),  # too few rounds: timings
+        ([float(n) for n in range(9)], (2, 2, 2, 2, 2), [0, 1.5, 3.5, 5.5, 7.5]),  # rounds of another number of timings
+        ([float(n) for n in range(9)], (3, 3, 3, 0, 0), [0, 1.5, 3.5, 5.5, 7.5]),  # rounds without one
+        ([1.0] * 4 + [9.0] * 5, (1, 1, 1, 1, 5), [1, 1, 1, 1, 9]),  # the median of all is beside those of most blocks
+    ],
+)
+def test_blocks_are_whole_rounds_or_timings_five_or_eleven(values, rounds, blocks):
+    assert median_interval(values, rounds) == by_hand([float(block) for block in blocks], median(values))
+
+
+def test_the_interval_of_a_ratio_is_that_of_every_pair_of_resamples():
+    """Each side by its own rounds, weighed by how often both medians come up; too few timings on either side are no interval."""
+    base, head = [float(n) for n in range(10, 19)], [1.0, 2.0, 4.0, 7.0, 11.0]
+    sides = [([10.5, 12.5, 14.5, 16.5, 18.0], base), (head, head)]
+    weights = median_weights(5)
+    pairs = sorted((a / b, p * q) for a, p in zip(sides[0][0], weights, strict=True) for b, q in zip(head, weights, strict=True))
+    reached = list(itertools.accumulate(weight for _, weight in pairs))
+    low, high = (next(ratio for (ratio, _), share in zip(pairs, reached, strict=True) if share >= at - 1e-9) for at in (0.025, 0.975))
+
+    assert ratio_of_medians(base, head, ((2, 2, 2, 2, 1), ())) == Interval(14.0 / 4.0, low, high)
+    assert ratio_of_medians(base, head[:4]) is ratio_of_medians(head[:4], base) is None
 
 
 def test_rounds_are_resampled_whole():
@@ -264,7 +254,7 @@ def test_false_alarms_stay_below_one_in_twenty(kinds, whole, shift):
 
 @pytest.mark.parametrize("kind", [independent, drifting, spiked, quiet], ids=lambda kind: kind.__name__)
 def test_a_planted_slowdown_of_five_percent_is_found(kind):
-    """It is found 19 times in 20, if runs are off by 0.3 % and the threshold comes from an A/A run of 60 points."""
+    """It is found 19 times in 20, if runs are off by 0.3% and the threshold comes from an A/A run of 60 points."""
     draw = random.Random(kind.__name__)
     limit = threshold([aa_run(NOISES, draw, 60, shift=0.003)])
     verdicts = [speedup(*measured(kind, draw, slower=1.05, shift=0.003), limit).change for _ in range(300)]

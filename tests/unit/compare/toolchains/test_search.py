@@ -120,6 +120,8 @@ def test_a_question_about_tests():
         *(Answer.GOOD, Answer.BAD, Answer.SKIPPED, Answer.SKIPPED)
     ]
     assert ask(Kind.TEST, "x", good, bad, fixed=True) is Answer.GOOD
+    told = [reply(Question(Kind.TEST, "x"), [good], [one]).reason for one in (good, replace(good, cases=(case(verdict=Verdict.NOT_RUN),)))]
+    assert told == ["1 passed", "none of the tests ran"]
 
 
 def test_a_question_about_code():
@@ -146,4 +148,12 @@ def test_a_question_about_speed():
 
     assert [ask(Kind.SLOWER, what, base, head) for what, head in (("softmax", base), ("*", slow), ("*", doubtful), ("other", slow))] == [
         *(Answer.GOOD, Answer.BAD, Answer.AMBIGUOUS, Answer.SKIPPED)
+    ]
+    lost = run(samples=(sample(verdict=Verdict.CRASHED, value=None, reason="a fault"),))
+    told = [reply(Question(Kind.SLOWER, "*"), [base], [head]).reason for head in (base, slow, lost, doubtful)]
+    assert told == [
+        "1 points",
+        f"1 of 1 points, {sample().case}: 0.500",
+        f"1 of 1 points, {sample().case}: lost",
+        "the intervals include both no change and a slowdown",
     ]

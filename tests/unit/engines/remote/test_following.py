@@ -63,7 +63,7 @@ class Tunnel:
     def reconnect(self) -> None:
         self.asked += 1
         if self.asked < self.attempts:
-            raise InfrastructureError("card does not answer.", "", "")
+            raise InfrastructureError("card does not answer.", "It is off.", "Switch it on.")
         self.broken = False
 
 

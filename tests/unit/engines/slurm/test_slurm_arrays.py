@@ -61,7 +61,7 @@ def test_a_refusal_reaches_every_shard(tmp_path):
     """The one that submitted has the whole error; the others its first sentence."""
 
     def refuse(legs):
-        raise InfrastructureError("Slurm refused the job.", "a", "b")
+        raise InfrastructureError("Slurm refused the job.", "It is busy.", "Wait.")
 
     found = together(tmp_path, ["/a", "/b"], 2, refuse)
 

@@ -27,7 +27,7 @@ def test_every_architecture_has_limits_that_agree_with_its_properties(card):
 
 
 # CUDA C++ Best Practices Guide, "Calculating Occupancy", whose device has the registers, warps and blocks of these: all warps fit with up
-# to 32 registers; with 37, blocks of 128 threads reach 75 % with 12 of them, and blocks of 320 threads 63 % with 4.
+# to 32 registers; with 37, blocks of 128 threads reach 75% with 12 of them, and blocks of 320 threads 63% with 4.
 # The others by the rules of the occupancy calculator in Nsight Compute and of cuda_occupancy.h.
 SM_REGISTERS = [
     (32, 8, 8, 1.0, ("registers", "warps")),

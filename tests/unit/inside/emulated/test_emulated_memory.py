@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 texts = pytest.importorskip(
-    "harness.inside.fake_gpu.emulated.texts", reason="the inside needs torch and triton; `nox -s tests` installs them"
+    "harness.inside.fake_gpu.emulated.intermediate_code", reason="the inside needs torch and triton; `nox -s tests` installs them"
 )
 
 

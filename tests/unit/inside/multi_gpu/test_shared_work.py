@@ -263,7 +263,7 @@ def test_a_sweep_that_cards_of_a_kind_have_shared_is_one():
     ids=["too little", "enough", "within the scatter", "plainly"],
 )
 def test_copies_that_differ_are_shown_where_it_matters(median_ms, spread, shown):
-    """At least 1 %, and further apart than the copies scatter."""
+    """At least 1%, and further apart than the copies scatter."""
     slow = dataclasses.replace(CEILING, median_ms=median_ms, p20_ms=median_ms * (1 - spread), p80_ms=median_ms * (1 + spread))
     page = render_markdown(compare([on_two_cards(slow)]))
 

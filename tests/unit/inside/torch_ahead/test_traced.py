@@ -5,7 +5,6 @@ import pytest
 pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
 import torch
-from torch._dynamo.utils import counters
 
 from harness.inside.bench.do_bench import Timer
 from harness.inside.benchmarks import Point
@@ -22,7 +21,15 @@ def loss(x, target):
 
 
 @pytest.fixture
-def timer():
+def counters():
+    """What torch's compiler counts. Importing it takes seconds, so no other test should wait for it."""
+    from torch._dynamo.utils import counters
+
+    return counters
+
+
+@pytest.fixture
+def timer(counters):
     """A timer that was not begun: it has no device."""
     torch._dynamo.reset()
     counters.clear()
@@ -46,7 +53,7 @@ def measured(found, timer):
     return [point.run() for point in found]
 
 
-def test_the_first_real_call_finds_what_was_traced(timer):
+def test_the_first_real_call_finds_what_was_traced(timer, counters):
     compiled = torch.compile(loss, dynamic=False, backend="aot_eager")
     found = points(compiled, timer)
     state = torch.get_rng_state()
@@ -61,7 +68,7 @@ def test_the_first_real_call_finds_what_was_traced(timer):
         torch.testing.assert_close(traced, plain)
 
 
-def test_noting_library_calls_takes_no_function_from_torchs_compiler(timer):
+def test_noting_library_calls_takes_no_function_from_torchs_compiler(timer, counters):
     """Its compiler leaves alone for good what it meets in another dispatch mode, and equal code of other functions with it."""
     compiled = torch.compile(loss, dynamic=False, backend="aot_eager")
     found = points(compiled, timer)

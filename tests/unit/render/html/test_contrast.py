@@ -7,7 +7,7 @@ import pytest
 
 from harness.render.charts.palette import DARK, LIGHT, rules
 
-CSS = "".join(files("harness.render.html").joinpath("templates", name).read_text() for name in ("page.css", "answer.css"))
+CSS = "".join(files("harness.render.html").joinpath("templates", name).read_text() for name in ("page.css", "comparison/comparison.css"))
 TEXTS = ("soft", "ink", "ceiling", "good", "bad", "warn", "near", "short", "far")
 
 
@@ -23,7 +23,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def mixed(ground: str, ink: str) -> str:
-    """The ground of code: 94 % of the ground, 6 % of the ink."""
+    """The ground of code: 94% of the ground, 6% of the ink."""
     return "#" + "".join(f"{round(0.94 * int(ground[at : at + 2], 16) + 0.06 * int(ink[at : at + 2], 16)):02x}" for at in (1, 3, 5))
 
 

@@ -1,5 +1,3 @@
-"use strict";
-(() => {
   // The filters are in the address, so that what one sees can be shared: ?target=cuda&dtype=bf16
   const form = document.getElementById("filters");
   const lines = [...document.querySelectorAll("[data-target]")];
@@ -32,4 +30,3 @@
   });
   form.addEventListener("submit", (event) => event.preventDefault());
   apply();
-})();

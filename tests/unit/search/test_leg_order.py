@@ -9,7 +9,7 @@ import pytest
 from harness.config.targets import load_targets
 from harness.options import RunOptions
 from harness.records import Shard, Stage
-from harness.search.turns import in_turns
+from harness.search.leg_order import in_turns
 
 
 @pytest.fixture

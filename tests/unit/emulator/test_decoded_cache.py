@@ -6,18 +6,18 @@ import os
 
 from machine_code import assembled
 
-from harness.emulator import kept, load, program
-from harness.emulator.kept import Decoded
+from harness.emulator import decoded_cache, load, program
+from harness.emulator.decoded_cache import Decoded
 
 
 def test_the_least_recently_used_goes_first(tmp_path, monkeypatch):
     codes = [load(assembled("gfx942", f"\tv_mov_b32 v0, {n}")) for n in range(8)]
     decoded = Decoded(1, os.urandom(1000), b"", (1, 1))  # does not compress
-    monkeypatch.setattr(kept, "_MOST_BYTES", 6000)
+    monkeypatch.setattr(decoded_cache, "_MOST_BYTES", 6000)
     made = []
 
     def ask(n: int) -> None:
-        kept.kept(codes[n], tmp_path / "core.so", lambda: made.append(n) or decoded)
+        decoded_cache.kept(codes[n], tmp_path / "core.so", lambda: made.append(n) or decoded)
         for age, file in enumerate(sorted((tmp_path / "decoded").iterdir(), key=lambda file: -file.stat().st_mtime_ns)):
             os.utime(file, (1e9 - age, 1e9 - age))  # older at each question, whatever the clock of the disk resolves
 
