@@ -28,8 +28,8 @@ def package_folders(job: Job) -> list[str]:
 
     pytest adds the latter for tests if there is a `conftest.py` in it, and benches below it import the same helpers.
     """
-    root = root_of(job)
-    return [*dict.fromkeys(os.path.normpath(folder) for folder in (*(root / folder for folder in job.import_folders), job.kernels))]
+    folders = [*(root_of(job) / folder for folder in job.import_folders), Path(job.kernels)]
+    return [*dict.fromkeys(map(os.path.normpath, folders))]
 
 
 def python_path(job: Job) -> list[str]:
