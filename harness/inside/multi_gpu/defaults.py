@@ -5,6 +5,7 @@ pytest runs files in one order, in which authors see what a test leaves behind. 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Callable, Iterator
@@ -15,19 +16,22 @@ import pytest
 Default = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 
+_PAIRS = {
+    "dtype": ("get_default_dtype", "set_default_dtype"),
+    "gradients": ("is_grad_enabled", "set_grad_enabled"),
+    "precision of products": ("get_float32_matmul_precision", "set_float32_matmul_precision"),
+    "deterministic algorithms": ("are_deterministic_algorithms_enabled", "use_deterministic_algorithms"),
+}
+
+
 def _defaults() -> dict[str, Default]:
-    """Return how each default is read and set; nothing before torch is imported."""
+    """Return how each default that this torch has is read and set; nothing before torch is imported."""
     torch: Any = sys.modules.get("torch")
-    if torch is None:
-        return {}
-    devices: Any = importlib.import_module("torch.utils._device")
-    return {
-        "dtype": (torch.get_default_dtype, torch.set_default_dtype),
-        "device": (lambda: devices.CURRENT_DEVICE, torch.set_default_device),
-        "gradients": (torch.is_grad_enabled, torch.set_grad_enabled),
-        "precision of products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-        "deterministic algorithms": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
-    }
+    found = {name: (getattr(torch, read, None), getattr(torch, write, None)) for name, (read, write) in _PAIRS.items()}
+    with contextlib.suppress(ImportError):
+        devices: Any = importlib.import_module("torch.utils._device") if torch else None
+        found["device"] = (lambda: devices.CURRENT_DEVICE, getattr(torch, "set_default_device", None))
+    return {name: (read, write) for name, (read, write) in found.items() if read is not None and write is not None}
 
 
 class Defaults:
