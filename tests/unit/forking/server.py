@@ -59,9 +59,11 @@ def serve(listener: socket.socket, pipe: int, command: Modules, forks: Forks) ->
         connection.close()
 
 
-def pythons(kind: str, light: str) -> dict[str, Python]:
+def pythons(kind: str, light: str, command: Modules) -> dict[str, Python]:
     """The interpreters that a stage's process can be a fork of, by their executables."""
-    plain = load(["pytest", "numpy"])
+    # PyYAML's C half is loaded once, and makes the nodes of the Python half that was there first: `python -m harness` needs both.
+    plain = {name: module for name, module in command.items() if name.partition(".")[0] in ("yaml", "_yaml")}
+    plain |= load(["pytest", "numpy"], plain)
     plain |= load([f"_pytest.{name}" for name in plain["_pytest.config"].default_plugins], plain)
     heavy, triton = {**plain, **load(_TORCH, plain)}, ()
     if kind == "compiler":
@@ -155,7 +157,7 @@ def main(kind: str, light: str, where: str, pipe: str) -> None:
     """Import everything, then serve."""
     warnings.simplefilter("ignore")
     command = {} if kind == "compiler" else load_command()
-    forks = Forks({} if kind == "command" else pythons(kind, light), ("TRITON_INTERPRET",) if kind == "compiler" else ())
+    forks = Forks({} if kind == "command" else pythons(kind, light, command), ("TRITON_INTERPRET",) if kind == "compiler" else ())
     forks.install()
     gc.collect()
     gc.freeze()
