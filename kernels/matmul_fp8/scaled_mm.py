@@ -29,7 +29,7 @@ def scaled_mm(
 
     A scale of 1 x 128 elements and one of 128 x 128 are the blocks of DeepSeek-V3 (arXiv 2412.19437) and DeepGEMM. An operand that is not
     dense along K is copied. FNUZ encodings are those of AMD's CDNA 3. A card that can only convert an encoding multiplies fp16, which is
-    exact as well.
+    exact as well; but CDNA 2 (gfx90a) takes e5m2's numbers below 2^-14 for zeros there.
 
     Args:
         input: (M, K) in fp8: e4m3fn, e5m2, e4m3fnuz or e5m2fnuz.

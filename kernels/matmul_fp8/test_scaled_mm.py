@@ -103,7 +103,10 @@ def test_the_largest_and_the_smallest_numbers(encoding, device, judge):
     a, eye = every[:, None], torch.ones(1, 1, device=device).to(encoding)
     by = torch.ones(256, 1, device=device), torch.ones(1, 1, device=device)
     out = scaled_mm(a, eye, *by, torch.float32)[:, 0]
-    torch.testing.assert_close(out, every.float(), rtol=0, atol=0, equal_nan=True)
+    exact = every.float()
+    if card().name == "gfx90a":  # its matrix units take fp16's subnormal numbers for zeros
+        exact = torch.where(exact.abs() < torch.finfo(torch.float16).smallest_normal, 0.0, exact)
+    torch.testing.assert_close(out, exact, rtol=0, atol=0, equal_nan=True)
     large = every[finite].float().abs().max().expand(16, 256).to(encoding)
     check(judge, large, large.t(), *scales(16, 16, 256, True, device), torch.float32)
 
