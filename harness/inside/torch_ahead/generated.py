@@ -134,7 +134,7 @@ def run(point: Point, *modes: Any) -> bool:
         try:
             point.run()
         except Reached:
-            return counters["stats"]["unique_graphs"] > graphs
+            return bool(counters["stats"]["unique_graphs"] > graphs)
         except Exception:  # one of the point's own, which the sweep reports, or of tensors without data
             return False
     return False

@@ -78,7 +78,8 @@ def _guards() -> Iterator[Change]:
     keys = torch._C.DispatchKey
 
     def of_what(tensor: Any) -> type:
-        return tensor.__dict__.get("pytype") or (torch.nn.Parameter if getattr(tensor, "_is_param", False) else torch.Tensor)
+        plain: type = torch.nn.Parameter if getattr(tensor, "_is_param", False) else torch.Tensor
+        return tensor.__dict__.get("pytype") or plain
 
     def with_keys(tensor: Any) -> Any:
         found = tensor.__dict__.get("dispatch_keys")
