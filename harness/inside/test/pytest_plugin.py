@@ -246,7 +246,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         from harness.inside.fake_gpu.emulated.account import Account
         from harness.inside.fake_gpu.emulated.driver import emulated_device
 
-        early_config.stash[_ACCOUNT] = account = Account(card.name, seconds)
+        early_config.stash[_ACCOUNT] = account = Account(card.name, card.warp_size, seconds)
         checks = None
         if os.environ.get(SANITIZE_VARIABLE):
             from harness.inside.sanitize.pytest_plugin import of_machine_code as check

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from harness.emulator import Deadlock, EmulatorError, Execution, OutOfMemoryBounds, TimeLimit, Trap
 from harness.records import EMULATED
 
-# A limit in instructions ends a test at the same place on every machine that executes at least so many in a second.
-INSTRUCTIONS_PER_SECOND = 1_000_000
+# A limit in instructions ends a test at the same place on every machine that executes so much in a second: two million instructions of
+# waves of 64 lanes, or four of 32, which do half as much each. One busy core has executed four times as much (docs/emulator.md).
+LANES_PER_SECOND = 128_000_000
 # The share of a test's time after which its launch is ended: the supervisor, which kills the process at the end of it, has no figure.
 _SHARE = 0.9
 # A test's tensors may wait in cycles of references for Python's collector, which counts objects, not bytes. By so much a process may grow.
@@ -38,11 +39,12 @@ class Fault:
 class Account:
     """Counts the launches and wave-instructions of a test, and keeps its first fault.
 
-    `card` is the name of the architecture. A test has `seconds` of time, and may execute a million instructions for each.
+    `card` is the name of the architecture, whose waves have so many `lanes`. A test has `seconds` of time, and may execute a number of
+    instructions for each.
     """
 
-    def __init__(self, card: str, seconds: float) -> None:
-        self.card, self.seconds, self.limit = card, seconds, int(seconds * INSTRUCTIONS_PER_SECOND)
+    def __init__(self, card: str, lanes: int, seconds: float) -> None:
+        self.card, self.seconds, self.limit = card, seconds, int(seconds * LANES_PER_SECOND / lanes)
         self._resident = 0
         self.begin()
 

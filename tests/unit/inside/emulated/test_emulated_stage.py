@@ -28,7 +28,7 @@ CARD = load_targets()["gfx942-emulated"].emulate
 @pytest.fixture(scope="module")
 def stage(run_inside, data):
     """The cases by name, as type, message and properties; and the reports of the stages."""
-    output = run_inside(data / "emulated", Stage.TEST, interpret=False, emulate=CARD, benches=(), test_limit_s=120.0)
+    output = run_inside(data / "emulated", Stage.TEST, interpret=False, emulate=CARD, benches=(), test_limit_s=60.0)
     found = {}
     for case in ElementTree.parse(output / "test" / "junit.xml").getroot().iter("testcase"):
         bad = next((child for child in case if child.tag in ("failure", "error", "skipped")), None)
@@ -60,7 +60,7 @@ def test_what_the_checks_find_fails_a_test_and_is_a_row(run_inside, data):
     """A race, which the result does not show, and an access outside, with the tensor that is nearest."""
     chosen = ("-k", "test_good or test_outside or test_wrong")
     output = run_inside(
-        data / "emulated", Stage.TEST, interpret=False, emulate=CARD, benches=(), test_limit_s=120.0, sanitize=True, pytest_args=chosen
+        data / "emulated", Stage.TEST, interpret=False, emulate=CARD, benches=(), test_limit_s=60.0, sanitize=True, pytest_args=chosen
     )
     rows = {row["case"].partition("::")[2]: row for row in map(json.loads, (output / "test" / "findings.jsonl").read_text().splitlines())}
     failed = {case.get("name") for case in ElementTree.parse(output / "test" / "junit.xml").getroot().iter("testcase") if len(case)}
@@ -88,7 +88,7 @@ def test_the_words_name_instruction_kernel_and_line(stage):
     assert all(word in found["test_unknown"][1] for word in ("v_made_up_b32", "kernel unknown", "test_ends.py:12"))
     assert all(word in found["test_outside"][1] for word in ("in no tensor", "v_made_up_b32", "kernel outside", "test_ends.py:12"))
     assert found["test_prints"][1].startswith("made up: -7: s_trap 2 at `v_made_up_b32` (kernel prints")
-    assert "; the test executed 120,000,000 wave-instructions; 120,000,000 are allowed, and 120 s" in found["test_endless"][1]
+    assert "; the test executed 120,000,000 wave-instructions; 120,000,000 are allowed, and 60 s" in found["test_endless"][1]
 
 
 def test_what_was_executed_is_a_property_of_the_test(stage):
@@ -224,11 +224,18 @@ def test_a_view_of_a_packages_own_brings_the_tensor_that_it_looks_at():
         assert buffers([("*fp32", View(held, whole[5:].data_ptr()))]) == [(whole.data_ptr(), 1 << 14)]
 
 
+def test_a_wave_of_half_as_many_lanes_may_execute_twice_as_much():
+    """The same product takes a card of 32 lanes twice as many instructions, each in half the time."""
+    from harness.inside.fake_gpu.emulated.account import Account
+
+    assert [Account("", lanes, 60.0).limit for lanes in (64, 32)] == [120_000_000, 240_000_000]
+
+
 def test_what_a_test_leaves_in_cycles_is_freed_before_the_next():
     """Python's collector counts objects, not bytes."""
     from harness.inside.fake_gpu.emulated.account import Account
 
-    account, cycle = Account("gfx942", 1.0), []
+    account, cycle = Account("gfx942", 64, 1.0), []
     gc.disable()
     try:
         cycle.append(cycle)
