@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sysconfig
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -108,20 +109,29 @@ def _runs(compiler: list[str]) -> bool:
 
 
 def _compile(compiler: list[str], sources: list[Path], wavefront: int, path: Path) -> None:
-    """Compile into a new file, then move it in place: two processes may do this at once."""
-    hint = "The emulator's core is C, built once on each machine, as Triton's launchers are. Install gcc or clang, or set CC."
+    """Compile into a new file, then move it in place: two processes may do this at once. Each of this machine's cores takes a source."""
     descriptor, new = tempfile.mkstemp(dir=path.parent, suffix=".so")
     os.close(descriptor)
     folders = sorted({source.parent for source in sources})
-    command = [*compiler, *_FLAGS.split(), "-fPIC", "-shared", f"-DLANES={wavefront}", *(f"-I{folder}" for folder in folders)]
-    command += [*(str(source) for source in sources if source.suffix == ".c"), "-lm", "-o", new]
+    command = [*compiler, *_FLAGS.split(), "-fPIC", f"-DLANES={wavefront}", *(f"-I{folder}" for folder in folders)]
+    largest_first = sorted((source for source in sources if source.suffix == ".c"), key=lambda source: -source.stat().st_size)
+    with tempfile.TemporaryDirectory(prefix="warpwave-emulator-") as folder, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        objects = [f"{folder}/{n}.o" for n in range(len(largest_first))]
+        commands = [[*command, "-c", str(source), "-o", made] for source, made in zip(largest_first, objects, strict=True)]
+        for _ in pool.map(_run, commands):
+            pass
+        _run([*command, "-shared", *objects, "-lm", "-o", new])
+    Path(new).replace(path)
+
+
+def _run(command: list[str]) -> None:
+    hint = "The emulator's core is C, built once on each machine, as Triton's launchers are. Install gcc or clang, or set CC."
     try:
         done = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
         raise NoCompiler(f"No C compiler runs here: {error}. {hint}") from None
     if done.returncode:
         raise NoCompiler(f"The C compiler failed: {done.stderr.strip()[-500:]}. {hint}")
-    Path(new).replace(path)
 
 
 def _processor() -> str:
