@@ -15,8 +15,9 @@ FAMILIES = {"gfx90a": "cdna", "gfx942": "cdna", "gfx950": "cdna", "gfx1100": "rd
 _Decoder = Callable[[Context], Instruction]
 
 _SIZES, _LONGEST = (4, 8, 12), 12
-_MOST_KNOWN = 1 << 16
-_KNOWN: dict[tuple[str, int, bytes], Instruction] = {}
+_Words = tuple[str, int, bytes]
+# So many are remembered, and as many before them: one takes about 1.5 KB, and kernels that follow each other resemble each other.
+_MOST_KNOWN = 1 << 12
 
 
 def context(code: bytes, architecture: str, wavefront: int, operations: dict[str, Operation]) -> Context:
@@ -38,6 +39,30 @@ def decode(at: Context, start: int, end: int) -> list[Instruction]:
     return found
 
 
+class _Known:
+    """The instructions that were decoded last, by architecture, width of a wave and words."""
+
+    def __init__(self) -> None:
+        self.young: dict[_Words, Instruction] = {}
+        self.old: dict[_Words, Instruction] = {}
+
+    def get(self, words: _Words) -> Instruction | None:
+        """Return an instruction, and remember that it was needed."""
+        found = self.young.get(words)
+        if found is None and (found := self.old.get(words)) is not None:
+            self.keep(words, found)
+        return found
+
+    def keep(self, words: _Words, one: Instruction) -> None:
+        """Remember an instruction; forget those that were not needed for long."""
+        if len(self.young) >= _MOST_KNOWN:
+            self.old, self.young = self.young, {}
+        self.young[words] = one
+
+
+_KNOWN = _Known()
+
+
 def _known(at: Context) -> Instruction:
     """Return a copy of an instruction of the same words, or decode it and remember it. Branches depend on where they are."""
     words = at.code[at.pc : at.pc + _LONGEST]
@@ -47,9 +72,9 @@ def _known(at: Context) -> Instruction:
             made.pc = at.pc
             return made
     one = _decode_one(at)
-    if one.target is None and one.second is None and len(_KNOWN) < _MOST_KNOWN:
+    if one.target is None and one.second is None:
         one.packed = one.packed_operands()
-        _KNOWN[at.architecture, at.wavefront, words[: one.size]] = _copied(one)
+        _KNOWN.keep((at.architecture, at.wavefront, words[: one.size]), _copied(one))
     return one
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 
+import pytest
 from machine_code import assembled
 
-from harness.emulator import decoded_cache, load, program
+from harness.emulator import decoded_cache, library, load, program
+from harness.emulator.decode import decoder
+from harness.emulator.decode.instruction import Instruction
 from harness.emulator.decoded_cache import Decoded
+from harness.emulator.errors import NoCompiler
 
 
 def test_the_least_recently_used_goes_first(tmp_path, monkeypatch):
@@ -46,3 +51,35 @@ def test_only_the_programs_that_were_launched_last_stay_in_memory(monkeypatch):
     monkeypatch.setattr(program, "_MOST_BYTES", 0)
     program.program(codes[1])
     assert list(program._PROGRAMS) == [codes[1]]
+
+
+def test_instructions_that_were_not_needed_for_long_are_forgotten(monkeypatch):
+    """A suite decodes hundreds of kernels in one process. Neither is more kept than twice the limit, nor lost what is needed again."""
+    known = decoder._Known()
+    monkeypatch.setattr(decoder, "_MOST_KNOWN", 4)
+
+    def words(n: int) -> tuple[str, int, bytes]:
+        return "gfx942", 64, n.to_bytes(4, "little")
+
+    for n in range(40):
+        known.keep(words(n), Instruction(f"v_{n}", 4))
+        assert known.get(words(0)).name == "v_0"
+        assert len(known.young) + len(known.old) <= 8
+
+    kept = {*known.young, *known.old}
+    assert {words(n) for n in (0, 37, 38, 39)} <= kept
+    assert not kept & {words(n) for n in range(1, 32)}
+
+
+def test_each_source_of_the_core_is_compiled_and_all_are_linked(tmp_path):
+    """They are compiled at the same time. An error in one names its line."""
+    (tmp_path / "one.c").write_text("int two(void);\nint four(void) { return 2 * two(); }\n")
+    (tmp_path / "two.c").write_text("int two(void) { return LANES / 16; }\n")
+    sources, made = [tmp_path / "one.c", tmp_path / "two.c"], tmp_path / "core.so"
+
+    library._compile(["cc"], sources, 32, made)
+
+    assert ctypes.CDLL(str(made)).four() == 4
+    (tmp_path / "two.c").write_text("int two(void) { return }\n")
+    with pytest.raises(NoCompiler, match=r"two\.c:1"):
+        library._compile(["cc"], sources, 32, made)
