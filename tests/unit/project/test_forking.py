@@ -23,11 +23,16 @@ json.dump({
     "encodings": [sys.stdout.encoding, sys.stderr.errors, sys.stdout.line_buffering],
 }, sys.stdout)
 """
-# As the inside starts a stage: below a process that has set up signals and exits of its own.
+# As the inside starts a stage: below a process that has set up signals and exits of its own. It ignores one signal, and none of those that
+# whoever started the tests has them ignore (as `nohup` does): where LLVM has compiled, its handlers have replaced that in pytest's process.
 START = """
 import atexit, click, os, signal, subprocess, sys, tempfile
 kept = tempfile.TemporaryDirectory()
 atexit.register(print, "of the parent")
+for number in signal.valid_signals() - {{signal.SIGPIPE, signal.SIGXFSZ}}:
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 sys.argv.append("the parent's")
 child = subprocess.Popen([sys.executable, *{words!r}], start_new_session=True, stdout=subprocess.PIPE, text=True)
@@ -60,6 +65,7 @@ def test_a_fork_looks_like_a_new_process(shown, tmp_path, form):
     real, fork = shown(*words, "a", "--b")
 
     assert {name: value for name, value in fork.items() if value != real[name]} == {}, real
+    assert (real["signals"]["SIGUSR1"], real["signals"]["SIGQUIT"]) == ("1", "0")
 
 
 @pytest.mark.parametrize(
