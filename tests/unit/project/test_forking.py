@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import command
 import pytest
@@ -124,6 +125,22 @@ def test_a_variable_that_is_read_at_the_start_starts_python():
     found = command.python("-c", "import sys; print('torch' in sys.modules)", env={**os.environ, "PYTHONHASHSEED": "7"})
 
     assert found.stdout == "False\n"
+
+
+# What a stage starts has the variables of `temporary_home`. A new Python would import torch again, for each of many stages.
+HOME = """
+import pathlib, subprocess, sys
+from harness.inside.environment.temporary_home import temporary_home
+with temporary_home(pathlib.Path("."), compiles=False):
+    subprocess.run([sys.executable, "-c", "import sys; print('torch' in sys.modules)"])
+"""
+
+
+@pytest.mark.parametrize("kind", ["stages", "compiler"])
+def test_what_a_stage_starts_is_a_fork_too(tmp_path, kind):
+    found = command.python("-c", HOME, kind=kind, cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.fspath(Path(__file__).parents[3])})
+
+    assert (found.stdout, found.stderr) == ("True\n", "")
 
 
 def test_light_finds_no_torch_but_its_stand_in():
