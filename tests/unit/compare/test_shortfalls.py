@@ -126,6 +126,17 @@ def test_the_fastest_peer_is_named():
     assert evidence(run("a", samples=(sample(value=1500.0),)), beside) == []
 
 
+def test_the_share_of_a_case_is_that_of_its_fastest_peer_on_the_same_target():
+    """A speed that cannot be is none, and neither is that of another target."""
+    speeds = {"triton": 10.0, "torch": 20.0, "cub": 40.0}
+    rows = [sample(value=value, provider=provider, unit="TFLOP/s") for provider, value in speeds.items()]
+    rows.append(sample(value=80.0, provider="odd", unit="TFLOP/s", verdict=Verdict.INVALID))
+    other = run("b", samples=(sample(value=12.0, unit="TFLOP/s"), sample(value=160.0, provider="torch", unit="TFLOP/s")))
+    found = {entry.target: (entry.share, entry.case_share, entry.of) for entry in short(run("a", samples=tuple(rows)), other)}
+
+    assert found == {"a": (0.25, 0.25, "the fastest peer"), "b": (0.075, 0.075, "the fastest peer")}
+
+
 def test_small_cases_need_three_at_either_end():
     """Five points are too few; the sizes order them, whatever the order of the file."""
     shares = [(1, 0.5), (2, 0.3), (4, 0.6), (8, 0.95), (16, 0.91), (32, 0.9)]
