@@ -1,6 +1,7 @@
 """Fixtures of the bench stage's tests."""
 
 import os
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -41,9 +42,14 @@ def _errors_are_sentences():
 
 @pytest.fixture(autouse=True)
 def _own_variables():
-    """Take back the variables that a test's code sets: a stage names its files by some, and torch's compiler its caches."""
+    """Take back the variables and the folder that a test's code sets: a stage names its files by some, and torch's compiler its caches.
+
+    The folder may be the test's own, which is gone after it.
+    """
+    before = Path.cwd()
     with mock.patch.dict(os.environ):
         yield
+    os.chdir(before)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -136,6 +136,38 @@ def test_a_test_that_is_lost_is_a_warning_or_an_error(since):
     )
 
 
+SAME = "✅ None of 3 tests changed."
+
+
+def of_tests(*found):
+    return run(samples=(), compiled=(), cases=found)
+
+
+def spilling(count):
+    return run(samples=(), compiled=(compiled(spills=count),))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "heads"),
+    [
+        (of_tests(case("a"), case("b")), of_tests(case("a"), case("b")), ["✅ None of 2 tests changed."]),
+        (of_tests(case("a")), of_tests(case("a", Verdict.FAILED)), ["❌ 1 test fails now."]),
+        (of_tests(case("a"), case("b")), of_tests(case("a")), ["❌ 1 test is gone."]),
+        (measured(1.0), measured(1.0), [SAME, "✅ None of 1 point is slower, 1 same."]),
+        (measured(1.0), measured(2.0), [SAME, "❌ 1 of 1 point is slower."]),
+        (measured(1.0), measured(None), [SAME, "❌ 1 point failed that did not before."]),
+        (spilling(0), spilling(4), [SAME, "❌ 1 regression (1 spills) in 1 compared configuration: 0 unchanged."]),
+        (spilling(4), spilling(0), [SAME, "✅ No regression in 1 compared configuration: 1 better, 0 unchanged."]),
+    ],
+)
+def test_each_part_of_the_page_says_first_whether_it_is_good(since, before, after, heads):
+    """One part a kind, behind an empty line each."""
+    page = since(before, after, Asked(tuple(Concern), lost_tests=True, threshold=0.05)).page
+
+    assert page.startswith(f"\n## Since the base branch\n\n### {heads[0]}\n")
+    assert re.findall(r"(?<=\n\n)### (.*)\n", page) == heads
+
+
 def test_all_that_got_worse_is_said_in_one_line(since):
     """A sentence a kind, without a full stop at the end."""
     before = run(cases=(case("a"), case("b")), samples=(sample(1, median_ms=1.0, scatter=0.001),), compiled=(compiled(spills=0),))

@@ -34,6 +34,12 @@ DONE = {
         target(tests={"passed": 3}, loads=1),
         "alpha passed 3 tests (1 of them loads benchmarks)",
     ),
+    "several loads": (target(tests={"passed": 3}, loads=2), "alpha passed 3 tests (2 of them load benchmarks)"),
+    "a narrowed run": (
+        target(tests={"passed": 3}, narrowed=("-k x", "--quick", "-m y"), suspected=1),
+        "alpha passed 3 tests of those that -k x and --quick chose (1 of them suspected)",
+    ),
+    "a narrowed run without tests": (target(points={"passed": 1}, narrowed=("-k x",)), "alpha measured 1 point"),
     "kernels": (target(compiled={"passed": 1}), "alpha compiled 1 binary"),
     "a kernel that failed": (target(compiled={"passed": 1, "failed": 1}), "alpha could not compile 1 of 2 binaries"),
     "a gate": (target(compiled={"passed": 1, "failed": 1}, only_gates=1), "alpha compiled 2 binaries and broke a gate with 1 of them"),

@@ -81,6 +81,32 @@ def test_shards_run_at_the_same_time_and_their_stages_add_up():
     assert whole.stages == (StageReport(Stage.TEST, Verdict.PASSED, 25.0, counts={"passed": 3}, deselected=4, doubts=("busy", "hot")),)
 
 
+def test_what_only_some_shards_tell_is_kept():
+    """A count that one of them has, peers and notes once, and no names of files: each shard has its own."""
+    counts, peers = [{"passed": 2, "failed": 1}, {"passed": 3}, {"oom": 4}], [("torch",), ("cub", "torch"), ()]
+    parts = []
+    for part, counted, others in zip(shards_of(two_targets()[0], of=3), counts, peers, strict=True):
+        report = StageReport(Stage.TEST, Verdict.PASSED, 1.0, counts=counted, left_out=3, notes=(*others, "a note"), files={"a": "1" * 64})
+        parts.append(dataclasses.replace(part, stages=(report,), peers=others))
+    (whole,) = join(parts)
+    (stage,) = whole.stages
+
+    assert (whole.peers, stage.counts, stage.left_out) == (("torch", "cub"), {"passed": 5, "failed": 1, "oom": 4}, 9)
+    assert (stage.notes, stage.files, whole.missing) == (("torch", "a note", "cub"), {}, "")
+
+
+def test_several_shards_that_are_missing_are_one_sentence():
+    parts = shards_of(two_targets()[0], of=4)
+    lost = dataclasses.replace(parts[0], record=dataclasses.replace(parts[0].record, verdict=Verdict.ABSENT, reason="it did not answer"))
+
+    assert join(parts[:2])[0].missing == "shards 3 and 4 of 4 are missing"
+    assert join([*parts, *parts[1:3]])[0].problems[-1] == "shards 2 and 3 of 4 are given more than once"
+    (whole,) = join([lost, *parts[1:3]])
+    assert (whole.missing, whole.record.verdict) == ("shards 1 and 4 of 4 are missing", Verdict.INCOMPLETE)
+    assert whole.record.reason == "shards 1 and 4 of 4 are missing: it did not answer"
+    assert join([lost])[0].record.verdict is Verdict.ABSENT
+
+
 def test_each_stage_is_joined_with_its_own_kind():
     """In the order of the first shard, with the gravest verdict of that stage; one with nothing to do takes nothing away."""
     first, second = shards_of(two_targets()[0])

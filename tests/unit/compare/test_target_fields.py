@@ -9,7 +9,7 @@ from synthetic import CEILING, GPU_B, case, compiled, facts, record, run, sample
 
 from harness.compare import compare
 from harness.compare.cards import devices, disagreements
-from harness.compare.comparison import DeviceSummary, KernelTests, TargetSummary
+from harness.compare.comparison import CardUse, DeviceSummary, KernelTests, TargetSummary
 from harness.compare.verdict import summarise
 from harness.records import (
     OPEN,
@@ -77,6 +77,19 @@ def test_a_target_field_by_field():
         disagreements=(),
     )
     assert summarise("alpha", dataclasses.replace(made, stages=stages[:1])).peers == ()
+
+
+def test_for_how_long_a_target_had_its_cards():
+    """Seconds of several cards are added up; what was compiled meanwhile is that of the stages that held one."""
+    stages = (
+        StageReport(Stage.TEST, PASSED, used_s=1.25, compiled_ahead=3, compiled_here=2),
+        StageReport(Stage.BENCH, PASSED, used_s=None, compiled_ahead=4, compiled_here=8),
+        StageReport(Stage.COMPILE, PASSED, used_s=0.50049, compiled_here=16),
+    )
+    held = run(record=record(held={"test": 2.5, "bench": 4.00049}), stages=stages)
+
+    assert summarise("a", held).card_use == CardUse(6.5, 1.75, compiled_ahead=7, compiled_meanwhile=10)
+    assert summarise("a", run(stages=stages)).card_use is None
 
 
 def test_a_target_has_the_hint_of_what_decided():

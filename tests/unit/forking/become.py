@@ -37,7 +37,7 @@ _PR_SET_DUMPABLE = 4  # <linux/prctl.h>
 _READ_AT_START = ("PYTHON", "TORCH", "PYTORCH", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "LD_", "CUDA_", "HIP_", "LC_", "LANG", "TRITON_")
 _READ_LATER = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"}
 # Each fork has Triton as TRITON_INTERPRET wants it. The others are read when they are used.
-_READ_LATER |= {"TRITON_INTERPRET", "TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_DEFAULT_FP_FUSION"}
+_READ_LATER |= {"TRITON_INTERPRET", "TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_DEFAULT_FP_FUSION", "TORCH_HOME"}
 _OTHERS_TRITON = ("triton", "*-info")  # another one, and what adds a backend to ours
 _CUSTOM = ("sitecustomize.py", "usercustomize.py")
 

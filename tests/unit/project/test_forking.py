@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import command
 import pytest
@@ -23,11 +24,16 @@ json.dump({
     "encodings": [sys.stdout.encoding, sys.stderr.errors, sys.stdout.line_buffering],
 }, sys.stdout)
 """
-# As the inside starts a stage: below a process that has set up signals and exits of its own.
+# As the inside starts a stage: below a process that has set up signals and exits of its own. It ignores one signal, and none of those that
+# whoever started the tests has them ignore (as `nohup` does): where LLVM has compiled, its handlers have replaced that in pytest's process.
 START = """
 import atexit, click, os, signal, subprocess, sys, tempfile
 kept = tempfile.TemporaryDirectory()
 atexit.register(print, "of the parent")
+for number in signal.valid_signals() - {{signal.SIGPIPE, signal.SIGXFSZ}}:
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 sys.argv.append("the parent's")
 child = subprocess.Popen([sys.executable, *{words!r}], start_new_session=True, stdout=subprocess.PIPE, text=True)
@@ -60,6 +66,7 @@ def test_a_fork_looks_like_a_new_process(shown, tmp_path, form):
     real, fork = shown(*words, "a", "--b")
 
     assert {name: value for name, value in fork.items() if value != real[name]} == {}, real
+    assert (real["signals"]["SIGUSR1"], real["signals"]["SIGQUIT"]) == ("1", "0")
 
 
 @pytest.mark.parametrize(
@@ -118,6 +125,22 @@ def test_a_variable_that_is_read_at_the_start_starts_python():
     found = command.python("-c", "import sys; print('torch' in sys.modules)", env={**os.environ, "PYTHONHASHSEED": "7"})
 
     assert found.stdout == "False\n"
+
+
+# What a stage starts has the variables of `temporary_home`. A new Python would import torch again, for each of many stages.
+HOME = """
+import pathlib, subprocess, sys
+from harness.inside.environment.temporary_home import temporary_home
+with temporary_home(pathlib.Path("."), compiles=False):
+    subprocess.run([sys.executable, "-c", "import sys; print('torch' in sys.modules)"])
+"""
+
+
+@pytest.mark.parametrize("kind", ["stages", "compiler"])
+def test_what_a_stage_starts_is_a_fork_too(tmp_path, kind):
+    found = command.python("-c", HOME, kind=kind, cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.fspath(Path(__file__).parents[3])})
+
+    assert (found.stdout, found.stderr) == ("True\n", "")
 
 
 def test_light_finds_no_torch_but_its_stand_in():

@@ -219,6 +219,15 @@ def test_the_worst_comes_first_and_improvements_last():
     assert len(order) == len(MOVES) + 5
 
 
+def test_improvements_are_ordered_by_what_got_better():
+    """The gravest concern first, then the larger step; equal ones by name."""
+    names = {"f": {"registers": 60}, "e": {"registers": 90}, "d": {"spills": 1}, "c": {"spills": 9}, "b": {"registers": 90}}
+    found = diff([row(function=name, **fields) for name, fields in names.items()], [row(function=name) for name in names])
+
+    assert [change.function for change in found.changes] == ["c", "d", "b", "e", "f"]
+    assert {change.kind for change in found.changes} == {Kind.BETTER}
+
+
 def test_of_equal_concerns_the_next_one_decides():
     """Two kernels with equal spills are ordered by what else got worse."""
     spill = {"spills": 4, "stack_bytes": 16}

@@ -115,6 +115,41 @@ def test_slower_points_are_in_the_sentence_and_peers_in_no_mean():
     assert sentence(replace(found, peers=("triton", "torch"))) == f"{words} 0.71 on alpha."
 
 
+def test_an_upgrade_field_by_field():
+    """The targets of both sides alone, each fact that differs, and what the package and its targets are."""
+    old = [on("a", "beta"), on("a"), on("a", "gone")]
+    head = [on("b"), on("b", "beta"), on("b", "new")]
+    head[0] = replace(head[0], peers=("torch", "cub"), facts=replace(head[0].facts, driver="2.0"))
+    head[1] = replace(head[1], peers=("torch",), record=replace(head[1].record, emulated="gfx942"))
+    found = upgrade([*old, *head], "a", "b")
+
+    assert (found.base, found.head, found.targets, found.emulated, found.peers) == (
+        "a",
+        "b",
+        ("beta", "alpha"),
+        ("beta",),
+        ("torch", "cub"),
+    )
+    assert found.versions == {"triton": ("a", "b"), "driver": ("1.0", "2.0, 1.0")}
+    assert (found.faults, found.lacking) == ((), ())
+    assert (found.code.base.folder, found.code.head.folder, found.code.diff.compared) == ("a", "b", 1)
+    bare = [replace(one, facts=None) for one in head]
+    assert upgrade([*old, *bare], "a", "b").versions["driver"] == ("1.0", "unknown")
+
+
+def test_each_leg_that_is_incomplete_is_a_fault():
+    """One for each stage, or one for the leg if no stage says why."""
+    bad = on("b", "beta")
+    reports = [replace(report, verdict=Verdict.TIMEOUT, reason=f"slow {report.stage.value}") for report in bad.stages]
+    bad = replace(bad, stages=(reports[0], replace(reports[1], verdict=Verdict.NOT_RUN), reports[2]))
+    old = on("a")
+    old = replace(old, record=replace(old.record, verdict=Verdict.CRASHED, reason="it died"))
+    found = upgrade([old, on("a", "beta"), on("b"), bad], "a", "b")
+    slow = [f"beta on b: {report.stage.value} timeout, slow {report.stage.value}" for report in (reports[0], reports[2])]
+
+    assert found.faults == ("alpha on a: crashed, it died", *slow)
+
+
 def test_a_leg_that_was_stopped_is_incomplete():
     """Also if a stage of one shard left no report, and all reports that there are have passed."""
     new = on("b")

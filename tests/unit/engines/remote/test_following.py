@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness.engines import signals
 from harness.engines.remote import output as output_module
 from harness.engines.remote import reconnecting as module
 from harness.engines.remote.output import Followed
@@ -16,6 +17,7 @@ from harness.errors import InfrastructureError
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch):
+    monkeypatch.setattr(signals._state, "signals", [])  # an earlier test in this process may have asked it to stop
     monkeypatch.setattr(module, "_NOTICED_S", 0.0)
     monkeypatch.setattr(module.time, "sleep", lambda seconds: None)
     monkeypatch.setattr(output_module.time, "sleep", lambda seconds: None)
