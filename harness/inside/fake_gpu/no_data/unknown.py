@@ -170,6 +170,11 @@ def decide() -> bool:
     raise DecidedByData(_WHY)
 
 
+def alike() -> bool:
+    """Return whether tensors without data are equal: yes, unless the code that asks wants them to differ."""
+    return agreed(_asking()) is not False
+
+
 def size() -> int:
     """Refuse a size or an index, also in an assertion: what is launched depends on it.
 
