@@ -7,6 +7,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -233,6 +234,10 @@ class Redirect(torch.overrides.TorchFunctionMode):
         said = str(args[0].cpu().type() if args[0].is_meta else func(*args))
         return said.replace("torch.", f"torch.{self.claim.type}.") if self.is_on_card(args[0]) else said
 
+    def _dlpack_device(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Let torch name the kind of device of a tensor on the card: it knows the vendor's number."""
+        return func(SimpleNamespace(device=self.claim, is_pinned=lambda: False) if self.is_on_card(args[0]) else args[0])
+
     def _attend(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Compute attention, whichever of a card's implementations the package allows: the device below has not all of them."""
         flags: Any = torch._C
@@ -285,6 +290,8 @@ _ACTIONS = {
     "is_pinned": Redirect._is_pinned,
     "get_device": Redirect._index,
     "type": Redirect._type,
+    "__dlpack_device__": Redirect._dlpack_device,
+    "__dlpack__": lambda self, func, args, kwargs: func(*args, **{key: kwargs[key] for key in kwargs.keys() - {"stream", "dl_device"}}),
     "scaled_dot_product_attention": Redirect._attend,
     "histc": Redirect._count,
 }

@@ -138,6 +138,13 @@ def test_dlpack(pair):
     torch.testing.assert_close(scale(x, 2.0), 2 * pair[0])
 
 
+def test_the_device_that_dlpack_names(pair):
+    vendor = 2 if torch.version.hip is None else 10  # kDLCUDA, kDLROCM
+    assert pair[0].__dlpack_device__() == (vendor, 0)
+    assert torch.ones(3).__dlpack_device__() == (1, 0)
+    torch.testing.assert_close(scale(pair[0], 2.0), 2 * pair[0])
+
+
 def test_counts_of_a_length_that_the_author_names():
     """How many tokens each expert has: the length is known, the numbers are not."""
     experts = torch.randint(0, 8, (64,), device="cuda")
