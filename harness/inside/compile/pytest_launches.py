@@ -90,9 +90,7 @@ def run_tests(
     """Run every chosen test that these options select. `on_end` receives what ended it early, or None."""
     collection = Collection(elsewhere=choice.benches)
     runner = _Runner(choice, collection, on_collected, on_start, on_end)
-    # Python's own assertions: in pytest's, every instruction has the place of the whole statement, so that a `not` cannot be found.
-    quiet = ["-q", "--no-header", "--tb=no", "--capture=no", "--assert=plain"]
-    ended = pytest.main([*quiet, *options], plugins=[collection, runner, *plugins])
+    ended = pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options], plugins=[collection, runner, *plugins])
     if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED):
         said = (
             f"pytest ended early ({pytest.ExitCode(ended).name.lower().replace('_', ' ')}), so some tests did not run: see the stage's log"

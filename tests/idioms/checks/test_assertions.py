@@ -149,4 +149,5 @@ def test_two_that_must_differ(pair):
     assert torch.equal(doubled, scale(pair[0], 2.0)) and not torch.equal(doubled, tripled)  # noqa: PT018 - the idiom
     assert not torch.allclose(doubled, tripled), "they are the same"
     assert not doubled.equal(tripled)
+    assert not scale(doubled, 2.0).isnan().any()
     add(doubled, tripled)
