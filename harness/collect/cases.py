@@ -29,6 +29,10 @@ _ERROR_TYPES = {
     for verdict in (Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG, Verdict.INVALID, Verdict.INCOMPLETE, Verdict.INFRA)
 }
 _RESULTS = {"failure": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.NOT_RUN}
+# What other tools say in `status` or `result` of a case that has no element for it.
+_STATUSES = dict.fromkeys(("failed", "failure", "fail"), Verdict.FAILED)
+_STATUSES |= dict.fromkeys(("error", "errored", "broken", "crashed", "aborted"), Verdict.ERROR)
+_STATUSES |= dict.fromkeys(("notrun", "skipped", "disabled", "suppressed", "pending", "ignored"), Verdict.NOT_RUN)
 _PASSED = (Verdict.PASSED, "", "", None)
 _REASONS = {why.value: why for why in NotRun}  # what a `<skipped type="…">` may say
 _MAX_PROPERTIES = 64
@@ -114,6 +118,8 @@ class _Reader:
         elif tag == "testcase" and depth == len(self._suites) and self._suites[-1] == "testsuite":
             self._case, self._case_depth = attributes, depth
             self._properties, self._found = None, _PASSED
+        elif tag in ("error", "failure") and depth == len(self._suites):
+            raise RejectedError(f"line {self.parser.CurrentLineNumber}: <{tag}> outside of any test")
 
     def _start_in_case(self, tag: str, attributes: dict[str, str], below: int) -> None:
         if self._result is not None:  # an element in a result: what is text of the result comes before it
@@ -145,6 +151,8 @@ class _Reader:
         elif depth == self._case_depth:
             if len(self.cases) == MAX_CASES:
                 raise RejectedError(f"it is too large: more than {MAX_CASES} tests")
+            if self._found is _PASSED and ("status" in self._case or "result" in self._case):
+                self._found = _by_status(self._case)
             case, new = _result(self._case, self._properties or {}, *self._found)
             # An empty text is one for all of them, and so is the name of a property.
             texts = filter(None, (case.message, case.detail, *case.properties.values()))
@@ -172,6 +180,14 @@ class _Reader:
 
     def _refuse_document_type(self, *_: object) -> None:
         raise RejectedError("it declares a document type or entities, which a report never needs")
+
+
+def _by_status(attributes: dict[str, str]) -> tuple[Verdict, str, str, Union[NotRun, None]]:
+    """Return how a case ended by its attributes, where no element in it says more."""
+    for name in ("status", "result"):
+        if verdict := _STATUSES.get(attributes.get(name, "").lower()):
+            return verdict, f'{name}="{clip(attributes[name], 40)}"', "", None
+    return _PASSED
 
 
 def _result(

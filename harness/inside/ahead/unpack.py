@@ -28,10 +28,10 @@ def unpack(job: Job, card: Architecture) -> tuple[int, str]:
             raise RefusedError("their list was changed after this run had begun")
         manifest = json.loads((folder / COMPILED_MANIFEST).read_text(encoding="utf-8"))
         _check(manifest, job, card)
-        return sum(_take(folder, name, digest) for name, digest in manifest["files"].items()), ""
+        return sum(_take(folder, name, manifest["files"]) for name in manifest["files"]), ""
     except RefusedError as error:
         return 0, str(error)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return 0, f"they cannot be read ({type(error).__name__}: {error})"[:300]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -51,22 +51,22 @@ def _check(manifest: dict[str, Any], job: Job, card: Architecture) -> None:
         raise RefusedError(f"their list names something other than compiled kernels: {wrong[:100]!r}")
 
 
-def _take(folder: Path, name: str, digest: str) -> bool:
+def _take(folder: Path, name: str, files: dict[str, str]) -> bool:
     """Copy a file to where Triton looks for it. Return whether it stands for a kernel."""
-    if sealing.digest_of(folder / name) != digest:
+    if sealing.digest_of(folder / name) != files[name]:
         raise RefusedError(f"a file was changed: {name}")
     data, place = (folder / name).read_bytes(), cache_folder() / name
     group = place.name.startswith("__grp__")
     if not place.exists():  # what was compiled here stays
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(_moved(data, place.parent) if group else data)
+        place.write_bytes(_moved(data, place.parent, files) if group else data)
     return group
 
 
-def _moved(group: bytes, entry: Path) -> bytes:
-    """Return the list of an entry's files with their paths on this machine."""
+def _moved(group: bytes, entry: Path, files: dict[str, str]) -> bytes:
+    """Return the list of an entry's files with their paths on this machine. Triton would open whatever it names, so it names ours alone."""
     listed = json.loads(group)
-    listed["child_paths"] = {name: str(entry / Path(name).name) for name in listed["child_paths"]}
+    listed["child_paths"] = {name: str(entry / name) for name in listed["child_paths"] if f"{entry.name}/{name}" in files}
     return json.dumps(listed).encode()
 
 

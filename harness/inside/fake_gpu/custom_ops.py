@@ -30,6 +30,7 @@ def shared_ops(kinds: Iterable[str]) -> list[Patch]:
     """
     gpus = {kind.upper() for kind in kinds}
     implement: Any = torch.library.Library.impl
+    wrap = torch.library.wrap_triton
     custom_op, kernel = torch.library.custom_op, CustomOpDef.register_kernel
     of_op: dict[tuple[str, str], dict[str, Callable[..., Any]]] = {}
     on_card: dict[tuple[str, str], _OnCardOnly] = {}
@@ -71,6 +72,14 @@ def shared_ops(kinds: Iterable[str]) -> list[Patch]:
             options["schema"] = torch.library.infer_schema(function, mutates_args=options.get("mutates_args", ()))
         return custom_op(name, within(function), device_types=anywhere(device_types), **options)
 
+    def of_kernels(name: str, function: Any = None, /, **options: Any) -> Any:
+        """Make an op that torch does not look into: the interpreter's kernels cannot be traced."""
+        if function is None:
+            return lambda decorated: of_kernels(name, decorated, **options)
+        made = custom(name, function, **options)
+        made.register_fake(function)
+        return made
+
     def register_kernel(self: Any, device_types: Any, function: Any = None, /) -> Any:
         if function is None:
             return lambda decorated: register_kernel(self, device_types, decorated)
@@ -79,6 +88,8 @@ def shared_ops(kinds: Iterable[str]) -> list[Patch]:
     return [
         (torch.library.Library, "impl", on_both),
         (torch.library, "custom_op", custom),
+        (torch.library, "triton_op", of_kernels),
+        (torch.library, "wrap_triton", lambda kernel: Traceable(wrap(kernel))),
         (CustomOpDef, "register_kernel", register_kernel),
     ]
 
@@ -171,6 +182,25 @@ def _torchs_own(op: str) -> Any:
 
 def _without_keys(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda keys, *args, **kwargs: function(*args, **kwargs)
+
+
+class Traceable:
+    """What `torch.library.wrap_triton` makes of a kernel: a launch for real tensors. Where torch only traces, it launches nothing."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        launch: Callable[..., Any] = self._kernel[grid]
+        return lambda *args, **kwargs: None if is_traced(args, kwargs) else launch(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kernel, name)
+
+
+def is_traced(*values: Any) -> bool:
+    """Whether there is a tensor among these with which torch follows code for its shapes: it has no pointer."""
+    return any(type(each).__module__.startswith("torch._subclasses.") or torch._is_functional_tensor(each) for each in tensors_in(*values))
 
 
 def plain(function: Callable[..., Any] | None = None, **options: Any) -> Any:

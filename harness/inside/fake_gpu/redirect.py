@@ -7,6 +7,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -81,6 +82,9 @@ class Redirect(torch.overrides.TorchFunctionMode):
             return self._assign(func, args)
         if name in self.kinds:
             return self.move(args[0], self.claim)
+        if func in _OF_PLACES:  # a device here is no place to make a tensor
+            kwargs = {key: self._named(value) if key == "device" else value for key, value in kwargs.items()}
+            return func(*map(self._named, args[:1]), *args[1:], **kwargs)
         if action := _ACTIONS.get(name):
             return action(self, func, args, kwargs)
         named = "device" in kwargs
@@ -123,6 +127,10 @@ class Redirect(torch.overrides.TorchFunctionMode):
             named = isinstance(device, (str, torch.device)) and str(device).split(":")[0] in self.kinds
         self.used = self.used or named
         return named
+
+    def _named(self, place: Any) -> Any:
+        """Return the card's name for its index: where torch finds no card, it refuses a number."""
+        return f"{self.claim.type}:{place}" if isinstance(place, int) and self.is_gpu(place) else place
 
     def is_on_card(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor pretends to be on the GPU. A subclass that wraps others was made with the device that they claim."""
@@ -226,6 +234,10 @@ class Redirect(torch.overrides.TorchFunctionMode):
         said = str(args[0].cpu().type() if args[0].is_meta else func(*args))
         return said.replace("torch.", f"torch.{self.claim.type}.") if self.is_on_card(args[0]) else said
 
+    def _dlpack_device(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Let torch name the kind of device of a tensor on the card: it knows the vendor's number."""
+        return func(SimpleNamespace(device=self.claim, is_pinned=lambda: False) if self.is_on_card(args[0]) else args[0])
+
     def _attend(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Compute attention, whichever of a card's implementations the package allows: the device below has not all of them."""
         flags: Any = torch._C
@@ -236,10 +248,6 @@ class Redirect(torch.overrides.TorchFunctionMode):
         finally:
             flags._set_sdp_use_math(allowed)
 
-    def _as_asked(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Read the arguments of a module's `to`, where a device is no place to make a tensor."""
-        return func(*args, **kwargs)
-
     def _count(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Count whole numbers, too: the CPU counts only floats."""
         tensor = args[0] if args else kwargs.pop("input")
@@ -248,6 +256,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
         return self.call(func, (tensor.double(), *args[1:]), kwargs).to(tensor.dtype)
 
 
+_places: Any = torch._C._nn
+_OF_PLACES = (torch.device, _places._parse_to)
 _OF_DATA = (torch.tensor, torch.as_tensor, torch.asarray, torch.sparse_coo_tensor, torch.sparse_csr_tensor)
 
 # From torch's documentation of automatic mixed precision: what autocasts to fp32 on a GPU.
@@ -280,7 +290,8 @@ _ACTIONS = {
     "is_pinned": Redirect._is_pinned,
     "get_device": Redirect._index,
     "type": Redirect._type,
+    "__dlpack_device__": Redirect._dlpack_device,
+    "__dlpack__": lambda self, func, args, kwargs: func(*args, **{key: kwargs[key] for key in kwargs.keys() - {"stream", "dl_device"}}),
     "scaled_dot_product_attention": Redirect._attend,
     "histc": Redirect._count,
-    "_parse_to": Redirect._as_asked,
 }

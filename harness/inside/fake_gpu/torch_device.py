@@ -154,6 +154,7 @@ _SILENT = (
     "reset_accumulated_host_memory_stats",
     "set_per_process_memory_fraction",
     "set_sync_debug_mode",
+    "_sleep",
     "_record_memory_history",
     "_dump_snapshot",
 )

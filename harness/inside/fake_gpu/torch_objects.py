@@ -79,7 +79,8 @@ def _loading(load: Callable[..., Any], kinds: tuple[str, ...]) -> Callable[..., 
     """Load to the host what is wanted on a card, and move it there."""
 
     def loaded(file: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        wanted = str(map_location).split(":")[0] in kinds
+        is_index = isinstance(map_location, int) and not isinstance(map_location, bool)
+        wanted = is_index or str(map_location).split(":")[0] in kinds
         found = load(file, "cpu" if wanted else map_location, *args, **kwargs)
         return _moved(found, map_location) if wanted else found
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Sequence
 
 from harness.records import StageReport, Verdict, worst
 
+_TOOLS_ERROR = re.compile(r"\b(?:error|fatal)\s*: (.+)")
 _NOT_BELIEVED = "Something in the package changes how it is run or reported. Read its source; SECURITY.md says what can be relied on."
 
 
@@ -45,5 +47,11 @@ def describe(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    text = f"{lines[-1]} ({lines[0].rstrip(':')})" if lines[0].endswith(":") else lines[0]
+    text = f"{lines[-1]} ({lines[0].rstrip(':')})" if lines[0].endswith(":") else _of_tool(lines) or lines[0]
     return f"{type(error).__name__}: {text[:300]}"
+
+
+def _of_tool(lines: Sequence[str]) -> str:
+    """Return the first error of a tool that a compiler has run, without its temporary file: Triton quotes ptxas far below its own words."""
+    start = next((place for place, line in enumerate(lines) if line.endswith("stderr:")), len(lines))
+    return next((found[1] for line in lines[start + 1 :] if (found := _TOOLS_ERROR.search(line))), "")

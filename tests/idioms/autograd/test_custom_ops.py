@@ -186,3 +186,60 @@ def test_the_parameters_of_an_op(pair):
         names = [argument.name for argument in doubled._opoverload._schema.arguments]
     assert names == ["x"]
     torch.testing.assert_close(doubled(x), 2 * x)
+
+
+@torch.library.custom_op("idioms::fivefold", mutates_args=())
+def fivefold(x: torch.Tensor, more: float = 0.0) -> torch.Tensor:
+    return scale(x, 5.0 + more)
+
+
+fivefold.register_fake(lambda x, more=0.0: torch.empty_like(x))
+
+
+@torch.library.register_vmap("idioms::fivefold")
+def _(info, in_dims, x, more=0.0):
+    return fivefold(x.contiguous(), more), in_dims[0]
+
+
+def test_a_batch_of_an_op():
+    x = torch.randn(3, 100, device="cuda")
+    torch.testing.assert_close(torch.vmap(fivefold)(x), 5 * x)
+
+
+def test_torchs_compiler_is_reset():
+    torch._dynamo.reset()
+    x = torch.randn(300, device="cuda")
+    torch.testing.assert_close(torch.compile(lambda v: doubled(v) - v)(x), x)
+
+
+@torch.library.triton_op("idioms::traceable", mutates_args=())
+def traceable(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    torch.library.wrap_triton(scale_kernel)[(triton.cdiv(x.numel(), 256),)](x, out, x.numel(), 2.0, BLOCK=256)
+    return out
+
+
+traceable.register_autograd(lambda ctx, grad: traceable(grad.contiguous()))
+
+
+def test_every_check_of_an_op():
+    torch.library.opcheck(traceable, (torch.randn(300, device="cuda", requires_grad=True),))
+
+
+class Traceable(torch.nn.Module):
+    def forward(self, x):
+        return traceable(x) + 1
+
+
+def test_an_exported_module():
+    x = torch.randn(300, device="cuda")
+    exported = torch.export.export(Traceable(), (x,))
+    assert any(node.op == "call_function" for node in exported.graph.nodes)
+    torch.testing.assert_close(Traceable()(x), 2 * x + 1)
+
+
+def test_shapes_by_fake_tensors():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        assert fivefold(torch.empty(4, device="cuda")).shape == (4,)

@@ -73,3 +73,13 @@ def test_providers(provider, pair):
     function = {"triton": add, "torch": torch.add}[provider]
     assert triton.testing.do_bench(lambda: function(*pair), warmup=1, rep=2) > 0
     torch.testing.assert_close(add(*pair), pair[0] + pair[1])
+
+
+def test_a_card_that_is_kept_busy(pair):
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda._sleep(1000)
+    start.record()
+    add(*pair)
+    end.record()
+    torch.cuda.synchronize()
+    assert start.elapsed_time(end) >= 0

@@ -142,3 +142,12 @@ def test_a_helper_that_must_not_hold(pair):
     right = close(out, pair[0] + pair[1])
     assert right
     assert not differs(scale(out, 2.0), 2 * out)
+
+
+def test_two_that_must_differ(pair):
+    doubled, tripled = scale(pair[0], 2.0), scale(pair[0], 3.0)
+    assert torch.equal(doubled, scale(pair[0], 2.0)) and not torch.equal(doubled, tripled)  # noqa: PT018 - the idiom
+    assert not torch.allclose(doubled, tripled), "they are the same"
+    assert not doubled.equal(tripled)
+    assert not scale(doubled, 2.0).isnan().any()
+    add(doubled, tripled)

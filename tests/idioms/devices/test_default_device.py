@@ -1,5 +1,6 @@
 """A default device for factories that name none."""
 
+import numpy as np
 import pytest
 import torch
 from small_kernels import add, scale
@@ -59,3 +60,12 @@ def test_a_tensor_of_numbers_on_the_card(on_the_card):
     assert chosen.is_cuda
     assert chosen.dtype == torch.float32
     torch.testing.assert_close(scale(chosen, 2.0), torch.tensor([2.0, 6.0]))
+
+
+def test_numpy_makes_an_array_of_a_tensor():
+    x = torch.ones(300, device="cuda")
+    array = np.asarray(scale(x, 2.0).detach().to("cpu"))
+    np.testing.assert_array_equal(array, np.full(300, 2.0, dtype=np.float32))
+    assert np.array(scale(x, 3.0).cpu()).sum() == 900
+    assert np.mean(np.array([scale(x, 4.0).mean().item()])) == 4
+    assert (scale(torch.from_numpy(array).cuda(), 2.0) == 4).all()

@@ -138,6 +138,13 @@ def test_dlpack(pair):
     torch.testing.assert_close(scale(x, 2.0), 2 * pair[0])
 
 
+def test_the_device_that_dlpack_names(pair):
+    vendor = 2 if torch.version.hip is None else 10  # kDLCUDA, kDLROCM
+    assert pair[0].__dlpack_device__() == (vendor, 0)
+    assert torch.ones(3).__dlpack_device__() == (1, 0)
+    torch.testing.assert_close(scale(pair[0], 2.0), 2 * pair[0])
+
+
 def test_counts_of_a_length_that_the_author_names():
     """How many tokens each expert has: the length is known, the numbers are not."""
     experts = torch.randint(0, 8, (64,), device="cuda")
@@ -156,3 +163,22 @@ def test_the_allocator_of_code_that_torch_compile_wrote():
     scale_kernel[(1,)](x, out, x.numel(), 2.0, BLOCK=128)
     torch.testing.assert_close(out, x * 2)
     assert guards._reinterpret_tensor(out, (16, 8), (1, 16), 0).is_cuda
+
+
+def test_a_device_made_of_an_index(tmp_path):
+    device = torch.device(0)
+    assert device == torch.device("cuda:0") == torch.device("cuda", 0)
+    assert torch.device(device=0) == device
+    torch.save(torch.ones(300), tmp_path / "ones.pt")
+    loaded = torch.load(tmp_path / "ones.pt", map_location=0)
+    assert (scale(loaded, 2.0) == 2).all()
+    layer = torch.nn.Linear(4, 4).to(0)
+    assert layer.weight.device == device
+    assert layer.to(0, torch.float16).weight.dtype == torch.float16
+    assert (scale(torch.ones(300, device=device), 2.0) == 2).all()
+
+
+def test_a_device_made_of_the_current_index():
+    device = torch.device(torch.cuda.current_device())
+    assert torch.cuda.get_device_name(device)
+    assert (scale(torch.ones(300, device=device), 2.0) == 2).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import unittest
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +14,7 @@ import triton
 
 from harness.inside.fake_gpu.host_side import is_meta, tensors_in
 from harness.inside.fake_gpu.no_data.no_numbers import NoNumbers
-from harness.inside.fake_gpu.no_data.unknown import UnknownFloat, UnknownInt, UnknownTruth
+from harness.inside.fake_gpu.no_data.unknown import UnknownFloat, UnknownInt, UnknownTruth, alike
 from harness.inside.fake_gpu.torch_device import Patch
 
 _NOT_THERE = (NoNumbers, UnknownFloat, UnknownInt, UnknownTruth)
@@ -22,8 +23,9 @@ _NOT_THERE = (NoNumbers, UnknownFloat, UnknownInt, UnknownTruth)
 def comparisons() -> list[Patch]:
     """Return what makes the comparisons of torch, Triton, NumPy and unittest hold."""
     return [
-        (torch, "allclose", lambda *args, **kwargs: True),
-        (torch, "equal", lambda *args, **kwargs: True),
+        (torch, "allclose", lambda *args, **kwargs: alike()),
+        (torch, "equal", lambda *args, **kwargs: alike()),
+        (doctest.OutputChecker, "check_output", lambda *args: True),
         (torch.testing, "assert_close", lambda *args, **kwargs: None),
         (torch.testing, "assert_allclose", lambda *args, **kwargs: None),
         (torch.autograd, "gradcheck", _differentiate),

@@ -10,11 +10,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
 
+from harness.inside.fake_gpu.custom_ops import Traceable, is_traced
 from harness.inside.fake_gpu.host_side import is_host, tensors_in
 from harness.inside.fake_gpu.redirect import within
 from harness.inside.fake_gpu.torch_device import Patch
@@ -23,23 +26,28 @@ _REGISTERS = ("register_fake", "register_kernel", "register_autograd", "register
 
 
 class DirectOp:
-    """A custom op that is called past the dispatcher, on a device of the type `kind`. Registrations that only serve tracing are ignored."""
+    """A custom op that is called past the dispatcher, on a device of the type `kind`. What only serves tracing is ignored."""
 
-    def __init__(self, kind: str, function: Callable[..., Any]) -> None:
-        self._kind, self._function, self._signature = kind, function, inspect.signature(function)
+    def __init__(self, kind: str, function: Callable[..., Any], schema: str | None = None) -> None:
+        self._kind, self._function, self._signature, self._given = kind, function, inspect.signature(function), schema
         self.__signature__ = self._signature  # packages compare it with that of the op's fake
         self._on_host: Callable[..., Any] | None = None
+        self._fake: Callable[..., Any] | None = None
+        self._methods: dict[str, Any] = {}
         self._differentiable: type[torch.autograd.Function] | None = None
 
     @property
     def _schema(self) -> Any:
         """What packages ask an op for its arguments by."""
-        return torch._C.parse_schema(f"warpwave::op{torch.library.infer_schema(self._function, mutates_args='unknown')}")
+        given = self._given or torch.library.infer_schema(self._function, mutates_args="unknown")
+        return torch._C.parse_schema(f"warpwave::op{given}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the op, and record it for autograd if a backward was registered."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
+        if self._fake is not None and is_traced(bound.args, bound.kwargs):
+            return self._fake(*bound.args, **bound.kwargs)
         if self._on_host is not None and all(map(is_host, tensors_in(bound.args, bound.kwargs))):
             return self._on_host(*bound.args, **bound.kwargs)
         if self._differentiable is None:
@@ -49,22 +57,47 @@ class DirectOp:
     def register_autograd(self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None) -> None:
         """As torch's: `setup_context(ctx, inputs, output)` saves, `backward(ctx, *grads)` gives a gradient an input."""
 
-        def forward(ctx: Any, *arguments: Any) -> Any:
-            *inputs, keywords = arguments
-            output = self._function(*inputs, **keywords)
+        def keep(ctx: Any, inputs: Any, output: Any) -> None:
+            *given, keywords = inputs
             if setup_context is not None:
                 named = {"keyword_only_inputs": keywords} if keywords else {}
-                setup_context(ctx=ctx, inputs=tuple(inputs), output=output, **named)
-            return output
+                setup_context(ctx=ctx, inputs=tuple(given), output=output, **named)
 
         def differentiate(ctx: Any, *grads: Any) -> Any:
             found = backward(ctx, *grads)
             return (*found, None) if isinstance(found, tuple) else (found, None)
 
-        methods = {"forward": staticmethod(forward), "backward": staticmethod(differentiate)}
-        self._differentiable = type("Direct", (torch.autograd.Function,), methods)
+        self._apply_with(setup_context=keep, backward=differentiate)
+
+    def register_vmap(self, function: Any = None, /) -> Any:
+        """As torch's: `function(info, in_dims, *args)` runs the op for a whole batch."""
+        if function is None:
+            return self.register_vmap
+
+        def batch(info: Any, in_dims: Any, *arguments: Any) -> Any:
+            *inputs, keywords = arguments
+            return function(info, tuple(in_dims[: len(inputs)]), *inputs, **keywords)
+
+        self._apply_with(vmap=batch)
+        return function
+
+    def _apply_with(self, **methods: Callable[..., Any]) -> None:
+        """Run the op through autograd from now on, with these of its methods. The last argument has what was given by name."""
+        self._methods |= {name: staticmethod(method) for name, method in methods.items()}
+
+        def forward(*arguments: Any) -> Any:
+            *inputs, keywords = arguments
+            return self._function(*inputs, **keywords)
+
+        standard = {"forward": staticmethod(forward), "setup_context": staticmethod(lambda ctx, inputs, output: None)}
+        self._differentiable = type("Direct", (torch.autograd.Function,), {**standard, **self._methods})
 
     def register_fake(self, function: Any, /) -> Any:
+        """Keep what gives the shapes of results, for where torch traces."""
+        self._fake = function
+        return function
+
+    def register_torch_dispatch(self, function: Any, /) -> Any:
         """Ignore it: it only serves tracing."""
         return function
 
@@ -84,17 +117,23 @@ class DirectOp:
     def register_autocast(self, device_type: str, cast_inputs: torch.dtype) -> None:
         """Ignore it: a bench that measures under autocast still launches the op."""
 
-    register_vmap = register_torch_dispatch = register_fake
-
 
 def direct_ops(kind: str) -> list[Patch]:
     """Return what makes every op of a package, on a device of the type `kind`, call its function."""
     made: dict[str, DirectOp] = {}
 
+    def defining(original: Callable[..., Any]) -> Callable[..., Any]:
+        def define(name: str, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+            if _is_torchs(sys._getframe(1)):
+                return original(name, function, **options) if function else original(name, **options)
+            return direct_op(name, function, **options)
+
+        return define
+
     def direct_op(name: str, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         if function is None:
             return functools.partial(direct_op, name, **options)
-        made[name] = op = DirectOp(kind, function)
+        made[name] = op = DirectOp(kind, function, options.get("schema"))
         _publish(name, op)
         return op
 
@@ -126,10 +165,15 @@ def direct_ops(kind: str) -> list[Patch]:
         elif dispatch_key != "Meta" or op not in on_gpu:
             implement(self, op_name, fn, dispatch_key, **options)
 
-    changes: list[Patch] = [(torch.library, "custom_op", direct_op), (torch.library, "triton_op", direct_op)]
+    changes: list[Patch] = [(torch.library, name, defining(getattr(torch.library, name))) for name in ("custom_op", "triton_op")]
     changes.append((torch.library.Library, "impl", without_data))
     changes += [(torch.library, name, register(name, getattr(torch.library, name))) for name in _REGISTERS if hasattr(torch.library, name)]
-    return [*changes, (torch.library, "wrap_triton", lambda kernel: kernel)]
+    return [*changes, (torch.library, "wrap_triton", Traceable)]
+
+
+def _is_torchs(frame: FrameType) -> bool:
+    """Whether torch itself defines an op, in a module that it imports only now: such an op has rules for tensors without data."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in ("torch", "functorch")
 
 
 def _publish(name: str, op: DirectOp) -> None:

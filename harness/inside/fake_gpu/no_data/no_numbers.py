@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from harness.inside.fake_gpu.no_data.unknown import decide, unknown, unknown_list, whole
+from harness.inside.fake_gpu.host_side import is_meta, known
+from harness.inside.fake_gpu.no_data.unknown import UnknownFloat, UnknownInt, UnknownTruth, decide, unknown, unknown_list, whole
 
 _HOLDS = ("allclose", "array_equal", "array_equiv")
 
@@ -49,6 +52,25 @@ def no_numbers(tensor: torch.Tensor) -> NoNumbers:
     """Return what `numpy()` gives of a tensor without data."""
     zeros: NoNumbers = torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu").numpy().view(NoNumbers)
     return zeros
+
+
+def covering(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let NumPy make an array without numbers of one, of a tensor without data, or of a list that has such. It would make zeros of them."""
+
+    @functools.wraps(function)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        made = function(*args, **kwargs)
+        return _covered(made) if args and _lacks_numbers(args[0]) else made
+
+    return make
+
+
+def _lacks_numbers(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_lacks_numbers, value))
+    if isinstance(value, torch.Tensor):
+        return is_meta(value) and known(value) is None
+    return isinstance(value, (NoNumbers, UnknownFloat, UnknownInt, UnknownTruth))
 
 
 def _covered(result: Any) -> Any:

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.utils._device as default_device
 
 from harness.inside.fake_gpu.generators import advance
 from harness.inside.fake_gpu.host_side import forget, is_host, is_knowable, is_meta, know, known, pin, put_on_host, tensors_in
-from harness.inside.fake_gpu.no_data.no_numbers import NoNumbers, dtype_of, no_numbers
-from harness.inside.fake_gpu.no_data.unknown import Guesses, decide, size, unknown, unknown_list, whole
+from harness.inside.fake_gpu.no_data.no_numbers import NoNumbers, covering, dtype_of, no_numbers
+from harness.inside.fake_gpu.no_data.unknown import Guesses, alike, decide, size, unknown, unknown_list, whole
 from harness.inside.fake_gpu.redirect import Redirect, conversion
 from harness.inside.fake_gpu.torch_device import Patch
 from harness.inside.process.exceptions import DecidedByData, NotPretended
@@ -33,8 +34,8 @@ _ASKS: dict[str, Callable[[torch.Tensor], Any]] = {
     "numpy": no_numbers,
     "__array__": no_numbers,
     # There is no data to compare; what is checked here is the code.
-    "allclose": lambda tensor: True,
-    "equal": lambda tensor: True,
+    "allclose": lambda tensor: alike(),
+    "equal": lambda tensor: alike(),
 }
 _SHAPED_BY_DATA = (
     "nonzero",
@@ -192,7 +193,8 @@ def arrays() -> list[Patch]:
 
     torch_from_numpy = torch.from_numpy
     default_device._device_constructors()  # torch keeps the list of its own functions from the first call on
-    return [(torch, name, taking(getattr(torch, name))) for name in ("from_numpy", "tensor", "as_tensor", "asarray")]
+    numpys = [(np, name, covering(getattr(np, name))) for name in ("array", "asarray", "asanyarray", "ascontiguousarray")]
+    return [*numpys, *((torch, name, taking(getattr(torch, name))) for name in ("from_numpy", "tensor", "as_tensor", "asarray"))]
 
 
 def files() -> list[Patch]:

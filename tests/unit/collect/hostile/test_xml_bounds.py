@@ -56,6 +56,35 @@ def test_the_result_of_a_case(tmp_path, name):
     assert (found.verdict, found.message, found.detail) == expected
 
 
+STATUSES = {
+    "failed": ('status="failed"', "", (Verdict.FAILED, 'status="failed"')),
+    "failed, and an element says why": ('status="failed"', '<failure message="m"/>', (Verdict.FAILED, "m")),
+    "an error in capitals": ('result="ERROR"', "", (Verdict.ERROR, 'result="ERROR"')),
+    "not run": ('status="notrun" result="suppressed"', "", (Verdict.NOT_RUN, 'status="notrun"')),
+    "run, and its result": ('status="run" result="failed"', "", (Verdict.FAILED, 'result="failed"')),
+    "run": ('status="run" result="completed"', "", (Verdict.PASSED, "")),
+    "run, and an element failed": ('status="passed"', '<failure message="m"/>', (Verdict.FAILED, "m")),
+}
+
+
+@pytest.mark.parametrize("name", STATUSES)
+def test_the_status_of_a_case(tmp_path, name):
+    """Other tools name it in an attribute, and write no element."""
+    attributes, inner, expected = STATUSES[name]
+    (found,) = xml(tmp_path, f'<testcase name="n" {attributes}>{inner}</testcase>')
+
+    assert (found.verdict, found.message) == expected
+
+
+@pytest.mark.parametrize("tag", ["error", "failure"])
+def test_an_error_outside_of_any_test_is_no_pass(tmp_path, tag):
+    """A suite whose preparation failed may have no failed case. One in something else is text."""
+    with pytest.raises(RejectedError, match=f"line 1: <{tag}> outside of any test"):
+        xml(tmp_path, f'<{tag}/><testcase name="n"/>')
+
+    assert len(xml(tmp_path, f'<system-out><{tag}/></system-out><testcase name="n"/>')) == 1
+
+
 def test_the_first_list_of_properties_counts(tmp_path):
     """And 64 of them, beside the id and the kernel; only what is right below the case."""
     many = "".join(f'<property name="p{n}" value="{n}"/>' for n in range(70))

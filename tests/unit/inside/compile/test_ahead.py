@@ -126,6 +126,32 @@ def test_what_does_not_fit_is_refused_by_name(handed, tmp_path, changed, why):
     assert not (tmp_path / "ours").exists()
 
 
+@pytest.mark.parametrize(
+    ("group", "taken"),
+    [
+        (json.dumps({"child_paths": {"k.cubin": "", "..": "/etc", "../k.cubin": "", "other.cubin": ""}}), {"k.cubin"}),
+        ("[" * 100_000, "RecursionError"),
+        ('{"child_paths": ["k.cubin"', "JSONDecodeError"),
+        ('"k.cubin"', "TypeError"),
+    ],
+    ids=["names others", "deep", "cut off", "no list"],
+)
+def test_a_forged_list_of_an_entrys_files_names_no_others(handed, tmp_path, group, taken):
+    """Its hash is right: who made the list made this, too. Triton would open what it names, and a traceback would end the stage."""
+    folder, name = tmp_path / COMPILED_HERE, f"{KEY}/__grp__k.json"
+    (folder / name).write_text(group)
+    manifest = json.loads((folder / COMPILED_MANIFEST).read_text())
+    manifest["files"][name] = hashlib.sha256(group.encode()).hexdigest()
+    (folder / COMPILED_MANIFEST).write_text(json.dumps(manifest))
+    forged = dataclasses.replace(handed, compiled=hashlib.sha256((folder / COMPILED_MANIFEST).read_bytes()).hexdigest())
+    kernels, refused = unpack(forged, CARD)
+
+    if isinstance(taken, str):
+        assert (kernels, taken in refused) == (0, True), refused
+    else:
+        assert set(json.loads((tmp_path / "ours" / name).read_text())["child_paths"]) == taken
+
+
 def test_what_was_not_planned_is_refused_before_anything_starts(handed, tmp_path):
     """By the hash of its list; so is a file that is not the listed one, a link, and a folder without kernels."""
     theirs = tmp_path / COMPILED_FOLDER

@@ -13,8 +13,15 @@ from harness.inside.process.exceptions import describe
         ("out of memory\nmore of it", "ValueError: out of memory"),
         ("at 2:37:\n    x = load(p)\n        ^\nmask is not a block", "ValueError: mask is not a block (at 2:37)"),
         ("", "ValueError"),
+        (
+            "PTXAS error: Internal Triton PTX codegen error\n`ptxas` stderr:\nptxas /tmp/tmpa1.ptx, line 52; error   : '.cg' is refused\n"
+            "ptxas fatal   : Ptx assembly aborted due to errors\n\nRepro command: ptxas -v",
+            "ValueError: '.cg' is refused",
+        ),
+        ("Internal Triton PTX codegen error\n`ptxas` stderr:\nptxas fatal   : no memory", "ValueError: no memory"),
+        ("broken\n`ptxas` stderr:\nKilled", "ValueError: broken"),
     ],
-    ids=["first line", "compiler", "nothing said"],
+    ids=["first line", "compiler", "nothing said", "a tool's error", "a tool that ends", "a tool that says no error"],
 )
 def test_what_happened_is_reported(message, told):
     assert describe(ValueError(message)) == told
