@@ -16,7 +16,7 @@ _Decoder = Callable[[Context], Instruction]
 
 _SIZES, _LONGEST = (4, 8, 12), 12
 _Words = tuple[str, int, bytes]
-# So many are remembered, and as many before them: one takes about 1.5 KB, and kernels that follow each other resemble each other.
+# Up to twice as many instructions are kept, of about 1.5 KB each: `young` and `old`. Kernels that follow each other have many in common.
 _MOST_KNOWN = 1 << 12
 
 

@@ -49,7 +49,7 @@ def test_only_twenty_configurations_are_written_out():
 
 
 def test_a_figure_that_one_side_lacks_is_left_out():
-    """One side alone has what it has; the number of launches is a figure of two."""
+    """With one side, only what it has is shown. The number of launches is shown if there are two sides."""
     assert figures(side("a", BARE)) == ()
     assert figures(side("a", {**BARE, "spills": 3})) == (Figure("spilled registers", "3", ""),)
     assert figures(side("a", BARE, BARE), side("b", {})) == (Figure("launches", "2", "1"),)

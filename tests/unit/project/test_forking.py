@@ -24,8 +24,9 @@ json.dump({
     "encodings": [sys.stdout.encoding, sys.stderr.errors, sys.stdout.line_buffering],
 }, sys.stdout)
 """
-# As the inside starts a stage: below a process that has set up signals and exits of its own. It ignores one signal, and none of those that
-# whoever started the tests has them ignore (as `nohup` does): where LLVM has compiled, its handlers have replaced that in pytest's process.
+# As the inside starts a stage: below a process that has set up signals and exits of its own. It ignores SIGUSR1
+# alone. Signals that pytest's own parent ignores (`nohup` does so) are set back: LLVM, once it has compiled something in pytest's process,
+# has replaced them there by its own handlers, and the fork server has not.
 START = """
 import atexit, click, os, signal, subprocess, sys, tempfile
 kept = tempfile.TemporaryDirectory()
