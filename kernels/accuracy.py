@@ -100,7 +100,7 @@ def _unwritten(*block: torch.Tensor) -> str:
 def _computed_on_cpu(pytorch: torch.Tensor) -> bool:
     """Return whether PyTorch computed this on the CPU: in Triton's interpreter, and on an emulated card.
 
-    There a sum of n products in fp32 has as many partial sums as the processor has lanes, up to 16 in PyTorch, while NumPy, which multiplies in
-    the interpreter, may have one, and so may a card. That alone is four times the error. A result of 16 bits is rounded by more than this.
+    There a sum of products in fp32 has as many partial sums as the processor has lanes, up to 16 in PyTorch. NumPy, which multiplies in
+    the interpreter, may have one, and so may a card. That alone is four times the error. Rounding a result to 16 bits costs more than this.
     """
     return pytorch.untyped_storage().device.type == "cpu"

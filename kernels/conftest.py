@@ -84,7 +84,7 @@ def poison(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def judge(record_property: Callable[[str, object], None]) -> Callable[..., None]:
-    """Hold a result to twice the error of PyTorch's own op, both against a float64 reference, or fp32 to eight times without a card; record the errors.
+    """Hold a result to a few times the error of PyTorch's own op, both against a float64 reference (`kernels.accuracy`); record the errors.
 
     `what` names the result where a test has several; it prefixes the properties.
     """
