@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Union
 from xml.parsers import expat
 
+from harness.collect.results import ERROR_TYPES, OTHERS, PASSED, REASONS, RESULTS, Result, by_status, worse
 from harness.collect.untrusted import Budget, RejectedError, Room, clip, opened
 from harness.records import MOST_SECONDS, CaseResult, NotRun, Verdict
 from harness.records.selection.package import kernel_of
@@ -23,18 +24,6 @@ MAX_NAMES = 1000  # of elements and attributes; expat never forgets one
 MAX_TAG_BYTES = 1 << 20  # a tag is in memory as a whole, and each attribute takes many times its size in the file
 MAX_MEMORY = 256 << 20
 
-# What an `<error type="…">` may say; any other type, "passed" among them, is an error.
-_ERROR_TYPES = {
-    verdict.value: verdict
-    for verdict in (Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG, Verdict.INVALID, Verdict.INCOMPLETE, Verdict.INFRA)
-}
-_RESULTS = {"failure": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.NOT_RUN}
-# What other tools say in `status` or `result` of a case that has no element for it.
-_STATUSES = dict.fromkeys(("failed", "failure", "fail"), Verdict.FAILED)
-_STATUSES |= dict.fromkeys(("error", "errored", "broken", "crashed", "aborted"), Verdict.ERROR)
-_STATUSES |= dict.fromkeys(("notrun", "skipped", "disabled", "suppressed", "pending", "ignored"), Verdict.NOT_RUN)
-_PASSED = (Verdict.PASSED, "", "", None)
-_REASONS = {why.value: why for why in NotRun}  # what a `<skipped type="…">` may say
 _MAX_PROPERTIES = 64
 _ID, _KERNEL, _MESSAGE, _DETAIL = 1000, 200, 2000, 20_000  # characters kept
 _CASE_BYTES = 450  # beside its texts
@@ -84,7 +73,7 @@ class _Reader:
         self._case_depth = 0
         self._properties: Union[dict[str, str], None] = None
         self._in_properties = False
-        self._found: tuple[Verdict, str, str, Union[NotRun, None]] = _PASSED
+        self._found: Result = PASSED
         self._result: Union[tuple[Verdict, str, Union[NotRun, None]], None] = None
         self._text = ""
         self._cut = 0
@@ -117,7 +106,7 @@ class _Reader:
             raise RejectedError(f"the root element is {clip(tag, 80)!r}, not testsuites or testsuite")
         elif tag == "testcase" and depth == len(self._suites) and self._suites[-1] == "testsuite":
             self._case, self._case_depth = attributes, depth
-            self._properties, self._found = None, _PASSED
+            self._properties, self._found = None, PASSED
         elif tag in ("error", "failure") and depth == len(self._suites):
             raise RejectedError(f"line {self.parser.CurrentLineNumber}: <{tag}> outside of any test")
 
@@ -135,13 +124,15 @@ class _Reader:
             self._in_properties = self._properties is None  # the first list counts
             if self._in_properties:
                 self._properties = {}
-        elif below == 1 and tag in _RESULTS:
-            kind = _RESULTS[tag]
+        elif below == 1 and tag in RESULTS:
+            kind = RESULTS[tag]
             if kind is Verdict.ERROR:
-                kind = _ERROR_TYPES.get(attributes.get("type", ""), kind)
-            why = _REASONS.get(attributes.get("type", "")) if kind is Verdict.NOT_RUN else None
+                kind = ERROR_TYPES.get(attributes.get("type", ""), kind)
+            why = REASONS.get(attributes.get("type", "")) if kind is Verdict.NOT_RUN else None
             self._result, self._text, self._cut = (kind, clip(attributes.get("message", ""), _MESSAGE), why), "", 0
             self.parser.CharacterDataHandler = self._add_text
+        elif below == 1 and tag not in OTHERS:  # it may mean a failure
+            self._found = worse(self._found, (Verdict.INVALID, f"JUnit has no element <{clip(tag, 40)}>", "", None))
 
     def _end(self, tag: str) -> None:
         self._depth = depth = self._depth - 1
@@ -151,8 +142,8 @@ class _Reader:
         elif depth == self._case_depth:
             if len(self.cases) == MAX_CASES:
                 raise RejectedError(f"it is too large: more than {MAX_CASES} tests")
-            if self._found is _PASSED and ("status" in self._case or "result" in self._case):
-                self._found = _by_status(self._case)
+            if self._found is PASSED and ("status" in self._case or "result" in self._case):
+                self._found = by_status(self._case)
             case, new = _result(self._case, self._properties or {}, *self._found)
             # An empty text is one for all of them, and so is the name of a property.
             texts = filter(None, (case.message, case.detail, *case.properties.values()))
@@ -165,8 +156,8 @@ class _Reader:
             self._in_properties = False
             if self._result is not None:
                 verdict, message, why = self._result
-                if verdict.severity > self._found[0].severity:
-                    self._found = (verdict, message, self._text + (f" … {self._cut} characters cut" if self._cut else ""), why)
+                text = self._text + (f" … {self._cut} characters cut" if self._cut else "")
+                self._found = worse(self._found, (verdict, message, text, why))
                 self._result, self.parser.CharacterDataHandler = None, None
 
     def _add_text(self, text: str) -> None:
@@ -180,14 +171,6 @@ class _Reader:
 
     def _refuse_document_type(self, *_: object) -> None:
         raise RejectedError("it declares a document type or entities, which a report never needs")
-
-
-def _by_status(attributes: dict[str, str]) -> tuple[Verdict, str, str, Union[NotRun, None]]:
-    """Return how a case ended by its attributes, where no element in it says more."""
-    for name in ("status", "result"):
-        if verdict := _STATUSES.get(attributes.get(name, "").lower()):
-            return verdict, f'{name}="{clip(attributes[name], 40)}"', "", None
-    return _PASSED
 
 
 def _result(

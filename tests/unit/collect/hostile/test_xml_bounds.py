@@ -63,6 +63,7 @@ STATUSES = {
     "not run": ('status="notrun" result="suppressed"', "", (Verdict.NOT_RUN, 'status="notrun"')),
     "run, and its result": ('status="run" result="failed"', "", (Verdict.FAILED, 'result="failed"')),
     "run": ('status="run" result="completed"', "", (Verdict.PASSED, "")),
+    "a word that nobody knows": ('status="passed" result="unstable"', "", (Verdict.INVALID, 'result="unstable"')),
     "run, and an element failed": ('status="passed"', '<failure message="m"/>', (Verdict.FAILED, "m")),
 }
 
@@ -74,6 +75,16 @@ def test_the_status_of_a_case(tmp_path, name):
     (found,) = xml(tmp_path, f'<testcase name="n" {attributes}>{inner}</testcase>')
 
     assert (found.verdict, found.message) == expected
+
+
+@pytest.mark.parametrize("tag", ["Failure", "fail", "rerun"])
+def test_an_unknown_element_is_no_pass(tmp_path, tag):
+    """It may mean a failure. Surefire's attempts beside a result are known, and change nothing."""
+    (found,) = xml(tmp_path, f'<testcase name="n"><{tag}/></testcase>')
+    assert (found.verdict, found.message) == (Verdict.INVALID, f"JUnit has no element <{tag}>")
+
+    (found,) = xml(tmp_path, '<testcase name="n"><system-out>x</system-out><flakyFailure><stackTrace/></flakyFailure></testcase>')
+    assert found.verdict is Verdict.PASSED
 
 
 @pytest.mark.parametrize("tag", ["error", "failure"])
