@@ -7,7 +7,8 @@ from synthetic import GPU_B, case, compiled, facts, pair, run, two_targets
 
 from harness.compare import compare, exit_code
 from harness.compare.comparison import Parity
-from harness.errors import ExitCode
+from harness.compare.runs import outcome
+from harness.errors import ExitCode, Outcome
 from harness.records import Stage, Verdict
 from harness.render.html import render_html
 from harness.render.markdown import render_markdown
@@ -105,3 +106,13 @@ def test_what_was_deselected_and_what_is_doubted_is_shown():
     assert "2 tests deselected, by an option of the run or by the package" in render_markdown(comparison)
     assert "2 tests, by an option of the run or by the package" in render_html(comparison)
     assert exit_code(compare([run("alpha", stages=doubted)])) is ExitCode.INCOMPLETE
+
+
+@pytest.mark.parametrize(("problems", "reason"), [(("a note", "The disk is full"), "The disk is full"), ((), "2 targets passed")])
+def test_a_report_that_could_not_be_written_has_its_reason(problems, reason):
+    """The targets' verdicts do not explain its exit code: the last problem does, or else the verdict in words, without its full stop."""
+    comparison = dataclasses.replace(
+        compare(two_targets(), B), exit_code=ExitCode.INFRASTRUCTURE, problems=problems, sentence="2 targets passed."
+    )
+
+    assert outcome(comparison) == Outcome(ExitCode.INFRASTRUCTURE, reason)

@@ -48,6 +48,14 @@ def test_a_sweep_is_condensed_to_best_median_and_largest():
     assert (times.best, times.best_case) == (900.0, "softmax/N=4096")
 
 
+def test_a_parameter_of_zero_makes_no_case_small():
+    """An offset of 0 is in every case. The sizes beside it decide which case is the largest."""
+    samples = tuple(dataclasses.replace(sample(n, float(n)), params={"N": n, "offset": 0, "causal": True}) for n in (4096, 1024, 2048))
+    (speed,) = compare([run(samples=samples)], A).speeds
+
+    assert speed.largest == 4096.0
+
+
 def test_performance_portability_is_zero_where_a_benched_target_has_none():
     """It is the harmonic mean of the shares, over all benchmarked targets."""
     good = points(sample(value=2000.0), sample(value=1000.0))
