@@ -11,7 +11,7 @@ from harness.collect.untrusted import RejectedError, opened
 from harness.errors import UsageError
 from harness.records import COMPILED_FOLDER, COMPILED_HERE, COMPILED_MANIFEST, COMPILED_NAME
 
-_MOST_FILES, _MOST_LIST, _MOST_BYTES = 100_000, 32 << 20, 256 << 20  # files, bytes of their list, bytes of each
+_MOST_FILES, _MOST_LIST, _MOST_BYTES, _MOST_TOGETHER = 100_000, 32 << 20, 256 << 20, 4 << 30  # files; bytes of their list, of each, of all
 _REMEDY = "Compile again with --save-compiled, and hand over that run."
 
 
@@ -52,7 +52,7 @@ def copy(folder: Path, raw: Path, planned: str) -> None:
     """Copy the kernels into a target's folder, where the inside looks for them. Nothing outside of their list is taken, and no link.
 
     Raises:
-        UsageError: they have changed since `planned`, the SHA-256 of their list, or the list names something else.
+        UsageError: they have changed since `planned`, the SHA-256 of their list; it names something else; or they would fill the disk.
     """
     digest_of(folder, planned)
     text = _read(folder, COMPILED_MANIFEST, _MOST_LIST)
@@ -62,8 +62,16 @@ def copy(folder: Path, raw: Path, planned: str) -> None:
             raise ValueError("it names something other than files of kernels")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(f"The list of the kernels in {folder} cannot be read: {error}.", "It was damaged or forged.", _REMEDY) from None
+    room = _MOST_TOGETHER
     for name, digest in files.items():
         data = _read(folder, name, _MOST_BYTES)
+        room -= len(data)
+        if room < 0:
+            raise UsageError(
+                f"The kernels in {folder} have more than {_MOST_TOGETHER >> 30} GiB.",
+                "A package's kernels have megabytes: it was forged.",
+                _REMEDY,
+            )
         if hashlib.sha256(data).hexdigest() != digest:
             raise UsageError(f"{folder / name} was changed after it was compiled.", "The artifact was damaged or forged.", _REMEDY)
         _write(raw / COMPILED_HERE / name, data)

@@ -168,6 +168,14 @@ def test_what_was_not_planned_is_refused_before_anything_starts(handed, tmp_path
         handover.copy(theirs, tmp_path / "raw", handed.compiled)
 
 
+def test_kernels_that_would_fill_the_disk_are_refused(handed, tmp_path, monkeypatch):
+    """Each file may be within its limit, and all together may not."""
+    monkeypatch.setattr(handover, "_MOST_TOGETHER", 20)
+    with pytest.raises(UsageError, match="have more than 0 GiB"):
+        handover.copy(tmp_path / COMPILED_FOLDER, tmp_path / "raw", handed.compiled)
+    assert sum(file.stat().st_size for file in (tmp_path / "raw").rglob("*") if file.is_file()) <= 20
+
+
 def test_a_list_that_changed_meanwhile_is_refused(handed, tmp_path):
     """By code of the package, which can write to the results."""
     (tmp_path / COMPILED_HERE / COMPILED_MANIFEST).write_text("{}")
