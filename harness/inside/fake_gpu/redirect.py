@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -234,6 +235,16 @@ class Redirect(torch.overrides.TorchFunctionMode):
         said = str(args[0].cpu().type() if args[0].is_meta else func(*args))
         return said.replace("torch.", f"torch.{self.claim.type}.") if self.is_on_card(args[0]) else said
 
+    def _repr(self, func: Any, args: Any, kwargs: Any) -> str:
+        """Name the card where torch would: behind the numbers, and before everything else. What has no data is on the meta device."""
+        text = str(self.call(func, args, kwargs))
+        if is_shape(args[0]) or not text.startswith(("tensor(", "Parameter containing")):
+            return text
+        text = text.replace(", device='meta'", "", 1)
+        numbers = _BEHIND_NUMBERS.search(text)
+        at = numbers.start() if numbers else text.rindex(")")
+        return f"{text[:at]}, device='{self.claim}'{text[at:]}" if self.is_on_card(args[0]) else text
+
     def _dlpack_device(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Let torch name the kind of device of a tensor on the card: it knows the vendor's number."""
         return func(SimpleNamespace(device=self.claim, is_pinned=lambda: False) if self.is_on_card(args[0]) else args[0])
@@ -256,6 +267,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
         return self.call(func, (tensor.double(), *args[1:]), kwargs).to(tensor.dtype)
 
 
+_BEHIND_NUMBERS = re.compile(r",\s+(size|dtype|layout|grad_fn|requires_grad|tangent)=")
 _places: Any = torch._C._nn
 _OF_PLACES = (torch.device, _places._parse_to)
 _OF_DATA = (torch.tensor, torch.as_tensor, torch.asarray, torch.sparse_coo_tensor, torch.sparse_csr_tensor)
@@ -290,6 +302,8 @@ _ACTIONS = {
     "is_pinned": Redirect._is_pinned,
     "get_device": Redirect._index,
     "type": Redirect._type,
+    "__repr__": Redirect._repr,
+    "__format__": Redirect._repr,
     "__dlpack_device__": Redirect._dlpack_device,
     "__dlpack__": lambda self, func, args, kwargs: func(*args, **{key: kwargs[key] for key in kwargs.keys() - {"stream", "dl_device"}}),
     "scaled_dot_product_attention": Redirect._attend,
