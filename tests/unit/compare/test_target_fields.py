@@ -210,6 +210,7 @@ def both_used(second, ceilings=()):
         (card(1, architecture="sy_80"), ("architecture: sy_90 on GPU 0, sy_80 on GPU 1",)),
         (card(1, memory_bytes=40 << 30), ("memory: 80.0 GiB on GPU 0, 40.0 GiB on GPU 1",)),
         (card(1, multiprocessors=99), ("multiprocessors: 100 on GPU 0, 99 on GPU 1",)),
+        (card(1, derived_gbps=None), ("bandwidth by its driver's figures: 4400 GB/s on GPU 0, unknown on GPU 1",)),
         (card(1, clock_mhz=None), ("clock: 1980 MHz on GPU 0, unknown on GPU 1",)),
         (card(1, told={"power limit": "500 W"}), ("power limit: unknown on GPU 0, 500 W on GPU 1",)),
         (card(1, name="x" * 500), (f"name: Card on GPU 0, {'x' * 500}"[:400],)),
