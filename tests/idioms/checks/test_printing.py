@@ -33,7 +33,8 @@ def test_the_text_of_a_tensor_names_its_card(pair):
     """That of a copy on the host does not."""
     x = add(*pair)
     first = x[:2]
-    assert "device='cuda:0'" in repr(first) and "cuda" in str(first.half())
+    assert "device='cuda:0'" in repr(first)
+    assert "cuda" in str(first.half())
     assert "cuda" not in repr(first.cpu())
     assert "device='cuda:0'" in str(torch.nn.Parameter(first))
     torch.testing.assert_close(scale(x, 2.0), 2 * x)
