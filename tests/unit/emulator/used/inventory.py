@@ -38,7 +38,8 @@ def main() -> None:
         for arch, shapes in collect(Path(sys.argv[1])).items():
             (HERE / "cards" / f"{arch}.txt").write_text("".join(f"{one}\n" for one in sorted(shapes.values())))
     sys.path[:0] = [str(HERE.parent), str(HERE.parents[1]), str(HERE.parents[3])]
-    from test_used_forms import WAVES, stated_by, used
+    from held import WAVES, used
+    from test_used_forms import stated_by
 
     for arch in WAVES:
         shapes = used(arch)

@@ -236,6 +236,9 @@ HINTS = (
 )
 
 
+PREFIXES = ("ds_", "global_", "buffer_", "s_load_", "flat_", "scratch_", "s_buffer_")
+
+
 def case(memory: Memory, shape: str, example: str) -> Case:
     """Make a shape that touches memory, or does nothing to registers, into code."""
     name = shape.split()[0]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from held import used
 from machine_code import compiled
 from shapes import instructions, shape
-from test_used_forms import used
 
 from kernels.add.add import add_kernel
 from kernels.dropout.dropout import dropout_kernel

@@ -10,10 +10,10 @@ import struct
 import numpy as np
 import pytest
 from cases import drawn
+from held import CONTROL, used
 from machine_code import WAVES, assembled, lanes
 from shapes import split
 from slow_cases import slow_but
-from test_used_forms import CONTROL, used
 
 from harness.emulator import Check, Launch, execute, load
 

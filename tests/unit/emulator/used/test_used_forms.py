@@ -1,38 +1,19 @@
-"""Every instruction that compiled kernels use, card by card, against a second statement of its meaning: without one, the test fails.
-
-`cards/` lists them: one instruction for each shape (shapes.py) in the code of the bundled kernels and of `tests/idioms`.
-"""
+"""Every instruction that compiled kernels use, card by card, against a second statement of its meaning: without one, the test fails."""
 
 from __future__ import annotations
 
-import collections
 import re
 import sys
 from pathlib import Path
 
-import cases
-import exchanges
-import memory
 import numpy as np
-import on_lanes
-import on_scalars
 import pytest
-import wave_memory
+from held import CONTROL, PRODUCTS, used, wrong_on
 from machine_code import WAVES
-from shapes import shape
 from slow_cases import slow_but
 
 sys.path.append(str(Path(__file__).parents[1] / "instructions"))
 from test_matrix import BITS, WAVES_RUN, by_wave, check_rdna4, dense, drawn, in_lanes, packed, result_cdna, run
-
-CARDS = Path(__file__).parent / "cards"
-PRODUCTS = ("v_mfma", "v_wmma")
-CONTROL = ("s_cbranch", "s_branch", "s_endpgm", "s_wait", "s_barrier", "s_setreg", "s_sendmsg")
-
-
-def used(arch: str) -> dict[str, str]:
-    """Return an instruction for each shape that kernels use on a card."""
-    return {shape(line): line for line in (CARDS / f"{arch}.txt").read_text().splitlines()}
 
 
 def stated_by(form: str) -> str:
@@ -42,36 +23,9 @@ def stated_by(form: str) -> str:
     return "test_used_control" if form.startswith(CONTROL) else "test_every_used_form_does_what_is_stated"
 
 
-def in_memory(arch: str) -> tuple[cases.Machine, wave_memory.Memory]:
-    machine = cases.Machine(arch, ("f32", "u", "u", "u", "u"))
-    return machine, wave_memory.Memory(machine)
-
-
 @pytest.mark.parametrize("arch", slow_but(WAVES, ["gfx1201"]))
 def test_every_used_form_does_what_is_stated(arch):
-    groups, scalar_cases, memory_cases = collections.defaultdict(list), [], []
-    machine, bytes_ = in_memory(arch)
-    rows = on_scalars.given(arch)
-    for one, example in used(arch).items():
-        mnemonic = one.split()[0]
-        name = on_lanes.base(mnemonic)
-        if mnemonic.startswith((*PRODUCTS, *CONTROL)) and mnemonic not in memory.HINTS:
-            continue
-        if name in exchanges.EXCHANGES:
-            memory_cases.append(exchanges.EXCHANGES[name](machine, one, example))
-        elif mnemonic.startswith(("ds_", "buffer_", "global_", "s_load_")) or mnemonic in memory.HINTS:
-            memory_cases.append(memory.case(bytes_, one, example))
-        elif mnemonic.startswith(("s_", "v_s_")):
-            scalar_cases.append(on_scalars.Scalar(arch, one, example, rows))
-        else:
-            kinds = max(map(on_lanes.drawn_kinds, one.split(" :: ")), key=lambda each: sum(kind != "u" for kind in each))
-            groups[kinds].append((one, example))
-    wrong = cases.execute_cases(machine, memory_cases, bytes_.begin) + on_scalars.run(arch, scalar_cases, rows)
-    for kinds, examples in groups.items():
-        here = cases.Machine(arch, kinds)
-        wrong += cases.execute_cases(here, [on_lanes.case(here, *each) for each in examples])
-
-    assert wrong == []
+    assert wrong_on(arch, used(arch)) == []
 
 
 @pytest.mark.parametrize("arch", slow_but(WAVES, ["gfx1201"]))

@@ -1,0 +1,69 @@
+"""The lists of instructions in `cards/`, and what those on them leave that is not what is stated.
+
+`cards/GFX.txt` has what the bundled kernels and `tests/idioms` compile to: one instruction for each shape (shapes.py). `cards/unused/` has
+the rest of what the emulator's core executes, an instruction for each form: on all CDNA or all RDNA cards, or on one.
+"""
+
+from __future__ import annotations
+
+import collections
+from pathlib import Path
+
+import cases
+import exchanges
+import memory
+import on_lanes
+import on_scalars
+import wave_memory
+from machine_code import WAVES
+from shapes import shape
+
+CARDS = Path(__file__).parent / "cards"
+PRODUCTS = ("v_mfma", "v_smfmac", "v_wmma", "v_swmmac")
+CONTROL = ("s_cbranch", "s_branch", "s_endpgm", "s_wait", "s_barrier", "s_setreg", "s_sendmsg")
+
+
+def used(arch: str) -> dict[str, str]:
+    """Return an instruction for each shape that kernels use on a card."""
+    return by_shape(CARDS / f"{arch}.txt")
+
+
+def unused(arch: str) -> dict[str, str]:
+    """Return an instruction for each form that the core executes on a card, and that no kernel uses."""
+    family = "cdna" if WAVES[arch] == 64 else "rdna"
+    return by_shape(CARDS / "unused" / f"{family}.txt") | by_shape(CARDS / "unused" / f"{arch}.txt")
+
+
+def by_shape(path: Path) -> dict[str, str]:
+    return {shape(line): line for line in path.read_text().splitlines()}
+
+
+def in_memory(arch: str) -> tuple[cases.Machine, wave_memory.Memory]:
+    machine = cases.Machine(arch, ("f32", "u", "u", "u", "u"))
+    return machine, wave_memory.Memory(machine)
+
+
+def wrong_on(arch: str, examples: dict[str, str]) -> list[tuple[str, str]]:
+    """Execute instructions, without products and control; return those that leave something else than is stated, and what."""
+    groups, scalar_cases, memory_cases = collections.defaultdict(list), [], []
+    machine, bytes_ = in_memory(arch)
+    rows = on_scalars.given(arch)
+    for one, example in examples.items():
+        mnemonic = one.split()[0]
+        name = on_lanes.base(mnemonic)
+        if mnemonic.startswith((*PRODUCTS, *CONTROL)) and mnemonic not in memory.HINTS:
+            continue
+        if name in exchanges.EXCHANGES:
+            memory_cases.append(exchanges.EXCHANGES[name](machine, one, example))
+        elif mnemonic.startswith(memory.PREFIXES) or mnemonic in (*memory.HINTS, *memory.CACHES):
+            memory_cases.append(memory.case(bytes_, one, example))
+        elif mnemonic.startswith(("s_", "v_s_")):
+            scalar_cases.append(on_scalars.Scalar(arch, one, example, rows))
+        else:
+            kinds = max(map(on_lanes.drawn_kinds, one.split(" :: ")), key=lambda each: sum(kind != "u" for kind in each))
+            groups[kinds].append((one, example))
+    wrong = cases.execute_cases(machine, memory_cases, bytes_.begin) + on_scalars.run(arch, scalar_cases, rows)
+    for kinds, in_group in groups.items():
+        here = cases.Machine(arch, kinds)
+        wrong += cases.execute_cases(here, [on_lanes.case(here, *each) for each in in_group])
+    return wrong
