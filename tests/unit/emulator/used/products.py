@@ -20,14 +20,14 @@ _EIGHTS = {
     "fnuz": {"fp8": torch.float8_e4m3fnuz, "bf8": torch.float8_e5m2fnuz},
     "ocp": {"fp8": torch.float8_e4m3fn, "bf8": torch.float8_e5m2},
 }
-_MINIFLOATS = {"fp6": (3, 1), "bf6": (2, 3), "fp4": (1, 1)}  # bits of fraction, and bias; no infinities, no NaN (OCP MX)
+MINIFLOATS = {"fp6": (3, 1), "bf6": (2, 3), "fp4": (1, 1)}  # bits of fraction, and bias; no infinities, no NaN (OCP MX)
 
 
 def value_of(codes: np.ndarray, kind: str, arch: str) -> np.ndarray:
     """Return what codes of a type stand for."""
     bits = BITS[kind]
-    if kind in _MINIFLOATS:
-        fraction_bits, bias = _MINIFLOATS[kind]
+    if kind in MINIFLOATS:
+        fraction_bits, bias = MINIFLOATS[kind]
         magnitude, one = codes & (1 << bits - 1) - 1, 1 << fraction_bits
         exponent, fraction = magnitude // one, magnitude % one / one
         value = np.where(exponent > 0, (1 + fraction) * 2.0 ** (exponent.astype(int) - bias), fraction * 2.0 ** (1 - bias))
@@ -37,7 +37,7 @@ def value_of(codes: np.ndarray, kind: str, arch: str) -> np.ndarray:
         return eight.to(torch.float64).numpy()
     if kind == "bf16":
         return (codes.astype(np.uint32) << 16).view(np.float32).astype(float)
-    if kind == "xf32":  # 10 bits of fraction are left
+    if kind == "xf32":  # 10 bits of fraction are left, others are cut off (triton-lang/triton#11783)
         return (codes.astype(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32).astype(float)
     if kind[0] == "f":
         return codes.astype(f"u{bits // 8}").view(f"f{bits // 8}").astype(float)
