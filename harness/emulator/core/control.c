@@ -43,8 +43,7 @@ NOTHING(s_wait_kmcnt) NOTHING(s_wait_loadcnt_dscnt) NOTHING(s_wait_storecnt_dscn
 NOTHING(s_wait_event) NOTHING(v_nop) NOTHING(buffer_wbl2) NOTHING(buffer_inv) NOTHING(buffer_gl0_inv)
 NOTHING(buffer_gl1_inv) NOTHING(global_inv) NOTHING(global_wb) NOTHING(global_wbinv) NOTHING(s_prefetch_inst)
 NOTHING(s_prefetch_inst_pc_rel) NOTHING(s_prefetch_data) NOTHING(s_prefetch_data_pc_rel) NOTHING(s_wakeup)
-NOTHING(buffer_wbinvl1) NOTHING(buffer_wbinvl1_vol) NOTHING(s_singleuse_vdst) NOTHING(ds_nop) NOTHING(s_inst_prefetch)
-NOTHING(s_version) NOTHING(s_round_mode_nearest)
+NOTHING(buffer_wbinvl1) NOTHING(buffer_wbinvl1_vol) NOTHING(ds_nop) NOTHING(s_version)
 
 /* Barriers. A wave that has ended counts as arrived. */
 static void tell(struct wave *w) { if (w->machine->checks) signalled(w); }
