@@ -16,6 +16,9 @@ from shapes import split
 from harness.emulator import Launch, execute, load
 
 
+EDGES = [0, 2**64 - 1, 2**63, 2**63 - 1, 1, 2**32 - 1, 2**32, 2**64 - 2**32, 2**31, 2**31 - 1]
+
+
 def name_of(mnemonic: str) -> str:
     name = mnemonic.removesuffix("_e64")
     return OLDER.get(name, name)
@@ -27,6 +30,7 @@ def given(arch: str) -> list[list[int]]:
     floats, halves = (drawn(kind, f"{arch} scalar floats", 4 * WAVES_RUN).tolist() for kind in ("f32", "f16"))
     kinds = [(word, float_, word, half) for word, float_, half in zip(chain.from_iterable(rows), floats, halves, strict=True)]
     mixed = [[kinds[i * WAVES_RUN + n][n % 4] for n in range(WAVES_RUN)] for i in range(4)]
+    mixed[0][: len(EDGES)] = EDGES
     mixed[1] = [first if n % 7 == 0 else second for n, (first, second) in enumerate(zip(mixed[0], mixed[1], strict=True))]
     return mixed
 
