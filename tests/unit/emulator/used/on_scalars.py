@@ -15,7 +15,6 @@ from shapes import split
 
 from harness.emulator import Launch, execute, load
 
-
 EDGES = [0, 2**64 - 1, 2**63, 2**63 - 1, 1, 2**32 - 1, 2**32, 2**64 - 2**32, 2**31, 2**31 - 1]
 
 
