@@ -40,11 +40,10 @@ NOTHING(s_dcache_wb) NOTHING(s_clause) NOTHING(s_delay_alu) NOTHING(s_waitcnt_de
 NOTHING(s_waitcnt_vscnt) NOTHING(s_waitcnt_vmcnt) NOTHING(s_waitcnt_expcnt) NOTHING(s_waitcnt_lgkmcnt) NOTHING(s_wait_loadcnt)
 NOTHING(s_wait_storecnt) NOTHING(s_wait_samplecnt) NOTHING(s_wait_bvhcnt) NOTHING(s_wait_expcnt) NOTHING(s_wait_dscnt)
 NOTHING(s_wait_kmcnt) NOTHING(s_wait_loadcnt_dscnt) NOTHING(s_wait_storecnt_dscnt) NOTHING(s_wait_alu) NOTHING(s_wait_idle)
-NOTHING(s_wait_event) NOTHING(s_code_end) NOTHING(v_nop) NOTHING(buffer_wbl2) NOTHING(buffer_inv) NOTHING(buffer_gl0_inv)
+NOTHING(s_wait_event) NOTHING(v_nop) NOTHING(buffer_wbl2) NOTHING(buffer_inv) NOTHING(buffer_gl0_inv)
 NOTHING(buffer_gl1_inv) NOTHING(global_inv) NOTHING(global_wb) NOTHING(global_wbinv) NOTHING(s_prefetch_inst)
-NOTHING(s_prefetch_inst_pc_rel) NOTHING(s_prefetch_data) NOTHING(s_prefetch_data_pc_rel) NOTHING(s_wakeup) NOTHING(s_setkill)
-NOTHING(buffer_wbinvl1) NOTHING(buffer_wbinvl1_vol) NOTHING(s_singleuse_vdst) NOTHING(ds_nop) NOTHING(s_inst_prefetch)
-NOTHING(s_version) NOTHING(s_round_mode_nearest)
+NOTHING(s_prefetch_inst_pc_rel) NOTHING(s_prefetch_data) NOTHING(s_prefetch_data_pc_rel) NOTHING(s_wakeup)
+NOTHING(buffer_wbinvl1) NOTHING(buffer_wbinvl1_vol) NOTHING(ds_nop) NOTHING(s_version)
 
 /* Barriers. A wave that has ended counts as arrived. */
 static void tell(struct wave *w) { if (w->machine->checks) signalled(w); }
@@ -60,7 +59,8 @@ WHOLE(s_memrealtime, B64, NONE, set_scalar(w, &i->d, w->machine->executed / 16, 
 static u32 whole_register(struct wave *w, int number) {
     switch (number) {
     case 1: return w->mode;
-    case 4: case 23: case 20: case 24: return 0; /* HW_ID, XCC_ID: everything runs in one place */
+    /* Where a wave runs: everything runs in one place. */
+    case LANES == 64 ? 4 : 23: case LANES == 64 ? 20 : 24: return 0; /* HW_ID, XCC_ID; HW_ID1, HW_ID2 */
     default: stop(w, UNIMPLEMENTED);
     }
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from harness.emulator.decode.instruction import B32, B64, CLAMP, Instruction, Operand
 from harness.emulator.decode.operands import LITERAL, Registers
-from harness.emulator.decode.tables import cache_name, mfma_name, mnemonics, operation_name
+from harness.emulator.decode.tables import cache_name, mfma_name, mnemonics, operation_name, vector_name
 from harness.emulator.library import Operation
 
 _UNKNOWN = Operation(0, "", B32, 0, (B32, B32, B32, 0))
@@ -44,7 +44,8 @@ class Context:
         if self.family == "cdna" and encoding in ("VOP3P", "MFMA"):
             name = mfma_name(self.architecture, opcode)
         else:
-            name = mnemonics(self.family, encoding).get(opcode) or (cache_name(self.architecture, opcode) if encoding == "MUBUF" else None)
+            name = vector_name(self.architecture, encoding, opcode) or mnemonics(self.family, encoding).get(opcode)
+            name = name or (cache_name(self.architecture, opcode) if encoding == "MUBUF" else None)
         if name is None:
             raise ValueError(f"{encoding} opcode {opcode}")
         return self.named(name, size)

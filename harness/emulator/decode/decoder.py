@@ -14,7 +14,7 @@ from harness.emulator.library import Operation
 FAMILIES = {"gfx90a": "cdna", "gfx942": "cdna", "gfx950": "cdna", "gfx1100": "rdna3", "gfx1201": "rdna4"}
 _Decoder = Callable[[Context], Instruction]
 
-_SIZES, _LONGEST = (4, 8, 12), 12
+_SIZES, _LONGEST = (4, 8, 12, 16), 16
 _Words = tuple[str, int, bytes]
 # Up to twice as many instructions are kept, of about 1.5 KB each: `young` and `old`. Kernels that follow each other have many in common.
 _MOST_KNOWN = 1 << 12

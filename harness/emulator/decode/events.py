@@ -40,6 +40,8 @@ def _waits(family: str, name: str, imm: int) -> tuple[int, int, int, int] | None
         return loads if loads < 63 else none, lds if lds < 63 else none, none, lds
     return {
         "s_waitcnt_vscnt": (none, none, imm, none),
+        "s_waitcnt_vmcnt": (imm, none, none, none),
+        "s_waitcnt_lgkmcnt": (none, imm, none, imm),
         "s_wait_storecnt": (none, none, imm, none),
         "s_wait_loadcnt": (imm, none, none, none),
         "s_wait_dscnt": (none, imm, none, none),

@@ -83,5 +83,5 @@ class Instruction:
 
     def __str__(self) -> str:
         operands = self.shown if self.shown is not None else [o.text for o in (self.d, self.e, *self.s) if o.text]
-        text = " ".join([self.name, ", ".join(operands), *self.modifiers]).rstrip()
+        text = " ".join(filter(None, [self.name, ", ".join(operands), *self.modifiers]))
         return f"{text} :: {self.second}" if self.second else text

@@ -160,6 +160,9 @@ FLOATS(16x16x8, 16, 8, 1, xf32, E_XF32, 32) FLOATS(32x32x4, 32, 4, 1, xf32, E_XF
     FLOATS(32x32x8, 32, 8, 1, name, element, 16) FLOATS(16x16x16, 16, 16, 1, name, element, 16) \
     FLOATS(16x16x32, 16, 32, 1, name, element, 16) FLOATS(32x32x16, 32, 16, 1, name, element, 16)
 HALVES(f16, E_F16) HALVES(bf16, E_BF16)
+/* The first ones of bf16 take half as many values of k: of gfx90a alone. */
+FLOATS(32x32x2_2b, 32, 2, 2, bf16, E_BF16, 16) FLOATS(16x16x2_4b, 16, 2, 4, bf16, E_BF16, 16) FLOATS(4x4x2_16b, 4, 2, 16, bf16, E_BF16, 16)
+FLOATS(32x32x4, 32, 4, 1, bf16, E_BF16, 16) FLOATS(16x16x8, 16, 8, 1, bf16, E_BF16, 16)
 #define INTEGERS(shape, m, k, blocks) MATRIX(v_mfma_i32_##shape##_i8, m, k, blocks, E_I8, 8, 0, 0, 1)
 INTEGERS(32x32x4_2b, 32, 4, 2) INTEGERS(16x16x4_4b, 16, 4, 4) INTEGERS(4x4x4_16b, 4, 4, 16) INTEGERS(32x32x16, 32, 16, 1)
 INTEGERS(16x16x32, 16, 32, 1) INTEGERS(32x32x8, 32, 8, 1) INTEGERS(16x16x16, 16, 16, 1) INTEGERS(16x16x64, 16, 64, 1) INTEGERS(32x32x32, 32, 32, 1)

@@ -14,10 +14,10 @@ static inline float float_source(const struct wave *w, const struct operand *o) 
     return as_f32(w->mode & KEEPS_DENORMAL_SOURCES ? bits : flushed_bits(bits));
 }
 #define READ_F32(w, o) float_source(w, o)
-static inline float half_source(const struct wave *w, const struct operand *o) {
-    u32 bits = scalar32(w, o);
+static inline float half_in_mode(const struct wave *w, u32 bits) {
     return half_to_float(w->mode & KEEPS_NARROW_OR_WIDE_SOURCES || bits & 0x7c00 ? bits : bits & ~0x3ffu);
 }
+static inline float half_source(const struct wave *w, const struct operand *o) { return half_in_mode(w, scalar32(w, o)); }
 #define READ_F16(w, o) half_source(w, o)
 #define BITS_B32(x) ((u32)(x))
 #define BITS_I32(x) ((u32)(x))

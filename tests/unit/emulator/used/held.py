@@ -20,7 +20,10 @@ from shapes import shape
 
 CARDS = Path(__file__).parent / "cards"
 PRODUCTS = ("v_mfma", "v_smfmac", "v_wmma", "v_swmmac")
-CONTROL = ("s_cbranch", "s_branch", "s_endpgm", "s_wait", "s_barrier", "s_setreg", "s_sendmsg")
+CONTROL = (
+    "s_cbranch", "s_branch", "s_endpgm", "s_wait", "s_barrier", "s_setreg", "s_sendmsg", "s_getreg", "s_round_mode", "s_denorm_mode",
+    "s_getpc", "s_setpc", "s_swappc", "s_call", "s_mem", "s_trap", "s_wakeup", "s_prefetch", "s_dcache", "s_icache", "s_version",
+)  # fmt: skip
 
 
 def used(arch: str) -> dict[str, str]:
