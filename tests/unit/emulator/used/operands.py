@@ -99,7 +99,7 @@ def selected(operand: Operand, kind: str, flags: dict, n: int, machine: Machine,
         raw = raw >> np.uint64(width * int(select[-1])) & np.uint64(2**width - 1)
         if operand.extended:
             raw = np.where(raw >> np.uint64(width - 1) & np.uint64(1), raw | np.uint64(2**32 - 2**width), raw)
-    sign = np.uint64(1 << {"f16": 15, "f64": 63}.get(kind, 31))
+    sign = np.uint64(1 << {"16": 15, "64": 63}.get(kind[-2:], 31))
     if kind != "mix" and not kind.startswith("2"):
         raw = raw & ~sign if operand.absolute else raw
         raw = raw ^ sign if operand.negative else raw
