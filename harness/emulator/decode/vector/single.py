@@ -117,6 +117,10 @@ def vop3(at: Context) -> Instruction:
     if one.name.startswith("v_bitop3"):
         return _truth_table(at, one, high)
     select = 0 if has_scalar or one.name.endswith("_fp4") else at.word >> 11 & 15
+    if select and at.family == "rdna4" and one.name in ("v_cvt_f32_fp8", "v_cvt_f32_bf8"):  # the byte of the source, its two bits reversed
+        byte, select = (select & 1) << 1 | select >> 1 & 1, 0
+        one.s[0] = replace(one.s[0], select=byte if byte else one.s[0].select)
+        one.modifiers.append(f"byte_sel:{byte}")
     for n in range(count):
         flags = (NEGATE if high >> (29 + n) & 1 else 0) | (ABSOLUTE if not has_scalar and at.word >> (8 + n) & 1 else 0)
         if select >> n & 1:

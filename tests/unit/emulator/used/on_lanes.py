@@ -61,6 +61,8 @@ def part_of(
     literals = split(example.partition(" ")[2])[0]
     name = base(mnemonic)
     flags = dict(one.split(":", 1) if ":" in one else (one, "") for one in modifiers)
+    if "byte_sel" in flags:
+        flags["src0_sel"] = "BYTE_" + dict(one.split(":") for one in numbered(modifiers, example))["byte_sel"]
     results, types, function = meaning(machine, name, flags)
     outs = results.lstrip("~").split()
     places, texts, setup, left = [], [], [], []
@@ -89,7 +91,7 @@ def part_of(
     halves = bits_of(flags.get("op_sel_hi", ""), 3, 0)
     for n, kind in enumerate(wanted):
         if kind[0] == "d":  # what the destination held
-            values.append(machine.rows[D] >> np.uint64(32 * at))
+            values.append(machine.rows[D] >> np.uint64(16 if places[0][0].endswith(".h") else 32 * at))
             continue
         if kind == "vcc":
             operand = Operand(machine, "vcc" if machine.cdna else "vcc_lo", 3, "vcc")
