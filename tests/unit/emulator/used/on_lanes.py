@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 from cases import COUNT, Case, D, Machine
-from exact import WIDE, raw_of, typed
+from exact import DTYPES, WIDE, raw_of, typed
 from operands import Operand, bits_of, lane_pattern, numbered, selected
 from shapes import split
 from vector import OLDER, VECTOR
@@ -145,7 +145,7 @@ def modified(name: str, function, wanted: list[str], values: list, flags: dict, 
                 typed_values.append(pair)
                 continue
             constant = operands[n].is_constant
-            pick = (0, 0) if constant and kind == "2f16" else (0, 1) if constant else (low[n], high[n])
+            pick = (0, 0) if constant and kind == "2f16" else (0, 1) if constant and kind in WIDE else (low[n], high[n])
             pair = np.stack([pair[:, pick[0]], pair[:, pick[1]]], 1)
             sign = np.array([-1 if negated[0][n] else 1, -1 if negated[1][n] else 1], pair.dtype)
             typed_values.append(np.where(sign < 0, -pair, pair))
@@ -168,7 +168,7 @@ def finished(machine: Machine, value: np.ndarray, kind: str, flags: dict, shape:
     old = machine.rows[D] >> np.uint64(32 * at) if at else machine.rows[D] if kind in WIDE else machine.rows[D] & np.uint64(0xFFFFFFFF)
     with np.errstate(all="ignore"):
         if "clamp" in flags:
-            value = clamped(name, value)
+            value = clamped(name, np.asarray(value, DTYPES[kind]) if kind in ("f16", "f32", "f64") else value)
         scale = {"mul:2": 2, "mul:4": 4, "div:2": 0.5}
         for one, factor in scale.items():
             if one.split(":")[0] in flags and f"{one}" in shape:
@@ -189,7 +189,8 @@ def finished(machine: Machine, value: np.ndarray, kind: str, flags: dict, shape:
         at, unused = width * int(select[-1]), flags["dst_unused"]
         part = (made & np.uint64(2**width - 1)) << np.uint64(at)
         room = np.uint64((2**width - 1) << at)
-        made = old & ~room | part if unused == "UNUSED_PRESERVE" else part
+        above = np.where(made >> np.uint64(width - 1) & np.uint64(1), np.uint64((2**32 - 1) & ~(2 ** (at + width) - 1)), np.uint64(0))
+        made = old & ~room | part if unused == "UNUSED_PRESERVE" else part | above if unused == "UNUSED_SEXT" else part
     pattern = lane_pattern(flags, machine)
     if pattern is not None:
         lane = np.arange(machine.wave)
@@ -235,9 +236,10 @@ KEEP_OTHER_HALF |= {f"v_cvt_scalef32_pk_{eight}_{kind}" for eight in ("fp8", "bf
 
 
 def clamped(name: str, value: np.ndarray) -> np.ndarray:
+    """Return floats between 0 and 1. AMD's manuals do not say what becomes of -0: here it is 0."""
     if value.dtype.kind != "f":
         raise KeyError(f"clamp of {name}: nobody has stated it")
-    return np.where(np.isnan(value), 0, np.clip(value, 0, 1)).astype(value.dtype)
+    return np.where(np.isnan(value) | (value == 0), 0, np.clip(value, 0, 1)).astype(value.dtype)
 
 
 def case(machine: Machine, shape: str, example: str) -> Case:
