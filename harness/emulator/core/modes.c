@@ -36,7 +36,7 @@ static void flush(u32 *to, const u32 *from, int kind) {
 /* An operand whose denormals MODE flushes; its copy is in `room`. The class of a number is asked for before. */
 const u32 *without_denormals(const struct wave *w, const struct operation *op, int n, const u32 *from, u32 *room) {
     int kind = op->s[n], keeps = is_float(kind) ? KEEPS_DENORMAL_SOURCES : is_half_or_double(kind) ? KEEPS_NARROW_OR_WIDE_SOURCES : 0;
-    if (!keeps || w->mode & (u32)keeps || !strncmp(op->name, "v_cmp_class", 11)) return from;
+    if (!keeps || w->mode & (u32)keeps || strstr(op->name, "_class_")) return from;
     flush(room, from, kind);
     return room;
 }

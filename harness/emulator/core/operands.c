@@ -110,9 +110,11 @@ static const u32 *part_of(const u32 *from, const struct operand *by, u32 *room) 
     return room;
 }
 
+static int is_wide(int type) { return type == B64 || type == I64 || type == F64 || type == PKF; }
+
 /* The lanes of one operand: a pointer to its rows where they can be read as they are, else a copy in `room` (two rows). */
 const u32 *fetch(struct wave *w, const struct operand *from, int type, u32 *room) {
-    int wide = type == B64 || type == I64 || type == F64 || type == PKF;
+    int wide = is_wide(type);
     const u32 *rows = room;
     if (type == NONE) return room;
     if (type == MASK) {
@@ -153,15 +155,16 @@ static int neighbour(int l, u32 control) {
 }
 
 /* Move source 0 between lanes; return the lanes that may be written. A lane reads nothing from a lane that is off. */
-static mask shuffled(struct wave *w, const struct instruction *i, const u32 **source, u32 *room, mask on) {
+static mask shuffled(struct wave *w, const struct instruction *i, const u32 **source, u32 *room, mask on, int wide) {
     mask write = 0;
-    u32 from[LANES];
-    memcpy(from, *source, sizeof from);
+    u32 from[2 * LANES];
+    memcpy(from, *source, wide ? sizeof from : sizeof from / 2);
     for (int l = 0; l < LANES; l++) {
         int other = i->shuffle >= 0x1000 ? (l & ~7) | (int)((u32)i->imm >> (l & 7) * 3 & 7) : neighbour(l, i->shuffle);
         int valid = other >= 0 && ((on >> other & 1) || i->flags & FETCH_INACTIVE);
         int banked = (i->write_rows >> (l / 16 & 3) & 1) && (i->write_banks >> ((l & 15) / 4) & 1);
         room[l] = valid ? from[other] : 0;
+        if (wide) room[l + LANES] = valid ? from[other + LANES] : 0;
         if (banked && (valid || i->flags & BOUND_ZERO)) write |= (mask)1 << l;
     }
     (void)w;
@@ -221,7 +224,7 @@ void run_lanes(struct wave *w, const struct instruction *i) {
     mask on = exec_of(w), full = (mask)~(mask)0;
     const u32 *a = fetch(w, &i->s[0], op->s[0], room[0]), *b = fetch(w, &i->s[1], op->s[1], room[1]);
     const u32 *c = fetch(w, &i->s[2], op->s[2], room[2]), *m = fetch(w, &i->s[3], op->s[3], room[3]);
-    if (i->flags & LANE_SHUFFLE) on = shuffled(w, i, &a, room[0], on);
+    if (i->flags & LANE_SHUFFLE) on = shuffled(w, i, &a, room[0], on, is_wide(op->s[0]));
     if ((w->mode & DENORMALS) != DENORMALS) {
         a = without_denormals(w, op, 0, a, room[0]), b = without_denormals(w, op, 1, b, room[1]);
         c = without_denormals(w, op, 2, c, room[2]);
@@ -229,7 +232,7 @@ void run_lanes(struct wave *w, const struct instruction *i) {
     int flushes = (w->mode & DENORMALS) != DENORMALS && flushes_result(w, op);
     int half = op->d == F16 || op->d == B16 || op->d == I16 || op->d == BF16;
     if (half) overflow_clamps = (w->mode & CLAMPS_OVERFLOW) != 0;
-    int wide = op->d == B64 || op->d == I64 || op->d == F64 || op->d == PKF;
+    int wide = is_wide(op->d);
     int plain = !flushes && !(i->flags & (CLAMP | SUBWORD | KEEP_OTHER_HALF)) && !i->scale && !(i->d.flags & HIGH);
 
     if (op->d == MASK) { /* a comparison: one bit a lane, zero where a lane is off */

@@ -67,8 +67,11 @@ u32 float_to_fp8_random(float f, int format, u32 random, int saturate) { return 
     LANES2(v_cvt_pk_fp8_f32_##suffix, B16, F32, F32, float_to_fp8(a, F, 0) | float_to_fp8(b, F, 0) << 8)       \
     LANES2(v_cvt_pk_bf8_f32_##suffix, B16, F32, F32, float_to_fp8(a, B, 0) | float_to_fp8(b, B, 0) << 8)
 
-/* With a scale: the exponent of a float. Writing divides by it, reading multiplies. */
-static inline float power_of(float scale) { return ldexpf(1, (int)(bits_of(scale) >> 23 & 0xff) - 127); }
+/* With a scale: the exponent of a float, as E8M0 has it, where 255 is NaN. Writing divides by it, reading multiplies. */
+static inline float power_of(float scale) {
+    u32 exponent = bits_of(scale) >> 23 & 0xff;
+    return exponent == 0xff ? NAN : ldexpf(1, (int)exponent - 127);
+}
 #define WRITE_SCALED(eight, F) \
     LANES3(v_cvt_scalef32_pk_##eight##_f32_ocp, B16, F32, F32, F32, \
            float_to_fp8(a / power_of(c), F, 0) | float_to_fp8(b / power_of(c), F, 0) << 8) \

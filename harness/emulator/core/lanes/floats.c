@@ -33,16 +33,14 @@ LANES1(v_rcp_f32, F32, F32, flushed(1 / flushed(a))) LANES1(v_rcp_iflag_f32, F32
 LANES1(v_sqrt_f32, F32, F32, __builtin_sqrtf(flushed(a)))
 LANES1(v_rsq_f32, F32, F32, (float)(1 / __builtin_sqrt((double)flushed(a))))
 LANES1(v_exp_f32, F32, F32, flushed((float)exp2((double)a))) LANES1(v_log_f32, F32, F32, (float)log2((double)flushed(a)))
-/* The argument is in turns. */
+/* The argument is in turns. What is left after whole quarters is exact: so are zeros, and what is near them. The sine of -0 is -0. */
 static inline float turned(float a, int cosine) {
-    double turns = (double)a - floor((double)a);
     if (!(fabsf(a) < INFINITY)) return NAN;
-    double quarter = turns * 4;
-    if (quarter == floor(quarter)) { /* exact at quarters of a turn */
-        static const float sines[] = {0, 1, 0, -1};
-        return sines[((int)quarter + cosine) & 3];
-    }
-    return (float)(cosine ? cos(turns * 6.283185307179586) : sin(turns * 6.283185307179586));
+    if (a == 0) return cosine ? 1 : a;
+    double nearest = rint((double)a * 4), rest = ((double)a - nearest / 4) * 6.283185307179586;
+    int quarter = (int)(nearest - floor(nearest / 4) * 4) + cosine;
+    double result = quarter & 1 ? cos(rest) : sin(rest);
+    return (float)(quarter & 2 ? 0 - result : 0 + result); /* no zero but that of -0 is negative */
 }
 LANES1(v_sin_f32, F32, F32, turned(a, 0)) LANES1(v_cos_f32, F32, F32, turned(a, 1))
 static inline int clipped(i32 n) { return n > 4096 ? 4096 : n < -4096 ? -4096 : n; }
@@ -180,8 +178,10 @@ LANES3(v_fma_mix_f32, F32, MIX, MIX, MIX, __builtin_fmaf(a, b, c)) LANES3(v_fma_
 LANES3(v_fma_mixhi_f16, F16, MIX, MIX, MIX, __builtin_fmaf(a, b, c))
 LANES3(v_dot2_f32_f16, F32, PKH, PKH, F32, __builtin_fmaf(T(a), T(b), __builtin_fmaf(L(a), L(b), c)))
 LANES3(v_dot2c_f32_f16, F32, PKH, PKH, F32, __builtin_fmaf(T(a), T(b), __builtin_fmaf(L(a), L(b), c)))
-LANES3(v_dot2_f32_bf16, F32, PKI, PKI, F32,
-       __builtin_fmaf(as_f32(a & 0xffff0000), as_f32(b & 0xffff0000), __builtin_fmaf(as_f32(a << 16), as_f32(b << 16), c)))
+/* CDNA adds the third number last; RDNA adds the products to it. */
+LANES3(v_dot2_f32_bf16, F32, PKI, PKI, F32, LANES == 64
+       ? __builtin_fmaf(as_f32(a & 0xffff0000), as_f32(b & 0xffff0000), as_f32(a << 16) * as_f32(b << 16)) + c
+       : __builtin_fmaf(as_f32(a & 0xffff0000), as_f32(b & 0xffff0000), __builtin_fmaf(as_f32(a << 16), as_f32(b << 16), c)))
 /* Summed as floats, and cut off to 16 bits without rounding: so measured on a gfx1200 (triton-lang/triton#11217). */
 LANES3(v_dot2_bf16_bf16, B16, PKI, PKI, BF16,
        bits_of(__builtin_fmaf(as_f32(a & 0xffff0000), as_f32(b & 0xffff0000), __builtin_fmaf(as_f32(a << 16), as_f32(b << 16), c))) >> 16)
@@ -197,8 +197,10 @@ static inline u32 class_of(u64 bits, int width, int fraction) {
     if (magnitude == 0) return minus ? 32 : 64;
     return magnitude >> fraction ? (minus ? 8 : 256) : (minus ? 16 : 128);
 }
-LANES2(v_cmp_class_f32, MASK, F32, B32, class_of(bits_of(a), 32, 23) & b) LANES2(v_cmp_class_f64, MASK, F64, B32, class_of(bits_of64(a), 64, 52) & b)
-DEFINE(v_cmp_class_f16, MASK, NONE, F16, B32, NONE, NONE, u32 half = float_to_half(a), class_of(half, 16, 10) & b)
+#define CLASSES(cmp) \
+    LANES2(cmp##_class_f32, MASK, F32, B32, class_of(bits_of(a), 32, 23) & b) LANES2(cmp##_class_f64, MASK, F64, B32, class_of(bits_of64(a), 64, 52) & b) \
+    LANES2(cmp##_class_f16, MASK, B16, B16, class_of(a, 16, 10) & b) /* its bits: a float would have no signalling NaN of it */
+CLASSES(v_cmp) CLASSES(v_cmpx)
 
 /* Conversions. */
 LANES1(v_cvt_f32_i32, F32, I32, (float)a) LANES1(v_cvt_f32_u32, F32, B32, (float)a)

@@ -29,7 +29,12 @@ LANES3(v_mad_u32_u24, B32, B32, B32, B32, (a & 0xffffff) * (b & 0xffffff) + c)
 LANES3(v_mad_i32_i24, B32, B32, B32, B32, (u32)((i64)signed24(a) * signed24(b)) + c)
 LANES3(v_mad_u32_u16, B32, B16, B16, B32, a * b + c) LANES3(v_mad_i32_i16, B32, I16, I16, B32, (u32)(a * b) + c)
 CARRY(v_mad_u64_u32, B64, B32, B32, B64, u64 product = (u64)a * b; e[l] = product + c < c, product + c)
-CARRY(v_mad_i64_i32, I64, I32, I32, I64, i64 product = (i64)a * b; i64 sum; e[l] = __builtin_add_overflow(product, c, &sum), sum)
+/* Bit 64 of the exact sum: its sign. */
+static inline u32 negative_sum(i64 a, i64 b, i64 *sum) {
+    int overflows = __builtin_add_overflow(a, b, sum);
+    return (*sum < 0) ^ overflows;
+}
+CARRY(v_mad_i64_i32, I64, I32, I32, I64, i64 sum; e[l] = negative_sum((i64)a * b, c, &sum), sum)
 LANES3(v_sad_u32, B32, B32, B32, B32, (a > b ? a - b : b - a) + c)
 LANES3(v_sad_u16, B32, B32, B32, B32,
        (u32)__builtin_abs((i32)(a & 0xffff) - (i32)(b & 0xffff)) + (u32)__builtin_abs((i32)(a >> 16) - (i32)(b >> 16)) + c)
@@ -59,7 +64,7 @@ static inline i64 fitted_sum(i64 a, i64 b) {
     i64 sum;
     return !__builtin_add_overflow(a, b, &sum) ? sum : a < 0 ? INT64_MIN : INT64_MAX;
 }
-CARRY(v_mad_i64_i32_clamp, I64, I32, I32, I64, i64 sum; e[l] = __builtin_add_overflow((i64)a * b, c, &sum), fitted_sum((i64)a * b, c))
+CARRY(v_mad_i64_i32_clamp, I64, I32, I32, I64, i64 sum; e[l] = negative_sum((i64)a * b, c, &sum), fitted_sum((i64)a * b, c))
 LANES3(v_sad_u32_clamp, B32, B32, B32, B32, FIT_U32((i64)(a > b ? a - b : b - a) + c))
 LANES3(v_sad_u16_clamp, B32, B32, B32, B32, FIT_U32((i64)__builtin_abs((i32)(a & 0xffff) - (i32)(b & 0xffff)) + __builtin_abs((i32)(a >> 16) - (i32)(b >> 16)) + c))
 

@@ -13,9 +13,11 @@ from harness.emulator.decode.instruction import (
     F64,
     HALF_TYPES,
     HIGH,
+    HIGH_FROM_HIGH,
     KEEP_OTHER_HALF,
     PKF,
     PKH,
+    PKI,
     ROW,
     Instruction,
 )
@@ -68,14 +70,20 @@ def finish(at: Context, one: Instruction) -> Instruction:
     """Add what the mnemonic implies: an accumulator, halves of registers, integers that saturate."""
     types = at.types(one)
     if one.name.startswith(ACCUMULATES) and len(one.s) == 2:
-        one.s.append(replace(one.d, text="", flags=one.d.flags & HIGH))
-    if types.d in HALF_TYPES and (at.family != "cdna" or one.name.startswith(_KEEPS)):
-        one.flags |= KEEP_OTHER_HALF
+        halves = HIGH_FROM_HIGH if types.s[2] in (PKH, PKI, PKF) else 0
+        one.s.append(replace(one.d, text="", flags=one.d.flags & HIGH | halves))
+    keep_other_half(at, one)
     name_halves(at, one)
     is_half = types.d == B16 and one.name.startswith(("v_fma", "v_mad_mix", "v_div_fixup"))  # a half that the core writes as bits
     if one.flags & CLAMP and types.d not in (F16, F32, F64, PKH, PKF) and not is_half:
         at.saturate(one)
     return one
+
+
+def keep_other_half(at: Context, one: Instruction) -> None:
+    """Let a result of 16 bits keep the rest of its register, where the architecture does so."""
+    if at.types(one).d in HALF_TYPES and (at.family != "cdna" or one.name.startswith(_KEEPS)):
+        one.flags |= KEEP_OTHER_HALF
 
 
 def name_halves(at: Context, one: Instruction) -> None:

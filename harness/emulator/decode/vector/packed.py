@@ -65,7 +65,7 @@ def vop3p(at: Context) -> Instruction:
     if "mixhi" in one.name:
         one.d = with_flags(one.d, HIGH)
     if one.name.startswith(ACCUMULATES):
-        one.s.append(replace(one.d, text=""))
+        one.s.append(replace(one.d, text="", flags=HIGH_FROM_HIGH if types.s[2] in (PKH, PKI, PKF) else 0))
     return finish(at, one)
 
 

@@ -19,7 +19,7 @@ from harness.emulator.decode.instruction import (
     Operand,
 )
 from harness.emulator.decode.operands import take_both_halves, with_flags
-from harness.emulator.decode.vector.ends import ACCUMULATES, destination, finish, name_halves, sources
+from harness.emulator.decode.vector.ends import ACCUMULATES, destination, finish, keep_other_half, name_halves, sources
 from harness.emulator.decode.vector.modifiers import marked, output
 
 CARRY_IN = ("v_addc", "v_subb", "v_add_co_ci", "v_sub_co_ci", "v_subrev_co_ci")
@@ -48,6 +48,7 @@ def vop2(at: Context) -> Instruction:
         constant = at.registers.source(255, types.s[1], literal)
         first, third = at.source(one, at.word & 0x1FF, types.s[0]), at.source(one, second, types.s[2])
         one.s = [first, constant, third] if "mk_" in one.name else [first, third, constant]
+        keep_other_half(at, one)
         name_halves(at, one)
         one.shown = [one.d.text, *(o.text for o in one.s)]
         return one
@@ -116,6 +117,10 @@ def vop3(at: Context) -> Instruction:
     if one.name.startswith("v_bitop3"):
         return _truth_table(at, one, high)
     select = 0 if has_scalar or one.name.endswith("_fp4") else at.word >> 11 & 15
+    if select and at.family == "rdna4" and one.name in ("v_cvt_f32_fp8", "v_cvt_f32_bf8"):  # the byte of the source, its two bits reversed
+        byte, select = (select & 1) << 1 | select >> 1 & 1, 0
+        one.s[0] = replace(one.s[0], select=byte if byte else one.s[0].select)
+        one.modifiers.append(f"byte_sel:{byte}")
     for n in range(count):
         flags = (NEGATE if high >> (29 + n) & 1 else 0) | (ABSOLUTE if not has_scalar and at.word >> (8 + n) & 1 else 0)
         if select >> n & 1:

@@ -8,7 +8,7 @@ import zlib
 from dataclasses import dataclass, field
 
 import numpy as np
-from exact import WIDE, typed
+from exact import WIDE, brains, typed
 from machine_code import WAVES, assembled
 
 from harness.emulator import Launch, execute, load
@@ -26,7 +26,10 @@ _EDGES = {
 
 
 def drawn(kind: str, seed: str, count: int = COUNT) -> np.ndarray:
-    """Return random numbers of a kind as 64 bits a lane, a sixth of them edges: u, f32, f16, f64; halves and floats come in twos."""
+    """Return random numbers of a kind as 64 bits a lane, a sixth of them edges.
+
+    Kinds are u, f32, f16, f64 and bf16; floats come in twos, halves and bf16 in fours.
+    """
     random = np.random.default_rng(zlib.crc32(seed.encode()))
     if kind == "u":
         small = random.integers(0, 64, count, np.uint64) | random.integers(0, 64, count, np.uint64) << np.uint64(32)
@@ -34,6 +37,9 @@ def drawn(kind: str, seed: str, count: int = COUNT) -> np.ndarray:
         edges = random.choice(np.array(_EDGES["u"], np.uint64), (2, count))
         which = random.random(count)
         return np.where(which < 1 / 6, edges[0] | edges[1] << np.uint64(32), np.where(which < 0.35, small, wide))
+    if kind == "bf16":
+        low, high = (drawn("f32", f"{seed} {n}", count) >> np.uint64(16) & np.uint64(0x0000FFFF0000FFFF) for n in range(2))
+        return low | high << np.uint64(16)
     each = {"f32": 2, "f16": 4, "f64": 1}[kind]
     spread = {"f32": 30, "f16": 6, "f64": 60}[kind]
     dtype = {"f32": np.float32, "f16": np.float16, "f64": np.float64}[kind]
@@ -93,7 +99,7 @@ def execute_cases(machine: Machine, cases: list[Case], begin: tuple[str, ...] | 
             count = 2 if kind in WIDE else 1
             if kind == "m":
                 whole_on = f"s_mov_b{wave} {'exec' if cdna else 'exec_lo'}, -1"
-                name = register if register[0] != "e" else "s[26:27]" if cdna else "s26"
+                name = register if register[0] != "e" else "s[28:29]" if cdna else "s28"
                 code += [f"s_mov_b{wave} {name}, {register}", whole_on] if register[0] == "e" else []
                 code += [
                     f"v_cndmask_b32 v48, 0, 1, {name}",
@@ -132,28 +138,28 @@ def execute_cases(machine: Machine, cases: list[Case], begin: tuple[str, ...] | 
     return wrong
 
 
-def brains(pair: np.ndarray) -> np.ndarray:
-    return (pair & np.uint64(0xFFFF)) << np.uint64(16) | (pair >> np.uint64(16)) << np.uint64(48)
-
-
 def difference(kind: str, found: np.ndarray, expected: np.ndarray, roughly: bool) -> str | None:
     """Return the first lane that differs, or None. NaN is NaN; approximations may differ in the last bit."""
     if kind == "half":
         return difference("f16", found & np.uint64(0xFFFF), expected, roughly)
+    if kind == "bf16":  # the other half as it is
+        nan = np.isnan(typed(found, "bf16")) & np.isnan(typed(expected, "bf16"))
+        found = np.where(nan, found & ~np.uint64(0xFFFF) | expected & np.uint64(0xFFFF), found)
     if kind == "low":
         found = found & np.uint64(0xFFFF)
     if kind == "2bf16":
         return difference("2f32", brains(found), brains(expected), False)
     same = found == expected
-    if kind.lstrip("2").startswith("f"):
+    if kind.lstrip("2").startswith("f") and kind != "bf16":
         a, b = (typed(x, kind) for x in (found, expected))
-        if kind == "f16":
-            same = ((np.isnan(a) & np.isnan(b)) | same) & (found >> np.uint64(16) == expected >> np.uint64(16))
-        else:
-            pair = (np.isnan(a) & np.isnan(b)) | (a.view(f"u{a.itemsize}") == b.view(f"u{b.itemsize}"))
-            if roughly:
-                pair |= np.abs(a.view(np.int32).astype(np.int64) - b.view(np.int32)) <= 1
-            same = pair.reshape(len(found), -1).all(1)
+        pair = (np.isnan(a) & np.isnan(b)) | (a.view(f"u{a.itemsize}") == b.view(f"u{b.itemsize}"))
+        if roughly:
+            pair |= np.abs(a.view(f"i{a.itemsize}").astype(np.int64) - b.view(f"i{b.itemsize}")) <= 1
+        same = pair.reshape(len(found), -1).all(1)
+        if kind == "f16":  # the result may be the higher half
+            same &= found >> np.uint64(16) == expected >> np.uint64(16)
+            high = [typed(x >> np.uint64(16), "f16") for x in (found, expected)]
+            same |= np.isnan(high).all(0) & (found & np.uint64(0xFFFF) == expected & np.uint64(0xFFFF))
     if same.all():
         return None
     at = int(np.argmin(same))

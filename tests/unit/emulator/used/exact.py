@@ -15,12 +15,22 @@ WIDE = ("u64", "i64", "f64", "2f32", "2u32")
 
 
 def typed(raw: np.ndarray, kind: str) -> np.ndarray:
-    """Return registers, 64 bits a lane, as values of a type; `2f32` and `2u32` are pairs in the last axis, `2f16` and `2u16` too."""
+    """Return registers, 64 bits a lane, as values of a type; `2f32` and `2u32` are pairs in the last axis, `2f16` and `2u16` too.
+
+    A bfloat16 is a float.
+    """
+    if kind.endswith("bf16"):
+        return typed(brains(raw & np.uint64(MASK32 if kind[0] == "2" else 0xFFFF)), kind.replace("bf16", "f32"))
     if kind.startswith("2"):
         width = DTYPES[kind[1:]]().itemsize
         return raw.astype(np.uint64).view(DTYPES[kind[1:]]).reshape(-1, 8 // width)[:, :2]
     width = DTYPES[kind]().itemsize
     return (raw & np.uint64(2 ** (8 * width) - 1)).astype(f"u{width}").view(DTYPES[kind])
+
+
+def brains(pair: np.ndarray) -> np.ndarray:
+    """Return two bfloat16 in 32 bits as two floats in 64."""
+    return (pair & np.uint64(0xFFFF)) << np.uint64(16) | (pair >> np.uint64(16)) << np.uint64(48)
 
 
 def raw_of(values: np.ndarray, kind: str) -> np.ndarray:
@@ -50,7 +60,7 @@ def fused64(a, b, c) -> np.ndarray:
 
     def one(x: float, y: float, z: float) -> float:
         if not all(map(np.isfinite, (x, y, z))):
-            return x * y + z
+            return x * y + z if not (np.isfinite(x) and np.isfinite(y)) else z  # a product that is too large is finite all the same
         exact = Fraction(x) * Fraction(y) + Fraction(z)
         if exact == 0:
             return x * y + z

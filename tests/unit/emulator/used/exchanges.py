@@ -1,14 +1,13 @@
-"""What instructions mean that move values between lanes, or between lanes and scalars; and conversions to and from 8 bits, by torch."""
+"""What instructions mean that move values between lanes, or between lanes and scalars."""
 
 # ruff: noqa: E501 - a statement is a line
 
 from __future__ import annotations
 
 import numpy as np
-import torch
 from cases import COUNT, Case, Machine
-from exact import MASK32, typed
-from operands import bits_of, flags_of, literals_of
+from exact import MASK32
+from operands import literals_of
 
 LOW = np.uint64(MASK32)
 
@@ -58,14 +57,17 @@ def mbcnt(machine: Machine, shape: str, example: str) -> Case:
     code, value = [], np.full(COUNT, MASK32, np.uint64)
     if mask[0] == "s":
         code, mask, value = ["v_readfirstlane_b32 s16, v10"], "s16", machine.first(machine.rows[0] & LOW)
+    elif mask[0] == "v":
+        mask, value = "v10", machine.rows[0] & LOW
     text = "v12" if add[0] == "v" else add
     added = machine.rows[1] & LOW if add[0] == "v" else np.full(COUNT, int(add) if add[0] != "v" else 0, np.uint64)
     expected = np.array([(int(v) & b).bit_count() + int(c) & MASK32 for v, b, c in zip(value, below, added, strict=True)], np.uint64)
     return Case(shape, [*code, f"{name} v40, {mask}, {text}"], [("v40", "u32", expected)])
 
 
-def permlanex16(machine: Machine, shape: str, example: str) -> Case:
-    """Each lane reads from the other sixteen of its 32: the lane that its four bits of the two selectors say."""
+def permlane16(machine: Machine, shape: str, example: str) -> Case:
+    """Each lane reads from its sixteen, or (x) from the other sixteen of its 32: the lane that its four bits of the two selectors say."""
+    name, fetch = shape.split()[0], " op_sel:[1,0]" if "op_sel:[1,0]" in shape else ""
     _, _, low, high = literals_of(example)
     source, lane = rows(machine, 0), np.arange(machine.wave)
     words, texts, code = [], [], []
@@ -78,10 +80,17 @@ def permlanex16(machine: Machine, shape: str, example: str) -> Case:
             words.append(np.full(len(source), int(one_, 0) & MASK32, np.uint64))
             texts.append(one_)
     selectors = words[0] | words[1] << np.uint64(32)
-    other = (lane // 16 * 16 ^ 16) + (selectors[:, None] >> (4 * (lane % 16)).astype(np.uint64) & np.uint64(15)).astype(np.int64)
-    return one(
-        machine, shape, [*code, f"v_permlanex16_b32 v40, v10, {texts[0]}, {texts[1]} op_sel:[1,0]"], np.take_along_axis(source, other, 1)
-    )
+    other = (lane // 16 * 16 ^ (16 if "lanex" in name else 0)) + (
+        selectors[:, None] >> (4 * (lane % 16)).astype(np.uint64) & np.uint64(15)
+    ).astype(np.int64)
+    return one(machine, shape, [*code, f"{name} v40, v10, {texts[0]}, {texts[1]}{fetch}"], np.take_along_axis(source, other, 1))
+
+
+def permlane16_var(machine: Machine, shape: str, example: str) -> Case:
+    """As with scalars, but each lane has a selector of its own."""
+    name, lane = shape.split()[0], np.arange(machine.wave)
+    which = (rows(machine, 1) & np.uint64(15)).astype(np.int64) + (lane // 16 * 16 ^ (16 if "lanex" in name else 0))
+    return one(machine, shape, [f"{name} v40, v10, v12"], np.take_along_axis(rows(machine, 0), which, 1))
 
 
 def permlane_swap(machine: Machine, shape: str, example: str) -> Case:
@@ -94,6 +103,12 @@ def permlane_swap(machine: Machine, shape: str, example: str) -> Case:
     name = shape.split()[0]
     made = one(machine, shape, ["v_mov_b32 v42, v10", f"{name} v40, v42"], first)
     made.expected.append(("v42", "u32", second.reshape(-1)))
+    return made
+
+
+def swap(machine: Machine, shape: str, example: str) -> Case:
+    made = one(machine, shape, ["v_mov_b32 v42, v10", f"{shape.split()[0]} v40, v42"], rows(machine, 0))
+    made.expected.append(("v42", "u32", rows(machine, 4).reshape(-1)))
     return made
 
 
@@ -110,55 +125,8 @@ def swizzle(machine: Machine, shape: str, example: str) -> Case:
     return one(machine, shape, [f"ds_swizzle_b32 v40, v10 offset:{how}", machine.wait], rows(machine, 0)[:, np.arange(machine.wave) ^ 16])
 
 
-EIGHTS = {
-    ("fp8", True): torch.float8_e4m3fnuz,
-    ("bf8", True): torch.float8_e5m2fnuz,
-    ("fp8", False): torch.float8_e4m3fn,
-    ("bf8", False): torch.float8_e5m2,
-}
-
-
-def to_eight(machine: Machine, shape: str, example: str) -> Case:
-    """Two floats within the range become two bytes; op_sel names the half of the result."""
-    name, which = shape.split()[0], shape.split()[0].split("_")[3]
-    operands, high = literals_of(example)[1:3], bits_of(flags_of(shape).get("op_sel", ""), 3, 0)[2]
-    code, values, texts = [], [], []
-    for n, operand in enumerate(operands):
-        float_ = typed(machine.rows[n], "f32")
-        if operand[0] == "s":
-            float_ = machine.first(float_)
-        values.append(np.fmin(np.fmax(float_, np.float32(-200)), np.float32(200)))
-        code += [f"v_max_f32 v{30 + n}, 0xc3480000, v{10 + 2 * n}", f"v_min_f32 v{30 + n}, 0x43480000, v{30 + n}"]
-        code += [f"v_readfirstlane_b32 s{16 + n}, v{30 + n}"] if operand[0] == "s" else []
-        texts.append(f"s{16 + n}" if operand[0] == "s" else f"v{30 + n}")
-    dtype = EIGHTS[which, machine.arch == "gfx942"]
-    bytes_ = [torch.from_numpy(np.ascontiguousarray(one_)).to(dtype).view(torch.uint8).numpy().astype(np.uint64) for one_ in values]
-    made, old = bytes_[0] | bytes_[1] << np.uint64(8), machine.rows[4] & LOW
-    made = old & np.uint64(0xFFFF) | made << np.uint64(16) if high else old & np.uint64(0xFFFF0000) | made
-    return one(
-        machine, shape, [*code, f"{name} v40, {', '.join(texts)}" + (" op_sel:[0,0,1]" if high else "")], made.reshape(-1, machine.wave)
-    )
-
-
-def from_eight_scaled(machine: Machine, shape: str, example: str) -> Case:
-    """One byte becomes a half; the scale is 1."""
-    if literals_of(example)[2] != "1.0":
-        raise KeyError(f"{shape}: a scale")
-    codes = (machine.rows[0] & np.uint64(0xFF)).astype(np.uint8)
-    values = (
-        torch.from_numpy(codes)
-        .view(EIGHTS[shape.split()[0].split("_")[-1], False])
-        .to(torch.float16)
-        .view(torch.int16)
-        .numpy()
-        .view(np.uint16)
-    )
-    return Case(shape, [f"{shape.split()[0]} v40, v10, 1.0"], [("v40", "half", values.astype(np.uint64))])
-
-
 EXCHANGES = {
     "v_readfirstlane_b32": readfirstlane, "v_readlane_b32": readlane, "v_writelane_b32": writelane, "v_mbcnt_lo_u32_b32": mbcnt, "v_mbcnt_hi_u32_b32": mbcnt,
-    "v_permlanex16_b32": permlanex16, "v_permlane16_swap_b32": permlane_swap, "v_permlane32_swap_b32": permlane_swap, "ds_bpermute_b32": bpermute,
-    "ds_swizzle_b32": swizzle, "v_cvt_pk_fp8_f32": to_eight, "v_cvt_pk_bf8_f32": to_eight, "v_cvt_scalef32_pk_f16_bf8": from_eight_scaled,
-    "v_cvt_scalef32_pk_f16_fp8": from_eight_scaled,
+    "v_permlane16_b32": permlane16, "v_permlanex16_b32": permlane16, "v_permlane16_var_b32": permlane16_var, "v_permlanex16_var_b32": permlane16_var, "v_swap_b32": swap, "v_permlane16_swap_b32": permlane_swap, "v_permlane32_swap_b32": permlane_swap, "ds_bpermute_b32": bpermute,
+    "ds_swizzle_b32": swizzle,
 }  # fmt: skip

@@ -6,10 +6,15 @@ import re
 
 import numpy as np
 from cases import COUNT, Case, D, Machine
-from exact import WIDE, raw_of, typed
+from exact import DTYPES, WIDE, raw_of, typed
 from operands import Operand, bits_of, lane_pattern, numbered, selected
 from shapes import split
 from vector import OLDER, VECTOR
+from vector_eight import EIGHT
+from vector_real import REAL, REAL_CDNA
+from vector_whole import SATURATED, WHOLE
+
+STATED = WHOLE | REAL | EIGHT | VECTOR
 
 
 def base(mnemonic: str) -> str:
@@ -20,7 +25,12 @@ def base(mnemonic: str) -> str:
 
 def statement(mnemonic: str):
     """Return types of results, types of operands, and the function of an instruction; KeyError: nobody has stated it."""
-    return VECTOR[base(mnemonic)]
+    name = base(mnemonic)
+    return (
+        STATED.get(name)
+        or next((STATED[f"{name} {first}"] for first in ("00", "0", "ocp") if f"{name} {first}" in STATED), None)
+        or STATED[name]
+    )
 
 
 def drawn_kinds(part: str) -> tuple[str, ...]:
@@ -29,9 +39,16 @@ def drawn_kinds(part: str) -> tuple[str, ...]:
     _, operands, _ = statement(mnemonic)
     if "div_scale" in mnemonic:
         return ("f32", "f32", "f32", "u", "f32")
-    found = [next((kind for kind in ("f16", "f32", "f64") if kind in one), "u") for one in operands.split() if one not in ("m", "d", "vcc")]
+    found = [
+        next((kind for kind in ("bf16", "f16", "f32", "f64") if kind in one), "u")
+        for one in operands.split()
+        if one not in ("m", "vcc") and one[0] != "d"
+    ]
     found = ["f32" if one == "mix" else kind for one, kind in zip(operands.split(), found, strict=False)]
-    rest = "f32" if "d" in operands.split() else "u"
+    rest = next(
+        ("f32" if one == "d" else next((k for k in ("f16", "f32", "f64") if k in one), "u") for one in operands.split() if one[0] == "d"),
+        "u",
+    )
     return (*found, *["u"] * (D - len(found)), rest)
 
 
@@ -44,7 +61,9 @@ def part_of(
     literals = split(example.partition(" ")[2])[0]
     name = base(mnemonic)
     flags = dict(one.split(":", 1) if ":" in one else (one, "") for one in modifiers)
-    results, types, function = saturating(name, flags)
+    if "byte_sel" in flags:
+        flags["src0_sel"] = "BYTE_" + dict(one.split(":") for one in numbered(modifiers, example))["byte_sel"]
+    results, types, function = meaning(machine, name, flags)
     outs = results.lstrip("~").split()
     places, texts, setup, left = [], [], [], []
     given = len(outs)
@@ -63,14 +82,16 @@ def part_of(
         texts.append(text)
     if given == 0:
         places.append(("exec" if machine.cdna else "exec_lo", "m"))
+    elif name.startswith("v_cmpx"):  # EXEC first: what is stored after it needs all lanes
+        places.insert(0, ("exec" if machine.cdna else "exec_lo", "m"))
     wanted = types.split()
     values, operands = [], []
     sources = kinds[given:]
     names = [re.sub(r"[-|]|neg\(|abs\(|sext\(|\)", "", one) for one in literals[given:]]  # the same register twice stays the same
     halves = bits_of(flags.get("op_sel_hi", ""), 3, 0)
     for n, kind in enumerate(wanted):
-        if kind == "d":
-            values.append(machine.rows[D] >> np.uint64(32 * at))
+        if kind[0] == "d":  # what the destination held
+            values.append(machine.rows[D] >> np.uint64(16 if places[0][0].endswith(".h") else 32 * at))
             continue
         if kind == "vcc":
             operand = Operand(machine, "vcc" if machine.cdna else "vcc_lo", 3, "vcc")
@@ -91,7 +112,7 @@ def part_of(
         values.append(selected(operand, kind, flags, n, machine, f"src{n}_sel"))
     with np.errstate(all="ignore"):
         made = modified(name, function, wanted, values, flags, operands)
-    made = made if isinstance(made, tuple) else (made,)
+    made = made if isinstance(made, tuple) else (made,) * len(places)
     for (text, kind), value in zip(places, made, strict=True):
         left.append((text, kind, finished(machine, value, kind, flags, shape, name, text, at)))
     return setup, f"{mnemonic} {', '.join(texts)} {' '.join(numbered(modifiers, example))}".strip(), left
@@ -108,6 +129,7 @@ def modified(name: str, function, wanted: list[str], values: list, flags: dict, 
             value = np.abs(value) if operand.absolute else value
             typed_values.append(-value if operand.negative else value)
         return function(*typed_values)
+    wanted = ["f32" if kind == "d" else kind.removeprefix("d") for kind in wanted]
     if any(kind.startswith("2") for kind in wanted):
         high = bits_of(flags.get("op_sel_hi", ""), len(wanted), 1)
         negated = [bits_of(flags.get(key, ""), len(wanted), 0) for key in ("neg_lo", "neg_hi")]
@@ -116,8 +138,14 @@ def modified(name: str, function, wanted: list[str], values: list, flags: dict, 
             return np.stack([pairs[0][:, low[0]], pairs[1][:, low[1]]], 1)
         for n, (raw, kind) in enumerate(zip(values, wanted, strict=True)):
             pair = typed(raw, kind)
+            if n == len(operands):  # what the destination held
+                typed_values.append(pair)
+                continue
+            if not kind.startswith("2"):
+                typed_values.append(pair)
+                continue
             constant = operands[n].is_constant
-            pick = (0, 0) if constant and kind == "2f16" else (0, 1) if constant else (low[n], high[n])
+            pick = (0, 0) if constant and kind == "2f16" else (0, 1) if constant and kind in WIDE else (low[n], high[n])
             pair = np.stack([pair[:, pick[0]], pair[:, pick[1]]], 1)
             sign = np.array([-1 if negated[0][n] else 1, -1 if negated[1][n] else 1], pair.dtype)
             typed_values.append(np.where(sign < 0, -pair, pair))
@@ -126,7 +154,6 @@ def modified(name: str, function, wanted: list[str], values: list, flags: dict, 
         if kind in ("m", "vcc"):
             typed_values.append(raw)
         else:
-            kind = "f32" if kind == "d" else kind
             shift = 16 if low[n] and kind in ("f16", "u16", "i16") else 0
             typed_values.append(typed(raw >> np.uint64(shift), kind))
     if name.startswith("v_bitop3"):
@@ -141,17 +168,17 @@ def finished(machine: Machine, value: np.ndarray, kind: str, flags: dict, shape:
     old = machine.rows[D] >> np.uint64(32 * at) if at else machine.rows[D] if kind in WIDE else machine.rows[D] & np.uint64(0xFFFFFFFF)
     with np.errstate(all="ignore"):
         if "clamp" in flags:
-            value = clamped(name, value)
+            value = clamped(name, np.asarray(value, DTYPES[kind]) if kind in ("f16", "f32", "f64") else value)
         scale = {"mul:2": 2, "mul:4": 4, "div:2": 0.5}
         for one, factor in scale.items():
             if one.split(":")[0] in flags and f"{one}" in shape:
                 value = value * np.float32(factor)
-        kind = {"low": "u16", "2bf16": "u32"}.get(kind, kind)
+        kind = {"low": "u16", "bf16": "u16", "2bf16": "u32"}.get(kind, kind)
         made = raw_of(value, kind) if not (kind[0] != "f" and value.dtype == np.uint64) else value
     made = made & np.uint64(2**64 - 1 if kind in WIDE else 2**32 - 1)
     narrow = kind in ("f16", "u16", "i16")
     ends = bits_of(flags.get("op_sel", ""), 4, 0)
-    high = name == "v_fma_mixhi_f16" or text.endswith(".h") or (narrow and len(ends) == len(VECTOR[name][1].split()) + 1 and ends[-1])
+    high = name == "v_fma_mixhi_f16" or text.endswith(".h") or (narrow and len(ends) == len(statement(name)[1].split()) + 1 and ends[-1])
     if name == "v_bitop3_b16":
         made = made & np.uint64(0xFFFF)  # what becomes of the other half is not known: finished words are compared by their low half
     elif narrow and (not machine.cdna or name in KEEP_OTHER_HALF or high):
@@ -162,7 +189,8 @@ def finished(machine: Machine, value: np.ndarray, kind: str, flags: dict, shape:
         at, unused = width * int(select[-1]), flags["dst_unused"]
         part = (made & np.uint64(2**width - 1)) << np.uint64(at)
         room = np.uint64((2**width - 1) << at)
-        made = old & ~room | part if unused == "UNUSED_PRESERVE" else part
+        above = np.where(made >> np.uint64(width - 1) & np.uint64(1), np.uint64((2**32 - 1) & ~(2 ** (at + width) - 1)), np.uint64(0))
+        made = old & ~room | part if unused == "UNUSED_PRESERVE" else part | above if unused == "UNUSED_SEXT" else part
     pattern = lane_pattern(flags, machine)
     if pattern is not None:
         lane = np.arange(machine.wave)
@@ -175,33 +203,48 @@ def finished(machine: Machine, value: np.ndarray, kind: str, flags: dict, shape:
     return made
 
 
-def saturating(name: str, flags: dict):
-    """Return the statement of an instruction; whole numbers that are clamped are saturated, and clamped no more."""
+def meaning(machine: Machine, name: str, flags: dict):
+    """Return the statement of an instruction on a card; whole numbers that are clamped are saturated, and clamped no more."""
+    if f"{name} 00" in STATED:  # negations say which factors are signed
+        signs = bits_of(flags.pop("neg_lo", ""), 3, 0)
+        name = f"{name} {signs[0]}{signs[1]}"
+    if f"{name} 3" in STATED:  # op_sel says which byte
+        which = bits_of(flags.pop("op_sel", ""), 3, 0)
+        name = f"{name} {which[0] + 2 * which[1]}"
     if "clamp" in flags and name in SATURATED:
         flags.pop("clamp")
         return SATURATED[name]
-    return VECTOR[name]
-
-
-SATURATED = {
-    "v_add_u32": ("u32", "u32 u32", lambda a, b: np.minimum(a.astype(np.uint64) + b, 2**32 - 1)),
-    "v_sub_u32": ("u32", "u32 u32", lambda a, b: np.where(a > b, a - b, 0)),
-}
+    if f"{name} ocp" in STATED:
+        return STATED[f"{name} {'fnuz' if machine.arch == 'gfx942' else 'ocp'}"]
+    return REAL_CDNA[name] if machine.cdna and name in REAL_CDNA else STATED[name]
 
 
 # On CDNA, a result of 16 bits zeroes the other half, but for these, which can choose their half.
-KEEP_OTHER_HALF = {"v_fma_mixlo_f16", "v_fma_mixhi_f16", "v_fma_f16", "v_max3_f16", "v_min3_f16", "v_med3_f16"}
+KEEP_OTHER_HALF = {
+    "v_fma_mixlo_f16",
+    "v_fma_mixhi_f16",
+    "v_fma_f16",
+    "v_mad_f16",
+    "v_mad_u16",
+    "v_mad_i16",
+    "v_div_fixup_f16",
+    "v_cvt_pk_fp8_f32",
+    "v_cvt_pk_bf8_f32",
+}
+KEEP_OTHER_HALF |= {f"v_{name}3_{kind}" for name in ("max", "min", "med") for kind in ("f16", "i16", "u16")}
+KEEP_OTHER_HALF |= {f"v_cvt_scalef32_pk_{eight}_{kind}" for eight in ("fp8", "bf8") for kind in ("f32", "f16", "bf16")}
 
 
 def clamped(name: str, value: np.ndarray) -> np.ndarray:
+    """Return floats between 0 and 1. AMD's manuals do not say what becomes of -0: here it is 0."""
     if value.dtype.kind != "f":
         raise KeyError(f"clamp of {name}: nobody has stated it")
-    return np.where(np.isnan(value), 0, np.clip(value, 0, 1)).astype(value.dtype)
+    return np.where(np.isnan(value) | (value == 0), 0, np.clip(value, 0, 1)).astype(value.dtype)
 
 
 def case(machine: Machine, shape: str, example: str) -> Case:
     """Make a shape into code, and say what it leaves."""
-    made = Case(shape, roughly=base(shape.split()[0]) in VECTOR and statement(shape.split()[0])[0].startswith("~"))
+    made = Case(shape, roughly=statement(shape.split()[0])[0].startswith("~"))
     halves, examples = shape.split(" :: "), example.split(" :: ")
     texts = []
     for n, (half, one) in enumerate(zip(halves, examples, strict=True)):

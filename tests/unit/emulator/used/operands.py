@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 from cases import COUNT, Machine
-from exact import WIDE
+from exact import WIDE, signed
 from shapes import split
 
 
@@ -77,13 +77,13 @@ class Operand:
         real = re.fullmatch(r"-?\d+\.\d+", inner)
         if real or (kind.lstrip("2").startswith("f") and inner == "0.15915494"):
             value = float(inner)
-            dtype = {"f16": np.float16, "2f16": np.float16, "f64": np.float64}.get(kind, np.float32)
+            dtype = {"16": np.float16, "64": np.float64}.get(kind[-2:] if kind != "2bf16" else "", np.float32)
             bits = int(np.array([value], dtype).view(f"u{dtype().itemsize}")[0])
             return inner, np.full(COUNT, bits | bits << 32 if kind == "2f32" else bits | bits << 16 if kind == "2f16" else bits, np.uint64)
         number = int(literal, 0) if literal else int(inner, 0)
         bits = number & (2**64 - 1 if kind in ("u64", "i64", "f64") and -16 <= number <= 64 else 2**32 - 1)
-        if kind == "i64":
-            bits = number & 2**64 - 1
+        if kind == "i64":  # a literal is extended with its sign, one of u64 with zeros
+            bits = signed(number, 32) & 2**64 - 1
         if kind == "f64" and not -16 <= number <= 64:
             bits = number << 32
         if kind in ("2f32", "2u32"):
@@ -99,7 +99,7 @@ def selected(operand: Operand, kind: str, flags: dict, n: int, machine: Machine,
         raw = raw >> np.uint64(width * int(select[-1])) & np.uint64(2**width - 1)
         if operand.extended:
             raw = np.where(raw >> np.uint64(width - 1) & np.uint64(1), raw | np.uint64(2**32 - 2**width), raw)
-    sign = np.uint64(1 << {"f16": 15, "f64": 63}.get(kind, 31))
+    sign = np.uint64(1 << {"16": 15, "64": 63}.get(kind[-2:], 31))
     if kind != "mix" and not kind.startswith("2"):
         raw = raw & ~sign if operand.absolute else raw
         raw = raw ^ sign if operand.negative else raw
@@ -122,7 +122,8 @@ def lane_pattern(flags: dict, machine: Machine) -> np.ndarray | None:
         found = {
             "row_shl": np.where(at + n < 16, lane + n, -1), "row_shr": np.where(at >= n, lane - n, -1), "row_ror": row + (at - n) % 16,
             "row_mirror": row + 15 - at, "row_half_mirror": lane // 8 * 8 + 7 - lane % 8, "row_share": row + n, "row_xmask": row + (at ^ n),
-            "row_newbcast": row + n, "wave_shr": lane - 1,
+            "row_newbcast": row + n, "wave_shr": lane - 1, "wave_shl": np.where(lane + 1 < machine.wave, lane + 1, -1),
+            "wave_ror": (lane - 1) % machine.wave, "wave_rol": (lane + 1) % machine.wave,
             "row_bcast": np.where(lane >= n + 1, (lane // (n + 1)) * (n + 1) - 1, -1),
         }.get(name)  # fmt: skip
         if found is not None:

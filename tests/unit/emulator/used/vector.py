@@ -15,7 +15,10 @@ OLDER = {
     "v_ctz_i32_b32": "v_ffbl_b32", "v_mad_co_u64_u32": "v_mad_u64_u32", "v_max3_num_f32": "v_max3_f32", "v_min3_num_f32": "v_min3_f32",
     "v_max_num_f32": "v_max_f32", "v_min_num_f32": "v_min_f32", "v_max_num_f16": "v_max_f16", "v_min_num_f16": "v_min_f16", "v_max_num_f64": "v_max_f64",
     "v_min_num_f64": "v_min_f64", "v_med3_num_f32": "v_med3_f32", "v_dot2acc_f32_f16": "v_dot2c_f32_f16", "v_pk_max_num_f16": "v_pk_max_f16",
-    "v_pk_min_num_f16": "v_pk_min_f16", "v_cvt_pk_rtz_f16_f32": "v_cvt_pkrtz_f16_f32",
+    "v_pk_min_num_f16": "v_pk_min_f16", "v_cvt_pk_rtz_f16_f32": "v_cvt_pkrtz_f16_f32", "v_cls_i32": "v_ffbh_i32", "v_mul_dx9_zero_f32": "v_mul_legacy_f32",
+    "v_cvt_floor_i32_f32": "v_cvt_flr_i32_f32", "v_cvt_nearest_i32_f32": "v_cvt_rpi_i32_f32", "v_mad_co_i64_i32": "v_mad_i64_i32", "v_dot2acc_f32_bf16": "v_dot2c_f32_bf16",
+    **{f"v_{name}_nc_{kind}": f"v_{name}_{kind}" for name in ("add", "sub") for kind in ("i16", "i32")},
+    **{f"v_{name}_num_{kind}": f"v_{name}_{kind}" for name in ("max3", "min3", "med3", "minmax", "maxmin") for kind in ("f16", "f32")},
 }  # fmt: skip
 u64 = lambda x: x.astype(np.uint64)
 i64 = lambda x: x.astype(np.int64)
@@ -53,15 +56,6 @@ def frexp_exponent(a):
 
 def frexp_mantissa(a):
     return np.where(np.isfinite(a), np.frexp(a)[0], a)
-
-
-def of_class(a, wanted):
-    tiny = np.abs(a) < np.float32(2.0**-126)
-    kinds = [
-        np.zeros_like(tiny), np.isnan(a), a == -np.inf, (a < 0) & ~tiny & np.isfinite(a), (a < 0) & tiny, (a == 0) & np.signbit(a), (a == 0) & ~np.signbit(a),
-        (a > 0) & tiny, (a > 0) & ~tiny & np.isfinite(a), a == np.inf,
-    ]  # fmt: skip
-    return np.any([kind & (wanted >> n & 1).astype(bool) for n, kind in enumerate(kinds)], axis=0)
 
 
 def mixed(a, b, c):
@@ -194,7 +188,6 @@ VECTOR = {
     **{f"v_cvt_f32_ubyte{n}": ("f32", "u32", lambda a, n=n: a >> 8 * n & 0xFF) for n in range(4)},
     "v_div_scale_f32": ("f32 m", "f32 f32 f32", div_scale), "v_bitop3_b32": ("u32", "u32 u32 u32", bitop),
     "v_bitop3_b16": ("low", "u16 u16 u16", lambda a, b, c, table: bitop(a, b, c, table) & np.uint64(0xFFFF)),
-    "v_cmp_class_f32": ("m", "f32 u32", of_class),
 }  # fmt: skip
 
 
@@ -205,8 +198,17 @@ def brain(bits):
     return np.where(np.isnan(value.view(np.float32)), 0x7FC0, rounded).astype(np.uint32)
 
 
-_WHOLE = {"lt": operator.lt, "eq": operator.eq, "le": operator.le, "gt": operator.gt, "ne": operator.ne, "ge": operator.ge}
-_REAL = {"lt": np.less, "eq": np.equal, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "lg": lambda a, b: (a < b) | (a > b)}
+_WHOLE = {"f": lambda a, b: np.zeros(a.shape, bool), "t": lambda a, b: np.ones(a.shape, bool)}
+_WHOLE |= {"lt": operator.lt, "eq": operator.eq, "le": operator.le, "gt": operator.gt, "ne": operator.ne, "ge": operator.ge}
+_REAL = {"f": _WHOLE["f"], "tru": _WHOLE["t"]}
+_REAL |= {
+    "lt": np.less,
+    "eq": np.equal,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "lg": lambda a, b: (a < b) | (a > b),
+}
 _REAL |= {"o": lambda a, b: ~(np.isnan(a) | np.isnan(b)), "u": lambda a, b: np.isnan(a) | np.isnan(b), "neq": lambda a, b: ~(a == b)}
 _REAL |= {f"n{name}": (lambda a, b, test=_REAL[name]: ~test(a, b)) for name in ("lt", "ge", "lg", "gt", "le")}
 for _kind in ("i32", "u32", "i64", "u64", "i16", "u16", "f32", "f64", "f16"):
