@@ -15,6 +15,7 @@ from harness.emulator import Launch, execute, load
 
 COUNT = 2048
 STAGE = 4096  # bytes of output that stores of a wave may write
+PRIVATE = 192  # bytes of private memory of a lane
 ROWS = 5  # of 64 bits: four operands, and what the destination held
 D = 4
 _EDGES = {
@@ -116,7 +117,7 @@ def execute_cases(machine: Machine, cases: list[Case], begin: tuple[str, ...] | 
     body += ["s_add_u32 s4, s4, s8", "s_addc_u32 s5, s5, 0", "s_add_u32 s6, s6, s9", "s_addc_u32 s7, s7, 0"]
     body += [f"s_add_u32 s10, s6, {results * wave * 4}", "s_addc_u32 s11, s7, 0"]
     body += [f"{load4} v{10 + n}, v1, s[4:5] offset:{n * wave * 4}" for n in range(len(rows))]
-    kernel = load(assembled(arch, "\n".join("\t" + line for line in "\n".join([*body, wait, *begin, *code]).splitlines())))
+    kernel = load(assembled(arch, "\n".join("\t" + line for line in "\n".join([*body, wait, *begin, *code]).splitlines()), PRIVATE))
     arguments = struct.pack("<QQ", into.ctypes.data, out.ctypes.data)
     execute(kernel, Launch((groups, 1, 1), wave, arguments, 4096, [(into.ctypes.data, into.nbytes), (out.ctypes.data, out.nbytes)]))
     wrong, at = [], 0
