@@ -10,7 +10,8 @@ import re
 import numpy as np
 from cases import COUNT, Case, Machine, brains
 from exact import MASK32, number, raw_of, typed
-from wave_memory import LIMIT, Memory, registers, resource, words_of
+from read_back import LIMIT, registers, resource, words_of
+from wave_memory import Memory
 
 OFFSET = 64
 WHOLE = {
@@ -121,9 +122,9 @@ def _in_space(memory: Memory, shape: str, space: str, returns: bool) -> Case:
     mask = np.uint64(MASK32 if words == 1 else 2**64 - 1)
     data, old, other = (row & mask for row in machine.rows[:3])
     bytes_ = getattr(memory, space)
-    memory.write(bytes_, at + offset, words_of(machine.rows[1]) + words_of(machine.rows[2]), 16)
+    memory.write(bytes_, at + offset, words_of(machine.rows[1]) + words_of(machine.rows[2]), 16, np.ones(at.shape, bool))
     code += memory.put(space, "v28", 12, offset)
-    code += [f"v_mov_b32 v{32 + n}, v{10 + n}" for n in range(words)]
+    code += ["v_mov_b32 v46, v18", "v_mov_b32 v47, v19", *(f"v_mov_b32 v{32 + n}, v{10 + n}" for n in range(words))]
     code += [f"v_mov_b32 v{32 + words + n}, v{14 + n}" for n in range(words)]
     value, expected = registers(words, 32), registers(words, 32 + words)
     both = value if what != "cmpswap" else registers(2 * words, 32)
@@ -143,7 +144,7 @@ def _in_space(memory: Memory, shape: str, space: str, returns: bool) -> Case:
         line = [*([back] if returns else []), "v28" if base == ["s[10:11]"] else "v[30:31]", both, *base]
     code += [f"{name} {', '.join(line)} {' '.join(flags)}", machine.wait]
     after = result(what, kind, old, data, other)
-    memory.write(bytes_, at + offset, words_of(after), 4 * words, inside)
+    memory.write(bytes_, at + offset, words_of(after), 4 * words, inside & memory.on)
     made = Case(shape, [*code, *memory.get(space, "v28", 40, offset)])
     found = memory.read(bytes_, at + offset, 16)
     kind = {"u32": "u32", "i32": "u32", "u64": "u64", "i64": "u64"}.get(kind, kind)
@@ -151,6 +152,7 @@ def _in_space(memory: Memory, shape: str, space: str, returns: bool) -> Case:
     made.expected += [(f"v{40 + n}", "u32", found[n]) for n in range(words, 4)]
     if returns:
         given = np.where(inside.reshape(-1), old, 0)  # beyond the end of a buffer, 0 comes back
+        given = np.where(memory.on.reshape(-1), given, data if back == value else machine.rows[4] & mask)
         made.expected.append((back, "u64" if words == 2 else "u32", given))
     assert len(after) == COUNT
     return made

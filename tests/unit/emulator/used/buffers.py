@@ -7,7 +7,8 @@ import re
 import numpy as np
 from cases import Case
 from exact import MASK32
-from wave_memory import LIMIT, Memory, extended, loaded, registers, resource, size_of
+from read_back import LIMIT, extended, loaded, passed, registers, resource, size_of
+from wave_memory import Memory
 
 _FLAGS = ("offen", "lds", "sc0", "sc1", "nt", "glc", "slc", "dlc")
 
@@ -30,29 +31,21 @@ def in_buffer(memory: Memory, shape: str, example: str) -> Case:
     suffix = "".join(f" {one}" for one in kinds[4:] if one in _FLAGS or one.startswith(("th:", "scope:")))
     suffix += f" offset:{offset}" if offset else ""
     if load:
-        more, at = memory.near(size, 2048)
+        more, at = memory.near(size if size != 12 else 16, 2048)  # none across the end: AMD's documents leave open what it would read
         inside = at + offset + added + size <= LIMIT
         values = memory.read(memory.given, np.where(inside, at + offset + added, 0), size)
         values = [np.where(inside.reshape(-1), value, 0).astype(np.uint64) for value in values]
         values = extended(values, name, size, machine.rows[4] & np.uint64(MASK32))
         if "lds" in kinds:  # lanes side by side, from m0 on
-            lane = np.broadcast_to(np.arange(machine.wave) * size, at.shape)
-            memory.write(memory.lds, lane + 256 + offset, values, size)
-            code += [*more, "s_mov_b32 m0, 0x100", f"{name} v30, s[20:23], {text}{suffix}", machine.wait]
-            return loaded(memory, shape, [*code, *side_by_side(size, 256 + offset)], values)
+            code += [*more, "s_mov_b32 m0, 0x100", f"{name} v30, s[20:23], {text}{suffix}"]
+            return passed(memory, shape, code, 256 + offset, size, values)
         return loaded(memory, shape, [*code, *more, f"{name} {registers(len(values))}, v30, s[20:23], {text}{suffix}"], values)
-    more, at = memory.slots(spread=2 if machine.wave == 32 else 1)
+    more, at = memory.slots(spread=2 if machine.wave == 32 else 1, size=size)
     inside = at + offset + added + size <= LIMIT
     source, values = memory.source(0, max(1, size // 4))
     values = [value >> np.uint64(16) for value in values] if "d16_hi" in name else values
-    memory.write(memory.stage, at + offset + added, values, size, inside)
+    memory.write(memory.stage, at + offset + added, values, size, inside & memory.on)
     made = Case(shape, [*code, *more, f"{name} {source}, v30, s[20:23], {text}{suffix}", machine.wait])
     made.code += memory.get("stage", "v30", 40, offset + added)
     made.expected = [(f"v{40 + n}", "u32", one) for n, one in enumerate(memory.read(memory.stage, at + offset + added, 16))]
     return made
-
-
-def side_by_side(size: int, start: int) -> list[str]:
-    """Return code that reads what CDNA loads put into LDS, word by word: a lane's words behind those of the lane before."""
-    code = ["v_mov_b32 v30, v0", f"v_mul_u32_u24 v30, {size}, v30"]
-    return code + [f"ds_read_b32 v{40 + n}, v30 offset:{start + 4 * n}" for n in range(max(1, size // 4))]

@@ -7,7 +7,8 @@ import re
 import numpy as np
 from cases import Case
 from exact import MASK32
-from wave_memory import Memory, dumped, extended, loaded, registers, size_of
+from read_back import dumped, extended, loaded, registers, size_of
+from wave_memory import Memory
 
 
 def in_lds(memory: Memory, shape: str, example: str) -> Case:
@@ -26,7 +27,7 @@ def in_lds(memory: Memory, shape: str, example: str) -> Case:
         return loaded(memory, shape, [*code, f"{name} {registers(len(values))}, v30{suffix}"], values)
     if not re.match(r"ds_(write|store)_", name):
         raise KeyError(name)
-    code, at = memory.slots()
+    code, at = memory.slots(size=size)
     text, values = memory.source(1 if size < 8 else 0, max(1, size // 4))
     values = [value >> np.uint64(16) for value in values] if "d16_hi" in name else values
     memory.write(memory.lds, at + offset, values, size)

@@ -6,13 +6,14 @@ import re
 
 import atomics
 import numpy as np
-from buffers import in_buffer, side_by_side
+from buffers import in_buffer
 from cases import COUNT, PRIVATE, Case
 from exact import MASK32
 from lds import in_lds
 from private import in_private
+from read_back import extended, loaded, passed, registers, size_of, staged
 from scalar_loads import from_buffer, to_scalars
-from wave_memory import REACH, Memory, extended, loaded, registers, size_of, staged
+from wave_memory import REACH, WAYS, Memory
 
 
 def in_global(memory: Memory, shape: str, example: str) -> Case:
@@ -28,17 +29,17 @@ def in_global(memory: Memory, shape: str, example: str) -> Case:
         address = "v[30:31], off" if is_wide else "v30, s[4:5]"
         values = extended(memory.read(memory.given, at + offset, size), name, size, machine.rows[4] & np.uint64(MASK32))
         if "_lds_" in name:  # lanes side by side, from m0 on; the offset counts on both sides
-            memory.write(memory.lds, np.broadcast_to(np.arange(machine.wave) * size, at.shape) + 256 + offset, values, size)
-            code += ["s_mov_b32 m0, 0x100", f"{name} {address}{suffix}", machine.wait, *side_by_side(size, 256 + offset)]
-            return loaded(memory, shape, code, values)
+            code += ["s_mov_b32 m0, 0x100", f"{name} {address}{suffix}"]
+            return passed(memory, shape, code, 256 + offset, size, values)
         return loaded(memory, shape, [*code, f"{name} {registers(len(values))}, {address}{suffix}"], values)
-    code, at = memory.slots()
+    place = memory.slots(size=size)
+    code, at = list(place[0]), place[1]
     code += memory.address("stage", "v30") if is_wide else []
     text, values = memory.source(0, max(1, size // 4))
     values = [value >> np.uint64(16) for value in values] if "d16_hi" in name else values
     memory.write(memory.stage, at + offset, values, size)
     line = f"{name} v[30:31], {text}, off{suffix}" if is_wide else f"{name} v30, {text}, s[10:11]{suffix}"
-    return staged(memory, shape, [*code, line], at, offset)
+    return staged(memory, shape, [*code, line], place, offset)
 
 
 def anywhere(memory: Memory, shape: str, example: str) -> list[Case]:
@@ -48,7 +49,7 @@ def anywhere(memory: Memory, shape: str, example: str) -> list[Case]:
     offset = 32 if "offset" in shape else 0
     suffix, found = f" offset:{offset}" if offset else "", []
     for space in ("given" if "load" in name else "stage", "lds", "private"):
-        code, at = memory.near(size, REACH) if "load" in name or space == "private" else memory.slots()
+        code, at = memory.near(size, REACH) if "load" in name or space == "private" else memory.slots(size=size)
         place = at + offset + (np.arange(machine.wave) * PRIVATE if space == "private" else 0)
         code += [f"{memory.add} v28, {offset}, v30", *memory.address(space, "v30")]
         bytes_ = getattr(memory, space)
@@ -68,9 +69,9 @@ def anywhere(memory: Memory, shape: str, example: str) -> list[Case]:
 def nothing(memory: Memory, shape: str, example: str) -> Case:
     """A cache or a hint: registers and memory stay as they are."""
     machine = memory.machine
-    code, at = memory.slots()
+    place = memory.slots()
     before = ["v_mov_b32 v46, v18", "s_cmp_eq_u32 0, 0", example, "s_cselect_b32 s26, 1, 0", "v_mov_b32 v47, s26"]
-    made = staged(memory, shape, [*before, *code], at, 0)
+    made = staged(memory, shape, [*before, *place[0]], place, 0)
     made.expected += [("v46", "u32", machine.rows[4] & np.uint64(MASK32)), ("v47", "u32", np.ones(COUNT, np.uint64))]
     return made
 
@@ -123,7 +124,16 @@ def cases(memory: Memory, shape: str, example: str) -> list[Case]:
     name = shape.split()[0]
     if name in CACHES or name in HINTS:
         return [nothing(memory, shape, example)]
+    make = next(make for prefix, make in MAKERS.items() if name.startswith(prefix))
+    ways = WAYS
     if atomics.is_atomic(name):
-        return atomics.cases(memory, shape, example)
-    made = next(make for prefix, make in MAKERS.items() if name.startswith(prefix))(memory, shape, example)
-    return made if isinstance(made, list) else [made]
+        make, ways = atomics.cases, WAYS[::2]  # lanes side by side are nothing else to them
+    if name.startswith("s_") or "_tr_" in name or re.match("ds_(write|store)2|ds_store_2addr", name):
+        ways = WAYS[:1]
+    found = []
+    for way in ways:
+        memory.reach(way)
+        made = make(memory, shape, example)
+        found += [memory.only(name, one) for one in (made if isinstance(made, list) else [made])]
+    memory.reach(WAYS[0])
+    return found

@@ -7,7 +7,8 @@ import re
 import numpy as np
 from cases import PRIVATE, Case
 from exact import MASK32
-from wave_memory import REACH, Memory, extended, loaded, registers, size_of
+from read_back import extended, loaded, registers, size_of
+from wave_memory import REACH, Memory
 
 OFFSET, SCALAR = 32, 20
 

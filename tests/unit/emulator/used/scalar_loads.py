@@ -6,7 +6,8 @@ import re
 
 import numpy as np
 from cases import Case
-from wave_memory import LIMIT, Memory, extended, resource, size_of
+from read_back import LIMIT, extended, resource, size_of
+from wave_memory import Memory
 
 
 def to_scalars(memory: Memory, shape: str, example: str) -> Case:

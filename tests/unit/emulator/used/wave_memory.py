@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 from cases import COUNT, PRIVATE, STAGE, Case, Machine
 from exact import MASK32
@@ -14,15 +12,19 @@ SIZES = {
     "dword": 4, "dwordx2": 8, "dwordx3": 12, "dwordx4": 16, "dwordx8": 32, "dwordx16": 64, "ubyte": 1, "sbyte": 1, "byte": 1, "ushort": 2, "sshort": 2, "short": 2,
     "u8": 1, "i8": 1, "b8": 1, "u16": 2, "i16": 2, "b16": 2, "b32": 4, "b64": 8, "b96": 12, "b128": 16, "b256": 32, "b512": 64,
 }  # fmt: skip
-LIMIT = 1008  # bytes that a buffer has
 LDS = 2560  # bytes of it that hold something
 REACH = 64  # addresses of private memory are below it
+
+
+WAYS = ("scattered", "side by side", "some lanes")
+SOME = 0x0FF0A55A5A3C96F1  # the lanes that are on
 
 
 class Memory:
     """The bytes of each wave: `given` is what was loaded into the rows, `lds` starts as the same, over and over, `stage` as zeros.
 
     `private` has PRIVATE bytes for each lane, one lane after the other; they start as the rows.
+    `way` says how cases reach memory: at random addresses, lane after lane, or at random ones from some lanes only.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -35,6 +37,7 @@ class Memory:
         rows = np.stack([words[n % len(words)] for n in range(PRIVATE // 4)], -1).astype(np.uint32)
         self.private = np.ascontiguousarray(rows).view(np.uint8).reshape(self.groups, machine.wave * PRIVATE)
         self.wide = machine.cdna
+        self.reach("scattered")
         self.begin = (
             ["v_mov_b32 v2, v1"]
             + [
@@ -61,13 +64,37 @@ class Memory:
     def add(self) -> str:
         return "v_add_u32" if self.wide else "v_add_nc_u32"
 
+    def reach(self, way: str) -> None:
+        lane = np.arange(self.machine.wave, dtype=np.uint64)
+        self.way, on = way, np.uint64(SOME) >> lane & np.uint64(1) != 0
+        self.on = np.broadcast_to(on | (way != "some lanes"), (self.groups, self.machine.wave))
+
+    def only(self, name: str, case: Case) -> Case:
+        """Let an instruction of a case run in some lanes only, if that is the way."""
+        if self.way != "some lanes":
+            return case
+        low, high = f"{SOME & MASK32:#x}", f"{SOME >> 32:#x}"
+        before = [f"s_mov_b32 exec_lo, {low}"] + ([f"s_mov_b32 exec_hi, {high}"] if self.wide else [])
+        after = f"s_mov_b{self.machine.wave} {'exec' if self.wide else 'exec_lo'}, -1"
+        number = next(n for n, line in enumerate(case.code) if line.split(" ")[0] == name)
+        case.code[number : number + 1] = [*before, case.code[number], after]
+        return case
+
     def near(self, size: int, most: int = 256) -> tuple[list[str], np.ndarray]:
-        """Return code that puts an address below `most` into v30, and the addresses by group and lane; at random, aligned."""
+        """Return code that puts an address below `most` into v30, and the addresses by group and lane; aligned."""
+        if self.way == "side by side" and most > REACH:
+            return self.beside(size)
         mask = (most - 1) & ~(min(size, 16 if size % 3 else 4) - 1)
         return [f"v_and_b32 v30, {mask:#x}, v16"], (self.machine.rows[3] & np.uint64(mask)).astype(np.int64).reshape(self.groups, -1)
 
-    def slots(self, into: str = "v30", spread: int = 1) -> tuple[list[str], np.ndarray]:
+    def beside(self, size: int) -> tuple[list[str], np.ndarray]:
+        at = np.broadcast_to(np.arange(self.machine.wave) * size, (self.groups, self.machine.wave))
+        return [f"v_mul_u32_u24 v30, {size}, v0"], at
+
+    def slots(self, into: str = "v30", spread: int = 1, size: int = 16) -> tuple[list[str], np.ndarray]:
         """Return code that puts a place of 16 bytes of its own for each lane into a register; `spread` 2: every second one."""
+        if self.way == "side by side":
+            return self.beside(size)
         lanes = np.arange(self.machine.wave) ^ 5
         code = [f"v_xor_b32 {into}, 5, v0", f"v_lshlrev_b32 {into}, {3 + spread}, {into}"]
         return code, np.broadcast_to(lanes * 16 * spread, (self.groups, self.machine.wave))
@@ -112,7 +139,7 @@ class Memory:
 
     def write(self, memory: np.ndarray, at: np.ndarray, values: list[np.ndarray], size: int, on: np.ndarray | None = None) -> None:
         group = np.broadcast_to(np.arange(self.groups)[:, None], at.shape)
-        on = np.ones(at.shape, bool) if on is None else on
+        on = self.on if on is None else on
         for n in range(size):
             byte = (values[n // 4].reshape(at.shape) >> np.uint64(8 * (n % 4)) & np.uint64(0xFF)).astype(np.uint8)
             memory[group[on], (at + n)[on]] = byte[on]
@@ -121,65 +148,3 @@ class Memory:
         """Return registers to store from: v10 on, and what they hold."""
         rows = [half for row in self.machine.rows for half in (row & np.uint64(MASK32), row >> np.uint64(32))]
         return (f"v{10 + n}" if words == 1 else f"v[{10 + n}:{9 + n + words}]"), rows[n : n + words]
-
-
-def extended(values: list[np.ndarray], name: str, size: int, old: np.ndarray) -> list[np.ndarray]:
-    """Return the register after a load of less than a word: filled with the sign or zeros, or one of its halves."""
-    if size >= 4:
-        return values
-    value, bits = values[0], np.uint64(8 * size)
-    if re.search(r"sbyte|sshort|_i8|_i16", name):
-        value = np.where(
-            value >> (bits - np.uint64(1)) & np.uint64(1), value | (np.uint64(MASK32) ^ ((np.uint64(1) << bits) - np.uint64(1))), value
-        )
-    if "d16" in name:
-        value = value & np.uint64(0xFFFF)
-        value = old & np.uint64(0xFFFF) | value << np.uint64(16) if "d16_hi" in name else old & np.uint64(0xFFFF0000) | value
-    return [value]
-
-
-def words_of(row: np.ndarray) -> list[np.ndarray]:
-    return [row & np.uint64(MASK32), row >> np.uint64(32)]
-
-
-def resource(machine: Machine, base: int, into: int, limit: int) -> list[str]:
-    """Return code that makes the description of a buffer: where it starts, and its bytes."""
-    word = "0x27000" if machine.cdna else "0x31027000"
-    code = [f"s_mov_b32 s{into}, s{base}", f"s_and_b32 s{into + 1}, s{base + 1}, 0xffff"]
-    return [*code, f"s_mov_b32 s{into + 2}, {limit}", f"s_mov_b32 s{into + 3}, {word}"]
-
-
-def size_of(name: str) -> int:
-    found = [part for part in name.split("_") if part in SIZES]
-    if not found:
-        raise KeyError(name)
-    return SIZES[found[-1]]
-
-
-def loaded(memory: Memory, shape: str, code: list[str], values: list[np.ndarray], target: str = "v40") -> Case:
-    machine = memory.machine
-    inits = [f"v_mov_b32 v{40 + n}, v18" for n in range(len(values))]
-    if shape.split()[1].startswith("a"):
-        code = [line.replace("v[40", "a[40").replace("v40,", "a40,") if line.startswith(shape.split()[0]) else line for line in code]
-        return Case(shape, [*code, machine.wait], [(f"a{40 + n}", "u32", value) for n, value in enumerate(values)])
-    return Case(shape, [*inits, *code, machine.wait], [(f"v{40 + n}", "u32", value) for n, value in enumerate(values)])
-
-
-def registers(count: int, start: int = 40) -> str:
-    return f"v{start}" if count == 1 else f"v[{start}:{start + count - 1}]"
-
-
-def dumped(memory: Memory, shape: str, code: list[str], where: np.ndarray, at: np.ndarray, offsets: list[int]) -> Case:
-    """Read back 16 bytes of the places that a store wrote, from LDS."""
-    made = Case(shape, [*code, memory.machine.wait])
-    for n, offset in enumerate(offsets):
-        made.code += memory.get("lds", "v30", 40 + 4 * n, offset)
-        made.expected += [(f"v{40 + 4 * n + word}", "u32", value) for word, value in enumerate(memory.read(where, at + offset, 16))]
-    return made
-
-
-def staged(memory: Memory, shape: str, code: list[str], at: np.ndarray, offset: int) -> Case:
-    """Read back 16 bytes of each place of the output."""
-    made = Case(shape, [*code, memory.machine.wait, *memory.slots()[0], *memory.get("stage", "v30", 40, offset)])
-    made.expected = [(f"v{40 + n}", "u32", word) for n, word in enumerate(memory.read(memory.stage, at + offset, 16))]
-    return made
