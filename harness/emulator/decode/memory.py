@@ -7,6 +7,7 @@ from harness.emulator.decode.instruction import (
     ABSENT,
     B32,
     B64,
+    FLUSHES,
     INDEX_LANE,
     NONE,
     OFFSET_LANE,
@@ -22,6 +23,11 @@ from harness.emulator.decode.operands import row
 
 def _signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) & 1 else value
+
+
+def _flushes(at: Context, one: Instruction) -> int:
+    """Return the flag of an atomic that flushes denormals, whatever MODE says: a sum of floats in gfx90a's memory (LLVM's subtargets)."""
+    return FLUSHES if at.architecture == "gfx90a" and one.name.endswith("_atomic_add_f32") else 0
 
 
 def flat(at: Context) -> Instruction:
@@ -74,6 +80,7 @@ def _addressed(
         places = [row(address, B64 if off else B32)]
         places += [] if form == "FLAT" else [Operand(text="off") if off else from_scalar]
     _fill(one, types.d, types.s[1], places, row(data, types.s[1], acc), row(target, types.d, acc), bool(returns))
+    one.flags |= _flushes(at, one)
     one.s[2] = from_scalar
     if "_lds_" in one.name:
         one.flags |= TO_LDS
@@ -131,6 +138,7 @@ def _buffer(at: Context, one: Instruction, address: int, data: int, resource: in
     value = row(data, types.d if types.s[1] == NONE else types.s[1], bool(acc))
     _fill(one, types.d, types.s[1], [place], value, row(data, types.d, bool(acc)) if types.d else ABSENT, False)
     one.flags |= (OFFSET_LANE if offen else 0) | (INDEX_LANE if idxen else 0) | (TO_LDS if lds else 0) | (RETURNS if returns else 0)
+    one.flags |= _flushes(at, one)
     one.s = [place, one.s[1], descriptor, scalar]
     one.d = ABSENT if lds else one.d
     one.shown = [*([] if lds else [value.text]), place.text, descriptor.text, scalar.text]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from cases import COUNT, Case, Machine, brains
-from exact import MASK32, number, raw_of, typed
+from cases import Case, Machine, brains
+from exact import MASK32, flushed, number, raw_of, typed
 from read_back import LIMIT, registers, resource, words_of
 from wave_memory import Memory
 
@@ -79,6 +79,8 @@ def machine_of(arch: str, numbers: str) -> Machine:
         data, old = (row | row << np.uint64(32) for row in (data, old))
     signs = {"f32": 1 << 31 | 1 << 63, "f16": 0x8000800080008000, "bf16": 0x8000800080008000}.get(numbers, 1 << 63)
     every = machine.lane % 8
+    if numbers == "f32":  # a normal sum's difference that is none
+        data, old = (np.where(every == 2, np.uint64(bits << 32 | bits), row) for bits, row in ((0x00C00000, data), (0x80900000, old)))
     old = np.where(every == 0, data ^ np.uint64(signs), np.where(every == 1, data, old))
     low, high = np.uint64(MASK32), np.uint64(MASK32 << 32)
     other = np.choose(machine.lane // 2 % 4, [old, old, other & low | old & high, old & low | other & high])
@@ -86,8 +88,11 @@ def machine_of(arch: str, numbers: str) -> Machine:
     return machine
 
 
-def result(what: str, kind: str, old: np.ndarray, data: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Return what is in memory afterwards, 64 bits a lane."""
+def result(what: str, kind: str, old: np.ndarray, data: np.ndarray, expected: np.ndarray, flushes: bool = False) -> np.ndarray:
+    """Return what is in memory afterwards, 64 bits a lane; `flushes` is about denormals of a sum of floats."""
+    if flushes:
+        with np.errstate(all="ignore"):
+            return raw_of(flushed(flushed(typed(old, kind)) + flushed(typed(data, kind))), kind)
     if what == "cmpswap":
         return np.where(old == expected, data, old)
     with np.errstate(all="ignore"):
@@ -104,12 +109,14 @@ def cases(memory: Memory, shape: str, example: str) -> list[Case]:
     """Make an atomic into code: without and with the old value, and a flat one in global memory and in LDS."""
     name = shape.split()[0]
     if name.startswith("ds_"):
-        return [_in_space(memory, shape, "lds", "_rtn_" in name)]
+        modes = (False, True) if statement(name) == ("add", "f32") else (False,)
+        return [_in_space(memory, shape, "lds", "_rtn_" in name, flushes) for flushes in modes]
     spaces = ("stage", "lds") if name.startswith("flat_") else ("stage",)
     return [_in_space(memory, shape, space, returns) for space in spaces for returns in (False, True)]
 
 
-def _in_space(memory: Memory, shape: str, space: str, returns: bool) -> Case:
+def _in_space(memory: Memory, shape: str, space: str, returns: bool, flushes: bool = False) -> Case:
+    """Make one case. `flushes` sets MODE so that denormals of floats are flushed. LDS heeds it; memory flushes on gfx90a, always."""
     machine = memory.machine
     name, *kinds = re.split(r"[ ,]+", shape)
     what, kind = statement(name)
@@ -142,8 +149,10 @@ def _in_space(memory: Memory, shape: str, space: str, returns: bool) -> Case:
         code += memory.address(space, "v28")
         base = [] if name.startswith("flat_") else ["off"] if "off" in kinds else ["s[10:11]"]
         line = [*([back] if returns else []), "v28" if base == ["s[10:11]"] else "v[30:31]", both, *base]
-    code += [f"{name} {', '.join(line)} {' '.join(flags)}", machine.wait]
-    after = result(what, kind, old, data, other)
+    mode = (["s_setreg_imm32_b32 hwreg(1, 4, 2), 0"], ["s_setreg_imm32_b32 hwreg(1, 4, 2), 3"]) if flushes else ([], [])
+    code += [*mode[0], f"{name} {', '.join(line)} {' '.join(flags)}", *mode[1], machine.wait]
+    in_memory = (what, kind, machine.arch) == ("add", "f32", "gfx90a") and space == "stage"
+    after = result(what, kind, old, data, other, flushes or in_memory)
     memory.write(bytes_, at + offset, words_of(after), 4 * words, inside & memory.on)
     made = Case(shape, [*code, *memory.get(space, "v28", 40, offset)])
     found = memory.read(bytes_, at + offset, 16)
@@ -154,5 +163,4 @@ def _in_space(memory: Memory, shape: str, space: str, returns: bool) -> Case:
         given = np.where(inside.reshape(-1), old, 0)  # beyond the end of a buffer, 0 comes back
         given = np.where(memory.on.reshape(-1), given, data if back == value else machine.rows[4] & mask)
         made.expected.append((back, "u64" if words == 2 else "u32", given))
-    assert len(after) == COUNT
     return made
