@@ -73,8 +73,10 @@ class Machine:
         return (self.rows[3] >> np.uint64(5) & np.uint64(1)).astype(bool)
 
 
-def execute_cases(machine: Machine, cases: list[Case], begin: tuple[str, ...] | list[str] = ()) -> list[tuple[str, str]]:
-    """Run cases in one program; return the shapes that leave something else, and what."""
+def execute_cases(
+    machine: Machine, cases: list[Case], begin: tuple[str, ...] | list[str] = (), findings: list | None = None
+) -> list[tuple[str, str]]:
+    """Run cases in one program; return the shapes that leave something else, and what. With a list of findings, each access is checked."""
     arch, wave, cdna = machine.arch, machine.wave, machine.cdna
     groups = COUNT // wave
     rows = [
@@ -119,7 +121,8 @@ def execute_cases(machine: Machine, cases: list[Case], begin: tuple[str, ...] | 
     body += [f"{load4} v{10 + n}, v1, s[4:5] offset:{n * wave * 4}" for n in range(len(rows))]
     kernel = load(assembled(arch, "\n".join("\t" + line for line in "\n".join([*body, wait, *begin, *code]).splitlines()), PRIVATE))
     arguments = struct.pack("<QQ", into.ctypes.data, out.ctypes.data)
-    execute(kernel, Launch((groups, 1, 1), wave, arguments, 4096, [(into.ctypes.data, into.nbytes), (out.ctypes.data, out.nbytes)]))
+    buffers = [(into.ctypes.data, into.nbytes), (out.ctypes.data, out.nbytes)]
+    execute(kernel, Launch((groups, 1, 1), wave, arguments, 4096, buffers), findings=findings)
     wrong, at = [], 0
     for one in cases:
         for _, kind, expected in one.expected:
