@@ -38,7 +38,9 @@ def flat(at: Context) -> Instruction:
     one = at.begin(form, opcode, 8)
     one.imm = _signed(word & 0x1FFF, 13)
     returns = word >> (16 if at.family == "cdna" else 14) & 1
-    uses_address = (word >> 13 & 1) == 1 if at.family == "cdna" and at.architecture != "gfx90a" else True
+    uses_address = word >> 13 & 1 == 1
+    if at.architecture == "gfx90a":  # a scalar address instead of a lane's: none of its instructions has both
+        uses_address = high >> 16 & 0x7F == 0x7F or form != "SCRATCH"
     if at.family == "rdna3":
         uses_address = high >> 23 & 1 == 1 or form != "SCRATCH"
     return _addressed(at, one, form, high & 0xFF, high >> 8 & 0xFF, high >> 16 & 0x7F, high >> 24, high >> 23 & 1, returns, uses_address)

@@ -20,6 +20,8 @@ import wave_memory
 from machine_code import WAVES
 from shapes import shape
 
+from harness.emulator import Check
+
 CARDS = Path(__file__).parent / "cards"
 PRODUCTS = ("v_mfma", "v_smfmac", "v_wmma", "v_swmmac")
 CONTROL = ("s_cbranch", "s_branch", "s_endpgm", "s_wait", "s_barrier", "s_setreg", "s_sendmsg")
@@ -71,6 +73,7 @@ def wrong_on(arch: str, examples: dict[str, str]) -> list[tuple[str, str]]:
         machine, bytes_ = memories(numbers)
         for findings in (None, []):  # accesses that are checked are made lane by lane, others at once where that is possible
             wrong += cases.execute_cases(machine, in_group, bytes_.begin, findings)
+            wrong += [(one.place.instruction, one.check.name) for one in findings or () if one.check is not Check.OUT_OF_RANGE]
     for kinds, in_group in groups.items():
         here = cases.Machine(arch, kinds)
         wrong += cases.execute_cases(here, [on_lanes.case(here, *each) for each in in_group])

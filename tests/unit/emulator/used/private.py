@@ -22,7 +22,8 @@ def in_private(memory: Memory, shape: str, example: str) -> Case:
     address = f"{'v30' if by_lane else 'off'}", f"{'s24' if for_all else 'off'}"
     code, at = memory.near(size, REACH)
     code += [f"s_mov_b32 s24, {SCALAR}"]
-    at = (at if by_lane else at * 0) + offset + (SCALAR if for_all else 0)
+    fixed = offset + (SCALAR if for_all else 0)
+    at = (at if by_lane else at * 0) + fixed
     place = at + np.arange(machine.wave) * PRIVATE
     if "load" in name:
         values = extended(memory.read(memory.private, place, size), name, size, machine.rows[4] & np.uint64(MASK32))
@@ -31,7 +32,7 @@ def in_private(memory: Memory, shape: str, example: str) -> Case:
     values = [value >> np.uint64(16) for value in values] if "d16_hi" in name else values
     memory.write(memory.private, place, values, size)
     code += [f"{name} {address[0]}, {text}, {address[1]}{suffix}", machine.wait]
-    code += [f"{memory.add} v28, {offset + (SCALAR if for_all else 0)}, v30" if by_lane else f"v_mov_b32 v28, {SCALAR + offset}"]
+    code += [f"{memory.add} v28, {fixed}, v30" if by_lane else f"v_mov_b32 v28, {fixed}"]
     made = Case(shape, [*code, *memory.get("private", "v28", 40, 0)])
     made.expected = [(f"v{40 + n}", "u32", one) for n, one in enumerate(memory.read(memory.private, place, 16))]
     return made
