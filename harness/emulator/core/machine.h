@@ -59,7 +59,7 @@ enum instruction_flag {
     KEEP_OTHER_HALF = 256, /* a 16-bit result leaves the other half of the register as it is */
     FETCH_INACTIVE = 512,
     VOLATILE = 1024, /* a load that goes past all caches */
-    FLUSHES = 2048, /* a matrix instruction that flushes denormals, in and out */
+    FLUSHES = 2048, /* a matrix instruction, or an atomic sum of floats, that flushes denormals, in and out */
     WIDENED = 4096, /* an atomic of less than a word, made of a compare-and-swap of the word around it: widened.py */
 };
 

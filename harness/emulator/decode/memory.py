@@ -7,6 +7,7 @@ from harness.emulator.decode.instruction import (
     ABSENT,
     B32,
     B64,
+    FLUSHES,
     INDEX_LANE,
     NONE,
     OFFSET_LANE,
@@ -24,6 +25,11 @@ def _signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) & 1 else value
 
 
+def _flushes(at: Context, one: Instruction) -> int:
+    """Return the flag of an atomic that flushes denormals, whatever MODE says: a sum of floats in gfx90a's memory (LLVM's subtargets)."""
+    return FLUSHES if at.architecture == "gfx90a" and one.name.endswith("_atomic_add_f32") else 0
+
+
 def flat(at: Context) -> Instruction:
     """offset 12:0, lds/sve 13, segment 15:14, cache bits, op 24:18; addr 39:32, data 47:40, saddr 54:48, acc 55, vdst 63:56."""
     word, high = at.word, at.word_at(1)
@@ -32,7 +38,9 @@ def flat(at: Context) -> Instruction:
     one = at.begin(form, opcode, 8)
     one.imm = _signed(word & 0x1FFF, 13)
     returns = word >> (16 if at.family == "cdna" else 14) & 1
-    uses_address = (word >> 13 & 1) == 1 if at.family == "cdna" and at.architecture != "gfx90a" else True
+    uses_address = word >> 13 & 1 == 1
+    if at.architecture == "gfx90a":  # a scalar address instead of a lane's: none of its instructions has both
+        uses_address = high >> 16 & 0x7F == 0x7F or form != "SCRATCH"
     if at.family == "rdna3":
         uses_address = high >> 23 & 1 == 1 or form != "SCRATCH"
     return _addressed(at, one, form, high & 0xFF, high >> 8 & 0xFF, high >> 16 & 0x7F, high >> 24, high >> 23 & 1, returns, uses_address)
@@ -74,6 +82,7 @@ def _addressed(
         places = [row(address, B64 if off else B32)]
         places += [] if form == "FLAT" else [Operand(text="off") if off else from_scalar]
     _fill(one, types.d, types.s[1], places, row(data, types.s[1], acc), row(target, types.d, acc), bool(returns))
+    one.flags |= _flushes(at, one)
     one.s[2] = from_scalar
     if "_lds_" in one.name:
         one.flags |= TO_LDS
@@ -131,6 +140,7 @@ def _buffer(at: Context, one: Instruction, address: int, data: int, resource: in
     value = row(data, types.d if types.s[1] == NONE else types.s[1], bool(acc))
     _fill(one, types.d, types.s[1], [place], value, row(data, types.d, bool(acc)) if types.d else ABSENT, False)
     one.flags |= (OFFSET_LANE if offen else 0) | (INDEX_LANE if idxen else 0) | (TO_LDS if lds else 0) | (RETURNS if returns else 0)
+    one.flags |= _flushes(at, one)
     one.s = [place, one.s[1], descriptor, scalar]
     one.d = ABSENT if lds else one.d
     one.shown = [*([] if lds else [value.text]), place.text, descriptor.text, scalar.text]

@@ -53,7 +53,7 @@ amdhsa.kernels:
     .kernarg_segment_size: 16
     .max_flat_workgroup_size: 1024
     .name: k
-    .private_segment_fixed_size: 0
+    .private_segment_fixed_size: {private}
     .sgpr_count: 40
     .symbol: k.kd
     .vgpr_count: {vgprs}
@@ -66,11 +66,14 @@ amdhsa.version: [1, 2]
 
 
 @cache
-def assembled(arch: str, body: str) -> bytes:
-    """Assemble and link a kernel `k` of two pointers; LLVM encodes it, so that nothing here shares a table with the decoder."""
+def assembled(arch: str, body: str, private: int = 0) -> bytes:
+    """Assemble and link a kernel `k` of two pointers; LLVM encodes it, so that nothing here shares a table with the decoder.
+
+    `private` is how many bytes of private memory each lane has.
+    """
     cdna = WAVES[arch] == 64
     more = "\t\t.amdhsa_accum_offset 64" if cdna else "\t\t.amdhsa_wavefront_size32 1"
-    return linked(_ASSEMBLY.format(arch=arch, body=body, wave=WAVES[arch], vgprs=128 if cdna else 64, more=more), arch)
+    return linked(_ASSEMBLY.format(arch=arch, body=body, wave=WAVES[arch], vgprs=128 if cdna else 64, more=more, private=private), arch)
 
 
 def linked(source: str, arch: str) -> bytes:

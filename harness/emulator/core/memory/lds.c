@@ -117,6 +117,8 @@ TRANSPOSED(ds_read_b64_tr_b16, 8, 16) TRANSPOSED(ds_read_b64_tr_b8, 8, 8) TRANSP
 static void atomic_lds(struct wave *w, const struct instruction *i) {
     u32 bytes = (u32)i->op->parameters[0], words = bytes / 4, back[2][LANES];
     int operation = i->op->parameters[1], swapped = i->op->parameters[3];
+    /* MODE rules denormals of float sums. It does not rule the rounding, nor sums of doubles. */
+    int is_float = operation == ADD_F && bytes == 4, of_sources = !(w->mode & KEEPS_DENORMAL_SOURCES), of_result = !(w->mode & KEEPS_DENORMAL_RESULTS);
     EACH_ACTIVE(w) {
         u64 data = w->v[i->s[1].index][l], second = 0, old = 0, result;
         if (words == 2) data |= (u64)w->v[i->s[1].index + 1][l] << 32;
@@ -127,7 +129,8 @@ static void atomic_lds(struct wave *w, const struct instruction *i) {
         u8 *at = touch_lds(w, w->v[i->s[0].index][l] + (u32)i->imm, bytes, l, UPDATES);
         memcpy(&old, at, bytes);
         /* CDNA: the expected value is the first operand. RDNA3 and later: the second. */
-        result = swapped ? atomic_result(operation, old, data, second, (int)bytes) : atomic_result(operation, old, operation == CMPSWAP ? second : data, data, (int)bytes);
+        if (is_float) result = sum_without_denormals((u32)old, (u32)data, of_sources, of_result);
+        else result = swapped ? atomic_result(operation, old, data, second, (int)bytes) : atomic_result(operation, old, operation == CMPSWAP ? second : data, data, (int)bytes);
         memcpy(at, &result, bytes);
         back[0][l] = (u32)old, back[1][l] = (u32)(old >> 32);
     }

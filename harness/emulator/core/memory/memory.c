@@ -207,6 +207,10 @@ u64 atomic_result(int operation, u64 old, u64 data, u64 expected, int bytes) {
     default: return old;
     }
 }
+u32 sum_without_denormals(u32 old, u32 data, int of_sources, int of_result) {
+    u32 sum = of_sources ? bits_of(flushed(as_f32(old)) + flushed(as_f32(data))) : bits_of(as_f32(old) + as_f32(data));
+    return of_result ? flushed_bits(sum) : sum;
+}
 
 static void atomic(struct wave *w, const struct instruction *i) {
     int form = i->op->parameters[0], bytes = i->op->parameters[1], operation = i->op->parameters[2];
@@ -222,7 +226,8 @@ static void atomic(struct wave *w, const struct instruction *i) {
         u8 *at = locate(w, i, form, (u32)bytes, l, UPDATES);
         if (!at) continue;
         memcpy(&old, at, (size_t)bytes);
-        result = atomic_result(operation, old, data, expected, bytes);
+        if (i->flags & FLUSHES) result = sum_without_denormals((u32)old, (u32)data, 1, 1);
+        else result = atomic_result(operation, old, data, expected, bytes);
         memcpy(at, &result, (size_t)bytes);
         back[0][l] = (u32)old, back[1][l] = (u32)(old >> 32);
     }

@@ -24,5 +24,6 @@ void store_parts(struct wave *w, u32 row, const struct addresses *a, int bytes, 
 
 u8 *touch_lds(struct wave *w, u32 address, u32 size, int lane, int store);
 u64 atomic_result(int operation, u64 old, u64 data, u64 expected, int bytes);
+u32 sum_without_denormals(u32 old, u32 data, int of_sources, int of_result);
 
 #endif

@@ -15,6 +15,7 @@ from harness.emulator import Launch, execute, load
 
 COUNT = 2048
 STAGE = 4096  # bytes of output that stores of a wave may write
+PRIVATE = 192  # bytes of private memory of a lane
 ROWS = 5  # of 64 bits: four operands, and what the destination held
 D = 4
 _EDGES = {
@@ -78,8 +79,10 @@ class Machine:
         return (self.rows[3] >> np.uint64(5) & np.uint64(1)).astype(bool)
 
 
-def execute_cases(machine: Machine, cases: list[Case], begin: tuple[str, ...] | list[str] = ()) -> list[tuple[str, str]]:
-    """Run cases in one program; return the shapes that leave something else, and what."""
+def execute_cases(
+    machine: Machine, cases: list[Case], begin: tuple[str, ...] | list[str] = (), findings: list | None = None
+) -> list[tuple[str, str]]:
+    """Run cases in one program; return the shapes that leave something else, and what. With a list of findings, each access is checked."""
     arch, wave, cdna = machine.arch, machine.wave, machine.cdna
     groups = COUNT // wave
     rows = [
@@ -88,7 +91,7 @@ def execute_cases(machine: Machine, cases: list[Case], begin: tuple[str, ...] | 
     into = np.ascontiguousarray(np.stack(rows).reshape(len(rows), groups, wave).transpose(1, 0, 2))
     add = "v_add_u32" if cdna else "v_add_nc_u32"
     store = "global_store_dword" if cdna else "global_store_b32"
-    load4, loads, wait = ("global_load_dword", "s_load_dwordx4", "s_waitcnt 0") if cdna else ("global_load_b32", "s_load_b128", "s_nop 0")
+    load4, loads = ("global_load_dword", "s_load_dwordx4") if cdna else ("global_load_b32", "s_load_b128")
     group = "ttmp9" if arch.startswith("gfx12") else "s2"
     code, places = [], []
     for one in cases:
@@ -117,14 +120,20 @@ def execute_cases(machine: Machine, cases: list[Case], begin: tuple[str, ...] | 
     results = sum(2 if kind in WIDE else 1 for kind in places)
     spare = STAGE // 4 // wave
     out = np.zeros((groups, results + spare, wave), np.uint32)
-    body = [f"{loads} s[4:7], s[0:1], 0x0", wait, f"s_mul_i32 s8, {group}, {into.shape[1] * wave * 4}", "v_lshlrev_b32 v1, 2, v0"]
+    body = [
+        f"{loads} s[4:7], s[0:1], 0x0",
+        machine.scalar_wait,
+        f"s_mul_i32 s8, {group}, {into.shape[1] * wave * 4}",
+        "v_lshlrev_b32 v1, 2, v0",
+    ]
     body += ["v_mov_b32 v4, v1", f"s_mul_i32 s9, {group}, {(results + spare) * wave * 4}"]
     body += ["s_add_u32 s4, s4, s8", "s_addc_u32 s5, s5, 0", "s_add_u32 s6, s6, s9", "s_addc_u32 s7, s7, 0"]
     body += [f"s_add_u32 s10, s6, {results * wave * 4}", "s_addc_u32 s11, s7, 0"]
     body += [f"{load4} v{10 + n}, v1, s[4:5] offset:{n * wave * 4}" for n in range(len(rows))]
-    kernel = load(assembled(arch, "\n".join("\t" + line for line in "\n".join([*body, wait, *begin, *code]).splitlines())))
+    kernel = load(assembled(arch, "\n".join("\t" + line for line in "\n".join([*body, machine.wait, *begin, *code]).splitlines()), PRIVATE))
     arguments = struct.pack("<QQ", into.ctypes.data, out.ctypes.data)
-    execute(kernel, Launch((groups, 1, 1), wave, arguments, 4096, [(into.ctypes.data, into.nbytes), (out.ctypes.data, out.nbytes)]))
+    buffers = [(into.ctypes.data, into.nbytes), (out.ctypes.data, out.nbytes)]
+    execute(kernel, Launch((groups, 1, 1), wave, arguments, 4096, buffers), findings=findings)
     wrong, at = [], 0
     for one in cases:
         for _, kind, expected in one.expected:

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 from cases import COUNT, Case, Machine
 from exact import MASK32
-from operands import literals_of
+from operands import flags_of, literals_of
 
 LOW = np.uint64(MASK32)
 
@@ -118,15 +120,59 @@ def bpermute(machine: Machine, shape: str, example: str) -> Case:
     return one(machine, shape, ["ds_bpermute_b32 v40, v12, v10", machine.wait], expected)
 
 
+def permute(machine: Machine, shape: str, example: str) -> Case:
+    """Each lane sends its value to a lane; of several, the last one's arrives, and of none 0."""
+    source, select = rows(machine, 0), rows(machine, 1)
+    offset = int(flags_of(example).get("offset", 0))
+    to = (((select + np.uint64(offset)) & LOW) // np.uint64(4) % np.uint64(machine.wave)).astype(np.int64)
+    expected = np.zeros_like(source)
+    for lane in range(machine.wave):
+        expected[np.arange(len(source)), to[:, lane]] = source[:, lane]
+    return one(machine, shape, [f"ds_permute_b32 v40, v12, v10 offset:{offset}", machine.wait], expected)
+
+
 def swizzle(machine: Machine, shape: str, example: str) -> Case:
+    """A lane reads another lane of its 32, as one of the assembler's patterns says; without a pattern, bits of lanes go by masks."""
     how = example.split("offset:")[1]
-    if how != "swizzle(SWAP,16)":
-        raise KeyError(f"ds_swizzle_b32 {how}")
-    return one(machine, shape, [f"ds_swizzle_b32 v40, v10 offset:{how}", machine.wait], rows(machine, 0)[:, np.arange(machine.wave) ^ 16])
+    lane = np.arange(32)
+    pattern, *given = [part.strip(' "') for part in re.split(r"[(,)]", how) if part]
+    if pattern == "BITMASK_PERM" or "BITMASK_PERM" in given:
+        pattern, given = "BITMASK_PERM", given[-1:]
+    elif pattern == "swizzle":
+        pattern, *given = given
+    if pattern == "BITMASK_PERM":  # from the highest bit on: 0 or 1, the lane's bit, or its inverse
+        bits = [
+            {"0": 0 * lane, "1": 0 * lane + 1, "p": lane >> 4 - n & 1, "i": ~lane >> 4 - n & 1}[one_] for n, one_ in enumerate(given[0])
+        ]
+        other = sum(bit << 4 - n for n, bit in enumerate(bits))
+    elif pattern.isdigit():
+        keep, set_, flip = (int(pattern) >> 5 * n & 31 for n in range(3))
+        other = (lane & keep | set_) ^ flip
+    else:
+        numbers = [int(one_) for one_ in given]
+        other = PATTERNS[pattern](lane, *numbers)
+    whole = np.arange(machine.wave) // 32 * 32 + np.tile(other, machine.wave // 32)
+    return one(machine, shape, [f"ds_swizzle_b32 v40, v10 offset:{how}", machine.wait], rows(machine, 0)[:, whole])
+
+
+def fourier(lane: np.ndarray, keep: int) -> np.ndarray:
+    """The lane's bits in reverse, moved down by as many bits as are kept; those are as in the lane."""
+    turned = np.array([int(f"{one_:05b}"[::-1], 2) for one_ in lane.tolist()])
+    return turned >> keep.bit_count() | lane & keep
+
+
+PATTERNS = {
+    "QUAD_PERM": lambda lane, *quad: lane // 4 * 4 + np.array(quad)[lane % 4],
+    "BROADCAST": lambda lane, size, which: lane // size * size + which,
+    "SWAP": lambda lane, size: lane ^ size,
+    "REVERSE": lambda lane, size: lane // size * size + size - 1 - lane % size,
+    "ROTATE": lambda lane, back, count: (lane + (-count if back else count)) % 32,
+    "FFT": fourier,
+}
 
 
 EXCHANGES = {
     "v_readfirstlane_b32": readfirstlane, "v_readlane_b32": readlane, "v_writelane_b32": writelane, "v_mbcnt_lo_u32_b32": mbcnt, "v_mbcnt_hi_u32_b32": mbcnt,
-    "v_permlane16_b32": permlane16, "v_permlanex16_b32": permlane16, "v_permlane16_var_b32": permlane16_var, "v_permlanex16_var_b32": permlane16_var, "v_swap_b32": swap, "v_permlane16_swap_b32": permlane_swap, "v_permlane32_swap_b32": permlane_swap, "ds_bpermute_b32": bpermute,
+    "v_permlane16_b32": permlane16, "v_permlanex16_b32": permlane16, "v_permlane16_var_b32": permlane16_var, "v_permlanex16_var_b32": permlane16_var, "v_swap_b32": swap, "v_permlane16_swap_b32": permlane_swap, "v_permlane32_swap_b32": permlane_swap, "ds_bpermute_b32": bpermute, "ds_permute_b32": permute,
     "ds_swizzle_b32": swizzle,
 }  # fmt: skip

@@ -7,8 +7,10 @@ the rest of what the emulator's core executes, an instruction for each form: on 
 from __future__ import annotations
 
 import collections
+from functools import cache, partial
 from pathlib import Path
 
+import atomics
 import cases
 import exchanges
 import memory
@@ -17,6 +19,8 @@ import on_scalars
 import wave_memory
 from machine_code import WAVES
 from shapes import shape
+
+from harness.emulator import Check
 
 CARDS = Path(__file__).parent / "cards"
 PRODUCTS = ("v_mfma", "v_smfmac", "v_wmma", "v_swmmac")
@@ -41,15 +45,16 @@ def by_shape(path: Path) -> dict[str, str]:
     return {shape(line): line for line in path.read_text().splitlines()}
 
 
-def in_memory(arch: str) -> tuple[cases.Machine, wave_memory.Memory]:
-    machine = cases.Machine(arch, ("f32", "u", "u", "u", "u"))
+def in_memory(arch: str, numbers: str | None = None) -> tuple[cases.Machine, wave_memory.Memory]:
+    """Return a machine with memory; for atomics, `numbers` says which numbers they work on."""
+    machine = atomics.machine_of(arch, numbers) if numbers else cases.Machine(arch, ("f32", "u", "u", "u", "u"))
     return machine, wave_memory.Memory(machine)
 
 
 def wrong_on(arch: str, examples: dict[str, str]) -> list[tuple[str, str]]:
     """Execute instructions, without products and control; return those that leave something else than is stated, and what."""
-    groups, scalar_cases, memory_cases = collections.defaultdict(list), [], []
-    machine, bytes_ = in_memory(arch)
+    groups, scalar_cases, memory_cases = collections.defaultdict(list), [], collections.defaultdict(list)
+    memories = cache(partial(in_memory, arch))
     rows = on_scalars.given(arch)
     for one, example in examples.items():
         mnemonic = one.split()[0]
@@ -57,15 +62,21 @@ def wrong_on(arch: str, examples: dict[str, str]) -> list[tuple[str, str]]:
         if mnemonic.startswith((*PRODUCTS, *CONTROL)) and mnemonic not in memory.HINTS:
             continue
         if name in exchanges.EXCHANGES:
-            memory_cases.append(exchanges.EXCHANGES[name](machine, one, example))
+            memory_cases[None].append(exchanges.EXCHANGES[name](memories(None)[0], one, example))
         elif mnemonic.startswith(memory.PREFIXES) or mnemonic in (*memory.HINTS, *memory.CACHES):
-            memory_cases.append(memory.case(bytes_, one, example))
+            numbers = memory.numbers_of(mnemonic)
+            memory_cases[numbers] += memory.cases(memories(numbers)[1], one, example)
         elif mnemonic.startswith(("s_", "v_s_")):
             scalar_cases.append(on_scalars.Scalar(arch, one, example, rows))
         else:
             kinds = max(map(on_lanes.drawn_kinds, one.split(" :: ")), key=lambda each: sum(kind != "u" for kind in each))
             groups[kinds].append((one, example))
-    wrong = cases.execute_cases(machine, memory_cases, bytes_.begin) + on_scalars.run(arch, scalar_cases, rows)
+    wrong = on_scalars.run(arch, scalar_cases, rows)
+    for numbers, in_group in memory_cases.items():
+        machine, bytes_ = memories(numbers)
+        for findings in (None, []):  # accesses that are checked are made lane by lane, others at once where that is possible
+            wrong += cases.execute_cases(machine, in_group, bytes_.begin, findings)
+            wrong += [(one.place.instruction, one.check.name) for one in findings or () if one.check is not Check.OUT_OF_RANGE]
     for kinds, in_group in groups.items():
         here = cases.Machine(arch, kinds)
         wrong += cases.execute_cases(here, [on_lanes.case(here, *each) for each in in_group])
