@@ -77,6 +77,7 @@ _RENAMED = {
     "s_min_f32": "s_min_num_f32", "s_max_f16": "s_max_num_f16", "s_min_f16": "s_min_num_f16", "v_minmax_num_f16": "v_minmax_f16",
     "v_maxmin_num_f16": "v_maxmin_f16", "v_mad_co_u64_u32": "v_mad_u64_u32", "v_mad_co_i64_i32": "v_mad_i64_i32",
 }  # fmt: skip
+_RENAMED |= {f"v_{name}_t_f{bits}": f"v_{name}_tru_f{bits}" for name in ("cmp", "cmpx") for bits in (16, 32, 64)}
 _ATOMIC_NAMES = {("min", "i"): "smin", ("max", "i"): "smax", ("min", "u"): "umin", ("max", "u"): "umax"}
 
 

@@ -9,7 +9,7 @@ import re
 import numpy as np
 from cases import COUNT, Case, Machine
 from exact import MASK32
-from operands import flags_of, literals_of
+from operands import bits_of, flags_of, literals_of
 
 LOW = np.uint64(MASK32)
 
@@ -26,8 +26,27 @@ def one(machine: Machine, shape: str, code: list[str], expected: np.ndarray, reg
     )
 
 
+ON = 0x3C5A96E1B6C593A4  # lanes that stay on where the others are switched off
+
+
+def partly(machine: Machine, code: list[str]) -> tuple[np.ndarray, list[str]]:
+    """Return which lanes are on, and code that runs in them alone."""
+    halves = [f"s_mov_b32 exec_{half}, {ON >> shift & MASK32:#x}" for half, shift in (("lo", 0), ("hi", 32))][: machine.wave // 32]
+    return (ON >> np.arange(machine.wave, dtype=np.uint64) & np.uint64(1)).astype(bool), [
+        *halves,
+        *code,
+        f"s_mov_b{machine.wave} {'exec' if machine.cdna else 'exec_lo'}, -1",
+    ]
+
+
 def readfirstlane(machine: Machine, shape: str, example: str) -> Case:
-    return one(machine, shape, ["v_readfirstlane_b32 s26, v10", "v_mov_b32 v40, s26"], rows(machine, 0)[:, :1])
+    """The first lane that is on."""
+    made = one(machine, shape, ["v_readfirstlane_b32 s26, v10", "v_mov_b32 v40, s26"], rows(machine, 0)[:, :1])
+    on, code = partly(machine, ["v_readfirstlane_b32 s26, v10"])
+    first = np.repeat(rows(machine, 0)[:, on][:, :1], machine.wave, 1)
+    made.code += [*code, "v_mov_b32 v44, s26"]
+    made.expected.append(("v44", "u32", first.reshape(-1)))
+    return made
 
 
 def readlane(machine: Machine, shape: str, example: str) -> Case:
@@ -40,14 +59,19 @@ def readlane(machine: Machine, shape: str, example: str) -> Case:
         code = ["v_readfirstlane_b32 s18, v12", f"v_readlane_b32 {target}, v10, s18"]
     else:
         lane, code = np.full((len(source), 1), int(which)), [f"v_readlane_b32 {target}, v10, {which}"]
+    code = partly(machine, code)[1] if which[0] != "s" else code  # a lane that is off is read, too
     return one(machine, shape, [*code, f"v_mov_b32 v40, {target}"], np.take_along_axis(source, lane.astype(np.int64), 1))
 
 
 def writelane(machine: Machine, shape: str, example: str) -> Case:
-    lane = int(literals_of(example)[2])
-    expected = rows(machine, 4).copy()
-    expected[:, lane] = rows(machine, 0)[:, 0]
-    return one(machine, shape, ["v_readfirstlane_b32 s16, v10", f"v_writelane_b32 v40, s16, {lane}"], expected)
+    """The lane is a number, or a scalar of which the lowest bits count; it may be off."""
+    _, value, which = literals_of(example)
+    expected, code = rows(machine, 4).copy(), ["v_readfirstlane_b32 s16, v10", "v_readfirstlane_b32 s18, v12"]
+    scalar = which[0] == "s"
+    lane = (rows(machine, 1)[:, 0] % np.uint64(machine.wave)).astype(int) if scalar else int(which)
+    expected[np.arange(len(expected)), lane] = rows(machine, 0)[:, 0] if value[0] == "s" else int(value, 0) & MASK32
+    write = f"v_writelane_b32 v40, {'s16' if value[0] == 's' else value}, {'s18' if scalar else which}"
+    return one(machine, shape, [*code, *partly(machine, [write])[1]], expected)
 
 
 def mbcnt(machine: Machine, shape: str, example: str) -> Case:
@@ -69,7 +93,7 @@ def mbcnt(machine: Machine, shape: str, example: str) -> Case:
 
 def permlane16(machine: Machine, shape: str, example: str) -> Case:
     """Each lane reads from its sixteen, or (x) from the other sixteen of its 32: the lane that its four bits of the two selectors say."""
-    name, fetch = shape.split()[0], " op_sel:[1,0]" if "op_sel:[1,0]" in shape else ""
+    name, modifiers = shape.split()[0], flags_of(shape).get("op_sel", "")
     _, _, low, high = literals_of(example)
     source, lane = rows(machine, 0), np.arange(machine.wave)
     words, texts, code = [], [], []
@@ -85,14 +109,18 @@ def permlane16(machine: Machine, shape: str, example: str) -> Case:
     other = (lane // 16 * 16 ^ (16 if "lanex" in name else 0)) + (
         selectors[:, None] >> (4 * (lane % 16)).astype(np.uint64) & np.uint64(15)
     ).astype(np.int64)
-    return one(machine, shape, [*code, f"{name} v40, v10, {texts[0]}, {texts[1]}{fetch}"], np.take_along_axis(source, other, 1))
+    text = f"{name} v40, v10, {texts[0]}, {texts[1]}" + (f" op_sel:{modifiers}" if modifiers else "")
+    on, inner = partly(machine, [text])
+    return one(machine, shape, [*code, *inner], from_lanes(machine, source, other, modifiers, on))
 
 
 def permlane16_var(machine: Machine, shape: str, example: str) -> Case:
     """As with scalars, but each lane has a selector of its own."""
     name, lane = shape.split()[0], np.arange(machine.wave)
     which = (rows(machine, 1) & np.uint64(15)).astype(np.int64) + (lane // 16 * 16 ^ (16 if "lanex" in name else 0))
-    return one(machine, shape, [f"{name} v40, v10, v12"], np.take_along_axis(rows(machine, 0), which, 1))
+    modifiers = flags_of(shape).get("op_sel", "")
+    on, code = partly(machine, [f"{name} v40, v10, v12" + (f" op_sel:{modifiers}" if modifiers else "")])
+    return one(machine, shape, code, from_lanes(machine, rows(machine, 0), which, modifiers, on))
 
 
 def permlane_swap(machine: Machine, shape: str, example: str) -> Case:
@@ -109,9 +137,20 @@ def permlane_swap(machine: Machine, shape: str, example: str) -> Case:
 
 
 def swap(machine: Machine, shape: str, example: str) -> Case:
-    made = one(machine, shape, ["v_mov_b32 v42, v10", f"{shape.split()[0]} v40, v42"], rows(machine, 0))
-    made.expected.append(("v42", "u32", rows(machine, 4).reshape(-1)))
+    """Two registers change places, in the lanes that are on."""
+    on, code = partly(machine, [f"{shape.split()[0]} v40, v42"])
+    a, b = rows(machine, 4), rows(machine, 0)
+    made = one(machine, shape, ["v_mov_b32 v42, v10", *code], np.where(on, b, a))
+    made.expected.append(("v42", "u32", np.where(on, a, b).reshape(-1)))
     return made
+
+
+def from_lanes(machine: Machine, source: np.ndarray, other: np.ndarray, modifiers: str, on: np.ndarray) -> np.ndarray:
+    """Return what lanes have that read others: from one that is off what it holds (op_sel 0), 0 (op_sel 1), or nothing."""
+    fetch, zero = bits_of(modifiers, 2, 0)
+    kept = np.zeros_like(source) if zero else rows(machine, 4)
+    read = np.take_along_axis(source, other, 1)
+    return np.where(on, read if fetch else np.where(on[other], read, kept), rows(machine, 4))
 
 
 def bpermute(machine: Machine, shape: str, example: str) -> Case:

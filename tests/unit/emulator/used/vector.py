@@ -17,6 +17,7 @@ OLDER = {
     "v_min_num_f64": "v_min_f64", "v_med3_num_f32": "v_med3_f32", "v_dot2acc_f32_f16": "v_dot2c_f32_f16", "v_pk_max_num_f16": "v_pk_max_f16",
     "v_pk_min_num_f16": "v_pk_min_f16", "v_cvt_pk_rtz_f16_f32": "v_cvt_pkrtz_f16_f32", "v_cls_i32": "v_ffbh_i32", "v_mul_dx9_zero_f32": "v_mul_legacy_f32",
     "v_cvt_floor_i32_f32": "v_cvt_flr_i32_f32", "v_cvt_nearest_i32_f32": "v_cvt_rpi_i32_f32", "v_mad_co_i64_i32": "v_mad_i64_i32", "v_dot2acc_f32_bf16": "v_dot2c_f32_bf16",
+    **{f"v_{name}_t_{kind}": f"v_{name}_tru_{kind}" for name in ("cmp", "cmpx") for kind in ("f16", "f32", "f64")},
     **{f"v_{name}_nc_{kind}": f"v_{name}_{kind}" for name in ("add", "sub") for kind in ("i16", "i32")},
     **{f"v_{name}_num_{kind}": f"v_{name}_{kind}" for name in ("max3", "min3", "med3", "minmax", "maxmin") for kind in ("f16", "f32")},
 }  # fmt: skip
