@@ -17,7 +17,6 @@ CARRY(v_subbrev_co_u32, B32, B32, B32, MASK, u64 taken = (u64)a + c; e[l] = take
 LANES3(v_add3_u32, B32, B32, B32, B32, a + b + c) LANES3(v_lshl_add_u32, B32, B32, B32, B32, (a << (b & 31)) + c)
 LANES3(v_add_lshl_u32, B32, B32, B32, B32, (a + b) << (c & 31)) LANES3(v_lshl_add_u64, B64, B64, B32, B64, (a << (b & 7)) + c)
 LANES3(v_xad_u32, B32, B32, B32, B32, (a ^ b) + c)
-LANES2(v_add_nc_u64, B64, B64, B64, a + b)
 LANES2(v_mul_lo_u32, B32, B32, B32, a * b)
 LANES2(v_mul_hi_u32, B32, B32, B32, (u32)((u64)a * b >> 32)) LANES2(v_mul_hi_i32, B32, I32, I32, (u32)((i64)a * b >> 32))
 static inline i32 signed24(u32 a) { return (i32)(a << 8) >> 8; }

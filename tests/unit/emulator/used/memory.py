@@ -89,6 +89,7 @@ CACHES = (
 )
 HINTS = (
     "s_nop",
+    "v_nop",
     "s_delay_alu",
     "s_clause",
     "s_setprio",

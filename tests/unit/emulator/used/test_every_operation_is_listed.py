@@ -16,6 +16,7 @@ from harness.emulator.library import core
 # Operations that no list names, and why.
 EXCEPTIONS: dict[str, str] = {
     "unimplemented": "what the decoder knows no operation for; it ends a launch with an error, as test_unused_control.py has it",
+    "flat_atomic_csub": "AMD's table for gfx1100 has it, and LLVM's assembler refuses it; those of global memory and buffers are listed",
 }
 
 
