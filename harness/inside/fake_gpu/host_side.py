@@ -5,6 +5,7 @@ Marks are attributes of tensors: they live as long as the tensor, and a copy has
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ import triton
 
 _HOST, _PINNED, _KNOWN, _SHAPE = "_warpwave_host", "_warpwave_pinned", "_warpwave_known", "_warpwave_shape"
 _MOST_KNOWN = 1 << 16  # elements
+_BEHIND_NUMBERS = re.compile(r",\s+(size|dtype|layout|grad_fn|requires_grad|tangent)=")  # in the text of a tensor
 Value = TypeVar("Value")
 _NAMES_PLACE = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7)  # in the message of its launchers
 
@@ -120,3 +122,13 @@ def tensors_in(*values: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(*value)
         elif isinstance(value, dict):
             yield from tensors_in(*value.values())
+
+
+def texted(device: str, text: str) -> str:
+    """Return the text of a tensor with its device where torch writes it: behind the numbers. What has no data is on the meta device."""
+    if not text.startswith(("tensor(", "Parameter containing")):
+        return text
+    text = text.replace(", device='meta'", "", 1)
+    numbers = _BEHIND_NUMBERS.search(text)
+    at = numbers.start() if numbers else text.rindex(")")
+    return f"{text[:at]}, device='{device}'{text[at:]}" if device else text

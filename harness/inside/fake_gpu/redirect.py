@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -15,7 +14,7 @@ import torch
 import torch.utils._device as default_device
 
 from harness.inside.fake_gpu.generators import of_host
-from harness.inside.fake_gpu.host_side import is_host, is_pinned, is_shape, make_shape, pin, put_on_host, take_from_host, tensors_in
+from harness.inside.fake_gpu.host_side import is_host, is_pinned, is_shape, make_shape, pin, put_on_host, take_from_host, tensors_in, texted
 
 # Where torch itself computes shapes in Python, for operators that autograd calls: it must see tensors as they are.
 _OF_TORCH = ("torch._refs", "torch._prims", "torch._decomp", "torch._meta_registrations")
@@ -213,14 +212,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
             return self.move(tensor, rest.pop(0), *rest, **kwargs)
         return self.call(func, args, kwargs)
 
-    def _cpu(self, func: Any, args: Any, kwargs: Any) -> Any:
-        return self.move(args[0], "cpu")
-
     def _pin(self, func: Any, args: Any, kwargs: Any) -> Any:
         return pin(args[0].clone())
-
-    def _is_pinned(self, func: Any, args: Any, kwargs: Any) -> bool:
-        return is_pinned(args[0])
 
     def _index(self, func: Any, args: Any, kwargs: Any) -> int:
         return 0 if self.is_on_card(args[0]) else -1
@@ -236,14 +229,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
         return said.replace("torch.", f"torch.{self.claim.type}.") if self.is_on_card(args[0]) else said
 
     def _repr(self, func: Any, args: Any, kwargs: Any) -> str:
-        """Name the card where torch would: behind the numbers, and before everything else. What has no data is on the meta device."""
         text = str(self.call(func, args, kwargs))
-        if is_shape(args[0]) or not text.startswith(("tensor(", "Parameter containing")):
-            return text
-        text = text.replace(", device='meta'", "", 1)
-        numbers = _BEHIND_NUMBERS.search(text)
-        at = numbers.start() if numbers else text.rindex(")")
-        return f"{text[:at]}, device='{self.claim}'{text[at:]}" if self.is_on_card(args[0]) else text
+        return text if is_shape(args[0]) else texted(str(self.claim) if self.is_on_card(args[0]) else "", text)
 
     def _dlpack_device(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Let torch name the kind of device of a tensor on the card: it knows the vendor's number."""
@@ -267,7 +254,6 @@ class Redirect(torch.overrides.TorchFunctionMode):
         return self.call(func, (tensor.double(), *args[1:]), kwargs).to(tensor.dtype)
 
 
-_BEHIND_NUMBERS = re.compile(r",\s+(size|dtype|layout|grad_fn|requires_grad|tangent)=")
 _places: Any = torch._C._nn
 _OF_PLACES = (torch.device, _places._parse_to)
 _OF_DATA = (torch.tensor, torch.as_tensor, torch.asarray, torch.sparse_coo_tensor, torch.sparse_csr_tensor)
@@ -297,9 +283,9 @@ def conversion(rest: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]
 
 _ACTIONS = {
     "to": Redirect._to,
-    "cpu": Redirect._cpu,
+    "cpu": lambda self, func, args, kwargs: self.move(args[0], "cpu"),
     "pin_memory": Redirect._pin,
-    "is_pinned": Redirect._is_pinned,
+    "is_pinned": lambda self, func, args, kwargs: is_pinned(args[0]),
     "get_device": Redirect._index,
     "type": Redirect._type,
     "__repr__": Redirect._repr,
