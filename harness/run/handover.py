@@ -69,7 +69,7 @@ def copy(folder: Path, raw: Path, planned: str) -> None:
         if room < 0:
             raise UsageError(
                 f"The kernels in {folder} have more than {_MOST_TOGETHER >> 30} GiB.",
-                "A package's kernels have megabytes: it was forged.",
+                "A package's kernels take far less, so their list was forged or damaged.",
                 _REMEDY,
             )
         if hashlib.sha256(data).hexdigest() != digest:

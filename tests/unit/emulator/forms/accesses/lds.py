@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from cases import Case
-from exact import MASK32
-from read_back import dumped, extended, loaded, registers, size_of
-from wave_memory import Memory
+from accesses.read_back import dumped, extended, loaded, registers, size_of
+from accesses.wave_memory import Memory
+from statements.exact import MASK32
+from units.cases import Case
 
 
 def in_lds(memory: Memory, shape: str, example: str) -> Case:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from vector import brain
+from statements.vector import brain
 
 FORMATS = {
     ("fp8", "fnuz"): torch.float8_e4m3fnuz, ("bf8", "fnuz"): torch.float8_e5m2fnuz, ("fp8", "ocp"): torch.float8_e4m3fn,

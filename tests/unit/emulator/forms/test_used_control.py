@@ -9,11 +9,11 @@ import struct
 
 import numpy as np
 import pytest
-from cases import drawn
 from held import CONTROL, used
 from machine_code import WAVES, assembled, lanes
 from shapes import split
 from slow_cases import slow_but
+from units.cases import drawn
 
 from harness.emulator import Check, Launch, execute, load
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from cases import COUNT, Machine
-from exact import WIDE, signed
 from shapes import split
+from statements.exact import WIDE, signed
+from units.cases import COUNT, Machine
 
 
 class Operand:

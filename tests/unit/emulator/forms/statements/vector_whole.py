@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from exact import MASK32, each, signed
+from statements.exact import MASK32, each, signed
 
 BITS = {"u16": 16, "i16": 16, "u32": 32, "i32": 32, "u64": 64, "i64": 64}
 i64 = lambda x: x.astype(np.int64)  # noqa: E731

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from cases import PRIVATE, Case
-from exact import MASK32
-from read_back import extended, loaded, registers, size_of
-from wave_memory import REACH, Memory
+from accesses.read_back import extended, loaded, registers, size_of
+from accesses.wave_memory import REACH, Memory
+from statements.exact import MASK32
+from units.cases import PRIVATE, Case
 
 OFFSET, SCALAR = 32, 20
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import numpy as np
-from exact import MASK32, either, fused, signed, whole
+from statements.exact import MASK32, either, fused, signed, whole
 
 WAVES_RUN = 2048
 MASK64 = 2**64 - 1
@@ -87,7 +87,7 @@ def real(function):
 
 
 def half(function):
-    """Halves lie in the low half of a register; the other half of the result is zero."""
+    """Apply a function to halves. Each operand is in the low half of its register, and the result, too; its high half is zero."""
 
     def one(*given):
         with np.errstate(all="ignore"):

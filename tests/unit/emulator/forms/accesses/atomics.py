@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from cases import Case, Machine, brains
-from exact import MASK32, flushed, number, raw_of, typed
-from read_back import LIMIT, registers, resource, words_of
-from wave_memory import Memory
+from accesses.read_back import LIMIT, registers, resource, words_of
+from accesses.wave_memory import Memory
+from statements.exact import MASK32, flushed, number, raw_of, typed
+from units.cases import Case, Machine, brains
 
 OFFSET = 64
 WHOLE = {

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from held import PRODUCTS, unused, used
 from machine_code import WAVES
-from on_products import step, steps
-from products import Product, execute_steps
 from slow_cases import slow_but
+from statements.products import Product, execute_steps
+from units.on_products import step, steps
 
 from harness.emulator.decode.decoder import FAMILIES
 from harness.emulator.library import core

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from cases import COUNT, Case, D, Machine
-from exact import DTYPES, WIDE, raw_of, typed
-from operands import Operand, bits_of, lane_pattern, numbered, selected
 from shapes import split
-from vector import OLDER, VECTOR
-from vector_eight import EIGHT
-from vector_real import REAL, REAL_CDNA
-from vector_whole import SATURATED, WHOLE
+from statements.exact import DTYPES, WIDE, raw_of, typed
+from statements.vector import OLDER, VECTOR
+from statements.vector_eight import EIGHT
+from statements.vector_real import REAL, REAL_CDNA
+from statements.vector_whole import SATURATED, WHOLE
+from units.cases import COUNT, Case, D, Machine
+from units.operands import Operand, bits_of, lane_pattern, numbered, selected
 
 STATED = WHOLE | REAL | EIGHT | VECTOR
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from cases import Case, Machine
-from exact import MASK32
-from wave_memory import SIZES, Memory
+from accesses.wave_memory import SIZES, Memory
+from statements.exact import MASK32
+from units.cases import Case, Machine
 
 LIMIT = 1008  # bytes that a buffer has
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from machine_code import WAVES, assembled
-from operands import literals_of
+from units.operands import literals_of
 
 from harness.emulator import Launch, execute, load
 

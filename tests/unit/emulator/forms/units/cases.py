@@ -8,8 +8,8 @@ import zlib
 from dataclasses import dataclass, field
 
 import numpy as np
-from exact import WIDE, brains, typed
 from machine_code import WAVES, assembled
+from statements.exact import WIDE, brains, typed
 
 from harness.emulator import Launch, execute, load
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from cases import COUNT, PRIVATE, STAGE, Case, Machine
-from exact import MASK32
+from statements.exact import MASK32
+from units.cases import COUNT, PRIVATE, STAGE, Case, Machine
 
 # ruff: noqa: E501 - a statement is a line
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import operator
 
 import numpy as np
-from exact import MASK32, each, either, flushed, fused, fused64, number, signed, whole
+from statements.exact import MASK32, each, either, flushed, fused, fused64, number, signed, whole
 
 OLDER = {
     "v_add_nc_u32": "v_add_u32", "v_sub_nc_u32": "v_sub_u32", "v_subrev_nc_u32": "v_subrev_u32", "v_add_nc_u16": "v_add_u16", "v_sub_nc_u16": "v_sub_u16",

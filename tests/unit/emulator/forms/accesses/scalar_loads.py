@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from cases import Case
-from read_back import LIMIT, extended, resource, size_of
-from wave_memory import Memory
+from accesses.read_back import LIMIT, extended, resource, size_of
+from accesses.wave_memory import Memory
+from units.cases import Case
 
 
 def to_scalars(memory: Memory, shape: str, example: str) -> Case:

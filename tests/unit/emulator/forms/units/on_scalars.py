@@ -7,11 +7,11 @@ import struct
 from itertools import chain
 
 import numpy as np
-from cases import drawn
-from exact import MASK32, signed
 from machine_code import WAVES, assembled
-from scalars import MASK64, OLDER, SAVES, SCALARS, WAVES_RUN, f, h, of
 from shapes import split
+from statements.exact import MASK32, signed
+from statements.scalars import MASK64, OLDER, SAVES, SCALARS, WAVES_RUN, f, h, of
+from units.cases import drawn
 
 from harness.emulator import Launch, execute, load
 

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import numpy as np
-from exact import either, fused, fused64, number, whole
-from vector import frexp_exponent, frexp_mantissa
+from statements.exact import either, fused, fused64, number, whole
+from statements.vector import frexp_exponent, frexp_mantissa
 
 HALF = np.float16
 MAX, MIN = np.fmax, np.fmin

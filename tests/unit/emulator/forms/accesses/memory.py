@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 
-import atomics
 import numpy as np
-from buffers import in_buffer
-from cases import COUNT, PRIVATE, Case
-from exact import MASK32
-from lds import in_lds
-from private import in_private
-from read_back import extended, loaded, passed, registers, size_of, staged
-from scalar_loads import from_buffer, to_scalars
-from wave_memory import REACH, WAYS, Memory
+from accesses import atomics
+from accesses.buffers import in_buffer
+from accesses.lds import in_lds
+from accesses.private import in_private
+from accesses.read_back import extended, loaded, passed, registers, size_of, staged
+from accesses.scalar_loads import from_buffer, to_scalars
+from accesses.wave_memory import REACH, WAYS, Memory
+from statements.exact import MASK32
+from units.cases import COUNT, PRIVATE, Case
 
 
 def in_global(memory: Memory, shape: str, example: str) -> Case:

@@ -2,6 +2,8 @@
 
 `cards/GFX.txt` has what the bundled kernels and `tests/idioms` compile to: one instruction for each shape (shapes.py). `cards/unused/` has
 the rest of what the emulator's core executes, an instruction for each form: on all CDNA or all RDNA cards, or on one.
+
+`statements/` says what instructions mean. `units/` (lanes, scalars, products, exchanges) and `accesses/` (memory) make programs of them.
 """
 
 from __future__ import annotations
@@ -10,15 +12,10 @@ import collections
 from functools import cache, partial
 from pathlib import Path
 
-import atomics
-import cases
-import exchanges
-import memory
-import on_lanes
-import on_scalars
-import wave_memory
+from accesses import atomics, memory, wave_memory
 from machine_code import WAVES
 from shapes import shape
+from units import cases, exchanges, on_lanes, on_scalars
 
 from harness.emulator import Check
 

@@ -8,7 +8,7 @@ import itertools
 import zlib
 
 import numpy as np
-from products import BITS, COUNT, MINIFLOATS, Product, Step, codes_of, packed, unpacked, value_of
+from statements.products import BITS, COUNT, MINIFLOATS, Product, Step, codes_of, packed, unpacked, value_of
 
 FORMATS = ("fp8", "bf8", "fp6", "bf6", "fp4")  # by their numbers in cbsz and blgp
 PAIRS = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])

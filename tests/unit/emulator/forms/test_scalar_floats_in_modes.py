@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from held import unused, used
 from machine_code import lanes
-from on_scalars import Scalar, given, kind_of_result, name_of, run
-from scalars import SCALARS
+from statements.scalars import SCALARS
+from units.on_scalars import Scalar, given, kind_of_result, name_of, run
 
 from harness.emulator import Unimplemented
 

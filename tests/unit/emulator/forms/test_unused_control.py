@@ -8,12 +8,12 @@ import re
 
 import numpy as np
 import pytest
-from cases import drawn
-from exact import MASK32
 from held import CONTROL, unused
 from machine_code import WAVES, assembled, lanes
 from slow_cases import slow_but
+from statements.exact import MASK32
 from test_used_control import GLOBAL, LDS, SCALAR, WAITS, findings
+from units.cases import drawn
 
 from harness.emulator import Check, Launch, Trap, Unimplemented, execute, load
 

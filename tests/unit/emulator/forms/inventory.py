@@ -1,8 +1,8 @@
 """Print which instruction forms compiled kernels use on each card, and which test states each; or make the lists in `cards/` anew.
 
 warpwave run cpu --stage compile --kernels kernels          # and tests/idioms; with TRITON_CACHE_DIR=CACHE, and all five cards
-python tests/unit/emulator/used/inventory.py CACHE          # writes cards/, from all assembly in that folder
-python tests/unit/emulator/used/inventory.py                # prints what cards/ holds
+python tests/unit/emulator/forms/inventory.py CACHE          # writes cards/, from all assembly in that folder
+python tests/unit/emulator/forms/inventory.py                # prints what cards/ holds
 """
 
 # ruff: noqa: T201 - a script
