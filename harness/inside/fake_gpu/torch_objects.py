@@ -79,8 +79,7 @@ def _loading(load: Callable[..., Any], kinds: tuple[str, ...]) -> Callable[..., 
     """Load to the host what is wanted on a card, and move it there."""
 
     def loaded(file: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        is_index = isinstance(map_location, int) and not isinstance(map_location, bool)
-        wanted = is_index or str(map_location).split(":")[0] in kinds
+        wanted = str(map_location).split(":")[0] in kinds  # an index alone is refused with or without a card: torch.load takes none
         found = load(file, "cpu" if wanted else map_location, *args, **kwargs)
         return _moved(found, map_location) if wanted else found
 
