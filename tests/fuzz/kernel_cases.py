@@ -138,8 +138,8 @@ def _norm(draw: Draw) -> Case:
 
     case = Case(ours.__name__, of(ours), of(pytorch), [x, *parameters], {"eps": eps, "odd": odd})
     if ours is rms_norm and "inf" in odd:
-        # PyTorch has two kernels on a card. If columns are no multiple of 4, or a tensor starts off 16 bytes, one infinity turns its whole row
-        # into NaN. So it does in float64. By the definition, the other elements of the row are 0.
+        # PyTorch has two kernels on a card. If columns are no multiple of 4, or a tensor starts off 16 bytes, one infinity turns its whole
+        # row into NaN, and so it does in float64. By the definition, the other elements of the row are 0.
         case.pytorch = of(_rms_norm_as_defined)
     return case
 

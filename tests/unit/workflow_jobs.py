@@ -10,7 +10,7 @@ from runner import ROOT
 
 WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "workflows").glob("*.yml")}
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
-RECORDED = ROOT / "reports" / "h200" / "raw"
+RECORDED = ROOT / "reports" / "h100" / "raw"
 REAL = command.shell_words(light=True)
 # `python3 -m venv` and `pip install` of a leg: a folder with our command in it.
 PYTHON = """

@@ -156,7 +156,7 @@ def test_compare_says_why(tmp_path, capsys, what):
 
 def test_a_recorded_run_compared_with_itself_is_good(capsys):
     """In which peers refuse sizes: nothing is slower, and nothing is missing that was there."""
-    recorded = str(ROOT / "reports" / "h200")
+    recorded = str(ROOT / "reports" / "h100")
 
     assert _run_cli(["compare", recorded, recorded]) == 0
     assert "skipped in both" in capsys.readouterr().out

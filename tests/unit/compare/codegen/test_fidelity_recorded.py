@@ -1,4 +1,4 @@
-"""The code of the compile stage against launches recorded on an H200 (Triton 3.6.0, a sweep of the whole package)."""
+"""The code of the compile stage against launches recorded on an H100 (Triton 3.6.0, sweeps of the whole package)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.compare.comparison import Likeness
 from harness.records import CompiledKernel
 
 REPO = Path(__file__).parents[4]
-RECORDED = REPO / "reports" / "h200" / "raw" / "cuda"
+RECORDED = REPO / "reports" / "h100" / "raw" / "cuda"
 
 
 def rows(folder, name):
@@ -22,18 +22,11 @@ def rows(folder, name):
 
 
 def test_the_lane_made_what_the_card_ran():
-    """Byte for byte: every launch of our kernels in the sweep has the same binary, with the same registers.
-
-    So do Liger's, except its cross entropy: its host code counts targets, which do not exist without a GPU.
-    """
+    """Byte for byte: every launch of the sweeps has the same binary, with the same registers, Liger's among them."""
     launched, compiled = rows(RECORDED, "bench/kernels.jsonl"), rows(RECORDED, "compile/kernels.jsonl")
     ours = [row for row in launched if not row.origin.endswith("[liger]")]
-    assert (len(launched), len(ours)) == (187, 134)
-    assert held_against(ours, compiled) == (134, ())
-
-    equal, deviations = held_against(launched, compiled)
-    assert equal == 183
-    assert {(deviation.likeness, deviation.function) for deviation in deviations} == {(Likeness.NOT_SEEN, "liger_cross_entropy_kernel")}
+    assert (len(launched), len(ours)) == (301, 232)
+    assert held_against(launched, compiled) == (301, ())
 
 
 @pytest.mark.slow

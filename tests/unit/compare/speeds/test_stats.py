@@ -120,7 +120,7 @@ PAIRS = 600 if "WARPWAVE_SEARCH" in os.environ else 300  # nox -s fuzz
 # --- verdicts, by simulation ------------------------------------------------------------------------------------------------------------
 # A noise model is a point. Called with a random generator, it returns a function that measures the point n times, or in its rounds.
 
-RECORDED = Path(__file__).parents[4] / "reports" / "h200" / "raw" / "cuda" / "bench" / "samples.jsonl"
+RECORDED = Path(__file__).parents[4] / "reports" / "h100" / "raw" / "cuda" / "bench" / "samples.jsonl"
 SAMPLES = [json.loads(line) for line in RECORDED.read_text().splitlines()]
 
 
