@@ -15,12 +15,34 @@ from types import ModuleType
 
 from harness.records import Job
 
+_NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__"})
+_MOST_MODULES = 20_000
 _INSTALLED = ("site-packages", "dist-packages")
 
 
 def root_of(job: Job) -> Path:
     """Return the folder of the whole package."""
     return Path(job.package_root or job.kernels)
+
+
+def modules_of(root: Path) -> list[Path]:
+    """Return the Python files of a whole package, without those of environments and builds in its folder, which differ between machines."""
+    found: list[Path] = []
+    for folder, folders, files in os.walk(root):
+        if "pyvenv.cfg" in files:
+            folders.clear()
+            continue
+        folders[:] = [name for name in sorted(folders) if name not in _NOT_SOURCES and not name.startswith(".")]
+        found += [Path(folder, name) for name in sorted(files) if name.endswith(".py")]
+        if len(found) > _MOST_MODULES:
+            break
+    return found
+
+
+def names_any(job: Job, *names: str) -> bool:
+    """Return whether a Python file of the package contains any of these words."""
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in modules_of(root_of(job)))
+    return any(name in text for text in texts for name in names)
 
 
 def package_folders(job: Job) -> list[str]:

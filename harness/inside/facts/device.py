@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 
@@ -30,6 +31,14 @@ def trouble() -> str:
     except Exception as error:
         return _line(error)
     return ""
+
+
+def trouble_if_used() -> str:
+    """Do the same as `trouble`, but if this process has not used the device, do not initialize it."""
+    if "torch" not in sys.modules:
+        return ""
+    here = accelerator()
+    return trouble() if here is not None and here[1].is_initialized() else ""
 
 
 def ask_afresh() -> str:

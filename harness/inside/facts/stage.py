@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.inside.environment.package_path import root_of
+from harness.inside.environment.package_path import modules_of, root_of
 from harness.inside.facts.architecture import architecture_name, described
 from harness.inside.facts.device import accelerator
 from harness.inside.process import sealing
@@ -35,8 +35,6 @@ from harness.records.toolchain import EMULATOR
 _TAKEN_BYTES, _TAKEN_SHARE = 2 << 30, 8
 _SETTLE_S = 60.0  # some systems free the memory of an ended process late
 _POLL_S = 1.0
-_NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__"})
-_MOST_MODULES = 20_000
 _TOLD_S = 20.0  # for a tool whose answer is only shown
 
 
@@ -99,20 +97,6 @@ def source_hash(folder: Path, root: Path | None = None) -> str:
         if not any(part.startswith(".") or part == "__pycache__" for part in relative.parts):
             digest.update(relative.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
-
-
-def modules_of(root: Path) -> list[Path]:
-    """Return the Python files of a whole package, without those of environments and builds in its folder, which differ between machines."""
-    found: list[Path] = []
-    for folder, folders, files in os.walk(root):
-        if "pyvenv.cfg" in files:
-            folders.clear()
-            continue
-        folders[:] = [name for name in sorted(folders) if name not in _NOT_SOURCES and not name.startswith(".")]
-        found += [Path(folder, name) for name in sorted(files) if name.endswith(".py")]
-        if len(found) > _MOST_MODULES:
-            break
-    return found
 
 
 def _changed(facts: Facts, path: Path) -> str:

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from harness.inside.codegen.compile_seconds import Compiling
-from harness.inside.facts.device import accelerator, ask_afresh, trouble
+from harness.inside.environment.compiler_imports import import_compiler
+from harness.inside.facts.device import ask_afresh, trouble_if_used
 from harness.inside.multi_gpu.neighbours import Neighbours
 from harness.inside.multi_gpu.pytest_plugin import NEIGHBOURS
 from harness.inside.process.journal import Journal, settle
@@ -144,7 +145,7 @@ class Reporter:
             properties.update(self.account.properties())
             if fault := self.account.fault:
                 outcome, message, why = fault.outcome, fault.message, None
-        wrong = _device_trouble()
+        wrong = trouble_if_used()
         if wrong and not bad:
             # Launches are asynchronous: a fault that this test caused would otherwise be blamed on the next one.
             outcome, message = "failed", f"after this test the device no longer answers: {wrong}"
@@ -270,6 +271,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Wait for the card before the first test."""
     if session.items and not session.config.option.collectonly:
+        import_compiler()
         await_card(Journal.from_environment())
 
 
@@ -284,14 +286,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def _device_trouble() -> str:
-    """Return what is wrong with the GPU after a test. If it was not used, do not initialize it."""
-    if "torch" not in sys.modules:
-        return ""
-    here = accelerator()
-    return trouble() if here is not None and here[1].is_initialized() else ""
 
 
 def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -12,6 +12,7 @@ from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 
+from harness.inside.environment.compiler_imports import tell_workers
 from harness.inside.environment.temporary_home import temporary_home
 from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.multi_gpu.cards import cards
@@ -65,6 +66,7 @@ def verify(job: Job) -> StageReport:
     os.environ[SANITIZE_VARIABLE] = "1" if job.sanitizes else ""
     os.environ[AUTOTUNE_VARIABLE] = "1" if job.autotune == "all" else ""
     os.environ[NARROWED_VARIABLE] = "1" if is_narrowed(job) else ""
+    tell_workers(job)
     why, kind, deaths = "the run was stopped before this test", NotRun.STOPPED, list[Death]()
     try:
         deaths = _run(job, folder, command, results)

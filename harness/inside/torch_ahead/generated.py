@@ -23,9 +23,8 @@ from typing import Any
 
 from harness.inside.benchmarks import Point
 from harness.inside.compile.points import points_of
-from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
+from harness.inside.environment.package_path import enter, names_any, package_folders, python_path
 from harness.inside.environment.temporary_home import temporary_home
-from harness.inside.facts.stage import modules_of
 from harness.inside.process.workers import Worker, forked
 from harness.inside.torch_ahead.without_card import Reached, without_card
 from harness.records import AHEAD_FILE, Architecture, Job, Stage
@@ -48,11 +47,6 @@ def folder_of(job: Job) -> Path | None:
         return None
 
 
-def is_used(job: Job) -> bool:
-    """Return whether a file of the package names torch's compiler."""
-    return any(_NAME in path.read_text(encoding="utf-8", errors="replace") for path in modules_of(root_of(job)))
-
-
 def started(job: Job, card: Architecture, log: Path) -> tuple[list[Worker], dict[str, str]]:
     """Start to generate, if that is wanted and the sweep has something for torch's compiler.
 
@@ -61,7 +55,7 @@ def started(job: Job, card: Architecture, log: Path) -> tuple[list[Worker], dict
     The user's own cache is used if there is one. Otherwise it is a folder that nobody else can write: torch executes what is in it.
     """
     wanted = card.torch_compile_ahead if job.torch_compile_ahead is None else job.torch_compile_ahead
-    if not wanted or Stage.BENCH not in job.stages or not is_used(job):
+    if not wanted or Stage.BENCH not in job.stages or not names_any(job, _NAME):
         return [], {}
     os.environ[_VARIABLE] = os.environ.get(_VARIABLE) or tempfile.mkdtemp(prefix=_PREFIX)
     workers = [forked(generate, job, card, share, _MOST)(log, log.with_name("log-torch-compile.txt")) for share in range(_MOST)]

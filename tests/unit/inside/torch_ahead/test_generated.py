@@ -75,14 +75,14 @@ def test_graphs_and_all_candidates_are_there_before_a_card_is(job, tmp_path):
 def test_a_package_that_does_not_name_torchs_compiler_starts_nothing(job, tmp_path, monkeypatch):
     """Nor does a run without a sweep, or one that was told not to; on a card whose entry does not say so, the user has to ask."""
     monkeypatch.setattr(generated, "forked", lambda *words: lambda journal, log: words)
-    assert generated.is_used(job)
+    assert generated.names_any(job, "torch.compile")
     assert generated.started(dataclasses.replace(job, torch_compile_ahead=False), CARD, tmp_path / "log") == ([], {})
     amd = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
     assert generated.started(job, amd, tmp_path / "log") == ([], {})
     assert generated.started(dataclasses.replace(job, torch_compile_ahead=True), amd, tmp_path / "log")[0]
     assert generated.started(dataclasses.replace(job, stages=(Stage.TEST,)), CARD, tmp_path / "log") == ([], {})
     (tmp_path / "kernels" / "norm" / "bench_norm.py").write_text(BENCH.replace("torch.compile(normed, dynamic=False)", "normed"))
-    assert not generated.is_used(job)
+    assert not generated.names_any(job, "torch.compile")
     assert generated.started(job, CARD, tmp_path / "log") == ([], {})
 
 
