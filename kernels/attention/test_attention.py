@@ -50,6 +50,13 @@ def test_grouped_heads(heads, kv_heads, causal, draw, compare):
     compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal, enable_gqa=True)
 
 
+@pytest.mark.parametrize("dtype, width", [(torch.float16, 64), (torch.bfloat16, 128), (torch.float16, 72)], ids=["64", "128", "72"])
+def test_several_blocks_of_grouped_heads(dtype, width, causal, draw, compare):
+    """On Hopper, the gradients of keys and values are sums over programs of several heads. The last block of keys is not full."""
+    q, k, v = draw(2, 6, 70, width, dtype=dtype), draw(2, 2, 150, width, dtype=dtype), draw(2, 2, 150, width, dtype=dtype)
+    compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal, enable_gqa=True)
+
+
 @pytest.mark.parametrize(
     "shapes",
     [

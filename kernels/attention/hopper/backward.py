@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from kernels.attention.hopper.prepare import attention_hopper_prepare_kernel
 from kernels.attention.hopper.tiles import AVAILABLE, fp32_layouts, largest_divisor, padded, tiles, travels, with_positive_scale
 from kernels.attention.hopper.tiles import supports as supported
 from kernels.attention.plain.tiles import steps
+from kernels.configs import card
 
 if AVAILABLE:
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
@@ -22,7 +24,7 @@ __all__ = ["backward", "supports"]
 _ROWS = 64  # queries per tile: dK and dV (128 registers), S and dP (64) and the copies of P and dS (32) fill 240 registers
 _KEYS = 64  # per consumer
 _STAGES = 2  # of Q, dO and dS: 193 KB of shared memory together with K, V and the output buffer of dQ
-_MANY = 16  # heads that share keys: from here on they take turns, so that all programs of a pair work on the same tiles of queries
+_WAVES = 4  # of programs, from which on a program walks over all heads that share keys
 _SHARED_CACHE = 18 << 20  # bytes of Q, dO and dQ that concurrent programs may share: a third of the L2 cache
 
 
@@ -47,18 +49,21 @@ def backward(
     kv_heads, keys = k.shape[1:3]
     row_tiles, blocks = -(-rows // _ROWS), -(-keys // (2 * _KEYS))
     dout = dout if travels(dout) else dout.clone(memory_format=torch.contiguous_format)
+    group = heads // kv_heads
+    shared = _heads_of_a_program(group, batch * kv_heads * blocks, causal)
+    units = batch * heads // shared
     # Under a mask, the first keys have the most queries. So programs that start together take these of several heads first, but of no more
     # heads than the cache holds. Without a mask, take one head after the other.
-    section = largest_divisor(batch * kv_heads, max(1, _SHARED_CACHE // (8 * rows * depth))) if causal else 1
-    group = heads // kv_heads
+    section = largest_divisor(units, max(1, _SHARED_CACHE // (8 * rows * depth))) if causal else 1
     delta = torch.empty(batch * heads * row_tiles * _ROWS, dtype=torch.float32, device=q.device)
     start = torch.empty_like(delta)
-    total = torch.empty((batch * kv_heads // section, heads // kv_heads * section, rows, depth), dtype=torch.float32, device=q.device)
+    total = torch.empty((units // section, shared * section, rows, depth), dtype=torch.float32, device=q.device)
     attention_hopper_prepare_kernel[(row_tiles * batch * heads,)](
         out, dout, lse, delta, start, total, positive, rows, row_tiles, heads, *steps(dout), WIDTH=depth, D=padded(depth), BLOCK=_ROWS
     )
     dq = torch.empty((batch, heads, rows, depth), dtype=q.dtype, device=q.device)
-    dk, dv = (torch.empty((batch, kv_heads, keys, depth), dtype=x.dtype, device=x.device) for x in (k, v))
+    make, dtype = (torch.empty, q.dtype) if shared == group else (torch.zeros, torch.float32)  # to store, or to add to
+    dk, dv = (make((batch, kv_heads, keys, depth), dtype=dtype, device=q.device) for _ in range(2))
     vector, half_rows = fp32_layouts()
     descriptors = (
         tiles(q, _ROWS),
@@ -68,12 +73,26 @@ def backward(
         TensorDescriptor(start, [len(start)], [1], [_ROWS], vector),
         TensorDescriptor(delta, [len(delta)], [1], [_ROWS], vector),
         TensorDescriptor(total, list(total.shape), list(total.stride()), [1, 1, _ROWS, padded(depth) // 2], half_rows),
-        tiles(dk.view(-1, section, keys, depth), _KEYS),
-        tiles(dv.view(-1, section, keys, depth), _KEYS),
+        *(_tiles_of_sums(x.view(1, -1, keys, depth), half_rows) for x in (dk, dv)),
     )
-    attention_hopper_backward_kernel[(section, blocks, batch * kv_heads // section)](
-        *descriptors, positive / math.log(2), kv_heads, group, group if group >= _MANY else 1, section, row_tiles, keys,
+    attention_hopper_backward_kernel[(section, blocks, units // section)](
+        *descriptors, positive / math.log(2), heads, group, shared, section, row_tiles, keys,
         CAUSAL=causal, ROWS=_ROWS, KEYS=_KEYS, STAGES=_STAGES, num_warps=4,
     )  # fmt: skip
     torch.mul(total.view(dq.shape), scale, out=dq)
-    return dq, dk, dv
+    return dq, dk.to(q.dtype), dv.to(q.dtype)
+
+
+def _heads_of_a_program(group: int, programs: int, causal: bool) -> int:
+    """Return how many of the heads that share keys a program walks over: all, or one if `programs` would be too few.
+
+    Under a mask, programs are of different lengths, and a few long ones read the same queries at different times.
+    """
+    return 1 if causal and programs < _WAVES * card().processors else group
+
+
+def _tiles_of_sums(x: Tensor, half_rows: Any) -> Any:
+    """Return a descriptor of the tiles of dK or dV: whole ones to store, in 16 bits, or half of the columns to add, in fp32."""
+    if x.dtype != torch.float32:
+        return tiles(x, _KEYS)
+    return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, 1, _KEYS, padded(x.shape[3]) // 2], half_rows)

@@ -1,22 +1,22 @@
 """Attention backward for Hopper: warp-specialised, in Gluon, with five matrix products per tile and none repeated.
 
 A program owns 128 keys of one head of K and V. It walks over the tiles of 64 queries that see them, in every query head that shares this
-pair. Its twelve warps have three roles:
+pair, or in one of these. Its twelve warps have three roles:
 
     producer      one warp, 24 registers a thread   fetches K and V once, then Q, dO, the logsumexp and delta of each tile (TMA)
     consumer 0/1  a warpgroup each, 240 registers   keys 0..63 and 64..127: S = K Q^T, P = exp(scale * S - lse), dP = V dO^T,
                                                     dS = P (dP - delta), dV += P dO, dK += dS Q; then half of the columns of dQ = dS^T K
 
 Scores are transposed, keys by queries, so that P and dS are left operands of the next products and stay in registers. Only dQ, which sums
-over keys, needs the other consumer's dS, through shared memory. The TMA adds dQ over all programs in fp32. The order of these additions
-varies between runs, and so do dQ's last bits.
+over keys, needs the other consumer's dS, through shared memory. The TMA adds dQ over all programs in fp32, and so it does dK and dV
+if a program has one of several heads. The order of these additions varies between runs, and so do the last bits of the sums.
 
 Formula: Dao 2023 (arXiv 2307.08691), section 3.1, with delta = rowsum(dO * O).
 """
 
 from __future__ import annotations
 
-from kernels.attention.hopper.deal import next_tile
+from kernels.attention.hopper.deal import tile_before
 from kernels.attention.hopper.tiles import AVAILABLE, jit, ring
 
 if AVAILABLE:
@@ -33,26 +33,25 @@ def _produce(descs, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr,
     q_desc, k_desc, v_desc, dout_desc, lse_desc, delta_desc = descs
     k_smem, v_smem, q_ring, dout_ring, start_ring, _, _ = smem
     kv_full, full, empty, _, _ = bars
-    kv_heads, group, together, section, row_tiles, _ = sizes
-    pair, block = gl.program_id(2) * section + gl.program_id(0), gl.program_id(1)
+    heads, group, shared, section, row_tiles, _ = sizes
+    head, block = (gl.program_id(2) * section + gl.program_id(0)) * shared, gl.program_id(1)
     STAGES: gl.constexpr = q_ring.shape[0]
-    batch, kv_head = pair // kv_heads, pair % kv_heads
+    batch, kv_head = head // heads, head % heads // group
     mbarrier.expect(kv_full, 2 * k_desc.block_type.nbytes + 2 * v_desc.block_type.nbytes)
     for half in gl.static_range(2):
         async_load(k_desc, [batch, kv_head, (2 * block + half) * KEYS, 0], kv_full, k_smem.index(half))
         async_load(v_desc, [batch, kv_head, (2 * block + half) * KEYS, 0], kv_full, v_smem.index(half))
     first = 2 * block * KEYS // ROWS if CAUSAL else 0
-    head, tile, last_head = kv_head * group, row_tiles - 1, kv_head * group + together
-    for step in range(group * (row_tiles - first)):
+    tile = row_tiles - 1
+    for step in range(shared * (row_tiles - first)):
         stage, phase = step % STAGES, step // STAGES & 1
-        here = ((batch * kv_heads * group + head) * row_tiles + tile) * ROWS
         mbarrier.wait(empty.index(stage), phase ^ 1)
         mbarrier.expect(full.index(stage), 2 * q_desc.block_type.nbytes + 2 * lse_desc.block_type.nbytes)
-        async_load(q_desc, [batch, head, tile * ROWS, 0], full.index(stage), q_ring.index(stage))
-        async_load(dout_desc, [batch, head, tile * ROWS, 0], full.index(stage), dout_ring.index(stage))
-        async_load(lse_desc, [here], full.index(stage), start_ring.index(stage))
-        async_load(delta_desc, [here], full.index(stage), start_ring.index(STAGES + stage))
-        head, tile, last_head = next_tile(head, tile, last_head, together, first, row_tiles)
+        async_load(q_desc, [batch, head - batch * heads, tile * ROWS, 0], full.index(stage), q_ring.index(stage))
+        async_load(dout_desc, [batch, head - batch * heads, tile * ROWS, 0], full.index(stage), dout_ring.index(stage))
+        async_load(lse_desc, [(head * row_tiles + tile) * ROWS], full.index(stage), start_ring.index(stage))
+        async_load(delta_desc, [(head * row_tiles + tile) * ROWS], full.index(stage), start_ring.index(STAGES + stage))
+        head, tile = tile_before(head, tile, first, row_tiles)
 
 
 @jit
@@ -122,9 +121,9 @@ def _step(
 
 @jit
 def _consume(dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, HALF: gl.constexpr, CAUSAL: gl.constexpr):
-    k_smem, v_smem, q_ring, _, _, _, _ = smem
+    k_smem, v_smem, q_ring, _, _, _, dq_smem = smem
     kv_full, _, _, _, _ = bars
-    _, group, together, _, row_tiles, keys = sizes
+    _, group, shared, section, row_tiles, keys = sizes
     block = gl.program_id(1)
     ROWS: gl.constexpr = q_ring.shape[3]
     KEYS: gl.constexpr = k_smem.shape[3]
@@ -137,27 +136,55 @@ def _consume(dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, HALF: gl.
     first = 2 * block * KEYS // ROWS if CAUSAL else 0
     end = (block + 1) * 2 * KEYS
     mbarrier.wait(kv_full, 0)
-    head = gl.program_id(0) * group
-    tile, last_head = row_tiles - 1, head + together
-    for step in range(group * (row_tiles - first)):
+    ADDS: gl.constexpr = dk_desc.dtype == gl.float32
+    if ADDS:
+        shared = 1
+    head, tile = gl.program_id(0) * shared, row_tiles - 1
+    for step in range(shared * (row_tiles - first)):
         masked = end > keys  # if the keys end inside this block, every tile needs a mask, otherwise only those on the diagonal
         if CAUSAL:
             masked = masked | (tile * ROWS < end)
         dk, dv = _step(dk, dv, dq_desc, head, tile * ROWS, first_key, keys, masked, scale_log2, smem, bars, step, HALF, CAUSAL)
-        head, tile, last_head = next_tile(head, tile, last_head, together, first, row_tiles)
+        if ADDS:
+            tile -= 1
+        else:
+            head, tile = tile_before(head, tile, first, row_tiles)
 
-    way_out = v_smem.index(HALF)  # only this consumer reads this half of V
-    way_out.reshape([KEYS, D]).store(dv.to(way_out.dtype))
-    fence_async_shared()
-    async_store(dv_desc, [gl.program_id(2), gl.program_id(0), first_key, 0], way_out)
+    pair = (gl.program_id(2) * section + gl.program_id(0)) * shared // group
+    scale = scale_log2 * 0.6931471805599453
+    if ADDS:
+        _add(dv_desc, dv, pair, first_key, dq_smem.index(HALF))
+        _add(dk_desc, dk * scale, pair, first_key, dq_smem.index(HALF))
+    else:
+        # Only this consumer reads this half of V.
+        _store(dv_desc, dv, pair, first_key, v_smem.index(HALF))
+        _store(dk_desc, dk * scale, pair, first_key, v_smem.index(HALF))
+
+
+@jit
+def _store(desc, x, pair, first_key, buffer):
     tma.store_wait(0)
-    way_out.reshape([KEYS, D]).store((dk * (scale_log2 * 0.6931471805599453)).to(way_out.dtype))
+    buffer.reshape(x.shape).store(x.to(buffer.dtype))
     fence_async_shared()
-    async_store(dk_desc, [gl.program_id(2), gl.program_id(0), first_key, 0], way_out)
+    async_store(desc, [0, pair, first_key, 0], buffer)
     tma.store_wait(0)
 
 
-@jit(do_not_specialize=["kv_heads", "group", "together", "section", "row_tiles", "keys"])
+@jit
+def _add(desc, x, pair, first_key, buffer):
+    """Add to what the other heads of these keys have added, half of the columns at a time."""
+    KEYS: gl.constexpr = x.shape[0]
+    COLUMNS: gl.constexpr = x.shape[1] // 2
+    halves = x.reshape((KEYS, 2, COLUMNS)).permute((0, 2, 1)).split()
+    for half in gl.static_range(2):
+        tma.store_wait(0)
+        buffer.reshape([KEYS, COLUMNS]).store(halves[half])
+        fence_async_shared()
+        async_atomic_add(desc, [0, pair, first_key, half * COLUMNS], buffer)
+    tma.store_wait(0)
+
+
+@jit(do_not_specialize=["heads", "group", "shared", "section", "row_tiles", "keys"])
 def attention_hopper_backward_kernel(
     q_desc,
     k_desc,
@@ -169,9 +196,9 @@ def attention_hopper_backward_kernel(
     dk_desc,
     dv_desc,
     scale_log2,
-    kv_heads,
+    heads,
     group,
-    together,
+    shared,
     section,
     row_tiles,
     keys,
@@ -197,7 +224,7 @@ def attention_hopper_backward_kernel(
 
     smem = (k_smem, v_smem, q_ring, dout_ring, start_ring, ds_ring, dq_smem)
     bars = (kv_full.index(0), full, empty, ds_full, ds_empty)
-    sizes = (kv_heads, group, together, section, row_tiles, keys)
+    sizes = (heads, group, shared, section, row_tiles, keys)
     fetched = (q_desc, k_desc, v_desc, dout_desc, lse_desc, delta_desc)
     gl.warp_specialize(
         [

@@ -56,3 +56,14 @@ def next_tile(head, tile, last_head, together, first, row_tiles):
             tile -= 1
             head -= together
     return head, tile, last_head
+
+
+@jit
+def tile_before(head, tile, first, row_tiles):
+    """Return the head and tile that come next if each head has all its tiles at once, from the last tile on."""
+    if tile == first:
+        tile = row_tiles - 1
+        head += 1
+    else:
+        tile -= 1
+    return head, tile
