@@ -176,14 +176,16 @@ def key_value_kernel(
         store_tile(dv_ptr, dv, index, first, keys, V_WIDTH, N, V_COLUMNS)
 
 
-def _has_few_terms(rows: int, keys: int, width: int, v_width: int) -> bool:
+def _has_few_terms(rows: int, keys: int, causal: bool, width: int, v_width: int) -> bool:
     """Return whether a 16-bit gradient is a sum of so few terms that rounding each of them shows in it.
 
-    Of many terms, the roundings cancel, and rounding the sum is what is left. Of few they do not, and PyTorch, which computes such calls
+    Under a causal mask, the scores that count are those below it: the first queries see few keys. Of many terms, the roundings cancel, and rounding the sum is what is left. Of few they do not, and PyTorch, which computes such calls
     in fp32, rounds the sum alone. A call with few scores takes as long as its launches, and heads narrower than a matrix instruction are
     padded anyway, so products of twice the length cost little there.
     """
-    return rows * keys <= FEW_SCORES or min(width, v_width) < _NARROW
+    seen = min(rows, keys)
+    scores = seen * (seen + 1) // 2 + (rows - seen) * keys if causal else rows * keys
+    return scores <= FEW_SCORES or min(width, v_width) < _NARROW
 
 
 def backward(
@@ -203,7 +205,7 @@ def backward(
     """Return the gradients of q, k and v, dense. The arguments are those and the results of `forward`."""
     batch, heads, rows, width = q.shape
     kv_heads, keys, v_width = v.shape[-3:]
-    exact = q.dtype != torch.float32 and _has_few_terms(rows, keys, width, v_width)
+    exact = q.dtype != torch.float32 and _has_few_terms(rows, keys, causal, width, v_width)
     if exact and precision != "widened":
         precision = "split"
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
