@@ -6,6 +6,7 @@ Marks are attributes of tensors: they live as long as the tensor, and a copy has
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -15,8 +16,23 @@ import triton
 _HOST, _PINNED, _KNOWN, _SHAPE = "_warpwave_host", "_warpwave_pinned", "_warpwave_known", "_warpwave_shape"
 _MOST_KNOWN = 1 << 16  # elements
 _BEHIND_NUMBERS = re.compile(r",\s+(size|dtype|layout|grad_fn|requires_grad|tangent)=")  # in the text of a tensor
+# Where torch itself computes shapes in Python, for operators that autograd calls: it must see tensors as they are.
+_OF_TORCH = ("torch._refs", "torch._prims", "torch._decomp", "torch._meta_registrations")
+_WRAPPERS = 3  # functions of a package that it has put before torch's own may stand between
 Value = TypeVar("Value")
 _NAMES_PLACE = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7)  # in the message of its launchers
+
+
+def asked_by_torch() -> bool:
+    """Whether torch itself, which computes shapes, has called the torch function that the caller of this one sees as a mode."""
+    frame = sys._getframe(2)
+    for _ in range(1 + _WRAPPERS):
+        if frame.f_globals.get("__name__", "").startswith(_OF_TORCH):
+            return True
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return False
 
 
 def is_host(tensor: torch.Tensor) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
@@ -14,10 +13,18 @@ import torch
 import torch.utils._device as default_device
 
 from harness.inside.fake_gpu.generators import of_host
-from harness.inside.fake_gpu.host_side import is_host, is_pinned, is_shape, make_shape, pin, put_on_host, take_from_host, tensors_in, texted
-
-# Where torch itself computes shapes in Python, for operators that autograd calls: it must see tensors as they are.
-_OF_TORCH = ("torch._refs", "torch._prims", "torch._decomp", "torch._meta_registrations")
+from harness.inside.fake_gpu.host_side import (
+    asked_by_torch,
+    is_host,
+    is_pinned,
+    is_shape,
+    make_shape,
+    pin,
+    put_on_host,
+    take_from_host,
+    tensors_in,
+    texted,
+)
 
 
 def switched_on(mode: torch.overrides.TorchFunctionMode | None) -> contextlib.AbstractContextManager[object]:
@@ -61,7 +68,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
         self._is_claimed = getattr(torch.Tensor, f"is_{claim.type}", None)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if sys._getframe(1).f_globals.get("__name__", "").startswith(_OF_TORCH):
+        if asked_by_torch():
             return func(*args, **(kwargs or {}))
         outer = getattr(self._calls, "innermost", None)
         self._calls.innermost = func, args, kwargs or {}

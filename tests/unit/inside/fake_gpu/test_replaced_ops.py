@@ -11,6 +11,8 @@ if not hasattr(torch.library, "get_kernel"):
     pytest.skip("this torch cannot hand out the kernel that is replaced", allow_module_level=True)
 
 from harness.inside.fake_gpu.custom_ops import shared_ops  # noqa: E402 - after what it needs
+from harness.inside.fake_gpu.driver import keep_in_backward  # noqa: E402
+from harness.inside.fake_gpu.no_data.tensors import WithoutData  # noqa: E402
 from harness.inside.fake_gpu.redirect import Redirect  # noqa: E402
 from harness.inside.fake_gpu.torch_device import apply  # noqa: E402
 
@@ -89,3 +91,36 @@ def test_what_a_card_leaves_to_the_cpu_is_torchs(call, expected, dtype, seen):
 
     assert (made.device.type, made.dtype, made.tolist()) == ("cpu", dtype, expected)
     assert seen == []
+
+
+@pytest.mark.parametrize(
+    "shapes", [((5, 8), (2, 7, 8), (2, 1, 7, 8)), ((2, 2, 5, 8), (2, 1, 7, 8), (1, 2, 7, 8))], ids=["mixed", "broadcast"]
+)
+def test_allocators_that_a_package_replaces_serve_torch_too(shapes, monkeypatch):
+    """In a backward on tensors without data, torch's own functions call them for shapes: what they make is not the package's."""
+    wrong, inner = [], []
+
+    def replaced(allocate):
+        def allocated(*args, **options):
+            made = allocate(*args, **options)
+            if inner:  # torch fills a tensor without data in Python, which allocates
+                return made
+            inner.append(made)
+            beside = torch.full((3,), 1.0, device=made.device)
+            inner.clear()
+            if beside.untyped_storage().device != made.untyped_storage().device:
+                wrong.append((args, options))
+            return made
+
+        return allocated
+
+    for owner, name in ((torch, "empty"), (torch, "empty_like"), (torch.Tensor, "new_empty")):
+        monkeypatch.setattr(owner, name, replaced(getattr(owner, name)))
+    with contextlib.ExitStack() as undo:
+        redirect = undo.enter_context(WithoutData(torch.device("meta"), ("cuda",), CARD))
+        keep_in_backward(redirect, undo)
+        leaves = [torch.randn(shape, device="cuda", dtype=torch.float16, requires_grad=True) for shape in shapes]
+        out = torch.nn.functional.scaled_dot_product_attention(*leaves)
+        grads = torch.autograd.grad(out, leaves, torch.randn_like(out))
+        assert [grad.device for grad in grads] == [CARD] * 3
+    assert wrong == []
