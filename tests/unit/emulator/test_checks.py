@@ -41,10 +41,15 @@ def check(body: str, groups: int = 1, threads: int = 128) -> list:
     return found
 
 
+# Loads into v6 and on, and LDS reads: as many as a counter holds, and one more.
+LOADS = "".join(f"global_load_dword v{6 + n}, v1, s[4:5]\n " for n in range(64))
+READS = WRITE + "".join(f"ds_read_b32 v{6 + n}, v1\n " for n in range(16))
 RIGHT = {
     "a barrier between a write and a read": OTHER + WRITE + BARRIER + READ + STORE,
     "a wave reads what it wrote": WRITE + "ds_read_b32 v4, v1\n s_waitcnt lgkmcnt(0)\n" + STORE,
     "a wait for all but the youngest": "global_load_dword v4, v1, s[4:5]\n global_load_dword v6, v1, s[4:5] offset:4\n s_waitcnt vmcnt(1)\n" + STORE,
+    "the first of more loads than a counter holds": LOADS + "v_mov_b32 v4, v6\n" + STORE,
+    "the first of more LDS reads than a counter holds": READS + "v_mov_b32 v4, v6\n" + STORE,
     "a second load into a register": "global_load_dword v4, v1, s[4:5]\n global_load_dword v4, v1, s[4:5]\n s_waitcnt vmcnt(0)\n" + STORE,
     "a store in flight at a barrier": "v_mov_b32 v4, 1\n" + STORE + BARRIER + WRITE,
     "waves write the same": "v_mov_b32 v4, 7\n ds_write_b32 v3, v4\n s_waitcnt lgkmcnt(0)\n s_barrier\n ds_read_b32 v4, v3\n s_waitcnt lgkmcnt(0)\n" + STORE,
@@ -66,6 +71,8 @@ WRONG = {
     "two lanes, one element": ("v_lshrrev_b32 v5, 1, v1\n v_and_b32 v5, -4, v5\n global_store_dword v5, v0, s[6:7]\n", Check.GLOBAL_RACE, Access.STORE),
     "a buffer load in front of the tensor": (BUFFER.format("-20") + STORE, Check.OUT_OF_RANGE, Access.LOAD),
     "nobody wrote to LDS": ("ds_read_b32 v4, v1\n s_waitcnt lgkmcnt(0)\n" + STORE, Check.LDS_UNWRITTEN, Access.LOAD),
+    "the second of more loads than a counter holds": (LOADS + "v_mov_b32 v4, v7\n" + STORE, Check.USED_EARLY, Access.LOAD),
+    "the second of more LDS reads than a counter holds": (READS + "v_mov_b32 v4, v7\n" + STORE, Check.USED_EARLY, Access.LOAD),
     "no wait for a global load": ("global_load_dword v4, v1, s[4:5]\n v_add_u32 v4, v4, v4\n" + STORE, Check.USED_EARLY, Access.LOAD),
     "a wait for too few": ("global_load_dword v4, v1, s[4:5]\n global_load_dword v6, v1, s[4:5] offset:4\n s_waitcnt vmcnt(1)\n v_mov_b32 v4, v6\n", Check.USED_EARLY, Access.LOAD),
     "no wait for LDS": (WRITE + "ds_read_b32 v4, v1\n v_add_u32 v5, v4, v4\n", Check.USED_EARLY, Access.LOAD),

@@ -43,6 +43,14 @@ static void must_be_written(struct wave *w, const struct operand *o) {
     }
 }
 
+/* A counter has 6 bits, that of LDS on CDNA 4. An instruction that would count further is not issued before an older one is done, and
+ * LLVM relies on it: of 64 loads, it uses the first behind `s_waitcnt vmcnt(63)`, which waits for nothing. */
+static void wait_for_room(struct wave *w) {
+    complete(w, COUNT_LOADS, 63);
+    complete(w, COUNT_STORES, 63);
+    complete(w, COUNT_LDS, LANES == 64 ? 15 : 63);
+}
+
 static void wait_for(struct wave *w, const struct instruction *i) {
     u32 loads = i->imm & 127, lds = i->imm >> 8 & 127, stores = i->imm >> 16 & 127, scalars = i->imm >> 24 & 127;
     complete(w, COUNT_LOADS, loads);
@@ -68,6 +76,7 @@ void before_instruction(struct wave *w, const struct instruction *i) {
     case EVENT_FLAT: counter = COUNT_LOADS, serial = ++c->issued[COUNT_LOADS], ++c->issued[COUNT_LDS]; break;
     case EVENT_SCALAR: counter = COUNT_SCALARS, serial = c->scalars; break;
     }
+    if (event != NO_EVENT) wait_for_room(w);
     for (int n = 0; n < 4; n++) used(w, &i->s[n], 0, counter);
     used(w, &i->d, 1, counter);
     used(w, &i->e, 1, counter);
