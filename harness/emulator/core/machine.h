@@ -171,15 +171,16 @@ static inline mask vcc_of(const struct wave *w) {
 /* MODE: two bits of rounding for float, and for half and double; what happens to denormals of float, and of half and double. */
 enum { KEEPS_DENORMAL_SOURCES = 1 << 4, KEEPS_DENORMAL_RESULTS = 1 << 5, KEEPS_NARROW_OR_WIDE_SOURCES = 1 << 6, KEEPS_NARROW_OR_WIDE_RESULTS = 1 << 7 };
 enum { DIRECTIONS = 15, DENORMALS = 15 << 4, FLOAT_MODES = 0xff, USUAL = DENORMALS };
-/* MODE.FP16_OVFL: what is too large for an 8-bit float becomes the largest number. Triton sets it for such conversions. */
+/* MODE.FP16_OVFL: what is too large for a half or an 8-bit float becomes the largest number. Triton sets it for conversions to the latter. */
 enum { CLAMPS_OVERFLOW = 1 << 23 };
-static inline int is_usual(const struct wave *w) { return (w->mode & FLOAT_MODES) == USUAL; }
+static inline int is_usual(const struct wave *w) { return (w->mode & (FLOAT_MODES | CLAMPS_OVERFLOW)) == USUAL; }
 
 /* modes.c */
 const u32 *without_denormals(const struct wave *w, const struct operation *op, int n, const u32 *from, u32 *room);
 int kind_of_result(const struct operation *op);
 int flushes_result(const struct wave *w, const struct operation *op);
 void flush_result(const struct operation *op, u32 *d);
+void clamp_overflow(const struct operation *op, u32 *d, const u32 *a, const u32 *b, const u32 *c);
 void compute(struct wave *w, const struct operation *op, u32 *d, u32 *e, const u32 *a, const u32 *b, const u32 *c, const u32 *m);
 
 /* operands.c */

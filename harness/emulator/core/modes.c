@@ -112,6 +112,28 @@ static int is_for_nearest_only(const char *name) {
     return 0;
 }
 
+/* A half that is not a number or infinite, of an operand of any kind; `top` is the half that the result has it in. */
+static int is_finite(const u32 *from, int kind, int l, int top) {
+    if (kind == PKH) return (from[l] >> 16 * top & 0x7c00) != 0x7c00;
+    if (kind == F16) return (from[l] & 0x7c00) != 0x7c00;
+    if (is_float(kind)) return (from[l] & 0x7f800000) != 0x7f800000;
+    return 1;
+}
+
+/* MODE.FP16_OVFL, for halves (LLVM, "User Guide for AMDGPU Backend"): what an overflow would make infinite is the largest number. What an
+ * infinite operand or a division by zero makes infinite stays. */
+void clamp_overflow(const struct operation *op, u32 *d, const u32 *a, const u32 *b, const u32 *c) {
+    static const char *const divide[] = {"v_rcp", "v_rsq", "v_log", "v_div_fixup"};
+    int kind = kind_of_result(op), divides = starts_with(op->name, divide, sizeof divide / sizeof *divide), pair = op->s[0] == F32 && kind == PKH;
+    if (kind != F16 && kind != PKH) return;
+    for (int top = 0; top < (kind == PKH ? 2 : 1); top++) EACH_LANE {
+        u32 half = d[l] >> 16 * top & 0xffff;
+        int first = pair && top ? 1 : is_finite(a, op->s[0], l, top), second = pair && !top ? 1 : is_finite(b, op->s[1], l, top);
+        int by_zero = divides && (op->name[2] == 'd' || !(a[l] & 0x7fff));
+        if ((half & 0x7fff) == 0x7c00 && first && second && is_finite(c, op->s[2], l, top) && !by_zero) d[l] -= 1u << 16 * top;
+    }
+}
+
 /* Run an operation on lanes in the direction that MODE has for its result. */
 void compute(struct wave *w, const struct operation *op, u32 *d, u32 *e, const u32 *a, const u32 *b, const u32 *c, const u32 *m) {
     int kind = w->mode & DIRECTIONS ? kind_of_result(op) : NONE, rounds = is_float(kind) || is_half_or_double(kind);

@@ -231,9 +231,10 @@ void run_lanes(struct wave *w, const struct instruction *i) {
     }
     int flushes = (w->mode & DENORMALS) != DENORMALS && flushes_result(w, op);
     int half = op->d == F16 || op->d == B16 || op->d == I16 || op->d == BF16;
-    if (half) overflow_clamps = (w->mode & CLAMPS_OVERFLOW) != 0;
+    int clamps = (w->mode & CLAMPS_OVERFLOW) != 0;
+    if (half) overflow_clamps = clamps;
     int wide = is_wide(op->d);
-    int plain = !flushes && !(i->flags & (CLAMP | SUBWORD | KEEP_OTHER_HALF)) && !i->scale && !(i->d.flags & HIGH);
+    int plain = !flushes && !clamps && !(i->flags & (CLAMP | SUBWORD | KEEP_OTHER_HALF)) && !i->scale && !(i->d.flags & HIGH);
 
     if (op->d == MASK) { /* a comparison: one bit a lane, zero where a lane is off */
         compute(w, op, d, e, a, b, c, m);
@@ -248,6 +249,7 @@ void run_lanes(struct wave *w, const struct instruction *i) {
         return;
     }
     compute(w, op, d, e, a, b, c, m);
+    if (clamps) clamp_overflow(op, d, a, b, c);
     if (flushes) flush_result(op, d);
     if (i->flags & CLAMP || i->scale) finish(d, i, kind_of_result(op));
     if (half || i->flags & SUBWORD) place(d, to, i, half);
