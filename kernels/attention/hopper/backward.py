@@ -24,7 +24,8 @@ __all__ = ["backward", "supports"]
 _ROWS = 64  # queries per tile: dK and dV (128 registers), S and dP (64) and the copies of P and dS (32) fill 240 registers
 _KEYS = 64  # per consumer
 _STAGES = 2  # of Q, dO and dS: 193 KB of shared memory together with K, V and the output buffer of dQ
-_WAVES = 4  # of programs, from which on a program walks over all heads that share keys
+_WAVES = 4  # of uneven programs, from which on each walks over all heads that share keys
+_LONG = 1 << 18  # elements of a head, from which on adding to dK and dV is short beside its products
 _SHARED_CACHE = 18 << 20  # bytes of Q, dO and dQ that concurrent programs may share: a third of the L2 cache
 
 
@@ -50,7 +51,7 @@ def backward(
     row_tiles, blocks = -(-rows // _ROWS), -(-keys // (2 * _KEYS))
     dout = dout if travels(dout) else dout.clone(memory_format=torch.contiguous_format)
     group = heads // kv_heads
-    shared = _heads_of_a_program(group, batch * kv_heads * blocks, causal)
+    shared = _heads_of_a_program(group, batch * kv_heads * blocks, causal and rows * depth >= _LONG)
     units = batch * heads // shared
     # Under a mask, the first keys have the most queries. So programs that start together take these of several heads first, but of no more
     # heads than the cache holds. Without a mask, take one head after the other.
@@ -83,12 +84,12 @@ def backward(
     return dq, dk.to(q.dtype), dv.to(q.dtype)
 
 
-def _heads_of_a_program(group: int, programs: int, causal: bool) -> int:
-    """Return how many of the heads that share keys a program walks over: all, or one if `programs` would be too few.
+def _heads_of_a_program(group: int, programs: int, uneven: bool) -> int:
+    """Return how many of the heads that share keys a program walks over: all, or one if multiprocessors would be idle.
 
-    Under a mask, programs are of different lengths, and a few long ones read the same queries at different times.
+    `uneven`: programs are of different lengths, by a mask, and long. A few such programs read the same queries at different times.
     """
-    return 1 if causal and programs < _WAVES * card().processors else group
+    return 1 if programs < (_WAVES if uneven else 1) * card().processors else group
 
 
 def _tiles_of_sums(x: Tensor, half_rows: Any) -> Any:

@@ -179,9 +179,10 @@ def key_value_kernel(
 def _has_few_terms(rows: int, keys: int, causal: bool, width: int, v_width: int) -> bool:
     """Return whether a 16-bit gradient is a sum of so few terms that rounding each of them shows in it.
 
-    Under a causal mask, the scores that count are those below it: the first queries see few keys. Of many terms, the roundings cancel, and rounding the sum is what is left. Of few they do not, and PyTorch, which computes such calls
-    in fp32, rounds the sum alone. A call with few scores takes as long as its launches, and heads narrower than a matrix instruction are
-    padded anyway, so products of twice the length cost little there.
+    Of many terms, the roundings cancel, and rounding the sum is what is left. Of few they do not, and PyTorch, which computes such calls
+    in fp32, rounds the sum alone. Under a causal mask, only scores below it count: the first queries see few keys. A call with
+    few scores takes as long as its launches, and heads narrower than a matrix instruction are padded anyway, so products of twice the
+    length cost little there.
     """
     seen = min(rows, keys)
     scores = seen * (seen + 1) // 2 + (rows - seen) * keys if causal else rows * keys
