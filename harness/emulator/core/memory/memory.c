@@ -77,12 +77,18 @@ static u8 *locate(struct wave *w, const struct instruction *i, int form, u32 siz
         u32 stride = resource[1] >> 16 & 0x3fff, records = resource[2], row = address->index;
         u32 index = i->flags & INDEX_LANE ? w->v[row][l] : 0;
         u32 offset = i->flags & OFFSET_LANE ? w->v[row + (i->flags & INDEX_LANE ? 1 : 0)][l] : 0;
-        u32 scalar = scalar32(w, &i->s[3]);
-        if (resource[1] >> 31 || resource[3] >> 23 & 1) stop(w, UNIMPLEMENTED); /* swizzled, or lane ids added */
+        u32 scalar = scalar32(w, &i->s[3]), check = range_check(resource, i->flags & INDEX_LANE);
+        if (!is_linear(resource)) stop(w, UNIMPLEMENTED);
+        /* RDNA: where an index leads if bytes are checked is left open by AMD's documents. */
+        if (LANES == 32 && i->flags & INDEX_LANE && check == BYTES) stop(w, UNIMPLEMENTED);
         /* A sum of 32 bits: a scalar offset may carry an offset that was to be out of range back into it (triton-lang/triton#10673). */
         u32 within = offset + (u32)i->imm, whole = within + scalar;
-        if (i->flags & INDEX_LANE) {
-            if (index >= records || within >= stride) return 0;
+        if (check == RECORDS || check == INDEX) {
+            if (index >= records || (check == RECORDS && within >= stride)) return 0;
+            /* Across the end of a record: RDNA checks each word, and what CDNA does is left open. */
+            if (check == RECORDS && (u64)within + size > stride) stop(w, UNIMPLEMENTED);
+        } else if (check == EMPTY) {
+            if (!records) return 0;
         } else if ((u64)whole + size > records) {
             if (w->machine->checks) saw_out_of_range(w, start + (u64)(i64)(i32)whole, whole, size, l, store);
             return 0;
@@ -259,11 +265,12 @@ static void scalar_buffer_load(struct wave *w, const struct instruction *i) {
     u32 words = (u32)i->op->parameters[0];
     const u32 *resource = &w->s[i->s[0].index];
     u64 start = resource[0] | (u64)(resource[1] & 0xffff) << 32, offset = (u64)(u32)i->imm + (i->s[1].kind == OPERAND_NONE ? 0 : scalar32(w, &i->s[1]));
+    u64 stride = resource[1] >> 16 & 0x3fff, end = (stride ? stride : 1) * resource[2]; /* with a stride, records are counted: not bytes */
     u32 value[16];
     for (u32 n = 0; n < words; n++) {
         u64 at = (offset & ~(u64)3) + n * 4;
         value[n] = 0;
-        if (at + 4 <= resource[2]) memcpy(&value[n], touch(w, start + at, 4, 0, 0), 4);
+        if (at + 4 <= end) memcpy(&value[n], touch(w, start + at, 4, 0, 0), 4);
     }
     for (u32 n = 0; n < words; n++) w->s[i->d.index + n] = value[n];
 }

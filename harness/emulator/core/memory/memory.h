@@ -11,6 +11,16 @@ enum atomic { SWAP, CMPSWAP, ADD, SUB, RSUB, SMIN, UMIN, SMAX, UMAX, AND, OR, XO
 /* Where each form of instruction points to. */
 enum form { GLOBAL, FLAT, SCRATCH, BUFFER };
 
+/* What a buffer's range is checked for: index and offset in a record, the index, whether there is anything, or bytes. RDNA has it in the
+ * resource, as OOB_SELECT. CDNA counts records if there is an index and a stride. */
+enum check { RECORDS, INDEX, EMPTY, BYTES };
+static inline u32 range_check(const u32 *resource, int has_index) {
+    if (LANES == 32) return resource[3] >> 28 & 3;
+    return has_index && resource[1] >> 16 & 0x3fff ? RECORDS : BYTES;
+}
+/* Neither swizzled (RDNA3: two bits) nor with lane ids added. */
+static inline int is_linear(const u32 *resource) { return !(resource[1] >> (LANES == 32 ? 30 : 31) || resource[3] >> 23 & 1); }
+
 /* Of one access: the lanes that are on, those of them that touch memory (a buffer's range bounds them), and where. */
 struct addresses { u64 at[LANES]; mask on, valid; };
 

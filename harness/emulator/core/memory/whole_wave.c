@@ -48,7 +48,7 @@ int locate_all(struct wave *w, const struct instruction *i, int form, u32 size, 
         const u32 *resource = &w->s[base->index];
         u64 start = resource[0] | (u64)(resource[1] & 0xffff) << 32, most = resource[2];
         u32 fixed = (u32)i->imm + scalar32(w, &i->s[3]);
-        if (resource[1] >> 31 || resource[3] >> 23 & 1) return 0;
+        if (!is_linear(resource) || range_check(resource, 0) != BYTES) return 0;
         if (!(i->flags & OFFSET_LANE)) {
             EACH_LANE a->at[l] = start + fixed;
             if ((u64)fixed + size > most) a->valid = 0;
