@@ -94,6 +94,13 @@ def program(arch: str, name: str, space: str, returns: bool, words: int) -> str:
     flag = ("th:TH_ATOMIC_RETURN" if arch == "gfx1201" else "glc" if arch in ("gfx90a", "gfx1100") else "sc0") if returns else ""
     code = ["v_lshlrev_b32 v28, 3, v0", "s_mov_b32 s20, s6", "s_and_b32 s21, s7, 0xffff", f"s_mov_b32 s22, {8 * SLOTS}"]
     code += [f"s_mov_b32 s23, {'0x27000' if cdna else '0x31027000'}"]
+    # The same as records of 8 bytes, for buffers by an index.
+    code += [
+        "s_mov_b32 s28, s20",
+        "s_or_b32 s29, s21, 0x80000",
+        f"s_mov_b32 s30, {SLOTS}",
+        f"s_mov_b32 s31, {'0x27000' if cdna else '0x01027000'}",
+    ]
     code += ["s_mov_b64 s[24:25], src_shared_base", "s_mov_b32 s24, 0"] if lds else ["s_mov_b64 s[24:25], s[6:7]"]
     for n, (slots, on) in enumerate(WAYS):
         data, back, slot = registers(words, 24), registers(words, 40 + 4 * n), f"v[{42 + 4 * n}:{43 + 4 * n}]"
@@ -105,7 +112,9 @@ def program(arch: str, name: str, space: str, returns: bool, words: int) -> str:
         if name.startswith("ds_"):
             code += [f"{name} {back}, v29, {data}" if returns else f"{name} v29, {data}"]
         elif name.startswith("buffer_"):
-            code += [f"{name} {back if returns else data}, v29, s[20:23], {'null' if arch == 'gfx1201' else '0'} offen {flag}"]
+            address, how = ("v23, s[28:31]", "idxen") if n == len(WAYS) - 1 else ("v29, s[20:23]", "offen")
+            zero = "null" if arch == "gfx1201" else "0"
+            code += ["v_lshrrev_b32 v23, 3, v29", f"{name} {back if returns else data}, {address}, {zero} {how} {flag}"]
         else:
             operands = [*([back] if returns else []), "v[26:27]", data, *([] if name.startswith("flat") else ["off"])]
             code += [f"{name} {', '.join(operands)} {flag}"]
