@@ -20,14 +20,13 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
 from harness.inside.fake_gpu.custom_ops import plain
-from harness.inside.fake_gpu.host_side import forget, is_pinned, refused, taken_apart, tensors_in
+from harness.inside.fake_gpu.host_side import forget, is_pinned, refused, switched_on, taken_apart, tensors_in
 from harness.inside.fake_gpu.host_side import known as known_data
 from harness.inside.fake_gpu.no_data.comparisons import comparisons
 from harness.inside.fake_gpu.no_data.direct_ops import direct_ops
 from harness.inside.fake_gpu.no_data.tensors import WithoutData, arrays, files, lose_data
 from harness.inside.fake_gpu.no_data.unknown import UnknownInt, size
 from harness.inside.fake_gpu.no_data.written import written
-from harness.inside.fake_gpu.redirect import switched_on
 from harness.inside.fake_gpu.torch_device import apply, patches, torch_device
 from harness.inside.fake_gpu.torch_objects import objects
 from harness.records import Architecture

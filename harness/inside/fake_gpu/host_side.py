@@ -1,10 +1,11 @@
-"""Which tensors are on the host, while others pretend to be on a card, and what the host knows of those without data.
+"""Which tensors are on the host, while others pretend to be on a card, what the host knows of those without data, and who asks.
 
 Marks are attributes of tensors: they live as long as the tensor, and a copy has them, too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -33,6 +34,13 @@ def asked_by_torch() -> bool:
             break
         frame = frame.f_back
     return False
+
+
+def switched_on(mode: torch.overrides.TorchFunctionMode | None) -> contextlib.AbstractContextManager[object]:
+    """Turn a mode on, if it is not on already: of two, the second would take what the first sends to the CPU for a tensor of the host."""
+    overrides: Any = torch.overrides  # the function is not typed, and not public
+    stack = overrides._get_current_function_mode_stack()
+    return contextlib.nullcontext() if mode is None or any(entry is mode for entry in stack) else mode
 
 
 def is_host(tensor: torch.Tensor) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterable
@@ -21,17 +20,11 @@ from harness.inside.fake_gpu.host_side import (
     make_shape,
     pin,
     put_on_host,
+    switched_on,
     take_from_host,
     tensors_in,
     texted,
 )
-
-
-def switched_on(mode: torch.overrides.TorchFunctionMode | None) -> contextlib.AbstractContextManager[object]:
-    """Turn a mode on, if it is not on already: of two, the second would take what the first sends to the CPU for a tensor of the host."""
-    overrides: Any = torch.overrides  # the function is not typed, and not public
-    stack = overrides._get_current_function_mode_stack()
-    return contextlib.nullcontext() if mode is None or any(entry is mode for entry in stack) else mode
 
 
 def within(function: Callable[..., Any]) -> Callable[..., Any]:

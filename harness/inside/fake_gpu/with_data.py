@@ -36,7 +36,8 @@ def card_with_data(
     free = min(_FREE_BYTES, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     tuning = Tuning()
     autocast = _autocast(kinds)
-    originals: list[Patch] = [(owner, name, getattr(owner, name)) for owner, name, _ in autocast]
+    products: list[Patch] = [(torch, name, _with_out_dtype(getattr(torch, name))) for name in ("mm", "bmm", "addmm", "baddbmm")]
+    originals: list[Patch] = [(owner, name, getattr(owner, name)) for owner, name, _ in (*autocast, *products)]
     changes: list[Patch] = [
         *patches(card, device, capability(card), free),
         *objects(kinds),
@@ -48,6 +49,7 @@ def card_with_data(
         (torch, "compile", _compile(torch.compile, originals)),
         (torch.library, "opcheck", _without_mode(torch.library.opcheck, originals)),
         *autocast,
+        *products,
     ]
     undo = contextlib.ExitStack()
     apply(changes, undo)
@@ -69,6 +71,21 @@ def _compile(compile_: Callable[..., Any], originals: list[Patch]) -> Callable[.
         return _without_mode(compile_(model, **options), originals)
 
     return chosen
+
+
+def _with_out_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a product of narrow numbers the `out_dtype` that torch has for cards alone: sums are not rounded to the operands' type."""
+
+    @functools.wraps(function)
+    def product(*args: Any, out_dtype: torch.dtype | None = None, out: torch.Tensor | None = None, **options: Any) -> Any:
+        if args and isinstance(args[-1], torch.dtype):
+            *args, out_dtype = args  # type: ignore[assignment]
+        if out_dtype is None:
+            return function(*args, **options) if out is None else function(*args, out=out, **options)
+        made = function(*(each.to(out_dtype) if isinstance(each, torch.Tensor) else each for each in args), **options)
+        return made if out is None else out.copy_(made)
+
+    return product
 
 
 def _without_mode(function: Callable[..., Any], originals: list[Patch]) -> Callable[..., Any]:
