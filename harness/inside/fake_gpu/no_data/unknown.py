@@ -7,6 +7,7 @@ index could lead to launches that would not happen with real data. `assertions` 
 from __future__ import annotations
 
 import linecache
+import operator
 import re
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 
+from harness.inside.fake_gpu.host_side import forget
 from harness.inside.fake_gpu.no_data.assertions import agreed
 from harness.inside.process.exceptions import DecidedByData
 
@@ -93,20 +95,31 @@ class UnknownInt(_Unknown):
         return float(whole())
 
 
-def _calculate(kind: type[_Unknown]) -> Callable[..., _Unknown]:
-    return lambda self, *others: kind()
+def _calculate(name: str, kind: type[_Unknown], reflected: bool = False) -> Callable[..., Any]:
+    """Return what an operator does. With a tensor it makes a tensor, of the type that it has with any such number."""
+    of_tensors = getattr(operator, f"__{name}__")
+
+    def calculate(self: _Unknown, *others: object) -> Any:
+        if any(isinstance(other, torch.Tensor) for other in others):
+            number = 1.0 if isinstance(self, UnknownFloat) else 1
+            result = of_tensors(others[0], number) if reflected else of_tensors(number, others[0])
+            forget(result)
+            return result
+        return kind()
+
+    return calculate
 
 
 _OPERATIONS = ("add", "sub", "mul", "mod", "pow", "floordiv")
 _BITWISE = ("and", "or", "xor", "lshift", "rshift")
 for _kind, _names in ((UnknownFloat, _OPERATIONS), (UnknownInt, _OPERATIONS + _BITWISE)):
     for _name in _names:
-        setattr(_kind, f"__{_name}__", _calculate(_kind))
-        setattr(_kind, f"__r{_name}__", _calculate(_kind))
+        setattr(_kind, f"__{_name}__", _calculate(_name, _kind))
+        setattr(_kind, f"__r{_name}__", _calculate(_name, _kind, reflected=True))
     for _name in ("neg", "pos", "abs"):
-        setattr(_kind, f"__{_name}__", _calculate(_kind))
-    for _name in ("truediv", "rtruediv"):
-        setattr(_kind, f"__{_name}__", _calculate(UnknownFloat))
+        setattr(_kind, f"__{_name}__", _calculate(_name, _kind))
+    _kind.__truediv__ = _calculate("truediv", UnknownFloat)  # type: ignore[attr-defined]
+    _kind.__rtruediv__ = _calculate("truediv", UnknownFloat, reflected=True)  # type: ignore[attr-defined]
 
 
 def explained(error: BaseException) -> BaseException:

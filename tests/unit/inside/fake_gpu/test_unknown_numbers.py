@@ -1,0 +1,42 @@
+"""What is calculated with a number that depends on data, on a card without data."""
+
+from __future__ import annotations
+
+import operator
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+from harness.inside.fake_gpu.host_side import known  # noqa: E402 - after what it needs
+from harness.inside.fake_gpu.no_data.tensors import WithoutData  # noqa: E402
+from harness.inside.process.exceptions import DecidedByData  # noqa: E402
+
+CARD = torch.device("cuda", 0)
+NUMBERS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow]
+BITS = [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift]
+
+
+@pytest.fixture(autouse=True)
+def _card():
+    with WithoutData(torch.device("meta"), ("cuda",), CARD):
+        yield
+
+
+@pytest.mark.parametrize("ask", [lambda mask: mask.sum().item(), lambda mask: mask.float().mean().item()], ids=["whole", "float"])
+@pytest.mark.parametrize("calculate", NUMBERS)
+def test_with_a_tensor_it_is_a_tensor(calculate, ask):
+    number, x = ask(torch.randn(9, device="cuda") > 0), torch.randn(4, device="cuda", dtype=torch.float16)
+    for result in (calculate(x, number), calculate(number, x)):
+        assert (result.dtype, result.shape, result.device) == (torch.float16, (4,), CARD)
+    assert not isinstance(calculate(number, 2), torch.Tensor)
+
+
+@pytest.mark.parametrize("calculate", [*NUMBERS, *BITS])
+def test_whole_numbers_that_are_known_become_unknown(calculate):
+    number, known_ones = (torch.randn(9, device="cuda") > 0).sum().item(), torch.tensor([1, 2, 3], device="cuda")
+    assert known(known_ones) is not None
+    for result in (calculate(known_ones, number), calculate(number, known_ones)):
+        assert known(result) is None
+        with pytest.raises(DecidedByData):
+            bool(result[0] > 0)
