@@ -115,7 +115,7 @@ class WithoutData(Redirect):
                 return args[0]  # unknown data arrives on the host
             for tensor in written:
                 forget(tensor)
-        elif not _makes(name) and all(not is_meta(tensor) or known(tensor) is not None for tensor in sources):
+        elif not _makes(name) and all((not is_meta(each) or known(each) is not None) and not _is_wrapped(each) for each in sources):
             return self._know_more(func, args, kwargs)
         if name in _ASKS:
             return _ASKS[name](args[0])
@@ -154,6 +154,11 @@ class WithoutData(Redirect):
         result = func(*_each(args, _data), **_each(kwargs, _data))
         on_host = all(map(is_host, tensors_in(args, kwargs)))
         return put_on_host(result) if on_host else _each(result, lambda tensor: know(tensor.to(self.to), tensor))
+
+
+def _is_wrapped(tensor: torch.Tensor) -> bool:
+    """Whether torch.func (vmap, grad) has wrapped it: then it has not the key of its device, and no data is known of it."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
 def lose_data(tensor: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""What is calculated with a number that depends on data, on a card without data."""
+"""What is calculated with numbers that depend on data, and with those that are known, on a card without data."""
 
 from __future__ import annotations
 
@@ -40,3 +40,10 @@ def test_whole_numbers_that_are_known_become_unknown(calculate):
         assert known(result) is None
         with pytest.raises(DecidedByData):
             bool(result[0] > 0)
+
+
+def test_known_numbers_meet_those_that_vmap_has_wrapped():
+    """As in flex_attention's block masks, whose functions get indices."""
+    rows, limits = torch.arange(4, device="cuda"), torch.arange(6, device="cuda")
+    seen = torch.func.vmap(lambda row: row >= limits)(rows)
+    assert (seen.dtype, seen.shape, seen.device) == (torch.bool, (4, 6), CARD)
