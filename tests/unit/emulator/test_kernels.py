@@ -250,7 +250,8 @@ def test_conversions(arch):
     )
     run(converted, arch, (1,), {"x": x, "h": h, "b": b, "e": e, "i32": i}, {"BLOCK": 512})
 
-    assert torch.equal(h.view(torch.int16), x.to(torch.float16).view(torch.int16))
+    # Triton sets FP16_OVFL for the 8-bit numbers, and halves that overflow become the largest one, too.
+    assert torch.equal(h.view(torch.int16), x.to(torch.float16).clamp(-65504, 65504).view(torch.int16))
     assert torch.equal(b.view(torch.int16), x.to(torch.bfloat16).view(torch.int16))
     small = x.abs() < 200
     assert torch.equal(e.view(torch.uint8)[small], x.to(eight).view(torch.uint8)[small])
