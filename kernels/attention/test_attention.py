@@ -8,6 +8,8 @@ from torch.nn import functional as F
 
 from kernels.attention import scaled_dot_product_attention as attention
 from kernels.attention.attention import _attention, _attention_backward
+from kernels.configs import choose
+from kernels.configs.attention import ATTENTION
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -54,6 +56,14 @@ def test_grouped_heads(heads, kv_heads, causal, draw, compare):
 def test_several_blocks_of_grouped_heads(dtype, width, causal, draw, compare):
     """On Hopper, the gradients of keys and values are sums over programs of several heads. The last block of keys is not full."""
     q, k, v = draw(2, 6, 70, width, dtype=dtype), draw(2, 2, 150, width, dtype=dtype), draw(2, 2, 150, width, dtype=dtype)
+    compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal, enable_gqa=True)
+
+
+def test_a_program_of_several_grouped_heads(causal, draw, compare):
+    """On Hopper, with more programs than multiprocessors, each walks over all heads of its keys."""
+    if choose(ATTENTION).design != "hopper":
+        pytest.skip("on other cards, programs of the backward do not differ")
+    q, k, v = draw(70, 4, 70, 64, dtype=torch.float16), *(draw(70, 2, 150, 64, dtype=torch.float16) for _ in range(2))
     compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal, enable_gqa=True)
 
 
