@@ -110,16 +110,15 @@ def _calculate(name: str, kind: type[_Unknown], reflected: bool = False) -> Call
     return calculate
 
 
-_OPERATIONS = ("add", "sub", "mul", "mod", "pow", "floordiv")
+_OPERATIONS = ("add", "sub", "mul", "mod", "pow", "floordiv", "truediv")
 _BITWISE = ("and", "or", "xor", "lshift", "rshift")
 for _kind, _names in ((UnknownFloat, _OPERATIONS), (UnknownInt, _OPERATIONS + _BITWISE)):
     for _name in _names:
-        setattr(_kind, f"__{_name}__", _calculate(_name, _kind))
-        setattr(_kind, f"__r{_name}__", _calculate(_name, _kind, reflected=True))
+        _result = UnknownFloat if _name == "truediv" else _kind
+        setattr(_kind, f"__{_name}__", _calculate(_name, _result))
+        setattr(_kind, f"__r{_name}__", _calculate(_name, _result, reflected=True))
     for _name in ("neg", "pos", "abs"):
         setattr(_kind, f"__{_name}__", _calculate(_name, _kind))
-    _kind.__truediv__ = _calculate("truediv", UnknownFloat)  # type: ignore[attr-defined]
-    _kind.__rtruediv__ = _calculate("truediv", UnknownFloat, reflected=True)  # type: ignore[attr-defined]
 
 
 def explained(error: BaseException) -> BaseException:
