@@ -72,6 +72,16 @@ def is_shape(tensor: torch.Tensor) -> bool:
     return tensor.__dict__.get(_SHAPE, False) is True
 
 
+def marked_as(sources: Iterable[torch.Tensor], made: Value) -> Value:
+    """Mark what a call made of tensors: on torch's meta device if one of them is, and on the host if all are there or none is given."""
+    sources = list(sources)
+    if not any(map(is_shape, sources)):
+        return put_on_host(made) if all(map(is_host, sources)) else made
+    for tensor in tensors_in(put_on_host(made)):
+        tensor.__dict__[_SHAPE] = True
+    return made
+
+
 def take_from_host(tensor: torch.Tensor) -> torch.Tensor:
     """Remove the mark."""
     tensor.__dict__.pop(_HOST, None)

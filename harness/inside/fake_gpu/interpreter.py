@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import inspect
 import operator
 import threading
@@ -17,13 +18,15 @@ from harness.inside.fake_gpu.driver import PretendedDriver
 from harness.inside.fake_gpu.interpreted.device_library import library
 from harness.inside.fake_gpu.interpreted.hardware import hardware
 from harness.inside.fake_gpu.interpreted.host_tensors import refuse_host_tensors
-from harness.inside.fake_gpu.interpreted.language_gaps import language_gaps
-from harness.inside.fake_gpu.interpreted.language_members import language_members
+from harness.inside.fake_gpu.interpreted.language.gaps import language_gaps
+from harness.inside.fake_gpu.interpreted.language.members import language_members
+from harness.inside.fake_gpu.interpreted.looking_compiled import looking_compiled
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrow_floats
 from harness.inside.fake_gpu.streams import Graph
 from harness.inside.fake_gpu.torch_device import Patch, apply
 from harness.inside.fake_gpu.tuner import Tuning
 from harness.inside.fake_gpu.with_data import card_with_data
+from harness.inside.process.exceptions import NotPretended
 from harness.records import Architecture
 
 # The number of multiprocessors only sizes grids, and a grid-stride loop is right for every size. A small one is fast.
@@ -38,6 +41,7 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
     `warmup` answers with an object that has the attributes which occupancy code asks for and that launches through the interpreter.
     """
     from triton.runtime.interpreter import GridExecutor, InterpretedFunction
+    from triton.runtime.jit import JITFunction
 
     below = contextlib.ExitStack()
     apply(list(more), below)
@@ -48,6 +52,8 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
         *language_gaps(),
         *language_members(),
         *hardware(_PROCESSORS),
+        *looking_compiled(),
+        (JITFunction, "run", _not_interpreted(JITFunction.run)),
         (InterpretedFunction, "warmup", _warmup),
         (InterpretedFunction, "run", _with_handle(InterpretedFunction.run)),
         (GridExecutor, "__call__", _captured(GridExecutor.__call__)),
@@ -63,6 +69,18 @@ def _driver(card: Architecture, device: torch.device) -> PretendedDriver:
 
 def _warmup(self: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
     return _InterpretedKernel(self, kwargs)
+
+
+def _not_interpreted(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a launch that refuses what Triton compiles even here: nothing would run, and a test that only launches it would pass."""
+
+    def launch(self: Any, *args: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        if warmup:
+            return run(self, *args, warmup=warmup, **kwargs)
+        what = "a Gluon kernel" if self.is_gluon() else "made for a card alone"
+        raise NotPretended(f"{self.fn.__name__} is {what}, which Triton's interpreter cannot run; an emulated target can")
+
+    return launch
 
 
 def _with_handle(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,6 +105,11 @@ class _InterpretedKernel:
     def __init__(self, function: Any, options: dict[str, Any]) -> None:
         self.function, self.options = function, options
         self.metadata = _Metadata(shared=1024, num_warps=options.get("num_warps", 4), num_stages=options.get("num_stages", 1))
+
+    @property
+    def hash(self) -> str:
+        """What a compiled kernel is found by: another source or other options have another."""
+        return hashlib.sha256(f"{self.function.cache_key} {self.options}".encode()).hexdigest()
 
     def _init_handles(self) -> None:
         """There is no binary to load."""

@@ -18,6 +18,7 @@ from harness.inside.fake_gpu.host_side import (
     is_pinned,
     is_shape,
     make_shape,
+    marked_as,
     pin,
     put_on_host,
     switched_on,
@@ -151,9 +152,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
         return func(*args, **kwargs)
 
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Call any other function. What it makes of tensors on the host, or of none, is there, too."""
-        result = func(*args, **kwargs)
-        return put_on_host(result) if all(map(is_host, tensors_in(args, kwargs))) else result
+        """Call any other function. What it makes is where its tensors are."""
+        return marked_as(tensors_in(args, kwargs), func(*args, **kwargs))
 
     def move(self, tensor: torch.Tensor, device: Any, *rest: Any, **options: Any) -> torch.Tensor:
         """Return a tensor on another device; itself, if it is there."""
@@ -191,7 +191,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
         if owner is torch.Tensor.is_meta:
             return self.to.type != "meta" and func(*args)
         result = func(*args)
-        return put_on_host(result) if isinstance(result, torch.Tensor) and is_host(args[0]) else result
+        return marked_as(args[:1], result) if isinstance(result, torch.Tensor) else result
 
     def _assign(self, func: Any, args: Any) -> Any:
         if getattr(func, "__self__", None) is torch.Tensor.data:  # a parameter is moved so

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from harness.inside.fake_gpu.generators import generator_type
-from harness.inside.fake_gpu.host_side import is_host, put_on_host
+from harness.inside.fake_gpu.host_side import marked_as, put_on_host
 from harness.inside.fake_gpu.processes import processes
 from harness.inside.fake_gpu.redirect import within
 from harness.inside.fake_gpu.torch_device import Patch
@@ -66,7 +66,7 @@ def _tensor_type(kind: str, name: str, dtype: torch.dtype) -> Patch:
 def _keeping_side(make: Callable[..., Any]) -> Callable[..., Any]:
     def parameter(cls: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
         made = make(cls, data, *args, **kwargs)
-        return put_on_host(made) if isinstance(data, torch.Tensor) and is_host(data) else made
+        return marked_as([data], made) if isinstance(data, torch.Tensor) else made
 
     return parameter
 

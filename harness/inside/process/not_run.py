@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import sys
 import traceback
 import unittest
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import ModuleType
 
 from harness.inside.process.exceptions import DecidedByData, NotPretended, describe
@@ -22,9 +24,12 @@ _NO_CARD = re.compile(
     r"|no fake impl or Meta kernel registered|on the expected device meta|Could not run '\S+' with arguments from the '\w+' backend"
     r"|Tensor on device meta is not on|doesn't have \w+ built in|no pinned memory allocator is available"
     r"|SymmetricMemory does not support device type"
-    r"|'[\w/]*-smi\b",  # a vendor's tool that asks its driver
+    r"|'[\w/]*-smi\b"  # a vendor's tool that asks its driver
+    r"|Could not find `lib\w+\.so`\. Make sure it is in your LD_LIBRARY_PATH",  # Triton, of a vendor's matrix library
     re.IGNORECASE,
 )
+# What `ctypes` says of a library that is not there.
+_NO_LIBRARY = re.compile(r"^(lib[\w-]+\.so)[.\d]*: cannot open shared object file")
 # What torch says where a tensor without data is asked for it.
 _NO_DATA = re.compile(
     r"Cannot copy out of meta tensor|cannot be called on meta tensors|convert meta device type tensor|doesn't have storage"
@@ -64,6 +69,8 @@ def why_not_run(error: BaseException) -> NotRun:
         if isinstance(each, DecidedByData) or (_NO_DATA.search(text) and isinstance(each, (RuntimeError, TypeError, ValueError))):
             return NotRun.DATA
         if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each) or compares_memory(each):
+            return NotRun.NOT_PRETENDED
+        if isinstance(each, OSError) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
             return NotRun.NOT_PRETENDED
     return NotRun.IMPORT if isinstance(error, ImportError) else NotRun.RAISED
 
@@ -117,6 +124,13 @@ def _is_compilers(error: AttributeError) -> bool:
 
     name = str(error.name)
     return hasattr(JITFunction, name) or name in JITFunction.__init__.__code__.co_names
+
+
+@functools.cache
+def _drivers() -> str:
+    """Return the code of Triton's drivers, which name their vendors' libraries."""
+    folders = getattr(sys.modules.get("triton.backends"), "__path__", ())
+    return "".join(file.read_text() for folder in folders for file in Path(folder).glob("*/driver.py"))
 
 
 def _stands_in(owner: object) -> bool:

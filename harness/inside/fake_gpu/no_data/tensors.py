@@ -13,7 +13,7 @@ import torch
 import torch.utils._device as default_device
 
 from harness.inside.fake_gpu.generators import advance
-from harness.inside.fake_gpu.host_side import forget, is_host, is_knowable, is_meta, know, known, pin, put_on_host, tensors_in
+from harness.inside.fake_gpu.host_side import forget, is_host, is_knowable, is_meta, know, known, marked_as, pin, put_on_host, tensors_in
 from harness.inside.fake_gpu.no_data.no_numbers import NoNumbers, covering, dtype_of, no_numbers
 from harness.inside.fake_gpu.no_data.unknown import Guesses, alike, decide, size, unknown, unknown_list, whole
 from harness.inside.fake_gpu.redirect import Redirect, conversion
@@ -124,7 +124,7 @@ class WithoutData(Redirect):
             kwargs["generator"] = None  # there is nothing to draw
         send = self._lower if name in _LOWERED and torch.is_autocast_enabled(self.claim.type) else self._send
         result = self._on_meta(func, name, _each(args, send), _each(kwargs, send))
-        return put_on_host(result) if not writes and all(map(is_host, sources)) else result
+        return result if writes else marked_as(sources, result)
 
     def _send(self, tensor: torch.Tensor) -> torch.Tensor:
         # What torch.func wraps has not the key of its device. A copy of it would have no gradient.

@@ -11,7 +11,7 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 
 from triton.runtime import interpreter
 
-from harness.inside.fake_gpu.interpreted.language_gaps import _with_index
+from harness.inside.fake_gpu.interpreted.language.gaps import _with_index
 from harness.inside.process.remedies import hint_of
 from harness.inside.sanitize.origins import _materializing
 

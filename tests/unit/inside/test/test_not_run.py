@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 import unittest
@@ -85,6 +86,16 @@ CASES = {
     "nothing that a kernel has": (lambda: _interpreted_kernel().no_such_thing, NotRun.RAISED),
     "no card": (lambda: torch.empty(1, device="cuda"), NotRun.NOT_PRETENDED),
     "no library of several cards": (lambda: (_ for _ in ()).throw(RuntimeError("it doesn't have NCCL built in")), NotRun.NOT_PRETENDED),
+    "no driver": (lambda: ctypes.CDLL("libcuda.so"), NotRun.NOT_PRETENDED),
+    "no library of a vendor": (
+        lambda: (_ for _ in ()).throw(RuntimeError("Could not find `libhipblaslt.so`. Make sure it is in your LD_LIBRARY_PATH.")),
+        NotRun.NOT_PRETENDED,
+    ),
+    "a module that is built for a card": (
+        lambda: (_ for _ in ()).throw(ImportError("libcuda.so.1: cannot open shared object file")),
+        NotRun.IMPORT,
+    ),
+    "no library of its own": (lambda: ctypes.CDLL("libours.so"), NotRun.RAISED),
     "no tool": (lambda: subprocess.run(["some-smi"], check=True), NotRun.NOT_PRETENDED),
     "no import": (lambda: __import__("no_such_module"), NotRun.IMPORT),
     "memory that nobody counts": (_compared_memory, NotRun.NOT_PRETENDED),

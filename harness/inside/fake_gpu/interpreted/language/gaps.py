@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 
-from harness.inside.fake_gpu.interpreted.aggregates import aggregates
-from harness.inside.fake_gpu.interpreted.closures import closures
-from harness.inside.fake_gpu.interpreted.language_names import names_of_the_language
+from harness.inside.fake_gpu.interpreted.language.aggregates import aggregates
+from harness.inside.fake_gpu.interpreted.language.closures import closures
+from harness.inside.fake_gpu.interpreted.language.names import names_of_the_language
+from harness.inside.fake_gpu.interpreted.language.operations import operations
+from harness.inside.fake_gpu.interpreted.language.scaled_products import scaled_products
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrowed
-from harness.inside.fake_gpu.interpreted.operations import operations
-from harness.inside.fake_gpu.interpreted.scaled_products import scaled_products
 from harness.inside.fake_gpu.torch_device import Patch
 from harness.inside.process.exceptions import NotPretended
+
+_UNWRAP = "_unwrap_if_constexpr"
 
 
 def language_gaps() -> list[Patch]:
@@ -36,6 +38,8 @@ def language_gaps() -> list[Patch]:
         *scaled_products(),
         (interpreter, "_patch_lang_tensor", _with_index(interpreter._patch_lang_tensor)),
         (interpreter.ASTTransformer, "visit_For", _loop_of_tensors),
+        (interpreter.ASTTransformer, "visit_Compare", _comparing_constants(interpreter.ASTTransformer)),
+        (interpreter, _UNWRAP, tl.core._unwrap_if_constexpr),  # the interpreter lends its own names to kernels
         (interpreter.InterpreterBuilder, "create_inline_asm", _no_assembly),
         (interpreter.InterpreterBuilder, "get_bf16", _constant_of_bf16),
         (interpreter.interpreter_builder, "options", _without_overflow(interpreter.interpreter_builder.options)),
@@ -99,6 +103,23 @@ def _loop_of_tensors(transformer: ast.NodeTransformer, node: ast.For) -> ast.For
         node.body.insert(0, ast.fix_missing_locations(ast.copy_location(same, node)))
     transformer.generic_visit(node)
     return ast.fix_missing_locations(node)
+
+
+def _comparing_constants(transformers: type[ast.NodeTransformer]) -> Callable[..., ast.AST]:
+    """Let `x is None` hold for a constant that is None, as the compiler has it: `tl.constexpr(None)`, or a field of an aggregate."""
+    compare = getattr(transformers, "visit_Compare", transformers.generic_visit)
+
+    def visit(transformer: ast.NodeTransformer, node: ast.Compare) -> ast.AST:
+        visited: ast.AST = compare(transformer, node)
+        if isinstance(visited, ast.Compare) and isinstance(visited.ops[0], (ast.Is, ast.IsNot)):
+            visited.left, visited.comparators = _unwrapped(visited.left), list(map(_unwrapped, visited.comparators))
+        return visited
+
+    return visit
+
+
+def _unwrapped(value: ast.expr) -> ast.Call:
+    return ast.Call(func=ast.Name(id=_UNWRAP, ctx=ast.Load()), args=[value], keywords=[])
 
 
 def _name(function: ast.expr) -> str:

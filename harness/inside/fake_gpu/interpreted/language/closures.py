@@ -24,7 +24,7 @@ def _annotated(make: Callable[..., Any]) -> Callable[..., Any]:
 
     def compile_and_exec(rewriter: Any, tree: ast.Module) -> Any:
         made = make(rewriter, tree)
-        for name, kind in rewriter.fn.__annotations__.items():
+        for name, kind in {**made.__annotations__, **rewriter.fn.__annotations__}.items():
             if kind is tl.constexpr or (isinstance(kind, str) and "constexpr" in kind):
                 made.__annotations__[name] = "constexpr"
         return made
