@@ -19,6 +19,11 @@ SKIPPED_ON = {
     "host/test_descriptors.py::test_a_descriptor_of_a_tensor_seen_as_another_dtype": ("gfx942", "needs TMA"),
     "kernels/test_operations.py::test_a_reduction_through_a_descriptor": ("gfx942", "needs TMA"),
     "kernels/test_operations.py::test_a_launch_that_waits_for_the_one_before": ("gfx942", "needs Hopper"),
+    "kernels/test_inline_assembly.py::test_an_approximation": ("gfx942", "PTX"),
+    "kernels/test_inline_assembly.py::test_two_elements_in_a_register": ("gfx942", "PTX"),
+    "kernels/test_inline_assembly.py::test_four_elements_and_two_results": ("gfx942", "PTX"),
+    "kernels/test_inline_assembly.py::test_the_warps_of_a_launch[2]": ("gfx942", "PTX"),
+    "kernels/test_inline_assembly.py::test_the_warps_of_a_launch[8]": ("gfx942", "PTX"),
 }
 # The idiom is a decision by the data of a tensor: compiling ends there, after a first launch.
 DECIDED_BY_DATA = {
@@ -36,6 +41,7 @@ DECIDED_BY_DATA = {
 EXPECTED_TO_FAIL = {"checks/test_selection.py::TestOfAClass::test_expected_to_fail": "known"}
 # Kernels that only one architecture compiles, since the other's tests are skipped.
 COMPILED_FOR = {"tma_kernel": {"sm_90"}, "reducing_kernel": {"sm_90"}, "dependent_kernel": {"sm_90"}}
+COMPILED_FOR |= dict.fromkeys(("exp2_kernel", "pairs_kernel", "bytes_kernel", "warps_kernel"), {"sm_90"})
 # Kernels that a test also launches so that they must not compile.
 REFUSED = {"square_kernel"}
 # Functions that kernels call, and those that a tuner wraps under another name.

@@ -16,7 +16,7 @@ import torch
 
 from harness.inside.fake_gpu.driver import PretendedDriver
 from harness.inside.fake_gpu.interpreted.device_library import library
-from harness.inside.fake_gpu.interpreted.hardware import hardware
+from harness.inside.fake_gpu.interpreted.hardware import hardware, launched_with
 from harness.inside.fake_gpu.interpreted.host_tensors import refuse_host_tensors
 from harness.inside.fake_gpu.interpreted.language.gaps import language_gaps
 from harness.inside.fake_gpu.interpreted.language.members import language_members
@@ -51,7 +51,7 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
         *narrow_floats(),
         *language_gaps(),
         *language_members(),
-        *hardware(_PROCESSORS),
+        *hardware(_PROCESSORS, card.warp_size),
         *looking_compiled(),
         (JITFunction, "run", _not_interpreted(JITFunction.run)),
         (InterpretedFunction, "warmup", _warmup),
@@ -130,7 +130,7 @@ def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
         executor.grid = _as_on_a_card(executor, args, kwargs)
         for graph in Graph.capturing:
             graph.keep(args, kwargs)
-        with one_at_a_time, torch._C.DisableTorchFunction():
+        with one_at_a_time, launched_with(kwargs), torch._C.DisableTorchFunction():
             result = launch(executor, *args, **kwargs)
         for graph in Graph.capturing:
             graph.remember(run, (executor, *args), kwargs, None)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -18,7 +19,7 @@ from harness.inside.fake_gpu.torch_device import Patch
 _WARPS = 4  # what a launch has if it does not say
 
 
-def hardware(processors: int) -> Iterator[Patch]:
+def hardware(processors: int, warp_size: int) -> Iterator[Patch]:
     """Yield answers: programs run one after another, each on one of the `processors`; one launch ends before the next begins."""
     from triton.runtime.interpreter import InterpreterOptions, interpreter_builder
 
@@ -32,9 +33,22 @@ def hardware(processors: int) -> Iterator[Patch]:
         for name, function in vars(module).items():
             if getattr(function, tl.core.TRITON_BUILTIN, False):
                 yield module, name, answers.get(name) or _within_the_interpreter(function)
-    for name, value in (("num_warps", _WARPS), ("warp_size", 32)):
+    for name, value in (("num_warps", _WARPS), ("warp_size", warp_size)):
         if not hasattr(InterpreterOptions, name):
             yield InterpreterOptions, name, value
+
+
+@contextlib.contextmanager
+def launched_with(options: Mapping[str, Any]) -> Iterator[None]:
+    """Within, a kernel that asks (`tl.extra.cuda.num_warps()`) gets what its launch says."""
+    from triton.runtime.interpreter import InterpreterOptions
+
+    before = InterpreterOptions.num_warps
+    InterpreterOptions.num_warps = options.get("num_warps", _WARPS)
+    try:
+        yield
+    finally:
+        InterpreterOptions.num_warps = before
 
 
 def _number(value: int, dtype: Any) -> Any:

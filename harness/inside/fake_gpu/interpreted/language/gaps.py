@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 
+from harness.inside.fake_gpu.interpreted.assembly.elementwise import inline_assembly
 from harness.inside.fake_gpu.interpreted.language.aggregates import aggregates
 from harness.inside.fake_gpu.interpreted.language.closures import closures
 from harness.inside.fake_gpu.interpreted.language.names import names_of_the_language
@@ -20,7 +21,6 @@ from harness.inside.fake_gpu.interpreted.language.operations import operations
 from harness.inside.fake_gpu.interpreted.language.scaled_products import scaled_products
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrowed
 from harness.inside.fake_gpu.torch_device import Patch
-from harness.inside.process.exceptions import NotPretended
 
 _UNWRAP = "_unwrap_if_constexpr"
 
@@ -40,7 +40,7 @@ def language_gaps() -> list[Patch]:
         (interpreter.ASTTransformer, "visit_For", _loop_of_tensors),
         (interpreter.ASTTransformer, "visit_Compare", _comparing_constants(interpreter.ASTTransformer)),
         (interpreter, _UNWRAP, tl.core._unwrap_if_constexpr),  # the interpreter lends its own names to kernels
-        (interpreter.InterpreterBuilder, "create_inline_asm", _no_assembly),
+        *inline_assembly(),
         (interpreter.InterpreterBuilder, "get_bf16", _constant_of_bf16),
         (interpreter.interpreter_builder, "options", _without_overflow(interpreter.interpreter_builder.options)),
         (interpreter.InterpreterBuilder, "binary_op", _truths_of_one_bit(interpreter.InterpreterBuilder.binary_op)),
@@ -124,11 +124,6 @@ def _unwrapped(value: ast.expr) -> ast.Call:
 
 def _name(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
-
-
-def _no_assembly(builder: Any, assembly: str, *args: Any) -> Any:
-    text = " ".join(assembly.split())[:60]
-    raise NotPretended(f"tl.inline_asm_elementwise: the interpreter cannot run a card's assembly ({text})")
 
 
 def _constant_of_bf16(builder: Any, value: float) -> Any:
