@@ -41,7 +41,7 @@ DECIDED_BY_DATA = {
 EXPECTED_TO_FAIL = {"checks/test_selection.py::TestOfAClass::test_expected_to_fail": "known"}
 # Kernels that only one architecture compiles, since the other's tests are skipped.
 COMPILED_FOR = {"tma_kernel": {"sm_90"}, "reducing_kernel": {"sm_90"}, "dependent_kernel": {"sm_90"}}
-COMPILED_FOR |= dict.fromkeys(("exp2_kernel", "pairs_kernel", "bytes_kernel", "warps_kernel"), {"sm_90"})
+COMPILED_FOR |= {name: {"sm_90"} for name in ("exp2_kernel", "pairs_kernel", "bytes_kernel", "warps_kernel")}
 # Kernels that a test also launches so that they must not compile.
 REFUSED = {"square_kernel"}
 # Functions that kernels call, and those that a tuner wraps under another name.

@@ -19,9 +19,9 @@ from harness.records import Verdict
 Event = dict[str, Any]
 
 _FROM_WORKERS = {"collected", "start", "turn", "ready", "waiting", "finish", "poisoned", "lost", "kernel", "candidates", "finding"}
-_FROM_WORKERS |= {"note", "end", "postponed", "card", "expected"}
+_FROM_WORKERS |= {"note", "end", "postponed", "card", "expected", "loading"}
 _KINDS = _FROM_WORKERS | {"worker", "death", "wrong"}
-_OF_A_CASE = {"start", "turn", "ready", "finish", "poisoned", "postponed", "death", "lost", "finding"}
+_OF_A_CASE = {"loading", "start", "turn", "ready", "finish", "poisoned", "postponed", "death", "lost", "finding"}
 _OUTCOMES = {"passed", "failed", "error", "skipped", "invalid", "timeout"}
 _VERDICTS = {verdict.value for verdict in Verdict}
 _CUT, _LONG, _MOST = 200, 1000, 1000  # characters of an id in a reason, of a reason; and cases counted per reason

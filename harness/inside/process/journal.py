@@ -72,7 +72,7 @@ class Journal:
         for event in self.read():
             if event["event"] == "poisoned" or (event["event"] == "postponed" and event.get("poisoned")):
                 found = event
-            elif found and event["event"] in ("lost", "finish", "ready"):
+            elif found and event["event"] in ("lost", "finish", "ready") and event.get("id") == found["id"]:
                 found = None
         return found
 

@@ -1,10 +1,11 @@
 """Run cases in a worker process that may crash, hang or break its device, without losing any other case.
 
-The worker appends to a journal: `collected` (the ids it will run), `start` and `finish` around each case, and `end`. `ready` ends a step
-that is no case, `turn` continues one of several open cases, `postponed` ends a case without a result, because it runs again when no other
-worker is on the card, and `waiting` is written now and then while others finish. If the worker dies
-between a start and its finish, that case is the culprit: it is recorded, and a new worker continues with the rest. Plain pytest leaves no
-result at all after a crash or hang. This leaves a named one, without another dependency in the container.
+The worker appends to a journal: `collected` (the ids it will run), `start` and `finish` around each case, and `end`. `loading` begins the
+import of a file of tests, which is a case if the worker dies in it. `ready` ends a step that is no case, `turn` continues one of several
+open cases, `postponed` ends a case without a result, because it runs again when no other worker is on the card, and `waiting` is written
+now and then while others finish. If the worker dies between a start and its finish, that case is the culprit: it is recorded, and a new
+worker continues with the rest. Plain pytest leaves no result at all after a crash or hang. This leaves a named one, without another
+dependency in the container.
 
 If the device stops answering, the worker writes `poisoned` instead of `finish`, with the same fields, and exits. The next worker checks
 whether the device answers a new process. If so, that case is the culprit. If not, the device is `lost`, and no case is to blame.
@@ -83,7 +84,8 @@ def supervise(
     audit = Audit()
     on_event = _careful(on_event, audit)
     for event in filter(audit.check, journal.read()):
-        if event["event"] not in ("start", "turn", "ready", "lost", "postponed"):  # open cases are reported again when they run again
+        # Open cases are reported again when they run again.
+        if event["event"] not in ("loading", "start", "turn", "ready", "lost", "postponed"):
             on_event(event)
     tail = Tail(journal.path)
     while not finished:
@@ -154,7 +156,7 @@ def _run_worker(
             fresh = tail.read()
             for event in filter(audit.check, fresh):
                 last = kind = event["event"]
-                if kind in ("start", "turn"):
+                if kind in ("loading", "start", "turn"):
                     running, since = event["id"], _Clock(worker.pid)
                 elif kind in ("finish", "ready", "poisoned", "waiting", "postponed"):
                     running, since = None, _Clock(worker.pid)

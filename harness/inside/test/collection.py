@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.inside.process.journal import Journal
 from harness.inside.process.not_run import why_not_run
 from harness.inside.test.settings import selection, settings
 from harness.records import NotRun, Selection
@@ -49,16 +50,19 @@ class Collection:
     below: dict[str, Failure] = field(default_factory=dict)  # folders whose conftest.py is broken
     selection: Selection = field(default_factory=selection)
     elsewhere: tuple[str, ...] = ()
+    deadly: set[str] = field(default_factory=set)  # files that an earlier worker did not survive, or not within a test's limit
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Learn the root."""
+        """Learn the root, and which files to leave out."""
         self.root = config.rootpath
+        self.deadly = {event["id"] for event in Journal.from_environment().read() if event["event"] == "death" and event.get("id")}
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """Leave out files and folders without a test to run: importing them takes time, and may fail."""
         if not collection_path.is_relative_to(self.root) or collection_path.name in ("__init__.py", "conftest.py"):
             return None
-        return None if self.selection.looks_into(collection_path.relative_to(self.root).as_posix()) else True
+        name = collection_path.relative_to(self.root).as_posix()
+        return None if self.selection.looks_into(name) and name not in self.deadly else True
 
     def choose(self, items: list[pytest.Item]) -> list[Failure]:
         """Keep the chosen tests of `items`, in place. Return a failure for each chosen id that stands for none of them.
@@ -99,6 +103,18 @@ class Collection:
         """Note a file that pytest takes for one with tests."""
         if module_path.is_relative_to(self.root):
             self.matched[module_path.relative_to(self.root).as_posix()] = None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
+        """Record which file is imported: if its import crashes or takes too long, that costs no test of the others."""
+        if not isinstance(collector, pytest.Module) or not collector.path.is_relative_to(self.root):
+            return (yield)
+        name, journal = collector.path.relative_to(self.root).as_posix(), Journal.from_environment()
+        journal.write("loading", id=name)
+        try:
+            return (yield)
+        finally:
+            journal.write("ready", id=name)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_exception_interact(self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[object]) -> None:

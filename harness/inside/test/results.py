@@ -55,6 +55,7 @@ class Results:
         self.notes: dict[str, None] = {}
         self.findings: list[Finding] = []
         self.deselected = self.left_out = 0
+        self.announced = False  # whether pytest has collected
         self.stopped = ""
         self.postponed: dict[str, None] = {}
         self._reported: Counter[str] = Counter()
@@ -65,6 +66,7 @@ class Results:
         kind = event["event"]
         self.used[card].note(event)
         if kind == "collected":
+            self.announced = True
             self.collected |= Counter(event["ids"])  # a new worker announces only what is left
             self.deselected = max(self.deselected, int(event.get("deselected", 0)))
             self.left_out = max(self.left_out, int(event.get("left_out", 0)))
@@ -128,12 +130,12 @@ class Results:
             not_run=NotRun(event["not_run"]) if event.get("not_run") and event["outcome"] == "skipped" else None,
         )
 
-    def never_ran(self, why: str, kind: NotRun = NotRun.STOPPED) -> list[str]:
-        """Add a row for every collected test without a result, and return their ids. Before the collection's end, tests are not known:
+    def never_ran(self, why: str, kind: NotRun = NotRun.STOPPED, ended: bool = True) -> list[str]:
+        """Add a row for every collected test without a result, and return their ids.
 
-        then their files get rows.
+        Before the collection's end, tests are not known. If pytest has not `ended` by itself, their files get rows then.
         """
-        if not self.collected and kind is NotRun.TIME_UP:
+        if not self.announced and not ended:
             root, chosen = Path(self.job.kernels), selection_of(self.job)
             benches = [path.relative_to(root).as_posix() for path in find_benches(root, self.job.benches)]
             files = [*files_with_tests(self.job), *filter(chosen.looks_into, benches)]

@@ -67,12 +67,13 @@ def verify(job: Job) -> StageReport:
     os.environ[AUTOTUNE_VARIABLE] = "1" if job.autotune == "all" else ""
     os.environ[NARROWED_VARIABLE] = "1" if is_narrowed(job) else ""
     tell_workers(job)
-    why, kind, deaths = "the run was stopped before this test", NotRun.STOPPED, list[Death]()
+    why, kind, deaths, ended = "the run was stopped before this test", NotRun.STOPPED, list[Death](), False
     try:
         deaths = _run(job, folder, command, results)
         if deaths and deaths[-1].case is None:
             why = f"pytest stopped early: {deaths[-1].reason}"
         else:
+            ended = True
             results.check_complete()
     except KeyboardInterrupt:
         if time_is_up():
@@ -80,7 +81,7 @@ def verify(job: Job) -> StageReport:
         raise
     finally:
         results.lease.give_back()
-        results.never_ran(why, kind)
+        results.never_ran(why, kind, ended)
         results.write()
         if kind is NotRun.TIME_UP:
             sealing.close(_report(results, deaths, folder), job)  # the inside adds that the time was up
@@ -123,7 +124,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         usual = "A module does not import: the environment lacks what it needs, or its code is broken."
         hint = f"{hint or usual} Its traceback is in test/log.txt."
     started = not deaths or deaths[-1].case is not None
-    refused = refusal(folder / "log.txt") if not results.collected and not tests else ""
+    refused = refusal(folder / "log.txt") if not results.announced and not ran else ""
     if refused and not started:
         verdict, reason, hint = Verdict.ERROR, f"pytest did not start: {refused}", "Its options or its settings are wrong for this pytest."
     elif not started:

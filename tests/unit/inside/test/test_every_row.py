@@ -233,3 +233,27 @@ def test_a_stage_leaves_time_to_those_after_it(monkeypatch, tmp_path, stages, sh
     inside.run(job, tmp_path / "job.json")
 
     assert given == pytest.approx(shares, abs=0.01)
+
+
+LOADING = {
+    "test_a.py": "def test_a(): pass",
+    "test_crash.py": "import os\n\nos.abort()",
+    "test_long.py": "import time\n\ntime.sleep(600)\n\n\ndef test_b(): pass",
+    "test_z.py": "def test_z(): pass",
+}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_import_that_crashes_or_never_ends_costs_its_own_file(run_inside, tmp_path, workers):
+    """A file that computes while it is imported, as scripts do, is named after a test's limit, and the tests of the others run."""
+    package = _package(tmp_path / "package", LOADING)
+    output = run_inside(package, Stage.TEST, light=True, benches=(), test_limit_s=3.0, workers=workers)
+
+    assert {name: row[:2] for name, row in _cases(output).items()} == {
+        "test_a.py::test_a": ("passed", None),
+        "test_crash.py": ("crashed", None),
+        "test_long.py": ("timeout", None),
+        "test_z.py::test_z": ("passed", None),
+    }
+    assert _cases(output)["test_long.py"][2] == "it ran longer than 3 s"
+    assert (_report(output)["verdict"], _report(output)["counts"]) == ("crashed", {"passed": 2, "crashed": 1, "timeout": 1})
