@@ -59,6 +59,8 @@ INTEGERS = {
     "shf.r.clamp.b32": lambda a, b, c: (b << 32 | a) >> min(c, 32),
     "prmt.b32": lambda a, b, c: sum(_byte(b << 32 | a, c >> 4 * n & 15) << 8 * n for n in range(4)),
     "bfe.u32": lambda a, b, c: a >> (b & 255) & (1 << (c & 255)) - 1,
+    "bfe.s32": lambda a, b, c: _field(signed(a), b & 255, c & 255),
+    "bfi.b32": lambda a, b, c: b & ~(_ones(c) << 5) | (a & _ones(c)) << 5,
     "popc.b32": lambda a, b, c: a.bit_count(),
     "clz.b32": lambda a, b, c: 32 - a.bit_length(),
     "brev.b32": lambda a, b, c: int(f"{a:032b}"[::-1], 2),
@@ -71,6 +73,15 @@ INTEGERS = {
 NUMBER_OF_OPERANDS = {"mad": 3, "shf": 3, "prmt": 3, "bfe": 3, "not": 1, "popc": 1, "clz": 1, "brev": 1, "neg": 1, "abs": 1, "cvt": 1}
 
 
+def _ones(length):
+    return (1 << min(length & 255, 32)) - 1
+
+
+def _field(value, at, length):
+    """Bits of a number that goes on with its sign, and above them the field's own sign."""
+    return signed(value >> at & (1 << length) - 1, length) if length else 0
+
+
 def _byte(both, selector):
     byte = both >> 8 * (selector & 7) & 255
     return (255 if byte & 128 else 0) if selector & 8 else byte
@@ -78,9 +89,10 @@ def _byte(both, selector):
 
 @pytest.mark.parametrize("name", INTEGERS)
 def test_whole_numbers(name):
-    amounts = WORDS[1] & np.uint64(63) if name.startswith(("shl", "shr", "bfe")) else WORDS[1]
+    amounts = WORDS[1] & np.uint64(63) if name.startswith(("shl", "shr", "bfe.u")) else WORDS[1]
     words = [WORDS[0], amounts, WORDS[2]]
     operands = ", ".join(f"${n}" for n in range(1 + NUMBER_OF_OPERANDS.get(name.split(".")[0], 2)))
+    operands = "$0, $1, $2, 5, $3" if name.startswith("bfi") else operands
     expected = [INTEGERS[name](*map(int, row)) & 0xFFFFFFFF for row in zip(*words, strict=True)]
 
     assert run_on(f"{name} {operands};", *words).tolist() == expected
@@ -221,6 +233,22 @@ def test_pairs_of_halves():
     exact = x.astype(np.float64) * y.astype(np.float64) + x.astype(np.float64)
 
     assert np.array_equal(made.astype(np.uint32).view(np.float16).reshape(-1, 2), exact.astype(np.float16))
+
+
+def test_denormals_of_halves():
+    """`.ftz` of fp16 is about fp16's own denormals."""
+    x = np.array([[1e-5, 6.2e-5], [-1e-5, 3e-5]] * (COUNT // 2), np.float16)
+    made = run_on("add.ftz.f16x2 $0, $1, $1;", x.view(np.uint32)[:, 0].astype(np.uint64)).astype(np.uint32).view(np.float16).reshape(-1, 2)
+
+    assert np.array_equal(made, np.where(np.abs(x) < np.finfo(np.float16).tiny, 0, x + x))
+
+
+def test_whole_numbers_to_floats():
+    made = run_on("cvt.rn.f32.s32 $0, $1;", WORDS[0]).astype(np.uint32).view(np.float32)
+    assert np.array_equal(made, np.array([signed(int(word)) for word in WORDS[0]], np.int64).astype(np.float32))
+    half = run_on("cvt.rn.f16.u16 $0, $1;", WORDS[0] & np.uint64(0xFFFF), out=16).astype(np.uint16).view(np.float16)
+    with np.errstate(over="ignore"):
+        assert np.array_equal(half, (WORDS[0] & np.uint64(0xFFFF)).astype(np.float64).astype(np.float16))
 
 
 def test_minima_and_comparisons_of_nan():

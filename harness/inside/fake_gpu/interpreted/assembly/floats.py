@@ -1,4 +1,4 @@
-"""Instructions on floats: arithmetic, comparisons, and conversions. Approximations are computed exactly and rounded once.
+"""Instructions on floats: arithmetic, comparisons, and conversions. Approximations are computed in fp64 and rounded once.
 
 Source: the PTX ISA 8.7, sections 9.7.3 to 9.7.5 and 9.7.9. A rounding other than to nearest even is refused, but for conversions to
 whole numbers and `.rz` to bf16.
@@ -14,7 +14,7 @@ from harness.inside.fake_gpu.interpreted.assembly.numbers import Array
 
 # Modifiers that change nothing here: the result is computed in fp64, or is the nearest.
 PRECISIONS = {"rn", "approx", "full", "ftz"}
-_TINY = np.finfo(np.float32).tiny
+_TINY = {"f16": np.finfo(np.float16).tiny}  # the smallest number that is no denormal; bf16 has that of fp32
 
 
 def _smaller(x: Array, y: Array) -> Array:
@@ -66,33 +66,33 @@ _WITH_SIGNS = {"xorsign", "abs"}
 ROUNDINGS: dict[str, Callable[[Array], Array]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
-def compute(name: str, modifiers: set[str], operands: list[Array]) -> Array | None:
+def compute(name: str, modifiers: set[str], operands: list[Array], kind: str) -> Array | None:
     """Return what an instruction makes of floats, in fp64; None if it has a modifier or a number of operands that is not known here."""
     if name in ("min", "max") and modifiers >= _WITH_SIGNS and len(operands) == 2:
-        size = compute(name, modifiers - _WITH_SIGNS, list(map(np.abs, operands)))
+        size = compute(name, modifiers - _WITH_SIGNS, list(map(np.abs, operands)), kind)
         return None if size is None else np.where(np.signbit(operands[0]) != np.signbit(operands[1]), -size, size)
     operation = (KEEPING_NAN if "NaN" in modifiers else OPERATIONS).get(name)
     wanted = 3 if name == "fma" else 2 if name in _OF_TWO else 1
     if operation is None or len(operands) != wanted or modifiers - PRECISIONS - {"NaN", "sat", "relu"}:
         return None
     with np.errstate(all="ignore"):
-        result = operation(*(without_denormals(value) if "ftz" in modifiers else value.astype(np.float64) for value in operands))
-        return bounded(result, modifiers)
+        result = operation(*(without_denormals(value, kind) if "ftz" in modifiers else value.astype(np.float64) for value in operands))
+        return bounded(result, modifiers, kind)
 
 
-def bounded(result: Array, modifiers: set[str]) -> Array:
+def bounded(result: Array, modifiers: set[str], kind: str = "f32") -> Array:
     """Apply `.sat` (0 to 1, NaN becomes 0), `.relu` (at least 0, NaN stays) and `.ftz`."""
     if "sat" in modifiers:
         result = np.where(np.isnan(result), 0.0, np.clip(result, 0.0, 1.0))
     if "relu" in modifiers:
         result = np.where(result < 0, 0.0, result)
-    return without_denormals(result) if "ftz" in modifiers else result
+    return without_denormals(result, kind) if "ftz" in modifiers else result
 
 
-def without_denormals(values: Array) -> Array:
-    """Return numbers in fp64, with zeros of the same sign for what fp32 has as a denormal."""
+def without_denormals(values: Array, kind: str = "f32") -> Array:
+    """Return numbers in fp64, with zeros of the same sign for what their type has as a denormal."""
     wide = values.astype(np.float64)
-    return np.where(np.abs(wide) < _TINY, np.copysign(0.0, wide), wide)
+    return np.where(np.abs(wide) < _TINY.get(kind, np.finfo(np.float32).tiny), np.copysign(0.0, wide), wide)
 
 
 def whole(values: Array, rounding: str, kind: str) -> Array:

@@ -83,14 +83,15 @@ def logic(a: Bits, b: Bits, c: Bits, table: int) -> Bits:
 def extracted(x: Bits, at: Bits, length: Bits, kind: str) -> Bits:
     """Return `bfe`: bits from `at` on, with the sign of the field's highest bit above them if the type is signed."""
     count = int(kind[1:])
-    at, length = np.minimum(at & np.uint64(255), np.uint64(63)), np.minimum(length & np.uint64(255), np.uint64(count))
-    mask = (np.uint64(1) << np.minimum(length, np.uint64(63))) - np.uint64(1)
-    mask = np.where(length >= 64, ~np.uint64(0), mask)
-    field = x >> at & mask
-    if kind[0] != "s":
-        return field
+    at, length = np.minimum(at & np.uint64(255), np.uint64(count)), length & np.uint64(255)
     top = np.minimum(at + length - np.uint64(1), np.uint64(count - 1))
     negative = (length > 0) & ((x >> top & np.uint64(1)) == 1)
+    length = np.minimum(length, np.uint64(count) - at)  # there are no more bits
+    mask = (np.uint64(1) << np.minimum(length, np.uint64(63))) - np.uint64(1)
+    mask = np.where(length >= 64, ~np.uint64(0), mask)
+    field = x >> np.minimum(at, np.uint64(63)) & mask
+    if kind[0] != "s":
+        return field
     return cut(np.where(negative, field | ~mask, field), count)
 
 

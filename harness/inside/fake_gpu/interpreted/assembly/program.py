@@ -139,7 +139,7 @@ def _on_floats(this: Instruction, sources: list[Bits], kind: str, others: set[st
         raise refused(this)  # there is no wider type to compute it in
     results = []
     for operands in zip(*(parts(bits, kind) for bits in sources), strict=True):
-        result = floats.compute(name, others, [read(bits, single) for bits in operands])
+        result = floats.compute(name, others, [read(bits, single) for bits in operands], single)
         if result is None:
             raise refused(this)
         results.append(write(result, single))
@@ -190,21 +190,21 @@ def _compare(this: Instruction, registers: Registers, kind: str, others: set[str
     name = next(iter(compared), "")
     if len(compared) != 1:
         raise refused(this)
-    result = _compared(name, read(first, kind), read(second, kind), is_float(kind), "ftz" in others)
+    result = _compared(name, read(first, kind), read(second, kind), kind, "ftz" in others)
     if result is None:
         raise refused(this)
     for target, value in zip(this.operands[0].split("|"), (result, ~result), strict=False):
         registers.write(target.strip(), value.astype(np.uint64), "pred", where)
 
 
-def _compared(name: str, x: Array, y: Array, floating: bool, ftz: bool) -> Array | None:
-    if not floating:
+def _compared(name: str, x: Array, y: Array, kind: str, ftz: bool) -> Array | None:
+    if not is_float(kind):
         unsigned = _UNSIGNED.get(name)
         operation = _COMPARISONS.get(unsigned or name)
         if operation is None or (unsigned and x.dtype == np.int64):
             return None
         return operation(x, y)
-    x, y = (floats.without_denormals(value) if ftz else value.astype(np.float64) for value in (x, y))
+    x, y = (floats.without_denormals(value, kind) if ftz else value.astype(np.float64) for value in (x, y))
     unordered = np.isnan(x) | np.isnan(y)
     if name in ("num", "nan"):
         return unordered if name == "nan" else ~unordered
