@@ -11,7 +11,7 @@ from harness.inside.compile.pytest_launches import Choice, run_tests
 from harness.inside.fake_gpu.no_data.unknown import Asked, explained
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
-from harness.inside.process.made_up import MadeUp
+from harness.inside.process.pretended_answers import Pretended
 from harness.inside.process.not_run import why_not_run
 from harness.inside.scripts.script import benches_of
 from harness.inside.test.collection import Failure
@@ -43,7 +43,7 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
 
     def on_start(nodeid: str) -> None:
         recorder.kernel, recorder.origin, recorder.failure = kernel_name(root / nodeid.split("::")[0], job), nodeid, None
-        Asked.since_begin = MadeUp.memory = False
+        Asked.since_begin = Pretended.memory = False
         journal.write("start", id=nodeid)
 
     def on_end(nodeid: str, ended: BaseException | Failure | None) -> None:

@@ -14,7 +14,7 @@ import torch
 from harness.inside.fake_gpu import streams
 from harness.inside.fake_gpu.generators import CardGenerator
 from harness.inside.process.exceptions import NotPretended
-from harness.inside.process.made_up import MadeUp
+from harness.inside.process.pretended_answers import Pretended
 from harness.records import Architecture
 
 _MEMORY_BYTES = 64 << 30
@@ -188,7 +188,7 @@ def _made_up(answer: Callable[[], object]) -> Callable[..., object]:
     """Return a function of a made-up answer, and note that a test has asked."""
 
     def answered(*args: object, **kwargs: object) -> object:
-        MadeUp.memory = True
+        Pretended.memory = True
         return answer()
 
     return answered

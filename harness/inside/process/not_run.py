@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from harness.inside.process.exceptions import DecidedByData, NotPretended, describe
-from harness.inside.process.made_up import compares_memory
+from harness.inside.process.pretended_answers import compares_pretended
 from harness.records import NotRun, StageReport, Verdict
 
 _FAKE_GPU = "harness.inside.fake_gpu"
@@ -68,7 +68,7 @@ def why_not_run(error: BaseException) -> NotRun:
         text = str(each)
         if isinstance(each, DecidedByData) or (_NO_DATA.search(text) and isinstance(each, (RuntimeError, TypeError, ValueError))):
             return NotRun.DATA
-        if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each) or compares_memory(each):
+        if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each) or compares_pretended(each):
             return NotRun.NOT_PRETENDED
         if isinstance(each, OSError) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
             return NotRun.NOT_PRETENDED

@@ -21,7 +21,7 @@ from harness.inside.multi_gpu.neighbours import Neighbours
 from harness.inside.multi_gpu.pytest_plugin import NEIGHBOURS
 from harness.inside.process.journal import Journal, settle
 from harness.inside.process.lease import await_card, await_card_at_first_use
-from harness.inside.process.made_up import MadeUp
+from harness.inside.process.pretended_answers import Pretended
 from harness.inside.process.not_run import first_of_several, why_not_run
 from harness.inside.process.workers import die_with_parent
 from harness.inside.test.autotuned import Autotuned
@@ -97,7 +97,7 @@ class Reporter:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record the start: from here on, a crash is this case's."""
         self.reports, self.raised, self.called = [], {}, ()
-        self.compiling.seconds, MadeUp.memory = 0.0, False
+        self.compiling.seconds, Pretended.memory = 0.0, False
         self.compiling.watch()
         if self.account:
             self.account.begin()

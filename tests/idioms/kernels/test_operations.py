@@ -109,3 +109,24 @@ def test_a_counter_of_programs():
     counting_kernel[(8,)](counter, places)
     assert counter.item() == 8
     assert sorted(places.tolist()) == list(range(8))
+
+
+@triton.jit
+def smallest_kernel(x, out, counts, n, BLOCK: tl.constexpr, PARTS: tl.constexpr):
+    at = tl.arange(0, max(BLOCK, 16))
+    parts = min(PARTS, tl.cdiv(n, BLOCK)).to(tl.int64)
+    last = max(n - 1, 0, PARTS).to(tl.int32)
+    values = tl.load(x + min(at, n - 1))
+    tl.store(out + at, max(min(values, 0.5), -0.5))
+    tl.store(counts, parts)
+    tl.store(counts + 1, last)
+
+
+@pytest.mark.parametrize("n", [40, 1000])
+def test_the_smallest_by_pythons_name(n):
+    x, out = torch.randn(n, device="cuda"), torch.empty(64, device="cuda")
+    counts = torch.empty(2, dtype=torch.int64, device="cuda")
+    smallest_kernel[(1,)](x, out, counts, n, BLOCK=64, PARTS=4)
+    expected = x[torch.arange(64, device="cuda").clamp(max=n - 1)]
+    torch.testing.assert_close(out, expected.clamp(-0.5, 0.5))
+    assert counts.tolist() == [min(4, triton.cdiv(n, 64)), max(n - 1, 4)]

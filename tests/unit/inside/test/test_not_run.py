@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="the inside needs torch and triton; 
 from harness.inside.fake_gpu import streams, torch_device  # noqa: E402
 from harness.inside.fake_gpu.no_data.unknown import unknown  # noqa: E402
 from harness.inside.process.exceptions import DecidedByData, NotPretended  # noqa: E402
-from harness.inside.process.made_up import MadeUp  # noqa: E402
+from harness.inside.process.pretended_answers import Pretended  # noqa: E402
 from harness.inside.process.not_run import first_of_several, why_not_run, with_reasons  # noqa: E402
 
 
@@ -51,12 +51,24 @@ def _interpreted_kernel():
 
 
 def _compared_memory():
-    MadeUp.memory = True
+    Pretended.memory = True
     assert torch.zeros(1).sum() > 0, "saves memory"
 
 
+def _counted_graphs():
+    from torch._dynamo.utils import counters
+
+    Pretended.compiled = True
+    assert counters["stats"]["unique_graphs"] == 1, "compiled once"
+
+
+def _compared_after_compiling():
+    Pretended.compiled = True
+    assert torch.zeros(1).sum() > 0
+
+
 def _compared_tensors():
-    MadeUp.memory = True
+    Pretended.memory = True
     torch.testing.assert_close(torch.zeros(1), torch.ones(1))
 
 
@@ -99,6 +111,8 @@ CASES = {
     "no tool": (lambda: subprocess.run(["some-smi"], check=True), NotRun.NOT_PRETENDED),
     "no import": (lambda: __import__("no_such_module"), NotRun.IMPORT),
     "memory that nobody counts": (_compared_memory, NotRun.NOT_PRETENDED),
+    "graphs that nobody makes": (_counted_graphs, NotRun.NOT_PRETENDED),
+    "its own, after torch.compile": (_compared_after_compiling, NotRun.RAISED),
     "tensors of one that asked for memory": (_compared_tensors, NotRun.RAISED),
     "its own": (lambda: [].pop(), NotRun.RAISED),
     "its own attribute": (lambda: torch.nn.no_such_thing, NotRun.RAISED),
@@ -124,11 +138,11 @@ def test_a_group_is_told_by_its_first_exception():
 def test_an_exception_says_why(name):
     """Whose fault it is decides what a reader does next."""
     function, why = CASES[name]
-    MadeUp.memory = False
+    Pretended.memory = Pretended.compiled = False
     try:
         assert why_not_run(_raised(function)) is why
     finally:
-        MadeUp.memory = False
+        Pretended.memory = Pretended.compiled = False
 
 
 def test_a_gap_of_the_harness_is_never_green():

@@ -18,6 +18,7 @@ from harness.inside.fake_gpu.interpreted.language.aggregates import aggregates
 from harness.inside.fake_gpu.interpreted.language.closures import closures
 from harness.inside.fake_gpu.interpreted.language.names import names_of_the_language
 from harness.inside.fake_gpu.interpreted.language.operations import operations
+from harness.inside.fake_gpu.interpreted.language.python_functions import python_functions
 from harness.inside.fake_gpu.interpreted.language.scaled_products import scaled_products
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrowed
 from harness.inside.fake_gpu.torch_device import Patch
@@ -30,14 +31,16 @@ def language_gaps() -> list[Patch]:
     from triton.runtime import interpreter
 
     return [
-        (interpreter, "_implicit_cvt", _floats_too(interpreter._implicit_cvt)),
+        (interpreter, "_implicit_cvt", _numbers_too(interpreter._implicit_cvt)),
         *names_of_the_language(),
         *aggregates(),
         *closures(),
+        *python_functions(),
         *operations(),
         *scaled_products(),
         (interpreter, "_patch_lang_tensor", _with_index(interpreter._patch_lang_tensor)),
         (interpreter.ASTTransformer, "visit_For", _loop_of_tensors),
+        (interpreter.ASTTransformer, "visit_Assign", _with_values(interpreter.ASTTransformer)),
         (interpreter.ASTTransformer, "visit_Compare", _comparing_constants(interpreter.ASTTransformer)),
         (interpreter, _UNWRAP, tl.core._unwrap_if_constexpr),  # the interpreter lends its own names to kernels
         *inline_assembly(),
@@ -54,17 +57,21 @@ def _without_overflow(options: Any) -> Any:
     return options if options.debug else dataclasses.replace(options, sanitize_overflow=False)
 
 
-def _floats_too(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the conversion of a launch's arguments, which leaves floats as they are."""
+def _numbers_too(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the conversion of a launch's arguments, which leaves floats as they are. In older releases it refuses `True`."""
 
     def argument(value: Any) -> Any:
-        from triton.runtime.interpreter import TensorHandle
-
-        if isinstance(value, float):
-            return tl.tensor(TensorHandle(np.array([value], dtype=np.float32), tl.float32), tl.float32)
-        return convert(value)
+        if isinstance(value, bool):
+            return _number(value, np.bool_, tl.int1)
+        return _number(value, np.float32, tl.float32) if isinstance(value, float) else convert(value)
 
     return argument
+
+
+def _number(value: float, kind: type[np.generic], dtype: tl.dtype) -> Any:
+    from triton.runtime.interpreter import TensorHandle
+
+    return tl.tensor(TensorHandle(np.array([value], dtype=kind), dtype), dtype)
 
 
 def _with_index(patch: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,6 +110,22 @@ def _loop_of_tensors(transformer: ast.NodeTransformer, node: ast.For) -> ast.For
         node.body.insert(0, ast.fix_missing_locations(ast.copy_location(same, node)))
     transformer.generic_visit(node)
     return ast.fix_missing_locations(node)
+
+
+def _with_values(transformers: type[ast.NodeTransformer]) -> Callable[..., ast.AST]:
+    """Rewrite what is assigned, too: older releases of Triton leave the right side of an assignment as it is."""
+    assign = transformers.visit_Assign
+    seen: list[ast.AST] = []
+    asking = type("Asking", (transformers,), {"visit_Call": lambda self, node: seen.append(node) or node})
+    assign(asking(), ast.parse("x = f()").body[0])
+
+    def visit(transformer: ast.NodeTransformer, node: ast.Assign) -> ast.AST:
+        if not seen:
+            node.value = transformer.visit(node.value)
+        visited: ast.AST = assign(transformer, node)
+        return visited
+
+    return visit
 
 
 def _comparing_constants(transformers: type[ast.NodeTransformer]) -> Callable[..., ast.AST]:
