@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 from harness.collect import collect_all, find_raw
 from harness.compare import compare
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.compare.shards import join
 from harness.errors import ExitCode, InvalidInputError
 from harness.records import RunRecord, TargetRun, write_text
-from harness.render.files.bandwidth_csv import render_csv
-from harness.render.files.comparison_json import json_pieces
-from harness.render.files.junit import junit_pieces
 from harness.render.html import render_html
 from harness.render.markdown import render_markdown
+from harness.render.report_files.bandwidth_csv import render_csv
+from harness.render.report_files.comparison_json import json_pieces
+from harness.render.report_files.junit import junit_pieces
 
 
 class Report(NamedTuple):

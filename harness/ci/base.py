@@ -12,7 +12,7 @@ from harness.collect import collect_all, find_raw
 from harness.compare.codegen.bundles import bundle, check_comparable
 from harness.compare.codegen.changed_code import diff
 from harness.compare.codegen.deltas import Concern
-from harness.compare.comparison import Change
+from harness.compare.model import Change
 from harness.compare.shards import join
 from harness.compare.speeds.changed_speeds import PointChange, changed_speeds
 from harness.compare.tests.changed_tests import Fate, changed_tests

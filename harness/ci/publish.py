@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.ci.artifacts import latest
 from harness.ci.workflow_commands import COMMENT_BYTES, MARKER, cut
 from harness.compare import compare
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.errors import InvalidInputError
 from harness.out_folder import check_writable
 from harness.records import write_text

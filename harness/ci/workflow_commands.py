@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from harness.compare.comparison import FAILING, Comparison
+from harness.compare.model import FAILING, Comparison
 from harness.records import Verdict
 from harness.render.text import Annotation, first_line, visible
 

@@ -12,7 +12,7 @@ from typing import Union
 from xml.parsers import expat
 
 from harness.collect.results import ERROR_TYPES, OTHERS, PASSED, REASONS, RESULTS, Result, by_status, worse
-from harness.collect.untrusted import Budget, RejectedError, Room, clip, opened
+from harness.collect.untrusted_files import Budget, RejectedError, Room, clip, opened
 from harness.records import MOST_SECONDS, CaseResult, NotRun, Verdict
 from harness.records.selection.package import kernel_of
 

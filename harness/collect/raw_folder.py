@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from harness.collect.cases import read_cases
-from harness.collect.guard import Fault, guarded, read_lines, read_record
 from harness.collect.seals import broken_seals, miscounted
-from harness.collect.untrusted import Room, clip
+from harness.collect.untrusted_files import Room, clip
+from harness.collect.untrusted_records import Fault, guarded, read_lines, read_record
 from harness.errors import InvalidInputError
 from harness.records import (
     EMULATED,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Union
 
-from harness.collect.untrusted import clip
+from harness.collect.untrusted_files import clip
 from harness.records import NotRun, Verdict
 
 # What an `<error type="…">` may say; any other type, "passed" among them, is an error.

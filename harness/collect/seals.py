@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from harness.collect.guard import MAX_LINES_BYTES, guarded
-from harness.collect.untrusted import opened
+from harness.collect.untrusted_files import opened
+from harness.collect.untrusted_records import MAX_LINES_BYTES, guarded
 from harness.records import STAGES, CaseResult, RunRecord, Stage, StageReport
 
 _PIECE = 1 << 20

@@ -12,7 +12,7 @@ from harness.commands.options.common import FILE, FOLDER
 from harness.errors import Outcome, UsageError
 
 if TYPE_CHECKING:
-    from harness.compare.comparison import Comparison
+    from harness.compare.model import Comparison
 
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER...")
 

@@ -17,7 +17,7 @@ from harness.render.text import visible
 
 if TYPE_CHECKING:
     from harness.commands.options.common import Json
-    from harness.compare.comparison import Comparison
+    from harness.compare.model import Comparison
     from harness.records import RunRecord
     from harness.report import Report
 
@@ -49,8 +49,8 @@ def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome
     With `next_too`, the commands that most users type next come at the end.
     """
     from harness.compare import outcome
-    from harness.render.files.comparison_json import json_pieces
     from harness.render.next_commands import next_commands
+    from harness.render.report_files.comparison_json import json_pieces
     from harness.render.terminal import render_terminal
     from harness.render.text import json_text
 

@@ -62,7 +62,7 @@ def outcome(found: SpeedChanges) -> Outcome:
 
     A point that both runs skip does not count.
     """
-    from harness.compare.comparison import Change
+    from harness.compare.model import Change
     from harness.render.sections.changes.speeds import sentence
     from harness.render.text import first_line, plural
 

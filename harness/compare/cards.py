@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Union
 
-from harness.compare.comparison import DeviceSummary
+from harness.compare.model import DeviceSummary
 from harness.compare.speeds.ceilings import copies_gbps
 from harness.compare.speeds.noise import SMALLEST
 from harness.records import GPU_PROPERTY, Ceiling, DeviceFacts, TargetRun

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from harness.compare import verdict
 from harness.compare.codegen.configurations import compare_codegen, use_of_waivers
 from harness.compare.codegen.fidelity import compare_launches
-from harness.compare.comparison import Comparison, Difference, ParityRow, TargetSummary, TestFinding
+from harness.compare.model import Comparison, Difference, ParityRow, TargetSummary, TestFinding
 from harness.compare.speeds.noise import noise
 from harness.compare.speeds.ratios import benched, compare_speeds, is_bandwidth
 from harness.compare.speeds.since import since_base

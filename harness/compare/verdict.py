@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from harness.compare.cards import devices, disagreements
-from harness.compare.comparison import COMPLETE, FAILING, CardUse, TargetSummary
+from harness.compare.model import COMPLETE, FAILING, CardUse, TargetSummary
 from harness.compare.speeds.ratios import judge
 from harness.compare.tests.parity import count_reasons
 from harness.errors import ExitCode, Outcome

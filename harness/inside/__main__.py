@@ -153,7 +153,7 @@ def _compile_ahead(job: Job, job_path: Path, limit_s: float) -> tuple[int, tuple
     Return how many kernels were compiled, and what became of those that were compiled elsewhere.
     """
     log_path = Path(job.output) / "log-ahead.txt"
-    command = [sys.executable, "-m", "harness.inside.ahead", str(job_path)]
+    command = [sys.executable, "-m", "harness.inside.precompile", str(job_path)]
     environment = {**os.environ, FOLDER_VARIABLE: str(Path.cwd())}
     with open(log_path, "ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True, cwd=os.sep)

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Collection, Iterable
 from typing import TypeVar
 
-from harness.compare.comparison import FAILING, CodegenRow, Comparison, ParityRow, Row
+from harness.compare.model import FAILING, CodegenRow, Comparison, ParityRow, Row
 from harness.render.sections.model import Section, say
 from harness.render.text import plural
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.records import Verdict
 from harness.render.excerpt import rest, shown
 from harness.render.sections.brief import brief

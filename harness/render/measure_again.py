@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.compare.comparison import Comparison, TargetSummary
+from harness.compare.model import Comparison, TargetSummary
 from harness.render.repro import rerun
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import PurePath
 
-from harness.compare.comparison import FAILING, Comparison
+from harness.compare.model import FAILING, Comparison
 from harness.errors import ExitCode
 from harness.render.repro import rerun
 from harness.render.text import visible

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable
 from itertools import islice
 
-from harness.compare.comparison import TargetSummary
+from harness.compare.model import TargetSummary
 from harness.render.text import visible
 
 # Options of `warpwave run` that decide a test's environment. Each takes a value.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
-from harness.compare.comparison import TargetSummary
+from harness.compare.model import TargetSummary
 
 _ADDRESS = re.compile(r"(https://[A-Za-z0-9.-]+(?:/[A-Za-z0-9._~%+-]+)+)#([^#?\x00-\x1f]*)")
 _SOURCE = re.compile(r"([^:\x00-\x1f]+):(\d+)")

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.compare.answer.overview import Distance
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.records import Verdict
 from harness.render.excerpt import rest, shown
 from harness.render.sections.brief import brief

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harness.records import Verdict, reasons
 
 if TYPE_CHECKING:
-    from harness.compare.comparison import Cell, Since
+    from harness.compare.model import Cell, Since
 
 NOTHING = "-"
 UNTESTED = "Unverified: no target was asked for tests, and untested speeds are not used in ratios."

@@ -15,9 +15,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Union
 
-from harness.collect.guard import read_record
 from harness.collect.seals import was_changed
-from harness.collect.untrusted import clip
+from harness.collect.untrusted_files import clip
+from harness.collect.untrusted_records import read_record
 from harness.config.target import Target
 from harness.engines import signals
 from harness.engines.choose import choose_engine, close

@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from harness.collect.untrusted import RejectedError, opened
+from harness.collect.untrusted_files import RejectedError, opened
 from harness.errors import UsageError
 from harness.records import COMPILED_FOLDER, COMPILED_HERE, COMPILED_MANIFEST, COMPILED_NAME
 

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from pathlib import Path
 from typing import Any, Union
 
-from harness.collect.untrusted import RejectedError, opened
+from harness.collect.untrusted_files import RejectedError, opened
 from harness.engines.protocol import Engine, Request, Say
 from harness.errors import InfrastructureError
 from harness.records import LEASE_FILE, Environment, Stage

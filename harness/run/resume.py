@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.collect.guard import read_record
+from harness.collect.untrusted_records import read_record
 from harness.errors import InvalidInputError, UsageError
 from harness.options import RunOptions
 from harness.records import Attempt, Inputs, Job, RunRecord, Stages, Verdict

@@ -10,7 +10,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from harness.collect import guard
+from harness.collect import untrusted_records
 from harness.collect.cases import MAX_MEMORY as MAX_CASES_MEMORY
 from harness.records import (
     DeviceFacts,
@@ -81,8 +81,8 @@ def target(
             for row in rows:
                 line = json.dumps(row) + "\n"
                 size += len(line)
-                memory += guard._measure(row) if len(line) < 1 << 20 else 4 * len(line)
-                if size > DISK or memory > 0.98 * guard.MAX_MEMORY:
+                memory += untrusted_records._measure(row) if len(line) < 1 << 20 else 4 * len(line)
+                if size > DISK or memory > 0.98 * untrusted_records.MAX_MEMORY:
                     break
                 file.write(line)
 

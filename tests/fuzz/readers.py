@@ -22,7 +22,7 @@ from harness.ci.publish import summary
 from harness.ci.workflow_commands import SUMMARY_BYTES, annotate
 from harness.collect import collect, collect_all
 from harness.collect.cases import read_cases
-from harness.collect.guard import Fault, guarded, read_lines, read_record
+from harness.collect.untrusted_records import Fault, guarded, read_lines, read_record
 from harness.commands.progress import Progress
 from harness.compare import compare
 from harness.compare.codegen.bundles import bundle

@@ -30,7 +30,7 @@ from synthetic import (
 from two_vendors import made_up, recorded, two_vendors
 
 from harness.compare import compare
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.records import Ceiling, NotRun, Sample, Verdict
 
 

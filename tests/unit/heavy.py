@@ -14,7 +14,7 @@ from pathlib import Path
 from synthetic import sample
 
 from harness.collect.cases import read_cases
-from harness.collect.guard import guarded, read_lines, read_record
+from harness.collect.untrusted_records import guarded, read_lines, read_record
 from harness.records import CompiledKernel, RunRecord, Sample, to_json
 
 MIB = 1 << 20

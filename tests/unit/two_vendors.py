@@ -18,7 +18,7 @@ if __name__ == "__main__":
 
 from harness.collect import collect_all, find_raw  # noqa: E402 - run as a script, it has to find the harness first
 from harness.compare import compare  # noqa: E402
-from harness.compare.comparison import Comparison  # noqa: E402
+from harness.compare.model import Comparison  # noqa: E402
 from harness.records import DeviceFacts, Stage, TargetRun, Verdict  # noqa: E402
 
 MADE_UP = "rocm (made up)"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness.compare.answer.overview import FAR, KernelLine, Reached
-from harness.compare.comparison import FAILING, Comparison, TargetSummary
+from harness.compare.model import FAILING, Comparison, TargetSummary
 from harness.compare.tests.mistyped import mistyped
 from harness.compare.verdict import phrase, sentence
 from harness.records import CompiledKernel, Verdict

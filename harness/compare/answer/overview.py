@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Union
 
-from harness.compare.comparison import FAILING, Comparison, Geomean, KernelTests, Row, Since, Speed
+from harness.compare.model import FAILING, Comparison, Geomean, KernelTests, Row, Since, Speed
 from harness.compare.speeds.ratios import is_memory, lower_is_better
 from harness.records import HOST_CODE
 from harness.records.units import is_rate

@@ -9,7 +9,7 @@ from typing import Union
 
 from harness.compare.answer.code_side_by_side import Figure, Hint, Side, figures, hints
 from harness.compare.answer.overview import NEAR, KernelLine, Reached, Square
-from harness.compare.comparison import Cell, Comparison, Row
+from harness.compare.model import Cell, Comparison, Row
 from harness.compare.speeds.ratios import lower_is_better
 from harness.records import CompiledKernel, Verdict
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from harness.compare.comparison import CodegenCell, CodegenRow
+from harness.compare.model import CodegenCell, CodegenRow
 from harness.records import CompiledKernel, Scalar
 
 Column = tuple[str, str]  # target and architecture

@@ -9,7 +9,7 @@ from enum import Enum
 
 from harness.compare.codegen.deltas import Concern, Delta, Trend, deltas
 from harness.compare.codegen.pairing import Room, differing, identity, moved, pair, telling, variant
-from harness.compare.comparison import FAILING
+from harness.compare.model import FAILING
 from harness.records import CompiledKernel, Verdict
 
 

@@ -11,7 +11,7 @@ from fnmatch import translate
 from functools import cache
 
 from harness.compare.codegen.alignment import align
-from harness.compare.comparison import CodegenCell, CodegenRow, WaiverUse
+from harness.compare.model import CodegenCell, CodegenRow, WaiverUse
 from harness.records import CompiledKernel, TargetRun, Waiver, Which
 
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.compare.comparison import Deviation, Fidelity, Likeness
+from harness.compare.model import Deviation, Fidelity, Likeness
 from harness.compare.speeds.ratios import as_text, first_names
 from harness.records import CompiledKernel, TargetRun
 

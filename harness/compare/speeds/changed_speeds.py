@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Union
 
-from harness.compare.comparison import FAILING, Cell, Change, Exclusion, Noise
+from harness.compare.model import FAILING, Cell, Change, Exclusion, Noise
 from harness.compare.speeds.noise import noise, threshold
 from harness.compare.speeds.ratios import as_text, cells, flush
 from harness.compare.speeds.speedup import speedup

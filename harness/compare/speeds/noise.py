@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Union
 
-from harness.compare.comparison import Noise
+from harness.compare.model import Noise
 from harness.compare.speeds.speedup import interval_of
 from harness.records import Sample, TargetRun, Verdict
 from harness.stats import quantile

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Union
 
-from harness.compare.comparison import FAILING, Cell, Change, Noise, Ratio, Row
+from harness.compare.model import FAILING, Cell, Change, Noise, Ratio, Row
 from harness.compare.speeds.ceilings import copies_gbps, intensity, products_tflops, share_of
 from harness.compare.speeds.noise import threshold
 from harness.compare.speeds.speedup import speedup

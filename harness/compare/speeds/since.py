@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.compare.comparison import Since
+from harness.compare.model import Since
 from harness.compare.speeds.changed_speeds import changed_speeds
 from harness.errors import UsageError
 from harness.records import TargetRun

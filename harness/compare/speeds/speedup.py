@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Union
 
-from harness.compare.comparison import Change
+from harness.compare.model import Change
 from harness.records import Sample
 from harness.stats import Interval, measurable, ratio_of_medians
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from harness.compare.comparison import Cell, Exclusion, Geomean, Portability, Ratio, Refusal, Row, Speed
+from harness.compare.model import Cell, Exclusion, Geomean, Portability, Ratio, Refusal, Row, Speed
 from harness.compare.speeds.ratios import first_names, is_bandwidth, lower_is_better
 from harness.stats import geometric_mean, harmonic_mean, median
 

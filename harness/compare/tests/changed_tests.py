@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from harness.compare.comparison import FAILING
+from harness.compare.model import FAILING
 from harness.records import CaseResult, Stage, TargetRun, Verdict
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from harness.compare.comparison import FAILING, ParityRow, TargetSummary
+from harness.compare.model import FAILING, ParityRow, TargetSummary
 from harness.records import CaseResult, Stage, Verdict
 from harness.records.selection.chosen import NO_SUCH_TEST, RAN_NO_TEST
 

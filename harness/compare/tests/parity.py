@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from harness.compare.comparison import KernelTests, Parity, ParityRow, TestCell
+from harness.compare.model import KernelTests, Parity, ParityRow, TestCell
 from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, TargetRun, Verdict
 
 # Targets named in a row as not passing. If there are very many tests, fewer; the row's cells still hold all.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from harness.compare.comparison import Change
+from harness.compare.model import Change
 from harness.compare.speeds.changed_speeds import SpeedChanges
 from harness.compare.speeds.speedup import speedup
 from harness.compare.toolchains.tuned import Stale, Tuned

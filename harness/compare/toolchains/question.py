@@ -8,7 +8,7 @@ from enum import Enum
 
 from harness.compare.codegen.changed_code import dead, diff, merge
 from harness.compare.codegen.deltas import Concern, Trend
-from harness.compare.comparison import FAILING, Change
+from harness.compare.model import FAILING, Change
 from harness.compare.speeds.changed_speeds import changed_speeds
 from harness.errors import UsageError
 from harness.records import CompiledKernel, Stage, TargetRun, Verdict

@@ -8,7 +8,7 @@ from typing import Union
 
 from harness.compare.codegen.bundles import Bundle, bundle, check_comparable
 from harness.compare.codegen.changed_code import Diff, diff
-from harness.compare.comparison import Change
+from harness.compare.model import Change
 from harness.compare.speeds.changed_speeds import SpeedChanges, changed_speeds
 from harness.compare.tests.changed_tests import ChangedTests, Fate, changed_tests
 from harness.compare.toolchains.lost_barriers import ChangedWaits, changed_waits

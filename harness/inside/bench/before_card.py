@@ -11,9 +11,9 @@ import os
 from harness.inside.bench.do_bench import Timer
 from harness.inside.benchmarks import Point
 from harness.inside.environment.triton_cache import compiled_kernels
+from harness.inside.precompile_torch import generated
 from harness.inside.process.journal import Journal
 from harness.inside.process.lease import launching_nothing
-from harness.inside.torch_ahead import generated
 from harness.records import Job, Sample, Verdict
 
 _ID = "(before the card)"
@@ -35,8 +35,8 @@ def prepare(job: Job, todo: list[Point], timer: Timer, journal: Journal) -> None
 
 
 def _trace(points: list[Point], timer: Timer) -> int:
-    from harness.inside.torch_ahead.traced import trace
-    from harness.inside.torch_ahead.without_card import at_what_is_timed
+    from harness.inside.precompile_torch.traced import trace
+    from harness.inside.precompile_torch.without_card import at_what_is_timed
 
     return trace(points, [(timer, "instead", at_what_is_timed)])
 
@@ -46,7 +46,7 @@ def _plan(calls: list[str]) -> int:
 
     A device that does not answer afterwards ends this process.
     """
-    from harness.inside.torch_ahead.plans import plan
+    from harness.inside.precompile_torch.plans import plan
 
     try:
         return plan(calls)

@@ -33,6 +33,7 @@ from harness.inside.multi_gpu.cards import cards, is_shared
 from harness.inside.multi_gpu.claims import claimed_cases
 from harness.inside.multi_gpu.seats import regroup, seats_of
 from harness.inside.multi_gpu.share import share
+from harness.inside.precompile_torch import generated
 from harness.inside.process import sealing
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal, settle
@@ -41,7 +42,6 @@ from harness.inside.process.supervise import supervise
 from harness.inside.process.workers import as_stage, spawned
 from harness.inside.scripts.hooks import Hooks
 from harness.inside.scripts.script import benches_of, scripts_of
-from harness.inside.torch_ahead import generated
 from harness.records import Architecture, Job, Sample, Stage, StageReport, Verdict, to_json
 
 # One copy reads and writes this much in total: far more than any cache holds, and little on any GPU.

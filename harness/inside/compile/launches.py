@@ -11,8 +11,8 @@ from harness.inside.compile.pytest_launches import Choice, run_tests
 from harness.inside.fake_gpu.no_data.unknown import Asked, explained
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
-from harness.inside.process.pretended_answers import Pretended
 from harness.inside.process.not_run import why_not_run
+from harness.inside.process.pretended_answers import Pretended
 from harness.inside.scripts.script import benches_of
 from harness.inside.test.collection import Failure
 from harness.inside.test.settings import is_narrowed, pytest_options, test_paths

@@ -33,4 +33,6 @@ def _counts_graphs(trace: TracebackType | None) -> bool:
     counters = getattr(sys.modules.get(_COUNTERS), "counters", None)
     if counters is None:
         return False
-    return any(value is counters for frame, _ in traceback.walk_tb(trace) for value in (*frame.f_globals.values(), *frame.f_locals.values()))
+    return any(
+        value is counters for frame, _ in traceback.walk_tb(trace) for value in (*frame.f_globals.values(), *frame.f_locals.values())
+    )

@@ -21,8 +21,8 @@ from harness.inside.multi_gpu.neighbours import Neighbours
 from harness.inside.multi_gpu.pytest_plugin import NEIGHBOURS
 from harness.inside.process.journal import Journal, settle
 from harness.inside.process.lease import await_card, await_card_at_first_use
-from harness.inside.process.pretended_answers import Pretended
 from harness.inside.process.not_run import first_of_several, why_not_run
+from harness.inside.process.pretended_answers import Pretended
 from harness.inside.process.workers import die_with_parent
 from harness.inside.test.autotuned import Autotuned
 from harness.inside.test.bench_modules import pytest_collect_file as pytest_collect_file

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.render.charts.palette import DARK, LIGHT, SANS, rules
 from harness.render.charts.svg import STYLES, Drawing, draw
 from harness.render.charts.sweeps import MOST_DRAWN, Sweep, sweeps

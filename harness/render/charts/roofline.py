@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.compare.answer.overview import own_providers
-from harness.compare.comparison import Comparison, TargetSummary
+from harness.compare.model import Comparison, TargetSummary
 from harness.compare.speeds.ceilings import copies_gbps, products_tflops
 from harness.records.units import tflops_of
 from harness.render.charts.axes import Scale

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from harness.compare.comparison import Cell, Comparison, Row
+from harness.compare.model import Cell, Comparison, Row
 from harness.compare.speeds.ratios import is_bandwidth, lower_is_better
 from harness.stats import measurable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.render.exports.points import sound
 
 _NAME, _SLUG = 1024, 64  # Bencher's limits

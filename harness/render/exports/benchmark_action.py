@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.compare.speeds.ratios import lower_is_better
 from harness.render.exports.points import Measured, sound
 from harness.render.text import visible

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.render.exports.points import sound
 from harness.render.text import visible
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.compare.comparison import Cell, Comparison, Row
+from harness.compare.model import Cell, Comparison, Row
 from harness.render.charts.sweeps import band
 from harness.render.text import visible
 

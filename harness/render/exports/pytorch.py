@@ -9,7 +9,7 @@ import itertools
 import json
 from typing import Any
 
-from harness.compare.comparison import Comparison, TargetSummary
+from harness.compare.model import Comparison, TargetSummary
 from harness.render.exports.points import Measured, sound
 from harness.render.text import visible
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from harness.compare.codegen.alignment import by_generation
-from harness.compare.comparison import CodegenCell, Comparison
+from harness.compare.model import CodegenCell, Comparison
 from harness.records import CompiledKernel, Verdict
 from harness.render.charts.sweeps import CurvePoint
 from harness.render.html.parts.speeds import Figure

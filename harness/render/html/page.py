@@ -7,7 +7,7 @@ from markupsafe import Markup
 from harness.compare.answer.headline import headline
 from harness.compare.answer.overview import overview, own_providers
 from harness.compare.answer.shortfalls import shortfalls
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.render.charts.roofline import roofline
 from harness.render.charts.svg import mark
 from harness.render.charts.sweeps import sweeps

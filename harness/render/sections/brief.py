@@ -9,7 +9,7 @@ from harness.compare.answer.headline import headline
 from harness.compare.answer.overview import overview
 from harness.compare.answer.shortfalls import shortfalls
 from harness.compare.codegen.vendors import one_vendor
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.compare.verdict import phrase
 from harness.render.sections import cards, kernel_table
 from harness.render.sections.changes.code import ONE_VENDOR, vendor_section

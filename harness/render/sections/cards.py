@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.compare.comparison import Comparison, DeviceSummary, TargetSummary
+from harness.compare.model import Comparison, DeviceSummary, TargetSummary
 from harness.render.sections.model import MOST_LINES, Line, Section, name, say, shorten
 from harness.render.text import NOTHING, first_line, number, plural
 

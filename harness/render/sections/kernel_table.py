@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.compare.answer.overview import KernelLine, Reached, Square, distance
 from harness.compare.answer.shortfalls import Shortfall
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.records import Verdict
 from harness.render.measure_again import bench_patterns, look_closer
 from harness.render.sections.model import Bit, Line, Section, name, names, say

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from harness.compare.answer.overview import Distance
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.records import Verdict
 
 

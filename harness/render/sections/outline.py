@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from harness.compare.codegen.vendors import one_vendor
-from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
+from harness.compare.model import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
 from harness.compare.tests.mistyped import is_mistyped
 from harness.records import GPU_PROPERTY, Verdict
 from harness.records.selection.package import is_load

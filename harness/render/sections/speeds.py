@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.compare.comparison import Cell, Change, Comparison, Geomean, Speed
+from harness.compare.model import Cell, Change, Comparison, Geomean, Speed
 from harness.compare.speeds.noise import explain
 from harness.records import Verdict
 from harness.render.sections.model import Bit, Line, Section, lacking, name, names, say

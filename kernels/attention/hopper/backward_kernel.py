@@ -16,7 +16,7 @@ Formula: Dao 2023 (arXiv 2307.08691), section 3.1, with delta = rowsum(dO * O).
 
 from __future__ import annotations
 
-from kernels.attention.hopper.deal import tile_before
+from kernels.attention.hopper.tile_order import tile_before
 from kernels.attention.hopper.tiles import AVAILABLE, jit, ring
 
 if AVAILABLE:

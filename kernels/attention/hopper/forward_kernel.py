@@ -13,7 +13,7 @@ Formula: Dao 2023 (arXiv 2307.08691), section 3.1. Schedule: Shah et al. 2024 (a
 
 from __future__ import annotations
 
-from kernels.attention.hopper.deal import deal_out, tile_of
+from kernels.attention.hopper.tile_order import deal_out, tile_of
 from kernels.attention.hopper.tiles import AVAILABLE, jit, ring
 
 if AVAILABLE:

@@ -10,7 +10,7 @@ from synthetic import compiled, edit, record, run, sample, write_raw
 from whole_run import WHOLE, lines
 
 from harness.collect import collect, collect_all, find_raw, raw_folder
-from harness.collect.untrusted import Room
+from harness.collect.untrusted_files import Room
 from harness.errors import InvalidInputError
 from harness.records import (
     RunRecord,

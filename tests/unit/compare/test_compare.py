@@ -6,7 +6,7 @@ import pytest
 from synthetic import GPU_B, case, compiled, facts, pair, run, two_targets
 
 from harness.compare import compare, exit_code
-from harness.compare.comparison import Parity
+from harness.compare.model import Parity
 from harness.compare.runs import outcome
 from harness.errors import ExitCode, Outcome
 from harness.records import Stage, Verdict

@@ -6,7 +6,7 @@ import pytest
 
 from harness.compare.answer.headline import headline
 from harness.compare.answer.overview import KernelLine, Reached, Square
-from harness.compare.comparison import Comparison, Since, TargetSummary
+from harness.compare.model import Comparison, Since, TargetSummary
 from harness.compare.verdict import sentence
 from harness.records import Verdict
 

@@ -13,7 +13,7 @@ import pytest
 from slow_cases import slow_but
 from synthetic import CEILING, case, compiled, facts, no_gpu, record, run, sample, two_targets, write_raw
 
-from harness.collect import collect_all, untrusted
+from harness.collect import collect_all, untrusted_files
 from harness.compare import compare
 from harness.compare.answer.overview import overview
 from harness.compare.answer.shortfalls import shortfalls
@@ -160,7 +160,7 @@ def test_a_comparison_that_fits_is_shown_as_it_is():
 
 def test_the_files_of_a_report_share_one_room(tmp_path, monkeypatch):
     """The largest folder is read last and exceeds the budget; the others are complete."""
-    monkeypatch.setattr(untrusted, "REPORT_MEMORY", 400_000)
+    monkeypatch.setattr(untrusted_files, "REPORT_MEMORY", 400_000)
     huge = run("a", record=record("a"), samples=tuple(sample(n) for n in range(400)))
     folders = [write_raw(tmp_path / each.record.target, each) for each in (huge, *targets(3))]
     found = collect_all(folders)
@@ -174,7 +174,7 @@ def test_the_files_of_a_report_share_one_room(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["REPORT_DISK", "REPORT_ELEMENTS"])
 def test_what_is_read_and_leaves_nothing_has_a_bound_too(tmp_path, monkeypatch, name):
     """Blank space, and XML elements that are no tests."""
-    monkeypatch.setattr(untrusted, name, 20_000)
+    monkeypatch.setattr(untrusted_files, name, 20_000)
     raw = write_raw(tmp_path / "raw", run())
     (raw / "test/junit.xml").write_text(f"<testsuites><testsuite>{'<a/>' * 30_000}</testsuite></testsuites>")
     (raw / "bench/samples.jsonl").write_text((" " * 10_000 + "\n") * 10)
@@ -184,7 +184,7 @@ def test_what_is_read_and_leaves_nothing_has_a_bound_too(tmp_path, monkeypatch, 
 
 def test_a_test_in_many_files_takes_room_once(tmp_path, monkeypatch):
     """A thousand files with the same thousand tests make one table."""
-    monkeypatch.setattr(untrusted, "REPORT_MEMORY", 2_000_000)
+    monkeypatch.setattr(untrusted_files, "REPORT_MEMORY", 2_000_000)
     tests = tuple(case(f"softmax/test_softmax.py::test[{'x' * 300}-{n}]") for n in range(100))
     same = [write_raw(tmp_path / f"same{t}", each) for t, each in enumerate(targets(20, **{**EMPTY, "cases": tests}))]
 

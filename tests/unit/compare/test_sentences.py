@@ -8,7 +8,7 @@ import math
 import pytest
 from synthetic import case, compiled, record, run, sample
 
-from harness.compare.comparison import TargetSummary
+from harness.compare.model import TargetSummary
 from harness.compare.speeds.ratios import as_text, first_names, flush, judge
 from harness.compare.verdict import outcome, sentence, summarise
 from harness.errors import ExitCode, Outcome

@@ -9,7 +9,7 @@ from synthetic import CEILING, GPU_B, case, compiled, facts, record, run, sample
 
 from harness.compare import compare
 from harness.compare.cards import devices, disagreements
-from harness.compare.comparison import CardUse, DeviceSummary, KernelTests, TargetSummary
+from harness.compare.model import CardUse, DeviceSummary, KernelTests, TargetSummary
 from harness.compare.verdict import summarise
 from harness.records import (
     OPEN,

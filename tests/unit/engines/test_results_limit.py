@@ -11,7 +11,7 @@ import command
 import pytest
 from slow_cases import slow_but
 
-from harness.collect import cases, collect, guard
+from harness.collect import cases, collect, untrusted_records
 from harness.compare import compare
 from harness.engines.results_limit import Watch, over
 from harness.options import Cap
@@ -94,7 +94,7 @@ def test_what_cannot_be_looked_into_is_over(tmp_path):
 def test_the_default_holds_whatever_the_readers_take():
     """A file that would be read is never one that ends the run."""
     lines, pages = 8, 4  # files of lines that `collect` reads, and files of one record
-    assert Cap().bytes > lines * guard.MAX_LINES_BYTES + pages * guard.MAX_JSON_BYTES + cases.MAX_XML_BYTES
+    assert Cap().bytes > lines * untrusted_records.MAX_LINES_BYTES + pages * untrusted_records.MAX_JSON_BYTES + cases.MAX_XML_BYTES
 
 
 def test_it_is_seen_while_it_grows(tmp_path):

@@ -25,7 +25,7 @@ OWNERS = {
     "xml.parsers": {"collect/cases.py"},
     "xml.etree": set(),
     "sqlite3": {"history.py"},
-    "junitparser": {"render/files/junit.py"},
+    "junitparser": {"render/report_files/junit.py"},
     "torch": set(),
     "triton": set(),
     "harness.inside": set(),

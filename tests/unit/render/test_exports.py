@@ -15,7 +15,7 @@ from harness.__main__ import _run_cli
 from harness.compare import compare
 from harness.records import Verdict
 from harness.render.exports import FORMATS
-from harness.render.files.bandwidth_csv import COLUMNS
+from harness.render.report_files.bandwidth_csv import COLUMNS
 
 SCHEMAS = {"benchmark-action": BENCHMARK_ACTION, "benchmark-action-times": BENCHMARK_ACTION, "bencher": BENCHER, "pytorch": PYTORCH}
 NAMES = (*PAGE_NAMES, 'a"b\\c\nd', "# EOF", "=1+1", "", "é" * 2000)

@@ -10,10 +10,10 @@ from synthetic import GPU_A, case, emulated, facts, run
 from harness.compare import compare
 from harness.records import DeviceFacts, Verdict
 from harness.render.exports import FORMATS
-from harness.render.files.comparison_json import json_pieces
-from harness.render.files.junit import render_junit
 from harness.render.html import render_html
 from harness.render.markdown import render_markdown
+from harness.render.report_files.comparison_json import json_pieces
+from harness.render.report_files.junit import render_junit
 from harness.render.terminal import render_terminal
 
 FAILED = case(verdict=Verdict.FAILED, message="AssertionError: 0.3 > 1e-5")

@@ -9,7 +9,7 @@ from synthetic import GPU_B, case, compiled, facts, no_gpu, record, run, two_tar
 from harness.collect import collect
 from harness.compare import compare
 from harness.records import Stage, StageReport, Verdict
-from harness.render.files.junit import render_junit
+from harness.render.report_files.junit import render_junit
 
 
 def read(runs, expected=()) -> dict[str, ElementTree.Element]:

@@ -8,7 +8,7 @@ from synthetic import case, run, sample, two_targets
 
 from harness.compare import compare
 from harness.records import Verdict
-from harness.render.files.bandwidth_csv import COLUMNS, render_csv
+from harness.render.report_files.bandwidth_csv import COLUMNS, render_csv
 
 
 def read(runs) -> list[dict[str, str]]:

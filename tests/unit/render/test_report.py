@@ -13,11 +13,11 @@ from synthetic import no_gpu, record, two_targets, write_raw
 
 from harness import __main__, report
 from harness.compare import compare
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.errors import InvalidInputError
 from harness.records import Verdict
-from harness.render.files.comparison_json import json_pieces
 from harness.render.next_commands import next_commands
+from harness.render.report_files.comparison_json import json_pieces
 from harness.report import write_report
 
 FILES = {"junit.xml", "bandwidth.csv", "comparison.html", "comparison.md", "comparison.json"}

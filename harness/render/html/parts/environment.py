@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.compare.comparison import Comparison, DeviceSummary, TargetSummary
+from harness.compare.model import Comparison, DeviceSummary, TargetSummary
 from harness.render.sections.cards import remarks, several, use_of_cards
 from harness.render.text import number
 

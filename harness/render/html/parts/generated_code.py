@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.compare.codegen.alignment import by_generation
 from harness.compare.codegen.vendors import one_vendor
-from harness.compare.comparison import FAILING, Comparison, TargetSummary
+from harness.compare.model import FAILING, Comparison, TargetSummary
 from harness.records import HOST_CODE, CompiledKernel, Verdict
 from harness.render.sections.changes.code import ONE_VENDOR, vendor_section
 from harness.render.sections.codegen import fidelity, gates, generated_code

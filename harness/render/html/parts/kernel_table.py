@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.compare.answer.overview import KernelLine, Reached, Square, distance
 from harness.compare.answer.shortfalls import Shortfall
-from harness.compare.comparison import FAILING, Comparison, TargetSummary
+from harness.compare.model import FAILING, Comparison, TargetSummary
 from harness.records import Verdict
 from harness.render.measure_again import bench_patterns, look_closer
 from harness.render.text import counts, gravest, number, plural

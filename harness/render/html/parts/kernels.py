@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.compare.answer.overview import KernelLine
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.records import Verdict
 from harness.records.selection.package import is_load
 from harness.render.html.parts.generated_code import Function

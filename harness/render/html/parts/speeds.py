@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from harness.compare.comparison import Comparison, Speed
+from harness.compare.model import Comparison, Speed
 from harness.compare.speeds.ratios import is_bandwidth
 from harness.render.charts.svg import STYLES, Drawing, draw
 from harness.render.charts.sweeps import MOST_DRAWN, Curve, Sweep

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.compare.comparison import FAILING, Comparison, Parity, ParityRow
+from harness.compare.model import FAILING, Comparison, Parity, ParityRow
 from harness.records import CaseResult, Verdict
 from harness.render.repro import repro
 from harness.render.sections.testing.suspected import suspicion

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.compare.comparison import Change
+from harness.compare.model import Change
 from harness.compare.speeds.changed_speeds import GroupChange, PointChange, SpeedChanges, TargetPair
 from harness.compare.speeds.noise import explain
 from harness.compare.speeds.ratios import first_names

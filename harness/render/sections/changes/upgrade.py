@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from harness.compare.codegen.changed_code import Change, dead
 from harness.compare.codegen.deltas import Concern, Trend
-from harness.compare.comparison import Change as SpeedChange
+from harness.compare.model import Change as SpeedChange
 from harness.compare.tests.changed_tests import Fate
 from harness.compare.toolchains.lost_barriers import ChangedWaits
 from harness.compare.toolchains.numerics import ChangedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.compare.comparison import Comparison, Deviation, Fidelity, Likeness
+from harness.compare.model import Comparison, Deviation, Fidelity, Likeness
 from harness.render.sections.model import Line, Section, name, say, shorten
 from harness.render.text import first_line, plural
 

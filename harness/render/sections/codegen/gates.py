@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from harness.compare.codegen.alignment import by_generation, configuration
-from harness.compare.comparison import CodegenCell, Comparison, WaiverUse
+from harness.compare.model import CodegenCell, Comparison, WaiverUse
 from harness.records import CompiledKernel, Limits, Verdict, Which
 from harness.render.sections.model import MOST_LINES, Bit, Line, Section, name, say, shorten
 from harness.render.text import plural

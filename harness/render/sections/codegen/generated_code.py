@@ -7,7 +7,7 @@ import math
 from collections import Counter
 
 from harness.compare.codegen.alignment import by_generation
-from harness.compare.comparison import FAILING, CodegenCell, CodegenRow, Comparison
+from harness.compare.model import FAILING, CodegenCell, CodegenRow, Comparison
 from harness.records import HOST_CODE, CompiledKernel, Verdict
 from harness.render.sections.model import Bit, Line, Section, lacking, name, say, shorten
 from harness.render.text import NOTHING, first_line, halves

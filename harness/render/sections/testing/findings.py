@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.compare.comparison import Comparison, TestFinding
+from harness.compare.model import Comparison, TestFinding
 from harness.records import Verdict
 from harness.render.sections.model import Bit, Line, Section, name, say, shorten
 from harness.render.text import plural

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.records import NotRun, Verdict
 from harness.render.sections.model import Bit, Line, Section, name, say, shorten
 from harness.render.text import first_line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.compare.comparison import ParityRow, TargetSummary
+from harness.compare.model import ParityRow, TargetSummary
 from harness.records import Verdict
 
 _MOST = 3  # targets named

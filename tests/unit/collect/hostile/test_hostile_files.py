@@ -18,7 +18,7 @@ from strategies import NAMES
 from synthetic import run, write_raw
 
 from harness.__main__ import _run_cli
-from harness.collect import collect, find_raw, untrusted
+from harness.collect import collect, find_raw, untrusted_files
 from harness.collect import raw_folder as collecting
 from harness.errors import InvalidInputError
 from harness.report import WRITERS, write_report
@@ -116,7 +116,7 @@ def test_a_folder_exchanged_for_a_link_is_not_followed(tmp_path, monkeypatch):
     raw = write_raw(tmp_path / "raw" / "alpha", run())
     (raw / "test").rename(tmp_path / "elsewhere")
     (raw / "test").symlink_to(tmp_path / "elsewhere")
-    monkeypatch.setattr(untrusted, "_refuse_link", lambda part, at: os.stat(part, dir_fd=at).st_mode)
+    monkeypatch.setattr(untrusted_files, "_refuse_link", lambda part, at: os.stat(part, dir_fd=at).st_mode)
 
     assert collect(raw).cases == ()
 

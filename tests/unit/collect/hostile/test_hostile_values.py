@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from strategies import any_of, target_runs
 
-from harness.collect.guard import read_lines, read_record
+from harness.collect.untrusted_records import read_lines, read_record
 from harness.compare import compare
 from harness.compare.codegen.bundles import bundle
 from harness.compare.codegen.changed_code import diff

@@ -6,7 +6,7 @@ import pytest
 
 from harness.collect import cases
 from harness.collect.cases import read_cases
-from harness.collect.untrusted import RejectedError, Room
+from harness.collect.untrusted_files import RejectedError, Room
 from harness.records import (
     CaseResult,
     Verdict,

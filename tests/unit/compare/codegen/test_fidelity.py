@@ -13,7 +13,7 @@ from synthetic import facts, run
 
 from harness.compare import compare
 from harness.compare.codegen.fidelity import compare_launches
-from harness.compare.comparison import Likeness
+from harness.compare.model import Likeness
 from harness.records import HOST_CODE, CompiledKernel, Verdict
 from harness.render.html import render_html
 from harness.render.markdown import render_markdown

@@ -8,9 +8,9 @@ from pathlib import Path
 import command
 import pytest
 
-from harness.collect.guard import read_lines
+from harness.collect.untrusted_records import read_lines
 from harness.compare.codegen.fidelity import held_against
-from harness.compare.comparison import Likeness
+from harness.compare.model import Likeness
 from harness.records import CompiledKernel
 
 REPO = Path(__file__).parents[4]

@@ -13,7 +13,7 @@ from harness.compare.codegen.configurations import compare_codegen, use_of_waive
 from harness.compare.codegen.deltas import Trend
 from harness.compare.codegen.fidelity import compare_launches, held_against
 from harness.compare.codegen.vendors import Split, one_vendor
-from harness.compare.comparison import CodegenCell, Deviation, Fidelity, Likeness, WaiverUse
+from harness.compare.model import CodegenCell, Deviation, Fidelity, Likeness, WaiverUse
 from harness.records import OPEN, Gates, Verdict, Waiver, Which
 
 WORSE, BETTER, NEITHER = Trend.WORSE, Trend.BETTER, Trend.NEITHER

@@ -13,7 +13,7 @@ from synthetic import GPU_B, case, facts, record, run, sample, write_raw
 
 from harness.__main__ import _run_cli
 from harness.commands.speed import outcome
-from harness.compare.comparison import Change
+from harness.compare.model import Change
 from harness.compare.speeds.changed_speeds import changed_speeds
 from harness.errors import ExitCode, UsageError
 from harness.records import Verdict

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from synthetic import GPU_A, GPU_B, facts, record, run, sample
 
-from harness.compare.comparison import Change
+from harness.compare.model import Change
 from harness.compare.speeds.changed_speeds import GroupChange, PointChange, TargetPair, changed_speeds
 from harness.records import (
     Verdict,

@@ -6,7 +6,7 @@ import pytest
 from synthetic import pair, run, sample
 
 from harness.compare import compare
-from harness.compare.comparison import Change
+from harness.compare.model import Change
 from harness.records import Verdict
 
 A, B = ["alpha"], ["alpha", "beta"]

@@ -6,7 +6,7 @@ import pytest
 from synthetic import GPU_B, case, facts, pair, run, sample
 
 from harness.compare import compare
-from harness.compare.comparison import Change, Comparison
+from harness.compare.model import Change, Comparison
 from harness.compare.speeds.ratios import cells, lower_is_better
 from harness.compare.speeds.speedup import decide
 from harness.records import Verdict

@@ -8,7 +8,7 @@ import pytest
 from synthetic import GPU_A, facts, pair, run, sample
 
 from harness.compare import compare
-from harness.compare.comparison import Cell, Change, Geomean, Noise, Portability, Ratio, Refusal, Speed
+from harness.compare.model import Cell, Change, Geomean, Noise, Portability, Ratio, Refusal, Speed
 from harness.compare.speeds.noise import explain, noise
 from harness.compare.speeds.ratios import cells
 from harness.compare.speeds.speedup import speedup

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from synthetic import run, sample
 
-from harness.compare.comparison import Change
+from harness.compare.model import Change
 from harness.compare.speeds.noise import noise, threshold
 from harness.compare.speeds.speedup import speedup
 from harness.stats import Interval, median, median_interval, median_weights, ratio_of_medians

@@ -10,7 +10,7 @@ from synthetic import case, record, run, write_raw
 
 from harness.ci import base as since_base
 from harness.compare.codegen.bundles import bundle
-from harness.compare.comparison import FAILING
+from harness.compare.model import FAILING
 from harness.compare.shards import join
 from harness.compare.tests.changed_tests import ChangedTests, Fate, changed_tests
 from harness.records import Stage, StageReport, Verdict

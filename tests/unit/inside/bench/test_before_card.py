@@ -10,9 +10,9 @@ from harness.inside.bench import before_card
 from harness.inside.bench.do_bench import Timer
 from harness.inside.bench.results import Sink
 from harness.inside.benchmarks import Point
+from harness.inside.precompile_torch import generated
 from harness.inside.process.journal import Journal
 from harness.inside.process.lease import LEASE_VARIABLE, _Launching
-from harness.inside.torch_ahead import generated
 from harness.records import Job, Sample, Stage, Verdict
 
 POINTS = [Point(f"norm/N={n}", "norm", "compile", "", {"N": n}, None, {}) for n in range(3)]
@@ -38,8 +38,8 @@ def stage(tmp_path, monkeypatch):
         assert _Launching.nothing
         return len(points)
 
-    monkeypatch.setattr("harness.inside.torch_ahead.traced.trace", trace)
-    monkeypatch.setattr("harness.inside.torch_ahead.plans.plan", lambda lines: done.append(list(lines)) or 1)
+    monkeypatch.setattr("harness.inside.precompile_torch.traced.trace", trace)
+    monkeypatch.setattr("harness.inside.precompile_torch.plans.plan", lambda lines: done.append(list(lines)) or 1)
     return job, journal, done
 
 
@@ -72,7 +72,7 @@ def test_it_is_tried_once_even_if_it_ends_the_process(stage, monkeypatch):
     def lost(lines):
         raise RuntimeError("an illegal memory access was encountered")
 
-    monkeypatch.setattr("harness.inside.torch_ahead.plans.plan", lost)
+    monkeypatch.setattr("harness.inside.precompile_torch.plans.plan", lost)
     with pytest.raises(Ended):
         prepare(job, journal)
     assert journal.read()[-1]["event"] == "postponed"

@@ -19,8 +19,8 @@ from harness.compare.codegen.changed_code import diff
 from harness.config.package.pyproject import load_gates
 from harness.inside.codegen.gates import judge
 from harness.records import Gates, Job, Limits, NotRun, Stage, Verdict, Waiver, Which, dump
-from harness.render.files.junit import render_junit
 from harness.render.markdown import render_markdown
+from harness.render.report_files.junit import render_junit
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from synthetic import CEILING, case, facts, run, sample
 
 from harness.commands.options.parse import chosen_gpus
 from harness.compare import compare
-from harness.compare.comparison import Change
+from harness.compare.model import Change
 from harness.compare.speeds.changed_speeds import changed_speeds
 from harness.config.targets import load_targets
 from harness.errors import UsageError

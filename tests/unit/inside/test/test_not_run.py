@@ -16,8 +16,8 @@ torch = pytest.importorskip("torch", reason="the inside needs torch and triton; 
 from harness.inside.fake_gpu import streams, torch_device  # noqa: E402
 from harness.inside.fake_gpu.no_data.unknown import unknown  # noqa: E402
 from harness.inside.process.exceptions import DecidedByData, NotPretended  # noqa: E402
-from harness.inside.process.pretended_answers import Pretended  # noqa: E402
 from harness.inside.process.not_run import first_of_several, why_not_run, with_reasons  # noqa: E402
+from harness.inside.process.pretended_answers import Pretended  # noqa: E402
 
 
 def _raised(function):

@@ -115,12 +115,17 @@ def _loop_of_tensors(transformer: ast.NodeTransformer, node: ast.For) -> ast.For
 def _with_values(transformers: type[ast.NodeTransformer]) -> Callable[..., ast.AST]:
     """Rewrite what is assigned, too: older releases of Triton leave the right side of an assignment as it is."""
     assign = transformers.visit_Assign
-    seen: list[ast.AST] = []
-    asking = type("Asking", (transformers,), {"visit_Call": lambda self, node: seen.append(node) or node})
-    assign(asking(), ast.parse("x = f()").body[0])
+    example = ast.Assign(targets=[ast.Name(id="x", ctx=ast.Store())], value=ast.Name(id="y", ctx=ast.Load()))
+    seen: list[str] = []
+
+    def note(transformer: ast.NodeTransformer, name: ast.Name) -> ast.Name:
+        seen.append(name.id)
+        return name
+
+    assign(type("Noting", (transformers,), {"visit_Name": note})(), example)
 
     def visit(transformer: ast.NodeTransformer, node: ast.Assign) -> ast.AST:
-        if not seen:
+        if "y" not in seen:
             node.value = transformer.visit(node.value)
         visited: ast.AST = assign(transformer, node)
         return visited

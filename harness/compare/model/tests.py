@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
-from harness.compare.comparison.common import Strict
+from harness.compare.model.common import Strict
 from harness.records import CaseResult, Finding
 
 

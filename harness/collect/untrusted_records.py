@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from harness.collect.untrusted import Budget, MissingError, RejectedError, Room, clip, opened
+from harness.collect.untrusted_files import Budget, MissingError, RejectedError, Room, clip, opened
 from harness.records import SCHEMA_VERSION, Verdict
 
 MAX_JSON_BYTES = 8 << 20

@@ -18,9 +18,9 @@ from harness.run import handover
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from harness.inside.ahead.unpack import unpack
 from harness.inside.compile.pack import pack
 from harness.inside.fake_gpu.no_data.unknown import Guesses
+from harness.inside.precompile.unpack import unpack
 
 REPOSITORY = Path(__file__).parents[4]
 CARD = next(card for card in load_targets()["cpu"].architectures if card.name == "sm_90")
@@ -63,7 +63,7 @@ def test_what_a_test_launches_behind_a_decision_is_compiled_ahead(job, tmp_path)
     (tmp_path / "package" / "test_decides.py").write_text(PACKAGE)
     dump(dataclasses.replace(job, kernels=str(tmp_path / "package")), tmp_path / "job.json")
     variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
-    done = command.python("-m", "harness.inside.ahead", "job.json", cwd=tmp_path, env=variables, kind="compiler")
+    done = command.python("-m", "harness.inside.precompile", "job.json", cwd=tmp_path, env=variables, kind="compiler")
     assert done.returncode == 0, done.stderr
     told = json.loads((tmp_path / "bench" / "ahead.json").read_text())
 

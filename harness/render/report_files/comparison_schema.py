@@ -8,8 +8,8 @@ import json
 from pydantic import TypeAdapter
 
 from harness import records
-from harness.compare import comparison
-from harness.compare.comparison import Comparison
+from harness.compare import model
+from harness.compare.model import Comparison
 
 
 def comparison_schema() -> str:
@@ -17,7 +17,7 @@ def comparison_schema() -> str:
     schema = TypeAdapter(Comparison).json_schema(mode="serialization")
     for name, definition in schema["$defs"].items():
         # Older versions of pydantic leave out some descriptions. The text must not depend on the version.
-        definition["description"] = inspect.getdoc(getattr(comparison, name, None) or getattr(records, name))
+        definition["description"] = inspect.getdoc(getattr(model, name, None) or getattr(records, name))
     named = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"warpwave comparison, version {records.SCHEMA_VERSION}",

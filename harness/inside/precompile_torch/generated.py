@@ -25,8 +25,8 @@ from harness.inside.benchmarks import Point
 from harness.inside.compile.points import points_of
 from harness.inside.environment.package_path import enter, names_any, package_folders, python_path
 from harness.inside.environment.temporary_home import temporary_home
+from harness.inside.precompile_torch.without_card import Reached, without_card
 from harness.inside.process.workers import Worker, forked
-from harness.inside.torch_ahead.without_card import Reached, without_card
 from harness.records import AHEAD_FILE, Architecture, Job, Stage
 
 _VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
@@ -136,7 +136,7 @@ def run(point: Point, *modes: Any) -> bool:
 
 def library_calls(point: Point) -> list[str]:
     """Return the calls of torch's own operators that a point makes."""
-    noted = importlib.import_module("harness.inside.torch_ahead.library_calls").LibraryCalls()
+    noted = importlib.import_module("harness.inside.precompile_torch.library_calls").LibraryCalls()
     run(point, noted)
     return list(noted.lines)
 

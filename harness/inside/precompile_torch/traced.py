@@ -19,7 +19,7 @@ from typing import Any
 
 from harness.inside.benchmarks import Point
 from harness.inside.fake_gpu.torch_device import apply
-from harness.inside.torch_ahead.without_card import Change, Reached, graphs_without_data, stops
+from harness.inside.precompile_torch.without_card import Change, Reached, graphs_without_data, stops
 
 _LIMIT_S = 300.0  # what is not traced by then is traced when it is first called
 _OF_FAKES = ("Python", "PythonTLSSnapshot")  # dispatch keys that a tensor without data has, and a real one has not

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 
-from harness.compare.comparison import Cell, Comparison, Row
+from harness.compare.model import Cell, Comparison, Row
 from harness.compare.speeds.ratios import is_bandwidth, is_memory, is_time
 from harness.render.charts.sweeps import swept
 from harness.render.text import visible

@@ -8,9 +8,9 @@ import torch
 
 from harness.inside.bench.do_bench import Timer
 from harness.inside.benchmarks import Point
-from harness.inside.torch_ahead.generated import library_calls
-from harness.inside.torch_ahead.traced import trace
-from harness.inside.torch_ahead.without_card import at_what_is_timed
+from harness.inside.precompile_torch.generated import library_calls
+from harness.inside.precompile_torch.traced import trace
+from harness.inside.precompile_torch.without_card import at_what_is_timed
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # from what torch's compiler imports
 

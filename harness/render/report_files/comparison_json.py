@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from harness.compare.comparison import Comparison
+from harness.compare.model import Comparison
 from harness.render.text import plain_json
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from harness.compare.comparison.common import Strict
+from harness.compare.model.common import Strict
 from harness.records import CompiledKernel, Waiver
 
 

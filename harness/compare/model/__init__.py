@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Union
 
-from harness.compare.comparison.codegen import CodegenCell, CodegenRow, Deviation, Fidelity, Likeness, WaiverUse
-from harness.compare.comparison.common import COMPLETE, FAILING, Strict
-from harness.compare.comparison.speeds import Cell, Change, Exclusion, Geomean, Noise, Portability, Ratio, Refusal, Row, Since, Speed
-from harness.compare.comparison.targets import CardUse, DeviceSummary, Difference, TargetSummary
-from harness.compare.comparison.tests import KernelTests, Parity, ParityRow, TestCell, TestFinding
+from harness.compare.model.codegen import CodegenCell, CodegenRow, Deviation, Fidelity, Likeness, WaiverUse
+from harness.compare.model.common import COMPLETE, FAILING, Strict
+from harness.compare.model.speeds import Cell, Change, Exclusion, Geomean, Noise, Portability, Ratio, Refusal, Row, Since, Speed
+from harness.compare.model.targets import CardUse, DeviceSummary, Difference, TargetSummary
+from harness.compare.model.tests import KernelTests, Parity, ParityRow, TestCell, TestFinding
 from harness.records import SCHEMA_VERSION, Stage
 
 __all__ = [

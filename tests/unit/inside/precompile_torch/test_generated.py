@@ -11,7 +11,7 @@ import pytest
 
 from harness.config.targets import load_targets
 from harness.inside.benchmarks import Point
-from harness.inside.torch_ahead import generated
+from harness.inside.precompile_torch import generated
 from harness.records import Job, Stage, dump
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -37,7 +37,7 @@ GENERATE = """
 import sys
 from pathlib import Path
 from harness.config.targets import load_targets
-from harness.inside.torch_ahead import generated
+from harness.inside.precompile_torch import generated
 from harness.records import Job
 from torch._inductor.fx_passes import joint_graph, post_grad
 joint_graph.lazy_init = post_grad.lazy_init = lambda *args, **kwargs: None

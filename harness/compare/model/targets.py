@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Union
 
-from harness.compare.comparison.common import Strict
+from harness.compare.model.common import Strict
 from harness.records import EMULATED, Attempt, Ceiling, Environment, Facts, Gates, StageReport, Verdict
 
 _MOST_NAMES = 8  # different GPU names shown per target

@@ -10,8 +10,8 @@ pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from harness.inside.torch_ahead import plans
-from harness.inside.torch_ahead.library_calls import LibraryCalls, calls
+from harness.inside.precompile_torch import plans
+from harness.inside.precompile_torch.library_calls import LibraryCalls, calls
 
 
 def noted(function, *shapes, device="cuda"):

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from harness.inside.facts.device import accelerator
-from harness.inside.torch_ahead.library_calls import Call, calls
+from harness.inside.precompile_torch.library_calls import Call, calls
 
 _LIMIT_S = 120.0  # what is not planned by then is planned when it is first called
 _PIECE_BYTES = 1 << 20

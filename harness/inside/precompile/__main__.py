@@ -1,4 +1,4 @@
-"""Take what was compiled elsewhere, and compile the rest on all cores: `python -m harness.inside.ahead job.json`.
+"""Take what was compiled elsewhere, and compile the rest on all cores: `python -m harness.inside.precompile job.json`.
 
 This is a process of its own. The card stays free meanwhile.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from harness.inside.ahead.unpack import unpack
-from harness.inside.ahead.worker import work
 from harness.inside.bench import precompile
+from harness.inside.precompile.unpack import unpack
+from harness.inside.precompile.worker import work
+from harness.inside.precompile_torch import generated
 from harness.inside.process.workers import as_stage
-from harness.inside.torch_ahead import generated
 from harness.records import Job
 
 

@@ -20,7 +20,7 @@ from xml.sax.saxutils import escape
 import junitparser
 
 from harness.compare.codegen.alignment import configuration
-from harness.compare.comparison import COMPLETE, Comparison, TargetSummary
+from harness.compare.model import COMPLETE, Comparison, TargetSummary
 from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, NotRun, Stage, StageReport, Verdict
 from harness.render.sections.codegen.gates import how_to_waive
 from harness.render.sections.testing.suspected import suspicion
