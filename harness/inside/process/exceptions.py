@@ -40,6 +40,7 @@ def describe(error: BaseException) -> str:
 
     For an error in a function that a kernel calls, the last line is only a mark under the call; the cause says what happened.
     """
+    error = raised_in_kernel(error) or error
     if formatted := getattr(error, "formatrepr", None):  # pytest's, for a fixture that does not exist
         return str(formatted().errorstring).strip().splitlines()[0][:300]
     while str(error).rstrip().endswith("^") and error.__cause__:
@@ -49,6 +50,14 @@ def describe(error: BaseException) -> str:
         return type(error).__name__
     text = f"{lines[-1]} ({lines[0].rstrip(':')})" if lines[0].endswith(":") else _of_tool(lines) or lines[0]
     return f"{type(error).__name__}: {text[:300]}"
+
+
+def raised_in_kernel(error: BaseException | None) -> BaseException | None:
+    """Return what a kernel raised in Triton's interpreter, which wraps it at each call: `InterpreterError("InterpreterError('…')")`."""
+    found = None
+    while type(error).__name__ == "InterpreterError" and error is not None and error.__cause__:
+        found = error = error.__cause__
+    return found
 
 
 def _of_tool(lines: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 from typing import Any, Union
@@ -13,7 +14,7 @@ from harness.inside.sanitize.findings import Findings, Found
 from harness.inside.sanitize.memory import Anywhere, Block, Given, Lanes, Memory, Tensors
 from harness.inside.sanitize.order import Order
 from harness.inside.sanitize.races import Access, Conflict, Log
-from harness.inside.sanitize.unwritten import Blame
+from harness.inside.sanitize.unwritten import AnyUse, Blame, Entry
 from harness.inside.sanitize.written import Shadows
 from harness.records import Defect
 
@@ -49,10 +50,15 @@ class Launch:
             if memory.shadow is not None and memory.shadow.marks.all():
                 self._shadows.forget(memory.shadow)
 
-    def lanes(self, block: Block, addresses: NDArray[np.uint64], mask: Mask) -> tuple[Lanes | None, Mask]:
+    def lanes(
+        self, block: Block, addresses: NDArray[np.uint64], mask: Mask, later: list[Entry] | None = None
+    ) -> tuple[Lanes | None, Mask]:
         """Return the lanes that are on and inside, and which ones are on and out of bounds (None: no lane). The latter are reported.
 
         There are no lanes if there is nothing more to check: none is left, or they are in several storages.
+
+        Args:
+            later: If given, what is out of bounds goes there instead, to be reported when the block is used.
         """
         chosen = None if mask is None or mask.all() else np.flatnonzero(mask)
         found = addresses.ravel() if chosen is None else addresses.ravel()[chosen]
@@ -67,11 +73,15 @@ class Launch:
         if not outside.any():
             return None, None
         positions = np.arange(addresses.size) if chosen is None else chosen
-        self._report(Defect.OUT_OF_BOUNDS, block, positions[outside], int(found[outside][0]))
+        report = functools.partial(self._report, Defect.OUT_OF_BOUNDS, block, address=int(found[outside][0]), index=self._index)
+        if later is None:
+            report(positions[outside])
+        else:
+            later.append((positions[outside], AnyUse(report)))
         marked = np.zeros(addresses.shape, bool)
         marked.ravel()[positions[outside]] = True
         on = np.ones(addresses.shape, bool) if mask is None else mask
-        return self.lanes(block, addresses, on & ~marked)[0], marked
+        return self.lanes(block, addresses, on & ~marked, later)[0], marked
 
     def reads(self, lanes: Lanes, logged: bool = True) -> tuple[NDArray[np.int64], Blame] | None:
         """Log a read, unless it cannot race. Return the positions in the block that nobody wrote, and what reports some of them."""

@@ -22,7 +22,7 @@ from harness.inside.sanitize.order import watched
 from harness.inside.sanitize.origins import Patch, origin_of
 from harness.inside.sanitize.origins import patches as origin_patches
 from harness.inside.sanitize.unwritten import patches as unwritten_patches
-from harness.inside.sanitize.unwritten import suspected
+from harness.inside.sanitize.unwritten import Entry, suspected
 from harness.inside.sanitize.written import Shadows
 
 _NOT_KERNELS = (f"{Path(triton.__file__).parent}/", f"{Path(__file__).parents[1]}/")  # what stands between a kernel and memory
@@ -85,15 +85,16 @@ class Sanitizer:
             launch = self._launch
             if launch is None:
                 return load(builder, ptrs, mask, other, *rest, **named)
-            lanes, mask = _checked(launch, "load", ptrs, mask)
             volatile = bool(named.get("is_volatile", rest[-1] if rest else False))  # how kernels wait for others
+            late: list[Entry] = []  # the compiler removes a load whose result nobody uses
+            lanes, mask = _checked(launch, "load", ptrs, mask, None if volatile else late)
             unwritten = None if lanes is None else launch.reads(lanes, logged=not volatile)
             result = load(builder, ptrs, mask, other, *rest, **named)
             if unwritten is not None and volatile:
                 positions, blame = unwritten
                 blame(positions)
-            elif unwritten is not None:
-                result = suspected(result, (unwritten,))
+            else:
+                result = suspected(result, (*late, *([unwritten] if unwritten is not None else [])))
             return watched(result, launch.order, None) if volatile and launch.order else result
 
         return run
@@ -156,10 +157,10 @@ class Sanitizer:
         return run
 
 
-def _checked(launch: Launch, doing: str, ptrs: Any, mask: Any) -> tuple[Lanes | None, Any]:
-    """Return the lanes of an access that are inside, and the mask without the others."""
+def _checked(launch: Launch, doing: str, ptrs: Any, mask: Any, later: list[Entry] | None = None) -> tuple[Lanes | None, Any]:
+    """Return the lanes of an access that are inside, and the mask without the others. Those are reported, `later` if it is given."""
     block = Block(_place(), doing, origin_of(ptrs, launch.tensors.by_address), ptrs.data.shape, _bytes(ptrs.get_element_ty()))
-    lanes, outside = launch.lanes(block, ptrs.data, None if mask is None else mask.data)
+    lanes, outside = launch.lanes(block, ptrs.data, None if mask is None else mask.data, later)
     if outside is None:
         return lanes, mask
     on = ~outside if mask is None else mask.data & ~outside

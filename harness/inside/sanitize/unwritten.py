@@ -1,12 +1,14 @@
 """Values that a load took from memory which nobody wrote. They are a fault where a kernel uses them, and none where `tl.where` drops them.
 
-Packages load a square of a matrix of which only a triangle was written, and mask the rest afterwards.
+Packages load a square of a matrix of which only a triangle was written, and mask the rest afterwards. A load beyond a tensor's end is a fault
+as soon as anything is done with its result. If nothing is, the compiler removes it: packages load what only some of their types need.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,12 +17,23 @@ from numpy.typing import NDArray
 from harness.inside.sanitize.origins import Patch
 
 Blame = Callable[[NDArray[np.int64]], None]  # reports flat positions in the block
+Entry = tuple[NDArray[np.int64], Blame]  # positions, and who reports them
 _CASTS = ("fp_ext", "fp_trunc", "fp_to_fp", "int_cast", "si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "bitcast")
 
 _ARITHMETIC = ("fadd", "fsub", "fmul", "add", "sub", "mul")  # `-x` is `0 - x`
 
 
-def suspected(handle: Any, entries: tuple[tuple[NDArray[np.int64], Blame], ...]) -> Any:
+@dataclass(frozen=True)
+class AnyUse:
+    """Reports positions that not even `tl.where` may drop."""
+
+    blame: Blame
+
+    def __call__(self, positions: NDArray[np.int64]) -> None:
+        self.blame(positions)
+
+
+def suspected(handle: Any, entries: tuple[Entry, ...]) -> Any:
     """Return a handle like `handle` whose `entries`, positions and who blames them, are reported as soon as its data is looked at."""
     entries = tuple((positions, blame) for positions, blame in entries if positions.size)
     if not entries:
@@ -47,7 +60,7 @@ def _suspected(base: Any) -> Any:
         """The result of a load."""
 
         _plain: Any = None
-        _entries: tuple[tuple[NDArray[np.int64], Blame], ...] = ()
+        _entries: tuple[Entry, ...] = ()
 
         @property
         def is_suspected(self) -> bool:
@@ -56,8 +69,7 @@ def _suspected(base: Any) -> Any:
 
         def converted(self, cast: Callable[[Any], Any]) -> Any:
             """Convert without a look: `narrow_floats` has conversions of its own, on top of these."""
-            plain, entries = _entries_of(self)
-            return suspected(cast(plain), entries)
+            return suspected(cast(self._plain), self._entries) if self._entries else cast(self)
 
         @property
         def data(self) -> Any:
@@ -74,9 +86,15 @@ def _suspected(base: Any) -> Any:
 
 
 def _entries_of(handle: Any) -> tuple[Any, Any]:
-    """Return a handle that anyone may look at, and what is to be said of it."""
+    """Return a handle that anyone may look at, and what is to be said of it, for an operation that is a use of it."""
     entries = getattr(handle, "_entries", ())
-    return (handle._plain, entries) if entries else (handle, ())
+    if not entries:
+        return handle, ()
+    handle._entries = tuple(entry for entry in entries if not isinstance(entry[1], AnyUse))
+    for positions, blame in entries:
+        if isinstance(blame, AnyUse):
+            blame(positions)
+    return handle._plain, handle._entries
 
 
 def _choosing(select: Callable[..., Any]) -> Callable[..., Any]:

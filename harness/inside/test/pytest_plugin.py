@@ -19,6 +19,7 @@ from harness.inside.environment.compiler_imports import import_compiler
 from harness.inside.facts.device import ask_afresh, trouble_if_used
 from harness.inside.multi_gpu.neighbours import Neighbours
 from harness.inside.multi_gpu.pytest_plugin import NEIGHBOURS
+from harness.inside.process.exceptions import describe, raised_in_kernel
 from harness.inside.process.journal import Journal, settle
 from harness.inside.process.lease import await_card, await_card_at_first_use
 from harness.inside.process.not_run import first_of_several, why_not_run
@@ -133,7 +134,8 @@ class Reporter:
             detail = bad[0].longreprtext
             error = self.raised.get(bad[0].when)
             message = getattr(getattr(bad[0].longrepr, "reprcrash", None), "message", "") or last_line(detail)
-            message = first_of_several(error) or message
+            raised = raised_in_kernel(error)
+            message = describe(raised) if raised else first_of_several(error) or message
             if self.pretended and error is not None and why_not_run(error) is NotRun.NOT_PRETENDED:
                 outcome, why = "skipped", NotRun.NOT_PRETENDED
         elif skipped:

@@ -130,3 +130,54 @@ def test_the_smallest_by_pythons_name(n):
     expected = x[torch.arange(64, device="cuda").clamp(max=n - 1)]
     torch.testing.assert_close(out, expected.clamp(-0.5, 0.5))
     assert counts.tolist() == [min(4, triton.cdiv(n, 64)), max(n - 1, 4)]
+
+
+@triton.jit
+def chosen_kernel(x, lengths, out, n, ODD: tl.constexpr, BIAS: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    valid = at < tl.load(lengths)
+    chosen = (at < n) and valid
+    if ODD is not None and ODD > 0:
+        chosen = chosen and (at % 2 == 1)
+    skipped = not chosen
+    tl.store(out + at, tl.load(x + at, mask=chosen, other=0.0))
+    ends = (at == 0 or at == BLOCK - 1) or not valid
+    tl.store(out + BLOCK + at, tl.where(ends, 1.0, 0.0))
+    tl.store(out + 2 * BLOCK + at, tl.where(skipped, 1.0, 0.0))
+    if not BIAS and not (n < 0):
+        tl.store(out + 3 * BLOCK, 5.0)
+
+
+@pytest.mark.filterwarnings("ignore:Logical operators")
+@pytest.mark.parametrize("odd", [None, 0, 1])
+def test_pythons_and_or_and_not_of_blocks(odd):
+    """The compiler advises against them, and packages have them."""
+    x, out = torch.randn(64, device="cuda"), torch.zeros(4 * 64, device="cuda")
+    chosen_kernel[(1,)](x, torch.tensor([30], device="cuda"), out, 40, ODD=odd, BIAS=False, BLOCK=64)
+    at = torch.arange(64, device="cuda")
+    chosen = (at < 30) & ((at % 2 == 1) if odd else (at >= 0))
+    found = out.view(4, 64)
+    torch.testing.assert_close(found[0], torch.where(chosen, x, 0.0))
+    torch.testing.assert_close(found[1], ((at == 0) | (at == 63) | (at >= 30)).float())
+    torch.testing.assert_close(found[2], (~chosen).float())
+    assert found[3, 0] == 5
+
+
+@triton.jit
+def scaled_kernel(x, scales, out, SCALED: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    scale = tl.load(scales)
+    values = tl.load(x + at)
+    if SCALED:
+        values *= scale
+    tl.store(out + at, values)
+
+
+def test_a_load_that_nothing_needs():
+    """From a tensor without elements: the compiler removes it."""
+    x = torch.randn(64, device="cuda")
+    out = torch.empty_like(x)
+    scaled_kernel[(1,)](x, torch.empty(0, device="cuda"), out, SCALED=False, BLOCK=64)
+    torch.testing.assert_close(out, x)
+    scaled_kernel[(1,)](x, torch.full((1,), 3.0, device="cuda"), out, SCALED=True, BLOCK=64)
+    torch.testing.assert_close(out, 3 * x)

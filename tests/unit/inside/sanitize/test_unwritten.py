@@ -55,3 +55,20 @@ def test_any_other_use_reports_all_at_once(blamed):
     builder.create_exp(loaded)
 
     assert found == [2, 3]
+
+
+def test_a_load_beyond_the_end_is_reported_at_any_use(blamed):
+    """Not even a choice that drops it helps: a card loads it. A conversion alone is no use."""
+    import numpy as np
+    import triton.language as tl
+
+    from harness.inside.sanitize.unwritten import AnyUse, suspected
+
+    _, other, choice, builder, found = blamed
+    beyond = suspected(other, ((np.array([1]), AnyUse(lambda positions: found.extend(positions.tolist()))),))
+    converted = builder.create_fp_trunc(beyond, tl.float16)
+    assert found == []
+    builder.create_select(choice(0), converted, builder.create_fp_trunc(other, tl.float16))
+    builder.create_fadd(converted, converted)
+
+    assert found == [1]

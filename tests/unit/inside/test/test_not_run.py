@@ -13,9 +13,11 @@ from harness.records import NotRun, Stage, StageReport, Verdict
 
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
+from triton.runtime.errors import InterpreterError  # noqa: E402
+
 from harness.inside.fake_gpu import streams, torch_device  # noqa: E402
 from harness.inside.fake_gpu.no_data.unknown import unknown  # noqa: E402
-from harness.inside.process.exceptions import DecidedByData, NotPretended  # noqa: E402
+from harness.inside.process.exceptions import DecidedByData, NotPretended, describe  # noqa: E402
 from harness.inside.process.not_run import first_of_several, why_not_run, with_reasons  # noqa: E402
 from harness.inside.process.pretended_answers import Pretended  # noqa: E402
 
@@ -132,6 +134,25 @@ def test_a_group_is_told_by_its_first_exception():
 
     assert first_of_several(group) == "ValueError: no such shape (and 1 more)"
     assert first_of_several(ValueError("alone")) == ""
+
+
+def test_what_a_kernel_raised_is_told_without_the_interpreter_around_it():
+    """Triton wraps it once a call, each time in the text of the one before."""
+
+    def kernel():
+        try:
+            raise ValueError("no such shape\nsecond line")
+        except ValueError as error:
+            raise InterpreterError(repr(error)) from error
+
+    def launch():
+        try:
+            kernel()
+        except InterpreterError as error:
+            raise InterpreterError(repr(error)) from error
+
+    assert describe(_raised(launch)) == describe(_raised(kernel)) == "ValueError: no such shape"
+    assert describe(InterpreterError("alone")) == "InterpreterError: alone"
 
 
 @pytest.mark.parametrize("name", CASES)

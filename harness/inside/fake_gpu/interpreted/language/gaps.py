@@ -18,7 +18,7 @@ from harness.inside.fake_gpu.interpreted.language.aggregates import aggregates
 from harness.inside.fake_gpu.interpreted.language.closures import closures
 from harness.inside.fake_gpu.interpreted.language.names import names_of_the_language
 from harness.inside.fake_gpu.interpreted.language.operations import operations
-from harness.inside.fake_gpu.interpreted.language.python_functions import python_functions
+from harness.inside.fake_gpu.interpreted.language.python_words import python_words
 from harness.inside.fake_gpu.interpreted.language.scaled_products import scaled_products
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrowed
 from harness.inside.fake_gpu.torch_device import Patch
@@ -35,7 +35,7 @@ def language_gaps() -> list[Patch]:
         *names_of_the_language(),
         *aggregates(),
         *closures(),
-        *python_functions(),
+        *python_words(),
         *operations(),
         *scaled_products(),
         (interpreter, "_patch_lang_tensor", _with_index(interpreter._patch_lang_tensor)),
