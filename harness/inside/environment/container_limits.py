@@ -6,21 +6,23 @@ import errno
 from pathlib import Path
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)
-# cgroup version 2, then version 1. In a container, its own group is the root.
-_COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/memory/memory.oom_control"))
+# cgroup version 2, then version 1: in a container, its own group is the root. The last one counts for the whole machine, where a process
+# outside of a container belongs to some group below the root.
+_COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/memory/memory.oom_control"), Path("/proc/vmstat"))
 _USED = (Path("/sys/fs/cgroup/memory.current"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"))
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def memory_kills() -> int:
-    """Return how many processes of this container the kernel killed for memory so far; 0 if unknown."""
+    """Return a number that grows when the kernel kills a process of this container for memory, or any while the machine has none left."""
+    found = 0
     for path in _COUNTERS:
         try:
             counters = dict(line.split(maxsplit=1) for line in path.read_text().splitlines() if line.strip())
-            return int(counters["oom_kill"])
+            found += int(counters["oom_kill"])
         except (OSError, ValueError, KeyError):
             continue
-    return 0
+    return found
 
 
 def free_memory() -> int:

@@ -114,9 +114,12 @@ class Reporter:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Iterator[None]:
-        """Keep what the test raised, before other hooks turn it into a report."""
+        """Keep what the test raised, before other hooks turn it into a report. What `unittest` caught is there only afterwards."""
         self.raised[call.when] = call.excinfo.value if call.excinfo else None
-        return (yield)
+        report = yield
+        if call.excinfo and self.raised[call.when] is None:
+            self.raised[call.when] = call.excinfo.value
+        return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the reports of setup, call and teardown until the case ends."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from harness.collect.cases import read_cases
-from harness.records import Stage
+from harness.records import Stage, Verdict
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
 TESTS = """
+import unittest
+
 import torch
 import triton
 from triton.experimental import gluon
@@ -34,6 +36,18 @@ def test_one_whose_result_is_wrong_without_it():
 
 def test_no_launch():
     assert isinstance(store_one, triton.JITFunction) and store_one.is_gluon()
+
+
+class Written(unittest.TestCase):
+    def test_a_launch_of_unittest(self):
+        store_one[(1,)](torch.zeros(128, device="cuda"), N=128)
+
+    def test_its_own_failure(self):
+        self.assertEqual(1, 2)
+
+    @unittest.expectedFailure
+    def test_one_that_is_expected(self):
+        self.assertEqual(1, 2)
 """
 
 
@@ -47,5 +61,9 @@ def test_a_gluon_kernel_is_not_interpreted(run_inside, tmp_path):
         "test_a_launch_that_nothing_is_asked_of": "not-pretended",
         "test_one_whose_result_is_wrong_without_it": "not-pretended",
         "test_no_launch": None,
+        "test_a_launch_of_unittest": "not-pretended",
+        "test_its_own_failure": None,
+        "test_one_that_is_expected": "skipped",
     }
+    assert cases["test_its_own_failure"].verdict is Verdict.FAILED
     assert "store_one is a Gluon kernel" in cases["test_a_launch_that_nothing_is_asked_of"].message
