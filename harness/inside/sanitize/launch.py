@@ -50,9 +50,7 @@ class Launch:
             if memory.shadow is not None and memory.shadow.marks.all():
                 self._shadows.forget(memory.shadow)
 
-    def lanes(
-        self, block: Block, addresses: NDArray[np.uint64], mask: Mask, later: list[Entry] | None = None
-    ) -> tuple[Lanes | None, Mask]:
+    def lanes(self, block: Block, addresses: NDArray[np.uint64], mask: Mask, later: list[Entry] | None = None) -> tuple[Lanes | None, Mask]:
         """Return the lanes that are on and inside, and which ones are on and out of bounds (None: no lane). The latter are reported.
 
         There are no lanes if there is nothing more to check: none is left, or they are in several storages.

@@ -21,8 +21,8 @@ from harness.inside.sanitize.memory import Block, Lanes, Place
 from harness.inside.sanitize.order import watched
 from harness.inside.sanitize.origins import Patch, origin_of
 from harness.inside.sanitize.origins import patches as origin_patches
-from harness.inside.sanitize.unwritten import patches as unwritten_patches
 from harness.inside.sanitize.unwritten import Entry, suspected
+from harness.inside.sanitize.unwritten import patches as unwritten_patches
 from harness.inside.sanitize.written import Shadows
 
 _NOT_KERNELS = (f"{Path(triton.__file__).parent}/", f"{Path(__file__).parents[1]}/")  # what stands between a kernel and memory

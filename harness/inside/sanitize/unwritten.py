@@ -1,7 +1,9 @@
 """Values that a load took from memory which nobody wrote. They are a fault where a kernel uses them, and none where `tl.where` drops them.
 
-Packages load a square of a matrix of which only a triangle was written, and mask the rest afterwards. A load beyond a tensor's end is a fault
-as soon as anything is done with its result. If nothing is, the compiler removes it: packages load what only some of their types need.
+Packages load a square of a matrix of which only a triangle was written, and mask the rest afterwards.
+
+A load beyond a tensor's end is a fault as soon as anything is done with its result. If nothing is, the compiler removes the load:
+packages load what only some of their types need.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ class AnyUse:
     blame: Blame
 
     def __call__(self, positions: NDArray[np.int64]) -> None:
+        """Report them."""
         self.blame(positions)
 
 

@@ -133,13 +133,13 @@ FLOORS = {
             "multi_gpu",
             "test",
             "compile",
-            "torch_ahead",
+            "precompile_torch",
             "bench",
-            "ahead",
+            "precompile",
         ),
     ),
-    "compare": ("comparison", "speeds", "codegen", "tests", "answer", "toolchains"),
-    "render": ("text", "sections", "excerpt", "charts", "files", "exports", "html"),
+    "compare": ("model", "speeds", "codegen", "tests", "answer", "toolchains"),
+    "render": ("text", "sections", "excerpt", "charts", "report_files", "exports", "html"),
 }
 
 

@@ -160,18 +160,17 @@ def wrong_in(arch: str, name: str, space: str, returns: bool) -> Iterator[str]:
         left = result(what, kind, old, data, data).reshape(-1) & np.uint64(2 ** (32 * words) - 1)
         active = np.uint64(on) >> (np.arange(COUNT) % wave).astype(np.uint64) & np.uint64(1) == 1
         places = defaultdict(list)
-        for lane in range(COUNT):
-            places[lane // wave, int(which[lane]) & slots].append(lane)
+        for lane, slot in enumerate((which & np.uint64(slots)).tolist()):
+            places[lane // wave, slot].append(lane)
+        # Python's numbers: to take them one by one from an array takes most of the time.
+        befores, datas, olds, lefts, lasts, actives = (one.tolist() for one in (first, data, old, left, last, active))
         for (group, slot), there in places.items():
-            before, ends, going = (
-                int(first[group * wave + slot]),
-                {int(last[lane]) for lane in there},
-                [lane for lane in there if active[lane]],
-            )
-            expected = at_last(what, kind, before, [int(data[lane]) for lane in going])
+            before, ends = befores[group * wave + slot], {lasts[lane] for lane in there}
+            going = [lane for lane in there if actives[lane]]
+            expected = at_last(what, kind, before, [datas[lane] for lane in going])
             if len(ends) != 1 or (expected is not None and ends != {expected}):
                 yield f"{name} {space} way {n}, slot {slot} of wave {group}: {ends} is left, not {expected}"
-            if returns and not is_one_way([(int(old[lane]), int(left[lane])) for lane in going], before, ends.pop()):
+            if returns and not is_one_way([(olds[lane], lefts[lane]) for lane in going], before, ends.pop()):
                 yield f"{name} {space} way {n}, slot {slot} of wave {group}: lanes take no turns"
         if returns and not np.array_equal(old[~active], data[~active]):
             yield f"{name} {space} way {n}: lanes that are off get something"

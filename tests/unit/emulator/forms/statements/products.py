@@ -58,6 +58,8 @@ def codes_of(values: np.ndarray, kind: str, arch: str) -> np.ndarray:
 
 def packed(codes: np.ndarray, bits: int) -> np.ndarray:
     """Return `[..., register]` of `[..., element]`: the elements of a lane side by side, in words."""
+    if bits % 8 == 0 and bits != 24:
+        return np.ascontiguousarray(codes.astype(f"<u{bits // 8}")).view("<u4")
     ones = codes.astype(np.uint64)[..., None] >> np.arange(bits, dtype=np.uint64) & np.uint64(1)
     words = ones.reshape(*codes.shape[:-1], -1, 32)
     return (words << np.arange(32, dtype=np.uint64)).sum(-1).astype(np.uint32)
@@ -65,6 +67,8 @@ def packed(codes: np.ndarray, bits: int) -> np.ndarray:
 
 def unpacked(words: np.ndarray, bits: int) -> np.ndarray:
     """Return `[..., element]` of `[..., register]`."""
+    if bits % 8 == 0 and bits != 24:
+        return np.ascontiguousarray(words.astype("<u4")).view(f"<u{bits // 8}").astype(np.uint64)
     ones = words.astype(np.uint64)[..., None] >> np.arange(32, dtype=np.uint64) & np.uint64(1)
     return (ones.reshape(*words.shape[:-1], -1, bits) << np.arange(bits, dtype=np.uint64)).sum(-1, dtype=np.uint64)
 

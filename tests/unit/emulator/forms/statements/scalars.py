@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from statements.exact import MASK32, either, fused, signed, whole
 
@@ -15,10 +17,12 @@ def s32(value: int) -> int:
     return signed(value, 32)
 
 
+@functools.lru_cache(1 << 16)  # the same operands go through many instructions
 def f(value: int) -> np.float32:
     return np.uint32(value & MASK32).view(np.float32)
 
 
+@functools.lru_cache(1 << 16)
 def h(value: int) -> np.float16:
     return np.uint16(value & 0xFFFF).view(np.float16)
 
