@@ -65,7 +65,7 @@ def _gamma(x: float) -> float:
 
 def _away_from_zero(x: Array) -> Array:
     whole = np.trunc(x)
-    return whole + np.where(np.abs(x - whole) >= 0.5, np.copysign(1.0, x), 0.0)
+    return np.copysign(whole + np.where(np.abs(x - whole) >= 0.5, np.copysign(1.0, x), 0.0), x)  # -0.3 becomes -0
 
 
 def _half_turns(function: Function) -> Function:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import triton.language as tl
 
+from harness.inside.fake_gpu.interpreted.card_arithmetic import card_arithmetic
 from harness.inside.fake_gpu.torch_device import Patch
 
 Array = Any  # np.ndarray; the numbers' types change from call to call
@@ -22,7 +23,7 @@ _TYPES |= {tl.float8e4b8: torch.float8_e4m3fnuz, tl.float8e5b16: torch.float8_e5
 _COMPARISONS = [f"create_fcmp{kind}{name}" for kind in "OU" for name in ("LT", "GT", "LE", "GE", "EQ", "NE")]
 _ARITHMETIC = ["fadd", "fsub", "fmul", "fdiv", "frem", "fneg", "fma", "clampf", "precise_divf", "approx_divf", "minimumf", "minnumf"]
 _ARITHMETIC += ["maximumf", "maxnumf", "floor", "ceil", "exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "precise_sqrt", "rsqrt", "erf"]
-_CASTS = ["si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "fp_ext", "fp_trunc"]
+_CASTS = [f"create_{name}" for name in ("si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "fp_ext", "fp_trunc")]
 
 
 def widened(data: Array, dtype: Any) -> Array:
@@ -42,13 +43,14 @@ def narrowed(data: Array, dtype: Any) -> Array:
 
 
 def narrow_floats() -> list[Patch]:
-    """Return what makes the interpreter compute with narrow floats."""
+    """Return what makes the interpreter compute with narrow floats, and as cards do with others."""
     from triton.runtime import interpreter
 
-    builder = interpreter.InterpreterBuilder
+    builder, changes = interpreter.InterpreterBuilder, card_arithmetic()
+    wide: dict[str, Any] = {name: operation for owner, name, operation in changes if owner is builder}
     names = [*_COMPARISONS, *(f"create_{name}" for name in _ARITHMETIC)]
-    changes: list[Patch] = [(builder, name, _computed(getattr(builder, name))) for name in names if hasattr(builder, name)]
-    changes += [(builder, f"create_{name}", _cast(getattr(builder, f"create_{name}"))) for name in _CASTS]
+    changes += [(builder, name, _computed(wide.get(name) or getattr(builder, name))) for name in names if hasattr(builder, name)]
+    changes += [(builder, name, _cast(wide.get(name) or getattr(builder, name))) for name in _CASTS]
     changes += [(builder, name, _cast(getattr(builder, name))) for name in ("cast_impl", "create_fp_to_fp")]
     changes += [(builder, "create_dot", _operands_widened(builder.create_dot))]
     changes += [(builder, "create_atomic_rmw", _atomic(builder.create_atomic_rmw))]
@@ -74,8 +76,7 @@ def _computed(operation: Callable[..., Any]) -> Callable[..., Any]:
         if dtype is None:
             return operation(builder, *args)
         result = operation(builder, *map(_wide, args))
-        data = result.data if result.data.dtype == np.bool_ else narrowed(result.data, dtype)
-        return type(result)(data, dtype)
+        return result if result.data.dtype == np.bool_ else type(result)(narrowed(result.data, dtype), dtype)
 
     return compute
 
@@ -99,6 +100,8 @@ def _cast(conversion: Callable[..., Any]) -> Callable[..., Any]:
         if (_type(source) is None and dtype not in _TYPES) or any("RTZ" in str(mode) for mode in rounding):
             return conversion(builder, source, to, *rounding)
         numbers = _wide(source).data
+        if dtype.is_int():
+            return conversion(builder, _wide(source), to, *rounding)
         if dtype not in _TYPES:
             return type(source)(numbers.astype(_get_np_dtype(dtype)), dtype)
         # What is wider than fp32 (fp64, large whole numbers) is rounded once, too.

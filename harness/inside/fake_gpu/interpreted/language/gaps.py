@@ -46,7 +46,6 @@ def language_gaps() -> list[Patch]:
         *inline_assembly(),
         (interpreter.InterpreterBuilder, "get_bf16", _constant_of_bf16),
         (interpreter.interpreter_builder, "options", _without_overflow(interpreter.interpreter_builder.options)),
-        (interpreter.InterpreterBuilder, "binary_op", _truths_of_one_bit(interpreter.InterpreterBuilder.binary_op)),
     ]
 
 
@@ -82,18 +81,6 @@ def _with_index(patch: Callable[..., Any]) -> Callable[..., Any]:
         scope.set_attr(tensor, "__index__", lambda value: int(value.handle.data.item()))
 
     return change
-
-
-def _truths_of_one_bit(operation: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an operation whose comparisons have a type of one bit. The interpreter keeps that of the operands, and a mask that is made
-    of a program's number and then broadcast (`(pid < n) & mask`) is one of whole numbers, which no load takes.
-    """
-
-    def compute(builder: Any, left: Any, right: Any, op: Any) -> Any:
-        result = operation(builder, left, right, op)
-        return type(result)(result.data, tl.int1) if result.data.dtype == np.bool_ else result
-
-    return compute
 
 
 def _loop_of_tensors(transformer: ast.NodeTransformer, node: ast.For) -> ast.For:
