@@ -19,8 +19,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from harness.inside.process.exceptions import describe
+from harness.inside.process.exceptions import DecidedByData, NotPretended, describe
 from harness.inside.process.journal import Journal
+from harness.inside.process.not_run import why_not_run
 from harness.records import Job, NotRun, Scalar, Verdict
 from harness.records.selection.package import is_bench, kernel_of
 
@@ -115,7 +116,10 @@ def loading(path: Path, job: Job) -> str:
 
 
 def load_case(journal: Journal, path: Path, job: Job, done: set[str]) -> ModuleType | None:
-    """Load a bench. If that fails, or killed an earlier worker, it becomes a row of its own and its points are left out."""
+    """Load a bench. If that fails, or killed an earlier worker, it becomes a row of its own and its points are left out.
+
+    What it asks of a card that nobody pretends, or decides by data that are not there, is no failure of its own.
+    """
     identity = loading(path, job)
     if identity in done:
         return None
@@ -124,7 +128,11 @@ def load_case(journal: Journal, path: Path, job: Job, done: set[str]) -> ModuleT
         module = load_module(path, Path(job.kernels))
     except Exception as error:
         traceback.print_exc()
-        journal.write("finish", id=identity, verdict=Verdict.ERROR.value, reason=describe(error))
+        why = why_not_run(error)
+        if why in (NotRun.DATA, NotRun.NOT_PRETENDED) and (isinstance(error, (DecidedByData, NotPretended)) or not job.needs_card):
+            journal.write("finish", id=identity, verdict=Verdict.NOT_RUN.value, reason=describe(error), not_run=why)
+        else:
+            journal.write("finish", id=identity, verdict=Verdict.ERROR.value, reason=describe(error))
         return None
     journal.write("ready", id=identity)
     return module

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.inside.process.exceptions import DecidedByData
 from harness.inside.process.journal import Journal
 from harness.inside.process.not_run import why_not_run
 from harness.inside.test.settings import selection, settings
@@ -129,7 +130,7 @@ class Collection:
             return Failure(report.nodeid, last_line(str(report.longrepr)), NotRun.IMPORT, broken=True)
         cause = error.__cause__ or getattr(error, "cause", None) or error
         why = why_not_run(cause)
-        broken = why is not NotRun.NOT_PRETENDED
+        broken = why is not NotRun.NOT_PRETENDED and DecidedByData not in (type(error), type(cause))
         why = NotRun.IMPORT if broken else why
         if type(error).__name__ != _BROKEN:
             return Failure(report.nodeid, last_line(str(report.longrepr)), why, broken)
