@@ -11,6 +11,11 @@ def zeros(*shape, dtype=torch.float32):
     return torch.zeros(*shape, dtype=dtype, device="cuda")
 
 
+def drawn(n):
+    """Numbers whose sum is the same in each order; none is 0, since adding that would change nothing."""
+    return torch.randint(1, 9, (n,), device="cuda").float()
+
+
 @planted("race", "out", "every program stores its number in one place")
 def test_one_place_for_all(fault):
     out = zeros(8, dtype=torch.int32)
@@ -44,14 +49,14 @@ def test_two_to_a_row(fault):
 
 @planted("race", "out", "a sum without an atomic")
 def test_sum(fault):
-    x, out = torch.randn(8 * BLOCK, device="cuda"), zeros(1)
+    x, out = drawn(8 * BLOCK), zeros(1)
     races.accumulate[(8,)](x, out, BLOCK, fault)
     torch.testing.assert_close(out[0], x.sum())
 
 
 @planted("race", "out", "the first program zeroes what all add to")
 def test_zeroed_by_the_first(fault):
-    x, out = torch.randn(8 * BLOCK, device="cuda"), torch.full((1,), 5.0 if fault else 0.0, device="cuda")
+    x, out = drawn(8 * BLOCK), torch.full((1,), 5.0 if fault else 0.0, device="cuda")
     races.zero_and_add[(8,)](x, out, BLOCK, fault)
     torch.testing.assert_close(out[0], x.sum())
 
@@ -64,7 +69,7 @@ def test_read_while_others_add(fault):
 
 
 def added_up(who, sem, scope="gpu"):
-    x, scratch, count, out = torch.randn(8 * BLOCK, device="cuda"), zeros(8), zeros(1, dtype=torch.int32), zeros(1)
+    x, scratch, count, out = drawn(8 * BLOCK), zeros(8), zeros(1, dtype=torch.int32), zeros(1)
     races.last_one_adds_up[(8,)](x, scratch, count, out, 8, BLOCK, who, sem, scope)
     torch.testing.assert_close(out[0], x.sum())
 
@@ -90,7 +95,7 @@ def test_counter_without_release(fault):
 
 
 def locked(how):
-    x, lock, out = torch.randn(8 * BLOCK, device="cuda"), zeros(8, dtype=torch.int32), zeros(1)
+    x, lock, out = drawn(8 * BLOCK), zeros(8, dtype=torch.int32), zeros(1)
     races.locked[(8,)](x, lock, out, BLOCK, how)
     torch.testing.assert_close(out[0], x.sum())
 
@@ -126,7 +131,7 @@ def test_transposed_in_place(fault):
 
 @planted("race", "out", "a running total that does not wait for the program before")
 def test_running_total(fault):
-    x, out, flags = torch.randn(8 * BLOCK, device="cuda"), zeros(8), zeros(8, dtype=torch.int32)
+    x, out, flags = drawn(8 * BLOCK), zeros(8), zeros(8, dtype=torch.int32)
     races.running_total[(8,)](x, out, flags, BLOCK, fault)
     torch.testing.assert_close(out, x.view(8, BLOCK).sum(1).cumsum(0))
 
@@ -155,7 +160,7 @@ def test_split_k(fault):
 
 @planted("race", "scratch", "one scratch buffer for all programs")
 def test_shared_scratch(fault):
-    x, scratch, out = torch.randn(8 * BLOCK, device="cuda"), torch.empty(8 * BLOCK, device="cuda"), zeros(8 * BLOCK)
+    x, scratch, out = drawn(8 * BLOCK), torch.empty(8 * BLOCK, device="cuda"), zeros(8 * BLOCK)
     races.shared_scratch[(8,)](x, scratch, out, BLOCK, fault)
     torch.testing.assert_close(out, x)
 
@@ -189,6 +194,6 @@ def test_last_to_exchange(fault):
 
 @planted(None, None, "sums go where an atomic counter says, in the order in which programs come", in_order=False)
 def test_order_of_arrival(fault):
-    x, count, out = torch.randn(8 * BLOCK, device="cuda"), zeros(1, dtype=torch.int32), zeros(8)
+    x, count, out = drawn(8 * BLOCK), zeros(1, dtype=torch.int32), zeros(8)
     races.kept_numbers[(8,)](x, count, out, BLOCK, fault)
     torch.testing.assert_close(out, x.view(8, BLOCK).sum(1))
