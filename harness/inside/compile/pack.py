@@ -1,7 +1,7 @@
 """Keep what the compile stage compiled, so that the machine with the card need not compile it again: `--save-compiled`.
 
 The folder holds the entries of Triton's cache for the architectures that were asked for, and a manifest: what they were made of and with,
-and the hash of each file. It holds no native code for the host: `ahead/unpack.py` takes none.
+and the hash of each file. It holds no native code for the host: `precompile/unpack.py` takes none.
 """
 
 from __future__ import annotations

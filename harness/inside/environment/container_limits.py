@@ -14,7 +14,7 @@ _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory
 
 
 def memory_kills() -> int:
-    """Return a number that grows when the kernel kills a process of this container for memory, or any while the machine has none left."""
+    """Return how many processes Linux has killed because memory ran out: those of this container plus those of the whole machine."""
     found = 0
     for path in _COUNTERS:
         try:

@@ -1,4 +1,4 @@
-"""A process that the kernel killed for memory is told from one that somebody else killed."""
+"""Linux counts the processes that it killed because memory ran out. Reading that counter tells such a kill from any other."""
 
 import pytest
 
@@ -26,6 +26,6 @@ def test_a_kill_counts_in_a_container_or_on_the_whole_machine(counters):
 
 @pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill many\n", "nr_free_pages 70\n"])
 def test_a_kernel_without_the_counter_says_nothing(counters, text):
-    """The process was killed, and nobody knows why."""
+    """Then the report says that the process was killed, and gives no reason."""
     counters[2].write_text(text)
     assert container_limits.memory_kills() == 0

@@ -136,8 +136,8 @@ def test_a_group_is_told_by_its_first_exception():
     assert first_of_several(ValueError("alone")) == ""
 
 
-def test_what_a_kernel_raised_is_told_without_the_interpreter_around_it():
-    """Triton wraps it once a call, each time in the text of the one before."""
+def test_a_kernels_error_is_shown_without_the_interpreters_wrapping():
+    """Triton wraps the error again at each call, and repeats its text each time."""
 
     def kernel():
         try:

@@ -82,7 +82,10 @@ def _compared(function: Callable[..., Any], name: str, *args: Any, **options: An
 
 
 def _joined(decides: bool, *values: Callable[[], Any]) -> Any:
-    """Return what the compiler makes of `or` if True `decides`, or of `and`: tensors are all computed, and constants as Python has it."""
+    """Join values as the compiler does: by `or` if `decides` is True, by `and` if it is False.
+
+    All tensors are computed and combined. A constant that equals `decides` is the result, and what follows it is not computed.
+    """
     from triton.runtime.interpreter import interpreter_semantic
 
     join = interpreter_semantic.or_ if decides else interpreter_semantic.and_
