@@ -5,6 +5,7 @@ Each was seen on an NVIDIA card (docs/no-gpu.md). Some releases of Triton have s
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -32,21 +33,22 @@ def card_arithmetic() -> list[Patch]:
     ]
 
 
-def _smaller(choose: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """Return a minimum to which -0 is below +0."""
-    return lambda x, y: np.where((x == 0) & (y == 0), np.where(np.signbit(x), x, y), choose(x, y))
+def smaller(x: Array, y: Array, choose: Callable[[Array, Array], Array] = np.fmin) -> Array:
+    """Return the minimum, of two zeros the negative one. Of a number and a NaN, `choose` decides: `np.fmin` returns the number."""
+    return np.asarray(np.where(x == y, np.where(np.signbit(x), x, y), choose(x, y)))
 
 
-def _larger(choose: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    return lambda x, y: np.where((x == 0) & (y == 0), np.where(np.signbit(x), y, x), choose(x, y))
+def larger(x: Array, y: Array, choose: Callable[[Array, Array], Array] = np.fmax) -> Array:
+    """Return the maximum, of two zeros the positive one."""
+    return np.asarray(np.where(x == y, np.where(np.signbit(x), y, x), choose(x, y)))
 
 
-# `fmin` and `fmax` return the number of a number and a NaN, as `tl.minimum` does unless it is asked to propagate NaN.
-_CHOICES = {
-    "create_minnumf": _smaller(np.fmin),
-    "create_maxnumf": _larger(np.fmax),
-    "create_minimumf": _smaller(np.minimum),
-    "create_maximumf": _larger(np.maximum),
+# `tl.minimum` returns the number of a number and a NaN, unless it is asked to propagate NaN.
+_CHOICES: dict[str, Callable[[Array, Array], Array]] = {
+    "create_minnumf": smaller,
+    "create_maxnumf": larger,
+    "create_minimumf": functools.partial(smaller, choose=np.minimum),
+    "create_maximumf": functools.partial(larger, choose=np.maximum),
 }
 
 

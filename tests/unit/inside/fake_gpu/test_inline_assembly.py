@@ -251,6 +251,14 @@ def test_whole_numbers_to_floats():
         assert np.array_equal(half, (WORDS[0] & np.uint64(0xFFFF)).astype(np.float64).astype(np.float16))
 
 
+@pytest.mark.parametrize(("name", "negative"), [("min.f32", True), ("max.f32", False)])
+def test_of_two_zeros_the_negative_one_is_the_smaller(name, negative):
+    """Whichever comes first."""
+    x = np.array([0.0, -0.0], np.float32)
+    chosen = run_on(f"{name} $0, $1, $2;", bits_of(x), bits_of(x[::-1].copy())).astype(np.uint32).view(np.float32)
+    assert np.signbit(chosen).tolist() == [negative, negative]
+
+
 def test_minima_and_comparisons_of_nan():
     x, y = FLOATS, FLOATS[::-1].copy()
     chosen = {

@@ -11,18 +11,11 @@ from collections.abc import Callable
 import numpy as np
 
 from harness.inside.fake_gpu.interpreted.assembly.numbers import Array
+from harness.inside.fake_gpu.interpreted.card_arithmetic import larger, smaller
 
 # Modifiers that change nothing here: the result is computed in fp64, or is the nearest.
 PRECISIONS = {"rn", "approx", "full", "ftz"}
 _TINY = {"f16": np.finfo(np.float16).tiny}  # the smallest number that is no denormal; bf16 has that of fp32
-
-
-def _smaller(x: Array, y: Array) -> Array:
-    return np.where((x == y) & np.signbit(x), x, np.fmin(x, y))  # of two zeros, the negative one
-
-
-def _larger(x: Array, y: Array) -> Array:
-    return np.where((x == y) & np.signbit(x), y, np.fmax(x, y))
 
 
 def _fused(x: Array, y: Array, z: Array) -> Array:
@@ -41,8 +34,8 @@ OPERATIONS: dict[str, Callable[..., Array]] = {
     "mul": np.multiply,
     "fma": _fused,
     "div": np.divide,
-    "min": _smaller,
-    "max": _larger,
+    "min": smaller,
+    "max": larger,
     "abs": np.abs,
     "neg": np.negative,
     "copysign": lambda x, y: np.copysign(y, x),  # the first operand has the sign
@@ -59,7 +52,7 @@ _OF_TWO = ("add", "sub", "mul", "div", "min", "max", "copysign")
 # `.NaN`: a NaN among the operands is the result.
 KEEPING_NAN: dict[str, Callable[..., Array]] = {
     name: lambda x, y, compute=compute: np.where(np.isnan(x) | np.isnan(y), np.nan, compute(x, y))
-    for name, compute in (("min", _smaller), ("max", _larger))
+    for name, compute in (("min", smaller), ("max", larger))
 }
 # `.xorsign.abs`: of the magnitudes, with the product's sign.
 _WITH_SIGNS = {"xorsign", "abs"}
