@@ -66,8 +66,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage again, but not in what was collected: it stays until the end."""
+    """Look for garbage again, though rarely, and not in what was collected: it stays until the end."""
     gc.freeze()
+    gc.set_threshold(50_000)
     gc.enable()
 
 

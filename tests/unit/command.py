@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from forking import client
-from light import light_python
+from light import light_python, share_light_python
 
 _CLOSED = -1
 _SHARED = "WARPWAVE_TEST_SERVERS"
@@ -84,6 +84,7 @@ def _run(
 
 def share_servers() -> None:
     """Start what the processes of all of pytest's workers are forked from: called in the process that starts those."""
+    share_light_python()
     os.environ[_SHARED] = os.pathsep.join(f"{kind}={_start((), kind)}" for kind in ("stages", "compiler"))
 
 

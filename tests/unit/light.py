@@ -12,11 +12,19 @@ import tempfile
 from pathlib import Path
 
 DATA = Path(__file__).parents[1] / "data" / "light"
+_SHARED = "WARPWAVE_TEST_LIGHT_PYTHON"
+
+
+def share_light_python() -> None:
+    """Let all of pytest's workers use one: what their processes are forked from knows it by its path."""
+    os.environ[_SHARED] = light_python()
 
 
 @functools.cache
 def light_python() -> str:
     """Its path. What stands for torch there, and for a card, is in tests/data/light."""
+    if shared := os.environ.get(_SHARED):
+        return shared
     folder = Path(tempfile.mkdtemp(prefix="warpwave-light-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))

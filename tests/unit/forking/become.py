@@ -26,10 +26,10 @@ import traceback
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import NoReturn
 
 _PR_SET_DUMPABLE = 4  # <linux/prctl.h>
@@ -52,6 +52,7 @@ class Python:
     modules: Mapping[str, ModuleType]
     begins_with: tuple[str, ...] = ()  # modules that its `site` imports
     when_asked: tuple[Imported, ...] = ()  # modules that are there as soon as it imports them
+    one_by_one: Mapping[str, ModuleType] = field(default_factory=dict)  # each is there when it is imported
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,7 @@ def _begin(python: Python, program: Program, variables: Mapping[str, str]) -> No
     vars(main)["__builtins__"] = builtins
     importlib.invalidate_caches()
     sys.meta_path[:0] = [WhenAsked(entry) for entry in python.when_asked if entry.interprets == variables.get("TRITON_INTERPRET")]
+    sys.meta_path[:0] = [OneByOne(python.one_by_one)]
     for name in python.begins_with:
         importlib.import_module(name)
 
@@ -161,6 +163,43 @@ class WhenAsked:
         """Make the others known; they have run."""
         module.__spec__, module.__loader__ = self._spec, self._spec and self._spec.loader
         sys.modules.update({name: other for name, other in self._entry.modules.items() if name not in sys.modules})
+
+
+class OneByOne:
+    """A finder of modules that have run: an import makes one known, and those from which it has its names."""
+
+    def __init__(self, modules: Mapping[str, ModuleType]) -> None:
+        self._modules = modules
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+        """Answer if this process would find the same file."""
+        spec = name in self._modules and self._modules[name].__spec__
+        found = PathFinder.find_spec(name, path) if spec else None
+        if not spec or found is None or found.origin != spec.origin:
+            return None
+        return ModuleSpec(name, self, origin=spec.origin, loader_state=spec, is_package=spec.submodule_search_locations is not None)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return it."""
+        return self._modules[spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do not run it again."""
+        spec = module.__spec__ and module.__spec__.loader_state
+        module.__spec__, module.__loader__ = spec, spec and spec.loader
+        self._know(module)
+
+    def _know(self, module: ModuleType) -> None:
+        for value in list(vars(module).values()):
+            name = getattr(value, "__module__", None)
+            if name in self._modules and name not in sys.modules:
+                sys.modules[name] = self._modules[name]
+                self._know(sys.modules[name])
+
+    def get_code(self, name: str) -> CodeType | None:
+        """Return what `-m` runs as the main program."""
+        spec = self._modules[name].__spec__
+        return spec and spec.loader.get_code(name)  # type: ignore[union-attr]
 
 
 def _forget() -> None:

@@ -1,7 +1,7 @@
 """What processes are forked from: `python server.py KIND LIGHT SOCKET PIPE` serves until the other end of the pipe is closed.
 
-KIND `stages` has what the `warpwave` command needs and, apart from it, what a stage needs: torch, NumPy, pytest and, once it is imported,
-Triton. KIND `compiler` has what the compile stage needs, and `command` what the command needs.
+KIND `stages` has what the `warpwave` command needs and, apart from it, what a stage needs: torch, NumPy, pytest and, once they are imported,
+Triton and the stage's own modules. KIND `compiler` has what the compile stage needs, and `command` what the command needs.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ _TORCH = ("torch",)
 _COMPILER = ("torch._dynamo", "torch.fx.experimental.symbolic_shapes", "triton.experimental.gluon", "triton.testing")
 _ASK = "import json, sys; print(json.dumps([sys.prefix, sys.path]))"
 
+RARELY = 50_000  # allocations between two searches for garbage, of which short processes have little
+
 Modules = dict[str, ModuleType]
 
 
@@ -65,14 +67,15 @@ def pythons(kind: str, light: str, command: Modules) -> dict[str, Python]:
     plain = {name: module for name, module in command.items() if name.partition(".")[0] in ("yaml", "_yaml")}
     plain |= load(["pytest", "numpy"], plain)
     plain |= load([f"_pytest.{name}" for name in plain["_pytest.config"].default_plugins], plain)
+    stages = load_stages(plain)
     heavy, triton = {**plain, **load(_TORCH, plain)}, ()
     if kind == "compiler":
         heavy |= load(_COMPILER, heavy, lambda: sys.modules["triton.runtime.cache"].triton_key())
     else:
         triton = interpreting_and_not(plain)
     prefix, path = json.loads(subprocess.run([light, "-I", "-c", _ASK], capture_output=True, text=True, check=True).stdout)
-    found = Python(sys.executable, sys.prefix, _FOUND, heavy, when_asked=triton)
-    return {found.executable: found, light: Python(light, prefix, tuple(path), plain, ("light_gpu",), triton)}
+    found = Python(sys.executable, sys.prefix, _FOUND, heavy, when_asked=triton, one_by_one=stages)
+    return {found.executable: found, light: Python(light, prefix, tuple(path), plain, ("light_gpu",), triton, stages)}
 
 
 def interpreting_and_not(there: Modules) -> tuple[Imported, ...]:
@@ -93,7 +96,8 @@ def load(names: Sequence[str], there: Modules | None = None, first_use: Callable
     sys.modules.update(there or {})
     before = set(sys.modules)
     for name in names:
-        importlib.import_module(name)
+        with contextlib.suppress(NotForAllError):
+            importlib.import_module(name)
     first_use()
     came = {name: module for name, module in sys.modules.items() if name not in before and not become.is_standard(name)}
     for name in (*came, *(there or {})):
@@ -101,10 +105,35 @@ def load(names: Sequence[str], there: Modules | None = None, first_use: Callable
     return came
 
 
+class NotForAllError(Exception):
+    """What is to be imported needs torch or Triton, which a process may have in another form."""
+
+
+class Refusing:
+    """A finder of nothing: torch and Triton cannot be imported."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Refuse both, and what is in them."""
+        if name.partition(".")[0] in ("torch", "triton"):
+            raise NotForAllError(name)
+
+
+def load_stages(there: Modules) -> Modules:
+    """Import what the stages have that is the same for every process."""
+    sys.meta_path.insert(0, Refusing)
+    found = load([name for name in _modules() if name.startswith("harness.inside.") and not name.endswith("__main__")], there)
+    sys.meta_path.remove(Refusing)
+    return found
+
+
+def _modules() -> list[str]:
+    places = (path.relative_to(ROOT).with_suffix("").parts for path in sorted((ROOT / "harness").rglob("*.py")))
+    return [".".join(place).removesuffix(".__init__") for place in places]
+
+
 def load_command() -> Modules:
     """Import the harness, and make what it makes on first use: its templates, and what reads its records."""
-    places = (path.relative_to(ROOT).with_suffix("").parts for path in sorted((ROOT / "harness").rglob("*.py")))
-    names = [".".join(place).removesuffix(".__init__") for place in places if place[1] != "inside"]
 
     def first_use() -> None:
         from synthetic import two_targets, write_raw
@@ -115,7 +144,7 @@ def load_command() -> Modules:
             sys.modules["harness.report"].make_report([Path(folder)], Path(folder))
         sys.modules["harness.config.targets"].load_targets()
 
-    return load(names, first_use=first_use)
+    return load([name for name in _modules() if not name.startswith("harness.inside")], first_use=first_use)
 
 
 def _attend(connection: socket.socket, command: Modules, forks: Forks) -> NoReturn:
@@ -161,6 +190,7 @@ def main(kind: str, light: str, where: str, pipe: str) -> None:
     forks.install()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(RARELY)
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(f"{where}.new")
         made.listen(64)
