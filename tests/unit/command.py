@@ -23,6 +23,7 @@ from forking import client
 from light import light_python, share_light_python
 
 _CLOSED = -1
+_READING = ("clean", "codegen", "compare", "export", "history", "init", "list", "plot", "report")  # commands that start no stage
 _SHARED = "WARPWAVE_TEST_SERVERS"
 _SERVER = Path(client.__file__).with_name("server.py")
 
@@ -33,7 +34,9 @@ def warpwave(*arguments: object, light: bool = False, **more) -> subprocess.Comp
     Args:
         light: What it starts finds tests/data/light in place of torch.
     """
-    return _run([light_python() if light else sys.executable, "warpwave", *_words(arguments)], **more)
+    words = _words(arguments)
+    kind = "command" if words[:1] and words[0] in _READING else "stages"
+    return _run([light_python() if light else sys.executable, "warpwave", *words], **{"kind": kind, **more})
 
 
 def python(*arguments: object, light: bool = False, **more) -> subprocess.CompletedProcess[str]:
@@ -49,10 +52,10 @@ def python(*arguments: object, light: bool = False, **more) -> subprocess.Comple
     return _run([light_python() if light else sys.executable, *_words(arguments)], **more)
 
 
-def shell_words(light: bool = False) -> str:
-    """What stands for `warpwave` on a shell's line."""
+def shell_words(light: bool = False, kind: str = "stages") -> str:
+    """What stands for `warpwave` on a shell's line; `light` and `kind` as above."""
     command = [light_python() if light else sys.executable, "warpwave"]
-    return shlex.join([sys.executable, "-I", "-S", client.__file__, _server((), "stages"), *command])
+    return shlex.join([sys.executable, "-I", "-S", client.__file__, _server((), kind), *command])
 
 
 def _words(arguments: Sequence[object]) -> list[str]:
@@ -85,7 +88,7 @@ def _run(
 def share_servers() -> None:
     """Start what the processes of all of pytest's workers are forked from: called in the process that starts those."""
     share_light_python()
-    os.environ[_SHARED] = os.pathsep.join(f"{kind}={_start((), kind)}" for kind in ("stages", "compiler"))
+    os.environ[_SHARED] = os.pathsep.join(f"{kind}={_start((), kind)}" for kind in ("stages", "compiler", "command"))
 
 
 @functools.cache

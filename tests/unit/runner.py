@@ -47,7 +47,7 @@ class Runner:
         workspace, temporary, programs = self.folder / "work", self.folder / "_temp", self.folder / "bin"
         for path in (workspace, temporary, programs):
             path.mkdir(parents=True)
-        for name, text in {"warpwave": f'exec {command.shell_words(light=True)} "$@"', **self.programs}.items():
+        for name, text in {"warpwave": f'exec {command.shell_words(kind="command")} "$@"', **self.programs}.items():
             (programs / name).write_text(f"#!/bin/bash\n{text}\n")
             (programs / name).chmod(0o755)
         base = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "RUNNER_TEMP": str(temporary)}

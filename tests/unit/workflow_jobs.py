@@ -11,7 +11,7 @@ from runner import ROOT
 WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "workflows").glob("*.yml")}
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 RECORDED = ROOT / "reports" / "h100" / "raw"
-REAL = command.shell_words(light=True)
+REAL = command.shell_words(kind="command")
 # `python3 -m venv` and `pip install` of a leg: a folder with our command in it.
 PYTHON = """
 [ "$1 $2" = "-m venv" ] || exit 0
@@ -27,6 +27,15 @@ RUNNERS = {"cuda": ["self-hosted", "h200"], "rocm": ["self-hosted", "mi300x"], "
 COMPILES = f"""
 case "$1 $2 $3" in
 "ci leg cpu") echo "$COMPILE_FOR" >asked; while [ "$1" != --out ]; do shift; done; mkdir -p "$2/raw"; cp -r {{left}} "$2/raw/cpu";;
+*) exec {REAL} "$@";;
+esac"""
+
+
+def brings(results):
+    """What stands for warpwave on a machine whose card left these results."""
+    return f"""
+case "$1 $2 $3" in
+"ci leg cuda") while [ "$1" != --out ]; do shift; done; mkdir -p "$2/raw"; cp -r {results} "$2/raw/cuda";;
 *) exec {REAL} "$@";;
 esac"""
 

@@ -6,7 +6,8 @@ import shutil
 
 import pytest
 from runner import Runner
-from workflow_jobs import HEAD_OR_BASE, NO_BASE, PYTHON, REAL, RECORDED
+from synthetic import record, run, write_raw
+from workflow_jobs import HEAD_OR_BASE, NO_BASE, PYTHON, RECORDED, brings
 
 
 @pytest.fixture
@@ -31,15 +32,18 @@ def runner(tmp_path):
 
 @pytest.fixture
 def green(tmp_path):
-    """The results of a real card."""
-    return shutil.copytree(RECORDED / "cuda", tmp_path / "green" / "cuda")
+    """Made-up results of a card, without a failure."""
+    write_raw(tmp_path / "green" / "cuda", run(record=record("cuda")))
+    return tmp_path / "green" / "cuda"
 
 
 @pytest.fixture
 def card(green):
-    """`run cuda` hands over what a real card left, and `doctor` finds nothing wrong."""
-    return f"""
-case "$1 $2 $3" in
-"ci leg cuda") while [ "$1" != --out ]; do shift; done; mkdir -p "$2/raw"; cp -r {green} "$2/raw/cuda";;
-*) exec {REAL} "$@";;
-esac"""
+    """`run cuda` hands them over, and `doctor` finds nothing wrong."""
+    return brings(green)
+
+
+@pytest.fixture
+def real_card(tmp_path):
+    """The same with what a real card left."""
+    return brings(shutil.copytree(RECORDED / "cuda", tmp_path / "real" / "cuda"))

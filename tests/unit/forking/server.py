@@ -1,7 +1,7 @@
 """What processes are forked from: `python server.py KIND LIGHT SOCKET PIPE` serves until the other end of the pipe is closed.
 
-KIND `stages` has what the `warpwave` command needs and, apart from it, what a stage needs: torch, NumPy, pytest and, once they are imported,
-Triton and the stage's own modules. KIND `compiler` has what the compile stage needs, and `command` what the command needs.
+KIND `stages` has what the `warpwave` command needs and, apart from it, what a stage needs: torch, NumPy, pytest and, once they are
+imported, Triton and the stage's own modules. KIND `compiler` has what the compile stage needs, and `command` what the command needs.
 """
 
 from __future__ import annotations
@@ -45,20 +45,46 @@ Modules = dict[str, ModuleType]
 
 
 def serve(listener: socket.socket, pipe: int, command: Modules, forks: Forks) -> NoReturn:
-    """Fork for every connection."""
+    """Fork for every connection, and answer with the exit status."""
+    running: dict[int, tuple[int, socket.socket]] = {}
     while True:
-        ready, _, _ = select.select([listener, pipe], [], [])
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        if listener not in ready:
+        ready, _, _ = select.select([listener, pipe, *running], [], [])
+        for ended in running.keys() & set(ready):
+            child, connection = running.pop(ended)
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            with contextlib.suppress(OSError):  # nobody waits for it any more
+                connection.sendall(status.to_bytes(SIZE, "big", signed=True))
+            connection.close()
+            os.close(ended)
+        if pipe in ready:
             os._exit(0)
-        connection, _ = listener.accept()
-        if not os.fork():
-            listener.close()
-            os.close(pipe)
-            _attend(connection, command, forks)
-        connection.close()
+        if listener in ready:
+            connection, _ = listener.accept()
+            try:
+                asked, files = _read(connection)
+            except EOFError:
+                connection.close()
+                continue
+            child = os.fork()
+            if not child:
+                for one in (listener, connection, *(waiting for _, waiting in running.values())):
+                    one.close()
+                for number in (pipe, *running):
+                    os.close(number)
+                _become(asked, files, command, forks)
+            running[os.pidfd_open(child)] = child, connection
+            for number in files:
+                os.close(number)
+
+
+def _read(connection: socket.socket) -> tuple[dict, list[int]]:
+    head, files, _, _ = socket.recv_fds(connection, SIZE, 3)
+    data = b""
+    while len(data) < int.from_bytes(head, "big"):
+        if not (part := connection.recv(1 << 20)):
+            raise EOFError("who asked is gone")
+        data += part
+    return json.loads(data), files
 
 
 def pythons(kind: str, light: str, command: Modules) -> dict[str, Python]:
@@ -145,22 +171,6 @@ def load_command() -> Modules:
         sys.modules["harness.config.targets"].load_targets()
 
     return load([name for name in _modules() if not name.startswith("harness.inside")], first_use=first_use)
-
-
-def _attend(connection: socket.socket, command: Modules, forks: Forks) -> NoReturn:
-    """Fork the process and answer with its exit status."""
-    head, files, _, _ = socket.recv_fds(connection, SIZE, 3)
-    data = b""
-    while len(data) < int.from_bytes(head, "big"):
-        data += connection.recv(1 << 20)
-    child = os.fork()
-    if not child:
-        connection.close()
-        _become(json.loads(data), files, command, forks)
-    for file in files:
-        os.close(file)
-    connection.sendall(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]).to_bytes(SIZE, "big", signed=True))
-    os._exit(0)
 
 
 def _become(asked: dict, files: list[int], command: Modules, forks: Forks) -> NoReturn:
