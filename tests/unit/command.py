@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -95,13 +94,7 @@ def share_servers() -> None:
 def _server(before: tuple[str, ...], kind: str) -> str:
     """The socket of what processes are forked from."""
     shared = dict(entry.split("=", 1) for entry in os.environ.get(_SHARED, "").split(os.pathsep) if entry)
-    socket = Path(shared[kind] if kind in shared and not before else _start(before, kind))
-    until = time.monotonic() + 120
-    while not socket.exists():
-        assert socket.parent.exists(), "what processes are forked from has not started"
-        assert time.monotonic() < until, "what processes are forked from takes too long to start"
-        time.sleep(0.01)
-    return str(socket)
+    return shared[kind] if kind in shared and not before else _start(before, kind)
 
 
 def _start(before: tuple[str, ...], kind: str) -> str:

@@ -104,16 +104,23 @@ def result_rdna4(rows: np.ndarray) -> np.ndarray:
     return np.stack([rows[:, 16 * (i // 8) : 16 * (i // 8) + 16, i % 8] for i in range(16)], axis=1)
 
 
+def again_is_slow(cases):
+    """Mark what an earlier architecture has, too; eight bits are of other formats there, and other shapes hold those."""
+    first = {case[1:]: case for case in reversed(cases)}
+    return [case if first[case[1:]] == case else pytest.param(*case, marks=pytest.mark.slow) for case in cases]
+
+
 SMFMAC = [(arch, f"{m}x{m}x{k}", kind) for arch in ("gfx942", "gfx950") for m, k in ((16, 32), (32, 16)) for kind in ("f16", "bf16")]
 SMFMAC += [
     (arch, f"{m}x{m}x{k}", kind) for arch in ("gfx942", "gfx950") for m, k in ((16, 64), (32, 32)) for kind in ("i8", "fp8_bf8", "bf8_fp8")
 ]
 SMFMAC += [("gfx950", f"{m}x{m}x{k}", kind) for m, k in ((16, 64), (32, 32)) for kind in ("f16", "bf16")]
 SMFMAC += [("gfx950", f"{m}x{m}x{k}", kind) for m, k in ((16, 128), (32, 64)) for kind in ("i8", "fp8_fp8", "bf8_bf8")]
+
 BITS = {"f16": 16, "bf16": 16, "i8": 8, "u8": 8, "i4": 4, "u4": 4, "fp8": 8, "bf8": 8, "fp6": 6, "bf6": 6}
 
 
-@pytest.mark.parametrize(("arch", "shape", "kind"), SMFMAC, ids=str)
+@pytest.mark.parametrize(("arch", "shape", "kind"), again_is_slow(SMFMAC), ids=str)
 def test_sparse_products_of_cdna(arch, shape, kind):
     m, k = int(shape.split("x")[0]), int(shape.split("x")[2])
     left, right = kind.split("_") if "_" in kind else (kind, kind)
