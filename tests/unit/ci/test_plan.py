@@ -125,7 +125,12 @@ def test_a_hosts_file_is_a_plan(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("cuda: {ssh: a}", "names no runner"), ("cuda: {runner: [self-hosted]}", "`self-hosted` alone"), (None, "There is no hosts.yml")],
+    [
+        ("a: {target: cuda, shards: 60, runner: [h100]}\nb: {target: cuda, shards: 5, runner: [b200]}", "asks for 65 jobs"),
+        ("cuda: {ssh: a}", "names no runner"),
+        ("cuda: {runner: [self-hosted]}", "`self-hosted` alone"),
+        (None, "There is no hosts.yml"),
+    ],
 )
 def test_a_hosts_file_without_runners_is_refused(tmp_path, capsys, monkeypatch, text, said):
     """No job would find its machine."""

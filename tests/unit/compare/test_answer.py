@@ -9,7 +9,7 @@ from two_vendors import MADE_UP, compared, two_vendors
 from harness.compare import compare
 from harness.compare.answer.code_side_by_side import Side, figures, hints
 from harness.compare.answer.headline import headline
-from harness.compare.answer.overview import Distance, distance, overview
+from harness.compare.answer.overview import Compiled, Distance, distance, overview
 from harness.compare.answer.shortfalls import shortfalls
 from harness.records import Verdict
 
@@ -82,6 +82,14 @@ def test_the_headline_tells_apart_what_does_not_compile_and_what_breaks_a_gate()
     gated = compiled("sy_80", verdict=Verdict.FAILED, spills=2, broken={"spills": "2 registers"}, reason="spills")
 
     assert first_sentence([run("a", compiled=(dead, gated))]) == "1 kernel does not compile on a; 1 kernel breaks a gate there."
+
+
+def test_what_does_not_compile_and_what_breaks_a_gate_are_counted_apart():
+    dead, twice = (compiled(name, verdict=Verdict.FAILED, registers=None, reason="out of resource") for name in ("sy_80", "sy_100"))
+    gated = compiled(verdict=Verdict.FAILED, spills=2, broken={"spills": "2 registers"}, reason="spills")
+    comparison = compare([run("a", compiled=(dead, twice, gated, compiled("sy_75")))])
+
+    assert overview(comparison)[0].squares[0].compiled == Compiled(n=4, failed=2, gated=1)
 
 
 def test_an_absent_target_comes_first():

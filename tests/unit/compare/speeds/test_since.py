@@ -27,7 +27,7 @@ def test_the_trend_of_a_kernel_is_in_every_renderer(value, mark):
     text = io.StringIO()
     Console(file=text, width=80, highlight=False).print(render_terminal(comparison))
 
-    assert comparison.since[0].commit == "0ld"
+    assert (comparison.since[0].commit, comparison.since[0].n) == ("0ld", 4)
     assert overview(comparison)[0].squares[0].since == comparison.since[0]
     assert any(line.startswith("softmax ") and line.rstrip().endswith(mark) for line in text.getvalue().splitlines())
     assert f"<div>{mark}<span" in render_html(comparison)
