@@ -15,13 +15,17 @@ from harness.inside.fake_gpu.driver import keep_in_backward  # noqa: E402
 from harness.inside.fake_gpu.no_data.tensors import WithoutData  # noqa: E402
 from harness.inside.fake_gpu.redirect import Redirect  # noqa: E402
 from harness.inside.fake_gpu.torch_device import apply  # noqa: E402
+from harness.inside.fake_gpu.with_data import log_softmax_rounded_once  # noqa: E402
 
 CARD = torch.device("cuda", 0)
 
 
 @pytest.fixture
 def seen():
-    """Replace four operators on the card. Each call of a replacement is listed, with the device that it sees."""
+    """Replace five operators on the card; the host's version of one is ours.
+
+    Each call of a replacement is listed, with the device that it sees.
+    """
     calls: list[tuple[str, torch.device | None]] = []
 
     def add(x, y, *, alpha=1):
@@ -40,12 +44,23 @@ def seen():
         calls.append(("lift", x.device))
         return x.clone()
 
+    def log_softmax(x, dim, half_to_float):
+        calls.append(("log_softmax", x.device))
+        return torch.full_like(x, 7.0)
+
     with contextlib.ExitStack() as undo:
+        undo.callback(log_softmax_rounded_once())
         apply(shared_ops(["cuda"]), undo)
         undo.enter_context(Redirect(torch.device("cpu"), ["cuda"], CARD))
         library = torch.library.Library("aten", "IMPL")
         undo.callback(library._destroy)
-        for name, function in {"add.Tensor": add, "_to_copy": convert, "zeros": zeros, "lift_fresh": lift}.items():
+        for name, function in {
+            "add.Tensor": add,
+            "_to_copy": convert,
+            "zeros": zeros,
+            "lift_fresh": lift,
+            "_log_softmax": log_softmax,
+        }.items():
             library.impl(name, function, "CUDA")
         yield calls
 
@@ -57,8 +72,9 @@ def seen():
         (lambda x, host: x + torch.tensor(1.0), 2.0),
         (lambda x, host: torch.zeros((3,), device=x.device), 0.0),
         (lambda x, host: x.half(), 1.0),
+        (lambda x, host: torch.log_softmax(x.half().reshape(3, 1), 1).flatten(), 7.0),
     ],
-    ids=["number", "tensor-of-the-host", "made", "converted"],
+    ids=["number", "tensor-of-the-host", "made", "converted", "log-softmax"],
 )
 def test_what_a_card_would_run_is_the_packages(call, expected, seen):
     """Each replacement sees the card, and what it makes is there."""
@@ -81,8 +97,9 @@ def test_what_a_card_would_run_is_the_packages(call, expected, seen):
         (lambda host: torch.add(1.0, 2.0, alpha=3), 7.0, torch.float32),
         (lambda host: torch.tensor(1.0) + 2.5, 3.5, torch.float32),
         (lambda host: torch.zeros(3), [0.0] * 3, torch.float32),
+        (lambda host: torch.log_softmax(host.half().reshape(3, 1), 1).flatten(), [0.0] * 3, torch.float16),
     ],
-    ids=["number", "integers", "half", "numbers", "no-dimension", "made"],
+    ids=["number", "integers", "half", "numbers", "no-dimension", "made", "log-softmax"],
 )
 def test_what_a_card_leaves_to_the_cpu_is_torchs(call, expected, dtype, seen):
     """No replacement is called, and the type is that of torch."""
