@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -117,11 +117,25 @@ def _without_mode(function: Callable[..., Any], originals: list[Patch]) -> Calla
         return module
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with torch._C.DisableTorchFunction(), contextlib.ExitStack() as undo:
+        with without_modes(), contextlib.ExitStack() as undo:
             apply(originals, undo)
             return function(*args, **kwargs)
 
     return run
+
+
+@contextlib.contextmanager
+def without_modes() -> Iterator[None]:
+    """Take all modes off. Those that torch's compiler enters itself work: it indexes with tensors by one."""
+    modes = [torch._C._get_function_stack_at(place) for place in range(torch._C._len_torch_function_stack())]
+    for _ in modes:
+        torch._C._pop_torch_function_stack()
+    try:
+        with torch._C.DisableTorchFunctionSubclass():
+            yield
+    finally:
+        for mode in modes:
+            torch._C._push_on_torch_function_stack(mode)
 
 
 def _autocast(kinds: Sequence[str]) -> list[Patch]:

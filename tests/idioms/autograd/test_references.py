@@ -5,6 +5,7 @@ import torch
 from small_kernels import add, scale
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 
 @pytest.mark.parametrize("backend", [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH], ids=lambda one: one.name)
@@ -61,6 +62,28 @@ def test_the_gradient_of_a_reference(name, device):
     x = torch.randn(8, 16, device=device, requires_grad=True)
     REFERENCES[name](x).sum().backward()
     torch.testing.assert_close(add(x.grad, x.grad), 2 * x.grad)
+
+
+def documents(device):
+    """Three documents side by side: a query sees what is before it, of its own."""
+    of = torch.tensor([0] * 40 + [1] * 50 + [2] * 38, device=device)
+
+    def mask(batch, head, query, key):
+        return (of[query] == of[key]) & (query >= key)
+
+    return mask, (of[:, None] == of[None, :]) & torch.ones(128, 128, dtype=torch.bool, device=device).tril()
+
+
+@pytest.mark.parametrize("function", [flex_attention, torch.compile(flex_attention)], ids=["as it is", "compiled"])
+def test_attention_with_a_mask_that_is_a_function(function, device):
+    mask, shown = documents(device)
+    q = torch.randn(1, 2, 128, 32, device=device, requires_grad=True)
+    out = function(q, q, q, block_mask=create_block_mask(mask, None, None, 128, 128, device=device))
+    torch.testing.assert_close(add(out, out), 2 * functional.scaled_dot_product_attention(q, q, q, attn_mask=shown), rtol=0.02, atol=0.02)
+    out.sum().backward()
+    ours, q.grad = q.grad, None
+    functional.scaled_dot_product_attention(q, q, q, attn_mask=shown).sum().backward()
+    torch.testing.assert_close(ours, q.grad, rtol=0.02, atol=0.02)
 
 
 def test_the_cross_entropy_of_halves(device):
