@@ -53,8 +53,8 @@ def parts(text: str) -> list[str]:
     return [str(int(word, 0)) if re.fullmatch(r"-?(0x[0-9a-f]+|\d+)", word) else word for word in words]
 
 
-# An architecture of each encoding with every kernel; the others are those with few differences.
-@pytest.mark.parametrize("arch", slow_but(ARCHITECTURES, ("gfx942", "gfx1201")))
+# The newest encoding with every kernel. The emulator runs the kernels of the others, so it decodes them.
+@pytest.mark.parametrize("arch", slow_but(ARCHITECTURES, ["gfx1201"]))
 @pytest.mark.parametrize("name", KERNELS)
 def test_each_instruction_reads_as_the_compiler_wrote_it(name, arch):
     function, arguments, constants = KERNELS[name]

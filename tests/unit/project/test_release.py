@@ -88,6 +88,7 @@ def test_the_version_is_in_one_place():
     assert re.fullmatch(r"\d+\.\d+\.\d+(\.?\w+)?", harness.__version__)
 
 
+@pytest.mark.slow
 def test_it_runs_where_it_is_installed(program, tmp_path):
     """Outside of the repository: its version, its targets, its doctor, and what `init` writes."""
     told = json.loads(call(program, "doctor", "--json", cwd=tmp_path).stdout)
@@ -99,6 +100,7 @@ def test_it_runs_where_it_is_installed(program, tmp_path):
     assert (written.returncode, (tmp_path / ".github" / "workflows" / "kernels.yml").is_file()) == (0, True), written.stderr
 
 
+@pytest.mark.slow
 def test_the_shell_completes_commands_and_targets(program, tmp_path):
     """As the reference says: the shell asks the program itself."""
     script = call(program, cwd=tmp_path, _WARPWAVE_COMPLETE="bash_source").stdout

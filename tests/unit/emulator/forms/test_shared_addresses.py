@@ -176,7 +176,7 @@ def wrong_in(arch: str, name: str, space: str, returns: bool) -> Iterator[str]:
             yield f"{name} {space} way {n}: lanes that are off get something"
 
 
-@pytest.mark.parametrize("arch", slow_but(WAVES, ["gfx1201"]))
+@pytest.mark.parametrize("arch", slow_but(WAVES, []))
 def test_lanes_at_one_address_take_turns(arch):
     wrong, count = [], 0
     for name in names(arch):

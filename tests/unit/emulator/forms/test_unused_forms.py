@@ -11,9 +11,3 @@ from machine_code import WAVES
 @pytest.mark.parametrize("arch", WAVES)
 def test_every_unused_form_does_what_is_stated(arch):
     assert wrong_on(arch, unused(arch)) == []
-
-
-@pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
-def test_a_fifth_of_the_unused_forms_does_what_is_stated(arch):
-    """Of all kinds: they are in the order of their names."""
-    assert wrong_on(arch, dict(list(unused(arch).items())[::5])) == []

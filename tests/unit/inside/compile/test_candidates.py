@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 
 import pytest
+from slow_cases import slow_but
 
 from harness.config.targets import load_targets
 from harness.inside.compile.candidates import Discarded, key
@@ -46,7 +47,9 @@ def verdicts(rows):
 DISCARDED = Counter({("not-run", "discarded"): 1, ("passed", None): 1})
 
 
-@pytest.mark.parametrize("launch", ["guessed", "tuned_guess", "derived", "warmed", "product"])
+@pytest.mark.parametrize(
+    "launch", slow_but(["guessed", "tuned_guess", "derived", "warmed", "product"], ["guessed", "tuned_guess", "product"])
+)
 def test_a_candidate_beside_a_clean_one_is_discarded(judged, launch):
     """Heuristics around the tuner or in it, a tuner of a package's own, a warm-up, and one that does not fit the card."""
     assert verdicts(judged[1][launch]) == DISCARDED

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from slow_cases import slow_but
 
 from harness.config.targets import load_targets
 from harness.records import Job, Stage, dump
@@ -87,7 +88,7 @@ def _writing_to(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", slow_but([signal.SIGINT, signal.SIGKILL], [signal.SIGKILL]))
 def test_a_stage_that_is_stopped_leaves_no_worker(tmp_path, data, number):
     """Neither Ctrl-C, which no thread hears, nor a kill leaves a compiler running."""
     cards = load_targets()["cpu"].architectures

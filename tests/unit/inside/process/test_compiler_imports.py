@@ -6,6 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from slow_cases import slow_but
 
 from harness.inside.environment import compiler_imports as imports
 from harness.inside.test import pytest_plugin
@@ -43,7 +44,7 @@ def test_a_worker_imports_it_before_it_waits_for_the_card(monkeypatch):
     assert calls == ["import", "card"]
 
 
-@pytest.mark.parametrize("told", ["1", ""])
+@pytest.mark.parametrize("told", slow_but(["1", ""], ["1"]))
 def test_what_is_imported(told):
     code = "import sys, harness.inside.environment.compiler_imports as i; i.import_compiler(); print(i._MODULE in sys.modules)"
     done = subprocess.run(

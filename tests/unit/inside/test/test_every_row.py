@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 import pytest
+from slow_cases import slow_but
 
 from harness.collect.cases import read_cases
 from harness.config.targets import load_targets
@@ -243,7 +244,7 @@ LOADING = {
 }
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", slow_but([1, 2], [2]))
 def test_an_import_that_crashes_or_never_ends_costs_its_own_file(run_inside, tmp_path, workers):
     """A file that computes while it is imported, as scripts do, is named after a test's limit, and the tests of the others run."""
     package = _package(tmp_path / "package", LOADING)
