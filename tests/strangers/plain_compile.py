@@ -103,7 +103,18 @@ def exceeds(reason: str, row: dict[str, Any], compiled: Any, target: Any) -> boo
         return bool(compiled.metadata.num_warps * target.warp_size > MOST_THREADS)
     if reason.startswith("spills"):
         return spills(compiled, target)
+    if reason.startswith("release_waits"):
+        return publishes_early(compiled.asm["amdgcn"])
     return False
+
+
+def publishes_early(assembly: str) -> bool:
+    """Return whether an atomic or a store follows the write-back of a cache without a wait between them."""
+    return any(
+        re.match(r"(global|flat|buffer)_(atomic|store)", line)
+        for after in re.split(r"\bbuffer_wbl2\b.*\n", assembly)[1:]
+        for line in re.split(r"s_waitcnt [^\n]*vmcnt\(0\)|s_endpgm", after)[0].replace("\t", "").splitlines()
+    )
 
 
 def spills(compiled: Any, target: Any) -> bool:

@@ -138,6 +138,14 @@ def test_a_control_compiles_the_function_of_the_file_that_the_row_names(tmp_path
     assert plain_compile.module_with(tmp_path, "kernel", "second.py:1").kernel() == "second"
 
 
+@pytest.mark.parametrize(("between", "early"), [("\ts_waitcnt vmcnt(0)\n", False), ("\ts_waitcnt lgkmcnt(0)\n\t.loc 1 2 3\n", True)])
+def test_a_control_looks_for_the_wait_in_the_assembly_itself(between, early):
+    """What stands in front of the write-back of the cache does not count."""
+    code = f"\ts_waitcnt vmcnt(0)\n\tbuffer_wbl2 sc1\n{between}\tglobal_atomic_add_f32 v0, v1, s[0:1]\n\ts_waitcnt vmcnt(0)\n\ts_endpgm\n"
+
+    assert plain_compile.publishes_early(code) is early
+
+
 def test_a_stand_in_for_a_card_lets_a_test_run_that_would_be_skipped(tmp_path):
     """The control then ends as the test did, and not with the author's word for a missing card."""
     pytest.importorskip("triton", reason="the stand-in replaces Triton's driver; `nox -s tests` installs it")
