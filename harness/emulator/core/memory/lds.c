@@ -1,5 +1,5 @@
 /* LDS: reads and writes of all widths, two at a time, transposing reads, and atomics. s[0] is the address, s[1] and s[2] data. */
-#include "memory.h"
+#include "accesses.h"
 #include "checks.h"
 #include "numbers.h"
 

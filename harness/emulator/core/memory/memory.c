@@ -1,6 +1,6 @@
 /* Memory: scalar loads, and global, flat, scratch and buffer accesses of lanes. Device memory is this process's memory: `touch` alone
  * turns an address into a pointer, after it has found it in one of the launch's buffers. */
-#include "memory.h"
+#include "accesses.h"
 #include "checks.h"
 #include "numbers.h"
 

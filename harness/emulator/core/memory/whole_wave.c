@@ -2,7 +2,7 @@
  *
  * Used where nothing but the result is checked. Whoever finds that the lanes are not all in one buffer goes lane by lane instead, and
  * meets the fault, with its lane, there. Lanes take turns in the order of their numbers. */
-#include "memory.h"
+#include "accesses.h"
 
 #define EACH_OF(mask_) for (mask on_ = (mask_); on_; on_ &= on_ - 1) for (int l = LANES == 64 ? __builtin_ctzll((u64)on_) : __builtin_ctz((u32)on_), once_ = 1; once_; once_ = 0)
 #define ALL ((mask)~(mask)0)

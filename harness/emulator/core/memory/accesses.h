@@ -1,6 +1,6 @@
 /* What accesses of memory and of LDS share. */
-#ifndef MEMORY_H
-#define MEMORY_H
+#ifndef ACCESSES_H
+#define ACCESSES_H
 
 #include "machine.h"
 
