@@ -13,6 +13,8 @@ from test_amd_only_values import RELEASES, compiled
 from harness.inside.codegen.acquires import acquired_alone
 from harness.inside.codegen.write_backs import published_early
 
+pytestmark = pytest.mark.slow  # as there
+
 # Kernel and architecture, the releases that do not compile it, and what they say.
 REFUSED = {
     ("exchange-all-i32", "gfx942"): (RELEASES[:1], "'llvm.extractvalue' op Type mismatch"),  # triton-lang/triton#8867

@@ -15,6 +15,7 @@ from pathlib import Path
 import command
 import pytest
 
+pytestmark = pytest.mark.slow  # of the installed release they only say that it has none of these faults
 triton = pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 for needed in ("elftools", "msgpack", "tinygrad"):
