@@ -117,7 +117,7 @@ def _without_mode(function: Callable[..., Any], originals: list[Patch]) -> Calla
         return module
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with without_modes(), contextlib.ExitStack() as undo:
+        with _modes_taken_off(), contextlib.ExitStack() as undo:
             apply(originals, undo)
             return function(*args, **kwargs)
 
@@ -125,7 +125,7 @@ def _without_mode(function: Callable[..., Any], originals: list[Patch]) -> Calla
 
 
 @contextlib.contextmanager
-def without_modes() -> Iterator[None]:
+def _modes_taken_off() -> Iterator[None]:
     """Take all modes off. Those that torch's compiler enters itself work: it indexes with tensors by one."""
     modes = [torch._C._get_function_stack_at(place) for place in range(torch._C._len_torch_function_stack())]
     for _ in modes:

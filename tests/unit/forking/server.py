@@ -62,7 +62,7 @@ def serve(listener: socket.socket, pipe: int, command: Modules, forks: Forks) ->
             connection, _ = listener.accept()
             try:
                 asked, files = _read(connection)
-            except EOFError:
+            except (EOFError, OSError):
                 connection.close()
                 continue
             child = os.fork()
