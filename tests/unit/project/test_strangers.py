@@ -146,6 +146,7 @@ def test_a_control_looks_for_the_wait_in_the_assembly_itself(between, early):
     assert plain_compile.publishes_early(code) is early
 
 
+@pytest.mark.slow
 def test_a_stand_in_for_a_card_lets_a_test_run_that_would_be_skipped(tmp_path):
     """The control then ends as the test did, and not with the author's word for a missing card."""
     pytest.importorskip("triton", reason="the stand-in replaces Triton's driver; `nox -s tests` installs it")

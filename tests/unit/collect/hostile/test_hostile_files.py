@@ -152,8 +152,9 @@ def test_no_archive_is_ever_read():
     found = {}
     for path in sorted((REPOSITORY / "harness").rglob("*.py")):
         source = path.read_text()
-        names = {alias.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import) for alias in node.names}
-        names |= {f"{node.module}" for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)}
+        nodes = list(ast.walk(ast.parse(source)))
+        names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        names |= {f"{node.module}" for node in nodes if isinstance(node, ast.ImportFrom)}
         if names & UNPACKERS or "get_archive" in source or "unpack_archive" in source or "extractall" in source:
             found[path.relative_to(REPOSITORY).as_posix()] = names & UNPACKERS
 

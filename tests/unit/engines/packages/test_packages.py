@@ -81,6 +81,7 @@ def test_the_package_alone(request_):
     assert provide(change(request_, install=Install(package="alone")), print).versions == {"my-ops": "1.5"}
 
 
+@pytest.mark.slow
 def test_a_package_that_cannot_be_built_here(request_):
     """Its declared dependencies are there, its version too, and one sentence says why."""
     (request_.options.package / "fail").touch()

@@ -6,7 +6,6 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from slow_cases import slow_but
 
 from harness.inside.environment import compiler_imports as imports
 from harness.inside.test import pytest_plugin
@@ -44,7 +43,17 @@ def test_a_worker_imports_it_before_it_waits_for_the_card(monkeypatch):
     assert calls == ["import", "card"]
 
 
-@pytest.mark.parametrize("told", slow_but(["1", ""], ["1"]))
+@pytest.mark.parametrize(("told", "names"), [("1", [imports._MODULE]), ("", [])])
+def test_it_is_imported_if_the_stage_says_so(told, names, monkeypatch):
+    monkeypatch.setenv(imports._VARIABLE, told)
+    found = []
+    monkeypatch.setattr(imports.importlib, "import_module", found.append)
+    imports.import_compiler()
+    assert found == names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("told", ["1", ""])
 def test_what_is_imported(told):
     code = "import sys, harness.inside.environment.compiler_imports as i; i.import_compiler(); print(i._MODULE in sys.modules)"
     done = subprocess.run(
