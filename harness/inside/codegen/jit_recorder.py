@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.inside.codegen import assembly, binary, in_flight, write_backs
 from harness.inside.codegen.binary import Reading, is_known, read
+from harness.inside.codegen.diagnostics import describe_refusal, written_so_far
 from harness.inside.codegen.gates import FIGURES, judge
 from harness.inside.codegen.occupancy import occupancy
 from harness.inside.codegen.precision import unnamed_products
@@ -46,11 +47,11 @@ class Recorder:
     def compile(self, src: Any, target: Any = None, options: Any = None, **rest: Any) -> Any:
         """Compile, read the binary, write the row to the journal. A compiler error is a row too, and is raised to the caller."""
         base = self._describe(src, target, options or {})
-        started = time.monotonic()
+        started, said = time.monotonic(), written_so_far()
         try:
             compiled = self._compile(src, target=target, options=options, **rest)
         except Exception as error:
-            row = dataclasses.replace(base, verdict=Verdict.FAILED, reason=describe(error))
+            row = dataclasses.replace(base, verdict=Verdict.FAILED, reason=describe_refusal(error, said))
             self.failure, self.refused = error, (error, row)
             self._write(row, None, error)
             raise

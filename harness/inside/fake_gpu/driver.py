@@ -29,6 +29,7 @@ from harness.inside.fake_gpu.no_data.unknown import UnknownInt, size
 from harness.inside.fake_gpu.no_data.written import written
 from harness.inside.fake_gpu.torch_device import apply, patches, torch_device
 from harness.inside.fake_gpu.torch_objects import objects
+from harness.inside.fake_gpu.vendor_blas import vendor_blas
 from harness.records import Architecture
 
 _SOME_NUMBER = 1234567
@@ -122,6 +123,7 @@ def pretended_device(card: Architecture, load: Loader, kinds: Iterable[str] = ("
     changes = [
         *patches(card, device, capability(card)),
         *objects((device.type, *kinds)),
+        *vendor_blas(card),
         *direct_ops(device.type),
         *comparisons(),
         (triton.testing, "do_bench", call_once),

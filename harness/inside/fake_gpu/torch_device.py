@@ -109,7 +109,7 @@ def patches(card: Architecture, device: torch.device, capability: object, free_b
     answers = {name: _own(value) for name, value in answers.items()}
     owners = [module, *(inner for name in _PARTS if isinstance(inner := getattr(module, name, None), ModuleType))]
     found = [(owner, name, value) for owner in owners for name, value in answers.items() if owner is module or hasattr(owner, name)]
-    found += [(module, name, _missing(f"torch.{device.type}.{name}")) for name in _unanswered(module, answers)]
+    found += [(module, name, missing(f"torch.{device.type}.{name}")) for name in _unanswered(module, answers)]
     if hasattr(module, "nvtx"):
         found += [(module.nvtx, name, _own(_nothing)) for name in ("range_push", "range_pop", "range_start", "range_end", "mark")]
         found.append((module.nvtx, "range", contextlib.nullcontext))
@@ -235,7 +235,9 @@ def _unanswered(module: ModuleType, answers: dict[str, object]) -> list[str]:
     return [name for name, value in public if name not in answers and isinstance(value, FunctionType) and "_C" in value.__code__.co_names]
 
 
-def _missing(name: str) -> Callable[..., object]:
+def missing(name: str) -> Callable[..., object]:
+    """Return a function that refuses to do what a real card can."""
+
     def refuse(*args: object, **kwargs: object) -> object:
         raise NotPretended(f"the pretended card has no {name}")
 

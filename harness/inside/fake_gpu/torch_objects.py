@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing.context
+import multiprocessing.popen_fork
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+import torch.distributed
 
 from harness.inside.fake_gpu.generators import generator_type
 from harness.inside.fake_gpu.host_side import marked_as, put_on_host
-from harness.inside.fake_gpu.processes import processes
 from harness.inside.fake_gpu.redirect import within
 from harness.inside.fake_gpu.torch_device import Patch
 
@@ -40,7 +42,7 @@ def objects(kinds: Iterable[str]) -> list[Patch]:
         # torch looks at the type of the stream before any mode sees the call.
         (torch.Tensor, "record_stream", lambda tensor, stream: None),
         (torch, "load", _loading(torch.load, named)),
-        *processes(),
+        *_processes(),
         # Private, and in each Python from 3.10 to 3.14; `run` is what subclasses replace.
         (threading.Thread, "_bootstrap_inner", within(threading.Thread._bootstrap_inner)),  # type: ignore[attr-defined]
         *(_tensor_type(kind, name, dtype) for kind in named if hasattr(torch, kind) for name, dtype in _TYPES.items()),
@@ -94,3 +96,33 @@ def _moved(value: Any, device: Any) -> Any:
             value[key] = _moved(entry, device)
         return value
     return type(value)(_moved(entry, device) for entry in value) if type(value) in (list, tuple) else value
+
+
+def _processes() -> list[Patch]:
+    """Return what forks where a package starts new processes (`mp.spawn`), and lets them talk as processes on the CPU do."""
+    found: list[Patch] = [(multiprocessing.context.SpawnProcess, "_Popen", staticmethod(_fork))]
+    if torch.distributed.is_available() and torch.distributed.is_gloo_available():
+        found.append((torch.distributed, "init_process_group", _on_the_host(torch.distributed.init_process_group)))
+    return found
+
+
+def _fork(process: Any) -> Any:
+    """Start a process as a copy of this one. Threads of torch's pool do not live on in the copy."""
+    run = process.run
+
+    def alone() -> None:
+        torch.set_num_threads(1)
+        run()
+
+    process.run = alone
+    return multiprocessing.popen_fork.Popen(process)
+
+
+def _on_the_host(begin: Callable[..., Any]) -> Callable[..., Any]:
+    """Begin a group whose library is the CPU's, whatever the package names: the tensors are there, or have no data."""
+
+    def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("device_id", None)
+        return begin("gloo", *args, **kwargs)
+
+    return init_process_group

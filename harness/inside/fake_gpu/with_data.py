@@ -18,6 +18,7 @@ from harness.inside.fake_gpu.redirect import Redirect
 from harness.inside.fake_gpu.torch_device import Patch, apply, patches, torch_device
 from harness.inside.fake_gpu.torch_objects import objects
 from harness.inside.fake_gpu.tuner import Tuning
+from harness.inside.fake_gpu.vendor_blas import vendor_blas
 from harness.records import Architecture
 
 # Tests that ask whether there is room for a tensor of gigabytes would fill the host's memory, and take hours.
@@ -42,6 +43,7 @@ def card_with_data(
     changes: list[Patch] = [
         *patches(card, device, capability(card), free),
         *objects(kinds),
+        *vendor_blas(card),
         *shared_ops(kinds),
         *tuning.patches(),
         (triton.testing, "do_bench", call_once),

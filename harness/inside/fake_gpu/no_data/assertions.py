@@ -17,6 +17,7 @@ from types import CodeType, FrameType
 _UNITTEST = ("assertTrue", "assertFalse")
 _COMPLAINS = ("fail", "exit", "_exit")
 _REPORTS = ("print", "log", "debug", "info", "warning", "warn", "error", "write", "echo", "record_property", "append")
+_TABLES = ("tabulate", "prettytable", "texttable", "beautifultable", "terminaltables")  # libraries that only turn values into text
 _NUMBERS = ("abs", "approx", "isclose", "isfinite", "isnan", "max", "min", "round", "str", "format")
 
 Place = tuple[int, int, int, int]  # first line, last line, first column, last column: as `co_positions` gives them
@@ -38,7 +39,10 @@ def agreed(frame: FrameType) -> bool | None:
     """Return the truth with which all is well for the code that runs in a frame; None if it is not judging, but deciding.
 
     A helper judges if it returns its verdict to an assertion, and does nothing else with it: `assert close(out, expected)`.
+    A library that draws tables asks whether something is a number, and how long it is.
     """
+    if str(frame.f_globals.get("__name__", "")).partition(".")[0] in _TABLES:
+        return True
     own = _wanted(frame, _judgements(frame.f_code.co_filename), "bool")
     if own is not None or frame.f_back is None:
         return own

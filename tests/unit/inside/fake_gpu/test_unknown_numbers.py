@@ -47,3 +47,17 @@ def test_known_numbers_meet_those_that_vmap_has_wrapped():
     rows, limits = torch.arange(4, device="cuda"), torch.arange(6, device="cuda")
     seen = torch.func.vmap(lambda row: row >= limits)(rows)
     assert (seen.dtype, seen.shape, seen.device) == (torch.bool, (4, 6), CARD)
+
+
+@pytest.mark.parametrize("package", ["tabulate", "ops"])
+def test_a_table_of_them_is_no_decision(package):
+    """A library that draws tables asks whether a value is a number; the same code of another package decides."""
+    code = "def draw(rows):\n    return [[float(cell) if cell != cell or cell > 0 else 0.0 for cell in row] for row in rows]\n"
+    library = {"__name__": f"{package}.drawing"}
+    exec(compile(code, f"{package}/drawing.py", "exec"), library)
+    rows = [torch.randn(4, device="cuda").tolist(), (torch.randn(4, device="cuda") > 0).sum(0, keepdim=True).tolist()]
+    if package == "tabulate":
+        assert library["draw"](rows) == [[0.0] * 4, [0.0]]
+    else:
+        with pytest.raises(DecidedByData):
+            library["draw"](rows)
