@@ -150,6 +150,21 @@ def test_an_op_of_a_library_object_with_another_kernel_for_the_cpu(pair):
     assert (torch.ops.idioms_both.halved(torch.ones(3)) == -1).all()
 
 
+shaped = torch.library.Library("idioms_shaped", "FRAGMENT")
+shaped.define("halved(Tensor x) -> Tensor")
+shaped.impl("halved", lambda x: scale(x, 0.5), "CUDA")
+shaped.impl("halved", lambda x: x / 2, "CPU")
+shaped._register_fake("halved", lambda x: torch.empty_like(x))
+shaped.define("doubled(Tensor x) -> Tensor")
+torch.library.register_fake("idioms_shaped::doubled", lambda x: torch.empty_like(x), lib=shaped)
+shaped.impl("doubled", lambda x: add(x, x), "CUDA")
+
+
+@pytest.mark.parametrize(("op", "factor"), [("halved", 0.5), ("doubled", 2.0)])
+def test_an_op_of_a_library_object_with_shapes(op, factor, pair):
+    torch.testing.assert_close(getattr(torch.ops.idioms_shaped, op)(pair[0]), factor * pair[0])
+
+
 def test_opcheck():
     torch.library.opcheck(doubled, (torch.randn(300, device="cuda"),), test_utils=("test_schema", "test_faketensor"))
 

@@ -89,10 +89,10 @@ def helpers_of(tree: Path, wheel: Path | None) -> list[str]:
     return [line for line in dict.fromkeys(lines) if not _TOOLS.fullmatch(name_of(line))]
 
 
-def leave_metadata(tree: Path, version: str) -> None:
+def leave_metadata(tree: Path, name: str, version: str) -> None:
     """Write the name and version of a package that could not be built, because packages ask for their own version."""
     project = read_toml(tree / "pyproject.toml").get("project", {})
-    name = project.get("name")
+    name = name or project.get("name")
     if isinstance(name, str):
         found = project.get("version") or version or "0"
         folder = Path(sysconfig.get_paths()["purelib"], f"{re.sub('[-_.]+', '_', name)}-{found}.dist-info")

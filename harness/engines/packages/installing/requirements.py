@@ -95,6 +95,15 @@ def in_extra(line: str, extra: str) -> str:
     return str(found)
 
 
+def any_companion(line: str) -> str:
+    """Return a requirement without its versions if it is compiled for one build of torch: that of the torch which is here will do.
+
+    pip would else look for another torch that goes with those versions, and download it to read what it needs.
+    """
+    found = parse(line) if is_companion(name_of(line)) else None
+    return line if found is None or found.url else found.name + (f"; {found.marker}" if found.marker else "")
+
+
 def name_of(line: str) -> str:
     """Return the normalized name at the start of a requirement; empty if there is none."""
     found = re.match(r"[A-Za-z0-9][\w.-]*", line)

@@ -1,9 +1,8 @@
-"""Build the package, work out what is needed, and install it."""
+"""Work out what is needed beside the package, and install it all."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -11,11 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from .calls import FailedError, last_words, run_pip
-from .project import declared, helpers_of, is_installable, leave_metadata, listed, read_toml, wheel_requires
-from .requirements import is_companion, is_protected, name_of, own_packages, parse, plain, present, sort_out, unmet, without_protected
+from .package import build
+from .project import helpers_of
+from .requirements import (
+    any_companion,
+    is_companion,
+    is_protected,
+    name_of,
+    own_packages,
+    parse,
+    plain,
+    present,
+    sort_out,
+    unmet,
+    without_protected,
+)
 from .toolchain import install_toolchain
 
-_BUILD_LIMIT_S = 1800
 _RESOLVE_LIMIT_S = 1800
 _IMPORT_LIMIT_S = 300
 
@@ -33,7 +44,7 @@ def install(plan: Path) -> dict[str, Any]:
     lines = (plan / "requirements.txt").read_text().splitlines()
     locked = any("--hash" in line for line in lines)
     with tempfile.TemporaryDirectory() as scratch:
-        wheel, needed = _package(plan, about, Path(scratch), locked, notes) if about["mode"] else (None, [])
+        wheel, needed = build(plan, about, Path(scratch), locked, notes) if about["mode"] else (None, [])
         options, wanted = sort_out(lines, notes)
         if locked:
             _install_locked(plan, Path(scratch), options + wanted)
@@ -45,42 +56,6 @@ def install(plan: Path) -> dict[str, Any]:
         if wheel is not None:
             run_pip(plan, "install", "--no-deps", "--no-index", str(wheel))
     return {"packages": own_packages(), "notes": notes}
-
-
-def _package(plan: Path, about: dict[str, Any], scratch: Path, locked: bool, notes: list[str]) -> tuple[Path | None, list[str]]:
-    """Build the package's wheel from the copy. Return it with what it needs; without a wheel, with what its files say that it needs."""
-    tree, name = plan / "package", about["name"]
-    if not is_installable(tree):
-        notes.append(f"{name} has no project file, so nothing of it was installed; its modules are imported from its folder")
-        return None, listed(tree / "requirements.txt")
-    try:
-        if about["left_out"]:
-            raise FailedError(about["left_out"])
-        wheel = _build(plan, tree, scratch, about["version"], locked)
-        return wheel, wheel_requires(wheel)
-    except FailedError as error:
-        notes.append(
-            f"{name} could not be built ({error}); its Python files are used from its folder, and its declared dependencies are installed"
-        )
-        leave_metadata(tree, about["version"])
-        return None, declared(tree)
-
-
-def _build(plan: Path, tree: Path, scratch: Path, version: str, locked: bool) -> Path:
-    """Build without pip's isolation, which would download another torch for a package that needs torch to be built."""
-    requires = read_toml(tree / "pyproject.toml").get("build-system", {}).get("requires", ["setuptools>=40.8", "wheel"])
-    tools, out = scratch / "tools", scratch / "wheel"
-    wanted = [line for line in requires if not is_protected(name_of(line))]
-    if wanted and not locked:  # a locked installation takes nothing that is not locked
-        run_pip(plan, "install", "--target", str(tools), *wanted)
-    path = f"{tools}{os.pathsep}{tree}"  # some builds import their own helpers
-    more = {"PYTHONPATH": path, "PATH": f"{tools}/bin{os.pathsep}{os.environ.get('PATH', '')}"}
-    more |= dict.fromkeys(("SETUPTOOLS_SCM_PRETEND_VERSION", "PBR_VERSION"), version) if version else {}
-    run_pip(plan, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(out), str(tree), limit_s=_BUILD_LIMIT_S, **more)
-    found = sorted(out.glob("*.whl"))
-    if not found:
-        raise FailedError("the build made no wheel")
-    return found[0]
 
 
 def _install_locked(plan: Path, scratch: Path, lines: list[str]) -> None:
@@ -97,6 +72,7 @@ def _install(plan: Path, scratch: Path, options: list[str], wanted: list[str], d
     """
     if not (wanted or declared_lines):
         return
+    declared_lines = list(map(any_companion, declared_lines))
     kept = {name: version for name, version in present().items() if is_protected(name)}
     (scratch / "present.txt").write_text("".join(f"{name}=={version}\n" for name, version in kept.items()))
     try:

@@ -153,20 +153,28 @@ def direct_ops(kind: str) -> list[Patch]:
 
     implement: Any = torch.library.Library.impl
     gpu = kind.upper()
-    on_gpu: set[tuple[str, str]] = set()
+    on_gpu: dict[tuple[str, str], Callable[..., Any]] = {}
 
     def without_data(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
         """Run what is implemented for the GPU where torch would ask for shapes."""
-        op = (self.ns, str(op_name))
+        op = _named(self, op_name)
         if dispatch_key == gpu:
-            on_gpu.add(op)
-            with contextlib.suppress(RuntimeError):  # an implementation for shapes came first
-                implement(self, op_name, within(fn), "Meta", **options)
+            on_gpu[op] = within(fn)
+            with contextlib.suppress(RuntimeError):  # what gives shapes came first, and asks here
+                implement(self, op_name, on_gpu[op], "Meta", **options)
         elif dispatch_key != "Meta" or op not in on_gpu:
             implement(self, op_name, fn, dispatch_key, **options)
 
+    register_fake: Any = torch.library.Library._register_fake
+
+    def unless_on_gpu(self: Any, op_name: Any, fn: Any, *args: Any, **options: Any) -> None:
+        """Give shapes only until the op has what runs on the GPU. With both, torch refuses the second, or chooses one."""
+        op = _named(self, op_name)
+        if op not in on_gpu:
+            register_fake(self, op_name, lambda *given, **named: on_gpu.get(op, fn)(*given, **named), *args, **options)
+
     changes: list[Patch] = [(torch.library, name, defining(getattr(torch.library, name))) for name in ("custom_op", "triton_op")]
-    changes.append((torch.library.Library, "impl", without_data))
+    changes += [(torch.library.Library, "impl", without_data), (torch.library.Library, "_register_fake", unless_on_gpu)]
     changes += [(torch.library, name, register(name, getattr(torch.library, name))) for name in _REGISTERS if hasattr(torch.library, name)]
     return [*changes, (torch.library, "wrap_triton", Traceable)]
 
@@ -174,6 +182,12 @@ def direct_ops(kind: str) -> list[Patch]:
 def _is_torchs(frame: FrameType) -> bool:
     """Whether torch itself defines an op, in a module that it imports only now: such an op has rules for tensors without data."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] in ("torch", "functorch")
+
+
+def _named(library: Any, op: Any) -> tuple[str, str]:
+    """Return the namespace and name of an op of a library, which may be given as the op itself."""
+    name = op if isinstance(op, str) else f"{op._schema.name}.{op._schema.overload_name}".rstrip(".")
+    return library.ns, name.rpartition("::")[2]
 
 
 def _publish(name: str, op: DirectOp) -> None:
