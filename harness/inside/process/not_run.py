@@ -23,7 +23,7 @@ _NO_CARD = re.compile(
     r"|No \w+ GPUs are available|Found no \w+ driver|0 active drivers|driver initialization failed"
     r"|no fake impl or Meta kernel registered|on the expected device meta|Could not run '\S+' with arguments from the '\w+' backend"
     r"|Tensor on device meta is not on|doesn't have \w+ built in|no pinned memory allocator is available"
-    r"|SymmetricMemory does not support device type"
+    r"|SymmetricMemory does not support device type|device_type mismatch, expected \w+"
     r"|'[\w/]*-smi\b"  # a vendor's tool that asks its driver
     r"|Could not find `lib\w+\.so`\. Make sure it is in your LD_LIBRARY_PATH",  # Triton, of a vendor's matrix library
     re.IGNORECASE,

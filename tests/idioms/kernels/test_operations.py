@@ -112,6 +112,22 @@ def test_a_counter_of_programs():
 
 
 @triton.jit
+def exchange_kernel(x, y, before, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    mask = at < n
+    tl.store(before + at, tl.atomic_xchg(x + at, tl.load(y + at, mask=mask), mask=mask), mask=mask)
+
+
+def test_an_exchange_of_floats():
+    x, y = torch.randn(64, device="cuda"), torch.randn(64, device="cuda")
+    before, expected = torch.zeros(64, device="cuda"), torch.cat([y[:50], x[50:]])
+    kept = x.clone()
+    exchange_kernel[(1,)](x, y, before, 50, BLOCK=64)
+    torch.testing.assert_close(x, expected, rtol=0, atol=0)
+    torch.testing.assert_close(before[:50], kept[:50], rtol=0, atol=0)
+
+
+@triton.jit
 def smallest_kernel(x, out, counts, n, BLOCK: tl.constexpr, PARTS: tl.constexpr):
     at = tl.arange(0, max(BLOCK, 16))
     parts = min(PARTS, tl.cdiv(n, BLOCK)).to(tl.int64)

@@ -135,11 +135,15 @@ def _rounded(value: Any, dtype: Any) -> Any:
 
 
 def _atomic(operation: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an atomic addition that adds one lane after the other; the interpreter has none for narrow types."""
+    """Return an atomic operation that adds narrow floats lane after lane, and exchanges floats as bits: the interpreter does neither."""
 
     def change(builder: Any, kind: Any, pointer: Any, value: Any, mask: Any, *rest: Any) -> Any:
         from triton._C.libtriton import interpreter as memory
 
+        if str(kind).endswith("XCHG") and value.data.dtype.kind == "f":
+            bits = value.data.view(f"i{value.data.itemsize}")
+            old = operation(builder, kind, pointer, type(value)(bits, tl.int64 if bits.itemsize == 8 else tl.int32), mask, *rest)
+            return type(value)(old.data.view(value.data.dtype), value.dtype)
         dtype = _type(value)
         if dtype is None or not str(kind).endswith("FADD"):
             return operation(builder, kind, pointer, value, mask, *rest)

@@ -15,7 +15,7 @@ from wheels import make_package, make_wheel
 from harness.config.targets import load_targets
 from harness.engines.packages.installing.calls import last_words
 from harness.engines.packages.installing.project import declared, helpers_of
-from harness.engines.packages.installing.requirements import is_protected, sort_out
+from harness.engines.packages.installing.requirements import any_companion, is_protected, sort_out
 from harness.engines.packages.plan import make_plan
 from harness.engines.packages.venv import LOG, provide, venv_of
 from harness.errors import InfrastructureError, UsageError
@@ -94,6 +94,40 @@ def test_a_package_that_cannot_be_built_here(request_):
     )
     assert "nvcc was not found" in (request_.raw / LOG).read_text()
     assert python(found, "import importlib.metadata as m; print(m.version('my-ops'))") == "1.5"
+
+
+@pytest.mark.slow
+def test_a_package_that_computes_what_it_needs_and_cannot_be_built(request_):
+    """Its build script says so, where no file does; what is compiled for one torch is taken for the one that is here."""
+    root = request_.options.package
+    (root / "fail").touch()
+    (root / "pyproject.toml").write_text('[build-system]\nrequires = ["torch"]\nbuild-backend = "backend"\nbackend-path = ["."]\n')
+    make_wheel(request_.raw.parent / "wheels", "torchvision", "0.2")
+    with (root / "backend.py").open("a") as backend:
+        backend.write(
+            "\ndef prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):\n"
+            "    folder = os.path.join(metadata_directory, 'my_ops-1.5.dist-info')\n"
+            "    os.makedirs(folder)\n"
+            "    needs = ['lower', 'torchvision<0.2', 'torch==1.0']\n"
+            "    with open(os.path.join(folder, 'METADATA'), 'w') as file:\n"
+            "        file.write('Metadata-Version: 2.1\\nName: my-ops\\nVersion: 1.5\\n')\n"
+            "        file.writelines(f'Requires-Dist: {line}\\n' for line in needs)\n"
+            "    return 'my_ops-1.5.dist-info'\n"
+        )
+    found = provide(change(request_, install=Install(package="all")), print)
+
+    assert found.versions == {"lower": "2.0", "my-ops": "1.5", "torchvision": "0.2"}
+    assert found.notes[0].endswith("its Python files are used from its folder, and its declared dependencies are installed")
+
+
+@pytest.mark.slow
+def test_a_package_that_says_nothing_and_cannot_be_built(request_):
+    """Nothing is promised."""
+    root = request_.options.package
+    (root / "pyproject.toml").write_text('[build-system]\nrequires = ["no-such-tool"]\nbuild-backend = "backend"\nbackend-path = ["."]\n')
+    found = provide(change(request_, install=Install(package="all")), print)
+
+    assert found.notes[0].endswith("it declares no dependency that can be read: name what it needs with --with or --requirements")
 
 
 @pytest.mark.slow
@@ -213,6 +247,20 @@ def test_what_a_package_declares_is_read_and_not_run(tmp_path, files, needs):
         (tmp_path / name).write_text(text)
 
     assert declared(tmp_path) == needs
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("torchvision<=0.27.1,>=0.15", "torchvision"),
+        ("torchaudio==2.0; python_version >= '3'", 'torchaudio; python_version >= "3"'),
+        ("einops<1", "einops<1"),
+        ("torchvision @ https://example.org/torchvision.whl", "torchvision @ https://example.org/torchvision.whl"),
+        ("--no-deps", "--no-deps"),
+    ],
+)
+def test_what_is_compiled_for_one_torch_is_taken_in_any_version(line, wanted):
+    assert any_companion(line) == wanted
 
 
 def test_what_helps_tests_is_no_linter(tmp_path):

@@ -87,6 +87,10 @@ CASES = {
         lambda: (_ for _ in ()).throw(RuntimeError("SymmetricMemory does not support device type cuda")),
         NotRun.NOT_PRETENDED,
     ),
+    "a kernel of another compiler": (
+        lambda: (_ for _ in ()).throw(RuntimeError("kernel main input Query device_type mismatch, expected cuda; expected: 2, got: 1")),
+        NotRun.NOT_PRETENDED,
+    ),
     "no number": (lambda: torch.empty(1, device="meta").item(), NotRun.DATA),
     "no copy": (lambda: torch.empty(1, device="meta").cpu(), NotRun.DATA),
     "no array": (lambda: torch.empty(1, device="meta").numpy(), NotRun.DATA),
