@@ -125,16 +125,14 @@ def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
     """
     one_at_a_time = threading.RLock()
 
+    def interpret(executor: Any, *args: Any, **kwargs: Any) -> Any:
+        with one_at_a_time, launched_with(kwargs), torch._C.DisableTorchFunction():
+            return launch(executor, *args, **kwargs)
+
     def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
         refuse_host_tensors(executor, args, kwargs)
         executor.grid = _as_on_a_card(executor, args, kwargs)
-        for graph in Graph.capturing:
-            graph.keep(args, kwargs)
-        with one_at_a_time, launched_with(kwargs), torch._C.DisableTorchFunction():
-            result = launch(executor, *args, **kwargs)
-        for graph in Graph.capturing:
-            graph.remember(run, (executor, *args), kwargs, None)
-        return result
+        return Graph.run(interpret, (executor, *args), kwargs)
 
     return run
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+_MAKES_EMPTY = ("empty", "new_empty")  # memory that a graph keeps: what it holds is written by others
 _MADE_UP_MS = 1.0  # nothing is timed without a card, and callers divide by it
 
 
@@ -113,6 +115,7 @@ class Graph:
     """A graph that repeats on the host what was captured, into the same tensors. Without data there is nothing to repeat."""
 
     capturing: list[Graph] = []  # noqa: RUF012 - the same for all, as on a card
+    _running = 0  # calls that are remembered with all that they call
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._calls: list[tuple[Callable[..., Any], Any, Any, Any]] = []
@@ -120,19 +123,42 @@ class Graph:
         self._before: dict[int, tuple[Any, Any]] = {}
         self._made: set[int] = set()
 
+    @classmethod
+    def run(cls, call: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run an operation of torch's or a launch, and let each graph that is being captured remember it."""
+        graphs = [] if cls._running else list(cls.capturing)
+        for graph in graphs:
+            graph._keep(args, kwargs)
+        Graph._running += 1
+        try:
+            result = call(*args, **kwargs)
+        finally:
+            Graph._running -= 1
+        for graph in graphs:
+            graph._note_made(result)
+            graph._calls.append((call, args, kwargs, result))
+        return result
+
+    @classmethod
+    def made(cls, result: Any) -> Any:
+        """Note memory that was allocated during a capture, and return it."""
+        for graph in cls.capturing:
+            graph._note_made(result)
+        return result
+
     def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
-        """Remember every call of torch and every launch from here on. They also run, for the shapes of what they return."""
+        """Remember every operation and every launch from here on. They also run, for the shapes of what they return."""
         self._calls.clear()
         self._before.clear()
         self._made.clear()
         self.capturing.append(self)
-        self._mode = _Capture(self)
-        self._mode.__enter__()  # type: ignore[no-untyped-call]
+        self._mode = _Capture()
+        self._mode.__enter__()
 
     def capture_end(self) -> None:
         """Stop remembering, and take back what the calls did to tensors from before: on a card, nothing runs yet."""
         if self._mode is not None:
-            self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self._mode.__exit__(None, None, None)
         self.capturing.remove(self)
         for storage, content in self._before.values():
             storage.copy_(content)
@@ -141,13 +167,14 @@ class Graph:
 
     def replay(self) -> None:
         """Run everything again, with what its inputs hold now."""
-        for call, args, kwargs, result in self._calls:
-            again = call(*args, **kwargs)
-            for old, new in zip(_tensors(result), _tensors(again), strict=False):
-                if old is not new and old.data_ptr() != new.data_ptr():
-                    old.detach().copy_(new.detach())
+        with torch.no_grad():
+            for call, args, kwargs, result in self._calls:
+                again = call(*args, **kwargs)
+                for old, new in zip(_tensors(result), _tensors(again), strict=False):
+                    if old is not new and old.data_ptr() != new.data_ptr():
+                        old.detach().copy_(new.detach())
 
-    def keep(self, *given: Any) -> None:
+    def _keep(self, *given: Any) -> None:
         """Keep what the arguments of a call hold now."""
         with torch._C.DisableTorchFunction():
             for storage in map(_storage, _tensors(given)):
@@ -158,11 +185,6 @@ class Graph:
         with torch._C.DisableTorchFunction():
             found = [storage.data_ptr() for storage in map(_storage, _tensors(result)) if storage is not None]
         self._made.update(address for address in found if address not in self._before)
-
-    def remember(self, call: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
-        """Add a call."""
-        self._note_made(result)
-        self._calls.append((call, args, kwargs, result))
 
     def reset(self) -> None:
         """Forget everything."""
@@ -193,19 +215,25 @@ def capture(graph: Graph, pool: object = None, stream: Stream | None = None, **r
             graph.capture_end()
 
 
-class _Capture(torch.overrides.TorchFunctionMode):
-    def __init__(self, graph: Graph) -> None:
-        super().__init__()
-        self.graph = graph
+def _run_plain(operation: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run an operation of torch's below the mode that answers for a card: devices have been decided by then."""
+    with torch._C.DisableTorchFunction():
+        return operation(*args, **kwargs)
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        is_call = getattr(func, "__name__", "") not in ("__get__", "__set__")
-        if is_call:
-            self.graph.keep(args, kwargs)
-        result = func(*args, **(kwargs or {}))
-        if is_call:
-            self.graph.remember(func, args, kwargs or {}, result)
-        return result
+
+class _Capture(TorchDispatchMode):
+    """Sees operations below autograd, as a card does: those of a backward too, and none that only ties tensors together."""
+
+    supports_higher_order_operators = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        namespace, _, name = str(getattr(func, "_name", "")).partition("::")
+        if namespace not in ("aten", "prims"):  # a package's own op runs its code, which sees a card
+            return Graph.run(func, args, kwargs or {})
+        if name.startswith(_MAKES_EMPTY):
+            with torch._C.DisableTorchFunction():
+                return Graph.made(func(*args, **(kwargs or {})))
+        return Graph.run(_run_plain, (func, *args), kwargs or {})
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

@@ -75,3 +75,52 @@ def test_a_captured_update_happens_when_it_is_replayed():
         graph.replay()
         assert (weight == expected).all()
         assert (out == 3 * expected).all()
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return scale(x, 3.0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return scale(grad, 3.0)
+
+
+@needs_graphs
+def test_a_backward_is_captured_with_its_forward():
+    x = torch.ones(300, device="cuda", requires_grad=True)
+
+    def step():
+        x.grad = None
+        (Scaled.apply(x) * x).sum().backward()
+
+    warm_up(step)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    for value in (1.0, 2.0):
+        with torch.no_grad():
+            x.fill_(value)
+        graph.replay()
+        torch.testing.assert_close(x.grad, torch.full_like(x, 6 * value))
+
+
+@torch.library.custom_op("idioms::advance", mutates_args={"state"}, device_types="cuda")
+def advance(state: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
+    state.copy_(add(state, step))
+    return scale(state, 2.0)
+
+
+@needs_graphs
+def test_an_op_that_advances_a_state_does_it_once_a_replay():
+    state, step = torch.zeros(300, device="cuda"), torch.ones(300, device="cuda")
+    warm_up(lambda: advance(state, step))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = advance(state, step)
+    state.zero_()
+    for expected in (1, 2):
+        graph.replay()
+        assert (state == expected).all()
+        assert (out == 2 * expected).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -77,19 +78,19 @@ class _Launcher:
         """
         refuse(self._signature, args)
         x, y, z = map(operator.index, (x, y, z))  # NumPy's numbers count, too
-        for graph in Graph.capturing:
-            graph.keep(args)
-        if x * y * z:
-            scratch = self._scratch(x * y * z, stream)
-            if enter is not None:
-                enter(told)
-            with torch._C.DisableTorchFunction():
-                tensors = given(self._signature.items(), args) if self._checks else []
-                self._execute(kernel, (x, y, z), [*flatten(self._signature.values(), args), *scratch], tensors)
-            if leave is not None:
-                leave(told)
-        for graph in Graph.capturing:
-            graph.remember(self, (x, y, z, stream, kernel, packed, told, enter, leave, *args), {}, None)
+        Graph.run(self._launch, ((x, y, z), stream, kernel, told, enter, leave, *args), {})
+
+    def _launch(self, grid: tuple[int, int, int], stream: int, kernel: Kernel, told: object, enter: Any, leave: Any, *args: Any) -> None:
+        if not math.prod(grid):
+            return
+        scratch = self._scratch(math.prod(grid), stream)
+        if enter is not None:
+            enter(told)
+        with torch._C.DisableTorchFunction():
+            tensors = given(self._signature.items(), args) if self._checks else []
+            self._execute(kernel, grid, [*flatten(self._signature.values(), args), *scratch], tensors)
+        if leave is not None:
+            leave(told)
 
     def _execute(self, kernel: Kernel, grid: tuple[int, int, int], values: list[tuple[str, Any]], tensors: list[Given]) -> None:
         found: list[Found] | None = None if self._checks is None else []
