@@ -36,6 +36,12 @@ def asked_by_torch() -> bool:
     return False
 
 
+def is_packages_op(function: Any) -> bool:
+    """Whether a function is an op that a package has registered, and not one of torch's own."""
+    name = getattr(function, "_name", None) or getattr(function, "_qualified_op_name", "")
+    return "::" in str(name) and str(name).partition("::")[0] not in ("aten", "prims")
+
+
 def switched_on(mode: torch.overrides.TorchFunctionMode | None) -> contextlib.AbstractContextManager[object]:
     """Turn a mode on, if it is not on already: of two, the second would take what the first sends to the CPU for a tensor of the host."""
     overrides: Any = torch.overrides  # the function is not typed, and not public

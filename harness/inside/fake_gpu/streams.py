@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_MAKES_EMPTY = ("empty", "new_empty")  # memory that a graph keeps: what it holds is written by others
+from harness.inside.fake_gpu.host_side import is_packages_op
+
+_MAKES_EMPTY = ("aten::empty", "aten::new_empty")  # memory that a graph keeps: what it holds is written by others
 _MADE_UP_MS = 1.0  # nothing is timed without a card, and callers divide by it
 
 
@@ -227,10 +229,9 @@ class _Capture(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        namespace, _, name = str(getattr(func, "_name", "")).partition("::")
-        if namespace not in ("aten", "prims"):  # a package's own op runs its code, which sees a card
+        if is_packages_op(func):  # it runs the package's code, which sees a card
             return Graph.run(func, args, kwargs or {})
-        if name.startswith(_MAKES_EMPTY):
+        if str(getattr(func, "_name", "")).startswith(_MAKES_EMPTY):
             with torch._C.DisableTorchFunction():
                 return Graph.made(func(*args, **(kwargs or {})))
         return Graph.run(_run_plain, (func, *args), kwargs or {})

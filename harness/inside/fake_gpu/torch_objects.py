@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed
+import torch.utils.checkpoint
 
 from harness.inside.fake_gpu.generators import generator_type
 from harness.inside.fake_gpu.host_side import marked_as, put_on_host
@@ -42,6 +43,7 @@ def objects(kinds: Iterable[str]) -> list[Patch]:
         # torch looks at the type of the stream before any mode sees the call.
         (torch.Tensor, "record_stream", lambda tensor, stream: None),
         (torch, "load", _loading(torch.load, named)),
+        *_recomputing(),
         *_processes(),
         # Private, and in each Python from 3.10 to 3.14; `run` is what subclasses replace.
         (threading.Thread, "_bootstrap_inner", within(threading.Thread._bootstrap_inner)),  # type: ignore[attr-defined]
@@ -96,6 +98,24 @@ def _moved(value: Any, device: Any) -> Any:
             value[key] = _moved(entry, device)
         return value
     return type(value)(_moved(entry, device) for entry in value) if type(value) in (list, tuple) else value
+
+
+def _recomputing() -> list[Patch]:
+    """Return what lets a checkpoint compare the tensors that it computes again where they really are.
+
+    It asks for the device of the first ones within a call of torch, where no mode answers, and of the second ones outside.
+    """
+    checks = getattr(torch.utils.checkpoint, "_allowed_determinism_checks_to_fns", {})
+
+    def as_it_is(extract: Callable[..., Any]) -> Callable[..., Any]:
+        def extracted(tensor: torch.Tensor) -> Any:
+            with torch._C.DisableTorchFunction():
+                return extract(tensor)
+
+        return extracted
+
+    found = {name: as_it_is(extract) for name, extract in checks.items()}
+    return [(torch.utils.checkpoint, "_allowed_determinism_checks_to_fns", found)] if found else []
 
 
 def _processes() -> list[Patch]:

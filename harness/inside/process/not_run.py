@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import subprocess
 import sys
 import traceback
 import unittest
@@ -70,9 +71,17 @@ def why_not_run(error: BaseException) -> NotRun:
             return NotRun.DATA
         if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each) or compares_pretended(each):
             return NotRun.NOT_PRETENDED
+        if isinstance(each, subprocess.CalledProcessError) and _is_python(each.cmd):
+            return NotRun.NOT_PRETENDED
         if isinstance(each, OSError) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
             return NotRun.NOT_PRETENDED
     return NotRun.IMPORT if isinstance(error, ImportError) else NotRun.RAISED
+
+
+def _is_python(command: object) -> bool:
+    """Whether a command starts another Python, which does not see the pretended card."""
+    words = command.split() if isinstance(command, str) else list(command) if isinstance(command, (list, tuple)) else []
+    return bool(words) and (str(words[0]) == sys.executable or re.fullmatch(r"python[\d.]*|torchrun", Path(str(words[0])).name) is not None)
 
 
 def first_of_several(error: BaseException | None) -> str:

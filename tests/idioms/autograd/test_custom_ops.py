@@ -165,6 +165,29 @@ def test_an_op_of_a_library_object_with_shapes(op, factor, pair):
     torch.testing.assert_close(getattr(torch.ops.idioms_shaped, op)(pair[0]), factor * pair[0])
 
 
+torch.library.define("idioms_shaped::offsets", "(Tensor ends, SymInt tokens) -> Tensor")
+
+
+def _offsets(ends, tokens):
+    offsets = torch.empty_like(ends)
+    scale_kernel[(1,)](ends, offsets, ends.numel(), 2, BLOCK=16)
+    return offsets
+
+
+torch.library.impl("idioms_shaped::offsets", "CUDA", _offsets)
+
+
+@torch.library.register_fake("idioms_shaped::offsets")
+def _(ends, tokens):
+    return torch.empty_like(ends)
+
+
+@pytest.mark.parametrize("op", [torch.ops.idioms_shaped.offsets, torch.ops.idioms_shaped.offsets.default], ids=["packet", "overload"])
+def test_an_op_of_lengths_that_the_host_knows(op):
+    ends = torch.tensor([0, 3, 9], device="cuda", dtype=torch.int32)
+    torch.testing.assert_close(op(ends, tokens=9), 2 * ends)
+
+
 def test_opcheck():
     torch.library.opcheck(doubled, (torch.randn(300, device="cuda"),), test_utils=("test_schema", "test_faketensor"))
 

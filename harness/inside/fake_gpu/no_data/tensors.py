@@ -13,7 +13,19 @@ import torch
 import torch.utils._device as default_device
 
 from harness.inside.fake_gpu.generators import advance
-from harness.inside.fake_gpu.host_side import forget, is_host, is_knowable, is_meta, know, known, marked_as, pin, put_on_host, tensors_in
+from harness.inside.fake_gpu.host_side import (
+    forget,
+    is_host,
+    is_knowable,
+    is_meta,
+    is_packages_op,
+    know,
+    known,
+    marked_as,
+    pin,
+    put_on_host,
+    tensors_in,
+)
 from harness.inside.fake_gpu.no_data.no_numbers import NoNumbers, covering, dtype_of, no_numbers
 from harness.inside.fake_gpu.no_data.unknown import Guesses, alike, decide, size, unknown, unknown_list, whole
 from harness.inside.fake_gpu.redirect import Redirect, conversion
@@ -63,7 +75,9 @@ class WithoutData(Redirect):
     """
 
     def is_on_card(self, tensor: torch.Tensor) -> bool:  # noqa: D102
-        return (is_meta(tensor) or torch.Tensor.device.__get__(tensor) == self.claim) and not is_host(tensor)
+        place = torch.Tensor.device.__get__(tensor)
+        on_card = is_meta(tensor) or place == self.claim or (place == self.to and _is_wrapped(tensor))
+        return on_card and not is_host(tensor)
 
     def make(self, func: Any, args: Any, kwargs: Any) -> Any:  # noqa: D102
         advance(kwargs.pop("generator", None))
@@ -115,7 +129,11 @@ class WithoutData(Redirect):
                 return args[0]  # unknown data arrives on the host
             for tensor in written:
                 forget(tensor)
-        elif not _makes(name) and all((not is_meta(each) or known(each) is not None) and not _is_wrapped(each) for each in sources):
+        elif (
+            not _makes(name)
+            and not is_packages_op(func)
+            and all((not is_meta(each) or known(each) is not None) and not _is_wrapped(each) for each in sources)
+        ):
             return self._know_more(func, args, kwargs)
         if name in _ASKS:
             return _ASKS[name](args[0])

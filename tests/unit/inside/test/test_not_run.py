@@ -91,6 +91,8 @@ CASES = {
         lambda: (_ for _ in ()).throw(RuntimeError("kernel main input Query device_type mismatch, expected cuda; expected: 2, got: 1")),
         NotRun.NOT_PRETENDED,
     ),
+    "another Python": (lambda: subprocess.run([sys.executable, "-c", "1 / 0"], check=True, capture_output=True), NotRun.NOT_PRETENDED),
+    "another program": (lambda: subprocess.run(["false"], check=True), NotRun.RAISED),
     "no number": (lambda: torch.empty(1, device="meta").item(), NotRun.DATA),
     "no copy": (lambda: torch.empty(1, device="meta").cpu(), NotRun.DATA),
     "no array": (lambda: torch.empty(1, device="meta").numpy(), NotRun.DATA),
