@@ -39,8 +39,9 @@ def test_a_tensor_that_torch_func_wraps_is_on_the_card(transform, device):
         assert x.device == mask.device
         return torch.where(mask[:, None], x, x.detach())
 
-    if transform == "jvp":
-        found = torch.func.jvp(masked, (x,), (torch.ones_like(x),))[1]
-    else:
-        found = torch.func.grad(lambda x: masked(x).sum())(x)
+    ways = {
+        "jvp": lambda: torch.func.jvp(masked, (x,), (torch.ones_like(x),))[1],
+        "grad": lambda: torch.func.grad(lambda x: masked(x).sum())(x),
+    }
+    found = ways[transform]()
     torch.testing.assert_close(add(found, found), 2 * mask[:, None].expand(5, 2).float())

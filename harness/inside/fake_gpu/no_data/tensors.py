@@ -174,6 +174,11 @@ class WithoutData(Redirect):
         return put_on_host(result) if on_host else _each(result, lambda tensor: know(tensor.to(self.to), tensor))
 
 
+def _is_given(tensor: torch.Tensor) -> bool:
+    """Whether the data of a tensor are there, or known."""
+    return (not is_meta(tensor) or known(tensor) is not None) and not _is_wrapped(tensor)
+
+
 def _is_wrapped(tensor: torch.Tensor) -> bool:
     """Whether torch.func (vmap, grad) has wrapped it: then it has not the key of its device, and no data is known of it."""
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
