@@ -18,6 +18,7 @@ A case's limit does not count the time in which its worker was ready to run and 
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import re
 import signal
@@ -39,6 +40,9 @@ _GRACE_S = 5.0
 # Before the first case, a worker imports torch, collects or compiles. Slow machines need minutes for that.
 _IDLE_LIMIT_S = 900.0
 _LOG_TAIL = 1 << 20  # bytes of a dead worker's log that are searched for the runtime's last words
+# A compiler ends the whole process where it has no other way out; then it prints where it was.
+_LAST_WORDS = re.compile(r"(LLVM ERROR|\b(fatal )?error): .+|\S+: Assertion .+ failed\.|terminate called .+")
+_LAST_LINES = 200
 LOST_DEVICE = (
     "Run `warpwave doctor`. A card that comes back only after a reset, or not at all, is a reason to take this machine out of service."
 )
@@ -203,13 +207,16 @@ def describe_exit(code: int) -> str:
 
 
 def _explain(death: Death, log: Path, printed: int, faults: dict[str, Verdict]) -> Death:
-    """Add what the device's runtime printed to a death, if it matches one of the `faults`."""
-    if not faults or death.verdict not in (Verdict.CRASHED, Verdict.TIMEOUT):
+    """Add what was printed to a death: by the device's runtime, if it matches one of the `faults`, or by what ended its own process."""
+    if death.verdict not in (Verdict.CRASHED, Verdict.TIMEOUT):
         return death
     with open(log, "rb") as file:
         file.seek(max(printed, log.stat().st_size - _LOG_TAIL))
-        text = file.read().decode("utf-8", "replace")
+        lines = file.read().decode("utf-8", "replace").splitlines()
     for pattern, verdict in faults.items():
-        if line := next((line for line in text.splitlines() if re.search(pattern, line)), None):
+        if line := next((line for line in lines if re.search(pattern, line)), None):
             return Death(death.case, verdict, f"{death.reason}: {line.strip()[:300]}", by_others=True)
+    said = [found[0] for line in lines[-_LAST_LINES:] if (found := _LAST_WORDS.search(line))]
+    if death.verdict is Verdict.CRASHED and not death.by_others and said:
+        return dataclasses.replace(death, reason=f"{death.reason}: {said[-1].strip()[:200]}")
     return death
