@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ import triton
 from harness.inside.fake_gpu.custom_ops import plain, shared_ops
 from harness.inside.fake_gpu.driver import PretendedDriver, call_once, capability, keep_in_backward
 from harness.inside.fake_gpu.redirect import Redirect
+from harness.inside.fake_gpu.references.halves import sum_in_fp32
 from harness.inside.fake_gpu.torch_device import Patch, apply, patches, torch_device
 from harness.inside.fake_gpu.torch_objects import objects
 from harness.inside.fake_gpu.tuner import Tuning
@@ -55,7 +55,7 @@ def card_with_data(
         *products,
     ]
     undo = contextlib.ExitStack()
-    undo.callback(log_softmax_rounded_once())  # before `shared_ops` changes what a library does
+    undo.callback(sum_in_fp32())  # before `shared_ops` changes what a library does
     apply(changes, undo)
     keep_in_backward(undo.enter_context(Redirect(torch.device("cpu"), kinds, device)), undo)
     return tuning, undo.close
@@ -90,26 +90,6 @@ def _with_out_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
         return made if out is None else out.copy_(made)
 
     return product
-
-
-def log_softmax_rounded_once() -> Callable[[], None]:
-    """Compute it in fp32 and round the result, as a card does. Return what undoes that.
-
-    torch's CPU version rounds halves twice, and is off by up to 0.8 units in the last place instead of 0.5. Cross entropy takes the
-    exponential of it: of 32,000 classes in bf16, gradients are off by 5% instead of 3.5%, and a test blames a correct kernel for that.
-    """
-
-    def compute(tensor: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
-        wide = tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
-        found: torch.Tensor = torch.ops.aten._log_softmax.out(wide, dim, False, out=torch.empty_like(wide))
-        return found if half_to_float else found.to(tensor.dtype)
-
-    library: Any = torch.library.Library("aten", "IMPL")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # it replaces torch's own, as it should
-        library.impl("_log_softmax", compute, "CPU")
-    undo: Callable[[], None] = library._destroy
-    return undo
 
 
 def _without_mode(function: Callable[..., Any], originals: list[Patch]) -> Callable[..., Any]:

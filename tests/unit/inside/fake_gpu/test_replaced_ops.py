@@ -14,8 +14,8 @@ from harness.inside.fake_gpu.custom_ops import shared_ops  # noqa: E402 - after 
 from harness.inside.fake_gpu.driver import keep_in_backward  # noqa: E402
 from harness.inside.fake_gpu.no_data.tensors import WithoutData  # noqa: E402
 from harness.inside.fake_gpu.redirect import Redirect  # noqa: E402
+from harness.inside.fake_gpu.references.halves import sum_in_fp32  # noqa: E402
 from harness.inside.fake_gpu.torch_device import apply  # noqa: E402
-from harness.inside.fake_gpu.with_data import log_softmax_rounded_once  # noqa: E402
 
 CARD = torch.device("cuda", 0)
 
@@ -49,7 +49,7 @@ def seen():
         return torch.full_like(x, 7.0)
 
     with contextlib.ExitStack() as undo:
-        undo.callback(log_softmax_rounded_once())
+        undo.callback(sum_in_fp32())
         apply(shared_ops(["cuda"]), undo)
         undo.enter_context(Redirect(torch.device("cpu"), ["cuda"], CARD))
         library = torch.library.Library("aten", "IMPL")
