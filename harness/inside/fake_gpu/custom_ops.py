@@ -57,7 +57,8 @@ def shared_ops(kinds: Iterable[str]) -> list[Patch]:
             warnings.simplefilter("ignore")
             if op in on_card:
                 known[serves] = fn if options.get("with_keyset") else _without_keys(fn)
-                implement(self, op_name, on_card[op], "CPU", **{**options, "with_keyset": True})
+                # It may stand where warpwave has put a kernel of its own, which some releases of torch refuse to replace.
+                implement(self, op_name, on_card[op], "CPU", **{**options, "with_keyset": True, "allow_override": True})
             else:
                 known[serves] = fn
                 implement(self, op_name, _chosen_by_place(fn, known), "CPU", **options)
