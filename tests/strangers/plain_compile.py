@@ -63,7 +63,10 @@ def compile_row(row: dict[str, Any], root: Path) -> str:
         (names.index(name),): [[key, int(value)] for key, _, value in (word.partition("=") for word in told.split(","))]
         for name, told in row["attributes"].items()
     }
-    source = ASTSource(function, signature, constexprs=constants, attrs=attributes)
+    kind = ASTSource
+    if getattr(function, "is_gluon", bool)():
+        from triton.experimental.gluon._runtime import GluonASTSource as kind  # type: ignore[assignment]
+    source = kind(function, signature, constexprs=constants, attrs=attributes)
     options = {name: row[name] for name in ("num_warps", "num_stages") if row[name] is not None} | row["options"]
     target = target_of(row["architecture"])
     try:
@@ -77,9 +80,13 @@ def compile_row(row: dict[str, Any], root: Path) -> str:
 
 
 def dtype_or(value: Any) -> Any:
-    """Return Triton's type for a constant that a row names as `fp32`."""
+    """Return Triton's type for a constant that a row names as `fp32`, and a layout for its text."""
     import triton.language as tl
 
+    if isinstance(value, str) and re.fullmatch(r"\w+Layout\(.*\)", value):  # of a Gluon kernel: its text is what makes it
+        from triton.experimental.gluon import language
+
+        return eval(value, vars(language))
     types = (tl.float16, tl.bfloat16, tl.float32, tl.float64, tl.int8, tl.int16, tl.int32, tl.int64)
     return next((each for each in types if value == each.name), value) if isinstance(value, str) else value
 
