@@ -63,10 +63,12 @@ def compile_row(row: dict[str, Any], root: Path) -> str:
         (names.index(name),): [[key, int(value)] for key, _, value in (word.partition("=") for word in told.split(","))]
         for name, told in row["attributes"].items()
     }
-    kind = ASTSource
+    source_type = ASTSource
     if getattr(function, "is_gluon", bool)():
-        from triton.experimental.gluon._runtime import GluonASTSource as kind  # type: ignore[assignment]
-    source = kind(function, signature, constexprs=constants, attrs=attributes)
+        from triton.experimental.gluon._runtime import GluonASTSource
+
+        source_type = GluonASTSource
+    source = source_type(function, signature, constexprs=constants, attrs=attributes)
     options = {name: row[name] for name in ("num_warps", "num_stages") if row[name] is not None} | row["options"]
     target = target_of(row["architecture"])
     try:
