@@ -7,7 +7,7 @@ import hashlib
 import inspect
 import operator
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -56,6 +56,8 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
         (JITFunction, "run", _not_interpreted(JITFunction.run)),
         (InterpretedFunction, "warmup", _warmup),
         (InterpretedFunction, "run", _with_handle(InterpretedFunction.run)),
+        (GridExecutor, "_init_args_hst", _but_pointers(GridExecutor._init_args_hst)),
+        (GridExecutor, "_restore_args_dev", _back_but_pointers(GridExecutor._restore_args_dev)),
         (GridExecutor, "__call__", _captured(GridExecutor.__call__)),
     ]
     tuning, undo = card_with_data(card, kinds, _driver, launching)
@@ -135,6 +137,34 @@ def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
         return Graph.run(interpret, (executor, *args), kwargs)
 
     return run
+
+
+def _is_pointer(value: Any) -> bool:
+    """Whether an argument is an object of the package with an address, as launchers take it: no tensor, and none that wraps one."""
+    return hasattr(value, "data_ptr") and not isinstance(value, torch.Tensor) and not hasattr(value, "base")
+
+
+def _but_pointers(bring: Callable[..., Any]) -> Callable[..., Any]:
+    """Bring a launch's tensors to the host, as the interpreter does. What only has an address points there already."""
+
+    def brought(self: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        args_host, kwargs_host = bring(self, _without_pointers(args), dict(zip(kwargs, _without_pointers(kwargs.values()), strict=True)))
+        kept = [given if _is_pointer(given) else found for given, found in zip(args, args_host, strict=True)]
+        return kept, {name: value if _is_pointer(value) else kwargs_host[name] for name, value in kwargs.items()}
+
+    return brought
+
+
+def _back_but_pointers(restore: Callable[..., Any]) -> Callable[..., Any]:
+    def restored(self: Any, args: Any, args_host: Any, kwargs: dict[str, Any], kwargs_host: dict[str, Any]) -> Any:
+        named = dict(zip(kwargs, _without_pointers(kwargs.values()), strict=True))
+        return restore(self, _without_pointers(args), args_host, named, kwargs_host)
+
+    return restored
+
+
+def _without_pointers(values: Iterable[Any]) -> list[Any]:
+    return [None if _is_pointer(value) else value for value in values]
 
 
 def _as_on_a_card(executor: Any, args: Any, kwargs: dict[str, Any]) -> Any:

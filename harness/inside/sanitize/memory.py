@@ -171,6 +171,8 @@ def _named(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(value, torch.Tensor):
         yield name, value
+    elif hasattr(value, "data_ptr") and hasattr(value, "__dict__"):  # a package's own view of a tensor, which it holds
+        yield from ((name, each) for each in vars(value).values() if isinstance(each, torch.Tensor))
     elif isinstance(value, (tuple, list)):
         for position, each in enumerate(value):
             yield from _tensors(f"{name}[{position}]", each)

@@ -176,3 +176,20 @@ def test_a_tensor_seen_as_another_dtype(device):
     out = torch.empty(256, dtype=torch.float16, device=device)
     cast_kernel[(1,)](triton.reinterpret(x, tl.float8e5), out, 256, tl.float16, BLOCK=256)
     torch.testing.assert_close(out, x.view(torch.float8_e5m2).to(torch.float16), equal_nan=True)
+
+
+class Rows:
+    """As FlagGems has it: some rows of a tensor, by their address, without a tensor of their own."""
+
+    def __init__(self, tensor, first):
+        self.tensor, self.first, self.dtype = tensor, first, tensor.dtype
+
+    def data_ptr(self):
+        return self.tensor.data_ptr() + self.first * self.tensor.stride(0) * self.tensor.element_size()
+
+
+def test_an_object_with_an_address(device):
+    x, out = torch.randn(8, 128, device=device), torch.zeros(8, 128, device=device)
+    add_kernel[(4,)](Rows(x, 4), Rows(x, 0), Rows(out, 2), 512, BLOCK=128)
+    torch.testing.assert_close(out[2:6], x[4:] + x[:4])
+    assert not out[:2].any()

@@ -21,6 +21,11 @@ def softplus_kernel(x, y, n, BLOCK: tl.constexpr):
     tl.store(y + at, tl.extra.libdevice.log1p(tl.exp(value)), mask=at < n)
 
 
+def test_a_kernel_that_calls_it_has_a_key():
+    assert len(gelu_kernel.cache_key) > 32
+    assert gelu_kernel.cache_key != softplus_kernel.cache_key
+
+
 def test_a_module_imported_from_extra():
     x = torch.randn(300, device="cuda")
     y = torch.empty_like(x)

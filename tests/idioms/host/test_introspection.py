@@ -37,6 +37,8 @@ def test_its_parameters_and_its_source():
     assert times.__name__ == times.fn.__name__ == "times"
     assert len(times.cache_key) > 32
     assert times.cache_key != plus_three.cache_key
+    assert times.__globals__ is globals()
+    assert (times.__module__, times.__qualname__) == (__name__, "times")
 
 
 def written_with(function):

@@ -6,6 +6,7 @@ A call still goes through the pretended vendor's own wrapper, so a function take
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
@@ -63,8 +64,9 @@ class _Calls:
         self.name = ""
 
     def named(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function as kernels call it in the interpreter."""
+        """Return the function as kernels call it in the interpreter, with the marks of a built-in, which a kernel's hash looks for."""
 
+        @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             from triton.runtime.interpreter import interpreter_semantic
 

@@ -8,6 +8,7 @@ from typing import Any
 from harness.inside.fake_gpu.torch_device import Patch
 
 _COMPILED = "_compiled"
+_OF_FUNCTION = ("__globals__", "__qualname__", "__module__", "__doc__")  # what a compiled kernel takes over from its function
 
 
 def looking_compiled() -> list[Patch]:
@@ -27,6 +28,8 @@ def _own(self: Any, name: str) -> Any:
         from triton.runtime.jit import JITFunction
 
         return JITFunction
+    if name in _OF_FUNCTION and "fn" in (own := object.__getattribute__(self, "__dict__")):
+        return getattr(own["fn"], name)
     return object.__getattribute__(self, name)
 
 
