@@ -28,7 +28,7 @@ _OPERATIONS = {
 
 
 def sum_in_fp32() -> Callable[[], None]:
-    """Replace the operations. Return what undoes that. A torch that cannot hand out its own kernels (before 2.9) keeps them."""
+    """Replace the operations. Return what undoes that. A torch without `library.get_kernel` keeps them."""
     get: Any = getattr(torch.library, "get_kernel", None)
     library: Any = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
