@@ -22,7 +22,7 @@ from typing import Any
 from harness.inside.process.exceptions import DecidedByData, NotPretended, describe
 from harness.inside.process.journal import Journal
 from harness.inside.process.not_run import why_not_run
-from harness.records import Job, NotRun, Scalar, Verdict
+from harness.records import Job, NotRun, Scalar, Verdict, finite
 from harness.records.selection.package import is_bench, kernel_of
 
 
@@ -236,6 +236,6 @@ _SHORT = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "
 def _plain(value: Any) -> Scalar:
     """Return a parameter as JSON can hold it; dtypes by their short names."""
     if value is None or isinstance(value, (bool, int, float, str)):
-        return value
+        return finite(value)
     text = str(value).removeprefix("torch.")
     return _SHORT.get(text, text)

@@ -40,7 +40,7 @@ from harness.records.results import CardShare, CaseResult, Ceiling, DeviceFacts,
 from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
 from harness.records.selection.chosen import Chosen, Narrowed, Selection
 from harness.records.selection.shard import Shard
-from harness.records.writing import dump, to_json, to_text, write_text
+from harness.records.writing import dump, finite, to_json, to_text, write_text
 
 __all__ = [
     "AHEAD_FILE",
@@ -103,6 +103,7 @@ __all__ = [
     "Waiver",
     "Which",
     "dump",
+    "finite",
     "reasons",
     "to_json",
     "to_text",

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Union
+
+from harness.records.enums import Scalar
+
+
+def finite(value: Scalar) -> Scalar:
+    """Return a parameter as strict JSON can hold it: infinity and NaN, which are common constants of kernels, become text."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def to_json(record: Any) -> str:

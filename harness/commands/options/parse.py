@@ -14,6 +14,7 @@ import click
 from harness.commands.options.common import COMMAND
 from harness.commands.options.groups import STAGES
 from harness.commands.options.packages import chosen_packages, chosen_variables
+from harness.commands.options.pytest_args import overridden
 from harness.commands.options.tests import Package, chosen_pytest_args, chosen_shard_times, chosen_tests
 from harness.config.package.bench_scripts import chosen_scripts
 from harness.config.package.pyproject import load_gates, load_launches, load_peers
@@ -61,7 +62,7 @@ def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptio
             )
     check_weakenings(options["weaken"])  # for every engine: a report must not claim that a protection was given up which does not exist
     root = find_root(kernels)
-    settings, folders = load_pytest_settings(kernels, root), import_folders(root)
+    settings, folders = overridden(load_pytest_settings(kernels, root), options["pytest_args"]), import_folders(root)
     patterns = options["benches"] or RunOptions.benches
     chosen, benches = chosen_tests(options, Package(kernels.resolve(), root, folders, settings, patterns))
     gpu, share = chosen_gpus(options["gpu"], options["gpus"])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 
 from harness.errors import UsageError
+from harness.records import PytestSettings
 
 _PROCESSES = "warpwave runs one pytest on each GPU and watches it; --gpus and --shard share the work."
 _FILES = "warpwave writes pytest's results and settings itself, and reads them back."
@@ -34,7 +36,12 @@ _REFUSED = {
     "--pyargs": (_TESTS, "Name tests with --test ID."),
 }
 # Settings that warpwave has read, to find test files, before pytest reads them.
-_READ = ("addopts", "python_files", "testpaths", "cache_dir", "junit_")
+_READ = ("python_files", "testpaths", "cache_dir", "junit_")
+# Plugins of pytest that no run can do without.
+_NEEDED = (
+    *("mark", "main", "runner", "fixtures", "helpconfig", "python", "terminal"),
+    *("capture", "skipping", "tmpdir", "assertion", "junitxml", "reports"),
+)
 # Options that take a value as the next word; the two become one.
 _WITH_VALUE = ("--deselect", "--ignore", "--ignore-glob", "--tb", "--maxfail", "--durations", "--import-mode", "--override-ini", "--strict")
 _SHORT = ("-k", "-m", "-p", "-o", "-W", "-r")
@@ -58,6 +65,12 @@ def pytest_words(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def overridden(settings: PytestSettings, words: Sequence[str]) -> PytestSettings:
+    """Return a package's settings without its `addopts` if the user gave others: `-o addopts=`."""
+    others = any(word.startswith(("-o=addopts=", "--override-ini=addopts=")) for word in words)
+    return replace(settings, addopts=()) if others else settings
+
+
 def _checked(word: str, following: list[str]) -> str:
     option, equals, value = word.partition("=")
     if word[:1] == "-" and word[1:2] not in ("-", "") and not equals and len(word) > 2 and word[:2] in (*_SHORT, "-n", "-c"):
@@ -66,11 +79,12 @@ def _checked(word: str, following: list[str]) -> str:
         value = following.pop(0) if following else ""
     if option in _REFUSED:
         raise UsageError(f"--pytest-args: {option} cannot be passed on.", *_REFUSED[option])
-    if option == "-p" and value.startswith("no:"):
+    left_out = value.removeprefix("no:") if option == "-p" and value.startswith("no:") else ""
+    if left_out in _NEEDED or left_out.startswith("harness"):
         raise UsageError(
-            "--pytest-args: -p no:… cannot be passed on.",
-            "The harness needs pytest's own plugins, and is one itself.",
-            f"Leave it out, or write `addopts = -p {value}` into the package's settings.",
+            f"--pytest-args: -p {value} cannot be passed on.",
+            "The harness needs most of pytest's own plugins, and is one itself.",
+            "Leave it out; plugins that are installed beside pytest can be left out.",
         )
     if option in ("-o", "--override-ini") and value.startswith(_READ):
         raise UsageError(

@@ -21,19 +21,24 @@ _OF_THE_HUB, _HUB_FOLDER = "build.toml", "torch-ext"
 
 
 def find_root(kernels: Path, home: Path | None = None) -> Path:
-    """Return the nearest folder at or above `kernels` with a project file or `.git`; `kernels` itself if there is none.
+    """Return the nearest folder at or above `kernels` that is a package or has a `.git`; `kernels` itself if there is none.
 
-    The search ends below the home folder, the root of the file system and the border to another file system.
+    A folder is a package if its files name or build one, or have settings of warpwave. A `pyproject.toml` or `setup.cfg` with settings of
+    other tools alone, as in many a `tests/`, counts if no package is above it. The search ends below the home folder, the root of the file
+    system and the border to another file system.
     """
     folder = kernels.resolve()
     home = (home or Path(os.path.expanduser("~"))).resolve()  # noqa: PTH111 - `Path.expanduser` fails for a user without a home
     device = folder.stat().st_dev
+    settings_alone = []
     for above in (folder, *folder.parents):
         if above in (home, *home.parents) or above.stat().st_dev != device:
             break
-        if (above / ".git").exists() or any((above / name).is_file() for name in _PROJECT_FILES) or _is_of_the_hub(above):
+        if (above / ".git").exists() or _is_package(above):
             return above
-    return folder
+        if any((above / name).is_file() for name in _PROJECT_FILES):
+            settings_alone.append(above)
+    return next(iter(settings_alone), folder)
 
 
 def import_folders(root: Path) -> tuple[str, ...]:
@@ -53,6 +58,14 @@ def package_names(root: Path) -> tuple[str, ...]:
     named = _Table(read_toml(root / "pyproject.toml"))["project"]["name"].value
     named = named or read_ini(root / "setup.cfg").get("metadata", {}).get("name")
     return tuple(dict.fromkeys(name for name in (root.name, named) if isinstance(name, str) and name))
+
+
+def _is_package(folder: Path) -> bool:
+    if (folder / "setup.py").is_file() or _is_of_the_hub(folder):
+        return True
+    found = _Table(read_toml(folder / "pyproject.toml"))
+    names_one = found["project"].value or found["build-system"].value or found["tool"]["poetry"].value or found["tool"]["warpwave"].value
+    return bool(names_one) or "metadata" in read_ini(folder / "setup.cfg")
 
 
 def _is_of_the_hub(folder: Path) -> bool:

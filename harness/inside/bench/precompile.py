@@ -22,8 +22,9 @@ from typing import Any
 
 from harness.inside.benchmarks import Point
 from harness.inside.compile.points import points_of
-from harness.inside.environment.package_path import enter, package_folders, python_path
+from harness.inside.environment.package_path import package_folders, python_path
 from harness.inside.environment.triton_cache import compiled_kernels
+from harness.inside.imports.extensions import enter_package
 from harness.inside.process.workers import Worker, forked, hash_triton
 from harness.records import AHEAD_FILE, Architecture, Job, Stage, write_text
 
@@ -93,7 +94,7 @@ def on_pretended(job: Job, card: Architecture) -> Iterator[set[str]]:
     pretended = pretended_device(card, lambda binary: (32, 0, card.program_threads), job.torch_devices)
     with temporary_home(Path(job.output) / Stage.BENCH.value), pretended:
         _make_ready_to_launch(card, reading)
-        enter(package_folders(job), first=python_path(job))
+        enter_package(package_folders(job), first=python_path(job))
         yield reading
 
 

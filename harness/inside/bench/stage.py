@@ -25,10 +25,11 @@ from harness.inside.bench.scripts import measure_scripts
 from harness.inside.bench.stopping_rule import Rounds, Rule
 from harness.inside.benchmarks import Point, load_points
 from harness.inside.codegen.jit_recorder import Recorder
-from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
+from harness.inside.environment.package_path import package_folders, python_path, root_of
 from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.facts.architecture import card_here
 from harness.inside.facts.device import ask_afresh, is_usable
+from harness.inside.imports.extensions import enter_package
 from harness.inside.multi_gpu.cards import cards, is_shared
 from harness.inside.multi_gpu.claims import claimed_cases
 from harness.inside.multi_gpu.seats import regroup, seats_of
@@ -98,7 +99,7 @@ def work(job: Job) -> None:
     import triton.testing
 
     journal = Journal.from_environment()
-    enter(package_folders(job), first=python_path(job))
+    enter_package(package_folders(job), first=python_path(job))
     if not settle(journal, ask_afresh):
         return
     done = journal.done()

@@ -19,7 +19,7 @@ from harness.inside.codegen.occupancy import occupancy
 from harness.inside.codegen.precision import unnamed_products
 from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
-from harness.records import Architecture, CompiledKernel, Gates, Scalar, Verdict
+from harness.records import Architecture, CompiledKernel, Gates, Scalar, Verdict, finite
 
 # Gets a row, the compiled kernel (None if the compiler refused it), and what the compiler raised.
 OnRow = Callable[[CompiledKernel, Any, "Exception | None"], None]
@@ -162,7 +162,7 @@ def _asked(target: Any, options: dict[str, Any]) -> dict[str, Scalar]:
 
 def _plain(value: Any) -> Scalar:
     value = getattr(value, "value", value)
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+    return finite(value) if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
 def _digest(binary: bytes) -> bytes:

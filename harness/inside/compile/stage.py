@@ -23,8 +23,9 @@ from harness.inside.compile.candidates import Candidates, Discarded
 from harness.inside.compile.cases import Cases, mostly_run, never_loaded, never_ran, never_reached
 from harness.inside.compile.expected import Expected, noticed
 from harness.inside.compile.pack import pack
-from harness.inside.environment.package_path import enter, package_folders, python_path, root_of
+from harness.inside.environment.package_path import package_folders, python_path, root_of
 from harness.inside.environment.temporary_home import temporary_home
+from harness.inside.imports.extensions import enter_package
 from harness.inside.process import sealing
 from harness.inside.process.audit import Event
 from harness.inside.process.events import emit
@@ -134,8 +135,12 @@ def _report(
     # A point whose host code needs data says nothing about the kernels that were compiled.
     verdict = worst([row.verdict for row in rows if row.verdict is not Verdict.NOT_RUN])
     reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.launches)})"
-    hint = hint_of(row.reason for row in rows) if rows else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
-    if lacking := missing_of(row.reason for row in rows if row.verdict is not Verdict.PASSED):
+    hint = (
+        hint_of((row.reason for row in rows), root_of(job))
+        if rows
+        else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
+    )
+    if lacking := missing_of((row.reason for row in rows if row.verdict is not Verdict.PASSED), root_of(job)):
         notes = (lacking, *notes)
     if left_out := job.not_compiled_for:
         compiled_for = ", ".join(card.name for card in job.architectures)
@@ -190,7 +195,7 @@ def work(job: Job, card: Architecture) -> None:
     # Rows lost to a power cut are compiled already and found in the cache. So do not wait for the disk at each of 5,000 points.
     journal = Journal.from_environment(durable=("end",))
     recorder = Recorder(card, journal, job.gates, root_of(job))
-    enter(package_folders(job), first=python_path(job))
+    enter_package(package_folders(job), first=python_path(job))
     strict = job.gates is not None and job.gates.candidates == "all"
     followed = contextlib.nullcontext() if strict else Candidates(journal).followed(recorder)
     hooks = Hooks(job.quick)

@@ -23,8 +23,9 @@ from typing import Any
 
 from harness.inside.benchmarks import Point
 from harness.inside.compile.points import points_of
-from harness.inside.environment.package_path import enter, names_any, package_folders, python_path
+from harness.inside.environment.package_path import names_any, package_folders, python_path
 from harness.inside.environment.temporary_home import temporary_home
+from harness.inside.imports.extensions import enter_package
 from harness.inside.precompile_torch.without_card import Reached, without_card
 from harness.inside.process.workers import Worker, forked
 from harness.records import AHEAD_FILE, Architecture, Job, Stage
@@ -108,7 +109,7 @@ def generate(job: Job, card: Architecture, share: int, shares: int) -> None:
             del os.environ["TRITON_CACHE_DIR"]
         without_card(job, card, undo)
         tell_apart()
-        enter(package_folders(job), first=python_path(job))
+        enter_package(package_folders(job), first=python_path(job))
         for point in share_of(points_of(job), share, shares):
             if run(point):
                 _note(job, _TRACED, share, [json.dumps(point.id)])

@@ -20,6 +20,13 @@ class NotPretended(NotImplementedError):  # noqa: N818 - as above
     """A package asked for something that a real GPU has and the pretended one lacks: a gap of warpwave, and no fault of the package."""
 
 
+NOT_BUILT = "is compiled code of the package, which is not built here"
+
+
+class NotBuilt(NotPretended):
+    """A package called an extension of its own that is not built here."""
+
+
 def doubted(report: StageReport, doubts: Iterable[str]) -> StageReport:
     """Return a report marked as invalid if there are `doubts`, which then come first in its reason."""
     wrong = tuple(doubts)

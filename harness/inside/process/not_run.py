@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
-from harness.inside.process.exceptions import DecidedByData, NotPretended, describe
+from harness.inside.process.exceptions import NOT_BUILT, DecidedByData, NotPretended, describe
 from harness.inside.process.pretended_answers import compares_pretended
 from harness.records import NotRun, StageReport, Verdict
 
@@ -41,6 +41,10 @@ _NO_DATA = re.compile(
 # How Python names the function in a TypeError about its arguments: `patches.<locals>.<lambda>() takes …`
 _CALLED = re.compile(r"^([A-Za-z_]\w*)(?:[\w.<>]*)\(\) ")
 _GAP = "This is a gap of warpwave, and no fault of the package: report it with that text. On a card, these run."
+_BUILD_IT = (
+    "The package's build script names that extension, and its compiler is not here. "
+    "Test this where the extension is installed, or leave it out."
+)
 _GAPS = (AttributeError, NotImplementedError, TypeError, KeyError)
 
 
@@ -55,7 +59,7 @@ def with_reasons(report: StageReport, reasons: Mapping[NotRun, int], noun: str, 
         return report
     many = f"{missing} {noun}" if missing == 1 else f"{missing} {noun}es" if noun.endswith("ch") else f"{missing} {noun}s"
     text = f"{many} need{'s' if missing == 1 else ''} what warpwave does not pretend without a GPU: {gap}"
-    return dataclasses.replace(report, verdict=Verdict.INCOMPLETE, reason=text[:500], hint=_GAP)
+    return dataclasses.replace(report, verdict=Verdict.INCOMPLETE, reason=text[:500], hint=_BUILD_IT if NOT_BUILT in gap else _GAP)
 
 
 def why_not_run(error: BaseException) -> NotRun:

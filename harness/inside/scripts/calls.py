@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any
 
 from harness.inside.scripts.script import Script
-from harness.records import Scalar
+from harness.records import Scalar, finite
 
 # Parameters and loop variables that say which implementation is measured.
 _PROVIDERS = ("provider", "impl", "implementation", "backend", "method", "tag")
@@ -164,7 +164,7 @@ def _plain(value: Any) -> Scalar:
     if isinstance(value, enum.Enum):
         return value.name
     if isinstance(value, (bool, int, float)):
-        return value
+        return finite(value)
     if isinstance(value, str):
         return value if 0 < len(value) <= _LONGEST and "\n" not in value and not value.startswith(("/", "~", "./", "../")) else None
     if type(value).__name__ == "dtype":

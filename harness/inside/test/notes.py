@@ -28,6 +28,8 @@ def again_alone(several: int) -> list[str]:
 
 def refusal(log: Path) -> str:
     """Return what pytest said instead of starting; empty if it did start."""
-    lines = log.read_text(errors="replace").splitlines()[-20:] if log.exists() else []
-    found = re.search(r"^.*: error: (.*)|^ERROR: (.*)", "\n".join(reversed(lines)), re.MULTILINE)
+    text = "\n".join(log.read_text(errors="replace").splitlines()[-20:]) if log.exists() else ""
+    if plugin := re.search(r"^Error while loading plugin .*\n(.*(?:\n.+)*)", text, re.MULTILINE):
+        return f"a plugin of the environment does not load: {' '.join(plugin[1].split())}"
+    found = re.search(r"^.*: error: (.*)|^ERROR: (.*)", "\n".join(reversed(text.splitlines())), re.MULTILINE)
     return (found[1] or found[2]) if found else ""

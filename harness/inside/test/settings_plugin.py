@@ -2,6 +2,7 @@
 
 An option of `addopts` may belong to a plugin that is not installed here (`--cov`, `--timeout`). pytest would end with a usage error, and
 nothing would run. Such options are left out, and the report names them.
+A plugin that is installed and does not load is left out, too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.inside.environment.package_path import enter
+from harness.inside.imports.extensions import enter_package
+from harness.inside.imports.installed_plugins import load_leniently
 from harness.inside.process.journal import Journal
 from harness.inside.process.workers import JOURNAL_VARIABLE
 from harness.inside.test.settings import settings
@@ -29,7 +31,12 @@ _PATHS = ("--ignore", "--ignore-glob", "--confcutdir")
 
 
 # At once: a plugin of the package (`-p tests.helpers`) is imported before pytest calls any hook.
-enter(settings().get("folders", ()))
+enter_package(settings().get("folders", ()))
+
+
+def pytest_plugin_registered(manager: pytest.PytestPluginManager) -> None:
+    """Go on behind an installed plugin that does not load."""
+    load_leniently(manager)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from harness.inside.environment.compiler_imports import tell_workers
+from harness.inside.environment.package_path import root_of
 from harness.inside.environment.temporary_home import temporary_home
 from harness.inside.environment.triton_cache import compiled_kernels
 from harness.inside.multi_gpu.cards import cards
@@ -102,6 +103,12 @@ def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[D
     return supervise(spawned(command), journal, job.test_limit_s, folder / "log.txt", results.on_event, faults=job.device_faults)
 
 
+_PYTEST_IS_WRONG = (
+    "Its options, its settings or a plugin do not fit this pytest. --pytest-args '-p no:NAME' runs without a plugin, "
+    "--pytest-args '-o addopts=' without the options of the package's settings."
+)
+
+
 def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     cases = list(results.cases.values())
     counts = {verdict.value: sum(case.verdict is verdict for case in cases) for verdict in Verdict}
@@ -115,7 +122,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         reason = f"no test was found; pytest stopped early: {results.stopped}"
     if bad:
         reason = f"{bad[0].id}: {next(iter(bad[0].message.splitlines()), '')}"
-    hint = hint_of(case.message for case in bad)
+    hint = hint_of((case.message for case in bad), root_of(results.job))
     if not tests:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
         if results.deselected:
@@ -126,7 +133,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     started = not deaths or deaths[-1].case is not None
     refused = refusal(folder / "log.txt") if not results.announced and not ran else ""
     if refused and not started:
-        verdict, reason, hint = Verdict.ERROR, f"pytest did not start: {refused}", "Its options or its settings are wrong for this pytest."
+        verdict, reason, hint = Verdict.ERROR, f"pytest did not start: {refused}", _PYTEST_IS_WRONG
     elif not started:
         verdict, reason, hint = deaths[-1].verdict, f"pytest: {deaths[-1].reason}", f"The end of {folder.name}/log.txt says why."
         if verdict is Verdict.INFRA:
@@ -149,7 +156,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         left_out=results.left_out,
         used_s=round(sum(used.seconds for used in results.used.values()), 3) if job.needs_card else None,
         compiled_here=compiled_kernels() - results.compiled_before,
-        notes=tuple(filter(None, [missing_of(case.message for case in bad), *notes])),
+        notes=tuple(filter(None, [missing_of((case.message for case in bad), root_of(results.job)), *notes])),
     )
     gap = next((f"{case.id}: {case.message}" for case in cases if case.not_run is NotRun.NOT_PRETENDED), "")
     return doubted(with_reasons(report, Counter(case.not_run for case in cases if case.not_run), "test", gap), results.wrong)

@@ -7,6 +7,7 @@ import pytest
 import torch
 import triton
 from small_kernels import add, add_kernel, scale, scale_kernel
+from torch._subclasses.functional_tensor import FunctionalTensorMode
 
 
 @torch.library.custom_op("idioms::doubled", mutates_args=())
@@ -113,14 +114,54 @@ def test_triton_op_and_wrap_triton(pair):
     torch.testing.assert_close(added(*pair), pair[0] + pair[1])
 
 
+@torch.library.custom_op("idioms::decomposed", mutates_args=(), schema="(Tensor x, float factor=2.0) -> Tensor")
+def decomposed(*args, **kwargs):
+    return scale(*args, **kwargs)
+
+
+@decomposed.register_fake
+def _(x, factor=2.0):
+    return torch.empty_like(x)
+
+
+def _decompose(mode, op, types, args, kwargs):
+    with mode:
+        return scale(*args, **kwargs)
+
+
+decomposed.register_torch_dispatch(FunctionalTensorMode, _decompose)
+
+
+def test_an_op_that_a_tracing_mode_takes_apart(pair):
+    torch.testing.assert_close(decomposed(pair[0], factor=3.0), pair[0] * 3)
+
+
+def test_an_op_without_its_implementation_for_the_card(pair):
+    @torch.library.custom_op("idioms::switched", mutates_args=())
+    def switched(x: torch.Tensor) -> torch.Tensor:
+        return scale(x, 2.0)
+
+    @switched.register_kernel("cuda")
+    def _(x):
+        return scale(x, 3.0)
+
+    torch.testing.assert_close(switched(pair[0]), pair[0] * 3)
+    with switched.set_kernel_enabled("cuda", enabled=False):
+        torch.testing.assert_close(switched(pair[0]), pair[0] * 2)
+    torch.testing.assert_close(switched(pair[0]), pair[0] * 3)
+
+
 def test_the_schema_of_an_op():
     assert [argument.name for argument in torch.ops.idioms.scaled.default._schema.arguments] == ["x", "factor"]
 
 
+# Of the module: the ops of a library end with it, and torch 2.11 then stumbles over their names.
+library = torch.library.Library("idioms_library", "DEF")
+library.define("halved(Tensor x) -> Tensor")
+library.impl("halved", lambda x: scale(x, 0.5), "CUDA")
+
+
 def test_an_op_of_a_library_object(pair):
-    library = torch.library.Library("idioms_library", "DEF")
-    library.define("halved(Tensor x) -> Tensor")
-    library.impl("halved", lambda x: scale(x, 0.5), "CUDA")
     torch.testing.assert_close(torch.ops.idioms_library.halved(pair[0]), pair[0] / 2)
 
 
@@ -141,11 +182,13 @@ def test_an_op_with_another_kernel_for_the_cpu():
         halved(torch.ones(3))
 
 
+both = torch.library.Library("idioms_both", "DEF")
+both.define("halved(Tensor x) -> Tensor")
+both.impl("halved", lambda x: torch.full_like(x, -1.0), "CPU")
+both.impl("halved", lambda x: scale(x, 0.5), "CUDA")
+
+
 def test_an_op_of_a_library_object_with_another_kernel_for_the_cpu(pair):
-    library = torch.library.Library("idioms_both", "DEF")
-    library.define("halved(Tensor x) -> Tensor")
-    library.impl("halved", lambda x: torch.full_like(x, -1.0), "CPU")
-    library.impl("halved", lambda x: scale(x, 0.5), "CUDA")
     torch.testing.assert_close(torch.ops.idioms_both.halved(pair[0]), pair[0] / 2)
     assert (torch.ops.idioms_both.halved(torch.ones(3)) == -1).all()
 

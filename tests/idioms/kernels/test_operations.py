@@ -30,6 +30,19 @@ def mapped_kernel(x, y, out, sums, products, BLOCK: tl.constexpr):
     tl.store(products + at, product)
 
 
+@triton.jit
+def fill_kernel(out, LOWEST: tl.constexpr, HIGHEST: tl.constexpr, MISSING: tl.constexpr):
+    tl.store(out, LOWEST)
+    tl.store(out + 1, HIGHEST)
+    tl.store(out + 2, MISSING)
+
+
+def test_infinity_and_nan_as_constants():
+    out = torch.zeros(3, device="cuda")
+    fill_kernel[(1,)](out, LOWEST=float("-inf"), HIGHEST=float("inf"), MISSING=float("nan"))
+    torch.testing.assert_close(out, torch.tensor([float("-inf"), float("inf"), float("nan")], device="cuda"), equal_nan=True)
+
+
 @pytest.mark.skipif(not hasattr(tl, "map_elementwise"), reason="since Triton 3.5")
 def test_a_function_of_single_elements():
     x, y = torch.randn(64, device="cuda"), torch.randn(64, device="cuda")

@@ -124,6 +124,7 @@ FLOORS = {
         *(
             "environment",
             "process",
+            "imports",
             "benchmarks",
             "scripts",
             "facts",

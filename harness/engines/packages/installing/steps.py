@@ -100,16 +100,35 @@ def _install(plan: Path, scratch: Path, options: list[str], wanted: list[str], d
         (scratch / "exact.txt").write_text("\n".join([*options, *map(_exact, chosen)]) + "\n")
         run_pip(plan, "install", "--no-deps", *isolation, "--requirement", str(scratch / "exact.txt"))
     for name in filter(is_companion, (plain(item["metadata"]["name"]) for item in chosen)):
-        _keep_if_it_fits(plan, name, notes)
+        _keep_if_it_fits(plan, scratch, name, notes)
 
 
-def _keep_if_it_fits(plan: Path, name: str, notes: list[str]) -> None:
-    """Remove a package that was compiled for another build of torch: what would use it cannot be imported either, but works without it."""
+def _keep_if_it_fits(plan: Path, scratch: Path, name: str, notes: list[str]) -> None:
+    """Replace a package that was compiled for another build of torch by the version for this one, or remove it.
+
+    A package that something else needs may be pinned to an older torch. What would use one that does not fit cannot be imported either, but
+    works without it.
+    """
+    if not (why := _refuses_torch(name)):
+        return
+    run_pip(plan, "uninstall", "--yes", name)
+    try:
+        run_pip(plan, "install", "--constraint", str(scratch / "present.txt"), name, limit_s=_RESOLVE_LIMIT_S)
+        replaced = not _refuses_torch(name)
+    except FailedError:
+        replaced = False
+    else:
+        if not replaced:
+            run_pip(plan, "uninstall", "--yes", name)
+    done = f"replaced by {name} {present().get(name)}" if replaced else "removed"
+    notes.append(f"{name} was {done}: it is built for another torch than {present().get('torch')} ({why})")
+
+
+def _refuses_torch(name: str) -> str:
+    """Return why a package cannot be imported beside this torch; empty if it can."""
     words = [sys.executable, "-c", f"import torch, {name}"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=_IMPORT_LIMIT_S, check=False)
-    if done.returncode:
-        run_pip(plan, "uninstall", "--yes", name)
-        notes.append(f"{name} was removed: it is built for another torch than {present().get('torch')} ({last_words(done.stderr)})")
+    return last_words(done.stderr) if done.returncode else ""
 
 
 def _resolved(plan: Path, scratch: Path, lines: list[str]) -> tuple[list[dict[str, Any]], list[str]]:

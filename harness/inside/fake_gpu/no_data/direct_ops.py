@@ -11,7 +11,7 @@ import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -30,6 +30,7 @@ class DirectOp:
 
     def __init__(self, kind: str, function: Callable[..., Any], schema: str | None = None) -> None:
         self._kind, self._function, self._signature, self._given = kind, function, inspect.signature(function), schema
+        self._plain = function
         self.__signature__ = self._signature  # packages compare it with that of the op's fake
         self._on_host: Callable[..., Any] | None = None
         self._fake: Callable[..., Any] | None = None
@@ -97,9 +98,25 @@ class DirectOp:
         self._fake = function
         return function
 
-    def register_torch_dispatch(self, function: Any, /) -> Any:
-        """Ignore it: it only serves tracing."""
-        return function
+    def register_torch_dispatch(self, dispatch_class: Any, function: Any = None, /) -> Any:
+        """Ignore what a mode of torch, or a subclass of a tensor, would do with the op: it only serves tracing."""
+        return (lambda given: given) if function is None else function
+
+    def register_effect(self, effect: Any) -> None:
+        """Ignore it: only a compiled graph is ordered by effects."""
+
+    @contextlib.contextmanager
+    def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Iterator[None]:
+        """Use the op's function, and not what was registered for a type of devices, within a `with`."""
+        function, on_host = self._function, self._on_host
+        try:
+            if not enabled and device_type == self._kind:
+                self._function = self._plain
+            elif not enabled and device_type == "cpu":
+                self._on_host = None
+            yield
+        finally:
+            self._function, self._on_host = function, on_host
 
     def register_kernel(self, device_types: Any, function: Any = None, /) -> Any:
         """Use an implementation for the pretended device in place of the function, and one for the CPU for tensors of the host."""

@@ -11,10 +11,10 @@ from synthetic import case as passed
 from synthetic import compiled, run, write_raw
 
 from harness.commands.options.parse import parse_options
-from harness.commands.options.pytest_args import pytest_words
+from harness.commands.options.pytest_args import overridden, pytest_words
 from harness.commands.parsing import parse_run
 from harness.errors import NothingRanError, UsageError, WarpwaveError
-from harness.records import Verdict
+from harness.records import PytestSettings, Verdict
 
 FILES = {
     "pyproject.toml": "[project]\nname = 'ops'\n",
@@ -110,6 +110,7 @@ ALLOWED = {
     "-p my.plugin -W error": ("-pmy.plugin", "-W=error"),
     "--strict-markers --my-option=3": ("--strict-markers", "--my-option=3"),
     "-o xfail_strict=true": ("-o=xfail_strict=true",),
+    "-o addopts= -p no:randomly": ("-o=addopts=", "-pno:randomly"),
 }
 
 
@@ -126,12 +127,12 @@ def test_options_of_pytest_pass_through(text):
         ("-n2", "-n "),
         ("-nauto", "-n "),
         ("--dist=load", "--dist "),
-        ("-p no:randomly", "-p no:"),
+        ("-p no:terminal", "-p no:terminal"),
         ("-pno:harness", "-p no:"),
         ("--junitxml=x", "--junitxml "),
         ("-c x.ini", "-c "),
         ("--rootdir .", "--rootdir "),
-        ("-o addopts=-x", "-o addopts "),
+        ("-o testpaths=x", "-o testpaths "),
         ("--override-ini=python_files=x", "--override-ini python_files "),
         ("--lf", "--lf "),
         ("--co", "--co "),
@@ -289,3 +290,11 @@ def test_a_target_is_always_needed(package):
 
     with pytest.raises(click.UsageError, match="no target before it"):
         parse_run(["tests/test_add.py::test_x"])
+
+
+def test_other_addopts_replace_those_of_the_package():
+    """`-o addopts=` is what a user types if the package's own do not fit."""
+    settings = PytestSettings(addopts=("-m", "not gpu"))
+
+    assert overridden(settings, pytest_words(["-o addopts="])).addopts == ()
+    assert overridden(settings, pytest_words(["-o xfail_strict=true"])) == settings

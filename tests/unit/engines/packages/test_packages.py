@@ -171,6 +171,18 @@ def test_what_is_built_for_another_torch_is_removed(request_, wheels):
     assert "operator torchvision::nms does not exist" in removed[0]
 
 
+@pytest.mark.slow
+def test_what_is_built_for_another_torch_is_replaced(request_, wheels):
+    """A library may pin torchvision to an older torch; the one for this torch serves it as well."""
+    make_wheel(wheels, "torchvision", "0.0.1", "torch==1.0", code="raise RuntimeError('operator torchvision::nms does not exist')")
+    make_wheel(wheels, "torchvision", "0.0.2")
+    make_wheel(wheels, "old-composer", "1.0", "torchvision<0.0.2")
+    found = provide(requirements(request_, "old-composer\n"), print)
+
+    assert found.versions == {"old-composer": "1.0", "torchvision": "0.0.2"}
+    assert [note for note in found.notes if note.startswith("torchvision was replaced by torchvision 0.0.2: it is built for another torch")]
+
+
 def test_locked_requirements_are_installed_as_they_are(request_, wheels):
     """With `--require-hashes`, without what the lock does not name; a wrong hash is an error."""
     wheel = next(wheels.glob("helper-*.whl"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from types import SimpleNamespace
 
 import numpy as np
@@ -65,3 +66,26 @@ def test_a_conftest_that_is_not_there_is_nothing_to_install():
     assert "Missing here: einops." in hint
     assert "package's repository" in hint
     assert hint_of(["ModuleNotFoundError: No module named 'conftest'"]).startswith("Tests import conftest.py")
+
+
+def test_a_submodule_that_the_installed_version_lacks():
+    """No name installs `triton.ops`: old Tritons had it. The package under test has no older version to take."""
+    hint = hint_of(["ModuleNotFoundError: No module named 'pluggy.ops'", "ModuleNotFoundError: No module named 'einops_of_nobody.core'"])
+
+    assert f"The installed pluggy {version('pluggy')} has no pluggy.ops." in hint
+    assert "--with 'NAME==VERSION'" in hint
+    assert "Missing here: einops_of_nobody.core." in hint
+    assert "Missing here" not in hint_of(["ModuleNotFoundError: No module named 'pluggy.ops'"])
+    assert "Missing here: harness.gone." in hint_of(["ModuleNotFoundError: No module named 'harness.gone'"])
+
+
+def test_empty_submodules_are_named_if_modules_are_missing(tmp_path):
+    """`git clone` leaves them empty, and links into them lead nowhere."""
+    (tmp_path / ".gitmodules").write_text('[submodule "a"]\n\tpath = 3rdparty/a\n[submodule "b"]\n\tpath = b\n\turl = u\n')
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "x.py").write_text("")
+    missing = "ModuleNotFoundError: No module named 'fla_of_nobody'"
+
+    assert "submodules are not checked out: 3rdparty/a. Run git submodule update --init." in hint_of([missing], tmp_path)
+    assert hint_of(["assert 1 == 2"], tmp_path) == ""
+    assert "submodule" not in hint_of([missing])

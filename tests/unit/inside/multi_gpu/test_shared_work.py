@@ -195,6 +195,27 @@ def test_a_file_begins_with_the_defaults_of_its_worker():
         torch.set_default_device(None)
 
 
+def test_a_default_that_torch_refuses_to_read(monkeypatch):
+    """torch 2.11 refuses one that a package has set by functions of two kinds. No test fails for that, and the others are set back."""
+    torch = pytest.importorskip("torch")
+    defaults = Defaults()
+
+    def refuse(*_):
+        raise RuntimeError("you have used mix of the legacy and new APIs")
+
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", refuse)
+    try:
+        body = defaults.pytest_runtest_call()
+        next(body)
+        torch.set_default_dtype(torch.float64)
+        with pytest.raises(StopIteration):
+            next(body)
+        defaults.end_file()
+        assert torch.get_default_dtype() is torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 @pytest.mark.parametrize("uuids", [("u",), ("u", "u")])
 def test_one_card_needs_no_sharing(tmp_path, uuids):
     """Also when it is there by two names: two processes on it would spoil each other's times."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -15,6 +16,9 @@ from harness.config.package.pytest_settings import load_pytest_settings
 from harness.config.package.root import import_folders
 from harness.config.targets import load_targets
 from harness.inside.environment.package_path import enter
+from harness.inside.process.journal import Journal
+from harness.inside.process.workers import JOURNAL_VARIABLE
+from harness.inside.test.settings import SETTINGS_VARIABLE
 from harness.records import Job, Stage
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -118,6 +122,29 @@ def test_tests_run_with_the_settings_of_their_package(run_inside, package):
         "options of the package's addopts that were left out: "
         "-p nobody_has_this --cov=my_ops --cov-report html -n auto --timeout=10 --strict-config"
     ]
+
+
+def test_a_plugin_that_does_not_load_is_off(tmp_path):
+    """One of an older pytest, as a package's extras may pin it; its option in `addopts` goes with it, and other plugins stay."""
+    hooks = {"old_hooks": "def pytest_collect_file(path, parent): pass", "fine": "import pytest\n@pytest.fixture\ndef five(): return 5"}
+    for name, hook in hooks.items():
+        (tmp_path / f"{name}-1.0.dist-info").mkdir()
+        (tmp_path / f"{name}.py").write_text(f"def pytest_addoption(parser): parser.addoption('--{name}', action='store_true')\n{hook}\n")
+        (tmp_path / f"{name}-1.0.dist-info" / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (tmp_path / f"{name}-1.0.dist-info" / "entry_points.txt").write_text(f"[pytest11]\n{name} = {name}\n")
+    (tmp_path / "test_a.py").write_text("def test_a(five): assert five == 5\n")
+    journal = Journal(tmp_path / "journal")
+    told = {JOURNAL_VARIABLE: str(journal.path), SETTINGS_VARIABLE: json.dumps({"addopts": ["--old_hooks", "--fine"]})}
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "harness.inside.test.settings_plugin", "-p", "no:cacheprovider"]
+    variables = {**os.environ, **told, "PYTHONPATH": f"{tmp_path}{os.pathsep}{REPOSITORY}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""}
+
+    done = subprocess.run(words, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    notes = [event["text"] for event in journal.read()]
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert notes[0].startswith("the plugin old_hooks does not load in pytest")
+    assert "{'path'}" in notes[0]
+    assert notes[1:] == ["options of the package's addopts that were left out: --old_hooks"]
 
 
 def test_the_root_given_as_kernels_means_its_testpaths(run_inside, package):

@@ -1,0 +1,114 @@
+"""A package's compiled extension that is not built here: what imports it, what guards that import, and what calls it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+import pytest
+
+from harness.config.package.pytest_settings import load_pytest_settings
+from harness.config.package.root import import_folders
+from harness.inside.imports.extensions import enter_package, extension_names
+from harness.inside.process.exceptions import NotBuilt
+from harness.records import Stage
+
+SETUP = """
+from torch.utils.cpp_extension import CUDAExtension, CppExtension
+name = "unbuilt_ops"
+here = CUDAExtension(name="unbuilt_cuda", sources=["a.cu"])
+more = [CppExtension("unbuilt_cpu", []), CUDAExtension(f"{name}._C", []), CUDAExtension(name=name_of(here), sources=[])]
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package whose build script names extensions, in the path of this process."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    monkeypatch.setenv("PYTHONPATH", "")
+
+    def make(**modules: str):
+        (tmp_path / "setup.py").write_text(SETUP)
+        for name, text in {"__init__": "", **modules}.items():
+            path = tmp_path / "unbuilt_ops" / f"{name}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not type(finder).__module__.startswith("harness.")]
+        enter_package([str(tmp_path)])
+        return tmp_path
+
+    return make
+
+
+def test_the_names_are_read_from_the_build_script(package):
+    """Constants, their names and f-strings of them; what is computed is left out. CMake adds modules by name, too."""
+    root = package()
+    (root / "CMakeLists.txt").write_text(
+        "find_package(pybind11)\npybind11_add_module(bound SHARED a.cpp)\nnanobind_add_module (nano NB_STATIC b.cpp)\n"
+    )
+    (root / "csrc" / "norm").mkdir(parents=True)
+    (root / "csrc" / "norm" / "setup.py").write_text("setup(ext_modules=[CUDAExtension('unbuilt_norm', [])])")
+    (root / "broken").mkdir()
+    (root / "broken" / "setup.py").write_text("this is no Python")
+
+    assert set(extension_names(root)) == {"unbuilt_cuda", "unbuilt_cpu", "unbuilt_ops._C", "unbuilt_norm", "bound", "nano"}
+
+
+def test_an_unguarded_import_gets_a_stand_in(package):
+    """Its parts can be named, derived from and passed on, and calling one says what is missing."""
+    package(
+        both="import unbuilt_cuda as cuda\nfrom . import _C\nforward = cuda.forward\nclass Mode(_C.Mode): pass\n"
+        "try:\n    import unbuilt_cpu\nexcept ImportError as e:\n    raise ImportError('build it') from e\n"
+    )
+    both = importlib.import_module("unbuilt_ops.both")
+
+    assert issubclass(both.Mode, both._C.Mode)
+    assert both.forward is both.cuda.forward
+    for call in (both.forward, both.cuda.Type.fp16.of, both.Mode, both.unbuilt_cpu.run):
+        with pytest.raises(NotBuilt, match=r"unbuilt_\w+\.\S+ is compiled code of the package, which is not built here"):
+            call(1, size=2)
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("unbuilt_of_another")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("json._C")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "try:\n    import unbuilt_cuda\nexcept ImportError:\n    unbuilt_cuda = None",
+        "try:\n    import unbuilt_cuda\nexcept (OSError, builtins.ModuleNotFoundError):\n    unbuilt_cuda = None",
+        "try:\n    import unbuilt_cuda\nexcept:\n    unbuilt_cuda = None",
+        "with contextlib.suppress(ImportError):\n    import unbuilt_cuda",
+        "def load():\n    import unbuilt_cuda\ntry:\n    load()\nexcept Exception:\n    pass",
+        "try:\n    from unbuilt_ops import inner\nexcept ImportError:\n    pass",
+        "try:\n    importlib.import_module('unbuilt_cuda')\nexcept ImportError:\n    pass",
+        "unbuilt_cuda = importlib.util.find_spec('unbuilt_cuda')",
+        "import pytest\ntry:\n    pytest.importorskip('unbuilt_cuda')\nexcept pytest.skip.Exception:\n    pass",
+    ],
+)
+def test_a_guarded_import_fails_as_ever(package, text):
+    """The package has another way then, and a test that asks is skipped."""
+    package(asking=f"import builtins, contextlib, importlib.util\n{text}\n", inner="import unbuilt_cuda")
+    module = importlib.import_module("unbuilt_ops.asking")
+
+    assert getattr(module, "unbuilt_cuda", None) is None
+    assert "unbuilt_cuda" not in sys.modules
+
+
+def test_tests_of_a_package_with_an_extension(run_inside, tmp_path):
+    """What does not need it passes; what does is incomplete, and the report says what is not built."""
+    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+    (tmp_path / "setup.py").write_text(SETUP)
+    (tmp_path / "test_a.py").write_text("import unbuilt_cuda\ndef test_a(): pass\ndef test_b(): unbuilt_cuda.forward()\n")
+    found = {"pytest": load_pytest_settings(tmp_path, tmp_path), "import_folders": import_folders(tmp_path)}
+    output = run_inside(tmp_path, Stage.TEST, benches=(), **found)
+    report = json.loads((output / "stages.json").read_text())["reports"][1]
+
+    assert (report["verdict"], report["counts"]) == ("incomplete", {"passed": 1, "not-run": 1})
+    assert "unbuilt_cuda.forward is compiled code of the package, which is not built here" in report["reason"]
+    assert report["hint"].startswith("The package's build script names that extension")
+    assert report["notes"] == ["unbuilt_cuda is compiled code of the package, which is not built here: what calls it does not run"]
