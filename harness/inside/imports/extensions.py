@@ -14,6 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -39,8 +40,8 @@ def enter_package(folders: Iterable[str], first: Iterable[str] = ()) -> None:
         sys.meta_path.append(Unbuilt(folders))
 
 
-class Unbuilt:
-    """A finder for the extensions of a package, which Python asks last."""
+class Unbuilt(Loader):
+    """A finder for the extensions of a package, which Python asks last, and the loader of their stand-ins."""
 
     def __init__(self, folders: Sequence[str]) -> None:
         self.folders = tuple(folders)
