@@ -26,7 +26,8 @@ _NO_CARD = re.compile(
     r"|Tensor on device meta is not on|doesn't have \w+ built in|no pinned memory allocator is available"
     r"|SymmetricMemory does not support device type|device_type mismatch, expected \w+"
     r"|'[\w/]*-smi\b"  # a vendor's tool that asks its driver
-    r"|Could not find `lib\w+\.so`\. Make sure it is in your LD_LIBRARY_PATH",  # Triton, of a vendor's matrix library
+    r"|Could not find `lib\w+\.so`\. Make sure it is in your LD_LIBRARY_PATH"  # Triton, of a vendor's matrix library
+    r"|\[PROTON\] (Could not load `lib|Failed to execute )",  # Triton's profiler, which asks the driver
     re.IGNORECASE,
 )
 # What `ctypes` says of a library that is not there.

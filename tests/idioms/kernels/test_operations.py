@@ -31,6 +31,31 @@ def mapped_kernel(x, y, out, sums, products, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def width_of(dtype):
+    width: tl.constexpr = dtype.value.primitive_bitwidth
+    return width
+
+
+@triton.jit
+def half_of(n):
+    half: tl.constexpr = n.value // 2
+    return half
+
+
+@triton.jit
+def width_kernel(x, out, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < half_of(BLOCK), other=width_of(x.dtype.element_ty)))
+
+
+@pytest.mark.parametrize(("dtype", "width"), [(torch.float32, 32), (torch.int16, 16)])
+def test_the_value_of_a_constant_argument(dtype, width):
+    x, out = torch.ones(4, device="cuda", dtype=dtype), torch.zeros(4, device="cuda", dtype=dtype)
+    width_kernel[(1,)](x, out, BLOCK=4)
+    assert out.tolist() == [1, 1, width, width]
+
+
+@triton.jit
 def fill_kernel(out, LOWEST: tl.constexpr, HIGHEST: tl.constexpr, MISSING: tl.constexpr):
     tl.store(out, LOWEST)
     tl.store(out + 1, HIGHEST)

@@ -111,6 +111,7 @@ CASES = {
         lambda: (_ for _ in ()).throw(RuntimeError("Could not find `libhipblaslt.so`. Make sure it is in your LD_LIBRARY_PATH.")),
         NotRun.NOT_PRETENDED,
     ),
+    "no profiler": (lambda: (_ for _ in ()).throw(RuntimeError("[PROTON] Could not load `libcuda.so.1`")), NotRun.NOT_PRETENDED),
     "a module that is built for a card": (
         lambda: (_ for _ in ()).throw(ImportError("libcuda.so.1: cannot open shared object file")),
         NotRun.IMPORT,

@@ -1,7 +1,10 @@
-"""Python's `and`, `or`, `not`, `min` and `max` in kernels: the compiler works on tensors with them, element by element.
+"""Python's `and`, `or`, `not`, `min` and `max` in kernels: the compiler works on tensors with them, element by element. And `.value`.
 
 Python's own return one of their operands, or a single truth. Triton's interpreter takes each block of more than one element for true, so
 `mask & valid`, written as `mask and valid`, would be `valid`; and `min(BLOCKS, n)` of a constant and a tensor a number, which has no `to`.
+
+To the compiler, each argument of a function that is no tensor is a `tl.constexpr`, whose `value` a function may ask for. In the interpreter
+it is what the kernel passed: a number or a `tl.dtype`.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import triton.language as tl
 
 from harness.inside.fake_gpu.torch_device import Patch
 
-_MEANT, _JOINED, _NEGATED = "_warpwave_meant", "_warpwave_joined", "_warpwave_negated"
+_MEANT, _JOINED, _NEGATED, _VALUE = "_warpwave_meant", "_warpwave_joined", "_warpwave_negated", "_warpwave_value"
 _OF_THE_LANGUAGE = ((builtins.min, "minimum"), (builtins.max, "maximum"))
 
 
@@ -29,9 +32,11 @@ def python_words() -> list[Patch]:
         (interpreter, _MEANT, _meant),
         (interpreter, _JOINED, _joined),
         (interpreter, _NEGATED, _negated),
+        (interpreter, _VALUE, _value),
         (transformers, "visit_Call", _calling),
         (transformers, "visit_BoolOp", _joining),
         (transformers, "visit_UnaryOp", _negating),
+        (transformers, "visit_Attribute", _asking),
     ]
 
 
@@ -61,6 +66,13 @@ def _negating(transformer: ast.NodeTransformer, node: ast.UnaryOp) -> ast.AST:
     if not isinstance(node.op, ast.Not):
         return node
     return ast.fix_missing_locations(ast.copy_location(_call(_NEGATED, node.operand), node))
+
+
+def _asking(transformer: ast.NodeTransformer, node: ast.Attribute) -> ast.AST:
+    transformer.generic_visit(node)
+    if node.attr != "value" or not isinstance(node.ctx, ast.Load):
+        return node
+    return ast.fix_missing_locations(ast.copy_location(_call(_VALUE, node.value), node))
 
 
 def _call(name: str, *args: ast.expr) -> ast.Call:
@@ -104,6 +116,11 @@ def _negated(value: Any) -> Any:
     from triton.runtime.interpreter import interpreter_semantic
 
     return interpreter_semantic.not_(_truth(value)) if isinstance(value, tl.tensor) else not value
+
+
+def _value(held: Any) -> Any:
+    """Return the value of a constant, which is the constant itself where the interpreter passes it as it is."""
+    return held if isinstance(held, (bool, int, float, str, tuple, tl.dtype)) and not hasattr(held, "value") else held.value
 
 
 def _truth(value: Any) -> Any:
