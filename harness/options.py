@@ -49,7 +49,8 @@ class Cap:
 class RunOptions(JobOptions):
     """The options of a run, the same for all of its targets.
 
-    `root` is the folder of the whole package, of which `kernels` is a part; by default `kernels` is all of it.
+    `root` is the folder of the whole package, of which `kernels` is a part; by default `kernels` is all of it. `project` is the folder in
+    it that is installed.
     `variables` are set for the kernels. `shard_times` are the seconds that an earlier run took for its files.
     `commit` is empty until the run has determined it. With `share`, the run's GPUs share its work. `limit_s` is the limit for one target.
     `grace_s` is how long a stopped target may take to write its results. `weaken` names the protections of the container to give up.
@@ -82,6 +83,7 @@ class RunOptions(JobOptions):
     shard: Union[Shard, None] = None
     shard_times: dict[str, float] = field(default_factory=dict)
     root: Union[Path, None] = None
+    project: str = "."
     install: Install = field(default_factory=Install)
     variables: dict[str, str] = field(default_factory=dict)
     compiled_folder: Union[Path, None] = None

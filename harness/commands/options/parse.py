@@ -19,7 +19,7 @@ from harness.commands.options.tests import Package, chosen_pytest_args, chosen_s
 from harness.config.package.bench_scripts import chosen_scripts
 from harness.config.package.pyproject import load_gates, load_launches, load_peers
 from harness.config.package.pytest_settings import load_pytest_settings
-from harness.config.package.root import find_root, import_folders, package_names
+from harness.config.package.root import find_project, find_root, import_folders, package_names
 from harness.engines.docker.relaxations import check_weakenings
 from harness.errors import UsageError
 from harness.install_source import repository_of
@@ -77,6 +77,7 @@ def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptio
             "out": Path(os.path.realpath(options["resume"] or options["out"] or RUNS / run_id)),
             "kernels": kernels.resolve(),
             "root": root,
+            "project": find_project(root),
             "repository": repository_of(root),
             "import_folders": folders,
             "package_names": package_names(root),

@@ -16,6 +16,8 @@ _PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 # `package_dir={"": "python"}` in a setup.py, which is read and never run.
 _PACKAGE_DIR = re.compile(r"package_dir\s*=\s*\{\s*(['\"])\1\s*:\s*(['\"])(?P<folder>[^'\"]+)\2")
 _MOST_BYTES = 1 << 20
+# Folders whose projects are not the package: of others, or of parts that are built by themselves.
+_NO_PROJECTS = frozenset({"3rdparty", "third_party", "submodules", "csrc", "examples", "docs", "test", "tests"})
 # A kernel of the Hugging Face Hub: `build.toml`, and its Python package in a folder with a fixed name.
 _OF_THE_HUB, _HUB_FOLDER = "build.toml", "torch-ext"
 
@@ -41,16 +43,32 @@ def find_root(kernels: Path, home: Path | None = None) -> Path:
     return next(iter(settings_alone), folder)
 
 
+def find_project(root: Path) -> str:
+    """Return the folder that an installer would take, relative to `root`: most often `.`, else the only package in a folder of the root."""
+    if _is_package(root):
+        return "."
+    nested = [
+        folder.relative_to(root)
+        for pattern in ("*", "*/*")
+        for folder in sorted(root.glob(pattern))
+        if folder.is_dir() and _is_package(folder) and not _NO_PROJECTS & set(folder.relative_to(root).parts)
+    ]
+    return nested[0].as_posix() if len(nested) == 1 else "."
+
+
 def import_folders(root: Path) -> tuple[str, ...]:
     """Return the folders below `root` that modules are imported from, relative to it; the first is `.`, the root itself.
 
-    The others are `src`, where packages are in it, `torch-ext` of a kernel of the Hub, and those that the project's files name.
+    The others are the folder of the project, if it is another; in that, `src`, where packages are in it, `torch-ext` of a kernel of the
+    Hub, and those that the project's files name.
     """
-    named = ["src"] if _holds_packages(root / "src") else []
-    named += [_HUB_FOLDER] if _is_of_the_hub(root) else []
-    named += [*_of_pyproject(root / "pyproject.toml"), *_of_setup(root)]
-    inside = [folder for folder in named if _is_below(root, folder)]
-    return tuple(dict.fromkeys([".", *inside]))
+    place = find_project(root)
+    project = root / place
+    named = ["src"] if _holds_packages(project / "src") else []
+    named += [_HUB_FOLDER] if _is_of_the_hub(project) else []
+    named += [*_of_pyproject(project / "pyproject.toml"), *_of_setup(project)]
+    inside = [os.path.normpath(f"{place}/{folder}") for folder in named if _is_below(project, folder)]
+    return tuple(dict.fromkeys([".", place, *inside]))
 
 
 def package_names(root: Path) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def make_plan(request: Request) -> Plan:
         wanted += lines
         constraints += more
     wanted += options.install.named
-    mode, root = options.install.package, options.package
+    mode, root = options.install.package, options.package / options.project
     files = {
         **{f"installing/{path.name}": path.read_bytes() for path in sorted(Path(installing.__file__).parent.glob("*.py"))},
         "packages.ini": Path(__file__).with_name("packages.ini").read_bytes(),
@@ -58,7 +58,8 @@ def make_plan(request: Request) -> Plan:
         "constraints.txt": _text(constraints),
     }
     project = {name: (root / name).read_bytes() for name in _PROJECT if (root / name).is_file()} if mode else {}
-    versions = sorted(path for folder in options.import_folders for name in _VERSIONS for path in (root / folder).glob(f"*/{name}"))
+    folders = [options.package / folder for folder in options.import_folders]
+    versions = sorted(path for folder in folders for name in _VERSIONS for path in folder.glob(f"*/{name}"))
     deciding = [hashlib.sha256(content).hexdigest() for content in [*files.values(), *project.values()]]
     deciding += [hashlib.sha256(path.read_bytes()).hexdigest() for path in versions] if mode else []
     build = options.build
