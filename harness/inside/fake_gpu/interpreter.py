@@ -22,6 +22,7 @@ from harness.inside.fake_gpu.interpreted.language.gaps import language_gaps
 from harness.inside.fake_gpu.interpreted.language.members import language_members
 from harness.inside.fake_gpu.interpreted.looking_compiled import looking_compiled
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrow_floats
+from harness.inside.fake_gpu.interpreted.waiting import waiting_programs
 from harness.inside.fake_gpu.streams import Graph
 from harness.inside.fake_gpu.torch_device import Patch, apply
 from harness.inside.fake_gpu.tuner import Tuning
@@ -45,6 +46,7 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
 
     below = contextlib.ExitStack()
     apply(list(more), below)
+    apply(list(waiting_programs()), below)
     card = replace(card, properties={**card.properties, "multiprocessor_count": _PROCESSORS})
     launching: list[Patch] = [
         *library(card.backend),

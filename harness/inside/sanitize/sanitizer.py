@@ -15,6 +15,7 @@ import triton
 from numpy.typing import NDArray
 from triton.runtime import interpreter
 
+from harness.inside.fake_gpu.interpreted.waiting import Programs
 from harness.inside.sanitize.findings import Findings
 from harness.inside.sanitize.launch import Launch
 from harness.inside.sanitize.memory import Block, Lanes, Place
@@ -46,6 +47,7 @@ class Sanitizer:
         yield from origin_patches(lambda: self._launch.tensors.by_address if self._launch else None)
         yield from unwritten_patches(builder)
         yield executor, "__call__", self._launching(executor.__call__)
+        yield Programs, "hand_over", self._handing_over(Programs.hand_over)
         yield builder, "set_grid_idx", self._next_program(builder.set_grid_idx)
         yield builder, "create_masked_load", self._load(builder.create_masked_load)
         yield builder, "create_masked_store", self._store(builder.create_masked_store)
@@ -67,6 +69,17 @@ class Sanitizer:
                 finally:
                     self._launch = outer
                     launch.close()
+
+        return run
+
+    def _handing_over(self, hand_over: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(hand_over)
+        def run(*programs: Any) -> None:
+            order = self._launch.order if self._launch else None
+            seen = order.seen if order else None
+            hand_over(*programs)
+            if order is not None and seen is not None:  # of the program whose turn it is again
+                order.seen = seen
 
         return run
 
