@@ -44,4 +44,16 @@ COMPILED_FOR |= {name: {"sm_90"} for name in ("exp2_kernel", "pairs_kernel", "by
 # Kernels that a test also launches so that they must not compile.
 REFUSED = {"square_kernel"}
 # Functions that kernels call, and those that a tuner wraps under another name.
-NOT_LAUNCHED = {"relu", "square", "affine", "power", "negative", "larger_side", "sum_and_product", "plus_three", "width_of", "half_of", "barrier"}
+NOT_LAUNCHED = {
+    "relu",
+    "square",
+    "affine",
+    "power",
+    "negative",
+    "larger_side",
+    "sum_and_product",
+    "plus_three",
+    "width_of",
+    "half_of",
+    "barrier",
+}

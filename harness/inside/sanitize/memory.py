@@ -117,8 +117,13 @@ class Tensors:
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], shadows: Shadows) -> None:
         self._shadows = shadows
         self.memories: dict[int, Memory] = {}
-        self.given = [self._given(name, tensor) for name, tensor in _named(function, args, kwargs)]
-        self.by_address = {each.address: each for each in reversed(self.given)}
+        named = [*_named(function, args, kwargs)]
+        self.given = [self._given(name, value) for name, value in named if isinstance(value, torch.Tensor)]
+        # What has an address and no tensor may point to any.
+        self.by_address: dict[int, Given | Anywhere] = {
+            int(value.data_ptr()): ANYWHERE for _, value in named if not isinstance(value, torch.Tensor)
+        }
+        self.by_address |= {each.address: each for each in reversed(self.given)}
         self._all_alive = False
 
     def find(self, address: int) -> Memory | None:
@@ -149,9 +154,9 @@ class Tensors:
     def _memory(self, tensor: torch.Tensor) -> Memory:
         try:
             storage = tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):  # a sparse tensor, or one without data
+            start = storage.data_ptr()
+        except (NotImplementedError, RuntimeError):  # a sparse tensor, or one without data, or one of torch's compiler
             return Memory(0, 0)
-        start = storage.data_ptr()
         if start not in self.memories:
             self.memories[start] = Memory(start, storage.nbytes(), self._shadows.of(storage))
         return self.memories[start]
@@ -172,7 +177,8 @@ def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(value, torch.Tensor):
         yield name, value
     elif hasattr(value, "data_ptr") and hasattr(value, "__dict__"):  # a package's own view of a tensor, which it holds
-        yield from ((name, each) for each in vars(value).values() if isinstance(each, torch.Tensor))
+        tensors = [each for each in vars(value).values() if isinstance(each, torch.Tensor)]
+        yield from ((name, each) for each in tensors or [value])
     elif isinstance(value, (tuple, list)):
         for position, each in enumerate(value):
             yield from _tensors(f"{name}[{position}]", each)

@@ -23,7 +23,7 @@ _CARRIERS = (
 Patch = tuple[Any, str, Any]
 
 
-def origin_of(handle: Any, by_address: dict[int, Given]) -> Origin:
+def origin_of(handle: Any, by_address: dict[int, Given | Anywhere]) -> Origin:
     """Return the origin of a handle of pointers. A scalar that nothing was done to yet is an argument."""
     known: Origin | bool = handle.__dict__.get(_NAME, False)
     if known is not False:
@@ -31,7 +31,7 @@ def origin_of(handle: Any, by_address: dict[int, Given]) -> Origin:
     return by_address.get(int(handle.data.flat[0])) if handle.data.size == 1 else None
 
 
-def patches(by_address: Callable[[], dict[int, Given] | None]) -> Iterator[Patch]:
+def patches(by_address: Callable[[], dict[int, Given | Anywhere] | None]) -> Iterator[Patch]:
     """Yield what lets the results of operations on pointers keep their origin, while `by_address` returns the arguments of a launch."""
     builder = interpreter.InterpreterBuilder
     for name in _CARRIERS:
@@ -42,7 +42,7 @@ def patches(by_address: Callable[[], dict[int, Given] | None]) -> Iterator[Patch
             yield owner, "materialize_pointers", _materializing(owner.materialize_pointers, by_address)
 
 
-def _carrying(operation: Callable[..., Any], by_address: Callable[[], dict[int, Given] | None]) -> Callable[..., Any]:
+def _carrying(operation: Callable[..., Any], by_address: Callable[[], dict[int, Given | Anywhere] | None]) -> Callable[..., Any]:
     @functools.wraps(operation)
     def run(builder: Any, *args: Any) -> Any:
         result = operation(builder, *args)
@@ -55,7 +55,7 @@ def _carrying(operation: Callable[..., Any], by_address: Callable[[], dict[int, 
     return run
 
 
-def _materializing(materialize: Callable[..., Any], by_address: Callable[[], dict[int, Given] | None]) -> Callable[..., Any]:
+def _materializing(materialize: Callable[..., Any], by_address: Callable[[], dict[int, Given | Anywhere] | None]) -> Callable[..., Any]:
     @functools.wraps(materialize)
     def run(described: Any, *args: Any) -> Any:
         pointers, masks = materialize(described, *args)
