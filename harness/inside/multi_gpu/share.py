@@ -33,6 +33,7 @@ OnCardEvent = Callable[[Event, Union[int, None]], None]
 # Takes the index of a GPU whose last worker has ended.
 OnCardDone = Callable[[int], None]
 _OWN = ("finish", "death")
+SEAT = "seat"  # what an event has beside its worker's own fields: the number of the worker's seat
 _LOG_BYTES = 1 << 20  # of each worker's log in the joined one
 
 
@@ -79,7 +80,7 @@ def _round(
         own = folder / str(seat.number)
         own.mkdir(exist_ok=True)
         start = spawned(command, {**seat.variables, LEDGER_VARIABLE: str(ledger)})
-        listener, began, book = hub.listener(seat.card), time.monotonic(), Ledger(ledger, seat.number)
+        listener, began, book = hub.listener(seat), time.monotonic(), Ledger(ledger, seat.number)
 
         def runs_again(death: Death) -> bool:
             """Postpone a case whose process a neighbour may have ended."""
@@ -141,16 +142,16 @@ class _Hub:
             if seat.card is not None and self.taken[seat.card] == 0:
                 self.on_card_done(seat.card)
 
-    def listener(self, card: int | None) -> _Listener:
+    def listener(self, seat: Seat) -> _Listener:
         """Return what listens to one seat."""
-        return _Listener(self, card)
+        return _Listener(self, seat)
 
 
 class _Listener:
     """What one seat has reported: the ids of its cases, and the case during which it was lost."""
 
-    def __init__(self, hub: _Hub, card: int | None) -> None:
-        self.hub, self.card = hub, card
+    def __init__(self, hub: _Hub, seat: Seat) -> None:
+        self.hub, self.seat = hub, seat
         self.cases: set[str] = set()
         self.lost_during = ""
 
@@ -161,7 +162,7 @@ class _Listener:
         if event["event"] == "lost":
             self.lost_during = event.get("id", "")
         with self.hub.lock:
-            self.hub.on_event(event, self.card)
+            self.hub.on_event({**event, SEAT: self.seat.number}, self.seat.card)
 
 
 def _deaths(by_card: Sequence[list[Death]]) -> list[Death]:

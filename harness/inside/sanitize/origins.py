@@ -13,7 +13,7 @@ from typing import Any
 import triton.language as tl
 from triton.runtime import interpreter
 
-from harness.inside.sanitize.memory import ANYWHERE, Given, Origin
+from harness.inside.sanitize.memory import ANYWHERE, Anywhere, Given, Origin
 
 _NAME = "_warpwave_origin"
 _CARRIERS = (

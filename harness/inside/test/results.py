@@ -6,10 +6,11 @@ import dataclasses
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Union
+from typing import Any, Union
 
 from harness.inside.benchmarks import find_benches, kernel_name
 from harness.inside.environment.triton_cache import compiled_kernels
+from harness.inside.multi_gpu.share import SEAT
 from harness.inside.process import sealing
 from harness.inside.process.audit import Event
 from harness.inside.process.events import emit
@@ -51,6 +52,8 @@ class Results:
         self.used, self.compiled_before = defaultdict[Union[int, None], Used](Used), compiled_kernels()
         self.cases: dict[tuple[str, int], CaseResult] = {}
         self.collected: Counter[str] = Counter()
+        self._collected_by: defaultdict[Any, Counter[str]] = defaultdict(Counter)  # of each worker, if there are several
+        self._ran: defaultdict[str, set[Any]] = defaultdict(set)  # by file: the workers that ran tests of it
         self.wrong: dict[str, None] = {}
         self.notes: dict[str, None] = {}
         self.findings: list[Finding] = []
@@ -68,12 +71,14 @@ class Results:
         if kind == "collected":
             self.announced = True
             self.collected |= Counter(event["ids"])  # a new worker announces only what is left
+            self._collected_by[event.get(SEAT)] |= Counter(event["ids"])
             self.deselected = max(self.deselected, int(event.get("deselected", 0)))
             self.left_out = max(self.left_out, int(event.get("left_out", 0)))
         elif kind == "start":
             emit("case", stage="test", id=event["id"], done=len(self.cases), total=self.collected.total())
         elif kind in ("finish", "death"):
             case = self._case(event)
+            self._ran[_file_of(case.id)].add(event.get(SEAT))
             # a module that does not import fails in every worker; report it once
             if self.several and (case.id, 0) in self.cases and case.id not in self.collected:
                 return
@@ -150,6 +155,7 @@ class Results:
         """Check, after all workers completed, that every collected test was reported, or that a failure explains why not."""
         if any(option in _COLLECT_ONLY for option in self.job.pytest_args):
             return
+        self._forget_other_names()
         bad = any(case.verdict not in (Verdict.PASSED, Verdict.NOT_RUN) for case in self.cases.values())
         stopped = f"pytest stopped before this test: {self.stopped}" if self.stopped else "it was collected, and never reported"
         missing = self.never_ran(stopped)
@@ -159,6 +165,20 @@ class Results:
             self.wrong[f"{several} tests were collected, {several - len(missing)} of them reported; missing: {few(missing)}{why}"] = None
         if self.cases and not self.collected and any(case.verdict is Verdict.PASSED for case in self.cases.values()):
             self.wrong[f"{len(self.cases)} tests were reported, none was collected"] = None
+
+    def _forget_other_names(self) -> None:
+        """Leave out ids that only workers collected which did not run the file: parameters may be random, or made from the time."""
+        expected = {file: {name for seat in seats for name in self._collected_by[seat]} for file, seats in self._ran.items()}
+        others = [
+            name
+            for name in self.collected
+            if (name, 0) not in self.cases and (file := _file_of(name)) in expected and name not in expected[file]
+        ]
+        for name in others:
+            del self.collected[name]
+        if others:
+            named = f"{len(others)} test{'s' if len(others) > 1 else ''} of {', '.join(sorted({_file_of(name) for name in others}))}"
+            self.notes[f"{named} had other parameters in the process that ran the file: they are random, or made from the time"] = None
 
     def put_in_order(self) -> None:
         """Sort the cases in pytest's order: several GPUs report them as they finish."""
@@ -172,3 +192,7 @@ class Results:
         if self.findings:
             sealing.replace(self.folder / "findings.jsonl", "".join(to_json(found) + "\n" for found in self.findings))
         self._due, self._behind = started + 20 * (time.monotonic() - started), False
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]

@@ -79,6 +79,19 @@ def test_a_broken_conftest_of_the_whole_package_is_named(run_inside, tmp_path):
     assert _report(output)["reason"] == f"conftest.py: {BROKEN}"
 
 
+def test_random_parameters_differ_between_workers(run_inside, tmp_path):
+    """A file has the tests that the worker which ran it knows. That no other worker saw those is no missing row."""
+    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+    text = "import os, time, pytest\n@pytest.mark.parametrize('x', [os.getpid()])\ndef test_a(x): time.sleep(0.5)"
+    package = _package(tmp_path / "package", {"test_a.py": text, "test_b.py": text})
+    output = run_inside(package, Stage.TEST, benches=(), test_workers=2)
+
+    assert sorted(name.partition("::")[0] for name in _cases(output)) == ["test_a.py", "test_b.py"]
+    report = _report(output)
+    assert (report["verdict"], report["counts"]) == ("passed", {"passed": 2}), report
+    assert any("random, or made from the time" in note for note in report["notes"]), report
+
+
 @pytest.mark.parametrize("folder", ["", "tests/"])
 def test_a_conftest_that_skips_its_folder_is_named(run_inside, tmp_path, folder):
     """Plain pytest ends with a traceback if the first conftest.py skips."""
