@@ -176,7 +176,12 @@ def _as_on_a_card(executor: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """
     grid = executor.grid
     if not callable(grid):
-        return tuple(map(operator.index, grid))
+        return _dimensions(grid)
     names = executor.arg_names
     given = inspect.getcallargs(executor.fn, *args, **{name: value for name, value in kwargs.items() if name in names})
-    return lambda _: tuple(map(operator.index, grid(given)))
+    return lambda _: _dimensions(grid(given))
+
+
+def _dimensions(grid: Iterable[Any]) -> tuple[int, ...]:
+    """Return the sizes of a grid. Launchers read three and no more."""
+    return tuple(map(operator.index, grid))[:3]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import functools
+import inspect
+import textwrap
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 from triton.runtime.autotuner import Autotuner
@@ -13,7 +19,8 @@ from harness.inside.fake_gpu.torch_device import Patch
 class Tuning:
     """Takes one of the configurations that an autotuner's own pruning leaves: the first, or number `turn`, or else the last.
 
-    Where `fits` can say so, those that do not fit the card are left out, as an autotuner leaves out what it cannot launch.
+    Those that break the kernel's own static assertions are left out, and where `fits` can say so, those that do not fit the card, as an
+    autotuner leaves out what it cannot launch.
     `chosen` names those taken since `begin`, by kernel. `most` is the largest number that a kernel had to choose from since then.
     """
 
@@ -48,9 +55,39 @@ class Tuning:
 
     def _first_that_fits(self, tuner: Any, kwargs: Any, left: list[Any]) -> int:
         asked = min(self.turn, len(left) - 1)
-        if self.fits is None or len(left) == 1:
+        if len(left) == 1:
             return asked
-        return next((number for number in range(asked, len(left)) if self.fits(tuner, kwargs, left[number])), asked)
+        possible = [number for number in range(asked, len(left)) if _keeps_assertions(tuner, kwargs, left[number])]
+        return next((number for number in possible if self.fits is None or self.fits(tuner, kwargs, left[number])), asked)
+
+
+def _keeps_assertions(tuner: Any, kwargs: dict[str, Any], config: Any) -> bool:
+    """Return whether `tl.static_assert` at the top of a kernel holds for a configuration, as far as constants decide it.
+
+    The compiler refuses a configuration for which it does not, and an autotuner leaves that one out.
+    """
+    function = tuner.base_fn
+    if not inspect.isfunction(function):
+        return True
+    defaults = {name: each.default for name, each in inspect.signature(function).parameters.items()}
+    values = {**function.__globals__, **defaults, **(getattr(tuner, "nargs", None) or {}), **kwargs, **config.all_kwargs()}
+    for condition in _assertions(function):
+        with contextlib.suppress(Exception):  # it needs what only a launch knows
+            if not eval(condition, values):  # noqa: S307 - the package's own code, in its own module
+                return False
+    return True
+
+
+@functools.cache
+def _assertions(function: Callable[..., Any]) -> list[CodeType]:
+    """Return the conditions that a kernel asserts at its top, compiled."""
+    try:
+        kernel = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    except (OSError, SyntaxError, IndexError):
+        return []
+    calls = [each.value for each in getattr(kernel, "body", ()) if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)]
+    asserted = [call.args[0] for call in calls if call.args and ast.unparse(call.func).rpartition(".")[2] == "static_assert"]
+    return [compile(ast.Expression(condition), function.__code__.co_filename, "eval") for condition in asserted]
 
 
 def fits_in_shared_memory(most: int) -> Callable[[Any, dict[str, Any], Any], bool]:

@@ -59,6 +59,21 @@ def test_early_config_prune():
     assert run(kernel, 200).best_config.kwargs["BLOCK"] == 128
 
 
+@triton.autotune([triton.Config({"BLOCK": size}) for size in (512, 128, 64)], key=["n"])
+@triton.jit
+def at_most_kernel(x, out, n, MOST: tl.constexpr, BLOCK: tl.constexpr):
+    tl.static_assert(BLOCK <= MOST)
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + offsets, tl.load(x + offsets, mask=offsets < n) * 2, mask=offsets < n)
+
+
+def test_a_configuration_that_the_kernel_refuses():
+    x = torch.randn(1000, device="cuda")
+    out = torch.empty_like(x)
+    at_most_kernel[lambda meta: (triton.cdiv(1000, meta["BLOCK"]), 1, 1, 1)](x, out, 1000, MOST=256)
+    torch.testing.assert_close(out, x * 2)
+
+
 def test_a_performance_model_and_top_k():
     def model(BLOCK, num_warps, **kwargs):
         return abs(BLOCK - 256) + num_warps
