@@ -40,6 +40,8 @@ def objects(kinds: Iterable[str]) -> list[Patch]:
         (torch, "Generator", generator_type(named)),
         (torch.nn.Parameter, "__new__", staticmethod(_keeping_side(parameter))),
         *((torch, name, _from_host(getattr(torch, name))) for name in ("from_numpy", "frombuffer")),
+        (torch, "range", _made_there(torch.range)),
+        (torch.nested, "nested_tensor", _made_there(torch.nested.nested_tensor)),
         # torch looks at the type of the stream before any mode sees the call.
         (torch.Tensor, "record_stream", lambda tensor, stream: None),
         (torch, "load", _loading(torch.load, named)),
@@ -77,6 +79,15 @@ def _keeping_side(make: Callable[..., Any]) -> Callable[..., Any]:
 
 def _from_host(make: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args, **kwargs: put_on_host(make(*args, **kwargs))
+
+
+def _made_there(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Make on the CPU what torch makes before any mode sees the call, and move it to where it is wanted."""
+
+    def made(*args: Any, device: Any = None, **kwargs: Any) -> Any:
+        return make(*args, device="cpu", **kwargs).to(torch.get_default_device() if device is None else device)
+
+    return made
 
 
 def _loading(load: Callable[..., Any], kinds: tuple[str, ...]) -> Callable[..., Any]:

@@ -27,6 +27,8 @@ _NO_CARD = re.compile(
     r"|SymmetricMemory does not support device type|device_type mismatch, expected \w+"
     r"|'[\w/]*-smi\b"  # a vendor's tool that asks its driver
     r"|Could not find `lib\w+\.so`\. Make sure it is in your LD_LIBRARY_PATH"  # Triton, of a vendor's matrix library
+    # torch's CPU, on which a pretended card computes: of a dtype that it lacks, and of whole numbers divided by zero
+    r"|^\"\w+\" not implemented for '\w+'$|^ZeroDivisionError$"
     r"|\[PROTON\] (Could not load `lib|Failed to execute )",  # Triton's profiler, which asks the driver
     re.IGNORECASE,
 )

@@ -12,6 +12,14 @@ def test_device_by_a_text(name):
     assert (scale(torch.ones(300, device=name), 2.0) == 2).all()
 
 
+@pytest.mark.filterwarnings("ignore:torch.range is deprecated", "ignore:The PyTorch API of nested tensors")
+def test_tensors_that_no_mode_sees_made():
+    assert torch.range(1, 4, device="cuda").device.type == "cuda"
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], device="cuda", layout=torch.jagged)
+    assert nested.device.type == nested.values().device.type == "cuda"
+    assert nested.values().numel() == 5
+
+
 def test_device_by_an_index():
     assert (scale(torch.ones(300, device=0), 2.0) == 2).all()
 

@@ -111,6 +111,9 @@ CASES = {
         lambda: (_ for _ in ()).throw(RuntimeError("Could not find `libhipblaslt.so`. Make sure it is in your LD_LIBRARY_PATH.")),
         NotRun.NOT_PRETENDED,
     ),
+    "no dtype of the CPU": (lambda: torch.trace(torch.ones(2, 2, dtype=torch.bool)), NotRun.NOT_PRETENDED),
+    "no division by zero": (lambda: torch.ones(1, dtype=torch.int32) // torch.zeros(1, dtype=torch.int32), NotRun.NOT_PRETENDED),
+    "its own division by zero": (lambda: 1 // 0, NotRun.RAISED),
     "no profiler": (lambda: (_ for _ in ()).throw(RuntimeError("[PROTON] Could not load `libcuda.so.1`")), NotRun.NOT_PRETENDED),
     "a module that is built for a card": (
         lambda: (_ for _ in ()).throw(ImportError("libcuda.so.1: cannot open shared object file")),
