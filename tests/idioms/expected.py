@@ -28,6 +28,8 @@ SKIPPED_ON = {
 DECIDED_BY_DATA = {
     "checks/test_decisions.py::test_a_branch_on_a_number_that_python_makes_its_own",
     "checks/test_decisions.py::test_a_branch",
+    "checks/test_decisions.py::test_a_branch_on_a_computed_number",
+    "checks/test_decisions.py::test_a_branch_on_the_largest",
     "checks/test_decisions.py::test_a_helper_whose_answer_decides",
     "checks/test_decisions.py::test_a_size",
     "checks/test_decisions.py::test_a_mask",

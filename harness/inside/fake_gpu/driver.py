@@ -25,7 +25,7 @@ from harness.inside.fake_gpu.host_side import known as known_data
 from harness.inside.fake_gpu.no_data.comparisons import comparisons
 from harness.inside.fake_gpu.no_data.direct_ops import direct_ops
 from harness.inside.fake_gpu.no_data.tensors import WithoutData, arrays, files, lose_data
-from harness.inside.fake_gpu.no_data.unknown import UnknownInt, size
+from harness.inside.fake_gpu.no_data.unknown import UnknownInt, known_to_math, size
 from harness.inside.fake_gpu.no_data.written import written
 from harness.inside.fake_gpu.torch_device import apply, patches, torch_device
 from harness.inside.fake_gpu.torch_objects import objects
@@ -126,6 +126,7 @@ def pretended_device(card: Architecture, load: Loader, kinds: Iterable[str] = ("
         *vendor_blas(card),
         *direct_ops(device.type),
         *comparisons(),
+        *known_to_math(),
         (triton.testing, "do_bench", call_once),
         (triton.testing, "do_bench_cudagraph", call_once),
         # Its timings are made up here, and must not be found by a bench that looks there for the fastest configuration.

@@ -1,5 +1,7 @@
 """Host code that cannot go on without data: a branch, a size, an index, a loop. Compiling alone ends here."""
 
+import math
+
 import torch
 from small_kernels import add, scale
 
@@ -66,4 +68,19 @@ def test_a_helper_whose_answer_decides(pair):
     out = add(*pair)
     if is_positive(out):
         out = scale(out, 2.0)
+    assert out.shape == pair[0].shape
+
+
+def test_a_branch_on_a_computed_number(pair):
+    out = add(*pair)
+    exponent = math.floor(math.log2(out.abs().max().item()))
+    if exponent > 0:
+        out = scale(out, 0.5)
+    assert out.shape == pair[0].shape
+
+
+def test_a_branch_on_the_largest(pair):
+    out = add(*pair)
+    if max(out.max().item(), 0.5) > 1:
+        out = scale(out, 0.5)
     assert out.shape == pair[0].shape

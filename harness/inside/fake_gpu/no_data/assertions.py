@@ -57,7 +57,7 @@ def _wanted(frame: FrameType, judgements: tuple[_Judgement, ...], called: str) -
     if not known:
         return None
     judgement = known[-1]
-    name, place = _at(frame)
+    name, place = at(frame)
     flipped = sum(_contains(node.operand, place) for node in _nots(judgement.judged)) + (name == "UNARY_NOT")
     if name.startswith("CALL") and _is_rewritten(judgement, place):
         flipped = max((_nesting(judgement.judged, node) for node in ast.walk(judgement.judged) if _calls(node, (called,))), default=0)
@@ -138,9 +138,9 @@ def _only_judged(function: ast.AST, judgements: list[_Judgement]) -> list[_Judge
 
 def _judges(judgement: _Judgement, read: ast.Name) -> bool:
     """Whether a name that is read there is compared or reported, and not given to a function that may launch something."""
-    if not _contains(judgement.judged, _place(read)):
+    if not _contains(judgement.judged, place_of(read)):
         return False
-    calls = [node for node in ast.walk(judgement.judged) if isinstance(node, ast.Call) and _contains(node, _place(read))]
+    calls = [node for node in ast.walk(judgement.judged) if isinstance(node, ast.Call) and _contains(node, place_of(read))]
     return all(_calls(node, (*_REPORTS, *_NUMBERS)) for node in calls)
 
 
@@ -162,7 +162,7 @@ def _calls(node: ast.AST, names: tuple[str, ...]) -> bool:
     return (called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else "") in names
 
 
-def _at(frame: FrameType) -> tuple[str, Place | None]:
+def at(frame: FrameType) -> tuple[str, Place | None]:
     """Return the instruction that a frame is at. While it calls, Python counts in the call's caches, which stand behind it."""
     known = _instructions(frame.f_code)
     return next((known[offset] for offset in range(frame.f_lasti, -1, -2) if offset in known), ("", None))
@@ -183,14 +183,15 @@ def _instructions(code: CodeType) -> dict[int, tuple[str, Place | None]]:
     return found
 
 
-def _place(node: ast.AST) -> Place:
+def place_of(node: ast.AST) -> Place:
+    """Return where a node is, as `co_positions` would give it."""
     return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset  # type: ignore[attr-defined, no-any-return]
 
 
 def _contains(node: ast.AST, place: Place | None) -> bool:
     if place is None:
         return False
-    first, last, start, end = _place(node)
+    first, last, start, end = place_of(node)
     return (first, start) <= (place[0], place[2]) and (place[1], place[3]) <= (last, end)
 
 
@@ -199,9 +200,9 @@ def _nots(node: ast.AST) -> list[ast.UnaryOp]:
 
 
 def _nesting(root: ast.AST, node: ast.AST) -> int:
-    return sum(_contains(inner.operand, _place(node)) for inner in _nots(root))
+    return sum(_contains(inner.operand, place_of(node)) for inner in _nots(root))
 
 
 def _is_rewritten(judgement: _Judgement, place: Place | None) -> bool:
     """Whether pytest has rewritten this assertion: then all of its instructions have the place of the whole statement."""
-    return isinstance(judgement.statement, ast.Assert) and place == _place(judgement.statement)
+    return isinstance(judgement.statement, ast.Assert) and place == place_of(judgement.statement)

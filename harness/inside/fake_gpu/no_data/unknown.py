@@ -19,6 +19,8 @@ import torch
 
 from harness.inside.fake_gpu.host_side import forget
 from harness.inside.fake_gpu.no_data.assertions import agreed
+from harness.inside.fake_gpu.no_data.mathematics import mathematics, picked
+from harness.inside.fake_gpu.torch_device import Patch
 from harness.inside.process.exceptions import DecidedByData
 
 _SHOWN = "unknown"
@@ -28,8 +30,11 @@ _WHY = "the host's code depends on the data of a tensor, and without a GPU there
 class UnknownTruth:
     """Whether something holds that depends on data."""
 
+    def __init__(self, comparison: str = "") -> None:
+        self._comparison = comparison  # which made it, of an unknown number with another one
+
     def __bool__(self) -> bool:
-        return decide()
+        return decide(self._comparison)
 
     def _combine(self, other: object = None) -> UnknownTruth:
         return self
@@ -54,7 +59,14 @@ class _Unknown:
     def _compare(self, other: object) -> UnknownTruth:
         return UnknownTruth()
 
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compare  # type: ignore[assignment]
+    __eq__ = __ne__ = __le__ = __ge__ = _compare  # type: ignore[assignment]
+
+    def __lt__(self, other: object) -> UnknownTruth:
+        return UnknownTruth("lt")
+
+    def __gt__(self, other: object) -> UnknownTruth:
+        return UnknownTruth("gt")
+
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
@@ -108,6 +120,11 @@ def _calculate(name: str, kind: type[_Unknown], reflected: bool = False) -> Call
         return kind()
 
     return calculate
+
+
+def known_to_math() -> list[Patch]:
+    """Return what lets Python's `math` take unknown numbers."""
+    return mathematics((UnknownFloat, UnknownInt, UnknownTruth))
 
 
 _OPERATIONS = ("add", "sub", "mul", "mod", "pow", "floordiv", "truediv")
@@ -166,8 +183,8 @@ def unknown_list(tensor: torch.Tensor) -> Any:
     return nested(tuple(tensor.shape))
 
 
-def decide() -> bool:
-    """Return the truth with which the code that asks goes on, if it is no decision.
+def decide(comparison: str = "") -> bool:
+    """Return the truth with which the code that asks goes on, if it is no decision. `comparison` is what it asks for: `lt`, `gt`.
 
     Raises:
         DecidedByData: the code decides by data.
@@ -176,6 +193,8 @@ def decide() -> bool:
     if asking.f_code.co_filename == _SCALER:
         return False
     agreeable = agreed(asking)
+    if agreeable is None and comparison:
+        agreeable = picked(asking, comparison)
     if agreeable is not None:
         return agreeable
     if Guesses.allowed:
