@@ -16,6 +16,9 @@ _PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 # `package_dir={"": "python"}` in a setup.py, which is read and never run.
 _PACKAGE_DIR = re.compile(r"package_dir\s*=\s*\{\s*(['\"])\1\s*:\s*(['\"])(?P<folder>[^'\"]+)\2")
 _MOST_BYTES = 1 << 20
+# Formatters and linters, as `[tool.NAME]` and as sections of a setup.cfg.
+_STYLE = frozenset({"black", "ruff", "isort", "yapf", "autopep8", "flake8", "pycodestyle", "pydocstyle", "pylint", "mypy", "pyright"})
+_STYLE |= {"codespell", "coverage", "typos", "bandit"}
 # Folders whose projects are not the package: of others, or of parts that are built by themselves.
 _NO_PROJECTS = frozenset({"3rdparty", "third_party", "submodules", "csrc", "examples", "docs", "test", "tests"})
 # A kernel of the Hugging Face Hub: `build.toml`, and its Python package in a folder with a fixed name.
@@ -23,24 +26,23 @@ _OF_THE_HUB, _HUB_FOLDER = "build.toml", "torch-ext"
 
 
 def find_root(kernels: Path, home: Path | None = None) -> Path:
-    """Return the nearest folder at or above `kernels` that is a package or has a `.git`; `kernels` itself if there is none.
+    """Return the nearest folder at or above `kernels` with a project file or `.git`; `kernels` itself if there is none.
 
-    A folder is a package if its files name or build one, or have settings of warpwave. A `pyproject.toml` or `setup.cfg` with settings of
-    other tools alone, as in many a `tests/`, counts if no package is above it. The search ends below the home folder, the root of the file
-    system and the border to another file system.
+    A `pyproject.toml` or `setup.cfg` that only says how code is to look, as in many a `tests/`, is no project file if one is above it. The
+    search ends below the home folder, the root of the file system and the border to another file system.
     """
     folder = kernels.resolve()
     home = (home or Path(os.path.expanduser("~"))).resolve()  # noqa: PTH111 - `Path.expanduser` fails for a user without a home
     device = folder.stat().st_dev
-    settings_alone = []
+    of_style = []
     for above in (folder, *folder.parents):
         if above in (home, *home.parents) or above.stat().st_dev != device:
             break
-        if (above / ".git").exists() or _is_package(above):
+        files = [name for name in _PROJECT_FILES if (above / name).is_file()]
+        if (above / ".git").exists() or _is_of_the_hub(above) or (files and not _is_of_style(above, files)):
             return above
-        if any((above / name).is_file() for name in _PROJECT_FILES):
-            settings_alone.append(above)
-    return next(iter(settings_alone), folder)
+        of_style += [above] if files else []
+    return next(iter(of_style), folder)
 
 
 def find_project(root: Path) -> str:
@@ -76,6 +78,16 @@ def package_names(root: Path) -> tuple[str, ...]:
     named = _Table(read_toml(root / "pyproject.toml"))["project"]["name"].value
     named = named or read_ini(root / "setup.cfg").get("metadata", {}).get("name")
     return tuple(dict.fromkeys(name for name in (root.name, named) if isinstance(name, str) and name))
+
+
+def _is_of_style(folder: Path, files: list[str]) -> bool:
+    """Whether these project files of a folder have settings of formatters and linters alone."""
+    if "setup.py" in files:
+        return False
+    tables = read_toml(folder / "pyproject.toml")
+    tools = set(tables.get("tool") or ()) if set(tables) <= {"tool"} else {""}
+    tools |= {re.split(r"[:-]", section)[0] for section in read_ini(folder / "setup.cfg")}
+    return bool(tools) and tools <= _STYLE
 
 
 def _is_package(folder: Path) -> bool:

@@ -10,6 +10,7 @@ import sys
 import traceback
 import unittest
 from collections.abc import Iterator, Mapping
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from types import ModuleType
 
@@ -78,8 +79,8 @@ def why_not_run(error: BaseException) -> NotRun:
             return NotRun.DATA
         if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each) or compares_pretended(each):
             return NotRun.NOT_PRETENDED
-        if isinstance(each, subprocess.CalledProcessError) and _is_python(each.cmd):
-            return NotRun.NOT_PRETENDED
+        if isinstance(each, BrokenProcessPool) or (isinstance(each, subprocess.CalledProcessError) and _is_python(each.cmd)):
+            return NotRun.NOT_PRETENDED  # other processes do not see the pretended card
         if isinstance(each, OSError) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
             return NotRun.NOT_PRETENDED
     return NotRun.IMPORT if isinstance(error, ImportError) else NotRun.RAISED

@@ -25,15 +25,21 @@ def write(root: Path, files: dict[str, str]) -> Path:
 @pytest.mark.parametrize(
     ("files", "kernels", "root"),
     [
+        ({"ops/pyproject.toml": "", "ops/tests/x.py": "", "setup.py": ""}, "ops/tests", "ops"),
         ({"ops/pyproject.toml": "[project]\nname = 'ops'", "ops/tests/x.py": "", "setup.py": ""}, "ops/tests", "ops"),
+        ({"ops/pyproject.toml": "[tool.pytest.ini_options]", "ops/tests/x.py": "", "setup.py": ""}, "ops/tests", "ops"),
         ({"ops/pyproject.toml": "[tool.warpwave]", "ops/tests/x.py": "", "setup.py": ""}, "ops/tests", "ops"),
         ({"ops/tests/pyproject.toml": "[tool.black]\nline-length = 100", "ops/setup.py": ""}, "ops/tests", "ops"),
         (
-            {"ops/tests/k/setup.cfg": "[flake8]\nmax-line-length = 100", "ops/tests/pyproject.toml": "", "ops/.git": ""},
+            {"ops/tests/k/setup.cfg": "[flake8]\nmax-line-length = 100", "ops/tests/pyproject.toml": "[tool.ruff]", "ops/.git": ""},
             "ops/tests/k",
             "ops",
         ),
-        ({"ops/pyproject.toml": "[tool.black]\nline-length = 100", "ops/tests/tox/setup.cfg": ""}, "ops/tests/tox", "ops/tests/tox"),
+        (
+            {"ops/pyproject.toml": "[tool.black]\nline-length = 100", "ops/tests/tox/setup.cfg": "[mypy-numpy]"},
+            "ops/tests/tox",
+            "ops/tests/tox",
+        ),
         ({"ops/setup.py": "", "ops/a/tests/x.py": ""}, "ops/a/tests", "ops"),
         ({"ops/setup.cfg": "", "ops/tests/x.py": ""}, "ops", "ops"),
         ({"ops/.git/HEAD": "", "ops/tests/x.py": ""}, "ops/tests", "ops"),
@@ -45,7 +51,7 @@ def write(root: Path, files: dict[str, str]) -> Path:
     ],
 )
 def test_the_root_is_the_nearest_project(tmp_path, files, kernels, root):
-    """A package or a clone is a root, and settings of tools are one if there is neither; the home folder and what is above it never are."""
+    """A project file or a clone is a root, and settings of style are one if there is neither; the home folder never is, nor what is above."""
     write(tmp_path, files)
 
     assert find_root(tmp_path / kernels, home=tmp_path / "home") == tmp_path / root

@@ -6,6 +6,7 @@ import ctypes
 import subprocess
 import sys
 import unittest
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
@@ -114,6 +115,7 @@ CASES = {
     "no dtype of the CPU": (lambda: torch.trace(torch.ones(2, 2, dtype=torch.bool)), NotRun.NOT_PRETENDED),
     "no division by zero": (lambda: torch.ones(1, dtype=torch.int32) // torch.zeros(1, dtype=torch.int32), NotRun.NOT_PRETENDED),
     "its own division by zero": (lambda: 1 // 0, NotRun.RAISED),
+    "a pool of processes": (lambda: (_ for _ in ()).throw(BrokenProcessPool("terminated abruptly")), NotRun.NOT_PRETENDED),
     "no profiler": (lambda: (_ for _ in ()).throw(RuntimeError("[PROTON] Could not load `libcuda.so.1`")), NotRun.NOT_PRETENDED),
     "a module that is built for a card": (
         lambda: (_ for _ in ()).throw(ImportError("libcuda.so.1: cannot open shared object file")),
