@@ -51,7 +51,7 @@ def write(root: Path, files: dict[str, str]) -> Path:
     ],
 )
 def test_the_root_is_the_nearest_project(tmp_path, files, kernels, root):
-    """A project file or a clone is a root, and settings of style are one if there is neither; the home folder never is, nor what is above."""
+    """A project file or a clone is a root, and settings of style are if there is neither; the home folder never is, nor what is above."""
     write(tmp_path, files)
 
     assert find_root(tmp_path / kernels, home=tmp_path / "home") == tmp_path / root
