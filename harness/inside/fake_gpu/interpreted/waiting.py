@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
+import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -88,8 +89,9 @@ class Programs:
         self._function, self._builder = function, interpreter_builder
         self.__signature__ = inspect.signature(function)
         self._main = self._current = _Program(None)
-        self._begun: dict[Index, _Program] = {}
-        self._order: Iterator[Index] | None = None  # of the programs, to find those that have not begun
+        self._ahead: dict[Index, _Program] = {}  # those that began before their turn in the grid
+        self._called = 0  # programs of the grid that had their turn
+        self._rest: Iterator[Index] | None = None  # those that have not begun, in order
         self._waiting: deque[_Program] = deque()
         self._wanted: _Program | None = None  # what the main thread waits for, if it runs no program itself
         self._error: BaseException | None = None
@@ -102,13 +104,13 @@ class Programs:
     def __call__(self, **arguments: Any) -> None:
         """Run the program whose turn it is in the grid, unless another has waited for it already."""
         self._arguments, index = arguments, self._builder.grid_idx
-        known = self._begun.get(index)
+        self._called += 1
+        known = self._ahead.pop(index, None)
         if known is None:
+            if self._rest is not None:
+                next(self._rest)
             self._main.index, self._main.patience, self._main.answer = index, _PATIENCE, None
-            self._begun[index] = self._main
             self._function(**arguments)
-            self._begun[index] = finished = _Program(index)
-            finished.done = True
         elif not known.done:
             self._main.index, self._wanted = None, known
             self._waiting.remove(known)
@@ -146,10 +148,10 @@ class Programs:
     def _following(self, program: _Program | None) -> _Program | None:
         """Return who runs next: a program that has not begun, else who has waited longest."""
         if len(self._waiting) < _MOST_AT_ONCE:
-            self._order = self._order or _grid(self._builder.grid_dim)
-            index = next((each for each in self._order if each not in self._begun), None)
+            self._rest = self._rest or itertools.islice(_grid(self._builder.grid_dim), self._called, None)
+            index = next(self._rest, None)
             if index is not None:
-                self._begun[index] = begun = _Program(index)
+                self._ahead[index] = begun = _Program(index)
                 self._progress += 1
                 run = contextvars.copy_context().run  # with NumPy's settings of this launch
                 threading.Thread(target=run, args=(self._run, begun), daemon=True).start()
