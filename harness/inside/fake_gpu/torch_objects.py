@@ -13,8 +13,8 @@ import torch.distributed
 import torch.utils.checkpoint
 
 from harness.inside.fake_gpu.generators import generator_type
-from harness.inside.fake_gpu.host_side import marked_as, put_on_host
-from harness.inside.fake_gpu.redirect import within
+from harness.inside.fake_gpu.host_side import asked_by_torch, marked_as, put_on_host
+from harness.inside.fake_gpu.redirect import Redirect, within
 from harness.inside.fake_gpu.torch_device import Patch
 
 # torch's names of tensor types, such as `torch.cuda.FloatTensor`.
@@ -39,6 +39,7 @@ def objects(kinds: Iterable[str]) -> list[Patch]:
     return [
         (torch, "Generator", generator_type(named)),
         (torch.nn.Parameter, "__new__", staticmethod(_keeping_side(parameter))),
+        (torch.Tensor, "_make_wrapper_subclass", staticmethod(_wrapping(torch.Tensor._make_wrapper_subclass))),
         *((torch, name, _from_host(getattr(torch, name))) for name in ("from_numpy", "frombuffer")),
         (torch, "range", _made_there(torch.range)),
         (torch.nested, "nested_tensor", _made_there(torch.nested.nested_tensor)),
@@ -75,6 +76,20 @@ def _keeping_side(make: Callable[..., Any]) -> Callable[..., Any]:
         return marked_as([data], made) if isinstance(data, torch.Tensor) else made
 
     return parameter
+
+
+def _wrapping(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Put a package's tensor of tensors where they are: torch makes it before any mode sees the call, and asks its device's driver later."""
+
+    def wrapped(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+        redirect = Redirect.current
+        if device is None or redirect is None or asked_by_torch():
+            return make(cls, *args, **({} if device is None else {"device": device}), **kwargs)
+        if redirect.is_gpu(device):
+            return make(cls, *args, device=redirect.to, **kwargs)
+        return put_on_host(make(cls, *args, device=device, **kwargs))
+
+    return wrapped
 
 
 def _from_host(make: Callable[..., Any]) -> Callable[..., Any]:

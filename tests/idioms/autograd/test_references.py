@@ -135,3 +135,10 @@ def test_a_tensor_that_wraps_others(device):
     assert weights.is_cuda
     out = torch.mm(torch.ones(2, 4, device=device), weights)
     torch.testing.assert_close(add(out, out), 2 * out)
+
+
+def test_a_part_of_a_tensor_that_wraps_others(device):
+    weights = Quantized(torch.randint(-8, 8, (4, 8), dtype=torch.int8, device=device), 0.5)
+    row = weights[1]
+    assert row.device.type == "cuda"
+    torch.testing.assert_close(add(row, row), weights.numbers[1].float())
