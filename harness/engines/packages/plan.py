@@ -20,6 +20,9 @@ from harness.options import RunOptions
 _PROJECT = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "MANIFEST.in")
 _VERSIONS = ("__init__.py", "version.py", "_version.py", "__about__.py", "__version__.py")
 _NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__", "wheelhouse"})
+# Pictures, documents, weights and archives: no build reads them, and in some repositories they are most of it.
+_NO_SOURCES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".pdf", ".mp4", ".mov", ".ipynb"}
+_NO_SOURCES |= {".pt", ".pth", ".safetensors", ".onnx", ".npy", ".npz", ".zip", ".gz", ".tar"}
 _MOST_BYTES, _LARGEST_FILE, _MOST_FILES = 64 << 20, 8 << 20, 20_000
 _INCLUDE = re.compile(r"(-r|-c|--requirement|--constraint)(?:\s+|=|(?<=-[rc]))(?P<file>\S.*)")
 
@@ -68,7 +71,7 @@ def make_plan(request: Request) -> Plan:
     tree, left_out = _tree(root, options.out) if mode and project else ({}, "")
     version = _version(root) if project else ""
     about = {"mode": mode, "name": root.name, "version": version, "left_out": left_out}
-    key = hashlib.sha256(json.dumps([mode, root.name, *deciding]).encode()).hexdigest()[:16]
+    key = hashlib.sha256(json.dumps([mode, root.name, left_out, *deciding]).encode()).hexdigest()[:16]
     files |= {"plan.json": json.dumps(about).encode(), **{f"package/{name}": content for name, content in tree.items()}}
     return Plan(files, key)
 
@@ -109,7 +112,7 @@ def _tree(root: Path, results: Path) -> tuple[dict[str, bytes], str]:
     size = 0
     for path in _walk(root, results):
         state = path.lstat()
-        if not path.is_file() or path.is_symlink() or state.st_size > _LARGEST_FILE:
+        if not path.is_file() or path.is_symlink() or state.st_size > _LARGEST_FILE or path.suffix.lower() in _NO_SOURCES:
             continue
         size += state.st_size
         if size > _MOST_BYTES or len(found) >= _MOST_FILES:

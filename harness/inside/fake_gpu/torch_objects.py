@@ -79,7 +79,7 @@ def _keeping_side(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrapping(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a package's tensor of tensors where they are: torch makes it before any mode sees the call, and asks its device's driver later."""
+    """Put a package's tensor of tensors where they are: torch makes it before any mode sees the call, and asks the driver later."""
 
     def wrapped(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
         redirect = Redirect.current

@@ -76,6 +76,17 @@ def test_the_package_is_installed_and_its_folder_is_not_touched(request_):
     assert str(request.raw.parent / "cache") in found.python
 
 
+def test_pictures_and_weights_are_no_sources(request_):
+    """They are most of some repositories, and a build gets at most 64 MiB."""
+    root = request_.options.package
+    for name in ("big.png", "docs.PDF", "weights.safetensors", "data.json"):
+        (root / name).write_bytes(b"x")
+    copied = make_plan(change(request_, install=Install(package="all"))).files
+
+    assert "package/data.json" in copied
+    assert not {"package/big.png", "package/docs.PDF", "package/weights.safetensors"} & copied.keys()
+
+
 def test_the_package_alone(request_):
     """`--install-no-deps`: nothing else comes with it."""
     assert provide(change(request_, install=Install(package="alone")), print).versions == {"my-ops": "1.5"}
