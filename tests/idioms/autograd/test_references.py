@@ -142,3 +142,14 @@ def test_a_part_of_a_tensor_that_wraps_others(device):
     row = weights[1]
     assert row.device.type == "cuda"
     torch.testing.assert_close(add(row, row), weights.numbers[1].float())
+
+
+def test_the_gradient_of_a_layer_norms_weight_in_halves(device):
+    torch.manual_seed(0)
+    x = (0.5 * torch.randn(1151, 1024, device=device) - 2.3).half()
+    weight = torch.rand(1024, device=device, dtype=torch.float16).requires_grad_()
+    dy = (0.1 * torch.randn(1151, 1024, device=device)).half()
+    torch.nn.functional.layer_norm(x, (1024,), weight).backward(scale(dy, 1.0))
+    wide = x.double()
+    normal = (wide - wide.mean(1, keepdim=True)) * torch.rsqrt(wide.var(1, keepdim=True, correction=0) + 1e-5)
+    torch.testing.assert_close(weight.grad.double(), (dy.double() * normal).sum(0), atol=6e-3, rtol=0)
