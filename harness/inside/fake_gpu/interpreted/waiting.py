@@ -68,7 +68,7 @@ class _Abandoned(BaseException):
 
 
 class _Program:
-    """One that has begun, or the main thread. Whoever holds the turn runs; the others wait for theirs."""
+    """A program that has begun, in a thread of its own, or the main thread. One of them runs at a time: the one that got the last turn."""
 
     def __init__(self, index: Index | None) -> None:
         self.index, self.turn, self.done = index, threading.Semaphore(0), False
