@@ -24,11 +24,11 @@ from harness.inside.fake_gpu.host_side import forget, is_pinned, refused, switch
 from harness.inside.fake_gpu.host_side import known as known_data
 from harness.inside.fake_gpu.no_data.comparisons import comparisons
 from harness.inside.fake_gpu.no_data.direct_ops import direct_ops
-from harness.inside.fake_gpu.no_data.tensors import WithoutData, arrays, files, lose_data
+from harness.inside.fake_gpu.no_data.tensors import WithoutData, arrays, exchanged, lose_data
 from harness.inside.fake_gpu.no_data.unknown import UnknownInt, known_to_math, size
 from harness.inside.fake_gpu.no_data.written import written
+from harness.inside.fake_gpu.objects.made import objects
 from harness.inside.fake_gpu.torch_device import apply, patches, torch_device
-from harness.inside.fake_gpu.torch_objects import objects
 from harness.inside.fake_gpu.vendor_blas import vendor_blas
 from harness.records import Architecture
 
@@ -136,7 +136,7 @@ def pretended_device(card: Architecture, load: Loader, kinds: Iterable[str] = ("
     ]
     with contextlib.ExitStack() as undo:
         apply(changes, undo)
-        apply([*files(), *arrays()], undo)  # on top of how `objects` loads for a card
+        apply([*exchanged(), *arrays()], undo)
         redirect = undo.enter_context(WithoutData(torch.device("meta"), (device.type, *kinds), device))
         keep_in_backward(redirect, undo)
         yield

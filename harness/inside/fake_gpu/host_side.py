@@ -15,6 +15,7 @@ import torch
 import triton
 
 _HOST, _PINNED, _KNOWN, _SHAPE = "_warpwave_host", "_warpwave_pinned", "_warpwave_known", "_warpwave_shape"
+_CARD = "_warpwave_card"  # of a storage
 _MOST_KNOWN = 1 << 16  # elements
 _BEHIND_NUMBERS = re.compile(r",\s+(size|dtype|layout|grad_fn|requires_grad|tangent)=")  # in the text of a tensor
 # Where torch itself computes shapes in Python, for operators that autograd calls: it must see tensors as they are.
@@ -92,6 +93,34 @@ def take_from_host(tensor: torch.Tensor) -> torch.Tensor:
     """Remove the mark."""
     tensor.__dict__.pop(_HOST, None)
     return tensor
+
+
+def put_on_card(tensor: torch.Tensor) -> torch.Tensor:
+    """Remove all marks from a tensor that torch has made of what was written of one on the card."""
+    for mark in (_HOST, _SHAPE):
+        tensor.__dict__.pop(mark, None)
+    return tensor
+
+
+@contextlib.contextmanager
+def unmarked(tensor: torch.Tensor) -> Iterator[None]:
+    """Take the marks off a tensor while torch writes it, with all of its attributes."""
+    marks = {mark: tensor.__dict__.pop(mark) for mark in (_HOST, _KNOWN, _SHAPE) if mark in tensor.__dict__}
+    try:
+        yield
+    finally:
+        tensor.__dict__.update(marks)
+
+
+def mark_storage(storage: Value) -> Value:
+    """Mark what torch writes, or has read, of a tensor on the card."""
+    setattr(storage, _CARD, True)
+    return storage
+
+
+def is_of_card(storage: Any) -> bool:
+    """Whether `mark_storage` has marked it."""
+    return getattr(storage, _CARD, False) is True
 
 
 def pin(tensor: torch.Tensor) -> torch.Tensor:

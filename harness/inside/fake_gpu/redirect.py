@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.utils._device as default_device
 
+from harness.inside.fake_gpu.autocast import in_fp32
 from harness.inside.fake_gpu.generators import of_host
 from harness.inside.fake_gpu.host_side import (
     asked_by_torch,
@@ -18,6 +19,7 @@ from harness.inside.fake_gpu.host_side import (
     is_pinned,
     is_shape,
     make_shape,
+    mark_storage,
     marked_as,
     pin,
     put_on_host,
@@ -96,7 +98,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
             kwargs.pop("pin_memory")
             return pin(func(*args, **kwargs))
         if not named or wanted is None:
-            return self.call(func, *self._as_autocast_has_it(name, args, kwargs))
+            return self.call(func, *in_fp32(name, args, kwargs, self.claim.type, self.is_on_card))
         if self.is_gpu(wanted):
             return self.make(func, args, {**kwargs, "device": self.to})
         made = put_on_host(func(*args, **{**kwargs, "device": wanted}))
@@ -105,20 +107,6 @@ class Redirect(torch.overrides.TorchFunctionMode):
     def _keeps_side(self, func: Any, args: Any) -> bool:
         """Whether a function makes a tensor of one that is on the card: the new one is there, too."""
         return func in _OF_DATA and any(isinstance(value, torch.Tensor) and self.is_on_card(value) for value in args[:2])
-
-    def _as_autocast_has_it(self, name: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """Return the arguments of a call, in fp32 where a card's autocast computes in it. The CPU's autocast has another list."""
-        if name not in _IN_FP32 or {"dtype", "out"} & kwargs.keys() or not torch.is_autocast_enabled(self.claim.type):
-            return args, kwargs
-        return self._in_fp32(args), self._in_fp32(kwargs)
-
-    def _in_fp32(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            is_low = value.dtype in (torch.float16, torch.bfloat16) and self.is_on_card(value)
-            return value.to(torch.float32) if is_low else value
-        if isinstance(value, dict):
-            return {key: self._in_fp32(entry) for key, entry in value.items()}
-        return tuple(self._in_fp32(entry) for entry in value) if type(value) is tuple else value
 
     def is_gpu(self, device: Any) -> bool:
         """Whether something names a GPU: a device, a text, or an index. Then the package is one that uses it."""
@@ -198,6 +186,16 @@ class Redirect(torch.overrides.TorchFunctionMode):
             (put_on_host if is_host(args[1]) else take_from_host)(args[0])
         return func(*args)
 
+    def write(self, tensor: torch.Tensor, reduced: Any, place: str) -> Any:
+        """Return what pickle writes of a tensor: `reduced`, with its place, which is the card's name or `cpu`."""
+        if place != "cpu":
+            mark_storage(tensor.untyped_storage())
+        return reduced
+
+    def read(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor of the card that was made of what `torch.load` has read."""
+        return take_from_host(tensor)
+
     def _to(self, func: Any, args: Any, kwargs: Any) -> Any:
         tensor, rest = args[0], list(args[1:])
         if isinstance(kwargs.get("other", rest[0] if rest else None), torch.Tensor):
@@ -257,16 +255,6 @@ class Redirect(torch.overrides.TorchFunctionMode):
 _places: Any = torch._C._nn
 _OF_PLACES = (torch.device, _places._parse_to)
 _OF_DATA = (torch.tensor, torch.as_tensor, torch.asarray, torch.sparse_coo_tensor, torch.sparse_csr_tensor)
-
-# From torch's documentation of automatic mixed precision: what autocasts to fp32 on a GPU.
-_NAMES_IN_FP32 = """
-__pow__ __rdiv__ __rpow__ __rtruediv__ acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss
-cdist cosine_similarity cross_entropy cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss kl_div l1_loss layer_norm log
-log10 log_softmax log1p log2 margin_ranking_loss mse_loss multilabel_margin_loss multi_margin_loss nll_loss norm normalize pdist
-poisson_nll_loss pow prod reciprocal rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin softplus sum renorm tan
-triplet_margin_loss
-"""
-_IN_FP32 = frozenset(_NAMES_IN_FP32.split())
 
 
 def _default_device() -> Any:

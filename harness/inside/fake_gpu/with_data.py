@@ -11,12 +11,14 @@ from typing import Any
 import torch
 import triton
 
+from harness.inside.fake_gpu.autocast import of_card
 from harness.inside.fake_gpu.custom_ops import plain, shared_ops
 from harness.inside.fake_gpu.driver import PretendedDriver, call_once, capability, keep_in_backward
+from harness.inside.fake_gpu.objects.made import objects
 from harness.inside.fake_gpu.redirect import Redirect
+from harness.inside.fake_gpu.references.embedding_bags import name_bags
 from harness.inside.fake_gpu.references.halves import sum_in_fp32
 from harness.inside.fake_gpu.torch_device import Patch, apply, patches, torch_device
-from harness.inside.fake_gpu.torch_objects import objects
 from harness.inside.fake_gpu.tuner import Tuning
 from harness.inside.fake_gpu.vendor_blas import vendor_blas
 from harness.records import Architecture
@@ -37,7 +39,7 @@ def card_with_data(
     triton.runtime.driver.set_active(driver(card, device))
     free = min(_FREE_BYTES, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     tuning = Tuning()
-    autocast = _autocast(kinds)
+    autocast = of_card(kinds)
     products: list[Patch] = [(torch, name, _with_out_dtype(getattr(torch, name))) for name in ("mm", "bmm", "addmm", "baddbmm")]
     originals: list[Patch] = [(owner, name, getattr(owner, name)) for owner, name, _ in (*autocast, *products)]
     changes: list[Patch] = [
@@ -55,6 +57,7 @@ def card_with_data(
         *products,
     ]
     undo = contextlib.ExitStack()
+    undo.callback(name_bags())
     undo.callback(sum_in_fp32())  # before `shared_ops` changes what a library does
     apply(changes, undo)
     keep_in_backward(undo.enter_context(Redirect(torch.device("cpu"), kinds, device)), undo)
@@ -118,27 +121,3 @@ def _modes_taken_off() -> Iterator[None]:
     finally:
         for mode in modes:
             torch._C._push_on_torch_function_stack(mode)
-
-
-def _autocast(kinds: Sequence[str]) -> list[Patch]:
-    """Return what makes autocast for a GPU one for the CPU, too: that is where the tensors are.
-
-    torch keeps a state for each type of device, also where there is none, so its own questions have the right answers.
-    """
-    autocast: Any = torch.amp.autocast_mode.autocast
-    enter, leave = autocast.__enter__, autocast.__exit__
-    open_ones: list[Any] = []
-
-    def begin(self: Any) -> Any:
-        if self.device in kinds:
-            open_ones.append(autocast("cpu", dtype=self.fast_dtype, enabled=self._enabled))
-            enter(open_ones[-1])
-        return enter(self)
-
-    def end(self: Any, *raised: Any) -> Any:
-        result = leave(self, *raised)
-        if self.device in kinds:
-            leave(open_ones.pop(), *raised)
-        return result
-
-    return [(autocast, "__enter__", begin), (autocast, "__exit__", end)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from harness.inside.fake_gpu.host_side import (
     is_knowable,
     is_meta,
     is_packages_op,
+    is_shape,
     know,
     known,
     marked_as,
@@ -28,6 +28,7 @@ from harness.inside.fake_gpu.host_side import (
 )
 from harness.inside.fake_gpu.no_data.no_numbers import NoNumbers, covering, dtype_of, no_numbers
 from harness.inside.fake_gpu.no_data.unknown import Guesses, alike, decide, size, unknown, unknown_list, whole
+from harness.inside.fake_gpu.objects.saved import restored
 from harness.inside.fake_gpu.redirect import Redirect, conversion
 from harness.inside.fake_gpu.torch_device import Patch
 from harness.inside.process.exceptions import DecidedByData, NotPretended
@@ -117,6 +118,13 @@ class WithoutData(Redirect):
         if not is_meta(tensor) and self.is_gpu(device):
             return self.bring(tensor, *conversion(rest, options))
         return super().move(tensor, device, *rest, **options)
+
+    def write(self, tensor: torch.Tensor, reduced: Any, place: str) -> Any:  # noqa: D102
+        is_ours = is_meta(tensor) and not is_shape(tensor)
+        return (restored, (*reduced[:2], place, known(tensor))) if is_ours else reduced
+
+    def read(self, tensor: torch.Tensor) -> torch.Tensor:  # noqa: D102
+        return self.move(tensor, self.claim)
 
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:  # noqa: D102
         sources = list(tensors_in(args, kwargs))
@@ -225,28 +233,10 @@ def arrays() -> list[Patch]:
     return [*numpys, *((torch, name, taking(getattr(torch, name))) for name in ("from_numpy", "tensor", "as_tensor", "asarray"))]
 
 
-def files() -> list[Patch]:
-    """Return what keeps tensors without data in memory where a package writes them to a file, and passes them on by DLPack as they are."""
-    kept: dict[object, Any] = {}
-    load, save, compatible = torch.load, torch.save, torch._has_compatible_shallow_copy_type
-
-    def place(file: Any) -> object:
-        return id(file) if hasattr(file, "read") else str(file)
-
-    def remember(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-        if any(map(is_meta, tensors_in(obj))):
-            kept[place(f)] = obj
-            if not hasattr(f, "read"):
-                Path(f).touch()
-        else:
-            save(obj, f, *args, **kwargs)
-
-    def recall(f: Any, *args: Any, **kwargs: Any) -> Any:
-        return kept[place(f)] if place(f) in kept else load(f, *args, **kwargs)
-
+def exchanged() -> list[Patch]:
+    """Return what passes tensors without data on by DLPack as they are, and lets modules take them for their parameters."""
+    compatible = torch._has_compatible_shallow_copy_type
     return [
-        (torch, "save", remember),
-        (torch, "load", recall),
         (torch, "from_dlpack", lambda tensor, **options: tensor),
         (torch.utils.dlpack, "from_dlpack", lambda tensor, **options: tensor),
         (torch.utils.dlpack, "to_dlpack", lambda tensor: tensor),

@@ -7,11 +7,13 @@ norm's mean and deviation in halves for the backward, where a card keeps fp32. A
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
+
+from harness.inside.fake_gpu.references.operations import replaced_on_cpu
 
 _HALVES = (torch.float16, torch.bfloat16)
 # Each operation, with the arguments whose type its results have; `None` is for a result in fp32.
@@ -29,15 +31,8 @@ _OPERATIONS: dict[str, tuple[int | None, ...]] = {
 
 
 def sum_in_fp32() -> Callable[[], None]:
-    """Replace the operations. Return what undoes that. A torch without `library.get_kernel` keeps them."""
-    get: Any = getattr(torch.library, "get_kernel", None)
-    library: Any = torch.library.Library("aten", "IMPL")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # they replace torch's own, as they should
-        for name, places in _OPERATIONS.items() if get else ():
-            library.impl(name, _widened(get(f"aten::{name}", "CPU"), places), "CPU", with_keyset=True)
-    undo: Callable[[], None] = library._destroy
-    return undo
+    """Replace the operations. Return what undoes that."""
+    return replaced_on_cpu({name: partial(_widened, places=places) for name, places in _OPERATIONS.items()})
 
 
 def _widened(kernel: Any, places: tuple[int | None, ...]) -> Callable[..., Any]:

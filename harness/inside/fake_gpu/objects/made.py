@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing.context
-import multiprocessing.popen_fork
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-import torch.distributed
 import torch.utils.checkpoint
 
 from harness.inside.fake_gpu.generators import generator_type
 from harness.inside.fake_gpu.host_side import asked_by_torch, marked_as, put_on_host
-from harness.inside.fake_gpu.redirect import Redirect, within
+from harness.inside.fake_gpu.objects.processes import processes
+from harness.inside.fake_gpu.objects.saved import saved
+from harness.inside.fake_gpu.redirect import Redirect
 from harness.inside.fake_gpu.torch_device import Patch
 
 # torch's names of tensor types, such as `torch.cuda.FloatTensor`.
@@ -45,11 +43,9 @@ def objects(kinds: Iterable[str]) -> list[Patch]:
         (torch.nested, "nested_tensor", _made_there(torch.nested.nested_tensor)),
         # torch looks at the type of the stream before any mode sees the call.
         (torch.Tensor, "record_stream", lambda tensor, stream: None),
-        (torch, "load", _loading(torch.load, named)),
+        *saved(named),
         *_recomputing(),
-        *_processes(),
-        # Private, and in each Python from 3.10 to 3.14; `run` is what subclasses replace.
-        (threading.Thread, "_bootstrap_inner", within(threading.Thread._bootstrap_inner)),  # type: ignore[attr-defined]
+        *processes(),
         *(_tensor_type(kind, name, dtype) for kind in named if hasattr(torch, kind) for name, dtype in _TYPES.items()),
     ]
 
@@ -105,27 +101,6 @@ def _made_there(make: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-def _loading(load: Callable[..., Any], kinds: tuple[str, ...]) -> Callable[..., Any]:
-    """Load to the host what is wanted on a card, and move it there."""
-
-    def loaded(file: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        wanted = str(map_location).split(":")[0] in kinds  # an index alone is refused with or without a card: torch.load takes none
-        found = load(file, "cpu" if wanted else map_location, *args, **kwargs)
-        return _moved(found, map_location) if wanted else found
-
-    return loaded
-
-
-def _moved(value: Any, device: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        for key, entry in value.items():
-            value[key] = _moved(entry, device)
-        return value
-    return type(value)(_moved(entry, device) for entry in value) if type(value) in (list, tuple) else value
-
-
 def _recomputing() -> list[Patch]:
     """Return what lets a checkpoint compare the tensors that it computes again where they really are.
 
@@ -142,33 +117,3 @@ def _recomputing() -> list[Patch]:
 
     found = {name: as_it_is(extract) for name, extract in checks.items()}
     return [(torch.utils.checkpoint, "_allowed_determinism_checks_to_fns", found)] if found else []
-
-
-def _processes() -> list[Patch]:
-    """Return what forks where a package starts new processes (`mp.spawn`), and lets them talk as processes on the CPU do."""
-    found: list[Patch] = [(multiprocessing.context.SpawnProcess, "_Popen", staticmethod(_fork))]
-    if torch.distributed.is_available() and torch.distributed.is_gloo_available():
-        found.append((torch.distributed, "init_process_group", _on_the_host(torch.distributed.init_process_group)))
-    return found
-
-
-def _fork(process: Any) -> Any:
-    """Start a process as a copy of this one. Threads of torch's pool do not live on in the copy."""
-    run = process.run
-
-    def alone() -> None:
-        torch.set_num_threads(1)
-        run()
-
-    process.run = alone
-    return multiprocessing.popen_fork.Popen(process)
-
-
-def _on_the_host(begin: Callable[..., Any]) -> Callable[..., Any]:
-    """Begin a group whose library is the CPU's, whatever the package names: the tensors are there, or have no data."""
-
-    def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
-        kwargs.pop("device_id", None)
-        return begin("gloo", *args, **kwargs)
-
-    return init_process_group
