@@ -16,7 +16,8 @@ def as_cuda():
 
 
 def test_the_sign_of_an_infinite_number(as_cuda):
-    sign = torch.view_as_real(torch.sgn(torch.tensor([complex(math.inf, 1), complex(1, math.inf), complex(3, 4), 0], dtype=torch.complex64)))
+    numbers = torch.tensor([complex(math.inf, 1), complex(1, math.inf), complex(3, 4), 0], dtype=torch.complex64)
+    sign = torch.view_as_real(torch.sgn(numbers))
     expected = torch.tensor([[math.nan, 0], [0, math.nan], [0.6, 0.8], [0, 0]])
     torch.testing.assert_close(sign, expected, equal_nan=True)
     assert torch.sgn(torch.tensor([-2.0, 0.0])).tolist() == [-1.0, 0.0]
