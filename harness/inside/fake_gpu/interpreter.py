@@ -12,6 +12,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 
 from harness.inside.fake_gpu.driver import PretendedDriver
@@ -125,12 +126,13 @@ class _InterpretedKernel:
 def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
     """Let a graph that is being captured remember a launch, and none of the calls of torch within it.
 
-    The interpreter has one current program, so threads launch one after another.
+    The interpreter has one current program, so threads launch one after another. NumPy warns where numbers overflow, and a package may
+    make errors of warnings; a card does not warn.
     """
     one_at_a_time = threading.RLock()
 
     def interpret(executor: Any, *args: Any, **kwargs: Any) -> Any:
-        with one_at_a_time, launched_with(kwargs), torch._C.DisableTorchFunction():
+        with one_at_a_time, launched_with(kwargs), np.errstate(all="ignore"), torch._C.DisableTorchFunction():
             return launch(executor, *args, **kwargs)
 
     def run(executor: Any, *args: Any, **kwargs: Any) -> Any:

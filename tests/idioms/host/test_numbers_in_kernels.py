@@ -1,8 +1,10 @@
 """Numbers that are tensors within a kernel: arguments of the host, and the variables of loops."""
 
+import pytest
 import torch
 import triton
 import triton.language as tl
+from small_kernels import add
 
 
 @triton.jit
@@ -93,3 +95,11 @@ def test_a_loop_that_is_unrolled():
     x, y = torch.randn(5, 64, device="cuda"), torch.empty(64, device="cuda")
     static_kernel[(1,)](x, y, x.stride(0), ROWS=5, BLOCK=64)
     torch.testing.assert_close(y, x[::2].sum(0))
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_that_become_too_large():
+    x = torch.tensor([3e38, float("inf"), 1.0], device="cuda")
+    y = torch.tensor([3e38, float("-inf"), 2.0], device="cuda")
+    expected = torch.tensor([float("inf"), float("nan"), 3.0], device="cuda")
+    torch.testing.assert_close(add(x, y), expected, equal_nan=True)
