@@ -96,7 +96,7 @@ def take_from_host(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def put_on_card(tensor: torch.Tensor) -> torch.Tensor:
-    """Remove all marks from a tensor that torch has made of what was written of one on the card."""
+    """Remove the marks of a tensor that was just read, so that it is on the card."""
     for mark in (_HOST, _SHAPE):
         tensor.__dict__.pop(mark, None)
     return tensor
@@ -113,7 +113,7 @@ def unmarked(tensor: torch.Tensor) -> Iterator[None]:
 
 
 def mark_storage(storage: Value) -> Value:
-    """Mark what torch writes, or has read, of a tensor on the card."""
+    """Mark the storage of a tensor on the card, before torch writes it or after torch has read it."""
     setattr(storage, _CARD, True)
     return storage
 

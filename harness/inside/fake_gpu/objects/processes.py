@@ -17,7 +17,7 @@ from harness.inside.fake_gpu.torch_device import Patch
 
 
 def processes() -> list[Patch]:
-    """Return what forks where a package starts new processes (`mp.spawn`), and lets them talk as processes on the CPU do."""
+    """Return what forks where a package starts new processes (`mp.spawn`, pools), and lets them communicate as processes on the CPU do."""
     contexts: Any = multiprocessing.context
     found: list[Patch] = [
         # Private, and in each Python from 3.10 to 3.14; `run` is what subclasses replace.
@@ -49,7 +49,7 @@ def _started_at_once(begin: Callable[..., None]) -> Callable[..., None]:
 
     def started(pool: Any, *args: Any, **kwargs: Any) -> None:
         begin(pool, *args, **kwargs)
-        pool._safe_to_dynamically_spawn_children = False  # private, and in each Python from 3.10 to 3.14
+        pool._safe_to_dynamically_spawn_children = False  # private; an older or newer Python may not read it
 
     return started
 

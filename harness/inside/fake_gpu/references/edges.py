@@ -1,7 +1,8 @@
-"""Where torch's CPU answers otherwise than its CUDA code: numbers without a size, and losses without a width.
+"""Operations that return other values on the CPU than on CUDA: the sign of an infinite complex number, and a smooth loss with beta 0.
 
-The sign of a complex number is each part divided by its size on a card; the CPU divides by a complex number, so an infinite part makes both
-parts NaN. A smooth loss of width 0 has the gradient 0/0 of equal numbers on a card; the CPU takes -1.
+For the sign of a complex number, CUDA divides each part by the absolute value. The CPU divides by a complex number, so an infinite part
+makes both parts NaN. For `smooth_l1_loss` with beta 0 and equal numbers, CUDA computes the gradient as 0/0, which is NaN. The CPU
+returns -1.
 Source: `UnarySignKernels.cu` and `BinaryMiscBackwardOpsKernels.cu` of torch 2.11.
 """
 

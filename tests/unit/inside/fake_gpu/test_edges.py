@@ -1,4 +1,4 @@
-"""Where torch's CPU answers otherwise than its CUDA code, the pretended card has the latter's answers (seen on an H200 with torch 2.11)."""
+"""Where torch returns other values on the CPU than on CUDA, the pretended card returns those of CUDA (seen on an H200 with torch 2.11)."""
 
 import math
 
@@ -23,7 +23,7 @@ def test_the_sign_of_an_infinite_number(as_cuda):
     assert torch.sgn(torch.tensor([-2.0, 0.0])).tolist() == [-1.0, 0.0]
 
 
-def test_a_loss_without_a_width(as_cuda):
+def test_a_smooth_loss_with_beta_0(as_cuda):
     number, target = torch.tensor([0.0, 2.0]), torch.zeros(2)
     grad = torch.ops.aten.smooth_l1_loss_backward(torch.ones(2), number, target, 0, 0.0)
     torch.testing.assert_close(grad, torch.tensor([math.nan, 1.0]), equal_nan=True)
