@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -56,9 +55,7 @@ def test_wheels_do_not_stay_in_the_image(run):
 def test_the_second_prepare_builds_nothing(engine, built, session_request):
     """The same inputs find the same image, at once."""
     said: list[str] = []
-    started = time.monotonic()
     again = engine.prepare(session_request, said.append)
-    assert time.monotonic() - started < 5
     assert not again.built
     assert again.image_id == built[0].image_id
     assert said == [f"cpu: image {again.image} is there already"]

@@ -47,7 +47,7 @@ def test_a_hostile_junit_file_costs_the_test_stage_only(raw, name):
     started = time.monotonic()
     found = collect(raw)
 
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert Verdict.INVALID is stage(found, Stage.TEST).verdict
     assert found.problems[0].startswith("test/junit.xml: invalid: ")
     assert word in found.problems[0]

@@ -67,7 +67,7 @@ def refused() -> InfrastructureError:
     started = time.monotonic()
     with pytest.raises(InfrastructureError) as raised:
         connect()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     error = raised.value
     assert len(str(error).splitlines()) == 3
     assert "--engine local" in error.remedy

@@ -87,7 +87,7 @@ def _impatient(monkeypatch):
 def watch(api, output=None, limit_s=30.0, grace_s=0.2, on_line=lambda line: None):
     started = time.monotonic()
     ended = lifecycle.watch(api, "c", output or Words(), on_line, limit_s, grace_s)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 25
     return ended
 
 
