@@ -56,7 +56,8 @@ def _row(package: Package, result: dict[str, Any]) -> str:
 def _time(result: dict[str, Any]) -> str:
     """Return the time of a run, with its limit: a run that reached it was cut off."""
     used = f", {result['cpu_seconds']} s of the processor" if "cpu_seconds" in result else ""
-    return f"{result['date']}: {result['seconds']} s, limit {result['limit_s']} s{used}"
+    again = f"; the {result['again']['tests']} failed tests again {result['again']['date']}" if "again" in result else ""
+    return f"{result['date']}: {result['seconds']} s, limit {result['limit_s']} s{used}{again}"
 
 
 def _counts(counts: dict[str, int], why: dict[str, int]) -> str:

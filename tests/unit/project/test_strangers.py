@@ -17,6 +17,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[3]
 sys.path.insert(0, str(REPOSITORY / "tests" / "strangers"))
 
+import again  # noqa: E402
 import controls  # noqa: E402
 import failures  # noqa: E402
 import plain_compile  # noqa: E402
@@ -208,6 +209,63 @@ def test_what_the_harness_sets_is_taken_back_before_it_is_acquitted(tmp_path, mo
     assert answer == {"fault": "ours", "control": "AssertionError: 3 of 4; without OPS_TRITON_ONLY: passes"}
 
 
+ROW = {
+    "name": "ops",
+    "sentence": "3 failed",
+    "facts": {"torch": "2.13.0", "triton": "3.9.0"},
+    "test": {"counts": {"passed": 10, "failed": 2, "error": 1, "timeout": 1}, "not_run": {"skipped": 4}, "reason": "bad"},
+    "compile": {"counts": {"passed": 7}, "not_run": {}},
+    "failed_tests": {"t.py::a": "failed", "t.py::b": "failed", "t.py::c": "error", "t.py::slow": "timeout"},
+    "classes": [
+        {"stage": "test", "count": 2, "message": "assert N", "fault": "ours, fixed"},
+        {"stage": "test", "count": 1, "message": "it ran longer than N s", "fault": "the package, or Triton"},
+        {"stage": "compile", "count": 5, "message": "spills", "fault": "the package"},
+    ],
+}
+REPEATED = {
+    "date": "2026-11-27",
+    "seconds": 9,
+    "facts": ROW["facts"],
+    "test": {"counts": {"passed": 1, "failed": 1, "not-run": 1}, "not_run": {"not-pretended": 1}, "reason": "still bad"},
+    "failed_tests": {"t.py::b": "failed"},
+    "classes": [{"stage": "test", "count": 1, "message": "assert N", "fault": "the package"}],
+}
+
+
+def test_failed_tests_that_ran_again_change_their_row():
+    """Their verdicts and classes replace the old ones; what was slow, passed or compiled stays."""
+    assert again.to_repeat(ROW) == ["t.py::a", "t.py::b", "t.py::c"]
+
+    row = again.merged(ROW, REPEATED)
+
+    assert row["test"]["counts"] == {"passed": 11, "failed": 1, "timeout": 1, "not-run": 1}
+    assert row["test"]["not_run"] == {"skipped": 4, "not-pretended": 1}
+    assert row["compile"] == ROW["compile"]
+    assert row["failed_tests"] == {"t.py::slow": "timeout", "t.py::b": "failed"}
+    assert [(one["stage"], one["message"], one["fault"]) for one in row["classes"]] == [
+        ("test", "assert N", "the package"),
+        ("test", "it ran longer than N s", "the package, or Triton"),
+        ("compile", "spills", "the package"),
+    ]
+    assert "sentence" not in row  # it counts the failures of before
+    assert row["again"] == {"date": "2026-11-27", "seconds": 9, "tests": 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"facts": {"torch": "2.13.0", "triton": "3.6.0"}}, "triton 3.9.0"),
+        ({"failed_tests": {"t.py::other": "failed"}}, "3 tests"),
+        ({"test": {"counts": {"passed": 2}, "not_run": {}, "reason": ""}}, "3 tests"),
+        ({"not_reached": "GitHub is not reached"}, "not reached"),
+    ],
+)
+def test_a_row_is_not_mixed_with_another_run(change, word):
+    """Another toolchain, other tests or fewer of them: the row stays as it is."""
+    with pytest.raises(again.CannotMergeError, match=word):
+        again.merged(ROW, {**REPEATED, **change})
+
+
 @pytest.mark.slow
 def test_a_whole_run_becomes_a_row(cache, tmp_path, monkeypatch):
     """One test passes, one fails with and without warpwave; the page gets both between its marks, and keeps the rest."""
@@ -231,3 +289,10 @@ def test_a_whole_run_becomes_a_row(cache, tmp_path, monkeypatch):
     assert "old" not in text
     assert f"| ops (A), a/ops@{package.commit[:12]} | `warpwave run cpu --kernels .` | 1 passed, 1 failed |" in text
     assert "| 1 | test | `assert [N, N] == [N]` | the package |" in text
+
+    assert result["failed_tests"] == {"test_ops.py::test_bad": "failed"}
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--again"])
+    assert session.main() == 0
+    repeated = json.loads((tmp_path / "results" / "ops.json").read_text())
+    assert (repeated["test"]["counts"], repeated["classes"]) == (result["test"]["counts"], result["classes"])
+    assert "; the 1 failed tests again 20" in page.read_text()
