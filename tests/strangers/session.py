@@ -56,9 +56,7 @@ def main() -> int:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Run packages that nobody here wrote.", allow_abbrev=False)
     parser.add_argument("--quick", action="store_true", help="a few tests of each function, three sizes of each sweep")
-    parser.add_argument(
-        "--again", action="store_true", help="run the failed tests of the last run, and put their verdicts into its row"
-    )
+    parser.add_argument("--again", action="store_true", help="run the failed tests of the last run, and put their verdicts into its row")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this package; repeatable")
     parser.add_argument("--offline", type=Path, metavar="CACHE", help="folder with clones and source archives; ask no server for sources")
     parser.add_argument("--seconds", type=int, help="limit of one package's run [default: packages.yml's]")

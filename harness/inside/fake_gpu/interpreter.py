@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import inspect
 import operator
@@ -21,7 +22,7 @@ from harness.inside.fake_gpu.interpreted.hardware import hardware, launched_with
 from harness.inside.fake_gpu.interpreted.host_tensors import refuse_host_tensors
 from harness.inside.fake_gpu.interpreted.language.gaps import language_gaps
 from harness.inside.fake_gpu.interpreted.language.members import language_members
-from harness.inside.fake_gpu.interpreted.looking_compiled import looking_compiled
+from harness.inside.fake_gpu.interpreted.looking_compiled import compiled, looking_compiled
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrow_floats
 from harness.inside.fake_gpu.interpreted.waiting import waiting_programs
 from harness.inside.fake_gpu.streams import Graph
@@ -73,7 +74,7 @@ def _driver(card: Architecture, device: torch.device) -> PretendedDriver:
 
 
 def _warmup(self: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
-    return _InterpretedKernel(self, kwargs)
+    return _InterpretedKernel(self, args, kwargs)
 
 
 def _not_interpreted(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,7 +94,7 @@ def _with_handle(run: Callable[..., Any]) -> Callable[..., Any]:
 
     def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
         run(self, *args, **kwargs)
-        return _InterpretedKernel(self, kwargs)
+        return _InterpretedKernel(self, args, kwargs)
 
     return launch
 
@@ -107,14 +108,20 @@ class _InterpretedKernel:
 
     n_regs, n_spills = 32, 0
 
-    def __init__(self, function: Any, options: dict[str, Any]) -> None:
-        self.function, self.options = function, options
+    def __init__(self, function: Any, args: Any, options: dict[str, Any]) -> None:
+        self.function, self.args, self.options = function, args, options
         self.metadata = _Metadata(shared=1024, num_warps=options.get("num_warps", 4), num_stages=options.get("num_stages", 1))
 
     @property
     def hash(self) -> str:
         """What a compiled kernel is found by: another source or other options have another."""
         return hashlib.sha256(f"{self.function.cache_key} {self.options}".encode()).hexdigest()
+
+    @functools.cached_property
+    def asm(self) -> Any:
+        """What Triton compiles for the pretended card. It compiles when it is asked."""
+        options = {name: value for name, value in self.options.items() if name not in ("grid", "warmup")}
+        return compiled(self.function).warmup(*self.args, grid=(1,), **options).asm
 
     def _init_handles(self) -> None:
         """There is no binary to load."""

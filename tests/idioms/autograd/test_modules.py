@@ -2,6 +2,7 @@
 
 import copy
 
+import pytest
 import torch
 from small_kernels import add, scale
 from torch import nn
@@ -83,6 +84,17 @@ def test_a_step_of_an_optimizer():
     optimizer.step()
     optimizer.zero_grad()
     torch.testing.assert_close(layer.weight.detach(), torch.full((64,), 1 - 0.8, device="cuda"))
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD"])
+def test_a_step_of_a_fused_optimizer(name):
+    layers = [Layer(64, device="cuda") for _ in range(2)]
+    for layer, fused in zip(layers, (True, False), strict=True):
+        optimizer = getattr(torch.optim, name)(layer.parameters(), lr=0.1, fused=fused)
+        layer(torch.ones(16, 64, device="cuda")).sum().backward()
+        optimizer.step()
+    ours, theirs = (layer(torch.ones(16, 64, device="cuda")) for layer in layers)
+    torch.testing.assert_close(ours, theirs)
 
 
 def test_a_file_from_the_host_loaded_to_the_card(tmp_path):

@@ -91,3 +91,19 @@ def test_a_constant_that_is_none(scale):
     x = torch.zeros(50, device="cuda")
     without[(1,)](x, 50, scale, BLOCK=64)
     torch.testing.assert_close(x, torch.full_like(x, scale or 1))
+
+
+@triton.jit
+def spread(x, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    total = tl.sum(tl.load(x + at, mask=at < n, other=0.0))
+    tl.store(x + at, plus_three(total), mask=at < n)
+
+
+def test_what_a_launched_kernel_was_compiled_to():
+    x = torch.ones(60, device="cuda")
+    for kernel in (spread[(1,)](x, 60, BLOCK=64, num_warps=2), spread.warmup(torch.float16, 60, BLOCK=64, num_warps=2, grid=(1,))):
+        assert "tt.reduce" in kernel.asm["ttir"]
+        assert '"ttg.num-warps" = 2' in kernel.asm["ttgir"]
+        assert {"llir", "ptx"} <= kernel.asm.keys() or {"llir", "amdgcn"} <= kernel.asm.keys()
+    assert (x == 63).all()

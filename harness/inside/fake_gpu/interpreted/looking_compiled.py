@@ -42,11 +42,16 @@ def _of_compiled(self: Any, name: str) -> Any:
     """
     if (name.startswith("__") and name.endswith("__")) or "fn" not in vars(self):
         raise AttributeError(f"'InterpretedFunction' object has no attribute '{name}'", name=name, obj=self)
-    if _COMPILED not in vars(self):
+    return getattr(compiled(self), name)
+
+
+def compiled(kernel: Any) -> Any:
+    """Return the kernel that Triton would compile."""
+    if _COMPILED not in vars(kernel):
         from triton.runtime.jit import JITFunction
 
-        vars(self)[_COMPILED] = JITFunction(self.fn, **self.kwargs)
-    return getattr(vars(self)[_COMPILED], name)
+        vars(kernel)[_COMPILED] = JITFunction(kernel.fn, **kernel.kwargs)
+    return vars(kernel)[_COMPILED]
 
 
 def _rename_too(self: Any, name: str, value: Any) -> None:

@@ -171,6 +171,10 @@ class WithoutData(Redirect):
                 return chosen
             if name == "bincount" and (counts := _counts(*args, **kwargs)) is not None:
                 return counts
+            if _only_writes(name):
+                for tensor in tensors_in(args, kwargs):
+                    forget(tensor)
+                return None
             if name in (*_SHAPED_BY_DATA, *_ALSO_SHAPED):
                 raise DecidedByData(f"the shape of what torch.{name} returns depends on the data of a tensor") from error
             raise NotPretended(f"torch.{name} does not work on tensors without data: {str(error).splitlines()[0]}") from error
@@ -252,6 +256,12 @@ def _data(tensor: torch.Tensor) -> torch.Tensor:
 
 def _writes(name: str) -> bool:
     return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or (name.startswith("__i") and name in _IN_PLACE)
+
+
+def _only_writes(name: str) -> bool:
+    """Return whether an operation of torch returns nothing, as a fused optimizer: without data, there is nothing for it to do."""
+    operation = getattr(torch.ops.aten, name, None) if _writes(name) else None
+    return operation is not None and not any(getattr(operation, each)._schema.returns for each in operation.overloads())
 
 
 def _makes(name: str) -> bool:
