@@ -14,6 +14,9 @@ TOOK_IT = "3.6.0"
 _MISSING = re.compile(r"No module named '([\w.]+)'|No package metadata was found for ([\w.-]+)|The '([\w.-]+)' distribution was not found")
 _SUBMODULE = re.compile(r"^\s*path\s*=\s*(\S.*?)\s*$", re.MULTILINE)
 _FEW = 6
+_INSTALL = "--install installs the package and what it declares, --with NAME one more, by pip's name."
+_ALREADY = "The package is installed. --with NAME installs one more, by pip's name. --install-no-deps leaves out what the package declares."
+_OWN_MODULE = "A module of the package itself may need --env PYTHONPATH=FOLDER."
 _NO_CONFTEST = (
     "Tests import conftest.py, which these sources do not have. Source archives often leave it out. "
     "Take the tests from the package's repository."
@@ -39,10 +42,7 @@ def missing_of(messages: Iterable[str], root: Path | None = None) -> str:
     other_version = {name: installed for name in wanted if (installed := _installed(name))}
     told = []
     if absent := [name for name, _ in wanted.most_common() if name not in other_version]:
-        told.append(
-            f"Missing here: {_listed(absent)}. --install installs the package and what it declares, --with NAME one more, by pip's name. "
-            "A module of the package itself may need --env PYTHONPATH=FOLDER."
-        )
+        told.append(f"Missing here: {_listed(absent)}. {_ALREADY if _is_installed() else _INSTALL} {_OWN_MODULE}")
     if other_version:
         has = ", ".join(dict.fromkeys(other_version.values()))
         told.append(
@@ -63,10 +63,19 @@ def _installed(module: str) -> str:
     top, dot, _ = module.partition(".")
     for name in metadata.packages_distributions().get(top, ()) if dot else ():
         found = metadata.distribution(name)
-        # pip writes this file for what it installs from a folder, as it does with the package under test.
-        if found.read_text("direct_url.json") is None:
+        if not _is_from_folder(found):
             return f"{name} {found.version}"
     return ""
+
+
+def _is_installed() -> bool:
+    """Return whether the package under test is installed: nothing else here comes from a folder, but for warpwave."""
+    return any(_is_from_folder(found) and found.metadata["Name"] != "warpwave" for found in metadata.distributions())
+
+
+def _is_from_folder(installed: metadata.Distribution) -> bool:
+    """Return whether pip says that a package comes from a folder or a file, as the package under test does."""
+    return installed.read_text("direct_url.json") is not None
 
 
 def _empty_submodules(root: Path | None) -> list[str]:

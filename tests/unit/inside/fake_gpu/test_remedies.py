@@ -59,6 +59,20 @@ def test_missing_modules_and_what_installs_them():
     assert hint_of(["ImportError: cannot import name 'a' from 'b'"]) == ""
 
 
+def test_nobody_is_told_to_install_what_is_installed(tmp_path, monkeypatch):
+    """What is missing then is something that the package does not declare, or that was left out."""
+    installed = tmp_path / "ops_of_nobody-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: ops-of-nobody\nVersion: 1.0\n")
+    (installed / "direct_url.json").write_text('{"url": "file:///tmp/wheel/ops_of_nobody-1.0-py3-none-any.whl", "archive_info": {}}')
+    said = ["ModuleNotFoundError: No module named 'yaml_of_nobody'"]
+    assert "The package is installed." not in hint_of(said)
+
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert "Missing here: yaml_of_nobody. The package is installed. --with NAME" in hint_of(said)
+
+
 def test_a_conftest_that_is_not_there_is_nothing_to_install():
     """Source archives often leave it out, and there are packages of that name."""
     hint = hint_of(["ModuleNotFoundError: No module named 'conftest'", "ModuleNotFoundError: No module named 'einops'"])
