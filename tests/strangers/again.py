@@ -45,7 +45,16 @@ def merged(row: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:
     return {
         **{key: value for key, value in row.items() if key not in ("said", "sentence")},
         "test": {"counts": dict(+counts), "not_run": dict(reasons), "reason": again["test"]["reason"]},
-        "classes": sorted([*again["classes"], *left], key=lambda one: (one["stage"] != "test", -int(one["count"]))),
+        "classes": _joined([*left, *again["classes"]]),
         "failed_tests": {**slow, **again["failed_tests"]},
         "again": {"date": again["date"], "seconds": again["seconds"], "tests": len(repeated)},
     }
+
+
+def _joined(classes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return each class once, those of tests first, the largest first."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in classes:
+        earlier = found.get((one["stage"], one["message"]))
+        found[one["stage"], one["message"]] = {**earlier, "count": earlier["count"] + one["count"]} if earlier else one
+    return sorted(found.values(), key=lambda one: (one["stage"] != "test", -int(one["count"])))

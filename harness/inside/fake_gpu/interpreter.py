@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from harness.inside.fake_gpu.driver import PretendedDriver
+from harness.inside.fake_gpu.interpreted.compiling import compiling
 from harness.inside.fake_gpu.interpreted.device_library import library
 from harness.inside.fake_gpu.interpreted.hardware import hardware, launched_with
 from harness.inside.fake_gpu.interpreted.host_tensors import refuse_host_tensors
@@ -64,7 +65,7 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
         (GridExecutor, "_restore_args_dev", _back_but_pointers(GridExecutor._restore_args_dev)),
         (GridExecutor, "__call__", _captured(GridExecutor.__call__)),
     ]
-    tuning, undo = card_with_data(card, kinds, _driver, launching)
+    tuning, undo = card_with_data(card, kinds, _driver, [*launching, compiling(launching)])
     below.callback(undo)
     return tuning, below.close
 

@@ -226,9 +226,12 @@ REPEATED = {
     "date": "2026-11-27",
     "seconds": 9,
     "facts": ROW["facts"],
-    "test": {"counts": {"passed": 1, "failed": 1, "not-run": 1}, "not_run": {"not-pretended": 1}, "reason": "still bad"},
-    "failed_tests": {"t.py::b": "failed"},
-    "classes": [{"stage": "test", "count": 1, "message": "assert N", "fault": "the package"}],
+    "test": {"counts": {"timeout": 1, "failed": 1, "not-run": 1}, "not_run": {"not-pretended": 1}, "reason": "still bad"},
+    "failed_tests": {"t.py::b": "failed", "t.py::c": "timeout"},
+    "classes": [
+        {"stage": "test", "count": 1, "message": "assert N", "fault": "the package"},
+        {"stage": "test", "count": 1, "message": "it ran longer than N s", "fault": "undecided"},
+    ],
 }
 
 
@@ -238,14 +241,14 @@ def test_failed_tests_that_ran_again_change_their_row():
 
     row = again.merged(ROW, REPEATED)
 
-    assert row["test"]["counts"] == {"passed": 11, "failed": 1, "timeout": 1, "not-run": 1}
+    assert row["test"]["counts"] == {"passed": 10, "failed": 1, "timeout": 2, "not-run": 1}
     assert row["test"]["not_run"] == {"skipped": 4, "not-pretended": 1}
     assert row["compile"] == ROW["compile"]
-    assert row["failed_tests"] == {"t.py::slow": "timeout", "t.py::b": "failed"}
-    assert [(one["stage"], one["message"], one["fault"]) for one in row["classes"]] == [
-        ("test", "assert N", "the package"),
-        ("test", "it ran longer than N s", "the package, or Triton"),
-        ("compile", "spills", "the package"),
+    assert row["failed_tests"] == {"t.py::slow": "timeout", "t.py::b": "failed", "t.py::c": "timeout"}
+    assert [(one["stage"], one["count"], one["message"], one["fault"]) for one in row["classes"]] == [
+        ("test", 2, "it ran longer than N s", "the package, or Triton"),
+        ("test", 1, "assert N", "the package"),
+        ("compile", 5, "spills", "the package"),
     ]
     assert "sentence" not in row  # it counts the failures of before
     assert row["again"] == {"date": "2026-11-27", "seconds": 9, "tests": 3}

@@ -2,7 +2,6 @@
 
 Triton's interpreter replaces the functions of `triton.language` before a launch, and again before each call of a function from a kernel,
 although they are replaced by then. That costs more than most calls. It overlooks names of a package's own, such as `gather = tl.gather`.
-What a call from a kernel replaces, it does not put back, and Triton could not compile any more.
 """
 
 from __future__ import annotations
@@ -16,19 +15,16 @@ from harness.inside.fake_gpu.torch_device import Patch
 
 _BUILTIN = tl.core.TRITON_BUILTIN
 _LANGUAGE = "_warpwave_language"
-_REPLACED = (tl, tl.core, tl.math, tl.core.dtype, tl.core.tensor, tl.core.tensor_descriptor_base)
 
 
 def names_of_the_language() -> list[Patch]:
-    """Return what replaces the language once a launch, forwards names of a package's own, and lets Triton compile after a launch."""
+    """Return what replaces the language once a launch, and forwards names of a package's own."""
     from triton.runtime import interpreter
-    from triton.runtime.jit import JITFunction
 
     modules = _Modules()
     return [
         (interpreter, "_patch_lang", modules.forwarding(interpreter._patch_lang)),
         (interpreter.InterpretedFunction, "__call__", modules.calling(interpreter.InterpretedFunction.__call__)),
-        (JITFunction, "_do_compile", modules.compiling(JITFunction._do_compile)),
     ]
 
 
@@ -43,7 +39,6 @@ class _Modules:
             if getattr(value, _BUILTIN, False)
         }
         self.seen: dict[int, tuple[dict[str, Any], int, tuple[Any, ...]]] = {}
-        self.before_launches: list[tuple[Any, dict[str, Any]]] = []
 
     def forwarding(self, patch: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return what replaces the language for a function, and forwards the names of its module before.
@@ -55,22 +50,9 @@ class _Modules:
         def replace(function: Any) -> Any:
             if not self._languages(function.__globals__):
                 function.__globals__[_LANGUAGE] = tl
-            self.before_launches = self.before_launches or [(owner, dict(vars(owner))) for owner in _REPLACED]
             return patch(function)
 
         return replace
-
-    def compiling(self, compile_kernel: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what compiles a kernel, with the language as it was before the first launch."""
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            for owner, members in self.before_launches:
-                for name, value in list(vars(owner).items()):
-                    if value is not members.get(name) and _is_the_interpreters(value):
-                        setattr(owner, name, members[name]) if name in members else delattr(owner, name)
-            return compile_kernel(*args, **kwargs)
-
-        return run
 
     def calling(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return what calls a function from a kernel, without replacing again what is replaced."""
@@ -100,12 +82,6 @@ class _Modules:
         languages = tuple(language for language in (tl, tl.core) if any(value is language for value in module.values()))
         self.seen[id(module)] = (module, len(module), languages)
         return languages
-
-
-def _is_the_interpreters(value: Any) -> bool:
-    """Whether the interpreter has put it into the language; a package may put something there, too."""
-    function = value.fget if isinstance(value, property) else value
-    return function is print or str(getattr(function, "__module__", "")).startswith(("triton.runtime.interpreter", "harness."))
 
 
 def _forwarded(owner: Any, name: str) -> Callable[..., Any]:
