@@ -36,7 +36,8 @@ def in_fp32(name: str, args: Any, kwargs: Any, kind: str, is_on_card: Callable[[
             return {key: wide(entry) for key, entry in value.items()}
         return tuple(map(wide, value)) if type(value) is tuple else value
 
-    if name not in _IN_FP32 or {"dtype", "out"} & kwargs.keys() or not torch.is_autocast_enabled(kind):
+    named = any(kwargs.get(option) is not None for option in ("dtype", "out"))  # torch.nn.functional passes dtype=None
+    if name not in _IN_FP32 or named or not torch.is_autocast_enabled(kind):
         return args, kwargs
     return wide(args), wide(kwargs)
 

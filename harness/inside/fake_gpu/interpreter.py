@@ -21,6 +21,7 @@ from harness.inside.fake_gpu.interpreted.compiling import compiling
 from harness.inside.fake_gpu.interpreted.device_library import library
 from harness.inside.fake_gpu.interpreted.hardware import hardware, launched_with
 from harness.inside.fake_gpu.interpreted.host_tensors import refuse_host_tensors
+from harness.inside.fake_gpu.interpreted.language.annotations import note_types, typed
 from harness.inside.fake_gpu.interpreted.language.gaps import language_gaps
 from harness.inside.fake_gpu.interpreted.language.members import language_members
 from harness.inside.fake_gpu.interpreted.looking_compiled import compiled, looking_compiled
@@ -65,7 +66,7 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
         (GridExecutor, "_restore_args_dev", _back_but_pointers(GridExecutor._restore_args_dev)),
         (GridExecutor, "__call__", _captured(GridExecutor.__call__)),
     ]
-    tuning, undo = card_with_data(card, kinds, _driver, [*launching, compiling(launching)])
+    tuning, undo = card_with_data(card, kinds, _driver, [*launching, *compiling(launching)])
     below.callback(undo)
     return tuning, below.close
 
@@ -91,13 +92,23 @@ def _not_interpreted(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_handle(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what a launch returns on a card: the compiled kernel."""
+    """Return what a launch returns on a card: the compiled kernel. What the language refuses is the compiler's error there."""
+    from triton.runtime.errors import InterpreterError
+
+    from harness.inside.fake_gpu.interpreted.refusals import as_compiled
 
     def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
-        run(self, *args, **kwargs)
+        note_types(self, compiled(self).params)
+        try:
+            run(self, *args, **kwargs)
+        except InterpreterError as error:
+            raise as_compiled(error) from error.__cause__
         return _InterpretedKernel(self, args, kwargs)
 
     return launch
+
+
+_OF_COMPILED = ("asm", "kernel", "name", "src")
 
 
 class _Metadata(SimpleNamespace):
@@ -119,10 +130,15 @@ class _InterpretedKernel:
         return hashlib.sha256(f"{self.function.cache_key} {self.options}".encode()).hexdigest()
 
     @functools.cached_property
-    def asm(self) -> Any:
+    def compiled(self) -> Any:
         """What Triton compiles for the pretended card. It compiles when it is asked."""
         options = {name: value for name, value in self.options.items() if name not in ("grid", "warmup")}
-        return compiled(self.function).warmup(*self.args, grid=(1,), **options).asm
+        return compiled(self.function).warmup(*self.args, grid=(1,), **options)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _OF_COMPILED:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
+        return getattr(self.compiled, name)
 
     def _init_handles(self) -> None:
         """There is no binary to load."""
@@ -146,6 +162,7 @@ def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
     def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
         refuse_host_tensors(executor, args, kwargs)
         executor.grid = _as_on_a_card(executor, args, kwargs)
+        args, kwargs = typed(executor, args, kwargs)
         return Graph.run(interpret, (executor, *args), kwargs)
 
     return run

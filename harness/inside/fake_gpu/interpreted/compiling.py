@@ -17,14 +17,15 @@ from harness.inside.fake_gpu.torch_device import Patch
 _REPLACED = (tl, tl.core, tl.math, tl.core.dtype, tl.core.tensor, tl.core.tensor_descriptor_base)
 
 
-def compiling(additions: Sequence[Patch]) -> Patch:
+def compiling(additions: Sequence[Patch]) -> list[Patch]:
     """Return what compiles a kernel with Triton's own language; `additions` are warpwave's, which are not there yet."""
-    from triton.runtime.jit import JITFunction
+    import triton
+    from triton.compiler import compiler
 
     ours = {(id(owner), name) for owner, name, _ in additions}
     owners: dict[int, Any] = {id(owner): owner for owner in (*_REPLACED, *(owner for owner, *_ in additions if _is_of_the_language(owner)))}
     own = [(owner, dict(vars(owner))) for owner in owners.values()]
-    compile_kernel: Any = JITFunction._do_compile
+    compile_kernel: Any = compiler.compile
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with contextlib.ExitStack() as undo:
@@ -35,7 +36,7 @@ def compiling(additions: Sequence[Patch]) -> Patch:
                         undo.callback(setattr, owner, name, value)
             return compile_kernel(*args, **kwargs)
 
-    return JITFunction, "_do_compile", run
+    return [(owner, "compile", run) for owner in (triton, triton.compiler, compiler)]
 
 
 def _is_of_the_language(owner: Any) -> bool:

@@ -14,12 +14,14 @@ _OF_FUNCTION = ("__globals__", "__qualname__", "__module__", "__doc__")  # what 
 def looking_compiled() -> list[Patch]:
     """Return what makes `isinstance(kernel, triton.JITFunction)` hold. What an interpreted kernel lacks comes from a compiled one."""
     from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime.jit import JITFunction
 
     return [
         (InterpretedFunction, "__getattribute__", _own),
         (InterpretedFunction, "__getattr__", _of_compiled),
         (InterpretedFunction, "__setattr__", _rename_too),
         (InterpretedFunction, "_unsafe_update_src", _with_source),
+        (InterpretedFunction, "__repr__", JITFunction.__repr__),
     ]
 
 

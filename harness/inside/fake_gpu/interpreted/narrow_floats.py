@@ -114,6 +114,8 @@ def _combined(apply: Callable[..., Any]) -> Callable[..., Any]:
     """Return a reduction or scan that NumPy does at once, over numbers; others call a function of the language for each step."""
 
     def combine(ops: Any, values: Any) -> Any:
+        if ops.combine_fn is tl.standard._sum_combine and values[0].dtype.scalar == tl.int1:
+            return _parities(apply(ops, (ops.to_tensor(values[0].handle.data.astype(np.int8), tl.int8),)))
         narrow = [_type(value.handle) for value in values]
         if not any(narrow) or ops.combine_fn not in vars(tl.standard).values():
             return apply(ops, values)
@@ -126,6 +128,14 @@ def _combined(apply: Callable[..., Any]) -> Callable[..., Any]:
         return several if isinstance(results, (list, tuple)) else several[0]
 
     return combine
+
+
+def _parities(results: Any) -> Any:
+    """Return sums of truths as cards have them: they wrap around at one bit. NumPy's are true if one of the truths is."""
+    if isinstance(results, (list, tuple)):
+        return [_parities(result) for result in results]
+    handle = type(results.handle)((results.handle.data & 1).astype(np.bool_), tl.int1)
+    return tl.tensor(handle, results.type.with_element_ty(tl.int1) if results.type.is_block() else tl.int1)
 
 
 def _rounded(value: Any, dtype: Any) -> Any:

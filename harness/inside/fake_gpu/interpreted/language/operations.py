@@ -50,7 +50,7 @@ def _map_elementwise(function: Callable[..., Any], *args: Any, pack: Any = 1) ->
     calls = []
     for first in range(0, size, pack):
         places = range(first, first + pack)
-        calls.append(function(*(_element(tensor, place) for tensor in tensors for place in places)))
+        calls.append(_tensors(function(*(_element(tensor, place) for tensor in tensors for place in places))))
     is_single = isinstance(calls[0], tl.tensor)
     results = []
     for place in range(1 if is_single else len(calls[0]) // pack):
@@ -59,6 +59,13 @@ def _map_elementwise(function: Callable[..., Any], *args: Any, pack: Any = 1) ->
         data = np.concatenate([np.ravel(part.handle.data) for some in parts for part in some]).reshape([int(n) for n in shape])
         results.append(tl.tensor(TensorHandle(data, dtype.scalar), tensors[0].type.with_element_ty(dtype.scalar)))
     return results[0] if is_single else tuple(results)
+
+
+def _tensors(result: Any) -> Any:
+    """Return what a function returned as tensors: it may return constants."""
+    from triton.runtime.interpreter import interpreter_semantic
+
+    return [*map(_tensors, result)] if isinstance(result, (list, tuple, tl.tuple)) else interpreter_semantic.to_tensor(result)
 
 
 def _element(tensor: Any, place: int) -> Any:
