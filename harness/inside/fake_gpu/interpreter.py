@@ -98,7 +98,7 @@ def _with_handle(run: Callable[..., Any]) -> Callable[..., Any]:
     from harness.inside.fake_gpu.interpreted.refusals import as_compiled
 
     def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
-        note_types(self, compiled(self).params)
+        note_types(self)
         try:
             run(self, *args, **kwargs)
         except InterpreterError as error:

@@ -157,13 +157,3 @@ def test_modules_that_autocast_computes_in_fp32(layer):
         found = layer(dim=-1)(x)
     assert found.dtype == torch.float32
     torch.testing.assert_close(scale(found, 2.0), 2 * layer(dim=-1)(x.float()))
-
-
-@pytest.mark.parametrize("layer", [torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin])
-def test_modules_that_autocast_computes_in_fp32(layer):
-    """They pass `dtype=None` on, which names no dtype."""
-    x = torch.randn(16, 64, device="cuda", dtype=torch.float16)
-    with torch.autocast("cuda", dtype=torch.float16):
-        found = layer(dim=-1)(x)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(scale(found, 2.0), 2 * layer(dim=-1)(x.float()))

@@ -10,10 +10,9 @@ import triton.language as tl
 def order(x, y):
     if x < y:
         return -1
-    elif x == y:
+    if x == y:
         return 0
-    else:
-        return 1
+    return 1
 
 
 @triton.jit

@@ -6,6 +6,7 @@ An offset from `n * n` wraps around in 32 bits, if the value decides: then a ker
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -15,14 +16,15 @@ import triton.language as tl
 _TYPES = "_warpwave_types"  # of the rewritten function, which has not the annotations that a decorator gave
 
 
-def note_types(kernel: Any, params: Any) -> None:
-    """Remember which types a kernel names for its arguments that are no pointers; `params` are those of the compiled kernel."""
+def note_types(kernel: Any) -> None:
+    """Remember which types a kernel names for its arguments that are no pointers."""
+    from triton.runtime.jit import KernelParam
+
     function = kernel.rewrite()
     if not hasattr(function, _TYPES):
-        named = {
-            param.name: param.annotation_type for param in params if param.annotation_type and not param.annotation_type.startswith("*")
-        }
-        setattr(function, _TYPES, {name: tl.str_to_ty(kind, None) for name, kind in named.items()})
+        params = [KernelParam(0, param, False, False) for param in inspect.signature(kernel.fn).parameters.values()]
+        named = {param.name: param.annotation_type for param in params if param.annotation_type}
+        setattr(function, _TYPES, {name: tl.str_to_ty(kind, None) for name, kind in named.items() if not kind.startswith("*")})
 
 
 def typed(executor: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
