@@ -193,10 +193,22 @@ def _known_arguments(run: Callable[..., Any]) -> Callable[..., Any]:
 
 def _forget_written(launched: Any, arguments: dict[str, Any]) -> None:
     """Forget the numbers of tensors to which a kernel writes: counters, indices that it sorts."""
-    known = {name: tensor for name, value in arguments.items() for tensor in tensors_in(value) if known_data(tensor) is not None}
+    known = {name: found for name, value in arguments.items() if (found := [each for each in _tensors_of(value) if _is_known(each)])}
     if known and "ttir" in (binary := getattr(launched, "asm", {})):
-        for name in written(binary["ttir"]) & known.keys():
-            forget(known[name])
+        for argument in written(binary["ttir"]):
+            name = argument.partition(".")[0]  # of a tuple, the third tensor is `name.2`; Triton 3.6 does not say of which tuple
+            for tensor in known.get(name, ()) if name in arguments else sum(known.values(), []):
+                forget(tensor)
+
+
+def _tensors_of(value: Any) -> list[torch.Tensor]:
+    """Return the tensors of an argument, also the one below a descriptor or a view of another type."""
+    base = None if isinstance(value, torch.Tensor) else getattr(value, "base", None)
+    return [base] if isinstance(base, torch.Tensor) else list(tensors_in(value))
+
+
+def _is_known(tensor: torch.Tensor) -> bool:
+    return known_data(tensor) is not None
 
 
 def _tune_anew(self: Any, key: Any, configs: Any, bench: Callable[[], object]) -> bool:

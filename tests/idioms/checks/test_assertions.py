@@ -78,6 +78,15 @@ def test_numpys_comparison(pair):
     np.testing.assert_array_equal(scale(pair[0], 2.0).detach().cpu().numpy(), 2 * pair[0].cpu().numpy())
 
 
+def test_single_numbers_of_numpys_arrays():
+    found = scale(torch.full((3,), 2.0, device="cuda"), 3.0).cpu().numpy()
+    assert found[0] == 6
+    assert all(number == 6 for number in found)
+    assert found[-1].item() == found.max() == 6
+    np.testing.assert_equal(found[1], np.float32(6))
+    assert (scale(torch.ones(300, device="cuda"), found[0].item()) == 6).all()
+
+
 def test_data_from_numpy():
     host = np.linspace(0, 1, 300, dtype=np.float32)
     x = torch.from_numpy(host).cuda()

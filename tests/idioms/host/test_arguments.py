@@ -193,3 +193,25 @@ def test_an_object_with_an_address(device):
     add_kernel[(4,)](Rows(x, 4), Rows(x, 0), Rows(out, 2), 512, BLOCK=128)
     torch.testing.assert_close(out[2:6], x[4:] + x[:4])
     assert not out[:2].any()
+
+
+@triton.jit
+def count_kernel(out_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, at.to(out_ptr.dtype.element_ty))
+
+
+@triton.jit
+def count_second_kernel(pair, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(pair[1] + at, at)
+
+
+def test_what_a_kernel_writes_through_another_dtype_or_a_tuple(device):
+    """A tensor that the host fills with numbers has others afterwards."""
+    x, y, z = (torch.tensor(np.zeros(16, np.int16), device=device) for _ in range(3))
+    count_kernel[(1,)](triton.reinterpret(x, tl.uint16), BLOCK=16)
+    assert (x.cpu().numpy() == np.arange(16)).all()
+    count_second_kernel[(1,)]((y, z), BLOCK=16)
+    assert (z.cpu().numpy() == np.arange(16)).all()
+    count_kernel[(1,)](x, BLOCK=16)

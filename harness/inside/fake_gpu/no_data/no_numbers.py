@@ -28,6 +28,9 @@ class NoNumbers(np.ndarray):
         kwargs = {key: _plain_out(value) if key == "out" else value for key, value in kwargs.items()}
         return _covered(getattr(ufunc, method)(*plain, **kwargs))
 
+    def __getitem__(self, index: Any) -> Any:
+        return _covered(super().__getitem__(index))  # a single number would be zero
+
     def __bool__(self) -> bool:
         return decide()
 
