@@ -10,6 +10,7 @@ their autograd aborts the process: no device guard is registered for the device 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -197,7 +198,7 @@ def _forget_written(launched: Any, arguments: dict[str, Any]) -> None:
     if known and "ttir" in (binary := getattr(launched, "asm", {})):
         for argument in written(binary["ttir"]):
             name = argument.partition(".")[0]  # of a tuple, the third tensor is `name.2`; Triton 3.6 does not say of which tuple
-            for tensor in known.get(name, ()) if name in arguments else sum(known.values(), []):
+            for tensor in known.get(name, ()) if name in arguments else itertools.chain(*known.values()):
                 forget(tensor)
 
 
