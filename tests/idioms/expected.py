@@ -54,6 +54,7 @@ NOT_LAUNCHED = {
     "negative",
     "larger_side",
     "sum_and_product",
+    "order",
     "plus_three",
     "width_of",
     "half_of",

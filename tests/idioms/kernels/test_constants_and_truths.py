@@ -61,7 +61,7 @@ def test_numbers_whose_type_the_kernel_names():
 
 
 @triton.jit
-def odd_kernel(out_ptr, SIZE: tl.constexpr):
+def even_kernel(out_ptr, SIZE: tl.constexpr):
     tl.static_assert(SIZE % 2 == 0, "an even size")
     tl.store(out_ptr + tl.arange(0, SIZE), 1.0)
 
@@ -70,5 +70,7 @@ def odd_kernel(out_ptr, SIZE: tl.constexpr):
 def test_what_the_compiler_refuses(size, said):
     out = torch.empty(8, device="cuda")
     with pytest.raises(triton.CompilationError) as caught:
-        odd_kernel[(1,)](out, SIZE=size)
+        even_kernel[(1,)](out, SIZE=size)
     assert said in f"{caught.value} {caught.value.__cause__}"
+    even_kernel[(1,)](out, SIZE=8)
+    assert (out == 1).all()
