@@ -44,7 +44,7 @@ EXPECTED_TO_FAIL = {"checks/test_selection.py::TestOfAClass::test_expected_to_fa
 COMPILED_FOR = {"tma_kernel": {"sm_90"}, "reducing_kernel": {"sm_90"}, "dependent_kernel": {"sm_90"}}
 COMPILED_FOR |= {name: {"sm_90"} for name in ("exp2_kernel", "pairs_kernel", "bytes_kernel", "warps_kernel")}
 # Kernels that a test also launches so that they must not compile.
-REFUSED = {"square_kernel"}
+REFUSED = {"square_kernel", "even_kernel"}
 # Functions that kernels call, and those that a tuner wraps under another name.
 NOT_LAUNCHED = {
     "relu",

@@ -47,7 +47,7 @@ def test_a_sum_of_truths(number):
 
 
 @triton.jit
-def square_kernel(out_ptr, half_ptr, n: tl.int64, x: tl.float16):
+def typed_kernel(out_ptr, half_ptr, n: tl.int64, x: tl.float16):
     tl.store(out_ptr, n * n)
     tl.store(half_ptr, x)
 
@@ -55,7 +55,7 @@ def square_kernel(out_ptr, half_ptr, n: tl.int64, x: tl.float16):
 def test_numbers_whose_type_the_kernel_names():
     """The square of 2**20 needs 64 bits, and a third has other digits in fp16."""
     out, half = torch.empty(1, dtype=torch.int64, device="cuda"), torch.empty(1, device="cuda")
-    square_kernel[(1,)](out, half, 1 << 20, 1 / 3)
+    typed_kernel[(1,)](out, half, 1 << 20, 1 / 3)
     assert out.item() == 1 << 40
     assert half.item() == torch.tensor(1 / 3, dtype=torch.float16).item()
 
