@@ -20,8 +20,14 @@ class CannotMergeError(Exception):
 
 
 def to_repeat(row: dict[str, Any]) -> list[str]:
-    """Return the ids of the row's tests that failed."""
-    return [test for test, verdict in row.get("failed_tests", {}).items() if verdict != "timeout"]
+    """Return the ids of the row's tests that failed.
+
+    Raises:
+        CannotMergeError: there is no row, or it does not name the tests that failed in it.
+    """
+    if "failed_tests" not in row:
+        raise CannotMergeError("it has no row yet" if "test" not in row else "its row does not name the tests that failed")
+    return [test for test, verdict in row["failed_tests"].items() if verdict != "timeout"]
 
 
 def merged(row: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:

@@ -69,12 +69,9 @@ def _parse() -> argparse.Namespace:
 def measure_again(package: Package, asked: argparse.Namespace) -> dict[str, Any]:
     """Run the tests again that failed in the package's row, and return the row with their new verdicts."""
     row = _earlier(package)
-    tests = again.to_repeat(row)
-    if not tests:
-        return row
-    result = measure(package, asked, tests)
     try:
-        return again.merged(row, result)
+        tests = again.to_repeat(row)
+        return again.merged(row, measure(package, asked, tests)) if tests else row
     except again.CannotMergeError as error:
         sys.exit(f"{package.name}: {error}. Measure the package anew: leave out --again.")
 

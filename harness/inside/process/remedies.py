@@ -42,7 +42,7 @@ def missing_of(messages: Iterable[str], root: Path | None = None) -> str:
     other_version = {name: installed for name in wanted if (installed := _installed(name))}
     told = []
     if absent := [name for name, _ in wanted.most_common() if name not in other_version]:
-        told.append(f"Missing here: {_listed(absent)}. {_ALREADY if _is_installed() else _INSTALL} {_OWN_MODULE}")
+        told.append(f"Missing here: {_listed(absent)}. {_ALREADY if _is_installed(root) else _INSTALL} {_OWN_MODULE}")
     if other_version:
         has = ", ".join(dict.fromkeys(other_version.values()))
         told.append(
@@ -68,9 +68,14 @@ def _installed(module: str) -> str:
     return ""
 
 
-def _is_installed() -> bool:
-    """Return whether the package under test is installed: nothing else here comes from a folder, but for warpwave."""
-    return any(_is_from_folder(found) and found.metadata["Name"] != "warpwave" for found in metadata.distributions())
+def _is_installed(root: Path | None) -> bool:
+    """Return whether a module of the package at `root` is installed from a folder or a file, as `--install` does it."""
+    places = [root / place for place in (".", "src", "python")] if root else []
+    return any(
+        any(_is_from_folder(metadata.distribution(owner)) for owner in owners)
+        for name, owners in metadata.packages_distributions().items()
+        if any((place / name).is_dir() or (place / f"{name}.py").is_file() for place in places)
+    )
 
 
 def _is_from_folder(installed: metadata.Distribution) -> bool:

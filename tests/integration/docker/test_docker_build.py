@@ -53,7 +53,7 @@ def test_wheels_do_not_stay_in_the_image(run):
 
 
 def test_the_second_prepare_builds_nothing(engine, built, session_request):
-    """The same inputs find the same image, at once."""
+    """The same inputs find the same image."""
     said: list[str] = []
     again = engine.prepare(session_request, said.append)
     assert not again.built

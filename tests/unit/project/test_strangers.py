@@ -254,6 +254,13 @@ def test_failed_tests_that_ran_again_change_their_row():
     assert row["again"] == {"date": "2026-11-27", "seconds": 9, "tests": 3}
 
 
+@pytest.mark.parametrize(("row", "word"), [({}, "no row yet"), ({"test": ROW["test"]}, "does not name")])
+def test_tests_that_nobody_knows_do_not_run_again(row, word):
+    """A row from before they were kept has failures, and is not left as it is without a word."""
+    with pytest.raises(again.CannotMergeError, match=word):
+        again.to_repeat(row)
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [

@@ -64,13 +64,18 @@ def test_nobody_is_told_to_install_what_is_installed(tmp_path, monkeypatch):
     installed = tmp_path / "ops_of_nobody-1.0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: ops-of-nobody\nVersion: 1.0\n")
+    (installed / "top_level.txt").write_text("ops_of_nobody\n")
     (installed / "direct_url.json").write_text('{"url": "file:///tmp/wheel/ops_of_nobody-1.0-py3-none-any.whl", "archive_info": {}}')
     said = ["ModuleNotFoundError: No module named 'yaml_of_nobody'"]
-    assert "The package is installed." not in hint_of(said)
+    package, other = tmp_path / "package", tmp_path / "other"
+    (package / "src" / "ops_of_nobody").mkdir(parents=True)
+    other.mkdir()
+    assert "The package is installed." not in hint_of(said, package)
 
     monkeypatch.syspath_prepend(tmp_path)
 
-    assert "Missing here: yaml_of_nobody. The package is installed. --with NAME" in hint_of(said)
+    assert "Missing here: yaml_of_nobody. The package is installed. --with NAME" in hint_of(said, package)
+    assert "The package is installed." not in hint_of(said, other)
 
 
 def test_a_conftest_that_is_not_there_is_nothing_to_install():
