@@ -30,7 +30,7 @@ from harness.commands.show_report import check_expected, draw_report, print_answ
 from harness.commands.speed import compare as compare_command
 from harness.commands.speed import history
 from harness.commands.streams import Streams
-from harness.commands.toolchains.search import bisect, isolate
+from harness.commands.toolchains.search import bisect
 from harness.commands.toolchains.upgrade import upgrade
 from harness.engines import signals
 from harness.errors import ExitCode, InfrastructureError, Outcome, StoppedError, WarpwaveError, explain
@@ -89,7 +89,6 @@ def report(
 
 cli.add_command(upgrade)
 cli.add_command(bisect)
-cli.add_command(isolate)
 cli.add_command(codegen)
 cli.add_command(export)
 cli.add_command(plot)

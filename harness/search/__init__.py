@@ -1,1 +1,1 @@
-"""Run legs one after another to find something out: what an upgrade changes, which step broke it, which part of the stack does it."""
+"""Run legs one after another to find something out: what an upgrade changes, which step broke it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.compare.toolchains.question import Answer, Question, Reply, reply
@@ -26,15 +26,11 @@ _ANSWER = "answer.json"
 
 @dataclass(frozen=True)
 class Step:
-    """What is tried: a leg, and the options of its run, which name the folder of the kernels. `name` identifies it within the search.
-
-    `ready` puts that folder into the state of this step, before each run: several commits share one work tree.
-    """
+    """What is tried: a leg, and the options of its run. `name` identifies it within the search."""
 
     name: str
     leg: Target
     options: RunOptions
-    ready: Callable[[], None] = field(default=lambda: None, compare=False)
 
 
 class Steps:
@@ -73,7 +69,7 @@ class Steps:
         return found
 
     def ask_for(self, name: str, make: Callable[[], Step]) -> Reply:
-        """Make a step and return its answer. One that cannot be made, such as a commit without the test, is skipped.
+        """Make a step and return its answer. One that cannot be made, such as a Triton that cannot compile for the target, is skipped.
 
         Raises:
             UsageError: it is the first step.
@@ -100,7 +96,6 @@ class Steps:
         folder = self.folder(step) / ("-".join(stage.value for stage in stages) if stages else str(number))
         wanted = tuple(stages) if stages else step.options.stages or self.question.stages
         if not (folder / "done").is_file():
-            step.ready()
             run_legs([step.leg], replace(step.options, out=folder, stages=wanted), self.say, self.on_event)
             write_text(folder / "done", "")
         return read_runs([folder])

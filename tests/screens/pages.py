@@ -1,4 +1,4 @@
-"""The pages beside the report: a history, an upgrade, a bisection, an isolation, and a diff of code. Every figure in them is made up."""
+"""The pages beside the report: a history, an upgrade, a bisection, and a diff of code. Every figure in them is made up."""
 
 from __future__ import annotations
 
@@ -15,15 +15,11 @@ sys.path.append(str(UNIT / "render" / "html"))
 from synthetic import case, compiled, day, sample
 from test_html_in_browser import drawn
 from test_search import (
-    PARTS,
     Answer,
     Reply,
     bisect,
     bisection_sections,
     bisection_sentence,
-    isolate,
-    isolation_sections,
-    isolation_sentence,
     said,
 )
 from test_upgrade import FAILING, on
@@ -67,12 +63,4 @@ def bisection() -> str:
     return render_sections(bisection_sentence(found), bisection_sections(found), exit_code=0, kind="bisect", source="x")
 
 
-def isolation() -> str:
-    def ask(good: bool, swapped: frozenset[str]) -> Reply:
-        return said({"triton", "$A"} <= (set(swapped) if good else set(PARTS) - swapped))
-
-    found = isolate("?", ("old", "new"), PARTS, ask)
-    return render_sections(isolation_sentence(found), isolation_sections(found), exit_code=0, kind="isolate", source="x")
-
-
-PAGES = {"history": history, "upgrade": upgrade, "bisection": bisection, "isolation": isolation, "codegen_diff": drawn}
+PAGES = {"history": history, "upgrade": upgrade, "bisection": bisection, "codegen_diff": drawn}

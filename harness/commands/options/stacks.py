@@ -64,8 +64,8 @@ def _releases(known: Toolchains, options: dict[str, Any]) -> list[str]:
     return there[there.index(ends[0]) : there.index(ends[1]) + 1]
 
 
-def options_maker(options: dict[str, Any]) -> Callable[[Path | None, Path], RunOptions]:
-    """Return a function that makes the options of a step's run from the folder of its kernels (None: the user's own) and its results."""
+def options_maker(options: dict[str, Any]) -> Callable[[Path], RunOptions]:
+    """Return a function that makes the options of a step's run from the folder of its results."""
     from harness.commands.options.parse import parse_options
 
-    return lambda kernels, out: parse_options({**options, "out": out, "resume": None, **({"kernels": kernels} if kernels else {})})
+    return lambda out: parse_options({**options, "out": out, "resume": None})

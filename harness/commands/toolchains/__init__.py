@@ -1,1 +1,1 @@
-"""The commands about toolchains: `upgrade`, `bisect`, `isolate`."""
+"""The commands about toolchains: `upgrade`, `bisect`."""

@@ -1,10 +1,10 @@
-"""`warpwave bisect` and `warpwave isolate`: which step made it bad, and which part of the stack does it."""
+"""`warpwave bisect`: which release of Triton, or which toolchain of a list, made it bad."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,9 @@ from harness.commands.options.common import JsonCommand, complete_target, severa
 from harness.commands.options.groups import build_options, output_options, package_options, what_options, where_options
 from harness.commands.options.legs import say_runs_here
 from harness.commands.options.questions import asked_question, page_options, question_options
-from harness.commands.options.stacks import listed, one_target, options_maker, toolchain_of
+from harness.commands.options.stacks import listed, one_target, options_maker
 from harness.commands.show_report import print_answer
-from harness.errors import ExitCode, Outcome, UsageError
+from harness.errors import ExitCode, Outcome
 
 if TYPE_CHECKING:
     from harness.compare.toolchains.bisection import Bisection
@@ -35,52 +35,26 @@ _every_option = several(question_options, page_options, what_options, package_op
     "--over",
     required=True,
     metavar="WHAT",
-    help="`commits` of the package, releases of `triton`, or a list of toolchains a,b,c, the good one first.",
+    help="Releases of `triton`, or a list of toolchains a,b,c, the good one first.",
 )
-@click.option("--good", metavar="STEP", help="A commit, or a release of Triton, that is good.")
-@click.option("--bad", metavar="STEP", help="A later one that is bad.")
+@click.option("--good", metavar="RELEASE", help="A release of Triton that is good.")
+@click.option("--bad", metavar="RELEASE", help="A later one that is bad.")
 @_every_option
 def bisect(**options: Any) -> Outcome:
-    """Find the first bad step: a commit of the package, a release of Triton, or a toolchain of a list.
+    """Find the first bad step: a release of Triton, or a toolchain of a list.
 
     A step is good or bad by a test, a gate, a figure of the generated code, or a speed. What does not build is skipped; what is ambiguous
-    is measured again. The same command with --out FOLDER continues a search that was stopped.
+    is measured again. The same command with --out FOLDER continues a search that was stopped. For the first bad commit of a package, use
+    `git bisect run` with `warpwave run`.
     """
     from harness.render.sections.search import bisection_sections, bisection_sentence
 
     say_runs_here([options["name"]], options["kernels"])
     question = asked_question(options)
-    found, code = (_over_commits if options["over"] == "commits" else _over_toolchains)(question, options)
+    found, code = _over_toolchains(question, options)
     text = bisection_sentence(found, question.fixed)
     ended = Outcome() if found.first_bad else Outcome(ExitCode.INCOMPLETE, text.rstrip("."))
     return _show(text, [*bisection_sections(found, question.fixed), *code], ended, options, "bisect", found)
-
-
-@click.command(cls=JsonCommand)
-@click.argument("name", metavar="TARGET", shell_complete=complete_target)
-@click.option("--from", "good", required=True, metavar="TOOLCHAIN", help="The good stack: a toolchain, or a release of Triton.")
-@click.option("--to", "bad", required=True, metavar="TOOLCHAIN", help="The bad one.")
-@click.option("--from-commit", metavar="COMMIT", help="The package's commit in the good stack.  [default: its folder as it is]")
-@click.option("--to-commit", metavar="COMMIT", help="The package's commit in the bad stack.")
-@_every_option
-def isolate(**options: Any) -> Outcome:
-    """Find which part of two stacks makes the difference: each part is swapped alone, in both directions."""
-    from harness.render.sections.search import isolation_sections, isolation_sentence
-    from harness.search.isolate import Stacks, isolate_stacks
-
-    say_runs_here([options["name"]], options["kernels"])
-    question, (target, known) = asked_question(options), one_target(options)
-    commits = options["from_commit"], options["to_commit"]
-    if (commits[0] is None) != (commits[1] is None):
-        meaning = "The package's commit is a part of both stacks."
-        raise UsageError("One of two commits is missing.", meaning, "Give --from-commit and --to-commit.")
-    good, bad = (toolchain_of(options[side], known, options) for side in ("good", "bad"))
-    stacks = Stacks(target, known, good, bad, None if commits[0] is None else commits)
-    with ExitStack() as stack:
-        found = isolate_stacks(question, stacks, options_maker(options), _out(options), *_progress(options, stack))
-    text = isolation_sentence(found)
-    ended = Outcome(ExitCode.INCOMPLETE, text.rstrip(".")) if found.fault else Outcome()
-    return _show(text, isolation_sections(found), ended, options, "isolate", found)
 
 
 def _over_toolchains(question: Question, options: dict[str, Any]) -> tuple[Bisection, list[Section]]:
@@ -93,33 +67,11 @@ def _over_toolchains(question: Question, options: dict[str, Any]) -> tuple[Bisec
     make, out = options_maker(options), _out(options)
 
     def step(name: str) -> Step:
-        return Step(name, leg(target, toolchains[name], known), make(None, out))
+        return Step(name, leg(target, toolchains[name], known), make(out))
 
     with ExitStack() as stack:
         steps = Steps(question, {"target": target.name, "steps": list(toolchains)}, out, *_progress(options, stack))
         found = search(question.words, list(toolchains), stepper(steps, step))
-        return found, _code_beside(found, steps, step)
-
-
-def _over_commits(question: Question, options: dict[str, Any]) -> tuple[Bisection, list[Section]]:
-    from harness.search.commits import bisect_commits, commit_id, tree_of
-    from harness.search.steps import Step, Steps, stepper
-
-    if not (options["good"] and options["bad"]):
-        raise UsageError("A commit is missing.", "The search runs between a good and a bad commit.", "Give --good and --bad.")
-    target, _ = one_target(options)
-    kernels, out, make = options["kernels"], _out(options), options_maker(options)
-    ends = commit_id(kernels, options["good"]), commit_id(kernels, options["bad"])
-    with ExitStack() as stack:
-        steps = Steps(question, {"target": target.name, "commits": list(ends)}, out, *_progress(options, stack))
-        tree = stack.enter_context(tree_of(kernels, out / "tree"))
-
-        def step(commit: str) -> Step:
-            tree.at(commit)
-            options = replace(make(tree.kernels, out), commit=commit[:12])
-            return Step(commit[:12], target, options, ready=lambda: tree.at(commit))
-
-        found = bisect_commits(question.words, tree, *ends, stepper(steps, step))
         return found, _code_beside(found, steps, step)
 
 

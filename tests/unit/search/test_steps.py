@@ -9,12 +9,10 @@ from engine_requests import ask
 from synthetic import case, run, sample
 
 from harness.compare.toolchains.question import Answer, Kind, Question
-from harness.config.targets import load_targets, load_toolchains
+from harness.config.targets import load_targets
 from harness.errors import ConfigError, NothingRanError, UsageError, WarpwaveError
-from harness.options import RunOptions
 from harness.records import Verdict
-from harness.records.toolchain import Toolchain
-from harness.search import isolate, steps
+from harness.search import steps
 from harness.search.steps import Step, Steps
 
 GOOD, DOUBTFUL = run(samples=(sample(),)), run(samples=(sample(weak="a low clock"),))
@@ -33,9 +31,8 @@ def search(out: Path, question: Question) -> Steps:
     return Steps(question, {"target": "cuda"}, out, print, print)
 
 
-def step(name: str, out: Path, ready: list[str] | None = None) -> Step:
-    note = [] if ready is None else ready
-    return Step(name, load_targets()["cuda"], ask(load_targets()["cuda"], out, out).options, ready=lambda: note.append(name))
+def step(name: str, out: Path) -> Step:
+    return Step(name, load_targets()["cuda"], ask(load_targets()["cuda"], out, out).options)
 
 
 @pytest.mark.parametrize(
@@ -44,16 +41,14 @@ def step(name: str, out: Path, ready: list[str] | None = None) -> Step:
 def test_an_ambiguous_step_is_measured_again_and_never_guessed(tmp_path, told, tries, answer):
     """The first step is measured again with it, so that both are of one moment."""
     told[0].extend(tries)
-    ready = []
     asked = search(tmp_path, Question(Kind.SLOWER, "*"))
-    asked.ask(step("base", tmp_path, ready))
+    asked.ask(step("base", tmp_path))
 
-    assert asked.ask(step("head", tmp_path, ready)).answer is answer
+    assert asked.ask(step("head", tmp_path)).answer is answer
     assert [path.relative_to(tmp_path / "steps").as_posix() for path in told[1]] == [
         *("base/1", "head/1"),
         *(name for number in range(2, len(tries) + 1) for name in (f"head/{number}", f"base/{number}")),
     ]
-    assert ready == [path.relative_to(tmp_path / "steps").parts[0] for path in told[1]]  # before each run, its own commit
     told[1].clear()
     assert search(tmp_path, Question(Kind.SLOWER, "*")).ask(step("head", tmp_path)).answer is answer
     assert told[1] == []  # the answer is kept
@@ -83,7 +78,7 @@ def test_files_that_do_not_import(tmp_path, monkeypatch, ends, asked):
         assert [fixed.ask(step(name, tmp_path / "fixed")).answer.value for name in names] == ["bad", "good", "skipped", "bad"]
 
 
-def test_a_commit_that_cannot_be_asked_is_skipped(tmp_path, told):
+def test_a_step_that_cannot_be_asked_is_skipped(tmp_path, told):
     """Its settings are wrong, or it has no such test. Of the first step that is the user's own mistake."""
 
     def fail(error: type[WarpwaveError]) -> Step:
@@ -104,47 +99,3 @@ def test_two_searches_do_not_share_a_folder(tmp_path, told):
     search(tmp_path, Question(Kind.SLOWER, "*"))
     with pytest.raises(UsageError, match="is another one: its question"):
         search(tmp_path, Question(Kind.SLOWER, "softmax"))
-
-
-def test_what_the_engine_cannot_swap_is_named():
-    """The local engine has no base image; a container engine has one."""
-    known, cpu = load_toolchains(), load_targets()["cpu"]
-    stacks = [Toolchain(name=name, triton=version, base_image=image) for name, version, image in (("a", "1", ""), ("b", "2", "mine:2"))]
-    parts, fixed = isolate._parts(isolate.Stacks(cpu, known, *stacks, None), container=False)
-
-    assert (parts, list(fixed)) == ({"triton": ("1", "2")}, ["base_image"])
-    assert list(isolate._parts(isolate.Stacks(cpu, known, *stacks, None), container=True)[0]) == ["triton", "base_image"]
-
-
-def test_each_package_is_a_part_of_its_own():
-    """By the name that package indexes give it. One that only one stack has is a part, too; one of both is none."""
-    good = Toolchain(name="a", packages=("NumPy == 2.0", "same[x]==1", "torch==2.0"))
-    bad = Toolchain(name="b", packages=("numpy==2.1", "same[x]==1", "new_thing==3"), index="/wheels")
-    stacks = isolate.Stacks(load_targets()["cpu"], load_toolchains(), good, bad, None)
-
-    assert isolate._parts(stacks, container=False)[0] == {
-        "numpy": ("NumPy == 2.0", "numpy==2.1"),
-        "package-torch": ("torch==2.0", ""),
-        "new-thing": ("", "new_thing==3"),
-    }
-    assert good.with_part("numpy", bad).packages == ("same[x]==1", "torch==2.0", "numpy==2.1")
-    assert good.with_part("numpy", bad).index == "/wheels"
-    assert bad.with_part("new-thing", good).packages == ("numpy==2.1", "same[x]==1")
-    assert bad.with_part("package-torch", good).parts["package-torch"] == "torch==2.0"
-
-
-def test_a_swapped_stack_has_a_name_of_its_own(tmp_path):
-    """Its leg has the other's part; the folders of a search never mix."""
-    known, cuda = load_toolchains(), load_targets()["cuda"]
-    good, bad = Toolchain(name="a", triton="3.8.0"), Toolchain(name="b", triton="3.9.0", environment={"X": "1"})
-    stacks = isolate.Stacks(cuda, known, good, bad, None)
-
-    def make(kernels: Path | None, out: Path) -> RunOptions:
-        return ask(cuda, tmp_path, out).options
-
-    made = {one: isolate._step(stacks, None, make, tmp_path, *one) for one in ((True, frozenset({"$X"})), (False, frozenset({"triton"})))}
-
-    assert [one.name for one in made.values()] == ["a+X", "b+triton"]
-    assert [one.leg.toolchain.triton for one in made.values()] == ["3.8.0", "3.8.0"]
-    assert [one.leg.environment.get("X") for one in made.values()] == ["1", "1"]
-    assert [one.leg.name for one in made.values()] == ["cuda@a+X", "cuda@b+triton"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from harness.__main__ import _run_cli
@@ -102,15 +100,3 @@ def test_a_wrong_name_is_the_users_mistake(tmp_path, capsys):
 
     assert (code, (tmp_path / "out").exists()) == (2, False)
     assert "There is no toolchain named 'none'" in capsys.readouterr().err
-
-
-def test_parts_of_a_stack():
-    """What is swapped alone: an index goes with what comes from it."""
-    old = Toolchain(triton="1", index="here", environment={"A": "1"})
-    new = Toolchain(triton="2", torch="3", environment={"B": "2"})
-
-    assert old.parts == {"triton": "1", "$A": "1"}
-    assert old.with_part("triton", new) == Toolchain(triton="2", environment={"A": "1"})
-    assert old.with_part("$A", new) == Toolchain(triton="1", index="here")
-    assert old.with_part("$B", new).environment == {"A": "1", "B": "2"}
-    assert json.loads(json.dumps(old.with_part("torch", new).parts)) == {"triton": "1", "torch": "3", "$A": "1"}

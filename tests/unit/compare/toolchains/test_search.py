@@ -1,20 +1,18 @@
-"""Bisecting a list, isolating a part, and the question that both ask, on answers and runs that are made up."""
+"""Bisecting a list, and the question that it asks, on answers and runs that are made up."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import case, compiled, run, sample
 
 from harness.compare.toolchains.bisection import bisect
-from harness.compare.toolchains.isolation import Role, isolate
 from harness.compare.toolchains.question import Answer, Kind, Question, Reply, reply
 from harness.records import Verdict
 from harness.render.markdown import render_page
-from harness.render.sections.search import bisection_sections, bisection_sentence, isolation_sections, isolation_sentence
+from harness.render.sections.search import bisection_sections, bisection_sentence
 
 
 def said(bad: bool) -> Reply:
@@ -54,57 +52,6 @@ def test_words_of_a_bisection():
 
     assert bisection_sentence(found) == "d or one that was skipped before it (c) is the first bad one; b is the last good one."
     assert "has it no more" in render_page("x", bisection_sections(found, fixed=True), good=True, all_in="x")
-
-
-PARTS = {"triton": ("1", "2"), "torch": ("3", "4"), "$A": ("", "1")}
-
-
-@pytest.mark.parametrize(
-    ("bad_if", "roles"),
-    [
-        (lambda have: "triton" in have, {("triton",): Role.CAUSE, ("torch",): Role.NONE, ("$A",): Role.NONE}),
-        (lambda have: bool(have & {"triton", "$A"}), {("triton",): Role.ENOUGH, ("$A",): Role.ENOUGH, ("torch",): Role.NONE}),
-        (
-            lambda have: {"triton", "$A"} <= have,
-            {("triton", "$A"): Role.CAUSE, ("triton",): Role.NEEDED, ("$A",): Role.NEEDED, ("torch",): Role.NONE},
-        ),
-    ],
-    ids=["one does it", "each is enough", "both are needed"],
-)
-def test_each_part_is_swapped_in_both_directions(bad_if, roles):
-    """A part alone, then those that are needed together."""
-    found = isolate("?", ("old", "new"), PARTS, lambda good, swapped: said(bad_if(set(swapped) if good else set(PARTS) - swapped)))
-
-    assert {swap.parts: swap.role for swap in found.swaps} == roles
-    assert found.swaps[0].role in (Role.CAUSE, Role.ENOUGH)
-    assert found.swaps[0].parts[0] in isolation_sentence(found)
-
-
-def test_two_parts_that_need_each_other():
-    """There is no third part to leave out: the two ends are those two swapped together."""
-    parts = {name: PARTS[name] for name in ("triton", "$A")}
-    found = isolate("?", ("old", "new"), parts, lambda good, swapped: said((set(swapped) if good else set(parts) - swapped) == set(parts)))
-
-    assert isolation_sentence(found) == "triton; $A: new needs each of them, and none is enough alone."
-
-
-def test_a_swap_that_cannot_be_tried_decides_nothing():
-    """Also, two stacks that differ in one part need no swap at all."""
-    asked = []
-
-    def ask(good, swapped):
-        asked.append(swapped)
-        return Reply(Answer.SKIPPED, "no wheel") if swapped else said(not good)
-
-    found = isolate("?", ("old", "new"), PARTS, ask)
-    assert {swap.role for swap in found.swaps} == {Role.OPEN}
-    assert "No part that could be swapped decides it." in isolation_sentence(found)
-    assert "no wheel" in render_page("x", isolation_sections(found), good=True, all_in="x")
-    asked.clear()
-    alone = isolate("?", ("old", "new"), {"triton": ("1", "2")}, ask)
-    assert (alone.question, alone.causes[0].parts) == ("?", ("triton",))
-    assert len(asked) == 2
-    assert "old is bad" in isolate("?", ("old", "new"), PARTS, lambda good, swapped: said(True)).fault
 
 
 def ask(kind: Kind, what: str, base, head, **more) -> Answer:
