@@ -82,7 +82,6 @@ class Timer:
         self.device, self.flush_bytes, self.quick, self.cache_bytes = device, flush_bytes, quick, cache_bytes
         self._bursts = Bursts(device, flush)
         self.rule = rule or Rule()
-        self.instead: Callable[[Callable[[], Any]], Any] | None = None  # called with `fn` while nothing is to be timed
         self.last: Timing | None = None
         self.series: Rounds | None = None
         self._known_cache: Callable[[], int | None] = lambda: cache_bytes
@@ -144,8 +143,6 @@ class Timer:
 
         The result covers all rounds so far of this call site in the point's function.
         """
-        if self.instead is not None:
-            return self.instead(fn)
         self.begin()
         if self.quick:
             warmup, rep = warmup / 5, rep / 5

@@ -21,7 +21,6 @@ class Sink:
     def __init__(self, folder: Path, name: str, lease: Lease | None = None) -> None:
         self.folder, self.name, self.first, self.lease = folder, name, name == "samples.jsonl", lease
         self.used_s = 0.0  # the time for which a device was busy with what was timed
-        self.compiled_ahead = 0  # kernels that a worker compiled before it asked for the card
         self.pending: dict[str, Sample] = {}
         self.verdicts: list[Verdict] = []
         self.reasons: list[str] = []
@@ -38,8 +37,6 @@ class Sink:
         self.used_s += event.get("timed_s", 0.0)
         if kind == "card" and self.lease:
             self.lease.ask()
-        if kind == "note":
-            self.compiled_ahead += event.get("compiled", 0)
         if kind == "collected":
             self.pending.update({identity: Sample(**fields, verdict=Verdict.NOT_RUN) for identity, fields in event["points"].items()})
         elif kind == "start":
@@ -70,7 +67,7 @@ class Sink:
             # A point that skips itself is not a failure.
             ran: list[Verdict] = [verdict for verdict in self.verdicts if verdict is not Verdict.NOT_RUN]
             report = StageReport(Stage.BENCH, worst(ran), reason=self.reasons[0][:500] if self.reasons else "", counts=counts)
-        report = dataclasses.replace(report, used_s=round(self.used_s, 3), compiled_ahead=self.compiled_ahead)
+        report = dataclasses.replace(report, used_s=round(self.used_s, 3))
         return doubted(report, self.wrong)
 
     def _check_complete(self) -> None:

@@ -15,7 +15,7 @@ import traceback
 import unittest
 from pathlib import Path
 
-from harness.inside.bench import before_card, precompile
+from harness.inside.bench import precompile
 from harness.inside.bench.ceilings import copy_ceiling, product_ceilings
 from harness.inside.bench.do_bench import Timer
 from harness.inside.bench.interference import Conditions, Watch
@@ -69,7 +69,7 @@ def measure(job: Job) -> StageReport:
     finally:
         lease.give_back()
         generated.remove(job)
-    report = dataclasses.replace(report, compiled_here=compiled_kernels() - compiled - report.compiled_ahead)
+    report = dataclasses.replace(report, compiled_here=compiled_kernels() - compiled)
     if second is None:
         return report
     report = dataclasses.replace(report, used_s=(report.used_s or 0.0) + (second.used_s or 0.0))
@@ -114,7 +114,6 @@ def work(job: Job) -> None:
     for path in benches_of(job):
         todo += load_points(journal, path, job, done)
     precompile.wait()
-    before_card.prepare(job, [point for point in todo if point.id not in done], timer, journal)
     await_card(journal)
     timer.begin()
     # Rows like those of the compile stage, but from real launches. They show whether both compile the same code.
@@ -150,7 +149,6 @@ def _measure_in_turns(together: list[Point], timer: Timer, watch: Watch, recorde
             sample = _measure(point, timer, series[point.id])
             if sample is None:
                 continue
-            before_card.start_over(sample, point, journal)
             together.remove(point)
             if sample.verdict is Verdict.PASSED:
                 sample = dataclasses.replace(sample, weak=watch.weakness(before[point.id], watch.look()))

@@ -1,1 +1,1 @@
-"""What torch's compiler and libraries do before the card is held: generate, compile, trace and plan."""
+"""What torch's compiler does before the card is held: it generates and compiles."""

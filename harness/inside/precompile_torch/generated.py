@@ -33,7 +33,6 @@ from harness.records import AHEAD_FILE, Architecture, Job, Stage
 _VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 _NAME = "torch.compile"
 _PREFIX = "warpwave-torch-compile-"
-_TRACED, _CALLED = "traced-{}.jsonl", "called-{}.jsonl"  # what each of the processes notes, for the one that measures
 FOLDER = "generated"  # the key in `bench/ahead.json`
 _READY_S = 120  # for torch's compile workers to start
 # torch's autograd makes a context on the card in a process that traces a gradient. A few take less memory than marks another run's points.
@@ -111,59 +110,15 @@ def generate(job: Job, card: Architecture, share: int, shares: int) -> None:
         tell_apart()
         enter_package(package_folders(job), first=python_path(job))
         for point in share_of(points_of(job), share, shares):
-            if run(point):
-                _note(job, _TRACED, share, [json.dumps(point.id)])
-            elif point.provider in job.peers:
-                _note(job, _CALLED, share, library_calls(point))
+            run(point)
 
 
-def run(point: Point, *modes: Any) -> bool:
-    """Run one point on tensors without data. Return whether it came to what it times, and torch compiled something on the way."""
-    from torch._dynamo.utils import counters
+def run(point: Point) -> None:
+    """Run one point on tensors without data, up to what it times. The sweep reports the point's own errors."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    graphs = counters["stats"]["unique_graphs"]
-    with contextlib.ExitStack() as active:
-        for mode in (FakeTensorMode(allow_non_fake_inputs=True), *modes):
-            active.enter_context(mode)
-        try:
-            point.run()
-        except Reached:
-            return bool(counters["stats"]["unique_graphs"] > graphs)
-        except Exception:  # one of the point's own, which the sweep reports, or of tensors without data
-            return False
-    return False
-
-
-def library_calls(point: Point) -> list[str]:
-    """Return the calls of torch's own operators that a point makes."""
-    noted = importlib.import_module("harness.inside.precompile_torch.library_calls").LibraryCalls()
-    run(point, noted)
-    return list(noted.lines)
-
-
-def traced_points(job: Job) -> set[str]:
-    """Return the ids of the points for which torch compiled something."""
-    return {str(json.loads(line)) for line in _noted(job, _TRACED)}
-
-
-def called(job: Job) -> list[str]:
-    """Return the calls that all points of peers make, each once."""
-    return _noted(job, _CALLED)
-
-
-def _note(job: Job, name: str, share: int, lines: Iterable[str]) -> None:
-    with open(Path(job.output) / Stage.BENCH.value / name.format(share), "a", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in lines)
-
-
-def _noted(job: Job, name: str) -> list[str]:
-    found: dict[str, None] = {}
-    for share in range(_MOST):
-        with contextlib.suppress(OSError):
-            text = (Path(job.output) / Stage.BENCH.value / name.format(share)).read_text(encoding="utf-8")
-            found |= dict.fromkeys(text.splitlines())
-    return list(found)
+    with FakeTensorMode(allow_non_fake_inputs=True), contextlib.suppress(Reached, Exception):
+        point.run()
 
 
 def share_of(found: Iterable[Point], share: int, shares: int) -> list[Point]:

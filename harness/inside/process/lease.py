@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -97,25 +95,11 @@ def await_card_at_first_use(journal: Journal) -> None:
         return
 
     def wait_and_begin() -> None:
-        if not module.is_initialized() and not _Launching.nothing:
+        if not module.is_initialized():
             await_card(journal)
         begin()
 
     module._lazy_init = wait_and_begin
-
-
-class _Launching:
-    nothing = False
-
-
-@contextmanager
-def launching_nothing() -> Iterator[None]:
-    """Let torch use the device without the lease meanwhile, as far as nothing runs there: it makes a context, and loads code."""
-    _Launching.nothing = True
-    try:
-        yield
-    finally:
-        _Launching.nothing = False
 
 
 def _answer(path: str) -> str | None:
