@@ -17,7 +17,6 @@ from harness.engines import signals
 from harness.engines.packages.toolchain import has_packages
 from harness.engines.protocol import Answer, Layout, Request, Say
 from harness.engines.results_folder import clear, tidy
-from harness.engines.slurm.arrays import submit_together
 from harness.engines.slurm.errors import not_submitted
 from harness.engines.slurm.files import Folders, alone, clean, fetch, folders_of, release, send_archive, send_leg, send_tree
 from harness.engines.slurm.follow import Follower
@@ -95,7 +94,7 @@ class SlurmEngine:
         folders = self._folders(request)
         name = job_name(request.options, folders.leg)
         job = self.site.script(_FIND, folders.path, name).text.strip()
-        if not re.fullmatch(r"\d+(_\d+)?", job):
+        if not re.fullmatch(r"\d+", job):
             return None
         self._say(f"{self._host.name}: found Slurm job {job} of an earlier client")
         follower = self._follow(request, job, on_line)
@@ -108,7 +107,8 @@ class SlurmEngine:
                 self._send(request, environment, folders)
             with signals.interruptible():
                 pass  # the last moment at which Ctrl-C leaves no job behind
-            job = self._submitted(request, folders)
+            name = job_name(request.options, folders.leg)
+            job = submit(self.site, self._host, request.options, folders.path, folders.node or folders.path, name)
         except (WarpwaveError, KeyboardInterrupt):
             clean(self.site, folders)
             raise
@@ -123,18 +123,6 @@ class SlurmEngine:
         job = leg_file(start, variables, prefix=runtime.prefix, modules=host.module, cards=cards, relays=runtime.relays)
         send_leg(self.site, folders, request.raw, job)
         (send_archive if folders.node else send_tree)(self.site, folders, self._taken)
-
-    def _submitted(self, request: Request, folders: Folders) -> str:
-        """Submit the leg's job, or, for a shard, the array of all shards."""
-        options, shard = request.options, request.options.shard
-
-        def together(legs: Sequence[str], name: str = request.target.name) -> list[str]:
-            places = [folders.node] if folders.node else legs
-            return submit(self.site, self._host, options, legs, places, job_name(options, name))
-
-        if shard is None or options.whole is None or folders.node:
-            return together([folders.path], folders.leg)[0]
-        return submit_together(options.folder / f".slurm-{request.target.name}", folders.path, shard.of, together)
 
     def _follow(self, request: Request, job: str, on_line: Say) -> Follower:
         """Follow a job to its end, and bring back its results. If the site is lost on the way, everything stays for a later client."""

@@ -1,4 +1,4 @@
-"""Write the text that sbatch gets: a fixed batch script, with the folders of this job's legs as quoted words.
+"""Write the text that sbatch gets: a fixed batch script, with the folder of this job's leg as a quoted word.
 
 What a leg runs is in the file `job` in its folder, which only its owner may read: variables may be secrets, and Slurm keeps batch scripts.
 """
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Union
 
 _BODY = r"""
-leg=${legs[${SLURM_ARRAY_TASK_ID:-1}-1]}
 scratch=
 leave() { [ -z "$scratch" ] || rm -rf -- "$scratch"; }
 trap leave EXIT
@@ -52,13 +51,13 @@ exit "$code"
 """
 
 
-def batch_script(legs: Sequence[str], sent: bool = False) -> str:
-    """Return the script of a job whose task N runs in the Nth folder of `legs`; a job that is no array runs in the first.
+def batch_script(leg: str, sent: bool = False) -> str:
+    """Return the script of a job that runs in the folder `leg`.
 
-    `sent` says that these folders are on the node itself: the job makes its own, waits for its files, and keeps its results until they are
+    `sent` says that this folder is on the node itself: the job makes it, waits for its files, and keeps its results until they are
     collected.
     """
-    return f"#!/bin/bash\n# Written by warpwave. What a task runs is in `job` in its folder.\nlegs=({shlex.join(legs)})\n{_body(sent)}"
+    return f"#!/bin/bash\n# Written by warpwave. What it runs is in `job` in its folder.\nleg={shlex.quote(leg)}\n{_body(sent)}"
 
 
 def _body(sent: bool) -> str:

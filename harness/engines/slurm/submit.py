@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 
 from harness.config.hosts import Host, Slurm
 from harness.engines.slurm.errors import not_submitted
@@ -15,50 +14,42 @@ from harness.options import RunOptions
 _WRITING_S = 30.0  # on top of the grace: Slurm sends its signal up to this much late
 _COLLECT_S = 60.0  # for the client to collect results from the node
 _SUBMIT_S = 120.0  # a busy controller keeps sbatch waiting
-# Writes the job's id to each leg in the same step, so that no client can die between the two. A site's sbatch may print more than the id.
+# Writes the job's id to the leg in the same step, so that no client can die between the two. A site's sbatch may print more than the id.
 _SUBMIT = r"""
-count=$1 array=$2; shift 2; legs=("${@:1:count}"); shift "$count"
+leg=$1; shift
 said=$(sbatch "$@") || exit
 id=$(printf '%s\n' "$said" | grep -Ex '[0-9]+(;.*)?' | tail -n 1); id=${id%%;*}
 [ -n "$id" ] || { printf '%s\n' "$said" >&2; exit 1; }
-task=1
-for leg in "${legs[@]}"; do
-  printf '%s\n' "$id${array:+_$task}" >"$leg/id.new" && mv -- "$leg/id.new" "$leg/id"
-  task=$((task + 1))
-done
+printf '%s\n' "$id" >"$leg/id.new" && mv -- "$leg/id.new" "$leg/id"
 printf '%s\n' "$id"
 """
 
 
-def submit(site: Site, host: Host, options: RunOptions, legs: Sequence[str], places: Sequence[str], name: str) -> list[str]:
-    """Submit one job for one leg, or an array with a task for each. Return the id of each leg's job, in order.
-
-    `legs` are their folders where sbatch runs, `places` those on the nodes.
+def submit(site: Site, host: Host, options: RunOptions, leg: str, place: str, name: str) -> str:
+    """Submit the job of a leg, and return its id. `leg` is its folder where sbatch runs, `place` the one on the node.
 
     Raises:
         InfrastructureError: Slurm does not answer, or has no room for it.
         UsageError: the leg names a partition, an account or something else that Slurm does not have.
     """
     assert host.slurm is not None
-    array = len(legs) > 1
     time = host.slurm.time or _time(site, host.slurm, options)
-    words = sbatch_words(host.slurm, options, name, time, len(legs) if array else 0)
+    words = sbatch_words(host.slurm, options, name, time)
     sent = host.slurm.stage == "sbcast"
-    given = batch_script(places, sent).encode(errors="surrogateescape")
-    done = site.script(_SUBMIT, str(len(legs)), "array" if array else "", *legs, *words, given=given, limit_s=_SUBMIT_S)
+    given = batch_script(place, sent).encode(errors="surrogateescape")
+    done = site.script(_SUBMIT, leg, *words, given=given, limit_s=_SUBMIT_S)
     number = done.text.strip().rpartition("\n")[2]
     if done.code != 0 or not re.fullmatch(r"\d+", number):
         raise not_submitted(host, done.said, done.code)
-    return [f"{number}_{task}" for task in range(1, len(legs) + 1)] if array else [number]
+    return number
 
 
-def sbatch_words(slurm: Slurm, options: RunOptions, name: str, time: str, tasks: int) -> list[str]:
-    """Return the options of sbatch, each one word. `time` is the job's limit. `tasks` makes an array; 0 makes none."""
+def sbatch_words(slurm: Slurm, options: RunOptions, name: str, time: str) -> list[str]:
+    """Return the options of sbatch, each one word. `time` is the job's limit."""
     words = ["--parsable", f"--job-name={name}", f"--comment={name}", "--output=/dev/null", "--ntasks=1", "--no-requeue"]
     # No variable of the caller's reaches the job. LANG alone, and not NONE: with NONE, Slurm would run the user's login files first.
     lead_s = options.grace_s + _WRITING_S + (_COLLECT_S if slurm.stage == "sbcast" else 0.0)
     words += ["--export=LANG", f"--signal=B:USR1@{math.ceil(lead_s)}", f"--time={time}"]
-    words += [f"--array=1-{tasks}"] if tasks else []
     return [*words, *resources(slurm), *slurm.options]
 
 

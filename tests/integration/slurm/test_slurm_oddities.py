@@ -1,4 +1,4 @@
-"""Slurm as sites have it: an sbatch that talks, a full shared disk, an array of which only a part works."""
+"""Slurm as sites have it: an sbatch that talks, a full shared disk, shards of which only a part works."""
 
 from __future__ import annotations
 
@@ -72,14 +72,13 @@ def test_a_full_shared_disk_is_said_and_resumed(runs, tmp_path):
         subprocess.run(["umount", "-l", str(full)], check=True)
 
 
-def test_of_an_array_one_task_is_cancelled_and_the_other_counts(runs, cluster):
+def test_one_shard_is_cancelled_and_the_other_counts(runs, cluster):
     """Each shard has its own ending."""
     legs = runs.leg("part", NO_CARD, shards=2, environment={"MODE": "wait"})
     besides = [Beside(lambda leg=leg: runs.run(leg)) for leg in legs]
-    job = runs.job("part").partition("_")[0]
     folders = [runs.folder / "part" / "slurm" / f"part.{number}of2" / "results" for number in (1, 2)]
     runs.wait_until(lambda: all((folder / "seen.json").exists() for folder in folders))
-    cluster.command("scancel", f"{job}_1")
+    cluster.command("scancel", (folders[0].parent / "id").read_text().strip())
     (folders[1] / "release").touch()
     first, second = (beside.outcome() for beside in besides)
 
