@@ -57,7 +57,6 @@ class RunOptions(JobOptions):
     `compiled_folder` holds the kernels of which `compiled` is the hash.
     `host` is the machine that runs the leg, as hosts.yml describes it; None: this machine. `whole` is the folder of the whole run, if `out`
     is that of one of its shards. `snapshot` is a digest of the package and of warpwave, taken once for all legs.
-    `notes` say what was set up for the package beyond what the user asked for.
     """
 
     run_id: str
@@ -90,7 +89,6 @@ class RunOptions(JobOptions):
     host: Union[Host, None] = None
     whole: Union[Path, None] = None
     snapshot: str = ""
-    notes: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:

@@ -119,7 +119,7 @@ class File:
 @dataclass(frozen=True)
 class Target:
     """One vendor's environment, ready for use: `dockerfile` is a path, `architectures` are resolved. `torch_devices` are torch's names for
-    the types of device of all architectures in the file, the target's own first. `interpret_as_named` is True if the file names that card.
+    the types of device of all architectures in the file, the target's own first.
     `toolchain` is set for a leg on one. `entry` is its name in the targets file: a leg may have another `name`."""
 
     name: str
@@ -140,7 +140,6 @@ class Target:
     architectures: tuple[Architecture, ...]
     quick: tuple[str, ...]
     torch_devices: tuple[str, ...]
-    interpret_as_named: bool = False
     toolchain: Union[Toolchain, None] = None
     entry: str = ""
 

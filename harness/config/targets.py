@@ -132,7 +132,6 @@ def _resolve(name: str, entry: Entry, folder: Path, cards: dict[str, Architectur
         dockerfile=folder / entry.image.dockerfile,
         architectures=own,
         interpret_as=seen,
-        interpret_as_named=entry.interpret_as is not None,
         emulate=emulate,
         torch_devices=devices,
         **values,

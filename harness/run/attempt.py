@@ -121,7 +121,6 @@ def attempt(
                 engine = _engine(options, target, say, patient=resumed)
                 begun = time.monotonic()
                 environment = replace(engine.prepare(request, say), prepare_s=round(time.monotonic() - begun, 3))
-                environment = replace(environment, notes=environment.notes + options.notes)
             lease = Lease(lock_of(engine, request, environment, say, raw), raw)
             job = job_of(engine.layout(request), request, stages, lease.is_needed)
             inputs = gather(request, environment)

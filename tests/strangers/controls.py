@@ -14,8 +14,6 @@ from typing import Any
 
 from failures import HOST_CODE, NO_CARD, Class, Failure, same, without_folder
 
-from harness.config.package.root import find_root
-from harness.config.package.switches import switches
 from harness.inside.process.workers import waited_s
 
 Control = Callable[[Failure, Path, str, dict[str, str]], str]
@@ -39,11 +37,7 @@ class TooSlowError(Exception):
 
 
 def blame(found: Class, kernels: Path, python: str, variables: dict[str, str]) -> dict[str, str]:
-    """Return whose fault a class is, and what its control said. What one control leaves open, another one may decide.
-
-    What acquits the harness is repeated without the variables that the harness has set by itself.
-    """
-    own = switches(find_root(kernels))
+    """Return whose fault a class is, and what its control said. What one control leaves open, another one may decide."""
     failure, answer = found.example, {"fault": UNDECIDED, "control": "not run"}
     for control in _controls_for(failure):
         try:
@@ -59,8 +53,6 @@ def blame(found: Class, kernels: Path, python: str, variables: dict[str, str]) -
         answer = {"fault": _fault(failure, said), "control": without_folder(said) or "passes"}
         if answer["fault"] != UNDECIDED or not said:
             break
-    if own and answer["fault"] == PACKAGE:
-        return _without(own, failure, kernels, python, variables, answer)
     return answer
 
 
@@ -90,19 +82,6 @@ def _run(command: list[str], limit_s: float, asked: str = "", **where: Any) -> s
         said.seek(0)
         complained.seek(0)
         return subprocess.CompletedProcess(command, process.returncode, said.read(), complained.read())
-
-
-def _without(
-    own: dict[str, str], failure: Failure, kernels: Path, python: str, variables: dict[str, str], answer: dict[str, str]
-) -> dict[str, str]:
-    """Return the answer of the same test without the variables of ours: if it passes, we have set them wrongly."""
-    left = {name: value for name, value in {**os.environ, **variables}.items() if name not in own}
-    try:
-        said = _plain_pytest_with_card(failure, kernels, python, left)
-    except TooSlowError as error:
-        said = str(error)
-    told = f"{answer['control']}; without {', '.join(own)}: {without_folder(said) or 'passes'}"
-    return {"fault": answer["fault"] if said else OURS, "control": told}
 
 
 def _controls_for(failure: Failure) -> tuple[Control, ...]:

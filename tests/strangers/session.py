@@ -25,9 +25,6 @@ import rows
 import table
 from sources import NotReachedError, Package, fetch, packages
 
-from harness.config.package.root import find_root
-from harness.config.package.switches import switches
-
 REPOSITORY = Path(__file__).parents[2]
 TARGETS = REPOSITORY / ".ci" / "targets.yml"
 _WORK = Path(tempfile.gettempdir()) / "warpwave-strangers"
@@ -105,7 +102,7 @@ def measure(package: Package, asked: argparse.Namespace, tests: Sequence[str] = 
     if not comparison.exists():
         return {**base, "sentence": "no report", **rows.NOTHING}
     controls = 0 if asked.no_controls else asked.controls
-    return {**base, **rows.read(comparison, kernels, controls, _variables(options, kernels), _earlier(package))}
+    return {**base, **rows.read(comparison, kernels, controls, _variables(options), _earlier(package))}
 
 
 def _cpu_seconds() -> float:
@@ -120,10 +117,10 @@ def _typed(package: Package, quick: list[str]) -> str:
     return shlex.join([word.replace("{sources}/", "") for word in words])
 
 
-def _variables(options: list[str], kernels: Path) -> dict[str, str]:
-    """Return what the run sets for the package, and `--env NAME=VALUE`: a control needs it, too."""
+def _variables(options: list[str]) -> dict[str, str]:
+    """Return what `--env NAME=VALUE` sets: a control needs it, too."""
     pairs = [after for word, after in itertools.pairwise(options) if word == "--env" and "=" in after]
-    return {**switches(find_root(kernels)), **dict(pair.split("=", 1) for pair in pairs)}
+    return dict(pair.split("=", 1) for pair in pairs)
 
 
 def _earlier(package: Package) -> dict[str, Any]:

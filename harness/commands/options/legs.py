@@ -11,10 +11,8 @@ from typing import Any
 from harness import console
 from harness.commands.options.toolchains import on_toolchains, with_named
 from harness.config.hosts import Host, find_hosts, load_hosts
-from harness.config.package import cards_named
 from harness.config.package.pyproject import load_environment
 from harness.config.package.root import find_root
-from harness.config.package.switches import notes, switches
 from harness.config.target import Target
 from harness.config.targets import select
 from harness.errors import ConfigError, UsageError
@@ -101,35 +99,22 @@ def legs_of(chosen: Sequence[tuple[Target, Host | None]], asked: RunOptions) -> 
     asked = replace(asked, commit=asked.commit or commit_of(asked.kernels), snapshot=snapshot_of(asked))
     for target, host in chosen:
         if host is None:
-            legs.append(Leg(*_fitted(target, asked)))
+            legs.append(Leg(target, asked))
             continue
         _check_options(host, asked)
         _check_secrets(host, asked)
-        fitted, options = _fitted(target, _on_host(asked, host))
+        options = _on_host(asked, host)
         machines = [replace(host, ssh=ssh, also=()) for ssh in (host.ssh, *host.also)]
         shards = max(host.shards, len(machines))
         if shards == 1:
-            legs.append(Leg(fitted, options))
+            legs.append(Leg(target, options))
         for number in range(1, shards + 1) if shards > 1 else ():
             own = machines[(number - 1) % len(machines)]
             part = Shard(number, shards)
             folder = asked.out / "shards" / f"{number}of{shards}"
             run_id = f"{asked.run_id}-{number}of{shards}"
-            legs.append(Leg(fitted, replace(options, host=own, shard=part, out=folder, whole=asked.out, run_id=run_id)))
+            legs.append(Leg(target, replace(options, host=own, shard=part, out=folder, whole=asked.out, run_id=run_id)))
     return legs
-
-
-def _fitted(target: Target, options: RunOptions) -> tuple[Target, RunOptions]:
-    """Return a leg without a card as the package needs it: its Triton kernels alone, if it has a switch for that; and its own card."""
-    if target.has_card:
-        return target, options
-    variables = {**switches(options.package), **options.variables}
-    told = notes(options.package, variables)
-    if target.interpret:
-        card = cards_named.card_for(target, options.package)
-        told += cards_named.note(target, card, options.package)
-        target = replace(target, interpret_as=card)
-    return target, replace(options, variables=variables, notes=told)
 
 
 def _on_host(asked: RunOptions, host: Host) -> RunOptions:

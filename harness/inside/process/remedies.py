@@ -11,6 +11,8 @@ from pathlib import Path
 # What Triton 3.8 and 3.9 say of what 3.6 took.
 _REFUSED = re.compile(r"Block pointers have been removed|key contains names that are not kernel arguments")
 TOOK_IT = "3.6.0"
+# What an import says that builds operators in C++ with a vendor's compiler.
+_TOOLKIT = re.compile(r"\b[A-Z]+_HOME\b.* not set|version file not found")
 _MISSING = re.compile(r"No module named '([\w.]+)'|No package metadata was found for ([\w.-]+)|The '([\w.-]+)' distribution was not found")
 _SUBMODULE = re.compile(r"^\s*path\s*=\s*(\S.*?)\s*$", re.MULTILINE)
 _FEW = 6
@@ -29,6 +31,8 @@ def hint_of(messages: Iterable[str], root: Path | None = None) -> str:
     hints = [missing_of(found, root)]
     if any(_REFUSED.search(message) for message in found):
         hints.append(f"Some of it is written for an older Triton, which took what this one refuses: add --triton {TOOK_IT}, or port it.")
+    if any(_TOOLKIT.search(message) for message in found):
+        hints.append("An import wants a toolkit that is not here. A package may have a switch for its Triton kernels alone: --env NAME=1.")
     return " ".join(filter(None, hints))
 
 

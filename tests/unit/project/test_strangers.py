@@ -195,20 +195,6 @@ def test_a_test_that_is_slow_without_us_is_not_ours(tmp_path, seconds, fault):
     assert controls.blame(slow, tmp_path, sys.executable, {})["fault"] == fault
 
 
-def test_what_the_harness_sets_is_taken_back_before_it_is_acquitted(tmp_path, monkeypatch):
-    """A package that fails with a switch of ours, and not without it, is not to blame."""
-    (tmp_path / "ops").mkdir()
-    (tmp_path / "pyproject.toml").touch()
-    (tmp_path / "ops" / "__init__.py").write_text('import os\nONLY = os.getenv("OPS_TRITON_ONLY")\n')
-    found = failures.Class("AssertionError: N of N", 1, failure())
-    said = {True: "AssertionError: 3 of 4", False: ""}
-    monkeypatch.setattr(controls, "_pytest", lambda words, failure, kernels, python, env: said["OPS_TRITON_ONLY" in env])
-
-    answer = controls.blame(found, tmp_path, sys.executable, {"OPS_TRITON_ONLY": "1"})
-
-    assert answer == {"fault": "ours", "control": "AssertionError: 3 of 4; without OPS_TRITON_ONLY: passes"}
-
-
 ROW = {
     "name": "ops",
     "sentence": "3 failed",

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 
-from harness.config.package import cards_named, switches
 from harness.config.package.pyproject import load_gates
 from harness.config.package.pytest_settings import load_pytest_settings
 from harness.config.package.root import find_root, import_folders
-from harness.config.targets import load_targets
 from harness.records import PytestSettings
 
 
@@ -133,42 +130,3 @@ def test_waivers_of_other_packages_are_not_this_ones(tmp_path):
 
     assert [waiver.which.kernel for waiver in load_gates(tmp_path / "ops").waivers] == [("relu",)]
     assert len(load_gates(tmp_path).waivers) == 2
-
-
-def test_a_packages_switch_for_its_triton_kernels_alone(tmp_path):
-    """It is read where the package is imported, never run; a run says that it is on, and the user's value stays."""
-    root = write(
-        tmp_path / "ops",
-        {
-            "python/ops/__init__.py": "import os\nALONE = os.getenv('OPS_TRITON_ONLY', '0') == '1' or os.environ['OPS_DEBUG_ONLY']",
-            "python/ops/deep/__init__.py": "os.getenv('DEEP_TRITON_ONLY')",
-            "setup.cfg": "[options]\npackage_dir =\n    = python\n",
-        },
-    )
-
-    assert switches.switches(root) == {"OPS_TRITON_ONLY": "1"}
-    assert "--env OPS_TRITON_ONLY=0" in " ".join(switches.notes(root, {"OPS_TRITON_ONLY": "1"}))
-    assert switches.notes(root, {"OPS_TRITON_ONLY": "0"}) == ()
-
-
-@pytest.mark.parametrize(
-    ("files", "card"),
-    [
-        (["ops/configs/gfx942-GEMM.json", "ops/configs/gfx950/MHA.json"], "gfx942"),
-        (["ops/configs/N=7168,device_name=AMD_Instinct_MI300X.json"], "gfx942"),
-        (["ops/configs/gfx942-GEMM.json", "ops/configs/N=7168,device_name=NVIDIA_A100-SXM4-80GB.json"], "sm_90"),
-        (["ops/gfx942.py", "docs/gfx942.json", "ops/configs/prefix942.json"], "sm_90"),
-        ([], "sm_90"),
-    ],
-)
-def test_host_code_sees_a_card_that_the_package_keeps_settings_for(tmp_path, files, card):
-    """Where it keeps some for one vendor's cards alone: files of settings in what it imports, by their names. The report says so."""
-    root = write(tmp_path / "ops", {"ops/__init__.py": "", **dict.fromkeys(files, "")})
-    target = load_targets(None)["cpu"]
-
-    found = cards_named.card_for(target, root)
-
-    assert found.name == card
-    assert bool(cards_named.note(target, found, root)) == (card != "sm_90")
-    named = dataclasses.replace(target, interpret_as_named=True)
-    assert cards_named.card_for(named, root).name == "sm_90"

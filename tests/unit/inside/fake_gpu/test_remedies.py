@@ -49,6 +49,13 @@ def test_who_needs_an_older_triton():
     assert hint_of(["its own"]) == ""
 
 
+@pytest.mark.parametrize("said", ["OSError: CUDA_HOME environment variable is not set.", "RuntimeError: ROCm version file not found"])
+def test_a_toolkit_that_is_not_here(said):
+    """The package may load its Triton kernels alone, by a variable of its own."""
+    assert "--env NAME=1" in hint_of([said])
+    assert hint_of(["KeyError: 'OPS_HOME'", "the timer is not set"]) == ""
+
+
 def test_missing_modules_and_what_installs_them():
     """The one that most files want comes first; each is named once."""
     said = ["ModuleNotFoundError: No module named 'yaml'", *["ModuleNotFoundError: No module named 'frozendict.core'"] * 2]
