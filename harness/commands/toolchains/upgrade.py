@@ -50,9 +50,7 @@ def upgrade(**options: Any) -> Outcome:
     Without a TARGET: `cpu`, and the first emulated target if the extra `emulator` is installed. The exit code is 1 if something got worse.
     """
     from harness.commands.codegen import parse_concerns
-    from harness.compare.toolchains.neighbours import outrun
     from harness.compare.toolchains.tuned import stale, used
-    from harness.compare.toolchains.upgrade import side_of
     from harness.compare.toolchains.upgrade import upgrade as compare
     from harness.config.package.tuned import tuned_configurations
     from harness.config.targets import load_toolchains
@@ -69,8 +67,6 @@ def upgrade(**options: Any) -> Outcome:
     found = compare(runs, sides[0].name, sides[1].name)
     entries = tuned_configurations(options["kernels"]) if options["kernels"].is_dir() else []
     old = stale(entries, found.code.diff) if found.code else ()
-    if found.speeds:
-        old += outrun(entries, side_of(runs, sides[0].name), side_of(runs, sides[1].name), found.speeds)
     if entries and found.code:
         launched = used(entries, found.code.head.kernels)
         console.say(f"{launched} of {len(entries)} tuned configurations are launched by what was compiled", err=True)
