@@ -16,8 +16,6 @@ from harness.inside.fake_gpu.custom_ops import plain, shared_ops
 from harness.inside.fake_gpu.driver import PretendedDriver, call_once, capability, keep_in_backward
 from harness.inside.fake_gpu.objects.made import objects
 from harness.inside.fake_gpu.redirect import Redirect
-from harness.inside.fake_gpu.references.edges import answer_as_cuda
-from harness.inside.fake_gpu.references.embedding_bags import name_bags
 from harness.inside.fake_gpu.references.halves import sum_in_fp32
 from harness.inside.fake_gpu.torch_device import Patch, apply, patches, torch_device
 from harness.inside.fake_gpu.tuner import Tuning
@@ -58,8 +56,6 @@ def card_with_data(
         *products,
     ]
     undo = contextlib.ExitStack()
-    undo.callback(name_bags())
-    undo.callback(answer_as_cuda())
     undo.callback(sum_in_fp32())  # before `shared_ops` changes what a library does
     apply(changes, undo)
     keep_in_backward(undo.enter_context(Redirect(torch.device("cpu"), kinds, device)), undo)

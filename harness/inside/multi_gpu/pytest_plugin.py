@@ -13,7 +13,6 @@ import pytest
 
 from harness.inside.multi_gpu.cards import card_of
 from harness.inside.multi_gpu.claims import given_up
-from harness.inside.multi_gpu.defaults import Defaults
 from harness.inside.multi_gpu.neighbours import Neighbours, neighbours_here
 from harness.inside.multi_gpu.share import done_by_all, ledger_here
 from harness.inside.process.journal import Journal
@@ -34,12 +33,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Run pytest's own loop over the claimed items. With --collect-only, do nothing."""
     if session.config.option.collectonly:
         return None
-    defaults, file = Defaults(), ""
-    session.config.pluginmanager.register(defaults, "warpwave-defaults")
     for item, following in _Claims(session).pairs():
-        if (own := item.nodeid.partition("::")[0]) != file:
-            defaults.end_file()
-            file = own
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.shouldfail:
             raise session.Failed(session.shouldfail)

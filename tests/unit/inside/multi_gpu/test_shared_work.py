@@ -20,7 +20,6 @@ from harness.inside.bench.results import Sink
 from harness.inside.facts.stage import ask_about_cards
 from harness.inside.multi_gpu.cards import SEAT_STEP, cards
 from harness.inside.multi_gpu.claims import homes
-from harness.inside.multi_gpu.defaults import Defaults
 from harness.inside.multi_gpu.ledger import Ledger
 from harness.records import CardShare, DeviceFacts, Job, Sample, Stage, Verdict, dump, to_json
 from harness.render.html import render_html
@@ -168,52 +167,6 @@ def test_a_worker_sees_its_card_by_the_name_that_the_host_gave(tmp_path, monkeyp
     monkeypatch.setenv("STUB_VISIBLE_DEVICES", "6,GPU-7")
 
     assert [(card.index, card.variables["STUB_VISIBLE_DEVICES"]) for card in cards(job)] == [(0, "6"), (1, "GPU-7")]
-
-
-def test_a_file_begins_with_the_defaults_of_its_worker():
-    """Another file may run before it than in pytest's order: what a test's body leaves behind ends with its file, a fixture's is kept."""
-    torch = pytest.importorskip("torch")
-    defaults = Defaults()
-
-    def called(test):
-        body = defaults.pytest_runtest_call()
-        next(body)
-        test()
-        with pytest.raises(StopIteration):
-            next(body)
-
-    try:
-        torch.set_default_dtype(torch.float64)  # by a fixture
-        called(lambda: torch.set_default_dtype(torch.float16))
-        called(lambda: torch.set_default_dtype(torch.bfloat16))
-        called(lambda: torch.set_default_device("meta"))
-        defaults.end_file()
-        assert torch.get_default_dtype() is torch.float64
-        assert torch.get_default_device() == torch.device("cpu")
-    finally:
-        torch.set_default_dtype(torch.float32)
-        torch.set_default_device(None)
-
-
-def test_a_default_that_torch_refuses_to_read(monkeypatch):
-    """torch 2.11 refuses one that a package has set by functions of two kinds. No test fails for that, and the others are set back."""
-    torch = pytest.importorskip("torch")
-    defaults = Defaults()
-
-    def refuse(*_):
-        raise RuntimeError("you have used mix of the legacy and new APIs")
-
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", refuse)
-    try:
-        body = defaults.pytest_runtest_call()
-        next(body)
-        torch.set_default_dtype(torch.float64)
-        with pytest.raises(StopIteration):
-            next(body)
-        defaults.end_file()
-        assert torch.get_default_dtype() is torch.float32
-    finally:
-        torch.set_default_dtype(torch.float32)
 
 
 @pytest.mark.parametrize("uuids", [("u",), ("u", "u")])
