@@ -1,5 +1,5 @@
 #!/bin/bash
-# The runs behind docs/guides/upgrades/: three packages on three releases of Triton, without a GPU, in a minimum of time.
+# The runs behind docs/guides/upgrade.md: three packages on three releases of Triton, without a GPU, in a minimum of time.
 # bash tests/strangers/upgrades.sh FOLDER, a new one. Needs warpwave, torch 2.13 (CPU) and pytest, and pip's package index.
 set -u
 out=$(realpath -m "$1")
