@@ -170,15 +170,6 @@ def test_nothing_is_named_where_all_is_pinned(tmp_path):
     assert pins.unpinned(targets, tmp_path, tmp_path / "host.txt", tmp_path / "devcontainer.json") == []
 
 
-def test_the_page_on_security_is_true_of_the_pins():
-    """It says what is not pinned yet exactly as long as the check finds it."""
-    page = (REPOSITORY / "docs" / "security.md").read_text()
-    found = " ".join(pins.unpinned(TARGETS))
-
-    assert ("**no digest yet**" in page) == ("the base image of" in found)
-    assert ("**not torch yet**" in page) == ("-torch.txt" in found)
-
-
 @pytest.mark.parametrize(("found", "code"), [([], 0), (["docker/x: no digest"], 1)])
 def test_the_check_has_an_exit_code(found, code, monkeypatch, capsys):
     """0 if everything is pinned, 1 with a line for each thing that is not."""

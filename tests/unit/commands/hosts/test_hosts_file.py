@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.commands.options.legs import chosen_targets, hosts_file, legs_of, say_runs_here
-from harness.config.hosts import Entry, Host, Slurm, find_hosts, load_hosts
+from harness.config.hosts import Host, find_hosts, load_hosts
 from harness.config.targets import load_targets
 from harness.errors import ConfigError, UsageError
 from harness.options import Build, Install, RunOptions
@@ -270,17 +270,11 @@ def test_a_shard_is_not_divided_again(tmp_path):
         legs(tmp_path, "{ssh: a, shards: 2}", shard=Shard(1, 2))
 
 
-def test_the_guide_shows_files_that_are_read_and_names_every_key(tmp_path):
-    """Its examples are valid, also as a package's own file, and its table has no key more or less than there are."""
+def test_the_guide_shows_files_that_are_read(tmp_path):
+    """Its examples are valid, also as a package's own file."""
     page = (Path(__file__).parents[4] / "docs" / "guides" / "hosts.md").read_text()
     for text in re.findall(r"^```yaml title=\"[^\"]*hosts.yml\"\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
         load(tmp_path, text, trusted=False)
-    table = page.partition("## Every key")[2].partition("\n## ")[0]
-    named = {key.strip("`") for row in re.findall(r"^\| (`[^|]*?`) \|", table, re.MULTILINE) for key in row.split(", ")}
-
-    assert {key for key in named if "." not in key} == {field.name for field in fields(Entry)}
-    assert all(f"`{field.name}`" in table or f"`slurm.{field.name}`" in table for field in fields(Slurm))
-    assert {key for key in BEYOND if f"`{key}`" not in page.partition("A hosts file *in a package*")[2]} <= {"engine", "container"}
 
 
 @pytest.mark.parametrize(("name", "expected"), [("cuda", True), ("rocm", True), ("cpu", False), ("cud", False)])

@@ -113,15 +113,6 @@ def test_a_race_names_both_programs(findings):
     assert re.search(r"^program \(0, 0, 0\) stores to it, and nothing orders the two; line \d+: tl.store", row.other)
 
 
-def test_the_guide_has_the_table():
-    """Each fault with what finds it, in the order of the tests."""
-    table, _, _ = (REPOSITORY / "docs" / "guides" / "sanitize.md").read_text().partition("| by the interpreter |")
-
-    assert [f"| {fault.words} | {fault.defect or 'no'} |" for fault in TABLE.values()] == re.findall(
-        r"^(\| .+? \| (?:out-of-bounds|uninitialised-read|race|no) \|) [^|]+ \| [^|]+ \| (?:found|crashed|no) \|$", table, re.MULTILINE
-    )
-
-
 def test_findings_fail_the_run_and_are_shown(ran):
     """In the terminal, in Markdown and on the page; the exit code is that of a failed test."""
     done, run = ran
