@@ -6,7 +6,8 @@ import dataclasses
 import linecache
 from dataclasses import dataclass
 
-from harness.inside.sanitize.memory import Block, Given, Place
+from harness.inside.fake_gpu.interpreted.places import Place
+from harness.inside.sanitize.memory import Block, Given
 from harness.inside.sanitize.races import Access
 from harness.records import Defect, Finding
 

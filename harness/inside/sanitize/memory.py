@@ -10,16 +10,14 @@ import gc
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from types import CodeType
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from harness.inside.fake_gpu.interpreted.places import Place
 from harness.inside.sanitize.written import Shadow, Shadows
-
-Place = tuple[CodeType, int]  # of a kernel, and the line
 
 
 @dataclass(eq=False)
