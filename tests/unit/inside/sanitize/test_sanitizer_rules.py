@@ -120,7 +120,9 @@ def test_what_counts_as_written():
     assert shadow_after(called(torch.Tensor.view, -1), called(torch.Tensor.size)) == [False] * 4
     assert shadow_after(called(torch.Tensor.fill_, 1.0, view=lambda tensor: tensor[1:3])) == [False, True, True, False]
     assert shadow_after(called(torch.Tensor.data_ptr)) is None
-    assert shadow_after(called(torch.Tensor.__setitem__, 0, 1.0)) is None
+    assert shadow_after(called(torch.Tensor.__setitem__, 0, 1.0)) == [True, False, False, False]
+    assert shadow_after(called(torch.Tensor.copy_, torch.ones(2), view=lambda tensor: tensor[::2])) == [True, False, True, False]
+    assert shadow_after(called(torch.Tensor.scatter_, 0, 1, 1.0)) is None
     assert shadow_after(lambda shadows, tensor: shadows.called(torch.nn.init.normal_, (), {"tensor": tensor}, tensor)) is None
     assert shadow_after(lambda shadows, tensor: shadows.called(torch.add, (torch.ones(4), 1), {"out": tensor}, tensor)) is None
 
