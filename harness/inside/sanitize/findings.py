@@ -56,8 +56,17 @@ class Found:
             file=code.co_filename,
             line=line,
             text=_text(block.place),
-            other=_told(self.other) if self.other else "",
+            other=_told(self.other) if self.other else self._beyond() if owner and self.defect is Defect.OUT_OF_BOUNDS else "",
         )
+
+    def _beyond(self) -> str:
+        """Say what the index does not: it may be inside the shape, or be that of an element whose first bytes are inside."""
+        assert self.owner is not None
+        inside, size = self.owner.memory.start + self.owner.memory.nbytes - self.address, self.block.itemsize
+        said = [f"bytes {inside} to {size - 1} of its {size} are outside"] if 0 < inside < size else []
+        if any(stride == 0 and length > 1 for stride, length in zip(self.owner.strides, self.owner.shape, strict=True)):
+            said.append(f"the tensor has strides {list(self.owner.strides)} and {self.owner.memory.nbytes} bytes")
+        return "; ".join(said)
 
 
 class Findings:
