@@ -35,10 +35,10 @@ class Finding:
     """One defect of one line of a kernel, with its first example.
 
     `case` is the test in which it was found, `kernel` the row of the report that the test is in, `function` what was launched. `access` is
-    `load`, `store` or `atomic`. `tensor` is the name of the argument, of `shape`; `index` is the element that was touched, flat and by
-    dimension. `lane` is the position in the block of `block` lanes, flat; `lanes` counts those of the access that are wrong alike.
-    `program` is the id of the program. `text` is the line `line` of `file`. `other` says what a race is with. `times` counts the accesses
-    of this test with the same defect at this line.
+    `load`, `store` or `atomic`; or `read`, of a function of torch, which has no lanes and no program. `tensor` is the name of the argument,
+    of `shape`; `index` is the element that was touched, flat and by dimension. `lane` is the position in the block of `block` lanes, flat;
+    `lanes` counts those of the access that are wrong alike. `program` is the id of the program. `text` is the line `line` of `file`.
+    `other` says what a race is with. `times` counts the accesses of this test with the same defect at this line.
     """
 
     __pydantic_config__ = STRICT
@@ -69,6 +69,9 @@ class Finding:
     @property
     def example(self) -> str:
         """The first access that has the defect, in words."""
+        if not self.program:
+            rest = f", nor {self.lanes - 1} more" if self.lanes > 1 else ""
+            return f"reads {self.tensor}{list(self.indices)}, of shape {list(self.shape)}, which nobody wrote{rest}"
         by_dimension = f" = [{', '.join(map(str, self.indices))}]" if len(self.indices) > 1 else ""
         lanes = f"lane {self.lane} of {math.prod(self.block)}" + (f" and {self.lanes - 1} more" if self.lanes > 1 else "")
         program = f"program ({', '.join(map(str, self.program))})"

@@ -65,10 +65,11 @@ def gelu_backward_kernel(grad_ptr, x_ptr, out_ptr, n_elements, TANH: tl.constexp
     inside = offsets < n_elements
     grad = tl.load(grad_ptr + offsets, mask=inside, eviction_policy="evict_last").to(tl.float32)
     x = tl.load(x_ptr + offsets, mask=inside, eviction_policy="evict_last").to(tl.float32)
-    # d(x gate) = gate + x gate'.
+    # d(x gate) = gate + x gate'. Far from 0 the gate alone is the gradient, while the other term becomes infinity times 0.
+    FAR: tl.constexpr = 10.0 if TANH else 16.0
     if TANH:
-        # Limited to 2**126, so that the power times the gate is the other side, 1 - gate, without cancellation.
-        power = tl.exp2(tl.minimum(_tanh_exponent(x), 126.0))
+        # Up to FAR it is at most 2**126, so that the power times the gate is the other side, 1 - gate, without cancellation.
+        power = tl.exp2(_tanh_exponent(x))
         gate = 1.0 / (1.0 + power)
         # gate' = gate (1 - gate) 2u', and 2u' = 2 sqrt(2 / pi) (1 + 3 * 0.044715 x**2).
         slope = gate * (power * gate) * (1.5957691216057308 + 0.21406444881780076 * x * x)
@@ -76,7 +77,8 @@ def gelu_backward_kernel(grad_ptr, x_ptr, out_ptr, n_elements, TANH: tl.constexp
         bell = _bell(x)
         gate = _erf_gate(x, bell, x_ptr.dtype.element_ty != tl.float32)
         slope = 0.3989422804014327 * bell
-    tl.store(out_ptr + offsets, (grad * (gate + x * slope)).to(out_ptr.dtype.element_ty), mask=inside)
+    total = tl.where(tl.abs(x) > FAR, gate, gate + x * slope)
+    tl.store(out_ptr + offsets, (grad * total).to(out_ptr.dtype.element_ty), mask=inside)
 
 
 @repeatable

@@ -54,6 +54,15 @@ def test_infinities_nan_and_the_largest_numbers(dtype, approximate, device, comp
     compare(gelu, F.gelu, x, gradients=False, approximate=approximate)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_far_from_zero_the_gradient_is_the_limit(dtype, approximate, device):
+    """PyTorch has NaN at infinity, and in the tanh form from the root of the largest number on."""
+    far = [17.0, 1e4, 1e12, 1e13, 1e18, 1e20, 1e30, torch.finfo(DTYPES[dtype]).max, float("inf")]
+    x = torch.tensor([*far, *(-each for each in far), float("nan")], device=device).to(DTYPES[dtype]).requires_grad_()
+    gelu(x, approximate=approximate).backward(torch.ones_like(x))
+    assert x.grad[: len(far)].eq(1).all() and x.grad[len(far) : -1].eq(0).all() and x.grad[-1].isnan()
+
+
 def test_strides_are_free_and_kept(approximate, device, compare):
     x = torch.randn(64, 48, device=device)
     compare(gelu, F.gelu, x.t()[::3], approximate=approximate)

@@ -78,21 +78,26 @@ def activate(x, ACTIVATION: tl.constexpr, EXACT: tl.constexpr):
 
 @triton.jit
 def _slope(x, ACTIVATION: tl.constexpr, EXACT: tl.constexpr):
-    """Return the derivative of `activate`."""
+    """Return the derivative of `activate`.
+
+    It is gate + x gate'. Far from 0 the gate alone is the derivative, while the other term becomes infinity times 0. Nearer, the powers are
+    at most 2**126, so that the power times the gate is 1 - gate without cancellation.
+    """
     if ACTIVATION == "gelu":
+        gate = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
         density = 0.3989422804014327 * tl.exp2(-0.7213475204444817 * x * x)  # log2(e) / 2
-        slope = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476)) + x * density
+        slope = tl.where(tl.abs(x) > 16.0, gate, gate + x * density)
     elif ACTIVATION == "gelu_tanh":
-        # Limited to 2**126, so that the power times the gate is 1 - gate without cancellation.
-        power = tl.exp2(tl.minimum(_tanh_exponent(x), 126.0))
+        power = tl.exp2(_tanh_exponent(x))
         gate = _inverse(1.0 + power, EXACT)
-        slope = gate + x * gate * (power * gate) * 1.5957691216057308 * (1.0 + 0.134145 * x * x)
+        near = gate + x * gate * (power * gate) * 1.5957691216057308 * (1.0 + 0.134145 * x * x)
+        slope = tl.where(tl.abs(x) > 10.0, gate, near)
     elif ACTIVATION == "relu":
         slope = tl.where(x <= 0.0, 0.0, 1.0)
     else:
-        power = tl.exp2(tl.minimum(-1.4426950408889634 * x, 126.0))
+        power = tl.exp2(-1.4426950408889634 * x)
         gate = _inverse(1.0 + power, EXACT)
-        slope = gate * (1.0 + x * (power * gate))
+        slope = tl.where(tl.abs(x) > 87.0, gate, gate * (1.0 + x * (power * gate)))
     return slope
 
 

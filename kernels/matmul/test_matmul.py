@@ -199,6 +199,15 @@ def test_activations_of_large_and_odd_numbers(activation, device, compare):
     compare(ours, lambda x: pytorch(x, weight=one.to(x.dtype)), grid[2:].clamp(-12, 12))
 
 
+@pytest.mark.parametrize("activation", [each for each in ACTIVATIONS if each])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_far_from_zero_the_slope_of_an_activation_is_the_limit(dtype, activation, device):
+    far = [90.0, 1e4, 1e13, 1e20, 1e30, torch.finfo(DTYPES[dtype]).max, float("inf")]
+    x = torch.tensor([*far, *(-each for each in far)], device=device).to(DTYPES[dtype])
+    grad = _activation_backward(torch.ones_like(x), x, activation)
+    assert grad[: len(far)].eq(1).all() and grad[len(far) :].eq(0).all()
+
+
 @pytest.mark.parametrize("shape", [(0, 4), (4, 0)], ids=["no rows", "no columns"])
 def test_linear_of_nothing(shape, device, compare):
     x, w, b = (torch.randn(size, device=device) for size in (shape, (3, shape[1]), (3,)))

@@ -12,6 +12,7 @@ from harness.compare.verdict import phrase, sentence
 from harness.records import CompiledKernel, Verdict
 
 _MOST = 8  # targets in a clause
+_FEW_CARDS = 3  # named in a clause
 _LIMIT = f"{FAR:.0%}"
 
 
@@ -32,13 +33,16 @@ def headline(comparison: Comparison, lines: Sequence[KernelLine]) -> str:
 def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     """Return a clause for each kind of fault, the gravest first. A clause about the one target of the clause before says `there`."""
     targets = comparison.targets
+    cells = [cell.compiled for row in comparison.codegen for cell in row.cells]
+    cards = list(dict.fromkeys(made.architecture for made in cells if made.verdict in FAILING and not made.only_gates))
+    cards_named = ", ".join(cards) if len(cards) <= _FEW_CARDS else f"{len(cards)} architectures"
     faults = (
         (_count(targets, lambda target: sum(target.tests.get(verdict.value, 0) for verdict in FAILING)), "test", "fails", "fail"),
         (
             _kernels(comparison, lambda made: made.verdict in FAILING and not made.only_gates),
             "kernel",
-            "does not compile",
-            "do not compile",
+            f"does not compile for {cards_named}",
+            f"do not compile for {cards_named}",
         ),
         (_kernels(comparison, lambda made: made.only_gates), "kernel", "breaks a gate", "break a gate"),
         (_count(targets, _unmeasured), "point", "could not be measured", "could not be measured"),

@@ -26,6 +26,7 @@ from harness.inside.fake_gpu.interpreted.language.gaps import language_gaps
 from harness.inside.fake_gpu.interpreted.language.members import language_members
 from harness.inside.fake_gpu.interpreted.looking_compiled import compiled, looking_compiled
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrow_floats
+from harness.inside.fake_gpu.interpreted.promises import promises
 from harness.inside.fake_gpu.interpreted.waiting import waiting_programs
 from harness.inside.fake_gpu.streams import Graph
 from harness.inside.fake_gpu.torch_device import Patch, apply
@@ -57,7 +58,7 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
         *narrow_floats(),
         *language_gaps(),
         *language_members(),
-        *hardware(_PROCESSORS, card.warp_size),
+        *hardware(_PROCESSORS, card),
         *looking_compiled(),
         (JITFunction, "run", _not_interpreted(JITFunction.run)),
         (InterpretedFunction, "warmup", _warmup),
@@ -68,6 +69,7 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
     ]
     tuning, undo = card_with_data(card, kinds, _driver, [*launching, *compiling(launching)])
     below.callback(undo)
+    apply(promises(), below)
     return tuning, below.close
 
 

@@ -48,7 +48,7 @@ class Launch:
             self._races(log.close())
         for memory in self.tensors.memories.values():
             if memory.shadow is not None and memory.shadow.marks.all():
-                self._shadows.forget(memory.shadow)
+                self._shadows.complete(memory.shadow)
 
     def lanes(self, block: Block, addresses: NDArray[np.uint64], mask: Mask, later: list[Entry] | None = None) -> tuple[Lanes | None, Mask]:
         """Return the lanes that are on and inside, and which ones are on and out of bounds (None: no lane). The latter are reported.
@@ -69,6 +69,7 @@ class Launch:
                 return Lanes(block, memory, offsets, int(offsets.min()), high + block.itemsize - 1, chosen), None
         outside = self._outside(block, found)
         if not outside.any():
+            self._in_several(found)
             return None, None
         positions = np.arange(addresses.size) if chosen is None else chosen
         report = functools.partial(self._report, Defect.OUT_OF_BOUNDS, block, address=int(found[outside][0]), index=self._index)
@@ -121,6 +122,13 @@ class Launch:
         """Return what programs synchronise on with this atomic."""
         addresses, start = np.unique(lanes.offsets), lanes.memory.start
         return [start + int(offset) for offset in addresses] if len(addresses) <= _FEW_KEYS else [("all of", start)]
+
+    def _in_several(self, addresses: NDArray[np.uint64]) -> None:
+        """Treat storages as written that one access has reached together: which of them it wrote is not looked at."""
+        for memory in self.tensors.memories.values():
+            if memory.shadow is not None and not self._beyond([memory], addresses, 1).all():
+                self._shadows.complete(memory.shadow)
+                memory.shadow = None
 
     def _outside(self, block: Block, addresses: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which addresses are outside of the origin's storage, or of all storages if the origin is not known."""

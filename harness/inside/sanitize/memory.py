@@ -10,16 +10,14 @@ import gc
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from types import CodeType
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from harness.inside.fake_gpu.interpreted.places import Place
 from harness.inside.sanitize.written import Shadow, Shadows
-
-Place = tuple[CodeType, int]  # of a kernel, and the line
 
 
 @dataclass(eq=False)
@@ -158,7 +156,10 @@ class Tensors:
         except (NotImplementedError, RuntimeError):  # a sparse tensor, or one without data, or one of torch's compiler
             return Memory(0, 0)
         if start not in self.memories:
-            self.memories[start] = Memory(start, storage.nbytes(), self._shadows.of(storage))
+            shadow = self._shadows.of(storage)
+            if shadow is not None and shadow.later is not None:
+                shadow.later.wanted = False  # what the kernel reads of it is checked
+            self.memories[start] = Memory(start, storage.nbytes(), shadow)
         return self.memories[start]
 
 

@@ -13,6 +13,7 @@ from harness.inside.fake_gpu.redirect import Redirect
 from harness.inside.process.journal import Journal
 from harness.inside.sanitize.origins import Patch
 from harness.inside.sanitize.sanitizer import Sanitizer
+from harness.inside.sanitize.torch_reads import TorchReads
 from harness.records import Finding
 
 _NAME = "warpwave-sanitized"
@@ -33,7 +34,7 @@ def of_interpreted_kernels(plugins: pytest.PytestPluginManager) -> list[Patch]:
     """Check interpreted kernels; return what the interpreter and torch must do instead, so that the sanitizer sees it."""
     sanitizer = Sanitizer()
     plugins.register(Sanitized(Journal.from_environment(), sanitizer.findings), _NAME)
-    return [*sanitizer.patches(), (Redirect, "watch", staticmethod(sanitizer.shadows.called))]
+    return [*sanitizer.patches(), (Redirect, "watch", staticmethod(TorchReads(sanitizer.shadows, sanitizer.findings).called))]
 
 
 def of_machine_code(plugins: pytest.PytestPluginManager) -> Collected:

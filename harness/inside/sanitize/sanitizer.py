@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import numpy as np
 import torch
-import triton
 from numpy.typing import NDArray
 from triton.runtime import interpreter
 
+from harness.inside.fake_gpu.interpreted.places import place_in_kernel
 from harness.inside.fake_gpu.interpreted.waiting import Programs
 from harness.inside.sanitize.findings import Findings
 from harness.inside.sanitize.launch import Launch
-from harness.inside.sanitize.memory import Block, Lanes, Place
+from harness.inside.sanitize.memory import Block, Lanes
 from harness.inside.sanitize.order import watched
 from harness.inside.sanitize.origins import Patch, origin_of
 from harness.inside.sanitize.origins import patches as origin_patches
@@ -26,7 +23,6 @@ from harness.inside.sanitize.unwritten import Entry, suspected
 from harness.inside.sanitize.unwritten import patches as unwritten_patches
 from harness.inside.sanitize.written import Shadows
 
-_NOT_KERNELS = (f"{Path(triton.__file__).parent}/", f"{Path(__file__).parents[1]}/")  # what stands between a kernel and memory
 _RELEASING = {interpreter._ir.MEM_SEMANTIC.RELEASE, interpreter._ir.MEM_SEMANTIC.ACQUIRE_RELEASE}
 _OF_PROGRAM = interpreter._ir.MEM_SYNC_SCOPE.CTA  # the scope of an atomic that is one to its own program only
 _ACQUIRING = {interpreter._ir.MEM_SEMANTIC.ACQUIRE, interpreter._ir.MEM_SEMANTIC.ACQUIRE_RELEASE}
@@ -172,7 +168,7 @@ class Sanitizer:
 
 def _checked(launch: Launch, doing: str, ptrs: Any, mask: Any, later: list[Entry] | None = None) -> tuple[Lanes | None, Any]:
     """Return the lanes of an access that are inside, and the mask without the others. Those are reported, `later` if it is given."""
-    block = Block(_place(), doing, origin_of(ptrs, launch.tensors.by_address), ptrs.data.shape, _bytes(ptrs.get_element_ty()))
+    block = Block(place_in_kernel(), doing, origin_of(ptrs, launch.tensors.by_address), ptrs.data.shape, _bytes(ptrs.get_element_ty()))
     lanes, outside = launch.lanes(block, ptrs.data, None if mask is None else mask.data, later)
     if outside is None:
         return lanes, mask
@@ -204,16 +200,3 @@ def _changes(ptrs: NDArray[np.uint64], value: NDArray[Any], mask: NDArray[np.boo
     unsigned = np.dtype(f"u{value.dtype.itemsize}")
     changed: NDArray[np.bool_] = old.view(unsigned) != np.ascontiguousarray(value).view(unsigned)
     return changed
-
-
-def _place() -> Place:
-    """Return the code and line of the kernel that is about to access memory."""
-    frame = sys._getframe(3)
-    while frame.f_back is not None and _is_tritons(frame.f_code):
-        frame = frame.f_back
-    return frame.f_code, frame.f_lineno
-
-
-@functools.cache
-def _is_tritons(code: CodeType) -> bool:
-    return code.co_filename.startswith(_NOT_KERNELS)

@@ -307,3 +307,12 @@ def test_the_first_failed_test_comes_with_the_command_that_runs_it_alone():
     shown = " ".join(show([run(cases=(failed, case()))], [], False).split())
 
     assert """--stage test --test 'softmax/test_softmax.py::test_shapes[(3, 4)-it'"'"'s]'""" in shown
+
+
+@pytest.mark.parametrize(("said", "joined"), [("AssertionError: K >= 16", True), ("AssertionError: 3 is not 4", False)])
+def test_a_test_that_fails_with_the_words_of_the_compiler_is_named_beside_them(said, joined):
+    failed = case(verdict=Verdict.FAILED, message=said)
+    dead = compiled(verdict=Verdict.FAILED, registers=None, origin=failed.id, reason="CompilationError: K >= 16 (at 5:46)")
+    text = " ".join(show([run("a", cases=(failed,), compiled=(dead,))], full=False).split())
+
+    assert (f"{failed.id} fails with the same words" in text) is joined

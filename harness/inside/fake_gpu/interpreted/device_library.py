@@ -26,7 +26,7 @@ def library(backend: str) -> list[Patch]:
     from triton.runtime.interpreter import InterpreterBuilder
 
     calls = _Calls()
-    changes: list[Patch] = [(InterpreterBuilder, "create_extern_elementwise", calls.compute)]
+    changes: list[Patch] = [(InterpreterBuilder, "create_extern_elementwise", lambda builder, *args: calls.compute(*args))]
     vendors = {info.name: _module(f"{info.name}.libdevice") for info in pkgutil.iter_modules(extra.__path__) if info.ispkg}
     for module in filter(None, vendors.values()):
         changes += [(module, name, calls.named(name, function)) for name, function in _functions(module)]

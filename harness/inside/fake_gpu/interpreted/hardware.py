@@ -1,4 +1,4 @@
-"""What kernels ask of the card itself (`tl.extra.cuda.smid()`, `gdc_wait()`), which Triton's interpreter does not answer."""
+"""What kernels ask of the card itself (`tl.extra.cuda.smid()`, `gdc_wait()`), and what its compiler refuses, in Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ import triton.language as tl
 import triton.language.extra as extra
 
 from harness.inside.fake_gpu.torch_device import Patch
+from harness.records import Architecture
 
 _WARPS = 4  # what a launch has if it does not say
 
 
-def hardware(processors: int, warp_size: int) -> Iterator[Patch]:
-    """Yield answers: programs run one after another, each on one of the `processors`; one launch ends before the next begins."""
+def hardware(processors: int, card: Architecture) -> Iterator[Patch]:
+    """Yield answers: programs run one after another, each on one of the `processors`; one launch ends before the next begins.
+
+    The interpreter multiplies matrices of every size. The card's compiler says which one is too small for it.
+    """
     from triton.runtime.interpreter import InterpreterOptions, interpreter_builder
 
     def smid() -> Any:
@@ -33,9 +37,25 @@ def hardware(processors: int, warp_size: int) -> Iterator[Patch]:
         for name, function in vars(module).items():
             if getattr(function, tl.core.TRITON_BUILTIN, False):
                 yield module, name, answers.get(name) or _within_the_interpreter(function)
-    for name, value in (("num_warps", _WARPS), ("warp_size", warp_size)):
+    for name, value in (("num_warps", _WARPS), ("warp_size", card.warp_size)):
         if not hasattr(InterpreterOptions, name):
             yield InterpreterOptions, name, value
+    of_compiler = _of_compiler(card)
+    if "min_dot_size" in of_compiler:
+        functions = {**interpreter_builder.codegen_fns, "min_dot_size": of_compiler["min_dot_size"]}
+        yield interpreter_builder, "codegen_fns", functions
+
+
+def _of_compiler(card: Architecture) -> Mapping[str, Any]:
+    """Return what Triton's language asks of a card's compiler; nothing if this Triton does not compile for it."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import make_backend
+
+    try:
+        backend = make_backend(GPUTarget(card.backend, card.arch, card.warp_size))
+    except RuntimeError:
+        return {}
+    return backend.get_codegen_implementation(backend.parse_options({}))  # type: ignore[no-any-return]
 
 
 @contextlib.contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from harness.compare.codegen.alignment import by_generation
 from harness.compare.model import FAILING, CodegenCell, CodegenRow, Comparison
@@ -46,13 +48,28 @@ def codegen(comparison: Comparison, every: bool) -> list[Section]:
     sections[-1] = dataclasses.replace(sections[-1], lines=without, legend=tuple(legend))
     if every:
         return sections
-    sections += _not_compiled(UNCOMPILED, [cell for cell in cells if cell.compiled.verdict in FAILING and not cell.compiled.only_gates])
+    sections += _not_compiled(
+        UNCOMPILED, [cell for cell in cells if cell.compiled.verdict in FAILING and not cell.compiled.only_gates], _failed(comparison)
+    )
     skipped = [cell for cell in cells if not cell.compiled.was_compiled]
     return [*sections, *_not_compiled("Not compiled: host code that does not run without a GPU", skipped)]
 
 
-def _not_compiled(title: str, cells: list[CodegenCell]) -> list[Section]:
-    """Return a line per function, target and reason. A reason shared by many architectures or points is listed once."""
+def _failed(comparison: Comparison) -> dict[tuple[str, str], str]:
+    """Return what each failed test says, by target and test, without the exception's name."""
+    return {
+        (cell.target, row.id): first_line(cell.result.message).rpartition("Error: ")[2]
+        for row in comparison.tests
+        for cell in row.cells
+        if cell.result.verdict in FAILING
+    }
+
+
+def _not_compiled(title: str, cells: list[CodegenCell], failed: Mapping[tuple[str, str], str] = MappingProxyType({})) -> list[Section]:
+    """Return a line per function, target and reason. A reason shared by many architectures or points is listed once.
+
+    `failed` has the words of failed tests. A test that launches the function and fails with the compiler's words is named.
+    """
     groups: dict[tuple[str, str, str, Verdict], list[CompiledKernel]] = {}
     for cell in cells:
         made = cell.compiled
@@ -62,6 +79,7 @@ def _not_compiled(title: str, cells: list[CodegenCell]) -> list[Section]:
         where = list(dict.fromkeys(made.architecture for made in found))
         shown = name(", ".join(where)) if len(where) <= 3 else f"{len(where)} architectures"
         origins = list(dict.fromkeys(made.origin for made in found if made.origin))
+        same = [test for test in origins if (words := failed.get((target, test))) and words in reason]
         subject, more = (origins[0], len(origins) - 1) if found[0].function == HOST_CODE and origins else (function, 0)
         lines.append(
             say(
@@ -75,6 +93,7 @@ def _not_compiled(title: str, cells: list[CodegenCell]) -> list[Section]:
                 Bit(verdict.value, verdict),
                 f", {found[0].not_run.words}: " if found[0].not_run else ": ",
                 name(reason),
+                *(("; ", name(same[0]), " fails with the same words") if same else ()),
             )
         )
     return [Section(title, lines=shorten(lines, _FEW_FAILURES))] if lines else []

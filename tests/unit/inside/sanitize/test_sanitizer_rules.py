@@ -10,10 +10,12 @@ import numpy as np
 import torch
 
 from harness.inside.sanitize import races
+from harness.inside.sanitize.findings import Found
 from harness.inside.sanitize.memory import Block, Given, Lanes, Memory
 from harness.inside.sanitize.order import NOTHING, Order
 from harness.inside.sanitize.races import Access, Log
 from harness.inside.sanitize.written import Shadows
+from harness.records import Defect
 
 MEMORY = Memory(4096, 4096)
 CODE = compile("", "kernel.py", "exec")
@@ -120,7 +122,9 @@ def test_what_counts_as_written():
     assert shadow_after(called(torch.Tensor.view, -1), called(torch.Tensor.size)) == [False] * 4
     assert shadow_after(called(torch.Tensor.fill_, 1.0, view=lambda tensor: tensor[1:3])) == [False, True, True, False]
     assert shadow_after(called(torch.Tensor.data_ptr)) is None
-    assert shadow_after(called(torch.Tensor.__setitem__, 0, 1.0)) is None
+    assert shadow_after(called(torch.Tensor.__setitem__, 0, 1.0)) == [True, False, False, False]
+    assert shadow_after(called(torch.Tensor.copy_, torch.ones(2), view=lambda tensor: tensor[::2])) == [True, False, True, False]
+    assert shadow_after(called(torch.Tensor.scatter_, 0, 1, 1.0)) is None
     assert shadow_after(lambda shadows, tensor: shadows.called(torch.nn.init.normal_, (), {"tensor": tensor}, tensor)) is None
     assert shadow_after(lambda shadows, tensor: shadows.called(torch.add, (torch.ones(4), 1), {"out": tensor}, tensor)) is None
 
@@ -151,3 +155,20 @@ def test_the_next_owner_of_an_address_is_not_blamed():
 def test_an_index_is_that_of_the_tensor_as_it_is_stepped_through(shape, strides, element, flat, indices):
     """Beyond its end, the dimension with the largest stride runs on."""
     assert Given("x", MEMORY, 4096, 4, shape, strides).index(4096 + 4 * element) == (flat, indices)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "nbytes", "address", "size", "words"),
+    [
+        ((97,), (1,), 388, 384, 8, "bytes 4 to 7 of its 8 are outside"),
+        ((64,), (0,), 4, 4, 4, "the tensor has strides [0] and 4 bytes"),
+        ((97,), (1,), 388, 388, 4, ""),
+    ],
+)
+def test_an_access_outside_says_what_its_index_does_not(shape, strides, nbytes, address, size, words):
+    memory = Memory(4096, nbytes)
+    owner, block = Given("x", memory, 4096, 4, shape, strides), Block((CODE, 1), "load", None, (1,), size)
+    found = Found(Defect.OUT_OF_BOUNDS, "kernel", block, (0, 0, 0), owner, 4096 + address, 0, 1)
+
+    assert found.finding().other == words
+    assert words in found.finding().sentence
