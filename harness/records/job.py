@@ -203,11 +203,8 @@ class Job(JobOptions):
 
     @property
     def sanitizes(self) -> bool:
-        """Whether the test stage checks accesses to memory: where kernels are interpreted, unless the user says otherwise.
-
-        Where they are emulated, only if the user asks for it: that takes longer.
-        """
-        return (self.interpret and self.sanitize is not False) or (self.emulate is not None and self.sanitize is True)
+        """Whether the test stage checks accesses to memory: without a card, unless the user says otherwise."""
+        return not self.needs_card and self.sanitize is not False
 
     @classmethod
     def load(cls, path: Path) -> Job:

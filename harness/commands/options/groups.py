@@ -82,7 +82,7 @@ what_options = several(
     click.option(
         "--sanitize/--no-sanitize",
         default=None,
-        help="Check what interpreted or emulated kernels do to memory: bounds, unwritten data, races.  [default: where interpreted]",
+        help="Check what interpreted or emulated kernels do to memory: bounds, unwritten data, races.  [default: on]",
     ),
     click.option(
         "--autotune",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from enum import IntEnum, auto
 
-from harness.inside.codegen.assembly import Instruction, Label, steps
+from harness.inside.codegen.assembly import Instruction, on_paths
 
 # What empties the first cache; what the acquiring wave does for the whole card, as an atomic's default order asks; what bypasses the cache.
 _EMPTIES = re.compile(r"buffer_gl0_inv|global_inv")
@@ -37,26 +37,11 @@ def acquired_alone(assembly: str) -> tuple[str, ...]:
     """Return a sentence for each load behind a barrier that waves reach without having emptied their cache."""
     if "_inv" not in assembly or not any(name in assembly for name in ("buffer_gl1_inv", "global_inv")):
         return ()
-    code = list(steps(assembly))
-    labels = {step.name: position for position, step in enumerate(code) if isinstance(step, Label)}
     found: dict[int, str] = {}
-    waiting, seen = [(0, Stage.NOTHING)], set[tuple[int, Stage]]()
-    while waiting:
-        position, stage = waiting.pop()
-        while position < len(code) and (position, stage) not in seen:
-            seen.add((position, stage))
-            step = code[position]
-            position += 1
-            if isinstance(step, Label):
-                continue
-            if step.name.startswith(("s_branch", "s_cbranch")) and step.operands.strip() in labels:
-                waiting.append((labels[step.operands.strip()], stage))
-            if stage is Stage.BEHIND_BARRIER and _reads_cache(step):
-                where = step.place or f"line {step.line} of the assembly"
-                found[step.line] = f"{step.name} of {where} behind a barrier, without {_emptying(assembly)}: another wave acquired"
-            if step.ends_block:
-                break
-            stage = _after(step, stage)
+    for step, stage in on_paths(assembly, Stage.NOTHING, _after):
+        if stage is Stage.BEHIND_BARRIER and _reads_cache(step):
+            where = step.place or f"line {step.line} of the assembly"
+            found[step.line] = f"{step.name} of {where} behind a barrier, without {_emptying(assembly)}: another wave acquired"
     return tuple(dict.fromkeys(found[line] for line in sorted(found)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -14,7 +15,7 @@ from harness.config.targets import load_targets
 from harness.engines.protocol import Layout
 from harness.errors import InfrastructureError, UsageError
 from harness.options import RunOptions
-from harness.records import Environment, Exit, Stage, StageReport, Stages, Verdict, dump
+from harness.records import Environment, Exit, Job, Stage, StageReport, Stages, Verdict, dump
 from harness.records.registry.engines import Entry
 from harness.run import attempt as attempt_module
 from harness.run import lease as lease_module
@@ -235,3 +236,11 @@ def test_accesses_to_memory_are_checked_only_where_no_card_runs_kernels(name, tm
     check_target(targets[name], options[False])
     with pytest.raises(UsageError, match=f"--sanitize was given, and the target '{name}' neither interprets nor emulates its kernels"):
         check_target(targets[name], options[True])
+
+
+@pytest.mark.parametrize("choice", [None, False, True])
+def test_memory_is_checked_where_there_is_no_card_unless_the_user_says_otherwise(choice):
+    job = Job("r", "t", (), "/kernels", "/out", sanitize=choice)
+    emulated = replace(job, emulate=load_targets()["gfx942-emulated"].emulate)
+
+    assert [each.sanitizes for each in (replace(job, interpret=True), emulated, job)] == [choice is not False] * 2 + [False]

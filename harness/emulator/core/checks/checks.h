@@ -45,7 +45,7 @@ struct wave_checks {
     u32 horizon; /* global accesses before this time are ordered before this workgroup's */
 };
 
-struct cell { u32 writer, written_at, written_by, reader, read_at, read_by, other_reader, other_read_at, other_read_by, released; };
+struct cell { u32 writer, written_at, written_by, reader, read_at, read_by, other_reader, other_read_at, other_read_by, released, storer; };
 struct checks {
     u32 lds_unit, global_unit, room, count;
     struct finding *findings;

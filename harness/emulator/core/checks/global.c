@@ -1,7 +1,8 @@
 /* Global memory: races between workgroups of a launch. A shadow has the last writer and two readers of each unit.
  *
  * Workgroups are ordered by atomics only. An atomic of one workgroup on an address that another one's atomic had touched orders all that
- * anybody did before that: this may hide a race, and blames no lock and no counter. A store that changes nothing is no conflict. */
+ * anybody did before that: this may hide a race, and blames no lock and no counter. A store that changes nothing is no conflict.
+ * A program that stored there itself reads its own value, whoever stored the same one first: `storer` is the last one that did. */
 #include "checks.h"
 
 static u32 number_of(const struct wave *w) {
@@ -54,7 +55,7 @@ void saw_global(struct wave *w, u64 address, u32 size, int lane, int access) {
             synchronise(w, at->released > at->written_at + 1 ? at->released : at->written_at + 1);
             continue; /* how kernels wait for others */
         }
-        if (at->writer && at->writer != me && at->written_at >= horizon(w))
+        if (at->writer && at->writer != me && at->storer != me && at->written_at >= horizon(w))
             conflict(w, at->writer, at->written_by & 0x7fffffff, atomic ? UPDATES : WRITES, address, size, lane, READS);
         if (at->reader && at->reader != me) at->other_reader = at->reader, at->other_read_at = at->read_at, at->other_read_by = at->read_by;
         at->reader = me, at->read_at = c->time, at->read_by = w->pc - 1;
@@ -80,6 +81,7 @@ void global_stored(struct wave *w, u64 address, u32 size, int lane, int access, 
                 conflict(w, reader, last ? at->read_by : at->other_read_by, READS, address, size, lane, access);
             at->writer = me, at->written_at = access == UPDATES ? c->time - 1 : c->time, at->written_by = (w->pc - 1) | (access == UPDATES ? 1u << 31 : 0);
         }
+        if (access == WRITES || changed) at->storer = access == WRITES ? me : 0;
         if (access == UPDATES) at->released = c->time;
     }
 }

