@@ -11,7 +11,7 @@ from harness.compare.model import COMPLETE, FAILING, CardUse, TargetSummary
 from harness.compare.speeds.ratios import judge
 from harness.compare.tests.parity import count_reasons
 from harness.errors import ExitCode, Outcome
-from harness.records import NotRun, Stage, TargetRun, Verdict, reasons, worst
+from harness.records import HARMLESS, NotRun, Stage, TargetRun, Verdict, reasons, worst
 from harness.records.selection.package import is_load
 
 _PHRASES = {
@@ -53,7 +53,7 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         for report in run.stages
         if report.verdict is not Verdict.NOT_RUN or report.stage is Stage.TEST
     ]
-    found += [(Verdict(verdict), _count_sentence(tests, "test")) for verdict in tests if Verdict(verdict) is not Verdict.NOT_RUN]
+    found += [(Verdict(verdict), _count_sentence(tests, "test")) for verdict in tests if Verdict(verdict) not in HARMLESS]
     found += [(Verdict(verdict), _count_sentence(compiled, "binary")) for verdict in compiled if Verdict(verdict) in FAILING]
     tested = any(report.stage is Stage.TEST for report in run.stages)
     if tests and set(tests) == {Verdict.NOT_RUN.value}:
@@ -153,7 +153,7 @@ def _named(targets: Sequence[TargetSummary]) -> str:
 def _failure(target: TargetSummary) -> str:
     """Say what failed on a target, even if its verdict is graver. If no test, point or kernel failed, report the stage."""
     bad = {verdict.value for verdict in FAILING}
-    if target.complete and not {*target.tests, *target.points, *target.compiled} <= {Verdict.PASSED.value, Verdict.NOT_RUN.value}:
+    if target.complete and not {*target.tests, *target.points, *target.compiled} <= {verdict.value for verdict in HARMLESS}:
         return phrase(target)
     counts = {"test": target.tests, "binary": target.compiled}
     parts = [_count_sentence(count, noun) for noun, count in counts.items() if bad & {*count}]
@@ -229,10 +229,11 @@ def _count_sentence(
     total = sum(counts.values())
     if not total:
         return ""
-    passed, skipped = counts.get(Verdict.PASSED.value, 0), counts.get(Verdict.NOT_RUN.value, 0)
-    wrong = total - passed - skipped
+    passed, expected, skipped = (counts.get(verdict.value, 0) for verdict in HARMLESS)
+    wrong = total - passed - expected - skipped
     text = f"{bad} {wrong} of {_nouns(total, noun)}" if wrong else f"{good} {_nouns(passed, noun)}"
-    return f"{text} ({', '.join(reasons(skipped, not_run))})" if skipped else text
+    beside = [*([_nouns(expected, "expected failure")] if expected else []), *reasons(skipped, not_run)]
+    return f"{text} ({', '.join(beside)})" if beside else text
 
 
 def _nouns(count: int, noun: str) -> str:

@@ -10,8 +10,8 @@ from itertools import islice
 from harness.compare.model import TargetSummary
 from harness.render.text import visible
 
-# Every option of `warpwave run` is in one of these sets; a test checks them against the parser. What may decide a verdict is kept: what runs,
-# where, with what, how it is checked and for how long. The first of each two sets has the options with a value.
+# Every option of `warpwave run` is in one of these sets; a test checks them against the parser. What may decide a verdict is kept: what
+# runs, where, with what, how it is checked and for how long. The first of each two sets has the options with a value.
 _KEPT = frozenset(
     {
         *("--kernels", "--engine", "--python", "--targets", "--hosts", "--gpu", "--gpus", "--base-image", "--wheelhouse", "--ca-bundle"),

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from harness.compare.model import KernelTests, Parity, ParityRow, TestCell
-from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, TargetRun, Verdict
+from harness.records import HARMLESS, MOST_SECONDS, CaseResult, CompiledKernel, TargetRun, Verdict
 
 # Targets named in a row as not passing. If there are very many tests, fewer; the row's cells still hold all.
 MOST_NAMED, _FEWEST_NAMED, _MOST_NAMES = 100, 10, 2_000_000
@@ -78,9 +78,10 @@ def _parity(cells: Mapping[str, TestCell], took_part: list[str], all_asked: list
     if Verdict.PASSED not in verdicts.values():
         return Parity.PASSED_NOWHERE, ()
     found = (
-        (Parity.FAILED_ON, (name for name, verdict in verdicts.items() if verdict not in (Verdict.PASSED, Verdict.NOT_RUN))),
+        (Parity.FAILED_ON, (name for name, verdict in verdicts.items() if verdict not in HARMLESS)),
         (Parity.MISSING_ON, (name for name in all_asked if name not in cells) if len(cells) < len(took_part) else ()),
         (Parity.SKIPPED_ON, (name for name, verdict in verdicts.items() if verdict is Verdict.NOT_RUN)),
+        (Parity.XFAILED_ON, (name for name, verdict in verdicts.items() if verdict is Verdict.XFAILED)),
     )
     for parity, behind in found:
         if named := tuple(itertools.islice(behind, most)):

@@ -58,7 +58,7 @@ def never_ran(architecture: str, identity: str, job: Job, up: bool) -> CompiledK
 
 def mostly_run(report: StageReport, cases: list[Cases]) -> StageReport:
     """Return the report as incomplete if fewer than half of the cases ran to their end: kernels that nobody launched are not good ones."""
-    counted = Counter(why for each in cases for why in each.ended.values() if why not in (NotRun.SKIPPED, NotRun.EMPTY))
+    counted = Counter(why for each in cases for why in each.ended.values() if why not in (NotRun.SKIPPED, NotRun.XFAILED, NotRun.EMPTY))
     whole, total = counted[None], counted.total()
     if report.verdict is not Verdict.PASSED or 2 * whole >= total:
         return report

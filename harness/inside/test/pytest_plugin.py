@@ -143,12 +143,15 @@ class Reporter:
                 outcome, why = "skipped", NotRun.NOT_PRETENDED
         elif skipped:
             outcome, message, why = "skipped", _skip_reason(skipped[0]), NotRun.SKIPPED
+            if hasattr(skipped[0], "wasxfail"):
+                outcome, why = "xfailed", None
         elif message := self._doubt():
             outcome = "invalid"
         properties = {str(key): str(value) for report in self.reports[-1:] for key, value in report.user_properties}
         if self.account:
             properties.update(self.account.properties())
-            if fault := self.account.fault:
+            # A failure that the author expects may be the fault itself.
+            if (fault := self.account.fault) and (outcome, fault.outcome) != ("xfailed", "failed"):
                 outcome, message, why = fault.outcome, fault.message, None
         wrong = trouble_if_used()
         if wrong and not bad:
@@ -295,5 +298,5 @@ def _interpreted() -> bool:
 
 def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     longrepr = report.longrepr
-    text = longrepr[2] if isinstance(longrepr, tuple) else getattr(report, "wasxfail", "") or str(longrepr or "")
+    text = getattr(report, "wasxfail", None) or (longrepr[2] if isinstance(longrepr, tuple) else str(longrepr or ""))
     return text.removeprefix("Skipped: ")
