@@ -22,6 +22,9 @@ OVERTIME, OVERFULL = 124, 122
 # A part of the name of every target whose tests run on no card: a CPU executes the card's machine code.
 EMULATED = "emulated"
 
+# The property of a test that failed in the emulator by what host code raised: a card fails it, too.
+HOST_ERROR_PROPERTY = "host_error"
+
 # How pytest's own JUnit file calls a test that failed as expected: the type of a `<skipped>`.
 JUNIT_XFAIL = "pytest.xfail"
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from harness.compare.model import KernelTests, Parity, ParityRow, TestCell
-from harness.records import HARMLESS, MOST_SECONDS, CaseResult, CompiledKernel, TargetRun, Verdict
+from harness.records import HARMLESS, HOST_ERROR_PROPERTY, MOST_SECONDS, CaseResult, CompiledKernel, TargetRun, Verdict
 
 # Targets named in a row as not passing. If there are very many tests, fewer; the row's cells still hold all.
 MOST_NAMED, _FEWEST_NAMED, _MOST_NAMES = 100, 10, 2_000_000
@@ -39,11 +39,15 @@ def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
 
 
 def _suspected(cells: Mapping[str, TestCell], emulated: Collection[str]) -> tuple[str, ...]:
-    """Return the emulated targets that failed a test while it passed on another kind of target, and failed on none."""
+    """Return the emulated targets that failed a test by what they executed, while it passed on another kind of target, and failed on none."""
     elsewhere = {cell.result.verdict for name, cell in cells.items() if name not in emulated}
     if not emulated or Verdict.PASSED not in elsewhere or Verdict.FAILED in elsewhere:
         return ()
-    return tuple(name for name, cell in cells.items() if name in emulated and cell.result.verdict is Verdict.FAILED)
+    return tuple(
+        name
+        for name, cell in cells.items()
+        if name in emulated and cell.result.verdict is Verdict.FAILED and HOST_ERROR_PROPERTY not in cell.result.properties
+    )
 
 
 def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:
