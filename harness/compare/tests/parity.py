@@ -39,7 +39,7 @@ def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
 
 
 def _suspected(cells: Mapping[str, TestCell], emulated: Collection[str]) -> tuple[str, ...]:
-    """Return the emulated targets that failed a test by what they executed, while it passed on another kind of target, and failed on none."""
+    """Return the emulated targets where what was executed failed a test that passed on another kind of target, and failed on none."""
     elsewhere = {cell.result.verdict for name, cell in cells.items() if name not in emulated}
     if not emulated or Verdict.PASSED not in elsewhere or Verdict.FAILED in elsewhere:
         return ()

@@ -42,6 +42,18 @@ def never_reached(architecture: str, cases: Mapping[str, Cases], files: Iterable
     return [identity for identity in known if identity not in cases[architecture].ended]
 
 
+def fails_here_only(row: CompiledKernel, cases: Mapping[str, Cases]) -> CompiledKernel:
+    """Return the row; as a failure, if its test or point raised on this architecture and ran to its end on another.
+
+    What runs on one of them is no gap of what is pretended. torch's own refusals are left as they are: they may be about missing data.
+    """
+    whole = [name for name, each in cases.items() if row.origin in each.ended and each.ended[row.origin] in (None, NotRun.EMPTY)]
+    if row.not_run is not NotRun.RAISED or not whole or row.origin not in cases[row.architecture].ended:
+        return row
+    reason = f"it runs on {whole[0]} and raises on {row.architecture}: {row.reason}"
+    return dataclasses.replace(row, verdict=Verdict.FAILED, not_run=None, reason=reason)
+
+
 def never_loaded(cases: Cases, job: Job) -> list[str]:
     """Return the benches that an architecture has not come to, or was loading."""
     known, root = cases.loaded | cases.ended.keys(), Path(job.kernels)

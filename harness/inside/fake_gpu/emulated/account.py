@@ -45,7 +45,9 @@ class Fault:
 
 
 class Account:
-    """Counts the launches and wave-instructions of a test, and keeps its first fault. `read`: since its first launch, host code has read numbers.
+    """Counts the launches and wave-instructions of a test, and keeps its first fault.
+
+    `read`: since its first launch, host code has read numbers.
 
     `card` is the name of the architecture, whose waves have so many `lanes`. A test has `seconds` of time, and may execute a number of
     instructions for each.
