@@ -43,7 +43,10 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     `suspected` is the number of tests that failed only in the emulator.
     """
     record = run.record
-    tests = _count(case.verdict for case in run.cases)
+    # That a file of benchmarks loads is no test that somebody wrote. One that does not load fails like a test.
+    own = [case for case in run.cases if not (is_load(case.id) and case.verdict is Verdict.PASSED)]
+    tests = _count(case.verdict for case in own)
+    loads = len(run.cases) - len(own)
     points = _count(judge(sample)[0] for sample in run.samples)
     compiled = _count(kernel.verdict for kernel in run.compiled)
     found = [(record.verdict, record.reason)]
@@ -59,7 +62,10 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     if tests and set(tests) == {Verdict.NOT_RUN.value}:
         empty = set(count_reasons(run.cases)) == {NotRun.EMPTY.value}
         found.append((Verdict.NOT_RUN, "no test was found" if empty else "every test was skipped"))
-    elif record.verdict is not Verdict.ABSENT and ((tested and not tests) or not (tests or points or compiled)):
+    elif record.verdict is not Verdict.ABSENT and (
+        (tested and not tests and not (loads and (record.shard or Verdict.PASSED.value in {*points, *compiled})))
+        or not (tests or points or compiled)
+    ):
         found.append((Verdict.NOT_RUN, "no test was found" if tested else "no test, no benchmark and no kernel was found"))
     verdict = worst([entry for entry, _ in found])
     reason = next((text for entry, text in found if entry is verdict and text), "")
@@ -88,7 +94,7 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         card_use=_card_use(run),
         ceilings=run.ceilings,
         tests=tests,
-        loads=sum(is_load(case.id) for case in run.cases),
+        loads=loads,
         points=points,
         compiled=compiled,
         tests_not_run=count_reasons(run.cases),
@@ -208,7 +214,8 @@ def phrase(target: TargetSummary) -> str:
         # Two options are enough to know that these were not all tests; the report lists them all.
         some = f" of those that {' and '.join(target.narrowed[:2])} chose" if target.narrowed and tests else ""
         suspected = f" ({target.suspected} of them suspected)" if target.suspected else ""
-        done = [tests + some + suspected + _loads(target), measured, compiled, gates]
+        tests = tests or ("found no test" if target.is_untested else "")
+        done = [tests + some + suspected, _loads(target), measured, compiled, gates]
     else:
         done = []
     parts = [text for text in done if text] or [_ended(target)]
@@ -242,8 +249,8 @@ def _nouns(count: int, noun: str) -> str:
 
 
 def _loads(target: TargetSummary) -> str:
-    """Say how many of the tests nobody wrote: warpwave adds one for each file of benchmarks, that it loads."""
-    return f" ({target.loads} of them load{'s' if target.loads == 1 else ''} benchmarks)" if target.loads else ""
+    """Say how many files of benchmarks load, which is no test."""
+    return f"loaded {_nouns(target.loads, 'file')} of benchmarks" if target.loads else ""
 
 
 def _count(verdicts: Iterable[Verdict]) -> dict[str, int]:

@@ -36,7 +36,7 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
         (_count(targets, lambda target: sum(target.tests.get(verdict.value, 0) for verdict in FAILING)), "test", "fails", "fail"),
         (
             _origins(comparison),
-            "test or benchmark",
+            "case",
             "fails in host code on some architectures",
             "fail in host code on some architectures",
         ),
@@ -96,6 +96,8 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     tested = [target.target for target in comparison.targets if target.tests.get(Verdict.PASSED.value)]
     more = f" and {len(tested) - _MOST} more targets" if len(tested) > _MOST else ""
     clauses = [f"All tests that ran pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
+    untested = [target.target for target in comparison.targets if target.is_untested]
+    clauses += [f"{'no' if clauses else 'No'} test was found on {', '.join(untested[:_MOST])}"] if untested else []
     shares = [(one.of_ceiling, target, line.kernel) for line, target, one in _each(lines) if one.of_ceiling and one.ground == "copy"]
     if shares:
         share, target, kernel = min(shares)

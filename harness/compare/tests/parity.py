@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from harness.compare.model import KernelTests, Parity, ParityRow, TestCell
 from harness.records import HARMLESS, HOST_ERROR_PROPERTY, MOST_SECONDS, CaseResult, CompiledKernel, TargetRun, Verdict
+from harness.records.selection.package import is_load
 
 # Targets named in a row as not passing. If there are very many tests, fewer; the row's cells still hold all.
 MOST_NAMED, _FEWEST_NAMED, _MOST_NAMES = 100, 10, 2_000_000
@@ -56,6 +57,8 @@ def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:
     for name, run in runs.items():
         by_kernel: dict[str, list[CaseResult]] = {}
         for case in run.cases:
+            if is_load(case.id) and case.verdict is Verdict.PASSED:
+                continue
             by_kernel.setdefault(case.kernel, []).append(case)
         for kernel, cases in by_kernel.items():
             counts = Counter(case.verdict for case in cases)

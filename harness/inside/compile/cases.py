@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness.inside.benchmarks import loading
 from harness.inside.process.audit import Event
+from harness.inside.process.exceptions import BY_TORCH
 from harness.inside.scripts.script import benches_of
 from harness.records import HOST_CODE, CompiledKernel, Job, NotRun, StageReport, Verdict
 from harness.records.selection.package import kernel_of
@@ -48,7 +49,7 @@ def fails_here_only(row: CompiledKernel, cases: Mapping[str, Cases]) -> Compiled
     What runs on one of them is no gap of what is pretended. torch's own refusals are left as they are: they may be about missing data.
     """
     whole = [name for name, each in cases.items() if row.origin in each.ended and each.ended[row.origin] in (None, NotRun.EMPTY)]
-    if row.not_run is not NotRun.RAISED or not whole or row.origin not in cases[row.architecture].ended:
+    if row.not_run is not NotRun.RAISED or row.reason.endswith(BY_TORCH) or not whole or row.origin not in cases[row.architecture].ended:
         return row
     reason = f"it runs on {whole[0]} and raises on {row.architecture}: {row.reason}"
     return dataclasses.replace(row, verdict=Verdict.FAILED, not_run=None, reason=reason)

@@ -32,7 +32,7 @@ DONE = {
     "a point that failed": (target(points={"passed": 2, "error": 1}), "alpha could not measure 1 of 3 points"),
     "loads of benchmarks": (
         target(tests={"passed": 3}, loads=1),
-        "alpha passed 3 tests (1 of them loads benchmarks)",
+        "alpha passed 3 tests and loaded 1 file of benchmarks",
     ),
     "several loads": (target(tests={"passed": 3}, loads=2), "alpha passed 3 tests (2 of them load benchmarks)"),
     "a narrowed run": (

@@ -36,9 +36,8 @@ def emulated_device(
     Return what autotuners choose, and what undoes it all. `account` counts what is executed. With `checks`, launches are
     checked for more than their results, and `checks` collects what is found.
     """
-    tuning, undo = card_with_data(
-        card, kinds, partial(EmulatedDriver, account, checks), [TEXTS_ON_DISK, (Redirect, "watch", staticmethod(account.watch))]
-    )
+    launching = [TEXTS_ON_DISK, (Redirect, "watch", staticmethod(account.watch))]
+    tuning, undo = card_with_data(card, kinds, partial(EmulatedDriver, account, checks), launching)
     tuning.fits = fits_in_shared_memory(int(card.properties["max_shared_mem"]))
     return tuning, undo
 
