@@ -58,14 +58,12 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     ]
     found += [(Verdict(verdict), _count_sentence(tests, "test")) for verdict in tests if Verdict(verdict) not in HARMLESS]
     found += [(Verdict(verdict), _count_sentence(compiled, "binary")) for verdict in compiled if Verdict(verdict) in FAILING]
+    benched = loads and (record.shard or Verdict.PASSED.value in {*points, *compiled})
     tested = any(report.stage is Stage.TEST for report in run.stages)
     if tests and set(tests) == {Verdict.NOT_RUN.value}:
         empty = set(count_reasons(run.cases)) == {NotRun.EMPTY.value}
         found.append((Verdict.NOT_RUN, "no test was found" if empty else "every test was skipped"))
-    elif record.verdict is not Verdict.ABSENT and (
-        (tested and not tests and not (loads and (record.shard or Verdict.PASSED.value in {*points, *compiled})))
-        or not (tests or points or compiled)
-    ):
+    elif record.verdict is not Verdict.ABSENT and ((tested and not tests and not benched) or not (tests or points or compiled or benched)):
         found.append((Verdict.NOT_RUN, "no test was found" if tested else "no test, no benchmark and no kernel was found"))
     verdict = worst([entry for entry, _ in found])
     reason = next((text for entry, text in found if entry is verdict and text), "")
