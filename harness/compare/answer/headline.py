@@ -9,7 +9,7 @@ from harness.compare.answer.overview import FAR, KernelLine, Reached
 from harness.compare.model import FAILING, Comparison, TargetSummary
 from harness.compare.tests.mistyped import mistyped
 from harness.compare.verdict import phrase, sentence
-from harness.records import HOST_CODE, CompiledKernel, Verdict
+from harness.records import HOST_CODE, CompiledKernel, NotRun, Verdict
 
 _MOST = 8  # targets in a clause
 _LIMIT = f"{FAR:.0%}"
@@ -96,6 +96,8 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     tested = [target.target for target in comparison.targets if target.tests.get(Verdict.PASSED.value)]
     more = f" and {len(tested) - _MOST} more targets" if len(tested) > _MOST else ""
     clauses = [f"All tests that ran pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
+    raised = _count(comparison.targets, lambda target: target.compiled_not_run.get(NotRun.RAISED.value, 0))
+    clauses += [_clause(raised, "case", "raised without a card", "raised without a card", there=False, remarks={})] if raised else []
     untested = [target.target for target in comparison.targets if target.is_untested]
     clauses += [f"{'no' if clauses else 'No'} test was found on {', '.join(untested[:_MOST])}"] if untested else []
     shares = [(one.of_ceiling, target, line.kernel) for line, target, one in _each(lines) if one.of_ceiling and one.ground == "copy"]
