@@ -31,7 +31,7 @@ SLOWER, LOST_TESTS = "slower", "lost-tests"
 @dataclass(frozen=True)
 class Asked:
     """What must not get worse. `concerns`: generated code. `slower`: speeds, beyond `threshold` if it is set, else beyond the noise of an
-    A/A run. `lost_tests`: tests that passed before and are gone or skipped now."""
+    A/A run. `lost_tests`: tests that passed before and are gone, skipped or expected to fail now."""
 
     concerns: tuple[Concern, ...] = ()
     slower: bool = True
@@ -96,7 +96,7 @@ def _tests(before: Sequence[TargetRun], after: Sequence[TargetRun], asked: Asked
     lost = found.lost
     if not found.compared and not found.found:
         return Since()
-    worse = f"{plural(len(lost), 'test')} that passed before {'is' if len(lost) == 1 else 'are'} gone or skipped."
+    worse = f"{plural(len(lost), 'test')} that passed before {'is' if len(lost) == 1 else 'are'} gone, skipped or expected to fail."
     worse = worse if lost and asked.lost_tests else ""
     # A failing test needs no base: the report annotates it, and it decides the status.
     lines = [_annotate(bool(worse), f"test {one.fate.value}", f"{one.id} on {one.target}", one.message or one.fate.value) for one in lost]

@@ -13,7 +13,7 @@ from xml.parsers import expat
 
 from harness.collect.results import ERROR_TYPES, OTHERS, PASSED, REASONS, RESULTS, Result, by_status, worse
 from harness.collect.untrusted_files import Budget, RejectedError, Room, clip, opened
-from harness.records import MOST_SECONDS, CaseResult, NotRun, Verdict
+from harness.records import JUNIT_XFAIL, MOST_SECONDS, CaseResult, NotRun, Verdict
 from harness.records.selection.package import kernel_of
 
 MAX_XML_BYTES = 64 << 20
@@ -128,6 +128,8 @@ class _Reader:
             kind = RESULTS[tag]
             if kind is Verdict.ERROR:
                 kind = ERROR_TYPES.get(attributes.get("type", ""), kind)
+            if kind is Verdict.NOT_RUN and attributes.get("type", "") == JUNIT_XFAIL:
+                kind = Verdict.XFAILED
             why = REASONS.get(attributes.get("type", "")) if kind is Verdict.NOT_RUN else None
             self._result, self._text, self._cut = (kind, clip(attributes.get("message", ""), _MESSAGE), why), "", 0
             self.parser.CharacterDataHandler = self._add_text

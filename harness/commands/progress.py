@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from harness.records import reasons
+from harness.records import HARMLESS, reasons
 from harness.render.text import left_out, visible
 
-_STYLES = {"passed": "green", "not-run": "yellow"}
+_STYLES = {"passed": "green", "xfailed": "green", "not-run": "yellow"}
 # Without a terminal nobody watches a counter. One line a minute shows that the run is alive.
 _PLAIN_PERIOD_S = 60.0
 
@@ -53,7 +53,7 @@ class Progress:
         elif kind == "result" and self.verbose:
             message = f": {event['message']}" if event.get("message") else ""
             self.say(f"{self.target}: {event.get('verdict')}: {event.get('id')}{message}"[:300])
-        elif kind == "result" and event.get("verdict") not in ("passed", "not-run"):
+        elif kind == "result" and event.get("verdict") not in HARMLESS:
             self._bad += 1
             if self._bad <= 10:
                 self.say(f"{self.target}: {event.get('verdict')}: {event.get('id')}: {event.get('message', '')}"[:300])

@@ -11,7 +11,7 @@ from harness.compare.model import COMPLETE, FAILING, CardUse, TargetSummary
 from harness.compare.speeds.ratios import judge
 from harness.compare.tests.parity import count_reasons
 from harness.errors import ExitCode, Outcome
-from harness.records import NotRun, Stage, TargetRun, Verdict, reasons, worst
+from harness.records import HARMLESS, NotRun, Stage, TargetRun, Verdict, reasons, worst
 from harness.records.selection.package import is_load
 
 _PHRASES = {
@@ -43,7 +43,10 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     `suspected` is the number of tests that failed only in the emulator.
     """
     record = run.record
-    tests = _count(case.verdict for case in run.cases)
+    # That a file of benchmarks loads is no test that somebody wrote. One that does not load fails like a test.
+    own = [case for case in run.cases if not (is_load(case.id) and case.verdict is Verdict.PASSED)]
+    tests = _count(case.verdict for case in own)
+    loads = len(run.cases) - len(own)
     points = _count(judge(sample)[0] for sample in run.samples)
     compiled = _count(kernel.verdict for kernel in run.compiled)
     found = [(record.verdict, record.reason)]
@@ -53,13 +56,14 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         for report in run.stages
         if report.verdict is not Verdict.NOT_RUN or report.stage is Stage.TEST
     ]
-    found += [(Verdict(verdict), _count_sentence(tests, "test")) for verdict in tests if Verdict(verdict) is not Verdict.NOT_RUN]
+    found += [(Verdict(verdict), _count_sentence(tests, "test")) for verdict in tests if Verdict(verdict) not in HARMLESS]
     found += [(Verdict(verdict), _count_sentence(compiled, "binary")) for verdict in compiled if Verdict(verdict) in FAILING]
+    benched = loads and (record.shard or Verdict.PASSED.value in {*points, *compiled})
     tested = any(report.stage is Stage.TEST for report in run.stages)
     if tests and set(tests) == {Verdict.NOT_RUN.value}:
         empty = set(count_reasons(run.cases)) == {NotRun.EMPTY.value}
         found.append((Verdict.NOT_RUN, "no test was found" if empty else "every test was skipped"))
-    elif record.verdict is not Verdict.ABSENT and ((tested and not tests) or not (tests or points or compiled)):
+    elif record.verdict is not Verdict.ABSENT and ((tested and not tests and not benched) or not (tests or points or compiled or benched)):
         found.append((Verdict.NOT_RUN, "no test was found" if tested else "no test, no benchmark and no kernel was found"))
     verdict = worst([entry for entry, _ in found])
     reason = next((text for entry, text in found if entry is verdict and text), "")
@@ -88,7 +92,7 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         card_use=_card_use(run),
         ceilings=run.ceilings,
         tests=tests,
-        loads=sum(is_load(case.id) for case in run.cases),
+        loads=loads,
         points=points,
         compiled=compiled,
         tests_not_run=count_reasons(run.cases),
@@ -153,7 +157,7 @@ def _named(targets: Sequence[TargetSummary]) -> str:
 def _failure(target: TargetSummary) -> str:
     """Say what failed on a target, even if its verdict is graver. If no test, point or kernel failed, report the stage."""
     bad = {verdict.value for verdict in FAILING}
-    if target.complete and not {*target.tests, *target.points, *target.compiled} <= {Verdict.PASSED.value, Verdict.NOT_RUN.value}:
+    if target.complete and not {*target.tests, *target.points, *target.compiled} <= {verdict.value for verdict in HARMLESS}:
         return phrase(target)
     counts = {"test": target.tests, "binary": target.compiled}
     parts = [_count_sentence(count, noun) for noun, count in counts.items() if bad & {*count}]
@@ -208,7 +212,8 @@ def phrase(target: TargetSummary) -> str:
         # Two options are enough to know that these were not all tests; the report lists them all.
         some = f" of those that {' and '.join(target.narrowed[:2])} chose" if target.narrowed and tests else ""
         suspected = f" ({target.suspected} of them suspected)" if target.suspected else ""
-        done = [tests + some + suspected + _loads(target), measured, compiled, gates]
+        tests = tests or ("found no test" if target.is_untested else "")
+        done = [tests + some + suspected, _loads(target), measured, compiled, gates]
     else:
         done = []
     parts = [text for text in done if text] or [_ended(target)]
@@ -229,10 +234,11 @@ def _count_sentence(
     total = sum(counts.values())
     if not total:
         return ""
-    passed, skipped = counts.get(Verdict.PASSED.value, 0), counts.get(Verdict.NOT_RUN.value, 0)
-    wrong = total - passed - skipped
+    passed, expected, skipped = (counts.get(verdict.value, 0) for verdict in HARMLESS)
+    wrong = total - passed - expected - skipped
     text = f"{bad} {wrong} of {_nouns(total, noun)}" if wrong else f"{good} {_nouns(passed, noun)}"
-    return f"{text} ({', '.join(reasons(skipped, not_run))})" if skipped else text
+    beside = [*([_nouns(expected, "expected failure")] if expected else []), *reasons(skipped, not_run)]
+    return f"{text} ({', '.join(beside)})" if beside else text
 
 
 def _nouns(count: int, noun: str) -> str:
@@ -241,8 +247,8 @@ def _nouns(count: int, noun: str) -> str:
 
 
 def _loads(target: TargetSummary) -> str:
-    """Say how many of the tests nobody wrote: warpwave adds one for each file of benchmarks, that it loads."""
-    return f" ({target.loads} of them load{'s' if target.loads == 1 else ''} benchmarks)" if target.loads else ""
+    """Say how many files of benchmarks load, which is no test."""
+    return f"loaded {_nouns(target.loads, 'file')} of benchmarks" if target.loads else ""
 
 
 def _count(verdicts: Iterable[Verdict]) -> dict[str, int]:

@@ -22,6 +22,12 @@ OVERTIME, OVERFULL = 124, 122
 # A part of the name of every target whose tests run on no card: a CPU executes the card's machine code.
 EMULATED = "emulated"
 
+# The property of a test that failed in the emulator by what host code raised: a card fails it, too.
+HOST_ERROR_PROPERTY = "host_error"
+
+# How pytest's own JUnit file calls a test that failed as expected: the type of a `<skipped>`.
+JUNIT_XFAIL = "pytest.xfail"
+
 # The test property with the index of the GPU that ran the test; set only if several GPUs shared the tests.
 GPU_PROPERTY = "gpu"
 
@@ -33,9 +39,13 @@ STRICT = {"extra": "forbid", "allow_inf_nan": False}
 
 
 class Verdict(str, Enum):
-    """What happened to a case, a stage or a target, mildest first. `worst` relies on the order."""
+    """What happened to a case, a stage or a target, mildest first. `worst` relies on the order.
+
+    Only a test is `XFAILED`: it failed, as its author expects (`pytest.mark.xfail`).
+    """
 
     PASSED = "passed"
+    XFAILED = "xfailed"
     ABSENT = "absent"
     NOT_RUN = "not-run"
     FAILED = "failed"
@@ -55,6 +65,8 @@ class Verdict(str, Enum):
         return _SEVERITY[self]
 
 
+# What is no fault of a test: neither a failure nor anything that left it without a result.
+HARMLESS = (Verdict.PASSED, Verdict.XFAILED, Verdict.NOT_RUN)
 _SEVERITY = {verdict: position for position, verdict in enumerate(Verdict)}
 
 
@@ -66,13 +78,15 @@ def worst(verdicts: list[Verdict], default: Verdict = Verdict.NOT_RUN) -> Verdic
 class NotRun(str, Enum):
     """Why a test or a launch did not run, or not to its end.
 
-    `SKIPPED` is the author's own decision. `EMPTY`: a file has nothing to run. `DATA`: the host's code depends on data that a pretended GPU
-    does not have. `RAISED`: its code raised an exception that nothing of the others explains. `IMPORT`: a module does not import.
-    `NOT_PRETENDED`: it needs something of a GPU that warpwave does not pretend, which is a gap of warpwave. `TIME_UP`: never reached.
-    `STOPPED`: the run was stopped before it. `DISCARDED`: an autotuner tries this configuration and has a clean one for the same launch.
+    `SKIPPED` is the author's own decision, and so is `XFAILED`: a test that failed as expected while it was compiled. `EMPTY`: a file has
+    nothing to run. `DATA`: the host's code depends on data that a pretended GPU does not have. `RAISED`: its code raised an exception that
+    nothing of the others explains. `IMPORT`: a module does not import. `NOT_PRETENDED`: it needs something of a GPU that warpwave does not
+    pretend, which is a gap of warpwave. `TIME_UP`: never reached. `STOPPED`: the run was stopped before it. `DISCARDED`: an autotuner tries
+    this configuration and has a clean one for the same launch.
     """
 
     SKIPPED = "skipped"
+    XFAILED = "xfailed"
     EMPTY = "empty"
     DATA = "decided-by-data"
     RAISED = "raised"
@@ -96,6 +110,7 @@ def reasons(number: int, counts: Mapping[str, int]) -> list[str]:
 
 
 _WORDS = {
+    NotRun.XFAILED: "expected to fail",
     NotRun.EMPTY: "with nothing to run",
     NotRun.TIME_UP: "not reached in time",
     NotRun.DISCARDED: "discarded by an autotuner",

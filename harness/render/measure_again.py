@@ -20,9 +20,8 @@ def bench_patterns(comparison: Comparison) -> dict[str, str]:
 def look_closer(target: TargetSummary, pattern: str) -> str:
     """Return a shell command: `warpwave run cuda --stage bench,compile --bench 'softmax/bench_*.py' --full`.
 
-    The patterns that the run was given stay. Without any, and with an empty `pattern`, every benchmark runs.
+    The patterns that the run was given stay. Without any, and with an empty `pattern`, every benchmark runs. A quick look is not repeated.
     """
-    given = [word for option, word in zip(target.command, target.command[1:], strict=False) if option == "--bench"]
-    patterns = given or [pattern] * bool(pattern)
-    benches = [part for word in patterns for part in ("--bench", word)]
-    return rerun(target, ["--stage", "bench,compile", *benches, "--full"])
+    given = any(word.partition("=")[0] in ("--bench", "--bench-script") for word in target.command)
+    benches = ["--bench", pattern] if pattern and not given else []
+    return rerun(target, ["--stage", "bench,compile", *benches, "--full"], without=("--quick",))

@@ -16,6 +16,5 @@ def next_commands(comparison: Comparison, out: PurePath) -> tuple[str, str]:
     page = visible(f"xdg-open {shlex.quote(str(out / 'comparison.html'))}")
     failing = {verdict.value for verdict in FAILING}
     failed = next((target for target in comparison.targets if failing & target.tests.keys()), None)
-    if failed is not None and comparison.exit_code != ExitCode.USAGE:
-        return rerun(failed, ["--stage", "test", "--last-failed", str(out)]), page
-    return visible(f"warpwave report {shlex.quote(str(out))} --full"), page
+    again = rerun(failed, ["--stage", "test", "--last-failed", str(out)]) if failed and comparison.exit_code != ExitCode.USAGE else ""
+    return again or visible(f"warpwave report {shlex.quote(str(out))} --full"), page

@@ -1,34 +1,40 @@
-"""A failed test → the command that runs it alone, on the same target in the same environment. Pure."""
+"""A run → the commands that repeat a part of it: on the same target, with each option that may decide a verdict. Pure."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 from itertools import islice
 
 from harness.compare.model import TargetSummary
 from harness.render.text import visible
 
-# Options of `warpwave run` that decide a test's environment. Each takes a value.
+# Every option of `warpwave run` is in one of these sets; a test checks them against the parser. What may decide a verdict is kept: what
+# runs, where, with what, how it is checked and for how long. The first of each two sets has the options with a value.
 _KEPT = frozenset(
     {
-        *("--kernels", "--engine", "--python", "--targets", "--gpu", "--base-image", "--wheelhouse", "--ca-bundle", "--pip-config"),
-        *("--build-network", "--build-arg", "--weaken", "--test-timeout", "--requirements", "--with", "--env", "--autotune", "--hosts"),
-        *("--compiled", "--compiled-hash"),
+        *("--kernels", "--engine", "--python", "--targets", "--hosts", "--gpu", "--gpus", "--base-image", "--wheelhouse", "--ca-bundle"),
+        *("--pip-config", "--build-network", "--build-arg", "--weaken", "--requirements", "--with", "--env", "--autotune", "--pytest-args"),
+        *("--bench", "--bench-script", "--launches", "--compiled", "--compiled-hash", "--test-workers", "--precision"),
+        *("--test-timeout", "--timeout", "--results-limit", "--results-files"),
     }
 )
-_KEPT_FLAGS = frozenset({"--install", "--install-no-deps", "--here"})
-# The other options with a value, which may itself look like an option. A test checks both sets against the parser.
+_KEPT_FLAGS = frozenset(
+    {
+        *("--sanitize", "--no-sanitize", "--install", "--install-no-deps", "--here", "--quick"),
+        *("--torch-compile-ahead", "--no-torch-compile-ahead"),
+    }
+)
+# What chooses the part that runs is replaced, and what only decides where results go or how they are shown is left out.
 _DROPPED = frozenset(
     {
-        *("--stage", "--bench", "--launches", "-k", "--commit", "--gpus", "--shard", "--precision", "--timeout", "--out", "--resume"),
-        *("--bench-script", "--gpu-wait", "--results-limit", "--results-files"),
-        *("--test", "--last-failed", "--changed-since", "--deselect-from", "--pytest-args", "--shard-times"),
-        *("--test-workers", "--save-compiled"),
+        *("--stage", "-k", "--test", "--last-failed", "--changed-since", "--deselect-from", "--shard", "--shard-times"),
+        *("--commit", "--out", "--resume", "--gpu-wait", "--save-compiled"),
         *("--toolchain", "--triton"),  # the target's name has it: `cpu@triton-3.8`
     }
 )
+_DROPPED_FLAGS = frozenset({"--aa", "--rebuild", "--keep", "--verbose", "-v", "--no-report", "--quiet", "--full"})
 # What stands behind them may be their value or the next option; neither is kept by itself.
 _OPTIONAL = frozenset({"--json"})
 _LONGEST = 4000  # characters of options; the command is repeated beside each failed test
@@ -39,24 +45,27 @@ def repro(target: TargetSummary, test: str) -> str:
     return rerun(target, ["--stage", "test", "--test", test])
 
 
-def rerun(target: TargetSummary, more: Iterable[str]) -> str:
-    """Return a shell command that runs on the same target in the same environment, with `more` options."""
+def rerun(target: TargetSummary, more: Iterable[str], without: Container[str] = ()) -> str:
+    """Return a shell command that runs on the same target with the options that its run had, except those `without`, and `more` options.
+
+    It is empty if the options are too many to print: without some of them, the same test might pass.
+    """
     # A second run of one target is shown as `cuda (2)`, but `warpwave run` takes the target's own name.
     name = re.sub(r" \(\d+\)$", "", target.target)
-    words = ["warpwave", "run", name, *_kept(target.command), *more]
-    return visible(" ".join(map(shlex.quote, words)))
+    kept = [word for option in _options(target.command) if option[0].partition("=")[0] not in without for word in option]
+    if sum(map(len, kept)) > _LONGEST:
+        return ""
+    return visible(" ".join(map(shlex.quote, ["warpwave", "run", name, *kept, *more])))
 
 
-def _kept(command: Iterable[str]) -> list[str]:
+def _options(command: Iterable[str]) -> Iterator[list[str]]:
+    """Yield each option of a recorded command that is kept, with its value."""
     words = iter(command)
-    found = []
     for word in words:
         option, equals, _ = word.partition("=")
         if option in _KEPT or word in _DROPPED:
             whole = [word] if equals else [word, *islice(words, 1)]
-            found += whole if option in _KEPT else []
+            if option in _KEPT:
+                yield whole
         elif word in _KEPT_FLAGS:
-            found.append(word)
-        if sum(map(len, found)) > _LONGEST:
-            return []
-    return found
+            yield [word]

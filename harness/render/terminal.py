@@ -25,7 +25,7 @@ from harness.render.sections.model import REST, Bit, Line, Section
 from harness.render.sections.outline import outline
 from harness.render.text import halves, visible
 
-_STYLES = {Verdict.PASSED: "green", Verdict.ABSENT: "yellow", Verdict.NOT_RUN: "yellow"}
+_STYLES = {Verdict.PASSED: "green", Verdict.XFAILED: "green", Verdict.ABSENT: "yellow", Verdict.NOT_RUN: "yellow"}
 _FAR = {Distance.NEAR: "blue", Distance.SHORT: "yellow", Distance.FAR: "bold red"}
 _NARROWEST = 5
 _NAME = 24

@@ -38,7 +38,7 @@ DECIDED_BY_DATA = {
     "checks/test_decisions.py::test_a_loop_until_it_converges",
     "checks/test_decisions.py::test_a_number_that_python_makes_its_own",
 }
-# The author's xfail: not run in the report, with the author's reason; compiling may end there.
+# The author's xfail: an expected failure in the report, with the author's reason; compiling may end there.
 EXPECTED_TO_FAIL = {"checks/test_selection.py::TestOfAClass::test_expected_to_fail": "known"}
 # Kernels that only one architecture compiles, since the other's tests are skipped.
 COMPILED_FOR = {"tma_kernel": {"sm_90"}, "reducing_kernel": {"sm_90"}, "dependent_kernel": {"sm_90"}}

@@ -14,10 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.commands.progress import Progress
+from harness.records import HARMLESS
 from harness.render.text import visible
 from harness.run.legs.plan import Leg
 
-_STYLES = {"passed": "green", "not-run": "yellow", "absent": "yellow"}
+_STYLES = {"passed": "green", "xfailed": "green", "not-run": "yellow", "absent": "yellow"}
 _MOST_FAILURES = 5  # shown above the table, of each leg
 _FRAME_S = 0.25
 _AROUND = 4  # lines of the terminal beside the table's rows
@@ -87,7 +88,7 @@ class LegsView:
         elif kind == "case":
             total = f"/{event['total']}" if event.get("total") else ""
             row.state = f"{event.get('stage')} {event.get('done', 0)}{total}{self._failed(row)}  {event.get('id', '')}"
-        elif kind == "result" and event.get("verdict") not in ("passed", "not-run"):
+        elif kind == "result" and event.get("verdict") not in HARMLESS:
             row.bad += 1
             text = f"{leg.name}: {event.get('verdict')}: {event.get('id')}: {event.get('message', '')}"
             more = f"{leg.name}: more failures follow; all of them are in the report"

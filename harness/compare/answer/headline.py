@@ -9,7 +9,7 @@ from harness.compare.answer.overview import FAR, KernelLine, Reached
 from harness.compare.model import FAILING, Comparison, TargetSummary
 from harness.compare.tests.mistyped import mistyped
 from harness.compare.verdict import phrase, sentence
-from harness.records import CompiledKernel, Verdict
+from harness.records import HOST_CODE, CompiledKernel, NotRun, Verdict
 
 _MOST = 8  # targets in a clause
 _FEW_CARDS = 3  # named in a clause
@@ -39,7 +39,13 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     faults = (
         (_count(targets, lambda target: sum(target.tests.get(verdict.value, 0) for verdict in FAILING)), "test", "fails", "fail"),
         (
-            _kernels(comparison, lambda made: made.verdict in FAILING and not made.only_gates),
+            _origins(comparison),
+            "case",
+            "fails in host code on some architectures",
+            "fail in host code on some architectures",
+        ),
+        (
+            _kernels(comparison, lambda made: made.verdict in FAILING and not made.only_gates and made.function != HOST_CODE),
             "kernel",
             f"does not compile for {cards_named}",
             f"do not compile for {cards_named}",
@@ -94,6 +100,10 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     tested = [target.target for target in comparison.targets if target.tests.get(Verdict.PASSED.value)]
     more = f" and {len(tested) - _MOST} more targets" if len(tested) > _MOST else ""
     clauses = [f"All tests that ran pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
+    raised = _count(comparison.targets, lambda target: target.compiled_not_run.get(NotRun.RAISED.value, 0))
+    clauses += [_clause(raised, "case", "raised without a card", "raised without a card", there=False, remarks={})] if raised else []
+    untested = [target.target for target in comparison.targets if target.is_untested]
+    clauses += [f"{'no' if clauses else 'No'} test was found on {', '.join(untested[:_MOST])}"] if untested else []
     shares = [(one.of_ceiling, target, line.kernel) for line, target, one in _each(lines) if one.of_ceiling and one.ground == "copy"]
     if shares:
         share, target, kernel = min(shares)
@@ -109,6 +119,18 @@ def _count(targets: Sequence[TargetSummary], count: Callable[[TargetSummary], in
 def _kernels(comparison: Comparison, is_wrong: Callable[[CompiledKernel], bool]) -> dict[str, int]:
     """Count the kernels by target of which at least one binary is wrong."""
     found = {(cell.target, row.kernel) for row in comparison.codegen for cell in row.cells if is_wrong(cell.compiled)}
+    counted = Counter(target for target, _ in found)
+    return {target.target: counted[target.target] for target in comparison.targets if counted[target.target]}
+
+
+def _origins(comparison: Comparison) -> dict[str, int]:
+    """Count by target the tests and points whose host code failed while they were compiled."""
+    found = {
+        (cell.target, cell.compiled.origin)
+        for row in comparison.codegen
+        for cell in row.cells
+        if cell.compiled.function == HOST_CODE and cell.compiled.verdict in FAILING
+    }
     counted = Counter(target for target, _ in found)
     return {target.target: counted[target.target] for target in comparison.targets if counted[target.target]}
 

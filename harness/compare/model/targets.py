@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Union
 
 from harness.compare.model.common import Strict
-from harness.records import EMULATED, Attempt, Ceiling, Environment, Facts, Gates, StageReport, Verdict
+from harness.records import EMULATED, Attempt, Ceiling, Environment, Facts, Gates, Stage, StageReport, Verdict
 
 _MOST_NAMES = 8  # different GPU names shown per target
 
@@ -99,6 +99,11 @@ class TargetSummary(Strict):
     def deselected(self) -> int:
         """Tests that pytest found and that an option or the package deselected. Two stages may have found the same."""
         return max((report.deselected for report in self.stages), default=0)
+
+    @property
+    def is_untested(self) -> bool:
+        """Whether it was asked for tests, and found none that somebody wrote."""
+        return not self.tests and any(report.stage is Stage.TEST for report in self.stages)
 
     @property
     def left_out(self) -> int:

@@ -11,12 +11,13 @@ from harness.records import CaseResult, Finding
 
 
 class Parity(str, Enum):
-    """How one test did on the targets that ran tests. A missing or skipped test counts only if another target passed it."""
+    """How one test did on the targets that ran tests. A gap counts only if another target passed the test."""
 
     ALL_PASSED = "all-passed"
     FAILED_ON = "failed-on"
     MISSING_ON = "missing-on"
     SKIPPED_ON = "skipped-on"
+    XFAILED_ON = "xfailed-on"
     PASSED_NOWHERE = "passed-nowhere"
     ONE_TARGET = "one-target"
 

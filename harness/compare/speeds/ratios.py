@@ -12,7 +12,7 @@ from harness.compare.model import FAILING, Cell, Change, Noise, Ratio, Row
 from harness.compare.speeds.ceilings import copies_gbps, intensity, products_tflops, share_of
 from harness.compare.speeds.noise import threshold
 from harness.compare.speeds.speedup import speedup
-from harness.records import Sample, Stage, TargetRun, Verdict
+from harness.records import HARMLESS, Sample, Stage, TargetRun, Verdict
 from harness.stats import LARGEST, harmonic_mean, measurable, median_interval
 
 # A kernel that only reads beats a copy by a few percent. Beyond this, the bytes are counted wrong or come from a cache.
@@ -178,7 +178,7 @@ def _doubts(run: TargetRun) -> dict[str, str]:
         counts.setdefault(case.kernel, Counter())[case.verdict] += 1
     doubts = {}
     for kernel, count in counts.items():
-        wrong = sum(number for verdict, number in count.items() if verdict not in (Verdict.PASSED, Verdict.NOT_RUN))
+        wrong = sum(number for verdict, number in count.items() if verdict not in HARMLESS)
         passed = "" if count[Verdict.PASSED] else f"no test of {kernel} passed here"
         doubts[kernel] = f"{wrong} of {count.total()} tests of {kernel} did not pass here" if wrong else passed
     return doubts

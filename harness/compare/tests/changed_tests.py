@@ -17,6 +17,7 @@ class Fate(str, Enum):
     BROKEN = "fails now"
     STILL = "failed before, too"
     SKIPPED = "is skipped now"
+    XFAILED = "is expected to fail now"
     GONE = "is gone"
     FIXED = "passes now"
     NEW = "is new"
@@ -46,8 +47,8 @@ class ChangedTests:
 
     @property
     def lost(self) -> tuple[ChangedTest, ...]:
-        """The tests that passed in BASE and are now gone or skipped."""
-        return tuple(test for test in self.of(Fate.GONE, Fate.SKIPPED) if test.passed)
+        """The tests that passed in BASE and are now gone, skipped or expected to fail."""
+        return tuple(test for test in self.of(Fate.GONE, Fate.SKIPPED, Fate.XFAILED) if test.passed)
 
 
 def changed_tests(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> ChangedTests:
@@ -66,7 +67,7 @@ def changed_tests(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> Chang
     for key in dict.fromkeys([*cases[0], *cases[1]]):
         old, new = (side.get(key) for side in cases)
         fate = _fate(old, new)
-        doubted = ended[1] if fate in (Fate.GONE, Fate.SKIPPED) else ended[0] if old is None else both
+        doubted = ended[1] if fate in (Fate.GONE, Fate.SKIPPED, Fate.XFAILED) else ended[0] if old is None else both
         if fate and key[0] in doubted:
             passed = old is not None and old.verdict is Verdict.PASSED
             found.append(ChangedTest(key[0], key[1], fate, new.message if new else "", passed))
@@ -83,7 +84,7 @@ def _fate(old: CaseResult | None, new: CaseResult | None) -> Fate | None:
         return Fate.NEW
     if new.verdict is Verdict.PASSED:
         return None if old.verdict is Verdict.PASSED else Fate.FIXED
-    return None if old.verdict is new.verdict else Fate.SKIPPED
+    return None if old.verdict is new.verdict else Fate.XFAILED if new.verdict is Verdict.XFAILED else Fate.SKIPPED
 
 
 def _numbered(cases: Iterable[CaseResult]) -> Iterable[tuple[tuple[str, int], CaseResult]]:

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from harness.compare.model import KernelTests, Parity, ParityRow, TestCell
-from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, TargetRun, Verdict
+from harness.records import HARMLESS, HOST_ERROR_PROPERTY, MOST_SECONDS, CaseResult, CompiledKernel, TargetRun, Verdict
+from harness.records.selection.package import is_load
 
 # Targets named in a row as not passing. If there are very many tests, fewer; the row's cells still hold all.
 MOST_NAMED, _FEWEST_NAMED, _MOST_NAMES = 100, 10, 2_000_000
@@ -39,11 +40,15 @@ def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
 
 
 def _suspected(cells: Mapping[str, TestCell], emulated: Collection[str]) -> tuple[str, ...]:
-    """Return the emulated targets that failed a test while it passed on another kind of target, and failed on none."""
+    """Return the emulated targets where what was executed failed a test that passed on another kind of target, and failed on none."""
     elsewhere = {cell.result.verdict for name, cell in cells.items() if name not in emulated}
     if not emulated or Verdict.PASSED not in elsewhere or Verdict.FAILED in elsewhere:
         return ()
-    return tuple(name for name, cell in cells.items() if name in emulated and cell.result.verdict is Verdict.FAILED)
+    return tuple(
+        name
+        for name, cell in cells.items()
+        if name in emulated and cell.result.verdict is Verdict.FAILED and HOST_ERROR_PROPERTY not in cell.result.properties
+    )
 
 
 def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:
@@ -52,6 +57,8 @@ def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:
     for name, run in runs.items():
         by_kernel: dict[str, list[CaseResult]] = {}
         for case in run.cases:
+            if is_load(case.id) and case.verdict is Verdict.PASSED:
+                continue
             by_kernel.setdefault(case.kernel, []).append(case)
         for kernel, cases in by_kernel.items():
             counts = Counter(case.verdict for case in cases)
@@ -78,9 +85,10 @@ def _parity(cells: Mapping[str, TestCell], took_part: list[str], all_asked: list
     if Verdict.PASSED not in verdicts.values():
         return Parity.PASSED_NOWHERE, ()
     found = (
-        (Parity.FAILED_ON, (name for name, verdict in verdicts.items() if verdict not in (Verdict.PASSED, Verdict.NOT_RUN))),
+        (Parity.FAILED_ON, (name for name, verdict in verdicts.items() if verdict not in HARMLESS)),
         (Parity.MISSING_ON, (name for name in all_asked if name not in cells) if len(cells) < len(took_part) else ()),
         (Parity.SKIPPED_ON, (name for name, verdict in verdicts.items() if verdict is Verdict.NOT_RUN)),
+        (Parity.XFAILED_ON, (name for name, verdict in verdicts.items() if verdict is Verdict.XFAILED)),
     )
     for parity, behind in found:
         if named := tuple(itertools.islice(behind, most)):

@@ -54,7 +54,7 @@ class Upgrade:
 
     @property
     def broken(self) -> tuple[int, int, int]:
-        """How many tests fail now, how many passed and are gone or skipped, and how many points are slower or lost."""
+        """How many tests fail now, how many passed and are gone, skipped or expected to fail, and how many points are slower or lost."""
         slower = len(self.speeds.of(Change.SLOWER)) + len(self.speeds.lost) if self.speeds else 0
         return len(self.tests.of(Fate.BROKEN)), len(self.tests.lost), slower
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness.inside.benchmarks import loading
 from harness.inside.process.audit import Event
+from harness.inside.process.exceptions import BY_TORCH
 from harness.inside.scripts.script import benches_of
 from harness.records import HOST_CODE, CompiledKernel, Job, NotRun, StageReport, Verdict
 from harness.records.selection.package import kernel_of
@@ -42,6 +43,18 @@ def never_reached(architecture: str, cases: Mapping[str, Cases], files: Iterable
     return [identity for identity in known if identity not in cases[architecture].ended]
 
 
+def fails_here_only(row: CompiledKernel, cases: Mapping[str, Cases]) -> CompiledKernel:
+    """Return the row; as a failure, if its test or point raised on this architecture and ran to its end on another.
+
+    What runs on one of them is no gap of what is pretended. torch's own refusals are left as they are: they may be about missing data.
+    """
+    whole = [name for name, each in cases.items() if row.origin in each.ended and each.ended[row.origin] in (None, NotRun.EMPTY)]
+    if row.not_run is not NotRun.RAISED or row.reason.endswith(BY_TORCH) or not whole or row.origin not in cases[row.architecture].ended:
+        return row
+    reason = f"it runs on {whole[0]} and raises on {row.architecture}: {row.reason}"
+    return dataclasses.replace(row, verdict=Verdict.FAILED, not_run=None, reason=reason)
+
+
 def never_loaded(cases: Cases, job: Job) -> list[str]:
     """Return the benches that an architecture has not come to, or was loading."""
     known, root = cases.loaded | cases.ended.keys(), Path(job.kernels)
@@ -58,7 +71,7 @@ def never_ran(architecture: str, identity: str, job: Job, up: bool) -> CompiledK
 
 def mostly_run(report: StageReport, cases: list[Cases]) -> StageReport:
     """Return the report as incomplete if fewer than half of the cases ran to their end: kernels that nobody launched are not good ones."""
-    counted = Counter(why for each in cases for why in each.ended.values() if why not in (NotRun.SKIPPED, NotRun.EMPTY))
+    counted = Counter(why for each in cases for why in each.ended.values() if why not in (NotRun.SKIPPED, NotRun.XFAILED, NotRun.EMPTY))
     whole, total = counted[None], counted.total()
     if report.verdict is not Verdict.PASSED or 2 * whole >= total:
         return report

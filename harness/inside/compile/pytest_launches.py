@@ -76,12 +76,14 @@ class _Runner:
         self.on_end(item.nodeid, self.ended)
         return result
 
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-        """Keep what ended the test early. Teardowns come too late to matter."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Keep what ended the test early, as a failure that its author expects if pytest says so. Teardowns come too late to matter."""
+        report = yield
         if call.excinfo is not None and call.when != "teardown" and self.ended is None:
-            known = item.get_closest_marker("xfail")
-            failed = pytest.xfail.Exception(str(known.kwargs.get("reason", ""))) if known and call.when == "call" else None
-            self.ended = failed or call.excinfo.value
+            expected = report.skipped and hasattr(report, "wasxfail")
+            self.ended = pytest.xfail.Exception(f"{report.wasxfail}") if expected else call.excinfo.value
+        return report
 
 
 def run_tests(

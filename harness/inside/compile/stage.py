@@ -20,7 +20,7 @@ from pathlib import Path
 from harness.inside.codegen.jit_recorder import Recorder
 from harness.inside.compile.backends import without_backend
 from harness.inside.compile.candidates import Candidates, Discarded
-from harness.inside.compile.cases import Cases, mostly_run, never_loaded, never_ran, never_reached
+from harness.inside.compile.cases import Cases, fails_here_only, mostly_run, never_loaded, never_ran, never_reached
 from harness.inside.compile.expected import Expected, noticed
 from harness.inside.compile.pack import pack
 from harness.inside.environment.package_path import package_folders, python_path, root_of
@@ -58,7 +58,7 @@ def compile_all(job: Job) -> StageReport:
     def report() -> StageReport:
         """Only now is every launch known, and with it which candidates an autotuner discards, and which errors tests expect."""
         before = list(rows)
-        rows[:] = map(discarded.mark, map(expected.mark, rows))
+        rows[:] = (fails_here_only(discarded.mark(expected.mark(row)), cases) for row in rows)
         if rows != before:
             sealing.replace(folder / "kernels.jsonl", "".join(f"{to_json(row)}\n" for row in rows))
         return _report(job, rows, (wrong, notes), unseen, list(cases.values()))

@@ -22,7 +22,7 @@ _FROM_WORKERS = {"collected", "start", "turn", "ready", "waiting", "finish", "po
 _FROM_WORKERS |= {"note", "end", "postponed", "card", "expected", "loading"}
 _KINDS = _FROM_WORKERS | {"worker", "death", "wrong"}
 _OF_A_CASE = {"loading", "start", "turn", "ready", "finish", "poisoned", "postponed", "death", "lost", "finding"}
-_OUTCOMES = {"passed", "failed", "error", "skipped", "invalid", "timeout"}
+_OUTCOMES = {"passed", "failed", "error", "skipped", "xfailed", "invalid", "timeout"}
 _VERDICTS = {verdict.value for verdict in Verdict}
 _CUT, _LONG, _MOST = 200, 1000, 1000  # characters of an id in a reason, of a reason; and cases counted per reason
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import traceback
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from harness.records import StageReport, Verdict, worst
 
@@ -20,6 +22,8 @@ class NotPretended(NotImplementedError):  # noqa: N818 - as above
     """A package asked for something that a real GPU has and the pretended one lacks: a gap of warpwave, and no fault of the package."""
 
 
+# Ends the reason of what torch refuses in its own code: without a card, that may be for what is pretended.
+BY_TORCH = " (torch raised it, maybe for what is pretended)"
 NOT_BUILT = "is compiled code of the package, which is not built here"
 
 
@@ -57,6 +61,15 @@ def describe(error: BaseException) -> str:
         return type(error).__name__
     text = f"{lines[-1]} ({lines[0].rstrip(':')})" if lines[0].endswith(":") else _of_tool(lines) or lines[0]
     return f"{type(error).__name__}: {text[:300]}"
+
+
+def place_in(error: BaseException, root: Path) -> str:
+    """Return the last line of a package that an error passed, as `file.py:17`; empty if it passed none."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        if file.is_relative_to(root) and "site-packages" not in file.relative_to(root).parts:
+            return f"{file.relative_to(root).as_posix()}:{frame.lineno}"
+    return ""
 
 
 def raised_in_kernel(error: BaseException | None) -> BaseException | None:

@@ -68,8 +68,11 @@ def with_reasons(report: StageReport, reasons: Mapping[NotRun, int], noun: str, 
 
 def why_not_run(error: BaseException) -> NotRun:
     """Return the reason. An exception that nothing explains is `RAISED`: whose fault it is, only a card can say."""
-    if isinstance(error, unittest.SkipTest) or _is_pytests(error):
+    pytest = sys.modules.get("pytest")
+    if isinstance(error, unittest.SkipTest) or (pytest and isinstance(error, pytest.skip.Exception)):
         return NotRun.SKIPPED
+    if pytest and isinstance(error, pytest.xfail.Exception):
+        return NotRun.XFAILED
     if several := _in_group(error):
         reasons = set(map(why_not_run, several))
         return reasons.pop() if len(reasons) == 1 else NotRun.RAISED
@@ -103,11 +106,6 @@ def _in_group(error: BaseException | None) -> tuple[BaseException, ...]:
     """Return the exceptions of a group. Python has groups since 3.11; before, a package brings them."""
     several = getattr(error, "exceptions", ())
     return several if isinstance(several, tuple) and all(isinstance(each, BaseException) for each in several) else ()
-
-
-def _is_pytests(error: BaseException) -> bool:
-    pytest = sys.modules.get("pytest")
-    return pytest is not None and isinstance(error, (pytest.skip.Exception, pytest.xfail.Exception))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

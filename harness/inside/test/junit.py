@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from datetime import datetime, timezone
 
-from harness.records import CaseResult, Job, Verdict
+from harness.records import JUNIT_XFAIL, CaseResult, Job, Verdict
 
 # Characters that XML 1.0 cannot hold are escaped, not dropped.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -15,7 +15,7 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def junit_xml(job: Job, cases: list[CaseResult]) -> str:
     """Return one `testsuites` element with one `testsuite`, named after the target."""
     failures = sum(case.verdict is Verdict.FAILED for case in cases)
-    skipped = sum(case.verdict is Verdict.NOT_RUN for case in cases)
+    skipped = sum(case.verdict in (Verdict.NOT_RUN, Verdict.XFAILED) for case in cases)
     passed = sum(case.verdict is Verdict.PASSED for case in cases)
     counts = {"tests": len(cases), "failures": failures, "errors": len(cases) - failures - skipped - passed, "skipped": skipped}
     root = ElementTree.Element("testsuites")
@@ -35,8 +35,8 @@ def _case(suite: ElementTree.Element, case: CaseResult) -> None:
     element = ElementTree.SubElement(suite, "testcase", {"classname": _clean(classname), "name": _clean(name or file)})
     element.set("time", f"{case.seconds:.3f}")
     _properties(element, {"id": case.id, "kernel": case.kernel, **case.properties})
-    if case.verdict is Verdict.NOT_RUN:
-        kind = (case.not_run or case.verdict).value
+    if case.verdict in (Verdict.NOT_RUN, Verdict.XFAILED):
+        kind = JUNIT_XFAIL if case.verdict is Verdict.XFAILED else (case.not_run or case.verdict).value
         ElementTree.SubElement(element, "skipped", {"type": kind, "message": _clean(case.message)})
     elif case.verdict is not Verdict.PASSED:
         tag = "failure" if case.verdict is Verdict.FAILED else "error"

@@ -30,7 +30,7 @@ from harness.inside.test.bench_modules import pytest_collect_file as pytest_coll
 from harness.inside.test.called_tests import code_of, watched
 from harness.inside.test.collection import Collection, Failure, last_line
 from harness.inside.test.quick import few_of_each
-from harness.records import Architecture, NotRun
+from harness.records import HOST_ERROR_PROPERTY, Architecture, NotRun
 
 CARD_VARIABLE = "WARPWAVE_CARD"
 DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
@@ -143,13 +143,21 @@ class Reporter:
                 outcome, why = "skipped", NotRun.NOT_PRETENDED
         elif skipped:
             outcome, message, why = "skipped", _skip_reason(skipped[0]), NotRun.SKIPPED
+            if hasattr(skipped[0], "wasxfail"):
+                outcome, why = "xfailed", None
         elif message := self._doubt():
             outcome = "invalid"
         properties = {str(key): str(value) for report in self.reports[-1:] for key, value in report.user_properties}
         if self.account:
             properties.update(self.account.properties())
-            if fault := self.account.fault:
+            # A failure that the author expects may be the fault itself.
+            if (fault := self.account.fault) and (outcome, fault.outcome) != ("xfailed", "failed"):
                 outcome, message, why = fault.outcome, fault.message, None
+            if outcome == "failed" and (error := self.raised.get(bad[0].when) if bad else None):
+                from harness.inside.test.host_errors import raised_by_host
+
+                if by_host := raised_by_host(error, self.account, self.collection.root):
+                    properties[HOST_ERROR_PROPERTY] = by_host
         wrong = trouble_if_used()
         if wrong and not bad:
             # Launches are asynchronous: a fault that this test caused would otherwise be blamed on the next one.
@@ -295,5 +303,5 @@ def _interpreted() -> bool:
 
 def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     longrepr = report.longrepr
-    text = longrepr[2] if isinstance(longrepr, tuple) else getattr(report, "wasxfail", "") or str(longrepr or "")
+    text = getattr(report, "wasxfail", None) or (longrepr[2] if isinstance(longrepr, tuple) else str(longrepr or ""))
     return text.removeprefix("Skipped: ")

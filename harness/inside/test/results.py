@@ -21,6 +21,7 @@ from harness.inside.test.junit import junit_xml
 from harness.inside.test.settings import files_with_tests, selection_of
 from harness.records import (
     GPU_PROPERTY,
+    HARMLESS,
     MOST_FINDINGS,
     CaseResult,
     Defect,
@@ -37,6 +38,7 @@ _OUTCOMES = {
     "failed": Verdict.FAILED,
     "error": Verdict.ERROR,
     "skipped": Verdict.NOT_RUN,
+    "xfailed": Verdict.XFAILED,
     "invalid": Verdict.INVALID,
     "timeout": Verdict.TIMEOUT,
 }
@@ -156,7 +158,7 @@ class Results:
         if any(option in _COLLECT_ONLY for option in self.job.pytest_args):
             return
         self._forget_other_names()
-        bad = any(case.verdict not in (Verdict.PASSED, Verdict.NOT_RUN) for case in self.cases.values())
+        bad = any(case.verdict not in HARMLESS for case in self.cases.values())
         stopped = f"pytest stopped before this test: {self.stopped}" if self.stopped else "it was collected, and never reported"
         missing = self.never_ran(stopped)
         if missing and not (bad and self.stopped):  # -x and --maxfail also stop pytest, but only after a failure

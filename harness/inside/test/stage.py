@@ -40,6 +40,7 @@ from harness.inside.test.pytest_plugin import (
 from harness.inside.test.results import Results
 from harness.inside.test.settings import files_with_tests, is_narrowed, pytest_options, test_paths
 from harness.records import (
+    HARMLESS,
     Job,
     NotRun,
     Stage,
@@ -115,8 +116,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     counts = {verdict: count for verdict, count in counts.items() if count}
     ran = [case for case in cases if case.verdict is not Verdict.NOT_RUN]
     tests = [case for case in cases if case.not_run is not NotRun.EMPTY]
-    verdict = worst([case.verdict for case in ran])
-    bad = [case for case in ran if case.verdict is not Verdict.PASSED]
+    verdict = worst([Verdict.PASSED if case.verdict is Verdict.XFAILED else case.verdict for case in ran])
+    bad = [case for case in ran if case.verdict not in HARMLESS]
     reason = "" if ran else "every test was skipped" if tests else "no test was found"
     if not tests and results.stopped:
         reason = f"no test was found; pytest stopped early: {results.stopped}"

@@ -21,7 +21,7 @@ import junitparser
 
 from harness.compare.codegen.alignment import configuration
 from harness.compare.model import COMPLETE, Comparison, TargetSummary
-from harness.records import MOST_SECONDS, CaseResult, CompiledKernel, NotRun, Stage, StageReport, Verdict
+from harness.records import JUNIT_XFAIL, MOST_SECONDS, CaseResult, CompiledKernel, NotRun, Stage, StageReport, Verdict
 from harness.render.sections.codegen.gates import how_to_waive
 from harness.render.sections.testing.suspected import suspicion
 from harness.render.text import first_line, visible
@@ -112,7 +112,7 @@ def _kind(verdict: Verdict, never_skipped: bool) -> str:
     """Return the element for a verdict; empty if the case passed."""
     if verdict is Verdict.PASSED or verdict is Verdict.FAILED:
         return "failure" if verdict is Verdict.FAILED else ""
-    return "skipped" if verdict is Verdict.NOT_RUN and not never_skipped else "error"
+    return "skipped" if verdict in (Verdict.NOT_RUN, Verdict.XFAILED) and not never_skipped else "error"
 
 
 def _time(seconds: float) -> float:
@@ -222,7 +222,7 @@ _OUTCOMES = {"failure": junitparser.Failure, "error": junitparser.Error, "skippe
 def _outcome(
     verdict: Verdict, message: str, detail: str, never_skipped: bool = False, not_run: NotRun | None = None
 ) -> junitparser.Element:
-    kind = not_run.value if not_run and verdict is Verdict.NOT_RUN else verdict.value
+    kind = JUNIT_XFAIL if verdict is Verdict.XFAILED else not_run.value if not_run and verdict is Verdict.NOT_RUN else verdict.value
     outcome = _OUTCOMES[_kind(verdict, never_skipped)](visible(first_line(message, 2000)), kind)
     outcome.text = "\n".join(map(visible, (detail or (message if "\n" in message.strip() else "")).splitlines()))
     return outcome

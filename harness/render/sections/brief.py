@@ -65,6 +65,8 @@ def _targets(comparison: Comparison) -> list[Section]:
             say(name(f"  attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 200)}"))
             for position, attempt in enumerate(target.attempts[:_REMARKS], start=1)
         ]
+        notes = target.environment.notes if target.environment else ()
+        lines += [say(name(f"  {note}")) for note in notes if note.startswith("it has no stage")]
         lines += [say("  what to do: ", name(first_line(target.hint, 300)))] if target.hint else []
         by = tuple(option for option in target.narrowed if option != "--quick")
         ran = sum(target.tests.values())

@@ -140,7 +140,7 @@ def _gap(short: Shortfall, command: str, *, figures: bool) -> list[Line]:
     share = Bit(f"{short.share:.0%}", far=distance(short.share))
     lines = [say(name(short.kernel), " on ", name(short.target), ": ", share, f" of {short.of}") + elsewhere]
     lines.append(say("  look at ", name(short.case), f": {short.case_share:.0%}"))
-    lines.append(say("  $ ", name(command)))  # before its reasons, so that a page that is cut still has it
+    lines += [say("  $ ", name(command))] if command else []  # before its reasons, so that a page that is cut still has it
     lines += [say(f"  {hint.text} ", name(f"({hint.evidence})")) for hint in short.hints[: None if figures else _MOST_HINTS]]
     if not short.hints and not short.unknown:
         lines.append(say("  nothing in this report says why"))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.model import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
 from harness.compare.tests.mistyped import is_mistyped
-from harness.records import GPU_PROPERTY, Verdict
+from harness.records import GPU_PROPERTY, HARMLESS, Verdict
 from harness.records.selection.package import is_load
 from harness.render.repro import repro
 from harness.render.sections import cards, speeds
@@ -204,7 +204,7 @@ def _behind(row: ParityRow) -> int:
 
 
 def _failed(row: ParityRow) -> bool:
-    return any(cell.result.verdict not in (Verdict.PASSED, Verdict.NOT_RUN) for cell in row.cells)
+    return any(cell.result.verdict not in HARMLESS for cell in row.cells)
 
 
 def _id(row: ParityRow) -> str:

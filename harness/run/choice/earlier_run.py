@@ -8,9 +8,7 @@ from pathlib import Path
 
 from harness.collect.raw_folder import collect_all, find_raw
 from harness.errors import NothingRanError, UsageError
-from harness.records import TargetRun, Verdict
-
-_GOOD = (Verdict.PASSED, Verdict.NOT_RUN)
+from harness.records import HARMLESS, TargetRun
 
 
 def failed_tests(run: Path) -> tuple[str, ...]:
@@ -28,7 +26,7 @@ def failed_tests(run: Path) -> tuple[str, ...]:
         raise UsageError(
             f"--last-failed: the run in {run} has no result of any test.", "It ran no test stage, or it ended before.", "Give another run."
         )
-    failed = dict.fromkeys(name for name, verdict in seen if verdict not in _GOOD and _is_a_test(name))
+    failed = dict.fromkeys(name for name, verdict in seen if verdict not in HARMLESS and _is_a_test(name))
     if not failed:
         raise NothingRanError(
             f"--last-failed: no test failed in {run}.", "There is nothing to run again.", "Leave --last-failed out to run all tests."

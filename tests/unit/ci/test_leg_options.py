@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
+import shlex
+from pathlib import Path, PurePath
 
 import click
 import pytest
+from synthetic import run
 
 from harness import __main__ as cli
 from harness.__main__ import _run_cli
+from harness.commands.options.parse import _command
+from harness.commands.parsing import parse_run
+from harness.compare import compare
 from harness.doctor import Finding
 from harness.errors import Outcome
+from harness.records import CaseResult, Verdict
 from harness.render import repro
+from harness.render.measure_again import look_closer
+from harness.render.next_commands import next_commands
+from harness.render.sections import outline
 
 TARGETS = "schema_version: 1\ntargets:\n  mine: {label: mine, engine: local, stages: [test], image: {dockerfile: x, base: y}}\n"
 
@@ -168,12 +179,63 @@ def test_options_that_are_wrong_are_refused(words):
     assert _run_cli(["ci", "options", *words]) == 2
 
 
-def test_a_recorded_command_is_read_as_it_was_parsed():
-    """The line that reproduces a failure keeps what decides the environment: a value that looks like an option is a value."""
-    valued = {name for one in cli.run.params if isinstance(one, click.Option) and not one.is_flag for name in one.opts}
+def test_every_option_is_kept_or_left_out_of_a_repeated_command():
+    """A value that looks like an option is a value, so the sets that read a recorded command know each option of the parser."""
+    options = [one for one in cli.run.params if isinstance(one, click.Option)]
+    valued = {name for one in options if not one.is_flag for name in one.opts}
+    flags = {name for one in options if one.is_flag for name in (*one.opts, *one.secondary_opts)}
 
     assert valued == repro._KEPT | repro._DROPPED | repro._OPTIONAL
-    assert repro._kept(["warpwave", "run", "cpu", "--json", "--gpu", "1"]) == ["--gpu", "1"]
-    assert repro._kept(["warpwave", "run", "cpu", "-k", "--gpu", "--kernels=x", "--out", "--engine", "--gpu", "1", "--quick"]) == [
-        *("--kernels=x", "--gpu", "1"),
-    ]
+    assert flags == repro._KEPT_FLAGS | repro._DROPPED_FLAGS
+
+
+# What the repeated command says anew: which part runs, and where its results go.
+REPLACED = {
+    *("names", "node_ids", "stages", "keyword", "tests", "last_failed", "changed_since", "deselect_from", "shard", "shard_times"),
+    *("commit", "out", "resume", "gpu_wait", "save_compiled", "toolchains", "tritons"),
+    *("again", "rebuild", "keep", "verbose", "no_report", "quiet", "full", "json"),
+}
+RECORDED = [
+    "cpu --sanitize",
+    "cpu --no-sanitize",
+    "cpu cuda --autotune all --env A=1 --env B --with numpy --with=scipy --install --kernels=.",
+    "cpu --install-no-deps --engine local --python /usr/bin/python3 --here --quick --test-timeout 7",
+    "cpu --triton 3.8.0 --toolchain old --targets t.yml --hosts h.yml --bench-script 'bench_*.py -- --dtype bf16'",
+    "cpu --pytest-args '-p no:x --runslow' -k 'a and --install' --out --sanitize --stage test",
+    "cpu tests/test_a.py::test_a --sanitize --deselect-from --quick --last-failed x --changed-since main -- -p no:y",
+    "cpu --json out.json --no-torch-compile-ahead --gpus 0,1 --requirements r.txt --weaken pids -v --aa --full --timeout 70",
+    "cpu --launches test --bench 'perf_*.py' --precision 0.1 --test-workers 2 --results-limit 9 --results-files 9 --compiled a",
+    "cpu --base-image b --wheelhouse w --ca-bundle c --pip-config p --build-network host --build-arg K=V --compiled-hash 0",
+]
+
+
+@pytest.mark.parametrize("recorded", RECORDED)
+def test_each_printed_command_has_the_options_that_decide_a_verdict(recorded, monkeypatch):
+    """Parsed by the real parser: a test that failed with a check fails again, and one that failed without it is not checked."""
+    monkeypatch.setattr("sys.argv", ["warpwave", "run", *shlex.split(recorded)])
+    asked = parse_run(shlex.split(recorded)).params
+    failed = dataclasses.replace(run("cpu"), cases=(CaseResult("test_a.py::test_a", "a", Verdict.FAILED),))
+    record = dataclasses.replace(failed.record, command=_command())
+    comparison = compare([dataclasses.replace(failed, record=record)])
+    (target,) = comparison.targets
+    pasted = [section.paste for section in outline.did_not_pass(comparison, None)]
+    again, (last, _), closer = *pasted, next_commands(comparison, PurePath("out")), look_closer(target, "")
+
+    for command, replaced in ((again, REPLACED), (last, REPLACED), (closer, {*REPLACED, "quick"})):
+        program, name, *words = shlex.split(command)
+        assert (program, name) == ("warpwave", "run")
+        found = parse_run(words).params
+        assert found["names"] == ("cpu",)
+        assert {option: value for option, value in found.items() if option not in replaced} == {
+            option: value for option, value in asked.items() if option not in replaced
+        }
+    assert parse_run(shlex.split(again)[2:]).params["tests"] == ("test_a.py::test_a",)
+    assert parse_run(shlex.split(last)[2:]).params["last_failed"] == Path("out")
+
+
+def test_a_command_is_not_printed_without_some_of_its_options():
+    """The same test might pass without them."""
+    (target,) = compare([run("cpu")]).targets
+    command = ("warpwave", "run", "cpu", "--sanitize", *("--env", f"A={'x' * 5000}"))
+
+    assert repro.repro(dataclasses.replace(target, command=command), "test_a.py::test_a") == ""

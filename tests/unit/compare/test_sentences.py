@@ -6,13 +6,15 @@ import dataclasses
 import math
 
 import pytest
-from synthetic import case, compiled, record, run, sample
+from synthetic import case, compiled, emulated, no_gpu, record, run, sample
 
+from harness.compare import compare
+from harness.compare.answer.headline import headline
 from harness.compare.model import TargetSummary
 from harness.compare.speeds.ratios import as_text, first_names, flush, judge
 from harness.compare.verdict import outcome, sentence, summarise
 from harness.errors import ExitCode, Outcome
-from harness.records import Stage, StageReport, Verdict
+from harness.records import CaseResult, Stage, StageReport, Verdict
 
 PASSED, FAILED, NOT_RUN = Verdict.PASSED, Verdict.FAILED, Verdict.NOT_RUN
 
@@ -32,9 +34,9 @@ DONE = {
     "a point that failed": (target(points={"passed": 2, "error": 1}), "alpha could not measure 1 of 3 points"),
     "loads of benchmarks": (
         target(tests={"passed": 3}, loads=1),
-        "alpha passed 3 tests (1 of them loads benchmarks)",
+        "alpha passed 3 tests and loaded 1 file of benchmarks",
     ),
-    "several loads": (target(tests={"passed": 3}, loads=2), "alpha passed 3 tests (2 of them load benchmarks)"),
+    "several loads": (target(tests={"passed": 3}, loads=2), "alpha passed 3 tests and loaded 2 files of benchmarks"),
     "a narrowed run": (
         target(tests={"passed": 3}, narrowed=("-k x", "--quick", "-m y"), suspected=1),
         "alpha passed 3 tests of those that -k x and --quick chose (1 of them suspected)",
@@ -236,3 +238,14 @@ def test_a_number_that_no_clock_has_given_is_invalid(changes, verdict, words):
 
     assert found[0] is verdict
     assert found[1].startswith(words) if verdict is not Verdict.INVALID else words in found[1]
+
+
+def test_a_benchmark_that_loads_is_no_test():
+    """A kernel that nobody tested has no row that says so, and nothing claims that its tests pass."""
+    load = CaseResult("bench_copy.py::module", "copy", Verdict.PASSED)
+    only, alone = (emulated(load, **more) for more in ({"compiled": no_gpu().compiled[:1]}, {}))
+    found, nothing = compare([only]), compare([alone])
+
+    assert (found.exit_code, found.targets[0].tests, found.kernels, nothing.exit_code) == (0, {}, (), 5)
+    assert headline(found, ()) == "No test was found on syn942-emulated."
+    assert "found no test, loaded 1 file of benchmarks and compiled 1 binary" in found.sentence

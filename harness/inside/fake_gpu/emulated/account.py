@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from harness.emulator import Deadlock, EmulatorError, Execution, OutOfMemoryBounds, TimeLimit, Trap
 from harness.records import EMULATED
@@ -25,6 +26,13 @@ LANES_PER_SECOND = 128_000_000
 _SHARE = 0.9
 # A test's tensors may wait in cycles of references for Python's collector, which counts objects, not bytes. By so much a process may grow.
 _MOST_GROWTH = 64 << 20
+# What turns tensors into numbers of Python's or of NumPy's.
+_READS = frozenset(
+    {
+        *("item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "nonzero"),
+        *("__bool__", "__int__", "__float__", "__complex__", "__index__", "__array__", "__contains__"),
+    }
+)
 _OUTCOMES: dict[type[EmulatorError], str] = {TimeLimit: "timeout", OutOfMemoryBounds: "failed", Trap: "failed", Deadlock: "failed"}
 
 
@@ -38,6 +46,8 @@ class Fault:
 
 class Account:
     """Counts the launches and wave-instructions of a test, and keeps its first fault.
+
+    `read`: since its first launch, host code has read numbers.
 
     `card` is the name of the architecture, whose waves have so many `lanes`. A test has `seconds` of time, and may execute a number of
     instructions for each.
@@ -59,6 +69,11 @@ class Account:
         self.launches = self.instructions = 0
         self._until = time.monotonic() + _SHARE * self.seconds
         self.fault: Fault | None = None
+        self.read = False
+
+    def watch(self, function: Any, *_: object) -> None:
+        """Note whether host code reads numbers that a launch may have made. torch's functions are given here after they are called."""
+        self.read = self.read or (self.launches > 0 and getattr(function, "__name__", "") in _READS)
 
     def _has_grown(self) -> bool:
         return _resident() > self._resident + _MOST_GROWTH

@@ -21,6 +21,7 @@ from harness.inside.fake_gpu.emulated.intermediate_code import TEXTS_ON_DISK
 from harness.inside.fake_gpu.emulated.memory import buffers
 from harness.inside.fake_gpu.emulated.printing import Printer
 from harness.inside.fake_gpu.emulated.reordered import Orders
+from harness.inside.fake_gpu.redirect import Redirect
 from harness.inside.fake_gpu.streams import Graph
 from harness.inside.fake_gpu.tuner import Tuning, fits_in_shared_memory
 from harness.inside.fake_gpu.with_data import card_with_data
@@ -35,7 +36,8 @@ def emulated_device(
     Return what autotuners choose, and what undoes it all. `account` counts what is executed. With `checks`, launches are
     checked for more than their results, and `checks` collects what is found.
     """
-    tuning, undo = card_with_data(card, kinds, partial(EmulatedDriver, account, checks), [TEXTS_ON_DISK])
+    launching = [TEXTS_ON_DISK, (Redirect, "watch", staticmethod(account.watch))]
+    tuning, undo = card_with_data(card, kinds, partial(EmulatedDriver, account, checks), launching)
     tuning.fits = fits_in_shared_memory(int(card.properties["max_shared_mem"]))
     return tuning, undo
 

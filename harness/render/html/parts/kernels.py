@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from harness.compare.answer.overview import KernelLine
 from harness.compare.model import Comparison
-from harness.records import Verdict
+from harness.records import HARMLESS, Verdict
 from harness.records.selection.package import is_load
 from harness.render.html.parts.generated_code import Function
 from harness.render.html.parts.speeds import Kernel
@@ -144,7 +144,7 @@ def _tests(comparison: Comparison) -> dict[str, list[TestLine]]:
 
 
 def _severity(test: TestLine) -> list[int]:
-    return [cell[1].severity if cell and cell[1] is not Verdict.NOT_RUN else 0 for cell in test.cells]
+    return [cell[1].severity if cell and cell[1] not in HARMLESS else 0 for cell in test.cells]
 
 
 def with_shown(kernel: Kernel, own: str) -> Kernel:

@@ -12,11 +12,12 @@ _TITLES = {
     Fate.BROKEN: "Tests that fail now",
     Fate.STILL: "Tests that failed before, too",
     Fate.SKIPPED: "Tests that are skipped now",
+    Fate.XFAILED: "Tests that are expected to fail now",
     Fate.GONE: "Tests that are gone",
     Fate.FIXED: "Tests that pass now",
     Fate.NEW: "New tests",
 }
-_OPEN = (Fate.BROKEN, Fate.SKIPPED, Fate.GONE)
+_OPEN = (Fate.BROKEN, Fate.SKIPPED, Fate.XFAILED, Fate.GONE)
 
 
 def sentence(found: ChangedTests) -> str:

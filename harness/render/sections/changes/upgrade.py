@@ -67,7 +67,7 @@ def _tests(found: Upgrade) -> list[str]:
     broken = found.tests.of(Fate.BROKEN)
     parts = [f"{plural(len(broken), 'test')} {'fails' if len(broken) == 1 else 'fail'} now ({_where(one.target for one in broken)})"]
     lost = found.tests.lost
-    gone = f"{plural(len(lost), 'test')} that passed {'is' if len(lost) == 1 else 'are'} gone or skipped"
+    gone = f"{plural(len(lost), 'test')} that passed {'is' if len(lost) == 1 else 'are'} gone, skipped or expected to fail"
     return [*(parts if broken else []), *([gone] if lost else [])]
 
 

@@ -42,6 +42,15 @@ def test_what_has_another_explanation_is_not(others, why):
     assert set(counts.values()) == {0}
 
 
+def test_what_host_code_raised_is_no_suspicion():
+    """No kernel was executed for it, or the compiler proved it: a card does the same."""
+    why = "KeyError was raised at test_a.py:3, before the first launch"
+    rows, counts = suspected(run("cpu", None, cases=(case(),)), emulated(dataclasses.replace(FAILED, properties={"host_error": why})))
+
+    assert rows == [("failed-on", ())]
+    assert set(counts.values()) == {0}
+
+
 @pytest.mark.parametrize("verdict", [Verdict.ERROR, Verdict.TIMEOUT, Verdict.CRASHED])
 def test_a_gap_of_the_emulator_is_no_suspicion(verdict):
     """Its verdict already says that the kernel was not executed."""

@@ -6,8 +6,14 @@ import json
 import xml.etree.ElementTree as ElementTree
 
 import pytest
+from synthetic import emulated
 
-from harness.records import Job, Stage, Verdict
+from harness.collect.cases import read_cases
+from harness.compare import compare
+from harness.compare.model import Parity
+from harness.compare.verdict import phrase
+from harness.records import CaseResult, Job, Stage, Verdict
+from harness.render.report_files.junit import render_junit
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -102,3 +108,82 @@ def test_an_expression_that_pytest_refuses_is_shown_in_its_own_words(tmp_path):
         Verdict.ERROR,
         "pytest ran no test: Wrong expression passed to '-k': test_(: at column 7",
     )
+
+
+EXPECTED_FAILURES = """
+import unittest
+import pytest
+
+@pytest.mark.xfail(strict=True, reason="one day")
+def test_marked():
+    assert 1 == 2
+
+def test_imperative():
+    pytest.xfail("not here")
+
+@pytest.fixture
+def broken():
+    raise KeyError("x")
+
+@pytest.mark.xfail(raises=KeyError)
+def test_fixture(broken):
+    pass
+
+class TestCase(unittest.TestCase):
+    @unittest.expectedFailure
+    def test_unittest(self):
+        assert False
+
+@pytest.mark.xfail(False, reason="elsewhere")
+def test_condition():
+    pass
+
+@pytest.mark.xfail(reason="it passes by now")
+def test_unexpected():
+    pass
+
+@pytest.mark.xfail(strict=True, reason="it passes by now")
+def test_unexpected_and_strict():
+    pass
+
+@pytest.mark.xfail(raises=KeyError)
+def test_other_error():
+    raise ValueError("y")
+
+@pytest.mark.skip(reason="never")
+def test_skipped():
+    pass
+"""
+
+
+def test_an_expected_failure_is_neither_a_skip_nor_a_failure(tmp_path, run_inside):
+    """It has the type of pytest's own JUnit file, and the reason of its mark. A strict one that passes fails."""
+    (package := tmp_path / "package").mkdir()
+    (package / "test_known.py").write_text(EXPECTED_FAILURES)
+    output = run_inside(package, Stage.TEST, light=True)
+    cases = {case.id.rpartition(":")[2]: case for case in read_cases(output / "test", "junit.xml")}
+    counts = json.loads((output / "stages.json").read_text())["reports"][1]["counts"]
+
+    assert {name: case.verdict.value for name, case in cases.items()} == {
+        **dict.fromkeys(("test_marked", "test_imperative", "test_fixture", "test_unittest"), "xfailed"),
+        **dict.fromkeys(("test_condition", "test_unexpected"), "passed"),
+        **dict.fromkeys(("test_unexpected_and_strict", "test_other_error"), "failed"),
+        "test_skipped": "not-run",
+    }
+    assert (cases["test_marked"].message, cases["test_imperative"].message) == ("one day", "not here")
+    assert counts == {"passed": 2, "xfailed": 4, "not-run": 1, "failed": 2}
+
+
+def test_a_report_counts_expected_failures_by_themselves():
+    """On the first screen, and with pytest's own type in its JUnit file; a package that has nothing else is good, too."""
+    known = CaseResult("test_a.py::test_b", "a", Verdict.XFAILED, message="one day")
+    passed = CaseResult("test_a.py::test_a", "a", Verdict.PASSED)
+    comparison = compare([emulated(*cases, target=name) for name, cases in (("a", (passed, known)), ("b", (known,)))])
+
+    assert [phrase(target).partition(")")[0] for target in comparison.targets] == [
+        "a passed 1 test (1 expected failure",
+        "b passed 0 tests (1 expected failure",
+    ]
+    assert [target.tests for target in comparison.targets] == [{"passed": 1, "xfailed": 1}, {"xfailed": 1}]
+    assert (comparison.exit_code, comparison.tests[1].parity) == (0, Parity.PASSED_NOWHERE)
+    assert '<skipped message="one day" type="pytest.xfail"' in render_junit(comparison)

@@ -158,12 +158,12 @@ def test_ticks_are_short(value, text):
         (
             "a/t.py::test_x[(1, 2)]",
             ("warpwave", "run", "--gpu=1", "--quick"),
-            "warpwave run b --gpu=1 --stage test --test 'a/t.py::test_x[(1, 2)]'",
+            "warpwave run b --gpu=1 --quick --stage test --test 'a/t.py::test_x[(1, 2)]'",
         ),
         (
             "a/t.py::test_x",
             ("warpwave", "run", "b", "--test", "--install", "--last-failed=x", "--pytest-args", "--engine", "--install"),
-            "warpwave run b --install --stage test --test a/t.py::test_x",
+            "warpwave run b --pytest-args --engine --install --stage test --test a/t.py::test_x",
         ),
         ("a/t.py::test_x[c::d]", (), "warpwave run b --stage test --test 'a/t.py::test_x[c::d]'"),
         ("$(rm -rf /)", (), "warpwave run b --stage test --test '$(rm -rf /)'"),
