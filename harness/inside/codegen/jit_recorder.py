@@ -108,6 +108,9 @@ class Recorder:
         if threads > most:
             reason = f"{metadata.num_warps} warps of {self.card.warp_size} are {threads} threads, {most} can be launched"
             return dataclasses.replace(row, verdict=Verdict.FAILED, reason=reason)
+        if (scratch := getattr(metadata, "global_scratch_size", 0)) and not _allocates():
+            reason = f"needs {scratch} bytes of scratch memory on {self.card.name}, and no allocator was set; call triton.set_allocator"
+            return dataclasses.replace(row, verdict=Verdict.FAILED, reason=reason)
         if self.card.multiprocessor is None or row.registers is None:
             return row
         fits = occupancy(self.card.multiprocessor, metadata.num_warps, row.registers, metadata.shared, row.sgprs)
@@ -122,6 +125,13 @@ class Recorder:
         self.journal.write("kernel", row=dataclasses.asdict(row))
         if self.on_row:
             self.on_row(row, compiled, error)
+
+
+def _allocates() -> bool:
+    """Whether somebody has called `triton.set_allocator`. Triton's own allocator raises at the launch."""
+    from triton.runtime import _allocation
+
+    return not isinstance(_allocation._allocator.get(), _allocation.NullAllocator)
 
 
 def source_of(function: Any, root: Path | None) -> str:

@@ -28,6 +28,7 @@ from harness.inside.fake_gpu.host_side import (
     tensors_in,
     texted,
 )
+from harness.inside.fake_gpu.streams import wait
 
 
 def within(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,8 +84,10 @@ class Redirect(torch.overrides.TorchFunctionMode):
             return self._attribute(func, args)
         if name == "__set__":
             return self._assign(func, args)
+        if name in _WAIT and self.is_on_card(args[0]):
+            wait()
         if name in self.kinds:
-            return self.move(args[0], self.claim)
+            return self.move(args[0], self.claim, **{key: value for key, value in kwargs.items() if key == "non_blocking"})
         if func in _OF_PLACES:  # a device here is no place to make a tensor
             kwargs = {key: self._named(value) if key == "device" else value for key, value in kwargs.items()}
             return func(*map(self._named, args[:1]), *args[1:], **kwargs)
@@ -100,6 +103,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
         if not named or wanted is None:
             return self.call(func, *in_fp32(name, args, kwargs, self.claim.type, self.is_on_card))
         if self.is_gpu(wanted):
+            if func in _OF_DATA and not any(map(self.is_on_card, tensors_in(args[:1]))):
+                wait()
             return self.make(func, args, {**kwargs, "device": self.to})
         made = put_on_host(func(*args, **{**kwargs, "device": wanted}))
         return make_shape(made) if str(wanted) == "meta" and isinstance(made, torch.Tensor) else made
@@ -145,14 +150,28 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def move(self, tensor: torch.Tensor, device: Any, *rest: Any, **options: Any) -> torch.Tensor:
         """Return a tensor on another device; itself, if it is there."""
+        is_to_card, non_blocking = self.is_gpu(device), options.get("non_blocking", rest[1] if len(rest) > 1 else False)
         rest, options = conversion(rest, options)
-        if self.is_gpu(device):
+        if is_to_card == is_host(tensor) and str(device) != "meta":
+            self._wait_for_copy(tensor, non_blocking)
+        if is_to_card:
             return take_from_host(self.bring(tensor, rest, options)) if is_host(tensor) else self.convert(tensor, rest, options)
         if str(device) == "meta":
             return make_shape(self.convert(tensor, rest, options).to("meta", copy=True))
         if is_host(tensor) or not self.is_on_card(tensor):
             return put_on_host(self.convert(tensor, rest, options))
         return put_on_host(self.fetch(tensor, rest, options))
+
+    def _wait_for_copy(self, tensor: torch.Tensor, non_blocking: bool) -> None:
+        """Let the host wait for a copy between it and the card, unless the card does it alone, from or to pinned memory."""
+        if not non_blocking or (is_host(tensor) and not is_pinned(tensor)):
+            wait()
+
+    def _copy(self, func: Any, args: Any, kwargs: Any) -> Any:
+        into, source = args[0], args[1] if len(args) > 1 else kwargs.get("src")
+        if isinstance(source, torch.Tensor) and self.is_on_card(into) != self.is_on_card(source):
+            self._wait_for_copy(into if is_host(into) else source, args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+        return self.call(func, *in_fp32("copy_", args, kwargs, self.claim.type, self.is_on_card))
 
     def bring(self, tensor: torch.Tensor, rest: Any, options: Any) -> torch.Tensor:
         """Copy a tensor to the card. What is done to it there does not change the one on the host."""
@@ -254,6 +273,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
 _places: Any = torch._C._nn
 _OF_PLACES = (torch.device, _places._parse_to)
+# They need the numbers on the host. In an op of the package, and for `tolist`, torch's dispatcher does not say so.
+_WAIT = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "nonzero", "masked_select", "unique", "equal")
 _OF_DATA = (torch.tensor, torch.as_tensor, torch.asarray, torch.sparse_coo_tensor, torch.sparse_csr_tensor)
 
 
@@ -272,6 +293,7 @@ def conversion(rest: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]
 _ACTIONS = {
     "to": Redirect._to,
     "cpu": lambda self, func, args, kwargs: self.move(args[0], "cpu"),
+    "copy_": Redirect._copy,
     "pin_memory": Redirect._pin,
     "is_pinned": lambda self, func, args, kwargs: is_pinned(args[0]),
     "get_device": Redirect._index,

@@ -9,9 +9,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.inside.fake_gpu.host_side import is_packages_op
+from harness.inside.fake_gpu.host_side import is_host, is_packages_op
 
 _MAKES_EMPTY = ("aten::empty", "aten::new_empty")  # memory that a graph keeps: what it holds is written by others
+# The result, or its shape, depends on numbers that only the card has.
+_WAIT = (
+    *("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero", "aten::item", "aten::masked_select", "aten::nonzero"),
+    *("aten::_unique", "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim"),
+)
 _MADE_UP_MS = 1.0  # nothing is timed without a card, and callers divide by it
 
 
@@ -60,6 +65,8 @@ class Stream:
 
     def synchronize(self) -> None:
         """Everything has run."""
+        if self is self.current():
+            wait()
 
     def is_capturing(self) -> bool:
         """Return whether a graph is being captured. torch's optimizers ask before each step."""
@@ -80,14 +87,19 @@ class Event:
 
     def __init__(self, device: object = None, enable_timing: bool = False, **rest: object) -> None:
         """Make an event that is over."""
+        self._is_captured = False
 
     def record(self, stream: object = None) -> None:
-        """Everything has run."""
+        """Note whether a graph keeps the event: the host cannot wait for such a one."""
+        self._is_captured = bool(Graph.capturing)
 
-    wait = record
+    def wait(self, stream: object = None) -> None:
+        """Everything has run."""
 
     def synchronize(self) -> None:
         """Everything has run."""
+        if self._is_captured:
+            wait()
 
     def query(self) -> bool:
         """Return True: everything has run."""
@@ -217,6 +229,12 @@ def capture(graph: Graph, pool: object = None, stream: Stream | None = None, **r
             graph.capture_end()
 
 
+def wait(*args: object, **kwargs: object) -> None:
+    """Stand in for what lets the host wait for the card. A card refuses it while a graph is captured."""
+    if Graph.capturing:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+
 def _run_plain(operation: Any, *args: Any, **kwargs: Any) -> Any:
     """Run an operation of torch's below the mode that answers for a card: devices have been decided by then."""
     with torch._C.DisableTorchFunction():
@@ -229,12 +247,21 @@ class _Capture(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not Graph._running and _waits(str(getattr(func, "_name", "")), args):
+            wait()
         if is_packages_op(func):  # it runs the package's code, which sees a card
             return Graph.run(func, args, kwargs or {})
         if str(getattr(func, "_name", "")).startswith(_MAKES_EMPTY):
             with torch._C.DisableTorchFunction():
                 return Graph.made(func(*args, **(kwargs or {})))
         return Graph.run(_run_plain, (func, *args), kwargs or {})
+
+
+def _waits(name: str, args: Any) -> bool:
+    """Whether an operation on the card's tensors needs their numbers on the host."""
+    if name.startswith(("aten::index.", "aten::index_put", "aten::_index_put")):
+        return any(index.dtype in (torch.bool, torch.uint8) and not is_host(index) for index in _tensors(args[1]))
+    return name.split(".")[0] in _WAIT and any(not is_host(tensor) for tensor in _tensors(args))
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

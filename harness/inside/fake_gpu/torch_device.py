@@ -103,6 +103,7 @@ def patches(card: Architecture, device: torch.device, capability: object, free_b
         "make_graphed_callables": lambda callables, *args, **kwargs: callables,
         "cudart": _always(_Runtime()),
         **dict.fromkeys(_SILENT, _nothing),
+        "synchronize": streams.wait,
         **_memory(free, properties.total_memory),
         **_randomness(device),
     }
@@ -143,7 +144,6 @@ def apply(changes: Iterable[Patch], undo: contextlib.ExitStack) -> None:
 _PARTS = ("memory", "random", "streams", "graphs")
 _SILENT = (
     "set_device",
-    "synchronize",
     "empty_cache",
     "ipc_collect",
     "reset_peak_memory_stats",

@@ -1,0 +1,68 @@
+"""What a card refuses while a graph is captured: whatever makes the host wait for the card."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+from harness.inside.fake_gpu.redirect import Redirect  # noqa: E402 - after what it needs
+from harness.inside.fake_gpu.streams import Event, Graph, Stream, capture, wait  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def card():
+    with Redirect(torch.device("cpu"), ["cuda"], torch.device("cuda", 0)):
+        yield
+
+
+def recorded():
+    event = Event()
+    event.record()
+    return event
+
+
+WAITS = {
+    "item": lambda x, host: x.sum().item(),
+    "cpu": lambda x, host: x.cpu(),
+    "to": lambda x, host: x.to("cpu"),
+    "tolist": lambda x, host: x.tolist(),
+    "bool": lambda x, host: bool(x[0] > 0),
+    "float": lambda x, host: float(x[0]),
+    "nonzero": lambda x, host: x.nonzero(),
+    "where": lambda x, host: torch.where(x > 0),
+    "mask": lambda x, host: x[x > 0],
+    "allclose": lambda x, host: torch.equal(x, x + 1),
+    "from pageable memory": lambda x, host: host.cuda(),
+    "copy from the host": lambda x, host: x.copy_(host),
+    "copy to the host": lambda x, host: host.copy_(x),
+    "from a list": lambda x, host: torch.tensor([1.0], device="cuda"),
+    "the device": lambda x, host: wait(),
+    "the stream": lambda x, host: Stream.current().synchronize(),
+    "an event of the capture": lambda x, host: recorded().synchronize(),
+}
+RIGHT = {
+    "copy on the card": lambda x, host: x.clone().copy_(x),
+    "index": lambda x, host: x[torch.arange(2, device="cuda")],
+    "masked_fill": lambda x, host: x.masked_fill(x > 0, 0.0),
+    "the host's numbers": lambda x, host: (host.sum().item(), host[host > 0], host.tolist(), bool(host[0] > 0)),
+    "from pinned memory": lambda x, host: x.copy_(host.pin_memory(), non_blocking=True),
+    "zeros": lambda x, host: torch.zeros(3, device="cuda") + 1.0,
+    "detached": lambda x, host: x.detach().to(torch.float16).to("cuda"),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_refuses_to_wait_for_the_card_in_a_capture_only(name):
+    x, host = torch.ones(4, device="cuda"), torch.ones(4)
+    WAITS[name](x, host)
+    with pytest.raises(RuntimeError, match="operation not permitted when stream is capturing"), capture(Graph()):
+        WAITS[name](x, host)
+    WAITS[name](x, host)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_captures_what_the_card_does_alone(name):
+    x, host = torch.ones(4, device="cuda"), torch.ones(4)
+    with capture(Graph()):
+        RIGHT[name](x, host)
