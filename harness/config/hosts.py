@@ -187,5 +187,6 @@ def _gives_up(host: Host) -> dict[str, str]:
     """Return the keys with which a leg leaves the container, gives up a protection, or starts a program on the user's side."""
     keys = {key: repr(getattr(host, key)) for key in ("ssh_config", "socket", "python", "module", "weaken") if getattr(host, key)}
     keys |= {"engine": repr(host.engine)} if host.engine in ENGINES and not ENGINES[host.engine].container else {}
+    keys |= {f"build.{key}": repr(value) for key, value in vars(host.build).items() if value}
     keys |= {"container": "'none'"} if host.container == "none" else {}
     return keys | ({"slurm.options": repr(host.slurm.options)} if host.slurm and host.slurm.options else {})
