@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
+
+from harness.git import ask_git
 
 _SSH = re.compile(r"(?:ssh://)?git@([\w.-]+)[:/](.+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -69,8 +70,4 @@ def public_address(url: str) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return (ask_git(folder, *arguments) or "").strip()

@@ -10,6 +10,7 @@ import atexit
 import hashlib
 import io
 import os
+import re
 import stat
 import tarfile
 import tempfile
@@ -29,7 +30,13 @@ COMPLETE = "complete"
 
 _WHAT_RUNS = ("__init__.py", "stats.py", "inside", "records", "emulator")
 _LEFT_OUT = frozenset({".git", ".hg", ".svn", ".nox", ".tox", ".hypothesis", ".idea", ".vscode", "__pycache__", "node_modules"})
-_SECRETS = frozenset({".env", ".netrc", ".pypirc", ".ssh", ".aws", ".gnupg", ".docker", ".kube", ".git-credentials"})
+# Where tools keep passwords and keys. An example without values (`.env.example`) goes along.
+_SECRETS = re.compile(
+    r"\.env(?!\.(example|sample|template)$)(\..+)?|\.envrc|\.?_?netrc|\.pypirc|\.npmrc|\.yarnrc(\.yml)?|\.pgpass|\.my\.cnf|\.htpasswd"
+    r"|\.vault-token|\.git-credentials|\.dockercfg|\.boto|\.s3cfg|\.ssh|\.aws|\.azure|\.gnupg|\.docker|\.kube|\.config|\.huggingface"
+    r"|id_(rsa|dsa|ecdsa|ed25519)(_sk)?|.+\.(pem|key|p12|pfx|jks|keystore|kdbx|ppk)|credentials(\.json)?|service[-_]account.*\.json",
+    re.IGNORECASE,
+)
 _MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")
 _MOST_BYTES = 4 * GIB
 _TIME = 1_000_000_000  # the same for every file; zip files, which packages may write of them, know no time before 1980
@@ -139,7 +146,7 @@ def _walk(root: Path, results: Path) -> Iterator[Path]:
     """Yield the files, links and folders of a package, each folder before its content, always in the same order."""
     for path in sorted(root.iterdir()):
         name = path.name
-        if name in _LEFT_OUT or name in _SECRETS or path == results:
+        if name in _LEFT_OUT or _SECRETS.fullmatch(name) or path == results:
             continue
         if not path.is_dir() or path.is_symlink():
             if not name.endswith((".pyc", ".pyo")):

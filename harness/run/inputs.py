@@ -110,7 +110,7 @@ def package(options: RunOptions) -> dict[str, str]:
 
     Caches, editors' files and results of runs do not count.
     """
-    found = dict(_files(options.kernels, options.folder))
+    found = dict(_files(options.kernels, options.folder, options.package))
     if options.package != options.kernels:
         found |= dict(islice(_sources(options), _MOST_SOURCES))
     if len(found) <= _MOST_NAMED:
@@ -131,7 +131,7 @@ def _sources(options: RunOptions) -> Iterator[tuple[str, str]]:
         folders[:] = sorted(name for name in folders if name not in _FOLDERS | _BUILT and not name.startswith("."))
         for name in sorted(name for name in files if name.endswith(".py") or name in _SETTINGS):
             path = here / name
-            yield os.fsencode(os.path.relpath(path, options.kernels)).decode("utf-8", "backslashreplace"), _content(path)
+            yield os.fsencode(os.path.relpath(path, options.kernels)).decode("utf-8", "backslashreplace"), _content(path, options.package)
 
 
 def snapshot_of(options: RunOptions) -> str:
@@ -147,19 +147,18 @@ def harness_code() -> str:
     return f"{harness.__version__} {_digest(b''.join(path.name.encode() + path.read_bytes() for path in paths))}"
 
 
-def _files(root: Path, results: Path) -> Iterator[tuple[str, str]]:
-    seen: set[str] = set()
-    for folder, folders, files in os.walk(root, followlinks=True):
+def _files(root: Path, results: Path, package_root: Path) -> Iterator[tuple[str, str]]:
+    for folder, folders, files in os.walk(root):
         real = os.path.realpath(folder)
-        if real in seen or Path(real) == results or any(name in files for name in _FOLDER_MARKS) or _is_run(Path(folder)):
+        if Path(real) == results or any(name in files for name in _FOLDER_MARKS) or _is_run(Path(folder)):
             folders.clear()
             continue
-        seen.add(real)
         folders[:] = sorted(name for name in folders if name not in _FOLDERS)
-        for name in sorted(name for name in files if not _FILES.fullmatch(name)):
+        linked = [name for name in folders if (Path(folder) / name).is_symlink()]
+        for name in sorted(name for name in [*files, *linked] if not _FILES.fullmatch(name)):
             path = Path(folder, name)
             # A file name is bytes, but a record holds text.
-            yield os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", "backslashreplace"), _content(path)
+            yield os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", "backslashreplace"), _content(path, package_root)
 
 
 def _is_run(folder: Path) -> bool:
@@ -167,8 +166,11 @@ def _is_run(folder: Path) -> bool:
     return any((folder / "raw").glob("*/run.json"))
 
 
-def _content(path: Path) -> str:
+def _content(path: Path, root: Path) -> str:
+    """Return a digest of a file. A link out of the package counts with what it says, not with what it leads to."""
     try:
+        if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+            return f"a link out of the package: {_digest(os.fsencode(path.readlink()))}"
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):
             return "no regular file"

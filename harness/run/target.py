@@ -6,7 +6,6 @@ Whatever happens, `raw/<target>/run.json` records it, so that the comparison lis
 from __future__ import annotations
 
 import os
-import subprocess
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -16,6 +15,7 @@ from harness.config.target import Target
 from harness.engines import signals
 from harness.engines.protocol import Layout, Request, Say
 from harness.errors import ExitCode, UsageError, WarpwaveError, explain
+from harness.git import ask_git
 from harness.options import RunOptions
 from harness.records import RunRecord, Stage, Verdict
 from harness.run import locks
@@ -124,17 +124,10 @@ def exit_code_of(verdict: Verdict) -> ExitCode:
 
 
 def commit_of(folder: Path) -> str:
-    """Return the commit that `folder` is at, with `+` if the work tree differs; empty outside git."""
-
-    def git(*words: str) -> str:
-        done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=20)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    try:
-        commit = git("rev-parse", "--short=12", "HEAD")
-        return commit + ("+" if commit and git("status", "--porcelain", "--", ".") else "")
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
+    """Return the commit that `folder` is at, with `+` if the work tree differs and `?` if git does not say; empty outside git."""
+    commit = (ask_git(folder, "rev-parse", "--short=12", "HEAD") or "").strip()
+    differs = ask_git(folder, "status", "--porcelain", "--ignore-submodules=all", "--", ".") if commit else ""
+    return commit + ("?" if differs is None else "+" if differs else "")
 
 
 def _stages(target: Target, options: RunOptions) -> tuple[Stage, ...]:

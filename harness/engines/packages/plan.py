@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from harness.engines.packages import installing
 from harness.engines.protocol import Request
 from harness.errors import UsageError
+from harness.git import ask_git
 from harness.options import RunOptions
 
 # Files that say what a package is and needs. An edit of a kernel needs no new environment; an edit of these does.
@@ -133,11 +133,5 @@ def _walk(root: Path, results: Path) -> Iterator[Path]:
 
 def _version(root: Path) -> str:
     """Return the version that tools would read from git's tags, which the copy for the build lacks."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(root), "describe", "--tags", "--abbrev=0"], capture_output=True, text=True, timeout=20, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return "0"
-    found = re.search(r"\d+(\.\d+)*", done.stdout)
+    found = re.search(r"\d+(\.\d+)*", ask_git(root, "describe", "--tags", "--abbrev=0") or "")
     return found[0] if found else "0"

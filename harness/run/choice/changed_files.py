@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import InfrastructureError, UsageError
+from harness.git import ask_git
 
 _PATIENCE_S = 120.0
 
@@ -40,7 +40,9 @@ def changed_files(root: Path, ref: str) -> Change:
         )
     # What others have added to the branch since does not count. A shallow clone may not hold the commit that both began with.
     base = _git(root, "merge-base", commit.strip(), "HEAD") or commit
-    tracked = _git(root, "diff", "--relative", "--name-only", "--no-renames", "--no-ext-diff", "-z", base.strip(), "--", ".")
+    tracked = _git(
+        root, "diff", "--relative", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "-z", base.strip(), "--", "."
+    )
     new = _git(root, "ls-files", "--others", "--exclude-standard", "-z", "--", ".")
     if tracked is None or new is None:
         raise InfrastructureError(
@@ -54,12 +56,6 @@ def changed_files(root: Path, ref: str) -> Change:
 
 def _git(root: Path, *words: str) -> str | None:
     """Return what git prints, or None if it fails."""
-    command = ["git", "-C", str(root), "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *words]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=_PATIENCE_S)
-    except FileNotFoundError:
-        raise InfrastructureError("--changed-since: there is no git.", "It is not installed, or not on PATH.", "Install git.") from None
-    except subprocess.TimeoutExpired:
-        happened = f"--changed-since: git did not answer within {_PATIENCE_S:.0f} s."
-        raise InfrastructureError(happened, "The repository is very large, or its disk is slow.", "Try again.") from None
-    return os.fsdecode(done.stdout) if done.returncode == 0 else None
+    if shutil.which("git") is None:
+        raise InfrastructureError("--changed-since: there is no git.", "It is not installed, or not on PATH.", "Install git.")
+    return ask_git(root, *words, limit_s=_PATIENCE_S)

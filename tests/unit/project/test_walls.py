@@ -64,6 +64,17 @@ def test_host_files_import_only_what_is_theirs():
     assert trespassers(HOST, taken) == {}
 
 
+def test_one_module_starts_git():
+    """A package may bring settings with which git runs its programs; `harness/git.py` switches them off."""
+
+    def starts_git(path):
+        words = [node.elts[0] for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, (ast.List, ast.Tuple)) and node.elts]
+        return any(isinstance(word, ast.Constant) and word.value == "git" for word in words)
+
+    exempt = {HARNESS / "git.py", HARNESS / "search" / "commits.py"}
+    assert trespassers([path for path in HOST if path not in exempt], starts_git) == {}
+
+
 def test_the_inside_stays_poor():
     """Inside there is the standard library, torch, triton, pytest, numpy, and of the harness only records, statistics and the emulator."""
     libraries = {*sys.stdlib_module_names, "torch", "triton", "pytest", "numpy"}
@@ -114,8 +125,16 @@ ROOMS = {
     "collect": GROUND,
     "render": GROUND | {"harness.compare"},
     "run": GROUND
-    | {"harness.collect", "harness.engines", "harness.options", "harness.config.hosts", "harness.config.target", "harness.config.targets"},
-    "engines": GROUND | {"harness.options", "harness.config.hosts", "harness.config.target", "harness.config.targets"},
+    | {
+        "harness.collect",
+        "harness.engines",
+        "harness.git",
+        "harness.options",
+        "harness.config.hosts",
+        "harness.config.target",
+        "harness.config.targets",
+    },
+    "engines": GROUND | {"harness.git", "harness.options", "harness.config.hosts", "harness.config.target", "harness.config.targets"},
 }
 # The folders and files of a room, from the ground up: each imports only those before it.
 FLOORS = {
