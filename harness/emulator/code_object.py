@@ -8,6 +8,10 @@ from typing import Any
 
 from harness.emulator.errors import InvalidCodeObject
 
+# No card has more: scratch is 64 MiB for a wave of 32 lanes. An image is bounded so that damage cannot take the host's memory.
+_LIMITS = {"kernarg_bytes": 1 << 16, "lds": 160 << 10, "scratch": 2 << 20, "registers": 1024, "spills": 1 << 20}
+_IMAGE_LIMIT = 256 << 20
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -62,7 +66,7 @@ def load(code_object: bytes) -> Kernel:
         code, image = symbols[kernel[".name"]], _image(elf)
         text = elf.get_section_by_name(".text")
         kd = symbols[kernel[".symbol"]]["st_value"]
-        return Kernel(
+        read = Kernel(
             name=kernel[".name"],
             architecture=metadata["amdhsa.target"].rsplit("-", 1)[1].split(":")[0],
             wavefront=kernel[".wavefront_size"],
@@ -79,9 +83,35 @@ def load(code_object: bytes) -> Kernel:
             registers=kernel.get(".vgpr_count", 0),
             spills=kernel.get(".vgpr_spill_count", 0),
         )
-    except (ELFError, KeyError, AttributeError, ValueError, TypeError, IndexError) as error:
+        _check(read)
+        return read
+    except (
+        ELFError,
+        OverflowError,
+        MemoryError,
+        msgpack.UnpackException,
+        KeyError,
+        AttributeError,
+        ValueError,
+        TypeError,
+        IndexError,
+    ) as error:
         hint = "Usually the bytes are not what a compiler made. Pass the code object of a compiled kernel, unchanged."
         raise InvalidCodeObject(f"A code object cannot be read: {type(error).__name__}: {error}. {hint}") from None
+
+
+def _check(kernel: Kernel) -> None:
+    """Raise a ValueError for a field that no compiler writes: the C core trusts all of them."""
+    if kernel.wavefront not in (32, 64):
+        raise ValueError(f"a wave has {kernel.wavefront!r} lanes, not 32 or 64")
+    for name, limit in _LIMITS.items():
+        value = getattr(kernel, name)
+        if type(value) is not int or not 0 <= value <= limit:
+            raise ValueError(f"{name} is {value!r}, not a whole number from 0 to {limit}")
+    if len(kernel.descriptor) != 64:
+        raise ValueError("the kernel descriptor is not in a loaded segment")
+    if not 0 <= kernel.text[0] <= kernel.entry <= kernel.end <= kernel.text[1] <= len(kernel.image):
+        raise ValueError("the kernel's code is not in the loaded text")
 
 
 def _metadata(elf: Any, unpack: Any) -> Any:
@@ -95,7 +125,10 @@ def _metadata(elf: Any, unpack: Any) -> Any:
 def _image(elf: Any) -> bytes:
     """Return all loaded segments at their addresses; relocations other than none are not supported."""
     segments = list(elf.iter_segments(type="PT_LOAD"))
-    image = bytearray(max(segment["p_vaddr"] + segment["p_memsz"] for segment in segments))
+    size = max(segment["p_vaddr"] + max(segment["p_memsz"], segment["p_filesz"]) for segment in segments)
+    if size > _IMAGE_LIMIT:
+        raise ValueError(f"its segments take {size} bytes of memory, more than {_IMAGE_LIMIT}")
+    image = bytearray(size)
     for segment in segments:
         image[segment["p_vaddr"] : segment["p_vaddr"] + segment["p_filesz"]] = segment.data()
     for section in elf.iter_sections():

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.emulator.code_object import Kernel
 from harness.emulator.decode.decoder import FAMILIES
+from harness.emulator.errors import InvalidCodeObject
 
 # User SGPRs in their order: bit of kernel_code_properties, registers.
 _USER = (
@@ -58,6 +59,11 @@ def describe(kernel: Kernel) -> Descriptor:
     words = preload & 0x7F if family == "cdna" and kernel.architecture != "gfx90a" else 0
     # All words are preloaded from `at` on; the kernel's own first instructions load them again.
     first, ids = at, []
+    if first + words > 16:
+        raise InvalidCodeObject(
+            f"A kernel descriptor asks for {first + words} user registers; a wave has 16. Usually the bytes are damaged. "
+            "Compile the kernel again."
+        )
     at = rsrc2 >> 1 & 31
     for axis in range(3):
         ids.append(at if rsrc2 >> (7 + axis) & 1 else _NOWHERE)

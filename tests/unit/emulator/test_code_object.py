@@ -11,7 +11,7 @@ import torch
 from machine_code import assembled, compiled
 from test_kernels import add
 
-from harness.emulator import EmulatorError, InvalidCodeObject, Launch, execute, load
+from harness.emulator import EmulatorError, InvalidCodeObject, Kernel, Launch, execute, load
 from harness.emulator.descriptor import describe
 from harness.emulator.lines import source
 from harness.emulator.program import program
@@ -88,3 +88,17 @@ def test_no_damaged_code_ends_in_a_crash_of_the_process():
             refused += 1
     assert kernel.name == "k"
     assert refused > 66
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("wavefront", 1), ("wavefront", "x"), ("scratch", 1 << 40), ("scratch", -1), ("lds", 1 << 31), ("kernarg_bytes", 1.5)],
+)
+def test_a_field_that_no_compiler_writes_is_refused(made, monkeypatch, field, value):
+    def damaged(**fields):
+        return Kernel(**{**fields, field: value})
+
+    monkeypatch.setattr("harness.emulator.code_object.Kernel", damaged)
+
+    with pytest.raises(InvalidCodeObject):
+        load(made.asm["hsaco"])

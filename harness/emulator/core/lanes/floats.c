@@ -68,7 +68,17 @@ static inline float divided_scale(float s0, float s1, float s2, u32 *scaled) {
     return s0;
 }
 CARRY(v_div_scale_f32, F32, F32, F32, F32, u32 scaled; float r = divided_scale(a, b, c, &scaled); e[l] = scaled, r)
-DEFINE(v_div_fmas_f32, F32, NONE, F32, F32, F32, MASK, float r = __builtin_fmaf(a, b, c), m ? (exponent_of(c) > 127 ? r * 0x1p64f : r * 0x1p-64f) : r)
+/* Round once: the sum in double is rounded to odd, then scaled exactly, then made a float. */
+static inline float scaled_fma(float a, float b, float c, double scale) {
+    double p = (double)a * b, s = p + c, t = s - p, rest = (p - (s - t)) + (c - t);
+    if (!isfinite(s)) return __builtin_fmaf(a, b, c);
+    u64 bits;
+    memcpy(&bits, &s, 8);
+    if (rest != 0 && !(bits & 1)) bits += (rest > 0) == (s > 0) ? 1 : -1;
+    memcpy(&s, &bits, 8);
+    return (float)(s * scale);
+}
+DEFINE(v_div_fmas_f32, F32, NONE, F32, F32, F32, MASK, float r = __builtin_fmaf(a, b, c), m ? scaled_fma(a, b, c, exponent_of(c) > 127 ? 0x1p64 : 0x1p-64) : r)
 static inline float repaired(float s0, float s1, float s2) {
     float sign = copysignf(1, s1) * copysignf(1, s2);
     if (s2 != s2) return s2 + s2;
