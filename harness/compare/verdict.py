@@ -8,6 +8,8 @@ from types import MappingProxyType
 
 from harness.compare.cards import devices, disagreements
 from harness.compare.model import COMPLETE, FAILING, CardUse, TargetSummary
+from harness.compare.speeds.ceilings import copies_gbps, products_tflops
+from harness.compare.speeds.possible import impossible, impossible_ceiling
 from harness.compare.speeds.ratios import judge
 from harness.compare.tests.parity import count_reasons
 from harness.errors import ExitCode, Outcome
@@ -27,6 +29,7 @@ _PHRASES = {
     Verdict.INFRA: "could not run",
     Verdict.ERROR: "ended in an error",
 }
+_FORGED = "Code in the package rewrites its results, or the timer of that machine is broken: read the code, and measure again."
 _REASON_LIMIT = 160
 _MOST_PHRASES = 50
 
@@ -44,7 +47,8 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     """
     record = run.record
     tests = _count(case.verdict for case in run.cases)
-    points = _count(judge(sample)[0] for sample in run.samples)
+    copies, products = copies_gbps(run.ceilings), products_tflops(run.ceilings)
+    points = _count(judge(sample, copies, products)[0] for sample in run.samples)
     compiled = _count(kernel.verdict for kernel in run.compiled)
     found = [(record.verdict, record.reason)]
     # A package may have no benchmarks. A package without tests fails: green must not mean that nothing ran.
@@ -55,6 +59,8 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     ]
     found += [(Verdict(verdict), _count_sentence(tests, "test")) for verdict in tests if Verdict(verdict) is not Verdict.NOT_RUN]
     found += [(Verdict(verdict), _count_sentence(compiled, "binary")) for verdict in compiled if Verdict(verdict) in FAILING]
+    forged = _forged(run)
+    found += [(Verdict.INVALID, forged)] if forged else []
     tested = any(report.stage is Stage.TEST for report in run.stages)
     if tests and set(tests) == {Verdict.NOT_RUN.value}:
         empty = set(count_reasons(run.cases)) == {NotRun.EMPTY.value}
@@ -64,11 +70,12 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     verdict = worst([entry for entry, _ in found])
     reason = next((text for entry, text in found if entry is verdict and text), "")
     hint = record.hint or next((report.hint for report in run.stages if report.verdict is verdict and report.hint), "")
+    hint = hint or (_FORGED if forged and verdict is Verdict.INVALID else "")
     return TargetSummary(
         target=name,
         label=record.label,
         verdict=verdict,
-        complete=verdict in COMPLETE or _explained(verdict, run, tests, (points, compiled)),
+        complete=not forged and (verdict in COMPLETE or _explained(verdict, run, tests, (points, compiled))),
         reason="" if verdict is Verdict.PASSED else reason,
         hint="" if verdict is Verdict.PASSED else hint,
         run_id=record.run_id,
@@ -101,6 +108,20 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         narrowed=run.narrowed.by,
         chosen=run.narrowed.chosen.why,
     )
+
+
+def _forged(run: TargetRun) -> str:
+    """Name the first point or ceiling that no card can have measured, and how many more there are; empty if there is none."""
+    copies, products = copies_gbps(run.ceilings), products_tflops(run.ceilings)
+    found = [
+        (f"{one.case} [{one.provider}]", impossible(one, copies, products))
+        for one in (*run.samples, *run.again)
+        if one.verdict is Verdict.PASSED
+    ]
+    found += [(f"{one.dtype or 'copy'} on GPU {one.device}", impossible_ceiling(one)) for one in run.ceilings]
+    named = [f"{name}: {why}" for name, why in found if why]
+    more = f"; and {len(named) - 1} more" if len(named) > 1 else ""
+    return f"bench: {named[0]}{more}" if named else ""
 
 
 def _card_use(run: TargetRun) -> CardUse | None:
