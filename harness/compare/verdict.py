@@ -8,6 +8,8 @@ from types import MappingProxyType
 
 from harness.compare.cards import devices, disagreements
 from harness.compare.model import COMPLETE, FAILING, CardUse, TargetSummary
+from harness.compare.speeds.ceilings import copies_gbps, products_tflops
+from harness.compare.speeds.possible import impossible, impossible_ceiling
 from harness.compare.speeds.ratios import judge
 from harness.compare.tests.parity import count_reasons
 from harness.errors import ExitCode, Outcome
@@ -27,6 +29,7 @@ _PHRASES = {
     Verdict.INFRA: "could not run",
     Verdict.ERROR: "ended in an error",
 }
+_FORGED = "Code in the package rewrites its results, or the timer of that machine is broken: read the code, and measure again."
 _REASON_LIMIT = 160
 _MOST_PHRASES = 50
 
@@ -47,7 +50,8 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     own = [case for case in run.cases if not (is_load(case.id) and case.verdict is Verdict.PASSED)]
     tests = _count(case.verdict for case in own)
     loads = len(run.cases) - len(own)
-    points = _count(judge(sample)[0] for sample in run.samples)
+    copies, products = copies_gbps(run.ceilings), products_tflops(run.ceilings)
+    points = _count(judge(sample, copies, products)[0] for sample in run.samples)
     compiled = _count(kernel.verdict for kernel in run.compiled)
     found = [(record.verdict, record.reason)]
     # A package may have no benchmarks. A package without tests fails: green must not mean that nothing ran.
@@ -59,6 +63,8 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     found += [(Verdict(verdict), _count_sentence(tests, "test")) for verdict in tests if Verdict(verdict) not in HARMLESS]
     found += [(Verdict(verdict), _count_sentence(compiled, "binary")) for verdict in compiled if Verdict(verdict) in FAILING]
     benched = loads and (record.shard or Verdict.PASSED.value in {*points, *compiled})
+    forged = _forged(run)
+    found += [(Verdict.INVALID, forged)] if forged else []
     tested = any(report.stage is Stage.TEST for report in run.stages)
     if tests and set(tests) == {Verdict.NOT_RUN.value}:
         empty = set(count_reasons(run.cases)) == {NotRun.EMPTY.value}
@@ -68,11 +74,12 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     verdict = worst([entry for entry, _ in found])
     reason = next((text for entry, text in found if entry is verdict and text), "")
     hint = record.hint or next((report.hint for report in run.stages if report.verdict is verdict and report.hint), "")
+    hint = hint or (_FORGED if forged and verdict is Verdict.INVALID else "")
     return TargetSummary(
         target=name,
         label=record.label,
         verdict=verdict,
-        complete=verdict in COMPLETE or _explained(verdict, run, tests, (points, compiled)),
+        complete=not forged and (verdict in COMPLETE or _explained(verdict, run, tests, (points, compiled))),
         reason="" if verdict is Verdict.PASSED else reason,
         hint="" if verdict is Verdict.PASSED else hint,
         run_id=record.run_id,
@@ -105,6 +112,20 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         narrowed=run.narrowed.by,
         chosen=run.narrowed.chosen.why,
     )
+
+
+def _forged(run: TargetRun) -> str:
+    """Name the first point or ceiling that no card can have measured, and how many more there are; empty if there is none."""
+    copies, products = copies_gbps(run.ceilings), products_tflops(run.ceilings)
+    found = [
+        (f"{one.case} [{one.provider}]", impossible(one, copies, products))
+        for one in (*run.samples, *run.again)
+        if one.verdict is Verdict.PASSED
+    ]
+    found += [(f"{one.dtype or 'copy'} on GPU {one.device}", impossible_ceiling(one)) for one in run.ceilings]
+    named = [f"{name}: {why}" for name, why in found if why]
+    more = f"; and {len(named) - 1} more" if len(named) > 1 else ""
+    return f"bench: {named[0]}{more}" if named else ""
 
 
 def _card_use(run: TargetRun) -> CardUse | None:

@@ -2,17 +2,20 @@
 
 Only files and folders are made, each with the same modes, never through a link and never outside of one new folder. The files that this
 machine writes about a run are not taken from anywhere else.
+
+The archive is read here and not by tarfile, which follows what headers say: it recurses for each header before an entry, searches them with
+a pattern that can take seconds, and reads sizes that no file has. This reader knows what tar, Docker and Podman send of files and folders.
+Each header is bounded before it is looked at, and all of them together.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import tarfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
 
 from harness.errors import InfrastructureError
 from harness.options import GIB, Cap
@@ -21,40 +24,53 @@ OURS = frozenset({"run.json", "inputs.json", "job.json", "engine.log", "install.
 """What this machine writes into a results folder."""
 
 _PLACE = ".incoming"
-_DEEPEST, _LONGEST = 40, 1000
-_MOST_HEADER = 1 << 16  # tarfile reads what precedes an entry, such as a long name, into memory at once
-_PIECE = 1 << 20
-_EXTENDED = frozenset({tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK})
+_NEVER = OURS | {_PLACE, "raw"}  # a folder `raw` has targets in it, and these are the results of one
+_DEEPEST, _LONGEST, _LONGEST_PART = 40, 1000, 255
+_BLOCK, _PIECE = 512, 1 << 20
+_OVERHEAD = 4096  # bytes of headers and padding for each entry
+_MOST_HEADER, _MOST_RECORDS = 1 << 16, 100  # of what precedes an entry, such as a long name
+_MOST_BEFORE = 4  # such headers before one entry
+_MOST_DIGITS = 20
+_MOST_S = 3600.0
+_FILES, _FOLDERS = b"0\x007", b"5"
+_OTHERS = b"12346"  # links, devices and pipes, which are left out; no content follows them
+_PAX, _GLOBAL, _LONG_NAME, _LONG_LINK = b"x", b"g", b"L", b"K"
 
 
-class _Entry(tarfile.TarInfo):
-    """An entry whose header cannot make us read much."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Entry:
-        """Read a header, and refuse sizes that no honest archive has."""
-        entry = super().frombuf(buf, encoding, errors)
-        if entry.size < 0 or (entry.type in _EXTENDED and entry.size > _MOST_HEADER):
-            raise tarfile.ReadError("an entry has an impossible size")
-        return entry
+class UnusableError(ValueError):
+    """The archive is not one that a run sends. The text says why."""
 
 
 class _Stream:
-    """Pieces that arrive, as a file that tarfile can read; no more of them than a limit."""
+    """Pieces that arrive, as a file; no more of them than a limit, and not for ever."""
 
     def __init__(self, pieces: Iterable[bytes], most: int) -> None:
         self._pieces: Iterator[bytes] = iter(pieces)
-        self._held, self._left, self._most = b"", most, most
+        self._held, self._left, self._most = bytearray(), most, most
+        self._until = time.monotonic() + _MOST_S
 
     def read(self, size: int) -> bytes:
-        """Return up to `size` bytes."""
-        while len(self._held) < size and (piece := next(self._pieces, b"")):
+        """Return `size` bytes.
+
+        Raises:
+            UnusableError: there are fewer, or it took too long.
+        """
+        while len(self._held) < size:
+            if not (piece := next(self._pieces, b"")):
+                raise UnusableError("they end too early" if self._left < self._most else "nothing arrived")
             self._left -= len(piece)
             if self._left < 0:
-                raise tarfile.ReadError(f"they are larger than {self._most / GIB:g} GiB")
+                raise UnusableError(f"they are larger than {self._most / GIB:g} GiB")
+            if time.monotonic() > self._until:
+                raise UnusableError(f"they did not arrive within {_MOST_S:g} s")
             self._held += piece
-        found, self._held = self._held[:size], self._held[size:]
+        found = bytes(self._held[:size])
+        del self._held[:size]
         return found
+
+    def padded(self, size: int) -> bytes:
+        """Return `size` bytes, and skip those that fill the last block."""
+        return self.read(size + -size % _BLOCK)[:size]
 
 
 def unpack(pieces: Iterable[bytes], raw: Path, cap: Cap, where: str) -> None:
@@ -72,56 +88,136 @@ def unpack(pieces: Iterable[bytes], raw: Path, cap: Cap, where: str) -> None:
     try:
         try:
             _unpack(pieces, place, cap)
-        except (tarfile.TarError, EOFError, ValueError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        except (UnusableError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
             raise _unusable(where, str(error)) from None
         _move(place, raw)
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
+def first_file(pieces: Iterable[bytes], most: int) -> bytes:
+    """Return the content of the first file of an archive.
+
+    Raises:
+        UnusableError: there is none of at most `most` bytes.
+    """
+    stream = _Stream(pieces, most + _MOST_BEFORE * (_MOST_HEADER + _OVERHEAD))
+    _, kind, size = next(_entries(stream), ("", b"", 0))
+    if not kind or kind not in _FILES or size > most:
+        raise UnusableError("it does not begin with a file, or with one that is too large")
+    return stream.padded(size)
+
+
 def _unpack(pieces: Iterable[bytes], place: Path, cap: Cap) -> None:
-    # Headers and padding come on top of the files, at most three blocks for each.
-    stream: Any = _Stream(pieces, cap.bytes + 4096 * (cap.files + 1))
-    entries = 0
-    with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Entry, bufsize=_PIECE) as archive:
-        for entry in archive:
-            entries += 1
-            if entries > cap.files:
-                raise tarfile.ReadError(f"they are more than {cap.files} files and folders")
-            parts = _parts(entry.name)
-            if entry.issparse():
-                raise tarfile.ReadError("an entry is sparse")
-            if not parts or (len(parts) == 1 and parts[0] in OURS):
-                continue
-            if entry.isdir():
-                place.joinpath(*parts).mkdir(parents=True, exist_ok=True)
-            elif entry.isreg() and (content := archive.extractfile(entry)) is not None:
-                path = place.joinpath(*parts)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                _write(path, content)
-    if not entries:
-        raise EOFError("nothing arrived")
+    stream = _Stream(pieces, cap.bytes + _OVERHEAD * (cap.files + 1))
+    made: set[tuple[str, ...]] = set()
+    left = cap.bytes
+    for entries, (name, kind, size) in enumerate(_entries(stream), start=1):
+        left -= size
+        if left < 0:
+            raise UnusableError(f"they are larger than {cap.bytes / GIB:g} GiB")
+        parts = _parts(name)
+        wanted = bool(parts) and parts[0] not in _NEVER and kind not in _OTHERS
+        folders = parts if kind in _FOLDERS else parts[:-1]
+        made.update(folders[:depth] for depth in range(1, len(folders) + 1) if wanted)
+        if max(entries, len(made)) > cap.files:
+            raise UnusableError(f"they are more than {cap.files} files and folders")
+        if wanted:
+            place.joinpath(*folders).mkdir(parents=True, exist_ok=True)
+        _write(stream, size, place.joinpath(*parts) if wanted and kind in _FILES else None)
+
+
+def _entries(stream: _Stream) -> Iterator[tuple[str, bytes, int]]:
+    """Yield the name, the kind and the size of each file, folder or other entry. What follows it is to be read before the next one."""
+    told: dict[bytes, bytes] = {}
+    before = 0
+    while any(header := stream.read(_BLOCK)):
+        size, kind = _checked(header), header[156:157]
+        if kind in (_PAX, _GLOBAL, _LONG_NAME, _LONG_LINK):
+            before += 1
+            if size > _MOST_HEADER or before > _MOST_BEFORE:
+                raise UnusableError("an entry has an impossible size" if size > _MOST_HEADER else "too many headers precede an entry")
+            content = stream.padded(size)
+            if kind == _PAX:
+                told |= _records(content)
+            elif kind == _LONG_NAME:
+                told[b"path"] = content.rstrip(b"\0")
+            continue
+        name = _text(header[:100])
+        if header[257:263] == b"ustar\0" and (above := _text(header[345:500])):
+            name = above + b"/" + name
+        name, size = told.get(b"path", name), _number(told.get(b"size", b"%d" % size))
+        if kind in _FILES and name.endswith(b"/"):
+            kind = _FOLDERS
+        if not kind or kind not in _FILES + _FOLDERS + _OTHERS:
+            raise UnusableError("an entry is sparse, or of another kind that no run writes")
+        yield os.fsdecode(name), kind, size if kind in _FILES else 0
+        told, before = {}, 0
+
+
+def _checked(header: bytes) -> int:
+    """Return the size in a header whose checksum is right."""
+    total = sum(header[:148]) + 8 * 32 + sum(header[156:])
+    field = header[148:156].strip(b" \0")
+    if not field or field.strip(b"01234567") or int(field, 8) != total:
+        raise UnusableError("they are no archive, or damaged")
+    size = header[124:136]
+    if size[0] == 0x80:  # base 256, for more than 8 GiB
+        return _number(b"%d" % int.from_bytes(size[1:], "big"))
+    digits = size.strip(b" \0")
+    if digits.strip(b"01234567"):
+        raise UnusableError("an entry has an impossible size")
+    return int(digits or b"0", 8)
+
+
+def _number(digits: bytes) -> int:
+    if not digits.isdigit() or len(digits) > _MOST_DIGITS:
+        raise UnusableError("an entry has an impossible size")
+    return int(digits)
+
+
+def _records(content: bytes) -> dict[bytes, bytes]:
+    """Return what a pax header says: records such as `20 path=run/a.txt` and a line feed, where 20 is the length of all of it."""
+    found: dict[bytes, bytes] = {}
+    at = count = 0
+    while at < len(content):
+        count += 1
+        digits, space, _ = content[at : at + 8].partition(b" ")
+        end = at + int(digits) if space and digits.isdigit() else 0
+        key, equals, value = content[at + len(digits) + 1 : max(end, 1) - 1].partition(b"=")
+        if not at < end <= len(content) or not equals or content[end - 1 : end] != b"\n" or count > _MOST_RECORDS:
+            raise UnusableError("a header before an entry cannot be read")
+        if key.startswith(b"GNU.sparse"):
+            raise UnusableError("an entry is sparse, or of another kind that no run writes")
+        found[key] = value
+        at = end
+    return found
+
+
+def _text(field: bytes) -> bytes:
+    return field.partition(b"\0")[0]
 
 
 def _parts(name: str) -> tuple[str, ...]:
     """Return the parts of a path below the results folder.
 
     Raises:
-        tarfile.ReadError: the path leads elsewhere, or is one that no run writes.
+        UnusableError: the path leads elsewhere, or is one that no run writes.
     """
     if len(name) > _LONGEST or name.startswith("/") or "\0" in name:
-        raise tarfile.ReadError("a path is absolute or too long")
+        raise UnusableError("a path is absolute or too long")
     parts = [part for part in name.split("/") if part not in ("", ".")]
-    if ".." in parts or len(parts) > _DEEPEST:
-        raise tarfile.ReadError("a path leads out of the results, or is too deep")
+    if ".." in parts or len(parts) > _DEEPEST or any(len(os.fsencode(part)) > _LONGEST_PART for part in parts):
+        raise UnusableError("a path leads out of the results, is too deep or too long")
     return tuple(parts[1:]) if not name.startswith("./") else tuple(parts)
 
 
-def _write(path: Path, content: IO[bytes]) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
-    with open(descriptor, "wb") as file:
-        while piece := content.read(_PIECE):
-            file.write(piece)
+def _write(stream: _Stream, size: int, path: Path | None) -> None:
+    """Read the content of an entry, and write it to `path`, if there is one."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with open(os.devnull if path is None else os.open(path, flags, 0o644), "wb") as file:
+        for start in range(0, size, _PIECE):
+            file.write(stream.padded(min(_PIECE, size - start)))
 
 
 def _move(place: Path, raw: Path) -> None:

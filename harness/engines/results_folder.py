@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Union
+
+from harness.records import write_text
 
 _LONG_PATH = 500  # characters below the results folder, of up to 4 bytes each; the system allows paths of 4096 bytes
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -46,6 +49,19 @@ def tidy(folder: Path, owner: Owner = None) -> list[str]:
         with suppress(OSError):
             os.chown(folder, *owner, follow_symlinks=False)
     return left
+
+
+def put(path: Path, text: str) -> None:
+    """Write a file of the host into a results folder, in the place of whatever code under test has put there: a link, a pipe, a folder.
+
+    Raises:
+        OSError: the disk is full or broken, or the folder is not ours.
+    """
+    if path.is_dir() and not path.is_symlink():
+        aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        path.rename(aside)  # which works even if what is in it cannot be removed
+        shutil.rmtree(aside, ignore_errors=True)
+    write_text(path, text)
 
 
 def clear(folder: Path) -> list[str]:

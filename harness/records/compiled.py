@@ -7,6 +7,7 @@ from typing import Annotated, Union
 
 from harness.records.bounds import (
     Bound,
+    Count,
     Few,
     LongName,
     Many,
@@ -57,29 +58,29 @@ class CompiledKernel:
     signature: Annotated[dict[Name, Prose], Many] = field(default_factory=dict)
     constants: Annotated[dict[Name, Parameter], Many] = field(default_factory=dict)
     attributes: Annotated[dict[Name, Prose], Many] = field(default_factory=dict)
-    num_warps: Union[int, None] = None
-    num_stages: Union[int, None] = None
+    num_warps: Union[Count, None] = None
+    num_stages: Union[Count, None] = None
     options: Annotated[dict[Name, Parameter], Many] = field(default_factory=dict)
     seconds: Seconds = 0.0
     binary_hash: Word = ""
-    binary_bytes: Union[int, None] = None
-    registers: Union[int, None] = None
-    spills: Union[int, None] = None
-    stack_bytes: Union[int, None] = None
-    shared_bytes: Union[int, None] = None
-    load_bits: Union[int, None] = None
+    binary_bytes: Union[Count, None] = None
+    registers: Union[Count, None] = None
+    spills: Union[Count, None] = None
+    stack_bytes: Union[Count, None] = None
+    shared_bytes: Union[Count, None] = None
+    load_bits: Union[Count, None] = None
     matrix: Annotated[tuple[Name, ...], Many] = ()
-    vgprs: Union[int, None] = None
-    agprs: Union[int, None] = None
-    sgprs: Union[int, None] = None
-    spill_store_bytes: Union[int, None] = None
-    spill_load_bytes: Union[int, None] = None
+    vgprs: Union[Count, None] = None
+    agprs: Union[Count, None] = None
+    sgprs: Union[Count, None] = None
+    spill_store_bytes: Union[Count, None] = None
+    spill_load_bytes: Union[Count, None] = None
     load_widths: Union[Annotated[tuple[int, ...], Few], None] = None
     store_widths: Union[Annotated[tuple[int, ...], Few], None] = None
     instructions: Union[Annotated[dict[Name, int], Many], None] = None
-    compiler_waves: Union[int, None] = None
-    programs: Union[int, None] = None
-    resident_warps: Union[int, None] = None
+    compiler_waves: Union[Count, None] = None
+    programs: Union[Count, None] = None
+    resident_warps: Union[Count, None] = None
     occupancy: Union[Share, None] = None
     limited_by: Union[Annotated[tuple[Name, ...], Few], None] = None
     unnamed_precision: Annotated[tuple[Prose, ...], Many] = ()

@@ -35,9 +35,9 @@ class DeviceFacts:
     index: Index
     name: Word
     architecture: Word
-    memory_bytes: int
-    multiprocessors: int
-    cache_bytes: Union[int, None] = None
+    memory_bytes: Bytes
+    multiprocessors: Count
+    cache_bytes: Union[Bytes, None] = None
     uuid: Union[Word, None] = None
     derived_gbps: Union[Figure, None] = None
     clock_mhz: Union[Figure, None] = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from harness.records import Verdict, reasons
@@ -160,3 +161,15 @@ def halves(architecture: str) -> tuple[str, str]:
     family = re.match(r"\D*", architecture)
     cut = family.end() if family else 0
     return architecture[:cut], architecture[cut:]
+
+
+def distinct(stems: Iterable[str], taken: Collection[str] = ()) -> Iterator[str]:
+    """Yield each stem; if it is taken, with the next number. A number of a stem is tried once, so many equal stems cost no more."""
+    used, tried = set(taken), Counter[str]()
+    for stem in stems:
+        name = stem
+        while name in used:
+            tried[stem] += 1
+            name = f"{stem}-{tried[stem] + 1}"
+        used.add(name)
+        yield name

@@ -22,7 +22,7 @@ from harness.config.target import Target
 from harness.engines import signals
 from harness.engines.choose import choose_engine, close
 from harness.engines.protocol import Engine, Request, Say
-from harness.engines.results_folder import tidy
+from harness.engines.results_folder import put, tidy
 from harness.errors import InfrastructureError, UnreachableError, UsageError, WarpwaveError, explain
 from harness.options import RunOptions
 from harness.records import (
@@ -35,8 +35,7 @@ from harness.records import (
     StageReport,
     Stages,
     Verdict,
-    dump,
-    write_text,
+    to_text,
 )
 from harness.run import handover
 from harness.run.diagnose import diagnose
@@ -97,10 +96,11 @@ def attempt(
     again = f"Continue it with `{command}`; what is finished is not run again."
     hashes: deque[str] = deque([""], maxlen=1)
     lease = Lease(None, raw)
+    own: dict[str, str] = {}  # what the package could replace, and is written once more at the end
 
     def open_record() -> None:
         running = Ending(Verdict.INCOMPLETE, "the run has not ended: warpwave is still running, or was killed", again, environment)
-        dump(record_of(request, started, 0.0, attempts, running), raw / "run.json")
+        put(raw / "run.json", to_text(record_of(request, started, 0.0, attempts, running)))
 
     def record_stop() -> None:
         """Record the stop before it begins: it takes seconds, and a CI system may kill this process before the kernels have ended."""
@@ -109,7 +109,7 @@ def attempt(
             Verdict.INCOMPLETE, f"{_STOPPED} {phase}; warpwave was killed before everything had ended", again, environment, how
         )
         with suppress(OSError):  # the record from the start stays
-            dump(record_of(request, started, seconds, attempts, cut_short), raw / "run.json")
+            put(raw / "run.json", to_text(record_of(request, started, seconds, attempts, cut_short)))
 
     phase = "while the environment was prepared"
     with signals.held(record_stop):
@@ -129,8 +129,9 @@ def attempt(
                 check_inputs(raw, inputs, may_grow=retry)
                 check_same(raw, job)
             open_record()
-            dump(inputs, raw / "inputs.json")
-            dump(job, raw / "job.json")
+            own |= {"inputs.json": to_text(inputs), "job.json": to_text(job)}
+            for name, text in own.items():
+                put(raw / name, text)
             if request.options.compiled_folder and job.needs_card:
                 handover.copy(request.options.compiled_folder, raw, job.compiled)
             with ExitStack() as stack:
@@ -165,9 +166,10 @@ def attempt(
         record = record_of(request, started, seconds, attempts, ending)
         reserve.free()
         try:
-            dump(record, raw / "run.json")
+            for name, text in {**own, "run.json": to_text(record)}.items():
+                put(raw / name, text)
             if noise:
-                write_text(raw / "engine.log", "\n".join(noise) + "\n")
+                put(raw / "engine.log", "\n".join(noise) + "\n")
         except OSError as error:  # run.json may still say that the run has not ended; the report uses the record returned here
             known = explain(error)
             say(f"{target.name}: the final record of the run could not be written: {known.happened}")

@@ -73,8 +73,11 @@ def run_id_of(raw: Path) -> str | None:
 def earlier_attempts(raw: Path) -> tuple[Attempt, ...]:
     """Return the recorded attempts so far; none if the record cannot be read."""
     record, _ = read_record(raw, "run.json", RunRecord)
-    if record is None:
-        return ()
+    return with_last(record) if record else ()
+
+
+def with_last(record: RunRecord) -> tuple[Attempt, ...]:
+    """Return the attempts of a record, and the one that it is about."""
     last = Attempt(record.started, record.seconds, record.verdict, record.reason)
     return (*record.attempts, last)[-_MAX_ATTEMPTS:]
 

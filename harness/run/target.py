@@ -22,7 +22,7 @@ from harness.run import locks
 from harness.run.attempt import Ending, OnEvent, attempt, record_of, worth_another
 from harness.run.inputs import gather, still_there
 from harness.run.job import job_of
-from harness.run.resume import check_inputs, check_run, check_same, earlier_attempts, finished, run_id_of
+from harness.run.resume import check_inputs, check_run, check_same, earlier_attempts, finished, run_id_of, with_last
 
 _FOLDER_WAIT_S = 60.0  # the processes of a killed run end within their grace
 
@@ -87,12 +87,12 @@ def check_target(target: Target, options: RunOptions) -> tuple[Stage, ...]:
 
 def _once_more(request: Request, stages: tuple[Stage, ...], record: RunRecord, say: Say, on_event: OnEvent) -> RunRecord:
     """Make the second attempt. If the inputs have changed since the first one, return the first one's record instead."""
-    name, raw = request.target.name, request.raw
+    name = request.target.name
     say(f"{name}: {record.reason}; running the unfinished part once more in a fresh container")
     build = replace(request.options.build, rebuild=False)  # the image was built a moment ago
     request = replace(request, options=replace(request.options, build=build))
     try:
-        return attempt(request, stages, earlier_attempts(raw), True, say, on_event, retry=True)
+        return attempt(request, stages, with_last(record), True, say, on_event, retry=True)
     except UsageError as error:
         say(f"{name}: no second attempt: {error.happened}")
         return record

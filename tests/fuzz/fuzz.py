@@ -96,5 +96,7 @@ def bounded(read: Callable[[bytes], None], seconds: float) -> Callable[[bytes], 
 
 if __name__ == "__main__":
     name = os.environ["READER"]
-    atheris.Setup(sys.argv, bounded(READERS[name], float(os.environ["SECONDS"])), custom_mutator=None if name == "junit" else mutate)
+    atheris.Setup(
+        sys.argv, bounded(READERS[name], float(os.environ["SECONDS"])), custom_mutator=None if name in ("junit", "archive") else mutate
+    )
     atheris.Fuzz()

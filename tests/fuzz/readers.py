@@ -32,8 +32,10 @@ from harness.compare.shards import join
 from harness.compare.speeds.changed_speeds import changed_speeds
 from harness.compare.speeds.trend import trends
 from harness.compare.tests.changed_tests import changed_tests
+from harness.engines.incoming import UnusableError, first_file, unpack
 from harness.engines.output import MAX_LINE, split_lines
-from harness.errors import InvalidInputError, UsageError
+from harness.errors import InfrastructureError, InvalidInputError, UsageError
+from harness.options import Cap
 from harness.records import CardShare, Ceiling, CompiledKernel, Facts, Inputs, Job, RunRecord, Sample, Stages, TargetRun, to_json
 from harness.render.charts.pictures import pictures
 from harness.render.exports import FORMATS
@@ -98,6 +100,33 @@ def _lines(kind: type) -> Callable[[bytes], None]:
 
     read.__doc__ = f"Lines of {kind.__name__}."
     return read
+
+
+def archive(data: bytes) -> None:
+    """Results that come from another machine: refused, or files and folders within the limits. As they are, and with right checksums."""
+    _unpack(data)
+    blocks = [bytearray(data[start : start + 512]) for start in range(0, len(data), 512)]
+    for block in blocks:
+        if block[257:262] == b"ustar" and len(block) == 512:
+            block[148:156] = b"%06o\0 " % (sum(block[:148]) + 8 * 32 + sum(block[156:]))
+    _unpack(b"".join(blocks))
+
+
+def _unpack(data: bytes) -> None:
+    raw = FOLDER / "arrived"
+    raw.mkdir(exist_ok=True)
+    (raw / "run.json").write_text("ours")
+    cap = Cap(bytes=1 << 16, files=50)
+    with contextlib.suppress(InfrastructureError):
+        unpack((data[start : start + 300] for start in range(0, len(data), 300)), raw, cap, "there")
+    found = list(raw.rglob("*"))
+    assert (raw / "run.json").read_text() == "ours"
+    assert not any(path.is_symlink() or not (path.is_file() or path.is_dir()) for path in found)
+    assert len(found) <= 2 * cap.files + 1
+    assert sum(path.stat().st_size for path in found if path.is_file()) <= cap.bytes + 4
+    assert not any(os.path.lexists(raw / name) for name in ("raw", "job.json", ".incoming"))
+    with contextlib.suppress(UnusableError):
+        assert len(first_file(iter([data]), 1000)) <= 1000
 
 
 def events(data: bytes) -> None:
@@ -229,6 +258,7 @@ READERS: dict[str, Callable[[bytes], None]] = {
     "samples": _lines(Sample),
     "ceilings": _lines(Ceiling),
     "kernels": _lines(CompiledKernel),
+    "archive": archive,
     "events": events,
     "folder": folder,
     "bundles": bundles,

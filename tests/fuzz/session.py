@@ -6,12 +6,14 @@ figures go to build/fuzz/figures.json. `--keep` brings what reaches new code int
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import resource
 import subprocess
 import sys
+import tarfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +57,7 @@ def seeds() -> dict[str, list[bytes]]:
         found["code"].append(SEPARATOR.join((short[7], short[7].replace(b'"spills": 0', b'"spills": 9'))))
     shards = [_bundle(name, number) for number, name in enumerate(("one", "two"), start=1)]
     found["bundles"] = [SEPARATOR.join(shards), SEPARATOR.join((shards[0], shards[0])), SEPARATOR.join(map(_smallest, shards))]
+    found["archive"] = [_archive(kind) for kind in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)]
     found["shares"] = [b"\n".join(to_json(share).encode() for share in SHARES)]
     found["junit"] += [f"<testsuites><testsuite>{inner}</testsuite></testsuites>".encode() for inner in CASES]
     lines = [{"event": "stage", "stage": "test"}, {"event": "case", "stage": "test", "done": 1, "total": 3, "id": "a"}]
@@ -63,6 +66,22 @@ def seeds() -> dict[str, list[bytes]]:
     found["inputs"] = [to_json(Inputs("run-1", "alpha", dict.fromkeys(NAMES, "0"), "1", {"image id": "", "variable A": "1"})).encode()]
     found["events"] = ["\n".join(map(json.dumps, lines)).encode(), b"\n".join(name.encode() for name in NAMES)]
     return found
+
+
+def _archive(kind: int) -> bytes:
+    """Results as a machine sends them, with a name that needs a header of its own."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=kind) as tar:
+        for name in (
+            "run/",
+            "run/facts.json",
+            "run/run.json",
+            "run/" + "d" * 90 + "/" + "f" * (60 if kind == tarfile.USTAR_FORMAT else 150),
+        ):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.size = (tarfile.DIRTYPE, 0) if name.endswith("/") else (tarfile.REGTYPE, 600)
+            tar.addfile(entry, io.BytesIO(b"x" * entry.size))
+    return file.getvalue()[: -8 * 512]  # without most of the padding
 
 
 def _bundle(name: str, number: int) -> bytes:

@@ -52,7 +52,13 @@ def made_up(real: TargetRun, compiler: TargetRun) -> TargetRun:
     """A target with the tests and points of `real`, made-up results, and the code that `compiler` made for another vendor's card."""
     device = DeviceFacts(index=0, name=_GPU, architecture="gfx942", memory_bytes=192 << 30, multiprocessors=304)
     ceilings = tuple(
-        dataclasses.replace(entry, median_ms=entry.median_ms * _REAL_COPY / _COPY, p20_ms=1.0, p80_ms=1.2) for entry in real.ceilings
+        dataclasses.replace(
+            entry,
+            median_ms=entry.median_ms * _REAL_COPY / _COPY,
+            p20_ms=entry.p20_ms * _REAL_COPY / _COPY,
+            p80_ms=entry.p80_ms * _REAL_COPY / _COPY,
+        )
+        for entry in real.ceilings
     )
     left = dict(_FAILING)
     cases = []

@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Union
 
 from harness.compare.model import FAILING, Comparison, Geomean, KernelTests, Row, Since, Speed
-from harness.compare.speeds.ratios import is_memory, lower_is_better
+from harness.compare.speeds.ratios import lower_is_better
 from harness.records import HOST_CODE
-from harness.records.units import is_rate
+from harness.records.units import is_memory, is_rate
 from harness.stats import median
 
 # A kernel this close to what the card can do is near; one below the other is far.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Union
 
+from harness.compare.speeds.possible import impossible_ceiling
 from harness.records import Ceiling, Sample
 from harness.records.units import is_rate, tflops_of
 from harness.stats import measurable
@@ -29,7 +30,7 @@ def copies_gbps(ceilings: Iterable[Ceiling]) -> dict[int, float]:
     """Return the largest valid copy bandwidth measured on each device, in GB/s."""
     found: dict[int, float] = {}
     for ceiling in ceilings:
-        if not ceiling.dtype and measurable(ceiling.median_ms) and measurable(ceiling.gbps):
+        if not ceiling.dtype and not impossible_ceiling(ceiling):
             found[ceiling.device] = max(ceiling.gbps, found.get(ceiling.device, 0.0))
     return found
 
@@ -38,7 +39,7 @@ def products_tflops(ceilings: Iterable[Ceiling]) -> dict[int, dict[str, float]]:
     """Return by device and dtype the largest valid speed of a matrix product, in TFLOP/s."""
     found: dict[int, dict[str, float]] = {}
     for ceiling in ceilings:
-        if ceiling.dtype and ceiling.flops and measurable(ceiling.median_ms) and measurable(ceiling.tflops):
+        if ceiling.dtype and ceiling.flops and not impossible_ceiling(ceiling):
             device = found.setdefault(ceiling.device, {})
             device[ceiling.dtype] = max(ceiling.tflops, device.get(ceiling.dtype, 0.0))
     return found

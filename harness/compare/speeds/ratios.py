@@ -6,40 +6,26 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Union
 
 from harness.compare.model import FAILING, Cell, Change, Noise, Ratio, Row
 from harness.compare.speeds.ceilings import copies_gbps, intensity, products_tflops, share_of
 from harness.compare.speeds.noise import threshold
+from harness.compare.speeds.possible import impossible
 from harness.compare.speeds.speedup import speedup
 from harness.records import HARMLESS, Sample, Stage, TargetRun, Verdict
+from harness.records.units import is_memory, is_time
 from harness.stats import LARGEST, harmonic_mean, measurable, median_interval
 
 # A kernel that only reads beats a copy by a few percent. Beyond this, the bytes are counted wrong or come from a cache.
 SUSPECT_SHARE = 1.1
-_TIME_UNITS = frozenset(
-    {"s", "sec", "seconds", "ms", "milliseconds", "us", "µs", "μs", "microseconds", "ns", "time", "time (ms)", "latency"}
-)
-# A benchmark may return how much memory a kernel holds instead of its speed.
-_SIZE_UNITS = frozenset({"b", "byte", "bytes", "kb", "mb", "gb", "tb", "kib", "mib", "gib", "tib"})
-
 # Cases times targets. Above this, only targets that measured a case get a ratio for it: rows for the others would say nothing.
 _MOST_ONE_SIDED = 200_000
 _SHOWN, _LONGEST, _NAMED = 32, 1000, 10  # parameters in a sentence, characters of it, and names
-_ROUNDED_MS = 1e-5  # timings are stored to the nanosecond
 _MANY = 20
 
 _Measured = tuple[Sample, Cell]
-
-
-def is_time(unit: str) -> bool:
-    """Return whether the unit measures time."""
-    return unit.strip().lower() in _TIME_UNITS
-
-
-def is_memory(unit: str) -> bool:
-    """Return whether the unit measures memory in use."""
-    return unit.strip().lower() in _SIZE_UNITS
 
 
 def lower_is_better(unit: str) -> bool:
@@ -52,23 +38,18 @@ def is_bandwidth(unit: str) -> bool:
     return unit.strip().lower() == "gb/s"
 
 
-def judge(sample: Sample) -> tuple[Verdict, str]:
-    """Return the verdict and reason of a sample: whether it has a number, and one that a clock can measure."""
+def judge(
+    sample: Sample, copies: Mapping[int, float] = MappingProxyType({}), products: Mapping[int, Mapping[str, float]] = MappingProxyType({})
+) -> tuple[Verdict, str]:
+    """Return the verdict and reason of a sample: whether it has a number, and one that can have been measured, as far as ceilings say."""
     if sample.verdict is not Verdict.PASSED:
         return sample.verdict, sample.reason or sample.verdict.value
     if sample.value is None:
         return Verdict.INVALID, sample.reason or "no value was returned"
+    if wrong := impossible(sample, copies, products):
+        return Verdict.INVALID, wrong
     if not measurable(sample.value):
         return Verdict.INVALID, f"{sample.value:g} {sample.unit} is not a speed"
-    for time in (sample.median_ms, sample.p20_ms, sample.p80_ms):
-        if time is not None and not measurable(time):
-            return Verdict.INVALID, f"{time:g} ms is not a possible time"
-    if sample.times_ms:
-        least, most = min(sample.times_ms), max(sample.times_ms)
-        if not (measurable(least) and measurable(most)):
-            return Verdict.INVALID, f"its timings are from {least:g} to {most:g} ms, which are not possible times"
-        if sample.median_ms is not None and not least - _ROUNDED_MS <= sample.median_ms <= most + _ROUNDED_MS:
-            return Verdict.INVALID, f"its median is {sample.median_ms:g} ms, its timings are from {least:g} to {most:g} ms"
     return Verdict.PASSED, ""
 
 
@@ -125,7 +106,7 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
     gpus = {device.index: device.name for device in run.facts.devices} if run.facts else {}
     copies, products = copies_gbps(run.ceilings), products_tflops(run.ceilings)
     for sample in run.samples:
-        verdict, reason = judge(sample)
+        verdict, reason = judge(sample, copies, products)
         value = sample.value if verdict is Verdict.PASSED else None
         found = share_of(sample, value, copies, products)
         share = found.value if found else None

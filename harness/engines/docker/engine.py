@@ -32,10 +32,10 @@ from harness.engines.remote.container import labels_of as lease_labels
 from harness.engines.remote.container import time_in
 from harness.engines.remote.lease import Claim, leased, release
 from harness.engines.remote.sweep import sweep
-from harness.engines.results_folder import clear
+from harness.engines.results_folder import clear, put
 from harness.engines.results_limit import Watch
 from harness.errors import InfrastructureError
-from harness.records import Environment, Exit, write_text
+from harness.records import Environment, Exit
 
 if TYPE_CHECKING:
     from harness.config.hosts import Host as HostEntry
@@ -95,7 +95,7 @@ class DockerEngine:
                     raise
                 raise install_failed(parts.target, "\n".join(lines), request.raw / LOG) from error
             finally:
-                write_text(request.raw / LOG, "\n".join(lines) + "\n")
+                put(request.raw / LOG, "\n".join(lines) + "\n")
         else:
             say(f"{parts.target}: image {parts.tag} is there already")
         name = f"{container_name(request)}-packages"

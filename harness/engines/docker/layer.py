@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
 from harness.config.targets import default_file
 from harness.engines.docker.build_context import Recipe, recipe
+from harness.engines.incoming import first_file
 from harness.engines.packages.plan import is_wanted, make_plan
 from harness.engines.packages.venv import Packages, read_result
 from harness.engines.protocol import Request
@@ -57,17 +56,9 @@ def read_packages(api: Api, image: str, name: str, labels: dict[str, str]) -> Pa
     container = str(api.create_container_from_config(body, name)["Id"])
     try:
         stream, _ = api.get_archive(container, _RESULT)
-        data = b""
-        for piece in stream:
-            data += piece
-            if len(data) > _MOST_BYTES:
-                raise ValueError("the list of packages in the image is too long")
+        # What is installed was somebody's code, and may have written anything here.
+        text = first_file(stream, _MOST_BYTES).decode("utf-8", "replace")
     finally:
         api.remove_container(container, force=True, v=True)
-    # What is installed was somebody's code, and may have written anything here: one plain file, and no more of it than arrived.
-    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        member = archive.next()
-        file = archive.extractfile(member) if member is not None and member.isreg() and not member.issparse() else None
-        text = file.read(_MOST_BYTES).decode("utf-8", "replace") if file else ""
     json.loads(text)
     return read_result(PYTHON, text)

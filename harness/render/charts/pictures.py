@@ -12,7 +12,7 @@ from harness.render.charts.palette import DARK, LIGHT, SANS, rules
 from harness.render.charts.svg import STYLES, Drawing, draw
 from harness.render.charts.sweeps import MOST_DRAWN, Sweep, sweeps
 from harness.render.excerpt import shown
-from harness.render.text import visible
+from harness.render.text import distinct, visible
 
 _PANEL, _GAP, _EDGE = 560, 20, 24
 _HEAD, _CAPTION, _FOOT = 84, 20, 17
@@ -34,13 +34,8 @@ def pictures(comparison: Comparison, theme: str = "auto") -> tuple[Picture, ...]
     kernels: dict[str, list[Sweep]] = {}
     for sweep in sweeps(comparison)[:MOST_DRAWN]:
         kernels.setdefault(sweep.kernel, []).append(sweep)
-    found: list[Picture] = []
-    taken: set[str] = set()
-    for kernel, group in kernels.items():
-        file = _file(kernel, taken)
-        taken.add(file)
-        found.append(Picture(kernel, file, _picture(comparison, kernel, group, theme)))
-    return tuple(found)
+    named = zip(distinct(map(_stem, kernels)), kernels.items(), strict=True)
+    return tuple(Picture(kernel, file, _picture(comparison, kernel, group, theme)) for file, (kernel, group) in named)
 
 
 def _picture(comparison: Comparison, kernel: str, group: Sequence[Sweep], theme: str) -> str:
@@ -134,10 +129,6 @@ def _text(text: str, x: float, y: float, css: str) -> str:
     return f'<text x="{x:.0f}" y="{y:.0f}" class="{css}">{escape(visible(text))}</text>'
 
 
-def _file(kernel: str, taken: set[str]) -> str:
-    """Return the name's letters, digits, `-` and `_`, with a number appended if that is taken."""
-    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", kernel).strip("-")[:80] or "kernel"
-    number = 1
-    while (name := stem if number == 1 else f"{stem}-{number}") in taken:
-        number += 1
-    return name
+def _stem(kernel: str) -> str:
+    """Return the name's letters, digits, `-` and `_`."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", kernel).strip("-")[:80] or "kernel"

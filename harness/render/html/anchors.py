@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from harness.render.text import distinct
+
 # The ids that the page itself uses.
 OWN = frozenset(
     {
@@ -12,19 +14,16 @@ OWN = frozenset(
         *("data", "theme", "readout", "overview-tools", "roofline", "filters", "left", "steps"),
     }
 )
+_NUMBERED = re.compile(r"[cf]\d+|(gap|row)(-.*)?")  # and those that it makes, or a number would make
 _LONGEST = 60
 
 
-def anchors(names: Iterable[str], prefix: str = "") -> dict[str, str]:
+def anchors(names: Iterable[str]) -> dict[str, str]:
     """Return an id for each name: letters, digits, `_`, `.` and `-` as they are, everything else as `-`; a number makes it the only one."""
-    found: dict[str, str] = {}
-    taken = set(OWN)
-    for name in names:
-        plain = prefix + (re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-.")[:_LONGEST] or "kernel")
-        ident, number = plain, 1
-        while ident in taken or re.fullmatch(r"[cf]\d+|(gap|row)-.*", ident):
-            number += 1
-            ident = f"{plain}-{number}"
-        taken.add(ident)
-        found[name] = ident
-    return found
+    known = list(dict.fromkeys(names))
+    return dict(zip(known, distinct(map(_plain, known), OWN), strict=True))
+
+
+def _plain(name: str) -> str:
+    plain = re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-.")[:_LONGEST] or "kernel"
+    return f"kernel-{plain}" if _NUMBERED.fullmatch(plain) else plain

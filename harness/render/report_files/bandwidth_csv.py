@@ -6,7 +6,8 @@ import csv
 import re
 
 from harness.compare.model import Cell, Comparison, Row
-from harness.compare.speeds.ratios import is_bandwidth, is_memory, is_time
+from harness.compare.speeds.ratios import is_bandwidth
+from harness.records.units import is_memory, is_time
 from harness.render.charts.sweeps import swept
 from harness.render.text import visible
 

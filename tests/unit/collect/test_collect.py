@@ -1,5 +1,8 @@
 """Honest raw folders, found and read into target runs. All data is synthetic."""
 
+import os
+from pathlib import Path
+
 import pytest
 from synthetic import case, run, sample, write_raw
 
@@ -59,6 +62,19 @@ def test_raw_folders_are_found_from_wherever_the_path_points(tmp_path, given, ex
 def test_a_raw_folder_given_twice_is_found_once(raw):
     """Overlapping paths do not count a target twice."""
     assert [raw] == find_raw([raw, raw.parent, raw.parent.parent, raw / "." / "../alpha"])
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link"])
+def test_what_lies_in_the_results_of_a_target_is_no_target(tmp_path, kind):
+    """Code under test may replace run.json, and make a folder that looks like the results of a target that nobody ran."""
+    raw = tmp_path / "raw" / "alpha"
+    ghost = raw / "raw" / "ghost"
+    ghost.mkdir(parents=True)
+    (ghost / "run.json").write_text("{}")
+    {"folder": Path.mkdir, "pipe": os.mkfifo, "link": lambda path: path.symlink_to(ghost / "run.json")}[kind](raw / "run.json")
+
+    assert find_raw([raw]) == find_raw([tmp_path]) == [raw]
+    assert collect(raw).record.verdict is Verdict.INVALID
 
 
 def test_links_are_not_followed_when_searching(tmp_path, raw):

@@ -43,7 +43,7 @@ def test_a_target_field_by_field():
         record=record(label="A label", seconds=7.0, hint="a hint", attempts=attempts, environment=environment),
         stages=stages,
         cases=(case(), case("b", Verdict.NOT_RUN)),
-        samples=(sample(1), sample(2), sample(3, -1.0)),
+        samples=(sample(1), sample(2), sample(3, None)),
         compiled=(compiled(), compiled(verdict=FAILED, broken={"spills": "1"}), compiled(verdict=FAILED)),
         gates=gates,
         peers=("torch",),
@@ -134,7 +134,7 @@ def test_a_stage_that_failed_by_itself_is_not_complete():
 def test_a_test_that_is_invalid_leaves_no_target_complete():
     """It was not run as it was reported; a point that is invalid is only a point."""
     assert not summarise("alpha", run(cases=(case(verdict=Verdict.INVALID),))).complete
-    assert summarise("alpha", run(record=record(verdict=Verdict.INVALID), samples=(sample(value=-1.0),))).complete
+    assert summarise("alpha", run(record=record(verdict=Verdict.INVALID), samples=(sample(value=None),))).complete
 
 
 def test_targets_of_one_name_are_numbered_past_a_name_that_is_taken():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -107,6 +108,47 @@ def test_a_planted_link_is_not_followed(outcome, tmp_path):
     assert victim.read_text() == "mine"
     assert record.verdict is Verdict.PASSED
     assert "attacker" in (tmp_path / "out" / "raw" / "cpu" / "engine.log").read_text()
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "other"])
+def test_what_the_host_wrote_is_there_again_at_the_end(outcome, tmp_path, kind):
+    """Code under test may replace it by anything; the record is the one that the host has."""
+    made = {}
+
+    def act(raw, on_line):
+        for name in ("run.json", "job.json", "inputs.json", "engine.log"):
+            if name != "engine.log":
+                made[name] = (raw / name).read_text()
+                (raw / name).unlink()
+            if kind == "folder":
+                (raw / name / "deep").mkdir(parents=True)
+                (raw / name / "deep" / "run.json").write_text("{}")
+            elif kind == "pipe":
+                os.mkfifo(raw / name)
+            else:
+                (raw / name).write_text("{}")
+        on_line("noise")
+        finish(raw)
+
+    record, written = outcome(act)
+    raw = tmp_path / "out" / "raw" / "cpu"
+
+    assert (record.verdict, written["verdict"]) == (Verdict.PASSED, "passed")
+    assert {name: (raw / name).read_text() for name in ("job.json", "inputs.json")} == {
+        name: made[name] for name in ("job.json", "inputs.json")
+    }
+    assert (raw / "engine.log").read_text() == "noise\n"
+    assert sorted(path.name for path in raw.iterdir()) == ["engine.log", "inputs.json", "job.json", "run.json", "stages.json"]
+
+
+def test_a_second_attempt_knows_the_first_from_memory(outcome):
+    """A package that forges run.json cannot forge what the host remembers of its own attempt."""
+    acts = [lambda raw: (raw / "run.json").write_text("{}") and Exit(None, 1.0, error="the connection broke"), finish]
+
+    record, written = outcome(lambda raw, on_line: acts.pop(0)(raw))
+
+    assert record.verdict is Verdict.PASSED
+    assert [attempt["verdict"] for attempt in written["attempts"]] == ["infra"]
 
 
 def unusable(raw):

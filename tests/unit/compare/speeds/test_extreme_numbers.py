@@ -35,7 +35,7 @@ def points(value, time, sizes=(1024, 2048, 4096)):
 def check(folder, tmp_path):
     """Run everything that reads a bundle on this one; everything printed or written as JSON must be strict."""
     code, said = invoke("report", folder, "--out", tmp_path / "out", "--json", "--svg", tmp_path / "out.svg")
-    told = json.loads(said, parse_constant=pytest.fail)
+    told, _ = json.JSONDecoder(parse_constant=pytest.fail).raw_decode(said)  # and behind it, why the exit code is not 0
     assert code == told["exit_code"]
     assert {path.name for path in (tmp_path / "out").iterdir()} >= FILES
     assert not [text for text in told["comparison"]["problems"] if "not written" in text]
@@ -98,6 +98,7 @@ def test_what_is_beyond_any_measurement_is_named(tmp_path):
         "1e+308 GB/s is not a speed",
         "1e+300 ms is not a possible time",
     ]
+    assert (comparison.targets[0].verdict, comparison.exit_code) == (Verdict.INVALID, ExitCode.INCOMPLETE)
 
 
 @pytest.mark.parametrize("name", sorted(FILES))

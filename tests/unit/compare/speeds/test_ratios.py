@@ -189,7 +189,7 @@ TIMES = {
 def test_timings_that_no_clock_has_given(name):
     """An impossible timing is invalid; an unlikely one makes the point weak."""
     times, median, verdict, words = TIMES[name]
-    point = dataclasses.replace(sample(), times_ms=times, rounds=(), median_ms=median)
+    point = dataclasses.replace(sample(), times_ms=times, rounds=(), median_ms=median, p20_ms=None, p80_ms=None)
     ((_, cell),) = cells("alpha", run(samples=(point,)))
 
     assert cell.verdict is verdict

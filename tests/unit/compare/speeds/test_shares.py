@@ -7,6 +7,7 @@ from synthetic import CEILING, case, pair, run, sample
 
 from harness.compare import compare
 from harness.compare.speeds.ceilings import Share, products_tflops, share_of
+from harness.errors import ExitCode
 from harness.records import Stage, StageReport, Verdict
 
 A, B = ["alpha"], ["alpha", "beta"]
@@ -42,9 +43,9 @@ def test_the_share_is_of_the_largest_copy_on_that_device():
     """Copies on other devices and impossible copies do not count."""
     copies = (
         CEILING,
-        dataclasses.replace(CEILING, median_ms=0.5, when="after"),
+        dataclasses.replace(CEILING, median_ms=0.5, p20_ms=0.5, p80_ms=0.5, when="after"),
         dataclasses.replace(CEILING, median_ms=0.0),
-        dataclasses.replace(CEILING, median_ms=0.001, device=1),
+        dataclasses.replace(CEILING, median_ms=0.1, p20_ms=0.1, p80_ms=0.1, device=1),
     )
     comparison = compare([run(ceilings=copies)], A)
 
@@ -120,3 +121,76 @@ def test_the_fastest_product_of_each_dtype_and_device_counts():
 
     assert found == {0: {"fp32": made[1].tflops, "bf16": made[3].tflops}, 1: {"fp32": made[4].tflops}}
     assert made[1].tflops == 2 * made[0].tflops
+
+
+IMPOSSIBLE = {
+    "far above the copy": {"value": 4000 * 201.0},
+    "far above any copy": {"unit": "TB/s", "value": 1e6},
+    "far above a product": {"unit": "TFLOPS", "value": 2e5},
+    "negative": {"value": -5.0},
+    "a negative time as value": {"unit": "ms", "value": -5.0},
+    "negative memory": {"unit": "GiB", "value": -5.0},
+    "p20 above p80": {"p20_ms": 1.3, "p80_ms": 0.1},
+    "p20 above the median": {"p20_ms": 5.0, "p80_ms": 9.0},
+    "a time that no clock ticks in": {"median_ms": 1e-6, "p20_ms": 1e-6, "p80_ms": 1e-6, "times_ms": ()},
+    "a negative time of the host": {"host_ms": -4.0},
+    "a negative time in a graph": {"graph_ms": -4.0},
+    "negative bytes": {"bytes_moved": -7},
+    "negative bytes of arguments": {"argument_bytes": -7},
+    "more bytes than the time allows": {"bytes_moved": 1 << 50},
+}
+
+
+@pytest.mark.parametrize("passes", ["samples", "again"])
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_a_point_that_no_card_reaches_makes_its_target_invalid(name, passes):
+    """It is named, and the exit code is not 0. Both passes of an A/A run count."""
+    bad = sample(2048, **IMPOSSIBLE[name])
+    both = (sample(1024), bad) if passes == "samples" else (sample(1024), sample(2048))
+    comparison = compare([run(samples=both, again=(bad,) if passes == "again" else ())], A)
+
+    assert (comparison.targets[0].verdict, comparison.exit_code) == (Verdict.INVALID, ExitCode.INCOMPLETE)
+    assert "softmax/N=2048 [triton]: " in comparison.targets[0].reason
+
+
+@pytest.mark.parametrize(
+    "ceiling",
+    [
+        {"median_ms": 4e-6, "p20_ms": 4e-6, "p80_ms": 4e-6},
+        {"median_ms": 0.01, "p20_ms": 0.01, "p80_ms": 0.01},
+        {"p20_ms": 1.5},
+        {"p80_ms": 0.5},
+        {"median_ms": -1.0},
+        {"bytes_moved": -1},
+        {"bytes_moved": 0},
+        {"dtype": "bf16", "flops": 1 << 50},
+        {"dtype": "bf16", "flops": -1},
+    ],
+    ids=str,
+)
+def test_a_ceiling_that_no_card_reaches_is_invalid_and_no_ceiling(ceiling):
+    """Else it would hide what the points are."""
+    comparison = compare([run(ceilings=(dataclasses.replace(CEILING, **ceiling),))], A)
+
+    assert (comparison.targets[0].verdict, comparison.exit_code) == (Verdict.INVALID, ExitCode.INCOMPLETE)
+    assert "GPU 0: " in comparison.targets[0].reason
+    assert comparison.rows[0].cells[0].share is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"value": 4000 * 60.0},
+        {"unit": "GiB", "value": 0.0},
+        {"unit": "% faster", "value": -5.0},
+        {"unit": "TFLOPS", "value": 1979.0},
+        {"unit": "TOPS (int4)", "value": 1e6},
+        {"unit": "ms", "value": 0.004},
+        {"p20_ms": 0.333333, "p80_ms": 0.333334, "median_ms": 0.33333349, "times_ms": ()},
+        {"host_ms": 0.0, "graph_ms": 0.0, "argument_bytes": 1 << 40},
+    ],
+    ids=str,
+)
+def test_what_lies_in_a_cache_or_has_another_unit_is_possible(changes):
+    """An honest point never makes a run red: the first-level caches of some cards are 60 times as fast as their memory."""
+    assert compare([run(samples=(sample(1024), dataclasses.replace(sample(2048), **changes)))], A).exit_code == ExitCode.GOOD

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
+import subprocess
 import tarfile
 
 import pytest
@@ -66,6 +68,14 @@ def test_results_take_the_place_of_what_was_there(raw):
     }
 
 
+def test_what_only_this_machine_writes_is_never_taken(raw):
+    """Not as a folder either, and there are no targets within the results of one."""
+    unpack(pieces(files("run/run.json/x", "./job.json/x", "run/raw/ghost/run.json", "run/.incoming/x", "run/a")), raw, CAP, "card")
+
+    assert tree(raw) == {"run.json": "ours", "job.json": "ours", "a": "run/a"}
+    assert sorted(path.name for path in raw.iterdir()) == ["a", "job.json", "run.json"]
+
+
 def test_a_record_of_ours_in_a_folder_is_a_file_like_any_other(raw):
     """Only at the top does run.json mean the host's record."""
     unpack(pieces(files("run/test/run.json")), raw, CAP, "card")
@@ -94,7 +104,36 @@ def test_modes_and_owners_are_not_theirs(raw):
     assert (raw / "tool").stat().st_mode & 0o7777 == 0o644
 
 
+def pax(body: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
+    return entry("p", kind, size=len(body)).tobuf(tarfile.USTAR_FORMAT) + body + b"\0" * (-len(body) % 512)
+
+
+def sized(field: bytes) -> bytes:
+    """An empty file whose header has these twelve bytes for its size."""
+    header = bytearray(entry("run/a").tobuf(tarfile.USTAR_FORMAT))
+    header[124:136] = field
+    header[148:156] = b"%06o\0 " % (sum(header[:148]) + 8 * 32 + sum(header[156:]))
+    return bytes(header) + bytes(1024)
+
+
 HOSTILE = {
+    "headers before headers": pax(b"11 path=ab\n") * 3000 + files("run/a"),
+    "long names before long names": pax(b"x\0", tarfile.GNUTYPE_LONGNAME) * 3000 + files("run/a"),
+    "a number of 4,000 digits": pax(b"9" * 4000 + b" path=x\n") + files("run/a"),
+    "records that a pattern searches for seconds": pax(b"\n" + b"1" * 64000) * 3 + files("run/a"),
+    "a record that ends before it begins": pax(b"3 a=b\n") + files("run/a"),
+    "a record beyond its header": pax(b"90 path=x\n") + files("run/a"),
+    "many records": pax(b"6 a=b\n" * 101) + files("run/a"),
+    "a size that overrides": pax(b"30 size=99999999999999999999\n") + files("run/a"),
+    "a negative size that overrides": pax(b"11 size=-5\n") + files("run/a"),
+    "a sparse file of pax": pax(b"21 GNU.sparse.size=99\n") + files("run/a"),
+    "a size in base 256": sized(b"\x80" + b"\xff" * 11),
+    "a negative size in base 256": sized(b"\xff" * 12),
+    "a size that is no number": sized(b"-0000000001\0"),
+    "a wrong checksum": files("run/a").replace(b"run/a", b"run/b", 1),
+    "compressed": gzip.compress(files("run/a")),
+    "folders that nobody counted": files("run/" + "a/" * 15 + "b", "run/" + "b/" * 15 + "b"),
+    "no end": files("run/a")[:1024],
     "a path that leads out": files("run/../../run.json"),
     "an absolute path": files("/etc/cron.d/x"),
     "a file in a link's place": archive((entry("run/a", tarfile.DIRTYPE), b""), (entry("run/a"), b"x")),
@@ -122,6 +161,38 @@ def test_a_hostile_archive_changes_nothing(raw, data):
 
     assert tree(raw) == before
     assert sorted(path.name for path in raw.parent.iterdir()) == ["raw"]
+
+
+@pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT], ids=["ustar", "gnu", "pax"])
+def test_an_honest_archive_of_each_kind_is_read(raw, kind):
+    """With names that need headers of their own, the times and comments that programs add, and sizes above a block."""
+    deep = "run/" + "d" * 90 + "/" + ("f" * 60 if kind == tarfile.USTAR_FORMAT else "é" * 120)
+    file = io.BytesIO()
+    extra = {"comment": "made by a test"} if kind == tarfile.PAX_FORMAT else None
+    with tarfile.open(fileobj=file, mode="w", format=kind, pax_headers=extra) as tar:
+        for name in ("run/", "run/a", deep):
+            made = entry(name, tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE, mtime=1.5 if extra else 1)
+            made.size = 0 if name.endswith("/") else 1500
+            tar.addfile(made, io.BytesIO(b"x" * made.size))
+    unpack(pieces(file.getvalue(), 700), raw, CAP, "card")
+
+    assert tree(raw) == {"run.json": "ours", "job.json": "ours", "a": "x" * 1500, deep.removeprefix("run/"): "x" * 1500}
+
+
+def test_what_the_program_tar_sends_is_read(raw, tmp_path):
+    """As Slurm's nodes send it, with a hard link, a link and a long name."""
+    there = tmp_path / "there"
+    (there / "test").mkdir(parents=True)
+    (there / "test" / ("n" * 200)).write_text("long")
+    (there / "a").write_text("a")
+    (there / "b").hardlink_to(there / "a")
+    (there / "c").symlink_to("a")
+    sent = subprocess.run(["tar", "-C", str(there), "-cf", "-", "."], check=True, capture_output=True).stdout
+    unpack(pieces(sent), raw, CAP, "card")
+
+    found = tree(raw)
+    assert found["test/" + "n" * 200] == "long"
+    assert len(found) == 4  # one of the two names of a file, beside the host's two
 
 
 def test_an_endless_archive_ends(raw):

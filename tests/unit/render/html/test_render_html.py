@@ -5,6 +5,7 @@ import hashlib
 import json
 import random
 import re
+import time
 import zlib
 from collections import Counter
 from html.parser import HTMLParser
@@ -268,6 +269,24 @@ def test_a_name_is_never_an_id_of_the_page_itself():
 
     assert "roofline" in ids
     assert set(anchors(ids).values()).isdisjoint(ids)
+
+
+@pytest.mark.parametrize("name", ["row-softmax", "gap-softmax", "gap-", "row-row-", "f1", "c12", "row-softmax/-", "f1.", "kernel-f1"])
+def test_a_name_like_those_that_the_page_makes_gets_another(name):
+    """A package may have a folder `row-softmax`: the search for a free name ended nowhere."""
+    found = anchors([name, "softmax", name + "-"])
+
+    assert not any(re.fullmatch(r"[cf]\d+|(gap|row)-.*", ident) for ident in found.values())
+    assert len(set(found.values())) == len(found)
+
+
+def test_many_names_without_letters_are_numbered_at_once():
+    """All of them come down to the same word. Each number was tried again for each name."""
+    names = [chr(0x4E00 + number) for number in range(20_000)]
+    begun = time.process_time()
+
+    assert len(set(anchors(names).values())) == len(names)
+    assert time.process_time() - begun < 5
 
 
 def test_a_waiver_can_be_pasted_as_it_stands():
