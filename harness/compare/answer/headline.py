@@ -133,12 +133,12 @@ def _kernels(comparison: Comparison, is_wrong: Callable[[CompiledKernel], bool])
 
 
 def _is_uncompiled(made: CompiledKernel) -> bool:
-    return made.verdict in FAILING and made.function != HOST_CODE and not made.binary_hash
+    return made.verdict in FAILING and made.function != HOST_CODE and not made.only_gates and not made.binary_hash
 
 
 def _is_refused(made: CompiledKernel) -> bool:
     """Whether it compiles, and no driver launches it."""
-    return made.verdict in FAILING and bool(made.binary_hash) and not made.only_gates
+    return made.verdict in FAILING and not made.only_gates and bool(made.binary_hash)
 
 
 def _origins(comparison: Comparison) -> dict[str, int]:
