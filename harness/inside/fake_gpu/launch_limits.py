@@ -71,6 +71,7 @@ def check_scratch(card: Architecture, function: str, metadata: Any, driver: Any)
 
 def allocator(purpose: str, driver: Any) -> Any:
     """Return what a launch calls for its `global` or `profile` scratch memory. Since Triton 3.9 the driver has one for profiles."""
-    kept = (_allocation._allocator if purpose == "global" else _allocation._profile_allocator).get()
+    kept: Any = _allocation._allocator if purpose == "global" else _allocation._profile_allocator
+    kept = kept.get() if hasattr(kept, "get") else kept
     has_default = purpose == "profile" and hasattr(_allocation, "has_profile_allocator")
     return driver.allocate_default_profile_scratch if has_default and isinstance(kept, _allocation.NullAllocator) else kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import command
@@ -20,6 +21,7 @@ from triton.runtime import _allocation
 from harness.inside.fake_gpu.emulated.driver import EmulatedDriver
 from harness.inside.fake_gpu.launch_limits import LaunchRefusedError, check_grid, check_scratch
 from harness.inside.fake_gpu.no_data.unknown import UnknownInt
+from harness.inside.test.host_errors import raised_by_host
 
 CARDS = {card.name: card for card in load_targets()["cpu"].architectures}
 TALL = "`fill` cannot be launched on sm_90: its grid is (1, 65536, 1), the limit of y is 65535"
@@ -96,6 +98,17 @@ def test_an_emulated_launch_is_checked_before_it_is_executed():
     metadata.global_scratch_size = 256
     with pytest.raises(LaunchRefusedError, match="no allocator was set"):
         launch(0, 1, 1, *rest)
+
+
+def test_a_refused_launch_is_no_fault_of_the_emulator():
+    """A card refuses it, too, whatever the emulator has computed before. The place is the package's, not where warpwave raises."""
+    account = SimpleNamespace(fault=None, launches=3, read=True)
+    try:
+        check_grid(CARDS["sm_90"], "fill", (1, 65536), SimpleNamespace(num_warps=4))
+    except LaunchRefusedError as error:
+        found = raised_by_host(error, account, Path(__file__).parents[4])
+    assert "at tests/unit/inside/fake_gpu/test_launch_limits.py:" in found
+    assert found.endswith("by the driver, before a launch")
 
 
 INTERPRETED = """

@@ -43,6 +43,13 @@ def test_a_configuration_that_does_not_fit_is_left_out(sizes, taken):
     assert chosen(sizes)[0] == taken
 
 
+def test_a_configuration_with_too_many_threads_is_left_out():
+    wide, right = (SimpleNamespace(num_warps=warps) for warps in (32, 16))
+    fits = tuner.has_threads(CARD)
+
+    assert (fits(None, {}, wide), fits(None, {}, right)) == (False, True)
+
+
 def test_a_turn_takes_the_next_that_fits():
     assert chosen([10, 98304, 20, 30], turn=1)[0] == 20
 
