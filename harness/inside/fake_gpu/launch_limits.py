@@ -39,7 +39,7 @@ def check_grid(card: Architecture, function: str, grid: Sequence[Any], metadata:
     binary, shown = getattr(metadata, "hash", ""), f"({', '.join(map(str, (*grid, 1, 1)[:3]))})"
     if card.cluster and cluster > card.cluster:
         raise LaunchRefusedError(card, function, f"its clusters have {cluster} blocks, the limit is {card.cluster}", binary)
-    limits: dict[str, int] = {**card.grid}
+    limits: dict[Any, int] = {**card.grid}
     if card.axis_threads:
         limits["x"] = min(limits.get("x", card.axis_threads), card.axis_threads // threads)
     if "x" in limits:
@@ -60,12 +60,12 @@ def check_scratch(card: Architecture, function: str, metadata: Any, driver: Any)
     """Refuse a launch that needs scratch memory and has no allocator.
 
     Raises:
-        LaunchRefusedError: nobody has called `triton.set_allocator`.
+        LaunchRefusedError: it has none.
     """
-    for purpose, setter in (("global", "triton.set_allocator"), ("profile", "a profiler, which sets one")):
+    for purpose, advice in (("global", "call triton.set_allocator"), ("profile", "start a profiler, which sets one")):
         size = getattr(metadata, f"{purpose}_scratch_size", 0)
         if size and isinstance(allocator(purpose, driver), _allocation.NullAllocator):
-            why = f"it needs {size} bytes of scratch memory, and no allocator was set; call {setter}"
+            why = f"it needs {size} bytes of scratch memory, and no allocator was set; {advice}"
             raise LaunchRefusedError(card, function, why, getattr(metadata, "hash", ""))
 
 
