@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, Literal, Union
 
 from harness.records.bounds import Bound, Bytes, Few, Many, Name, Page, Word
 from harness.records.enums import SCHEMA_VERSION, STRICT, Stage, Verdict
@@ -51,8 +51,10 @@ class Card:
     `backend`, `arch` and `warp_size` are those of Triton's `GPUTarget`. `properties` is what Triton's `get_device_properties` answers on
     that card, `torch_device` is torch's name for the type of device, `torch_version` is what `torch.version` has there, and
     `torch_properties` what torch's `get_device_properties` has. `cache_bytes` is the size of a cache between L2 and memory, which no driver
-    reports; 0 if there is none. `program_threads` is the largest number of threads that a program can be launched with. Without
-    `multiprocessor` no occupancy is computed. `can_emulate`: warpwave can execute its machine code on a CPU.
+    reports; 0 if there is none. `program_threads` is the largest number of threads that a program can be launched with. `grid` is the
+    largest size of each axis of a grid, `axis_threads` the largest number of threads along one axis (0: any), and `cluster` the largest
+    number of blocks in a cluster (0: any). Without `multiprocessor` no occupancy is computed. `can_emulate`: warpwave can execute its
+    machine code on a CPU.
     `torch_compile_ahead`: without the user's word, torch's compiler works before this card is taken.
     """
 
@@ -66,6 +68,9 @@ class Card:
     cache_bytes: int = 0
     torch_device: str = "cuda"
     program_threads: int = 1024
+    grid: dict[Literal["x", "y", "z"], AtLeastOne] = field(default_factory=dict)
+    axis_threads: Annotated[int, Bound(0)] = 0
+    cluster: Annotated[int, Bound(0)] = 0
     can_emulate: bool = False
     torch_compile_ahead: bool = False
     multiprocessor: Union[Multiprocessor, None] = None

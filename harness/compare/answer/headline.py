@@ -34,8 +34,11 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     """Return a clause for each kind of fault, the gravest first. A clause about the one target of the clause before says `there`."""
     targets = comparison.targets
     cells = [cell.compiled for row in comparison.codegen for cell in row.cells]
-    cards = list(dict.fromkeys(made.architecture for made in cells if made.verdict in FAILING and not made.only_gates))
-    cards_named = ", ".join(cards) if len(cards) <= _FEW_CARDS else f"{len(cards)} architectures"
+
+    def cards(is_wrong: Callable[[CompiledKernel], bool]) -> str:
+        named = list(dict.fromkeys(made.architecture for made in cells if is_wrong(made)))
+        return ", ".join(named) if len(named) <= _FEW_CARDS else f"{len(named)} architectures"
+
     faults = (
         (_count(targets, lambda target: sum(target.tests.get(verdict.value, 0) for verdict in FAILING)), "test", "fails", "fail"),
         (
@@ -45,10 +48,16 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
             "fail in host code on some architectures",
         ),
         (
-            _kernels(comparison, lambda made: made.verdict in FAILING and not made.only_gates and made.function != HOST_CODE),
+            _kernels(comparison, _is_uncompiled),
             "kernel",
-            f"does not compile for {cards_named}",
-            f"do not compile for {cards_named}",
+            f"does not compile for {cards(_is_uncompiled)}",
+            f"do not compile for {cards(_is_uncompiled)}",
+        ),
+        (
+            _kernels(comparison, _is_refused),
+            "kernel",
+            f"cannot be launched on {cards(_is_refused)}",
+            f"cannot be launched on {cards(_is_refused)}",
         ),
         (_kernels(comparison, lambda made: made.only_gates), "kernel", "breaks a gate", "break a gate"),
         (_count(targets, _unmeasured), "point", "could not be measured", "could not be measured"),
@@ -121,6 +130,15 @@ def _kernels(comparison: Comparison, is_wrong: Callable[[CompiledKernel], bool])
     found = {(cell.target, row.kernel) for row in comparison.codegen for cell in row.cells if is_wrong(cell.compiled)}
     counted = Counter(target for target, _ in found)
     return {target.target: counted[target.target] for target in comparison.targets if counted[target.target]}
+
+
+def _is_uncompiled(made: CompiledKernel) -> bool:
+    return made.verdict in FAILING and made.function != HOST_CODE and not made.only_gates and not made.binary_hash
+
+
+def _is_refused(made: CompiledKernel) -> bool:
+    """Whether it compiles, and no driver launches it."""
+    return made.verdict in FAILING and not made.only_gates and bool(made.binary_hash)
 
 
 def _origins(comparison: Comparison) -> dict[str, int]:

@@ -42,6 +42,7 @@ class Recorder:
         self.refused: tuple[Exception, CompiledKernel] | None = None
         self._compile = triton.compiler.compile
         self._loaded: dict[bytes, tuple[int, int, int]] = {}
+        self._rows: dict[str, CompiledKernel] = {}
         triton.compiler.compile = self.compile
 
     def compile(self, src: Any, target: Any = None, options: Any = None, **rest: Any) -> Any:
@@ -62,8 +63,16 @@ class Recorder:
             traceback.print_exc()
             row = dataclasses.replace(base, verdict=Verdict.INVALID, reason=f"its binary could not be read: {describe(error)}")
         row = dataclasses.replace(row, seconds=seconds)
-        self._write(judge(row, self.gates, self._unknown(compiled.asm)) if self.gates else row, compiled)
+        row = judge(row, self.gates, self._unknown(compiled.asm)) if self.gates else row
+        self._rows[compiled.hash] = row
+        self._write(row, compiled)
         return compiled
+
+    def refuse_launch(self, binary: str, reason: str) -> None:
+        """Write the row of a kernel that compiles and cannot be launched, once."""
+        if row := self._rows.pop(binary, None):
+            told = {"kernel": self.kernel, "origin": self.origin, "verdict": Verdict.FAILED, "reason": reason, "broken": {}}
+            self._write(dataclasses.replace(row, **told), None)  # type: ignore[arg-type]
 
     def load(self, binary: bytes) -> tuple[int, int, int]:
         """Return registers, spills and the thread limit of a binary compiled here: occupancy code asks a loaded kernel for them."""
@@ -108,9 +117,6 @@ class Recorder:
         if threads > most:
             reason = f"{metadata.num_warps} warps of {self.card.warp_size} are {threads} threads, {most} can be launched"
             return dataclasses.replace(row, verdict=Verdict.FAILED, reason=reason)
-        if (scratch := getattr(metadata, "global_scratch_size", 0)) and not _allocates():
-            reason = f"needs {scratch} bytes of scratch memory on {self.card.name}, and no allocator was set; call triton.set_allocator"
-            return dataclasses.replace(row, verdict=Verdict.FAILED, reason=reason)
         if self.card.multiprocessor is None or row.registers is None:
             return row
         fits = occupancy(self.card.multiprocessor, metadata.num_warps, row.registers, metadata.shared, row.sgprs)
@@ -125,13 +131,6 @@ class Recorder:
         self.journal.write("kernel", row=dataclasses.asdict(row))
         if self.on_row:
             self.on_row(row, compiled, error)
-
-
-def _allocates() -> bool:
-    """Whether somebody has called `triton.set_allocator`. Triton's own allocator raises at the launch."""
-    from triton.runtime import _allocation
-
-    return not isinstance(_allocation._allocator.get(), _allocation.NullAllocator)
 
 
 def source_of(function: Any, root: Path | None) -> str:

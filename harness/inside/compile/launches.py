@@ -8,6 +8,7 @@ from pathlib import Path
 from harness.inside.benchmarks import kernel_name, load_points
 from harness.inside.codegen.jit_recorder import Recorder
 from harness.inside.compile.pytest_launches import Choice, run_tests
+from harness.inside.fake_gpu.launch_limits import LaunchRefusedError
 from harness.inside.fake_gpu.no_data.unknown import Asked, explained
 from harness.inside.process.exceptions import BY_TORCH, describe
 from harness.inside.process.journal import Journal
@@ -62,7 +63,9 @@ def finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure 
     reason, why, broken = "", None, False
     if isinstance(ended, Failure):
         reason, why, broken = ended.message, ended.why, ended.broken
-    # A kernel that does not compile or cannot be launched already has a row.
+    elif refused := _refused(ended):
+        recorder.refuse_launch(refused.binary, str(refused))
+    # A kernel that does not compile or needs more than the card has already has a row.
     elif ended is not None and ended is not recorder.failure and type(ended).__name__ != "OutOfResources":
         traceback.print_exception(ended)
         reason, why = describe(ended), why_not_run(ended)
@@ -72,3 +75,10 @@ def finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure 
             reason += BY_TORCH
     verdict = Verdict.ERROR if broken else Verdict.NOT_RUN
     journal.write("finish", id=recorder.origin, kernel=recorder.kernel, verdict=verdict.value, reason=reason, not_run=why)
+
+
+def _refused(ended: BaseException | None) -> LaunchRefusedError | None:
+    """Return the refused launch that ended a point or test, also if the package raised its own error from it."""
+    while ended is not None and not isinstance(ended, LaunchRefusedError):
+        ended = ended.__cause__
+    return ended

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from harness.inside.codegen.jit_recorder import Recorder
 from harness.inside.compile.backends import without_backend
-from harness.inside.compile.candidates import Candidates, Discarded
+from harness.inside.compile.candidates import Candidates, Discarded, key
 from harness.inside.compile.cases import Cases, fails_here_only, mostly_run, never_loaded, never_ran, never_reached
 from harness.inside.compile.expected import Expected, noticed
 from harness.inside.compile.pack import pack
@@ -58,7 +58,7 @@ def compile_all(job: Job) -> StageReport:
     def report() -> StageReport:
         """Only now is every launch known, and with it which candidates an autotuner discards, and which errors tests expect."""
         before = list(rows)
-        rows[:] = (fails_here_only(discarded.mark(expected.mark(row)), cases) for row in rows)
+        rows[:] = (fails_here_only(discarded.mark(expected.mark(row)), cases) for row in _once(rows))
         if rows != before:
             sealing.replace(folder / "kernels.jsonl", "".join(f"{to_json(row)}\n" for row in rows))
         return _report(job, rows, (wrong, notes), unseen, list(cases.values()))
@@ -164,6 +164,16 @@ def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:
         return [row for row, identity in found if identity not in earlier]
 
     return rows
+
+
+def _once(rows: list[CompiledKernel]) -> list[CompiledKernel]:
+    """Return the rows without those of kernels that compile and were later refused by a launch: these have a row that says so."""
+
+    def same(row: CompiledKernel) -> str:
+        return key(dataclasses.replace(row, verdict=Verdict.PASSED, reason=""))
+
+    refused = {same(row) for row in rows if row.verdict is Verdict.FAILED and row.binary_hash}
+    return [row for row in rows if row.verdict is not Verdict.PASSED or same(row) not in refused] if refused else rows
 
 
 def _reason(rows: list[CompiledKernel], verdict: Verdict) -> str:

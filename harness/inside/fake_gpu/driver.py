@@ -23,6 +23,7 @@ from triton.backends.driver import DriverBase
 from harness.inside.fake_gpu.custom_ops import plain
 from harness.inside.fake_gpu.host_side import forget, is_pinned, refused, switched_on, taken_apart, tensors_in
 from harness.inside.fake_gpu.host_side import known as known_data
+from harness.inside.fake_gpu.launch_limits import check_grid, check_scratch
 from harness.inside.fake_gpu.no_data.comparisons import comparisons
 from harness.inside.fake_gpu.no_data.direct_ops import direct_ops
 from harness.inside.fake_gpu.no_data.tensors import WithoutData, arrays, exchanged, lose_data
@@ -45,7 +46,7 @@ class PretendedDriver(DriverBase):  # type: ignore[misc]
     def __init__(self, card: Architecture, device: torch.device, properties: dict[str, int], load: Loader) -> None:
         super().__init__()
         self._target, self._device = GPUTarget(card.backend, card.arch, card.warp_size), device
-        self._capability = capability(card)
+        self._capability, self.card = capability(card), card
         self.utils = SimpleNamespace(
             get_device_properties=lambda index: dict(properties),
             # Between the binary and the device, backends pass what they need.
@@ -58,13 +59,15 @@ class PretendedDriver(DriverBase):  # type: ignore[misc]
         """Return False: Triton must not choose it by itself."""
         return False
 
-    def launcher_cls(self, source: Any, metadata: object) -> Callable[..., None]:
-        """Return what Triton calls to launch: nothing happens, but a tensor that a card cannot reach is refused."""
+    def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
+        """Return what Triton calls to launch: nothing happens, but what a card's driver refuses is refused."""
         signature = dict(source.signature)
 
         def launch(*args: Any) -> None:
             arguments = args[_BEFORE_ARGUMENTS:]
             refuse(signature, arguments)
+            check_scratch(self.card, metadata.name, metadata, self)
+            check_grid(self.card, metadata.name, args[:3], metadata)
             for tensor in filter(is_pinned, tensors_in(arguments)):
                 lose_data(tensor)  # the kernel may write to it, and does not run
 
@@ -111,6 +114,10 @@ class PretendedDriver(DriverBase):  # type: ignore[misc]
 
     def clear_cache(self, cache: torch.Tensor) -> None:
         """Nothing to clear."""
+
+    def allocate_default_profile_scratch(self, size: int, alignment: int, stream: int | None) -> torch.Tensor:
+        """Return the memory that a profile is written to if nobody has set an allocator for it."""
+        return torch.zeros(size, dtype=torch.int8, device=self._device)
 
 
 @contextlib.contextmanager

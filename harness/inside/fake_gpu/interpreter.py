@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from triton.runtime.errors import OutOfResources
 
 from harness.inside.fake_gpu.driver import PretendedDriver
 from harness.inside.fake_gpu.interpreted.compiling import compiling
 from harness.inside.fake_gpu.interpreted.device_library import library
-from harness.inside.fake_gpu.interpreted.hardware import hardware, launched_with
+from harness.inside.fake_gpu.interpreted.hardware import WARPS, hardware, launched_with
 from harness.inside.fake_gpu.interpreted.host_tensors import refuse_host_tensors
 from harness.inside.fake_gpu.interpreted.language.annotations import note_types, typed
 from harness.inside.fake_gpu.interpreted.language.gaps import language_gaps
@@ -28,9 +29,10 @@ from harness.inside.fake_gpu.interpreted.looking_compiled import compiled, looki
 from harness.inside.fake_gpu.interpreted.narrow_floats import narrow_floats
 from harness.inside.fake_gpu.interpreted.promises import promises
 from harness.inside.fake_gpu.interpreted.waiting import waiting_programs
+from harness.inside.fake_gpu.launch_limits import check_grid
 from harness.inside.fake_gpu.streams import Graph
 from harness.inside.fake_gpu.torch_device import Patch, apply
-from harness.inside.fake_gpu.tuner import Tuning
+from harness.inside.fake_gpu.tuner import Tuning, has_threads
 from harness.inside.fake_gpu.with_data import card_with_data
 from harness.inside.process.exceptions import NotPretended
 from harness.records import Architecture
@@ -52,7 +54,7 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
     below = contextlib.ExitStack()
     apply(list(more), below)
     apply(list(waiting_programs()), below)
-    card = replace(card, properties={**card.properties, "multiprocessor_count": _PROCESSORS})
+    whole, card = card, replace(card, properties={**card.properties, "multiprocessor_count": _PROCESSORS})
     launching: list[Patch] = [
         *library(card.backend),
         *narrow_floats(),
@@ -65,9 +67,10 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
         (InterpretedFunction, "run", _with_handle(InterpretedFunction.run)),
         (GridExecutor, "_init_args_hst", _but_pointers(GridExecutor._init_args_hst)),
         (GridExecutor, "_restore_args_dev", _back_but_pointers(GridExecutor._restore_args_dev)),
-        (GridExecutor, "__call__", _captured(GridExecutor.__call__)),
+        (GridExecutor, "__call__", _captured(GridExecutor.__call__, whole)),
     ]
     tuning, undo = card_with_data(card, kinds, _driver, [*launching, *compiling(launching)])
+    tuning.fits = has_threads(card)
     below.callback(undo)
     apply(promises(), below)
     return tuning, below.close
@@ -149,7 +152,7 @@ class _InterpretedKernel:
         return self.function[grid]  # type: ignore[no-any-return]
 
 
-def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
+def _captured(launch: Callable[..., Any], card: Architecture) -> Callable[..., Any]:
     """Let a graph that is being captured remember a launch, and none of the calls of torch within it.
 
     The interpreter has one current program, so threads launch one after another. NumPy warns where numbers overflow, and a package may
@@ -163,7 +166,7 @@ def _captured(launch: Callable[..., Any]) -> Callable[..., Any]:
 
     def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
         refuse_host_tensors(executor, args, kwargs)
-        executor.grid = _as_on_a_card(executor, args, kwargs)
+        executor.grid = _as_on_a_card(executor, card, args, kwargs)
         args, kwargs = typed(executor, args, kwargs)
         return Graph.run(interpret, (executor, *args), kwargs)
 
@@ -198,19 +201,21 @@ def _without_pointers(values: Iterable[Any]) -> list[Any]:
     return [None if _is_pointer(value) else value for value in values]
 
 
-def _as_on_a_card(executor: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Return a launch's grid as Triton's own launchers read it: a tuple of integers, also of a list.
+def _as_on_a_card(executor: Any, card: Architecture, args: Any, kwargs: dict[str, Any]) -> tuple[int, ...]:
+    """Return a launch's grid as Triton's own launchers read it: a tuple of integers, also of a list. They read three and no more.
 
     A function of the grid gets what the host passed. The interpreter gives it tensors of the language instead, which compute otherwise.
+
+    Raises:
+        OutOfResources: a program has more threads than the card launches.
+        LaunchRefusedError: the driver of the card refuses the grid.
     """
-    grid = executor.grid
-    if not callable(grid):
-        return _dimensions(grid)
-    names = executor.arg_names
-    given = inspect.getcallargs(executor.fn, *args, **{name: value for name, value in kwargs.items() if name in names})
-    return lambda _: _dimensions(grid(given))
-
-
-def _dimensions(grid: Iterable[Any]) -> tuple[int, ...]:
-    """Return the sizes of a grid. Launchers read three and no more."""
-    return tuple(map(operator.index, grid))[:3]
+    grid, names = executor.grid, executor.arg_names
+    if callable(grid):
+        grid = grid(inspect.getcallargs(executor.fn, *args, **{name: value for name, value in kwargs.items() if name in names}))
+    sizes = tuple(map(operator.index, grid))[:3]
+    options = {"num_warps": WARPS, **{name: value for name, value in kwargs.items() if name not in names and value is not None}}
+    if (threads := options["num_warps"] * card.warp_size) > card.program_threads:
+        raise OutOfResources(threads, card.program_threads, "threads")
+    check_grid(card, executor.fn.__name__, sizes, SimpleNamespace(**options))
+    return sizes

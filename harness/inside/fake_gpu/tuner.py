@@ -14,6 +14,7 @@ from typing import Any
 from triton.runtime.autotuner import Autotuner
 
 from harness.inside.fake_gpu.torch_device import Patch
+from harness.records import Architecture
 
 
 class Tuning:
@@ -90,14 +91,20 @@ def _assertions(function: Callable[..., Any]) -> list[CodeType]:
     return [compile(ast.Expression(condition), function.__code__.co_filename, "eval") for condition in asserted]
 
 
-def fits_in_shared_memory(most: int) -> Callable[[Any, dict[str, Any], Any], bool]:
-    """Return what compiles a configuration, and says whether it needs at most so many bytes of shared memory."""
+def has_threads(card: Architecture) -> Callable[[Any, dict[str, Any], Any], bool]:
+    """Return what says whether the programs of a configuration have no more threads than the card launches."""
+    return lambda tuner, kwargs, config: config.num_warps * card.warp_size <= card.program_threads
+
+
+def fits_on(card: Architecture) -> Callable[[Any, dict[str, Any], Any], bool]:
+    """Return what compiles a configuration, and says whether the card has the threads and the shared memory that it needs."""
 
     def fits(tuner: Any, kwargs: dict[str, Any], config: Any) -> bool:
         given = {name: value for name, value in kwargs.items() if name != "warmup"}
         try:
             kernel = tuner.fn.warmup(*tuner.nargs.values(), **{**given, **config.all_kwargs(), "grid": (1,)})
-            return int(kernel.metadata.shared) <= most
+            threads = kernel.metadata.num_warps * card.warp_size
+            return bool(threads <= card.program_threads and kernel.metadata.shared <= card.properties["max_shared_mem"])
         except Exception:  # the launch itself says what is wrong
             return True
 

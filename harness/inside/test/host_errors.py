@@ -6,6 +6,7 @@ import traceback
 from pathlib import Path
 
 from harness.inside.fake_gpu.emulated.account import Account
+from harness.inside.fake_gpu.launch_limits import LaunchRefusedError
 from harness.inside.process.exceptions import place_in
 
 # No wrong number ends in one of these.
@@ -22,6 +23,8 @@ def raised_by_host(error: BaseException, account: Account, root: Path) -> str:
     last = frames[-1].filename if frames else ""
     if not account.launches:
         why = "before the first launch"
+    elif isinstance(error, LaunchRefusedError):
+        why = "by the driver, before a launch"
     elif "/triton/" in last and not any(part in last for part in _COMPARES):
         why = "by Triton, before a launch"
     elif isinstance(error, _NEVER_BY_DATA) or (isinstance(error, KeyError) and error.args and isinstance(error.args[0], str)):

@@ -130,6 +130,7 @@ def test_an_overlay_changes_one_key_and_keeps_the_rest(overlay):
         ("targets: {cuda: {probe: {fixx: a}}}", ["targets.cuda.probe.fixx", "fix"]),
         ("targets: {cuda: {probe: {cards: {row: a}}}}", ["targets.cuda.probe.cards.row", "rows"]),
         ("targets: {cuda: {probe: {cards: {rows: '('}}}}", ["targets.cuda.probe.cards.rows", "uuid"]),
+        ("architectures: {sm_80: {grid: {w: 4}}}", ["architectures.sm_80.grid.w", "'x', 'y' or 'z'"]),
         (
             "architectures: {sm_80: {multiprocessor: {warp: 4}}}",
             ["architectures.sm_80.multiprocessor.warp", "schedulers, warps", "scalars"],

@@ -84,6 +84,16 @@ def test_the_headline_tells_apart_what_does_not_compile_and_what_breaks_a_gate()
     assert first_sentence([run("a", compiled=(dead, gated))]) == "1 kernel does not compile for sy_90 on a; 1 kernel breaks a gate there."
 
 
+def test_the_headline_tells_apart_what_does_not_compile_and_what_no_driver_launches():
+    dead = compiled("sy_80", verdict=Verdict.FAILED, registers=None, reason="out of resource")
+    refused = compiled(verdict=Verdict.FAILED, binary_hash="ab" * 32, reason="the limit of y is 65535")
+
+    assert first_sentence([run("a", compiled=(refused,))]) == "1 kernel cannot be launched on sy_90 on a."
+    assert first_sentence([run("a", compiled=(dead, refused))]) == (
+        "1 kernel does not compile for sy_80 on a; 1 kernel cannot be launched on sy_90 there."
+    )
+
+
 def test_what_does_not_compile_and_what_breaks_a_gate_are_counted_apart():
     dead, twice = (compiled(name, verdict=Verdict.FAILED, registers=None, reason="out of resource") for name in ("sy_80", "sy_100"))
     gated = compiled(verdict=Verdict.FAILED, spills=2, broken={"spills": "2 registers"}, reason="spills")

@@ -21,9 +21,10 @@ from harness.inside.fake_gpu.emulated.intermediate_code import TEXTS_ON_DISK
 from harness.inside.fake_gpu.emulated.memory import buffers
 from harness.inside.fake_gpu.emulated.printing import Printer
 from harness.inside.fake_gpu.emulated.reordered import Orders
+from harness.inside.fake_gpu.launch_limits import allocator, check_grid, check_scratch
 from harness.inside.fake_gpu.redirect import Redirect
 from harness.inside.fake_gpu.streams import Graph
-from harness.inside.fake_gpu.tuner import Tuning, fits_in_shared_memory
+from harness.inside.fake_gpu.tuner import Tuning, fits_on
 from harness.inside.fake_gpu.with_data import card_with_data
 from harness.records import Architecture
 
@@ -38,7 +39,7 @@ def emulated_device(
     """
     launching = [TEXTS_ON_DISK, (Redirect, "watch", staticmethod(account.watch))]
     tuning, undo = card_with_data(card, kinds, partial(EmulatedDriver, account, checks), launching)
-    tuning.fits = fits_in_shared_memory(int(card.properties["max_shared_mem"]))
+    tuning.fits = fits_on(card)
     return tuning, undo
 
 
@@ -52,7 +53,7 @@ class EmulatedDriver(PretendedDriver):
 
     def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
         """Return what Triton calls to launch."""
-        return _Launcher(source, metadata, self._account, self._checks)
+        return _Launcher(self, source, metadata, self._account, self._checks)
 
     def _load(self, name: str, binary: bytes, *rest: object) -> tuple[object, Kernel, int, int, int]:
         """Return a module, the kernel, its registers, its spilled registers and its largest number of threads."""
@@ -67,8 +68,9 @@ class EmulatedDriver(PretendedDriver):
 class _Launcher:
     """Launches one compiled kernel, with the arguments that Triton gives to every backend's launcher."""
 
-    def __init__(self, source: Any, metadata: Any, account: Account, checks: Collected | None) -> None:
-        self._signature, self._metadata, self._account, self._checks = dict(source.signature), metadata, account, checks
+    def __init__(self, driver: EmulatedDriver, source: Any, metadata: Any, account: Account, checks: Collected | None) -> None:
+        self._driver, self._signature, self._metadata = driver, dict(source.signature), metadata
+        self._account, self._checks = account, checks
 
     def __call__(
         self, x: int, y: int, z: int, stream: int, kernel: Kernel, packed: object, told: object, enter: Any, leave: Any, *args: Any
@@ -77,9 +79,12 @@ class _Launcher:
 
         Raises:
             ValueError: an argument is a tensor that a card cannot reach.
+            LaunchRefusedError: the driver of the card refuses the grid, or the kernel needs memory that nobody gives.
         """
         refuse(self._signature, args)
         x, y, z = map(operator.index, (x, y, z))  # NumPy's numbers count, too
+        check_scratch(self._driver.card, kernel.name, self._metadata, self._driver)
+        check_grid(self._driver.card, kernel.name, (x, y, z), self._metadata)
         Graph.run(self._launch, ((x, y, z), stream, kernel, told, enter, leave, *args), {})
 
     def _launch(self, grid: tuple[int, int, int], stream: int, kernel: Kernel, told: object, enter: Any, leave: Any, *args: Any) -> None:
@@ -128,14 +133,11 @@ class _Launcher:
 
     def _scratch(self, programs: int, stream: int) -> list[tuple[str, Any]]:
         """Return the pointers to memory that a kernel asks for beside its arguments, from the allocators that the package has set."""
-        from triton.runtime import _allocation
-
         found: list[tuple[str, Any]] = []
-        for purpose, allocator in (("global", "_allocator"), ("profile", "_profile_allocator")):
+        for purpose in ("global", "profile"):
             memory = None
             if size := getattr(self._metadata, f"{purpose}_scratch_size", 0):
-                kept: Any = getattr(_allocation, allocator)
-                allocate = kept.get() if hasattr(kept, "get") else kept
+                allocate = allocator(purpose, self._driver)
                 memory = allocate(programs * size, getattr(self._metadata, f"{purpose}_scratch_align"), stream)
             found.append(("*i8", memory))
         return found

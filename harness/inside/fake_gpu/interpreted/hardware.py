@@ -17,7 +17,7 @@ import triton.language.extra as extra
 from harness.inside.fake_gpu.torch_device import Patch
 from harness.records import Architecture
 
-_WARPS = 4  # what a launch has if it does not say
+WARPS = 4  # what a launch has if it does not say
 
 
 def hardware(processors: int, card: Architecture) -> Iterator[Patch]:
@@ -37,7 +37,7 @@ def hardware(processors: int, card: Architecture) -> Iterator[Patch]:
         for name, function in vars(module).items():
             if getattr(function, tl.core.TRITON_BUILTIN, False):
                 yield module, name, answers.get(name) or _within_the_interpreter(function)
-    for name, value in (("num_warps", _WARPS), ("warp_size", card.warp_size)):
+    for name, value in (("num_warps", WARPS), ("warp_size", card.warp_size)):
         if not hasattr(InterpreterOptions, name):
             yield InterpreterOptions, name, value
     of_compiler = _of_compiler(card)
@@ -64,7 +64,7 @@ def launched_with(options: Mapping[str, Any]) -> Iterator[None]:
     from triton.runtime.interpreter import InterpreterOptions
 
     before = InterpreterOptions.num_warps
-    InterpreterOptions.num_warps = options.get("num_warps", _WARPS)
+    InterpreterOptions.num_warps = options.get("num_warps", WARPS)
     try:
         yield
     finally:

@@ -9,6 +9,9 @@ import pytest
 tuner = pytest.importorskip("harness.inside.fake_gpu.tuner", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
 
+CARD = SimpleNamespace(warp_size=64, program_threads=1024, properties={"max_shared_mem": 65536})
+
+
 class Warmed:
     """A kernel whose configurations need as much shared memory as their name says; `broken` does not compile."""
 
@@ -19,12 +22,12 @@ class Warmed:
         self.asked.append((args, config))
         if config["size"] == "broken":
             raise RuntimeError("does not compile")
-        return SimpleNamespace(metadata=SimpleNamespace(shared=config["size"]))
+        return SimpleNamespace(metadata=SimpleNamespace(shared=config["size"], num_warps=config.get("num_warps", 4)))
 
 
-def chosen(sizes: list, turn: int = 0, most: int = 65536) -> tuple[object, Warmed]:
+def chosen(sizes: list, turn: int = 0) -> tuple[object, Warmed]:
     tuning, kernel = tuner.Tuning(), Warmed()
-    tuning.turn, tuning.fits = turn, tuner.fits_in_shared_memory(most)
+    tuning.turn, tuning.fits = turn, tuner.fits_on(CARD)
     asking = SimpleNamespace(fn=kernel, nargs={"x": 1}, base_fn=chosen)
     configs = [SimpleNamespace(size=size, all_kwargs=lambda size=size: {"size": size}) for size in sizes]
     (left,) = tuning._one(lambda tuner, kwargs: configs)(asking, {"grid": (7,), "warmup": False, "n": 5})
@@ -38,6 +41,13 @@ def chosen(sizes: list, turn: int = 0, most: int = 65536) -> tuple[object, Warme
 def test_a_configuration_that_does_not_fit_is_left_out(sizes, taken):
     """As an autotuner does on a card. If none fits, or one does not compile, the launch says what is wrong."""
     assert chosen(sizes)[0] == taken
+
+
+def test_a_configuration_with_too_many_threads_is_left_out():
+    wide, right = (SimpleNamespace(num_warps=warps) for warps in (32, 16))
+    fits = tuner.has_threads(CARD)
+
+    assert (fits(None, {}, wide), fits(None, {}, right)) == (False, True)
 
 
 def test_a_turn_takes_the_next_that_fits():
