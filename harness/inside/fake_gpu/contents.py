@@ -17,18 +17,18 @@ class Contents:
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self._tensors: list[tuple[str, torch.Tensor]] = []
-        self._sizes: dict[int, int] = {}  # in bytes, by address
+        self.sizes: dict[int, int] = {}  # in bytes, by address
         with torch._C.DisableTorchFunction():
             for name, value in arguments.items():
                 # A descriptor, or a pointer of another type, has a tensor as its base.
                 for tensor in tensors_in(value if isinstance(value, torch.Tensor) else getattr(value, "base", value)):
                     if size := _bytes(tensor):
                         self._tensors.append((name, tensor))
-                        self._sizes[tensor.untyped_storage().data_ptr()] = size
+                        self.sizes[tensor.untyped_storage().data_ptr()] = size
 
     def copy(self) -> dict[int, bytes]:
         """Return what it holds now, by address."""
-        return {start: ctypes.string_at(start, size) for start, size in self._sizes.items()}
+        return {start: ctypes.string_at(start, size) for start, size in self.sizes.items()}
 
     def put(self, kept: Mapping[int, bytes]) -> None:
         """Write what was copied."""
