@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from harness.inside.fake_gpu.contents import Contents
-from harness.inside.fake_gpu.host_side import is_packages_op
+from harness.inside.fake_gpu.host_side import is_packages_op, is_traced
 from harness.inside.process.pretended_answers import Pretended
 
 _within = threading.local()  # whether this thread is in a function, or a backward, that torch would have compiled
@@ -71,7 +71,7 @@ def call(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         UndeclaredWriteError: it wrote to an argument, and its schema does not say so.
     """
     schemas = [each._schema for each in _overloads(op)]
-    if not schemas or _is_seen_through(schemas[0].name):
+    if not schemas or is_traced(args, kwargs) or _is_seen_through(schemas[0].name):
         return op(*args, **kwargs)
     arguments = [argument for schema in schemas for argument in schema.arguments]
     declared = {argument.name for argument in arguments if argument.alias_info and argument.alias_info.is_write}

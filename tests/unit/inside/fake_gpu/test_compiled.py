@@ -10,6 +10,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
 from harness.inside.fake_gpu.compiled import UndeclaredWriteError, followed  # noqa: E402 - after what it needs
 from harness.inside.fake_gpu.driver import keep_in_backward  # noqa: E402
 from harness.inside.fake_gpu.redirect import Redirect  # noqa: E402
@@ -41,6 +43,7 @@ def ops():
     ]:
         library.define(schema)
         library.impl(schema.partition("(")[0], function, key)
+    torch.library.register_fake("warpwave_compiled::reads", lambda x, none, n: torch.empty_like(x), lib=library)
     named = torch.library.custom_op("warpwave_compiled::custom", lambda x: bump(x), mutates_args=(), schema="(Tensor x) -> ()")
     yield SimpleNamespace(ops=torch.ops.warpwave_compiled, custom=named)
     library._destroy()
@@ -139,6 +142,13 @@ def test_the_backward_of_a_compiled_function_is_compiled(ops):
 
     with pytest.raises(UndeclaredWriteError):
         loss.backward()
+
+
+def test_what_torch_only_traces_holds_nothing(ops):
+    """As flex_attention does with ops of torch's own: their tensors have no memory to compare."""
+    with FakeTensorMode() as mode:
+        x = mode.from_tensor(torch.zeros(6))
+        assert followed(lambda x: ops.ops.reads(x, None, 3))(x).shape == (6,)
 
 
 def test_a_module_stays_itself(ops):
