@@ -70,12 +70,12 @@ def call(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     Raises:
         UndeclaredWriteError: it wrote to an argument, and its schema does not say so.
     """
-    schemas = [each._schema for each in _overloads(op)]
-    if not schemas or is_traced(args, kwargs) or _is_seen_through(schemas[0].name):
+    overloads = _overloads(op)
+    if not overloads or is_traced(args, kwargs) or any(map(_is_seen_through, overloads)):
         return op(*args, **kwargs)
-    arguments = [argument for schema in schemas for argument in schema.arguments]
+    arguments = [argument for overload in overloads for argument in overload._schema.arguments]
     declared = {argument.name for argument in arguments if argument.alias_info and argument.alias_info.is_write}
-    named = {**dict(zip((argument.name for argument in schemas[0].arguments), args, strict=False)), **kwargs}
+    named = {**dict(zip((argument.name for argument in arguments), args, strict=False)), **kwargs}
     written = Contents({name: value for name, value in named.items() if name in declared})
     memory = Contents({name: value for name, value in named.items() if name not in declared})
     before = memory.copy()
@@ -84,7 +84,7 @@ def call(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     changed = {start: data for start, data in memory.copy().items() if data != before[start] and start not in written.sizes}
     if wrong := list(dict.fromkeys(name for start, data in changed.items() for name in memory.changed(start, before[start], data))):
         raise UndeclaredWriteError(
-            f"`{schemas[0].name}` writes to {' and '.join(f'`{name}`' for name in wrong)}, and mutates_args does not name it; "
+            f"`{overloads[0]._schema.name}` writes to {' and '.join(f'`{name}`' for name in wrong)}, and mutates_args does not name it; "
             "torch.compile relies on that, and removes or moves such a call. Name every argument that the op writes to: "
             f"mutates_args={wrong}, or `Tensor(a!)` in its schema"
         )
@@ -97,7 +97,7 @@ def _overloads(op: Any) -> list[Any]:
     return [op] if isinstance(op, torch._ops.OpOverload) else []
 
 
-def _is_seen_through(name: str) -> bool:
+def _is_seen_through(overload: Any) -> bool:
     """Whether the compiler takes an op apart, and sees itself what its parts write."""
     has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
-    return bool(has_kernel(name, "CompositeImplicitAutograd"))
+    return bool(has_kernel(overload.name(), "CompositeImplicitAutograd"))

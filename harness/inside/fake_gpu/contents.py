@@ -47,7 +47,7 @@ def _bytes(tensor: torch.Tensor) -> int:
     """Return the size of a tensor's storage; 0 if it has no memory, as one that torch's compiler traces with."""
     try:
         storage = tensor.untyped_storage()
-        return storage.nbytes() if storage.device.type == "cpu" and storage.data_ptr() else 0
+        return storage.nbytes() if storage.device.type == "cpu" and storage.data_ptr() and not tensor.is_nested else 0
     except (NotImplementedError, RuntimeError):
         return 0
 

@@ -39,6 +39,8 @@ def ops():
         ("declared_list(Tensor(a!)[] many) -> ()", bump_each, "CPU"),
         ("undeclared_list(Tensor[] many) -> ()", bump_each, "CPU"),
         ("reads(Tensor x, Tensor? none, int n) -> Tensor", lambda x, none, n: x * n, "CPU"),
+        ("several.one(Tensor x, int n) -> ()", bump, "CPU"),
+        ("several.two(Tensor x, Tensor other) -> ()", bump, "CPU"),
         ("parts(Tensor x) -> ()", bump, "CompositeImplicitAutograd"),
     ]:
         library.define(schema)
@@ -91,9 +93,10 @@ class Backward(torch.autograd.Function):
         (lambda all_, x: all_.ops.undeclared.default(x=x[::2]), "`warpwave_compiled::undeclared` writes to `x`,"),
         (lambda all_, x: all_.custom(x), "`warpwave_compiled::custom` writes to `x`,"),
         (lambda all_, x: all_.ops.other(x, x.clone()), "`warpwave_compiled::other` writes to `other`,"),
+        (lambda all_, x: all_.ops.several(x, 3), "`warpwave_compiled::several` writes to `x`,"),
         (lambda all_, x: all_.ops.undeclared_list([x.clone(), x]), "`warpwave_compiled::undeclared_list` writes to `many`,"),
     ],
-    ids=["packet", "overload of a view", "custom_op", "another argument", "list"],
+    ids=["packet", "overload of a view", "custom_op", "another argument", "overloads", "list"],
 )
 @pytest.mark.parametrize("wrap", [lambda function: function, Applied], ids=["function", "module"])
 def test_a_write_that_an_op_does_not_declare_is_refused(ops, call, named, wrap):
