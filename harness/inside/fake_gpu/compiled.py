@@ -92,9 +92,8 @@ def call(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 def _overloads(op: Any) -> list[Any]:
-    if isinstance(op, torch._ops.OpOverloadPacket):
-        return [getattr(op, name) for name in op.overloads()]
-    return [op] if isinstance(op, torch._ops.OpOverload) else []
+    names: Any = getattr(op, "overloads", None)  # of a packet
+    return [getattr(op, name) for name in names()] if names else [op] if isinstance(op, torch._ops.OpOverload) else []
 
 
 def _is_seen_through(overload: Any) -> bool:

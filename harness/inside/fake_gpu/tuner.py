@@ -116,8 +116,8 @@ class _Tuned:
 
     def __init__(self, tuner: Any, args: Any, kwargs: dict[str, Any], config: Any) -> None:
         named = {**tuner.nargs, **kwargs, **config.all_kwargs()}
-        self._launch = lambda: tuner.fn.run(*args, **kwargs, **config.all_kwargs())
-        self._prepare = lambda: config.pre_hook(named) if config.pre_hook else None
+        self._launch: Callable[[], object] = lambda: tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+        self._prepare: Callable[[], object] = lambda: config.pre_hook(named) if config.pre_hook else None
         self._memory = Contents(named)
         self._prepare()
         tuner.pre_hook(named)
