@@ -15,10 +15,9 @@ from typing import Any
 import torch
 from torch._library.custom_ops import CustomOpDef
 
-from harness.inside.fake_gpu.host_side import is_host, tensors_in
+from harness.inside.fake_gpu.host_side import is_host, is_traced, tensors_in
 from harness.inside.fake_gpu.redirect import Redirect, within
 from harness.inside.fake_gpu.torch_device import Patch
-from harness.inside.process.pretended_answers import Pretended
 
 _ANY = "CompositeExplicitAutograd"  # the key of an op's function for all devices
 
@@ -198,14 +197,3 @@ class Traceable:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._kernel, name)
-
-
-def is_traced(*values: Any) -> bool:
-    """Whether there is a tensor among these with which torch follows code for its shapes: it has no pointer."""
-    return any(type(each).__module__.startswith("torch._subclasses.") or torch._is_functional_tensor(each) for each in tensors_in(*values))
-
-
-def plain(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Stand in for `torch.compile`: the author's kernels are launched all the same, and no others are generated."""
-    Pretended.compiled = True
-    return (lambda decorated: decorated) if function is None else function

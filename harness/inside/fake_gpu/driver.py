@@ -20,7 +20,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-from harness.inside.fake_gpu.custom_ops import plain
+from harness.inside.fake_gpu.compiled import plain
 from harness.inside.fake_gpu.host_side import forget, is_pinned, refused, switched_on, taken_apart, tensors_in
 from harness.inside.fake_gpu.host_side import known as known_data
 from harness.inside.fake_gpu.launch_limits import check_grid, check_scratch

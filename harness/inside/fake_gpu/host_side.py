@@ -193,6 +193,11 @@ def tensors_in(*values: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(*value.values())
 
 
+def is_traced(*values: Any) -> bool:
+    """Whether there is a tensor among these with which torch follows code for its shapes: it has no pointer."""
+    return any(type(each).__module__.startswith("torch._subclasses.") or torch._is_functional_tensor(each) for each in tensors_in(*values))
+
+
 def texted(device: str, text: str) -> str:
     """Return the text of a tensor with its device where torch writes it: behind the numbers. What has no data is on the meta device."""
     if not text.startswith(("tensor(", "Parameter containing")):

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.utils._device as default_device
 
+from harness.inside.fake_gpu import compiled
 from harness.inside.fake_gpu.autocast import in_fp32
 from harness.inside.fake_gpu.generators import of_host
 from harness.inside.fake_gpu.host_side import (
@@ -146,7 +147,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call any other function. What it makes is where its tensors are."""
-        return marked_as(tensors_in(args, kwargs), func(*args, **kwargs))
+        made = compiled.call(func, args, kwargs) if compiled.is_followed(func) else func(*args, **kwargs)
+        return marked_as(tensors_in(args, kwargs), made)
 
     def move(self, tensor: torch.Tensor, device: Any, *rest: Any, **options: Any) -> torch.Tensor:
         """Return a tensor on another device; itself, if it is there."""

@@ -12,7 +12,8 @@ import torch
 import triton
 
 from harness.inside.fake_gpu.autocast import of_card
-from harness.inside.fake_gpu.custom_ops import plain, shared_ops
+from harness.inside.fake_gpu.compiled import followed, plain
+from harness.inside.fake_gpu.custom_ops import shared_ops
 from harness.inside.fake_gpu.driver import PretendedDriver, call_once, capability, keep_in_backward
 from harness.inside.fake_gpu.objects.made import objects
 from harness.inside.fake_gpu.redirect import Redirect
@@ -69,10 +70,10 @@ def _compile(compile_: Callable[..., Any], originals: list[Patch]) -> Callable[.
     """
 
     def chosen(model: Any = None, **options: Any) -> Any:
-        if options.get("backend", "inductor") in _OF_TORCH:
-            return plain(model, **options)
         if model is None:
             return functools.partial(chosen, **options)
+        if options.get("backend", "inductor") in _OF_TORCH:
+            return followed(plain(model, **options))
         return _without_mode(compile_(model, **options), originals)
 
     return chosen

@@ -15,6 +15,7 @@ class Pretended:
     """Set where the answer is given."""
 
     memory = False  # statistics of the card's memory; reset before each test
+    ran_compiled = False  # a function ran that `torch.compile` left as it is; reset before each test
     compiled = False  # `torch.compile` left a function as it is, maybe one of a module that several tests share
 
 

@@ -51,6 +51,17 @@ class Autotuned:
             item.user_properties[:] = [pair for pair in item.user_properties if pair[0] not in properties]
             item.user_properties += properties.items()
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+        """Say first of a failure what autotuning did to the arguments of a kernel: it usually is why."""
+        report: Any = yield
+        crash = getattr(report.longrepr, "reprcrash", None)
+        if self.tuning.in_place and report.when == "call" and report.failed and crash:
+            said = "\n".join(dict.fromkeys(self.tuning.in_place))
+            crash.message = f"{said}\n{crash.message}"
+            report.sections.append(("autotuning", said))
+        return report  # type: ignore[no-any-return]
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note whether a run of the test failed or was skipped."""
         self.failed = self.failed or not report.passed

@@ -8,6 +8,8 @@ from pathlib import Path
 from harness.inside.fake_gpu.emulated.account import executed
 from harness.records import CaseResult, Job
 
+COMPILED = "torch.compile"  # the property of a test without a card that called a function which torch would have compiled
+
 
 def executed_by_emulator(job: Job, cases: list[CaseResult]) -> list[str]:
     """Say how much of an emulated run the emulator did: a test may pass without a launch."""
@@ -16,6 +18,14 @@ def executed_by_emulator(job: Job, cases: list[CaseResult]) -> list[str]:
     counts = [count for case in cases if (count := executed(case.properties)) is not None]
     did = f"{len(counts)} of {len(cases)} tests launched kernels, which executed {sum(counts):,} wave-instructions of {job.emulate.name}"
     return [did]
+
+
+def replaced_compiler(cases: list[CaseResult]) -> list[str]:
+    """Say how many tests ran as plain Python what torch.compile would compile on a card."""
+    if not (several := sum(COMPILED in case.properties for case in cases)):
+        return []
+    many = "1 test" if several == 1 else f"{several} tests"
+    return [f"torch.compile was replaced by the function itself in {many}: what it generates was not tested"]
 
 
 def again_alone(several: int) -> list[str]:

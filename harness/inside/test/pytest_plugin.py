@@ -29,6 +29,7 @@ from harness.inside.test.autotuned import Autotuned
 from harness.inside.test.bench_modules import pytest_collect_file as pytest_collect_file
 from harness.inside.test.called_tests import code_of, watched
 from harness.inside.test.collection import Collection, Failure, last_line
+from harness.inside.test.notes import COMPILED
 from harness.inside.test.quick import few_of_each
 from harness.records import HOST_ERROR_PROPERTY, Architecture, NotRun
 
@@ -98,7 +99,7 @@ class Reporter:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record the start: from here on, a crash is this case's."""
         self.reports, self.raised, self.called = [], {}, ()
-        self.compiling.seconds, Pretended.memory = 0.0, False
+        self.compiling.seconds, Pretended.memory, Pretended.ran_compiled = 0.0, False, False
         self.compiling.watch()
         if self.account:
             self.account.begin()
@@ -148,6 +149,8 @@ class Reporter:
         elif message := self._doubt():
             outcome = "invalid"
         properties = {str(key): str(value) for report in self.reports[-1:] for key, value in report.user_properties}
+        if Pretended.ran_compiled:
+            properties[COMPILED] = "replaced by the function itself"
         if self.account:
             properties.update(self.account.properties())
             # A failure that the author expects may be the fault itself.

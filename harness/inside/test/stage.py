@@ -27,7 +27,7 @@ from harness.inside.process.remedies import hint_of, missing_of
 from harness.inside.process.supervise import LOST_DEVICE, Death, supervise
 from harness.inside.process.workers import as_stage, spawned, time_is_up
 from harness.inside.test.bench_modules import BENCHES_VARIABLE
-from harness.inside.test.notes import again_alone, executed_by_emulator, refusal
+from harness.inside.test.notes import again_alone, executed_by_emulator, refusal, replaced_compiler
 from harness.inside.test.pytest_plugin import (
     AUTOTUNE_VARIABLE,
     CARD_VARIABLE,
@@ -146,7 +146,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
             "An option for pytest is wrong, such as the expression of -k.",
         )
     job = results.job
-    notes = [*results.notes, *again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases)]
+    notes = [*results.notes, *again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases), *replaced_compiler(cases)]
     report = StageReport(
         Stage.TEST,
         verdict,

@@ -21,6 +21,7 @@ from harness.render.sections.testing import findings
 from harness.render.text import asked_for, first_line, left_out
 
 _GAPS, _PROBLEMS, _TARGETS, _REMARKS = 3, 5, 8, 3
+_SHOWN = (NO_STAGE, "torch.compile was replaced")  # the notes that limit what the answer says
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ def _targets(comparison: Comparison) -> list[Section]:
             say(name(f"  attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 200)}"))
             for position, attempt in enumerate(target.attempts[:_REMARKS], start=1)
         ]
-        notes = target.environment.notes if target.environment else ()
-        lines += [say(name(f"  {note}")) for note in notes if note.startswith(NO_STAGE)]
+        notes = [*(target.environment.notes if target.environment else ()), *(note for stage in target.stages for note in stage.notes)]
+        lines += [say(name(f"  {note}")) for note in notes if note.startswith(_SHOWN)]
         lines += [say("  what to do: ", name(first_line(target.hint, 300)))] if target.hint else []
         by = tuple(option for option in target.narrowed if option != "--quick")
         ran = sum(target.tests.values())

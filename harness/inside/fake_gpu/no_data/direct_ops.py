@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from harness.inside.fake_gpu.custom_ops import Traceable, is_traced
-from harness.inside.fake_gpu.host_side import is_host, tensors_in
+from harness.inside.fake_gpu.custom_ops import Traceable
+from harness.inside.fake_gpu.host_side import is_host, is_traced, tensors_in
 from harness.inside.fake_gpu.redirect import within
 from harness.inside.fake_gpu.torch_device import Patch
 

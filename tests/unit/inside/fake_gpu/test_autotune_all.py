@@ -31,6 +31,12 @@ def good(x, y, n, BLOCK: tl.constexpr, STEP: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
 
+@triton.autotune(CONFIGS[:2], key=["n"])
+@triton.jit
+def grow(x, n, BLOCK: tl.constexpr, STEP: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
 @pytest.fixture
 def fresh():
     SETUPS["function"] += 1
@@ -58,6 +64,11 @@ def test_good(shared, fresh):
 def test_plain(shared, fresh, record_property):
     record_property("setups", str(dict(SETUPS)))
 
+def test_in_place():
+    x = torch.ones(100, device="cuda")
+    grow[lambda meta: (triton.cdiv(100, meta["BLOCK"]),)](x, 100)
+    assert bool((x == 2).all())
+
 def test_skipped():
     run(good)
     pytest.skip("by its author")
@@ -75,11 +86,16 @@ def test_a_wrong_configuration_is_found_and_named(run_inside, tmp_path, autotune
     bad = [name for name, case in cases.items() if case.find("failure") is not None]
 
     every = autotune == "all"
-    assert bad == (["test_wrong"] if every else [])
+    assert bad == (["test_wrong", "test_in_place"] if every else ["test_in_place"])
+    said = cases["test_in_place"].find("failure").get("message")
+    assert "`grow`" in said
+    assert "`x`" in said
+    assert "restore_value" in said
+    assert "AssertionError" in said
     assert properties["test_wrong"]["configuration of double"].endswith("(3 of 4)" if every else "(1 of 4)")
     assert ("BLOCK: 64" in properties["test_wrong"]["configuration of double"]) is every
     assert properties["test_good"]["configuration of good"].endswith("(2 of 2)" if every else "(1 of 2)")
     # Each run has its own function-scoped fixtures; the module's is set up once.
     assert properties["test_plain"]["setups"] == str({"module": 1, "function": 6 if every else 3, "teardown": 5 if every else 2})
-    assert len(cases) == 4
+    assert len(cases) == 5
     assert cases["test_skipped"].find("skipped") is not None
