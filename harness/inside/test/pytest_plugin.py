@@ -17,6 +17,7 @@ import pytest
 from harness.inside.codegen.compile_seconds import Compiling
 from harness.inside.environment.compiler_imports import import_compiler
 from harness.inside.facts.device import ask_afresh, trouble_if_used
+from harness.inside.fake_gpu.launched import Launched
 from harness.inside.multi_gpu.neighbours import Neighbours
 from harness.inside.multi_gpu.pytest_plugin import NEIGHBOURS
 from harness.inside.process.exceptions import describe, raised_in_kernel
@@ -101,6 +102,7 @@ class Reporter:
         self.reports, self.raised, self.called = [], {}, ()
         self.compiling.seconds, Pretended.memory, Pretended.ran_compiled = 0.0, False, False
         self.compiling.watch()
+        Launched.kernels.clear()
         if self.account:
             self.account.begin()
         if self.neighbours:
@@ -140,6 +142,9 @@ class Reporter:
             message = getattr(getattr(bad[0].longrepr, "reprcrash", None), "message", "") or last_line(detail)
             raised = raised_in_kernel(error)
             message = describe(raised) if raised else first_of_several(error) or message
+            if advice := Launched.advice():
+                first, *rest = message.split("\n", 1)
+                message = "\n".join([f"{first}. {advice}", *rest])
             if self.pretended and error is not None and why_not_run(error) is NotRun.NOT_PRETENDED:
                 outcome, why = "skipped", NotRun.NOT_PRETENDED
         elif skipped:

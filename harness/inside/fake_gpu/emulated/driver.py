@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from harness.emulator import EmulatorError, Found, Kernel, Launch, OutOfMemoryBounds, execute, load
+from harness.emulator import Check, EmulatorError, Found, Kernel, Launch, OutOfMemoryBounds, execute, load
 from harness.inside.fake_gpu.driver import PretendedDriver, refuse
 from harness.inside.fake_gpu.emulated.account import Account
 from harness.inside.fake_gpu.emulated.arguments import PRINTS, LaunchError, flatten, pack
@@ -22,6 +22,7 @@ from harness.inside.fake_gpu.emulated.memory import buffers
 from harness.inside.fake_gpu.emulated.printing import Printer
 from harness.inside.fake_gpu.emulated.reordered import Orders
 from harness.inside.fake_gpu.launch_limits import allocator, check_grid, check_scratch
+from harness.inside.fake_gpu.launched import Launched
 from harness.inside.fake_gpu.redirect import Redirect
 from harness.inside.fake_gpu.streams import Graph
 from harness.inside.fake_gpu.tuner import Tuning, fits_on
@@ -113,9 +114,11 @@ class _Launcher:
                 account = self._account
                 limit, seconds = account.left, account.seconds_left
                 account.add(execute(kernel, launch, limit_instructions=limit, limit_seconds=seconds, findings=found))
-            if orders and self._checks is not None:
+            if orders and self._checks is not None and account.seconds_left > account.seconds / 2:  # else the test itself may need the time
                 again = partial(_execute_again, kernel, launch, limit, account)
-                self._checks.reordered(kernel, orders.compare(again, tensors))
+                different = orders.compare(again, tensors, Launched.again(kernel.name))
+                if not any(one.check is Check.GLOBAL_RACE for one in found or ()):  # the race says why, and where
+                    self._checks.reordered(kernel, different)
         except EmulatorError as error:
             self._account.fail(error, printer.complaints if printer else "")
             if self._checks is not None and isinstance(error, OutOfMemoryBounds):

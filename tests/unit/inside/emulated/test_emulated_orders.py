@@ -20,6 +20,7 @@ from harness.emulator import Check, Launch, execute, load  # noqa: E402
 from harness.inside.fake_gpu.emulated.arguments import pack  # noqa: E402
 from harness.inside.fake_gpu.emulated.findings import Collected, Given  # noqa: E402
 from harness.inside.fake_gpu.emulated.reordered import Orders, _unequal  # noqa: E402
+from harness.inside.fake_gpu.launched import Launched  # noqa: E402
 from harness.records import Defect  # noqa: E402
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns where it is not set
@@ -103,12 +104,13 @@ def launched(function, arch: str, out: torch.Tensor):
     return kernel, Launch((PROGRAMS, 1, 1), threads, packed, made.metadata.shared, buffers), tensors
 
 
-def compared(function, arch: str, out: torch.Tensor):
+def compared(function, arch: str, out: torch.Tensor, times: int = 1):
     kernel, launch, tensors = launched(function, arch, out)
     orders = Orders(launch)
     execute(kernel, launch, limit_instructions=10_000_000)
     given = [Given(name, tensor) for name, tensor in tensors.items()]
-    return kernel, orders.compare(lambda seed: execute(kernel, launch, limit_instructions=10_000_000, order=seed), given)
+    counted = Launched(kernel.name, times)
+    return kernel, orders.compare(lambda seed: execute(kernel, launch, limit_instructions=10_000_000, order=seed), given, counted)
 
 
 @pytest.mark.parametrize("arch", CARDS)
@@ -151,6 +153,26 @@ def test_a_program_that_reads_its_own_store_of_what_all_store_does_not_race(func
     execute(kernel, launch, limit_instructions=10_000_000, findings=found)
 
     assert any(one.check is Check.GLOBAL_RACE for one in found) == races
+
+
+@pytest.mark.parametrize("arch", CARDS)
+def test_later_launches_keep_the_bits_of_another_order(arch):
+    sums = []
+    for times in range(1, 7):
+        torch.manual_seed(0)
+        out = torch.zeros(16)
+        assert compared(added_up, arch, out, times)[1] == []
+        sums.append(out[0].item())
+
+    assert len(set(sums)) > 1
+    torch.testing.assert_close(torch.tensor(sums), torch.full((6,), sums[0]))
+
+
+@pytest.mark.parametrize("arch", CARDS)
+def test_a_later_launch_whose_other_orders_do_not_end_keeps_its_result(arch):
+    out = torch.zeros(16)
+    assert compared(next_first, arch, out, 2)[1] == []
+    assert out.tolist()[:PROGRAMS] == list(range(PROGRAMS))
 
 
 def test_infinity_against_a_number_is_no_rounding():

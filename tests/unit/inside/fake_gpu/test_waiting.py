@@ -65,6 +65,35 @@ def test_broken():
     with pytest.raises(Exception, match="no_such_name"):
         broken[(4,)](torch.zeros(1, dtype=torch.int32, device="cuda"), torch.zeros(4, dtype=torch.int32, device="cuda"))
     assert launch("acq_rel") == 7
+
+@triton.jit
+def added_up(x, out):
+    tl.atomic_add(out, tl.load(x + tl.program_id(0)))
+
+def sums(x):
+    result = [torch.zeros(1, device="cuda", dtype=x.dtype) for _ in range(3)]
+    for out in result:
+        added_up[(x.numel(),)](x, out)
+    return result
+
+def floats(): return torch.randn(200, device="cuda", generator=torch.Generator("cuda").manual_seed(0)).exp()
+
+def test_bits_of_first_launches():
+    first, second, _ = sums(floats())
+    assert torch.equal(first, second)
+
+def test_bits_of_later_launches():
+    _, second, third = sums(floats())
+    assert torch.equal(second, third)
+
+def test_close():
+    first, *rest = sums(floats())
+    for other in rest:
+        torch.testing.assert_close(first, other)
+
+def test_integers():
+    first, *rest = sums((100 * floats()).int())
+    assert all(torch.equal(first, other) for other in rest)
 """
 
 
@@ -79,6 +108,10 @@ def test_findings_and_failures_while_programs_take_turns(run_inside, tmp_path):
             outcomes[event["id"].partition("::test_")[2]] = (event["outcome"], event.get("message", ""))
 
     assert [outcomes[name][0] for name in ("ordered", "two_waits", "broken")] == ["passed"] * 3, outcomes
+    assert [outcomes[name][0] for name in ("close", "integers")] == ["passed"] * 2, outcomes
+    for name in ("bits_of_first_launches", "bits_of_later_launches"):  # programs that add floats by atomics run in another order each time
+        assert outcomes[name][0] == "failed"
+        assert "added_up (test_a.py:59)" in outcomes[name][1].splitlines()[0]
     assert "race in handed_over" in outcomes["relaxed"][1]
     assert "tl.load(x)" in outcomes["relaxed"][1]
     assert "out-of-bounds in handed_over" in outcomes["out_of_bounds"][1]
