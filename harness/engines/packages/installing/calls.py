@@ -11,7 +11,8 @@ from pathlib import Path
 
 # Lines of pip that say only that something went wrong, and those that say what.
 _NOISE = re.compile(
-    r"note: |hint: |\[end of output\]|error: (subprocess-exited-with-error|metadata-generation-failed)|ERROR: Failed (to build|building)|$"
+    r"note: |hint: |\(See above for output\.\)|\[\d+ lines of output\]|"
+    r"\[end of output\]|error: (subprocess-exited-with-error|metadata-generation-failed)|ERROR: Failed (to build|building)|$"
 )
 _ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception|Interrupt)\b|(ERROR|error): ")
 

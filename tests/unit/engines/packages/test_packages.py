@@ -355,3 +355,10 @@ def test_two_runs_make_one_environment(request_):
 def test_what_is_protected(name, protected):
     """torch and Triton by every vendor's name, and no other package that has a word of theirs in its name."""
     assert is_protected(name) is protected
+
+
+def test_a_build_that_fails_in_plain_words_says_them() -> None:
+    from harness.engines.packages.installing.calls import last_words
+
+    text = "╰─> [1 lines of output]\n    rowc was not found\n    [end of output]\nERROR: Failed to build x\n(See above for output.)\n"
+    assert last_words(text) == "rowc was not found"
