@@ -26,7 +26,7 @@ from harness.config.host_values import (
     Word,
     is_leg_name,
 )
-from harness.config.package_variables import may_set
+from harness.config.package_variables import ALLOWED, not_allowed
 from harness.config.strict import refusal, validate
 from harness.config.target import Target
 from harness.config.yaml_files import read_yaml
@@ -179,6 +179,8 @@ def _checked(name: str, entry: Entry, targets: Mapping[str, Target], path: Path,
     if host.also and not host.ssh:
         raise refused("also", "it without `ssh`", "`ssh` beside it")
     if not trusted:
+        for name in not_allowed(host.environment, path.parent):
+            raise refused(f"environment.{name}", repr(host.environment[name]), ALLOWED)
         for key, value in _gives_up(host).items():
             raise refused(key, value, "this key in a file of yours only, named by --hosts: it reaches beyond the container")
     return host
@@ -188,7 +190,6 @@ def _gives_up(host: Host) -> dict[str, str]:
     """Return the keys with which a leg leaves the container, gives up a protection, or starts a program on the user's side."""
     keys = {key: repr(getattr(host, key)) for key in ("ssh_config", "socket", "python", "module", "weaken") if getattr(host, key)}
     keys |= {"engine": repr(host.engine)} if host.engine in ENGINES and not ENGINES[host.engine].container else {}
-    keys |= {f"environment.{name}": repr(value) for name, value in host.environment.items() if not may_set(name)}
     keys |= {f"build.{key}": repr(value) for key, value in vars(host.build).items() if value}
     keys |= {"container": "'none'"} if host.container == "none" else {}
     return keys | ({"slurm.options": repr(host.slurm.options)} if host.slurm and host.slurm.options else {})

@@ -19,7 +19,8 @@ else:
 
 
 from harness.config.package.pyproject_table import VALUES, File, Warpwave, WhichTable
-from harness.config.strict import validate
+from harness.config.package_variables import ALLOWED, not_allowed
+from harness.config.strict import refusal, validate
 from harness.errors import ConfigError
 from harness.records import CANDIDATES, OPEN, Gates, Limits, Rule, Waiver, Which
 from harness.records.selection.package import kernel_of
@@ -103,6 +104,8 @@ def load_environment(kernels: Path) -> PackageEnvironment:
     path, table = _warpwave(kernels)
     if path is None:
         return PackageEnvironment()
+    for name in not_allowed(table.env, path.parent):
+        raise refusal(path, "tool.warpwave.env", name, ALLOWED, _EXAMPLE)
     files = tuple(path.parent / file for file in table.requirements)
     return PackageEnvironment(files, dict(table.env))
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
 
-from harness.config.package_variables import ALLOWED, may_set
 from harness.config.strict import refuse
 from harness.records import CANDIDATES
 
@@ -115,8 +114,6 @@ def _check_tuned(value: Any) -> Any:
 def _check_env(value: Any) -> Any:
     if not (isinstance(value, dict) and all(isinstance(text, str) for text in value.values())):
         refuse('a table of texts, such as {NAME = "VALUE"}; a file never takes a value of yours')
-    if refused := [name for name in value if not may_set(name)]:
-        refuse(f"{ALLOWED}; to set another one, give --env NAME=VALUE yourself", refused[0])
     return value
 
 

@@ -22,7 +22,7 @@ launches = ["bench", "test", "bench"]
 peers = ["torch", "copy", "torch"]
 bench-scripts = ["benchmarks/*.py -- --dtype bf16", "b.py", "b.py"]
 requirements = ["needs.txt", "more/needs.txt"]
-env = {MY_A = "1"}
+env = {TRITON_DEBUG = "1"}
 tuned = [{files = "configs/*.json", function = "fused", key = 3}]
 """
 
@@ -45,7 +45,7 @@ def test_each_key_arrives_once_and_paths_are_those_of_the_file(package, tmp_path
     assert load_launches(kernels) == ("bench", "test")
     assert load_peers(kernels) == ("torch", "copy")
     assert load_bench_scripts(kernels) == ("benchmarks/*.py -- --dtype bf16", "b.py")
-    assert load_environment(kernels) == PackageEnvironment((tmp_path / "needs.txt", tmp_path / "more" / "needs.txt"), {"MY_A": "1"})
+    assert load_environment(kernels) == PackageEnvironment((tmp_path / "needs.txt", tmp_path / "more" / "needs.txt"), {"TRITON_DEBUG": "1"})
     assert load_tuned(kernels) == (tmp_path, [{"files": "configs/*.json", "function": "fused", "key": "3"}])
 
 

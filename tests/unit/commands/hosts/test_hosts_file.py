@@ -242,7 +242,7 @@ def test_a_slurm_leg_without_an_image_is_refused_before_anything_connects(tmp_pa
 
 
 SECRETS = {
-    "--env TOKEN": {"variables": {"TOKEN": "secret", "FROM_THE_PACKAGE": "1"}},
+    "--env TOKEN": {"variables": {"TOKEN": "secret", "TRITON_DEBUG": "1"}},
     "--build-arg TOKEN": {"build": Build(args={"TOKEN": "secret"})},
     "--pip-config": {"build": Build(pip_config=Path("pip.conf"))},
     "--wheelhouse": {"build": Build(wheelhouse=Path("wheels"))},
@@ -253,7 +253,7 @@ SECRETS = {
 @pytest.mark.parametrize("option", SECRETS)
 def test_what_the_user_gives_stays_off_a_machine_that_the_package_names(tmp_path, option):
     """Its author is a stranger. What the package itself has may go there, and everything to a machine that the user named."""
-    (tmp_path / "pyproject.toml").write_text('[tool.warpwave]\nenv = {FROM_THE_PACKAGE = "1"}\n')
+    (tmp_path / "pyproject.toml").write_text('[tool.warpwave]\nenv = {TRITON_DEBUG = "1"}\n')
     with pytest.raises(UsageError) as refused:
         legs(tmp_path, "{ssh: a}", trusted=False, kernels=tmp_path, **SECRETS[option])
 
@@ -261,7 +261,7 @@ def test_what_the_user_gives_stays_off_a_machine_that_the_package_names(tmp_path
     assert "secret" not in str(refused.value)
     assert "--hosts FILE" in refused.value.remedy
     legs(tmp_path, "{ssh: a}", kernels=tmp_path, **SECRETS[option])
-    legs(tmp_path, "{ssh: a}", trusted=False, kernels=tmp_path, variables={"FROM_THE_PACKAGE": "1"})
+    legs(tmp_path, "{ssh: a}", trusted=False, kernels=tmp_path, variables={"TRITON_DEBUG": "1"})
 
 
 def test_a_shard_is_not_divided_again(tmp_path):

@@ -36,12 +36,12 @@ def test_what_is_asked_for(kernels):
     assert chosen_packages(NOTHING, kernels) == Install()
     assert chosen_packages({**NOTHING, "install": True, "requirements": (needs,)}, kernels) == Install((needs,), "all")
     assert chosen_packages({**NOTHING, "install_no_deps": True}, kernels) == Install((), "alone")
-    write(kernels, "requirements = ['needs.txt']\nenv = {A_SWITCH = '1'}")
-    assert load_environment(kernels) == PackageEnvironment((needs,), {"A_SWITCH": "1"})
+    write(kernels, "requirements = ['needs.txt']\nenv = {TRITON_DEBUG = '1'}")
+    assert load_environment(kernels) == PackageEnvironment((needs,), {"TRITON_DEBUG": "1"})
     assert chosen_packages({**NOTHING, "install": True}, kernels) == Install((needs,), "all")
     assert chosen_packages({**NOTHING, "install_no_deps": True}, kernels) == Install((), "alone")
     assert chosen_packages(NOTHING, kernels) == Install(), "a stranger's file alone starts no build"
-    assert chosen_variables(("A_SWITCH=2",), kernels) == {"A_SWITCH": "2"}
+    assert chosen_variables(("TRITON_DEBUG=2",), kernels) == {"TRITON_DEBUG": "2"}
 
 
 @pytest.mark.parametrize("text", ["install = true", "requirements = 'needs.txt'", "env = ['HOME']", "env = {A = 1}"])
