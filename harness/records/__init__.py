@@ -40,7 +40,7 @@ from harness.records.job import (
 from harness.records.paths import AHEAD_FILE, COMPILED_FOLDER, COMPILED_HERE, COMPILED_KINDS, COMPILED_MANIFEST, COMPILED_NAME, LEASE_FILE
 from harness.records.registry.stages import CHOSEN, STAGES, Output
 from harness.records.results import CardShare, CaseResult, Ceiling, DeviceFacts, Facts, Sample, StageReport, Stages
-from harness.records.run import Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
+from harness.records.run import NO_STAGE, Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
 from harness.records.selection.chosen import Chosen, Narrowed, Selection
 from harness.records.selection.shard import Shard
 from harness.records.writing import dump, finite, to_json, to_text, write_text
@@ -63,6 +63,7 @@ __all__ = [
     "LEASE_FILE",
     "MOST_FINDINGS",
     "MOST_SECONDS",
+    "NO_STAGE",
     "OPEN",
     "OVERFULL",
     "OVERTIME",

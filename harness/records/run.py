@@ -13,13 +13,15 @@ from harness.records.gates import Gates
 from harness.records.results import CardShare, CaseResult, Ceiling, Facts, Sample, StageReport
 from harness.records.selection.chosen import Narrowed
 
+NO_STAGE = "it has no stage"
+
 
 @dataclass(frozen=True)
 class Environment:
     """What the engine ran the job in, kept in `run.json` so that a number can be traced to an image and its options.
 
     `packages` are the versions of what was installed for this run, beside what the image or the Python has. `notes` say what was not
-    installed as it was asked for.
+    installed as it was asked for, and which stages the target lacks: those begin with `NO_STAGE`.
     """
 
     __pydantic_config__ = STRICT

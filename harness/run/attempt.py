@@ -26,6 +26,7 @@ from harness.engines.results_folder import tidy
 from harness.errors import InfrastructureError, UnreachableError, UsageError, WarpwaveError, explain
 from harness.options import RunOptions
 from harness.records import (
+    NO_STAGE,
     UNWRITABLE,
     Attempt,
     Environment,
@@ -120,7 +121,10 @@ def attempt(
             with signals.interruptible():
                 engine = _engine(options, target, say, patient=resumed)
                 begun = time.monotonic()
-                environment = replace(engine.prepare(request, say), prepare_s=round(time.monotonic() - begun, 3))
+                found = engine.prepare(request, say)
+                lacking = [stage.value for stage in options.stages or () if stage not in target.stages]
+                notes = (*found.notes, *(f"{NO_STAGE} {stage}, so that was left out" for stage in lacking))
+                environment = replace(found, prepare_s=round(time.monotonic() - begun, 3), notes=notes)
             lease = Lease(lock_of(engine, request, environment, say, raw), raw)
             job = job_of(engine.layout(request), request, stages, lease.is_needed)
             inputs = gather(request, environment)

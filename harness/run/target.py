@@ -40,9 +40,6 @@ def run_target(target: Target, options: RunOptions, say: Say, on_event: OnEvent)
         check_run(options)
         options = replace(options, run_id=run_id_of(raw) or options.run_id)
     options = replace(options, commit=options.commit or commit_of(options.kernels))
-    lacking = [stage.value for stage in options.stages or () if stage not in target.stages]
-    left_out = tuple(f"it has no stage {name}, so that was left out" for name in lacking)
-    options = replace(options, notes=options.notes + left_out)
     request = Request(target, options, raw)
     try:
         resumed = _make(raw, options)

@@ -11,6 +11,7 @@ from harness.compare.answer.shortfalls import shortfalls
 from harness.compare.codegen.vendors import one_vendor
 from harness.compare.model import Comparison
 from harness.compare.verdict import phrase
+from harness.records import NO_STAGE
 from harness.render.sections import cards, kernel_table
 from harness.render.sections.changes.code import ONE_VENDOR, vendor_section
 from harness.render.sections.codegen import gates, generated_code
@@ -66,7 +67,7 @@ def _targets(comparison: Comparison) -> list[Section]:
             for position, attempt in enumerate(target.attempts[:_REMARKS], start=1)
         ]
         notes = target.environment.notes if target.environment else ()
-        lines += [say(name(f"  {note}")) for note in notes if note.startswith("it has no stage")]
+        lines += [say(name(f"  {note}")) for note in notes if note.startswith(NO_STAGE)]
         lines += [say("  what to do: ", name(first_line(target.hint, 300)))] if target.hint else []
         by = tuple(option for option in target.narrowed if option != "--quick")
         ran = sum(target.tests.values())
