@@ -46,9 +46,9 @@ class FakeEngine:
 def outcome(tmp_path, monkeypatch):
     """Run the cpu target on a fake engine; returns the record and what is on disk."""
 
-    def run(act):
+    def run(act, stages=None):
         monkeypatch.setattr(attempt_module, "choose_engine", lambda *_: FakeEngine(act))
-        settings = RunOptions("run-1", tmp_path / "out", tmp_path)
+        settings = RunOptions("run-1", tmp_path / "out", tmp_path, stages=stages)
         record = run_target(load_targets()["cpu"], settings, lambda line: None, lambda event: None)
         return record, json.loads((tmp_path / "out" / "raw" / "cpu" / "run.json").read_text())
 
@@ -65,6 +65,13 @@ def test_a_good_run_is_on_record(outcome):
     record, written = outcome(lambda raw, on_line: finish(raw))
 
     assert (record.verdict, written["verdict"], written["environment"]["engine"]) == (Verdict.PASSED, "passed", "fake")
+
+
+def test_a_stage_that_the_target_lacks_is_on_record(outcome):
+    """Asked for beside others, it is left out. A reader must not take it for done."""
+    asked, _ = outcome(lambda raw, on_line: finish(raw), (Stage.TEST, Stage.BENCH))
+
+    assert asked.environment.notes == ("it has no stage bench, so that was left out",)
 
 
 def test_an_engine_that_cannot_is_on_record(outcome):
