@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 
 def interpreted_device(card, kinds, more):
     """Pretend nothing."""
-    return SimpleNamespace(begin=lambda: None, chosen={}), lambda: None
+    return SimpleNamespace(begin=lambda: None, chosen={}, in_place=[]), lambda: None
 
 
 def of_interpreted_kernels(plugins):

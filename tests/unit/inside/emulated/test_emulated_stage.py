@@ -96,7 +96,7 @@ def test_what_was_executed_is_a_property_of_the_test(stage):
     assert found["test_good"][2]["emulated"] == "gfx942: 200 wave-instructions in 2 launches"
     assert found["test_after"][2]["emulated"] == "gfx942: 100 wave-instructions in 1 launch"
     assert "emulated" not in found["test_host_code_sees_the_card"][2]
-    assert reports[1]["notes"] == ["8 of 10 tests launched kernels, which executed 120,000,400 wave-instructions of gfx942"]
+    assert reports[1]["notes"][:1] == ["8 of 10 tests launched kernels, which executed 120,000,400 wave-instructions of gfx942"]
 
 
 @pytest.mark.parametrize(
