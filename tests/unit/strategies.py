@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import sys
 from enum import Enum
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
@@ -61,6 +61,8 @@ def any_of(kind: Any) -> st.SearchStrategy:
         return _PLAIN[kind]
     if get_origin(kind) is Union:
         return st.one_of(*map(any_of, get_args(kind)))
+    if get_origin(kind) is Literal:
+        return st.sampled_from(get_args(kind))
     if get_origin(kind) is tuple:
         return st.lists(any_of(get_args(kind)[0]), max_size=3).map(tuple)
     if get_origin(kind) is list:

@@ -71,7 +71,7 @@ CARRY(v_div_scale_f32, F32, F32, F32, F32, u32 scaled; float r = divided_scale(a
 /* Round once: the sum in double is rounded to odd, then scaled exactly, then made a float. */
 static inline float scaled_fma(float a, float b, float c, double scale) {
     double p = (double)a * b, s = p + c, t = s - p, rest = (p - (s - t)) + (c - t);
-    if (!isfinite(s)) return __builtin_fmaf(a, b, c);
+    if (!isfinite(s) || isinf((float)s)) return __builtin_fmaf(a, b, c); // overflow comes before the scale
     u64 bits;
     memcpy(&bits, &s, 8);
     if (rest != 0 && !(bits & 1)) bits += (rest > 0) == (s > 0) ? 1 : -1;
