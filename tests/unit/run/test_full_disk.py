@@ -16,6 +16,7 @@ from slow_cases import slow_but
 
 from harness.collect import collect
 from harness.config.targets import load_targets
+from harness.engines import results_folder
 from harness.engines.protocol import Layout
 from harness.inside.process.journal import Journal
 from harness.inside.process.supervise import supervise
@@ -134,16 +135,16 @@ def test_whatever_the_disk_answers_and_when(tmp_path, monkeypatch, number, momen
     error = OSError(number, os.strerror(number), str(tmp_path))
     pages = iter(range(10))
 
-    def fails(record, path):
+    def fails(path, text):
         page = next(pages) if path.name == "run.json" else "job"
         if page == {"first page": 0, "job": "job", "last page": 2}.get(moment):
             raise error
-        writing.dump(record, path)
+        results_folder.put(path, text)
 
     def refuses(self, folder):
         raise error
 
-    monkeypatch.setattr(attempt, "dump", fails)
+    monkeypatch.setattr(attempt, "put", fails)
     if moment == "reserve":
         monkeypatch.setattr(attempt.Reserve, "take", refuses)
     monkeypatch.setattr(attempt, "choose_engine", lambda *_: Standing())
