@@ -162,7 +162,7 @@ def test_files_that_are_no_files_neither_hang_nor_fail(tmp_path):
     (tmp_path / "shared").mkdir()
     found = package(RunOptions("run-1", tmp_path / "out", tmp_path))
 
-    assert set(found) == {"pipe", "nothing.py", "\\xff.py"}
+    assert set(found) == {"pipe", "circle", "nothing.py", "\\xff.py"}
     dump(Inputs("run-1", "cpu", found, "1", {}), tmp_path / "inputs.json")
 
 
